@@ -22,11 +22,14 @@ TEMPLATES = $(shell find templates -name '*.html')
 PIN := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --strip-extras --no-header \
 	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
 
+# Only our own code is read, without the lines of each text: they change with every edit.
+MESSAGES = --locale zh_Hans --no-location --no-obsolete --no-wrap --ignore .venv --ignore data --ignore tests --ignore bench --ignore faults --ignore scripts --ignore docs
+
 # Many processes are started, and each would compile everything anew where somebody has switched this off.
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help run test check on-sqlite on-postgres in-browser live-on-postgres in-step format lint types contracts \
-	bench gfm faults messages prices requirements audit screenshots browser clean
+	bench gfm faults messages prices requirements audit screenshots debian-packages clean
 
 help:
 	@echo "make run           install what is missing and serve on PORT (8000)"
@@ -43,32 +46,32 @@ help:
 	@echo "make audit         look up known vulnerabilities of the pinned packages"
 	@echo "make clean         remove everything that can be made again; data/ stays"
 
+# glibc gives the memory of large answers back only with these two: without them 200 MB stayed after one of 30 MB.
 run: .venv/.run
-	@exec $(BIN)/python manage.py serve
+	@MALLOC_ARENA_MAX=1 MALLOC_MMAP_THRESHOLD_=524288 exec $(BIN)/python manage.py serve
 
 test: on-sqlite in-browser
 
 # Pages wait and types take one core: they go beside the long tests.
 check:
-	@$(MAKE) --no-print-directory --jobs 2 .venv/.dev browser
+	@$(MAKE) --no-print-directory --jobs 2 .venv/.dev debian-packages
 	@"$(PYTHON)" scripts/run_in_parallel.py "$(MAKE) --no-print-directory" \
 		"on-sqlite on-postgres" "lint contracts in-step audit in-browser live-on-postgres types"
 
-on-sqlite: .venv/.dev
+on-sqlite: .venv/.dev debian-packages
 	$(PYTEST)
 
 on-postgres: .venv/.dev
 	$(BIN)/python tests/on_postgres.py $(PYTEST) --database-only
 
-in-browser: .venv/.dev browser
+in-browser: .venv/.dev debian-packages
 	$(BROWSER) tests/browser
 
-live-on-postgres: .venv/.dev browser
+live-on-postgres: .venv/.dev debian-packages
 	$(BIN)/python tests/on_postgres.py $(BROWSER) --database-only tests/browser/test_chat_live.py
 
 in-step: .venv/.dev
 	$(BIN)/python manage.py makemigrations --check --dry-run --verbosity 0
-	$(BIN)/python manage.py messages --check
 
 format: .venv/.dev
 	$(BIN)/ruff format .
@@ -99,13 +102,14 @@ gfm: .venv/.dev
 faults: .venv/.dev
 	$(BIN)/python -m faults
 
-messages: .venv/.dev
-	$(BIN)/python manage.py messages
+messages: .venv/.dev debian-packages
+	$(BIN)/python manage.py makemessages $(MESSAGES)
+	$(BIN)/python manage.py compilemessages --locale zh_Hans --verbosity 0
 
 prices: .venv/.dev
 	$(BIN)/python scripts/make_prices.py
 
-screenshots: .venv/.dev browser
+screenshots: .venv/.dev debian-packages
 	$(BIN)/python docs/images/take.py
 
 requirements: .venv/.dev
@@ -145,9 +149,13 @@ clean:
 	@$(COMPILE)
 	@touch .venv/.run $@
 
-# Browser tests want Debian's Chromium. Without one they are skipped by name, or fail where CI=true.
-browser:
-	@if [ -z "$$PARLEY_CHROMIUM" ] && ! command -v chromium > /dev/null && [ "`id -u`" = 0 ] && command -v apt-get > /dev/null; then \
-		echo "Installing Chromium for the browser tests ..."; \
-		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-noto-cjk; } > /dev/null 2>&1 \
-		|| echo "Chromium could not be installed: the browser tests will be skipped." >&2; fi
+# Browser tests need Chromium, and the test of the translations needs gettext. Without them these tests are skipped by
+# name, or fail where CI=true. Root on Debian gets both.
+debian-packages:
+	@wanted=""; \
+	[ -n "$$PARLEY_CHROMIUM" ] || command -v chromium > /dev/null || wanted="chromium fonts-noto-cjk"; \
+	command -v xgettext > /dev/null || wanted="$$wanted gettext"; \
+	if [ -n "$$wanted" ] && [ "`id -u`" = 0 ] && command -v apt-get > /dev/null; then \
+		echo "Installing $$wanted for the tests ..."; \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$wanted; } > /dev/null 2>&1 \
+		|| echo "Not installed: $$wanted. The tests that need them will be skipped." >&2; fi

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from itertools import count
 from typing import Any
 
+from history.db.process_state import process_state
 from project import asgi
 
 # isort: split
@@ -71,7 +72,7 @@ class PacedModel(ScriptedProvider):
         yield Ended(reason="stop")
 
 
-registry.use(registry.Router([PacedModel(models=[Model(name="bench", window=8192)])]))
+process_state.set(registry.Router([PacedModel(models=[Model(name="bench", window=8192)])]))
 
 
 class BareConsumer(AsyncWebsocketConsumer):

@@ -91,6 +91,7 @@ def _judge(table: Any, what: str, told: Told) -> None:
 async def _turns(provider: Any, *, count: int, window: int, question: str) -> Told:
     from django.contrib.auth import get_user_model
 
+    from history.db.process_state import process_state
     from history.models import Session
     from relay import conversation
     from relay.agents.requests import context_limit
@@ -99,7 +100,7 @@ async def _turns(provider: Any, *, count: int, window: int, question: str) -> To
     from relay.providers import registry, sessions
     from relay.runtime.async_db import in_database
 
-    registry.use(registry.Router([provider]))
+    process_state.set(registry.Router([provider]))
     told = Told(await in_database(lambda: context_limit(provider.models[0], find_agent(""))))
     user = await in_database(get_user_model().objects.create_user, f"bench-{window}")
     session, began = None, time.monotonic()
@@ -116,7 +117,7 @@ async def _turns(provider: Any, *, count: int, window: int, question: str) -> To
     await in_database(_look_back, session, told)
     await runs.stop_all()
     await sessions.close()
-    registry.use(None)
+    process_state.reset(registry.Router)
     return told
 
 
@@ -188,7 +189,7 @@ def _cost_of_compressing(messages: int) -> float:
     """Seconds to plan and store a summary of the newest 200 messages, of which all before are summarised already."""
     from django.contrib.auth import get_user_model
 
-    from history.context.compression import Written, entries_of_plan
+    from history.context.compression import SummaryOutcome, entries_of_plan
     from history.entries import ModelInput, ModelOutput, Summary, Text
     from history.record import recorder
     from relay.agents.compression import plan_compression
@@ -209,7 +210,7 @@ def _cost_of_compressing(messages: int) -> float:
         job = plan_compression(
             turn, turn.leaf, model=Model(name="m", window=200_000), request=CompressionRequest(why="asked")
         )
-        written = [Written(stretch=one, text=SUMMARY) for one in job.plan.stretches]
+        written = [SummaryOutcome(stretch=one, text=SUMMARY) for one in job.plan.stretches]
         entries = entries_of_plan(job.plan, written, job.policy, why="asked", agent="")
         recorder.append_behind(session, entries, after=turn.leaf)
         took.append(time.perf_counter() - began)

@@ -15,9 +15,9 @@ from django.test import RequestFactory
 from bench.load import Loaded, Talk, fill, vocabulary
 from bench.measure import Line, Table, in_turns
 from history.models import Message, Session
+from history.pages import session as session_pages
 from history.pages.browse import views as browse_views
 from history.pages.charts import views as charts_views
-from history.pages.timeline import views as timeline_views
 from history.record import daily_check
 
 GOAL = 3.0
@@ -65,8 +65,8 @@ def counting(table: Table) -> None:
 def timelines(loaded: Loaded, table: Table, rounds: int) -> None:
     alike = Session.objects.filter(message_count__gte=40, message_count__lt=100).first() or loaded.short
     long, short = in_turns(
-        _page(timeline_views.timeline, "/", loaded.large_owner, session_id=loaded.long.pk),
-        _page(timeline_views.timeline, "/", alike.owner, session_id=alike.pk),
+        _page(session_pages.timeline, "/", loaded.large_owner, session_id=loaded.long.pk),
+        _page(session_pages.timeline, "/", alike.owner, session_id=alike.pk),
         rounds=max(5, rounds // 4),
     )
     note = f"{long * 1e3:.1f} ms against {short * 1e3:.1f} ms"

@@ -31,7 +31,7 @@ SELECT seq, parent_seq, kind, body FROM history_message WHERE session_id = %s AN
 """
 LIST_SQL = """
 SELECT * FROM history_session
-WHERE owner_id = %s AND hidden_at IS NULL AND (expires_at IS NULL OR expires_at > %s OR hold)
+WHERE owner_id = %s AND state = 'open' AND (expires_at IS NULL OR expires_at > %s OR hold)
 ORDER BY last_activity_at DESC, id DESC LIMIT 20
 """
 FTS_SQL = """
@@ -225,7 +225,7 @@ def purge_all(table: Table) -> None:
     from history import retention
 
     with connection.cursor() as cursor:
-        cursor.execute("UPDATE history_session SET hidden_at = created_at")
+        cursor.execute("UPDATE history_session SET state = 'deleted', hidden_at = created_at")
     before = _count("history_message")
     settings.PARLEY_TRASH_HOURS = 0
     with memory_growth() as growth:

@@ -23,10 +23,10 @@ from django.conf import settings
 from faults import chat, commands, crowd, kill, moments, network, queue, sockets, stream
 from faults.relay import chunks, damage, disk, large, outage, worker
 from tests.on_postgres import postgres
-from tests.servers.databases import folder_of_this_run
-from tests.servers.writers import Elsewhere, elsewhere_in
+from tests.servers.databases import shared_folder
+from tests.servers.writers import Writers, start_writers
 
-FAULTS: dict[str, Callable[[Elsewhere, int], str]] = {"kill": kill.run, "crowd": crowd.run, "stream": stream.run}
+FAULTS: dict[str, Callable[[Writers, int], str]] = {"kill": kill.run, "crowd": crowd.run, "stream": stream.run}
 # Of the relay and the chat: each in a house of its own. The second is the folder of a PostgreSQL; nothing: SQLite.
 RELAY: dict[str, Callable[[Path, str, int], str]] = {
     "outage": outage.run,
@@ -68,17 +68,17 @@ def run_on(engine: str, names: list[str], rounds: int) -> int:
     failed = 0
     # Out of the home folder: PostgreSQL runs as a user of its own when we are root.
     with (
-        folder_of_this_run(),
+        shared_folder(),
         tempfile.TemporaryDirectory(prefix="parley-faults-", ignore_cleanup_errors=True) as folder,
         server(engine, Path(folder)),
-        elsewhere_in(Path(folder)) as place,
+        start_writers(Path(folder)) as place,
     ):
         for name in names:
             failed |= report(engine, name, partial(_fault(name), engine, place, Path(folder), rounds))
     return failed
 
 
-def _fault(name: str) -> Callable[[str, Elsewhere, Path, int], str]:
+def _fault(name: str) -> Callable[[str, Writers, Path, int], str]:
     if name == HISTORIES:
         return lambda engine, place, folder, rounds: histories(rounds)
     if name in RELAY:

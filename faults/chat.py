@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 
 from faults.relay.outage import database_away
-from tests.servers.installation import HASTY, house_in, slowly, words
-from tests.sockets import Program
+from tests.servers.installation import IMPATIENT_APP, create_installation, numbered_words, slow_words
+from tests.sockets import ProgramSocket
 
 WORDS = 20
 
@@ -17,8 +17,10 @@ def run(folder: Path, server: str, rounds: int) -> str:
     seconds, chats = max(6.0, 0.75 * rounds), max(2, rounds // 10)
     place = folder / "chat"
     place.mkdir(exist_ok=True)
-    with house_in(place) as here, here.serving(application=HASTY) as web:
-        here.plays(*[slowly(WORDS, seconds=0.1) for _ in range(chats)], *[slowly(2, seconds=0) for _ in range(chats)])
+    with create_installation(place) as here, here.serving(application=IMPATIENT_APP) as web:
+        here.plays(
+            *[slow_words(WORDS, seconds=0.1) for _ in range(chats)], *[slow_words(2, seconds=0) for _ in range(chats)]
+        )
         programs = [here.program(web) for _ in range(chats)]
         begun = [program.ask("send", text=f"Question {place}") for place, program in enumerate(programs)]
         for program, sent in zip(programs, begun, strict=True):
@@ -39,12 +41,12 @@ def run(folder: Path, server: str, rounds: int) -> str:
     return f"{seconds:.0f} s without a database: {chats} answers stored whole {took:.1f} s after it came back"
 
 
-def _until_answered(program: Program, session: str, *, within: float = 60) -> None:
+def _until_answered(program: ProgramSocket, session: str, *, within: float = 60) -> None:
     end = time.monotonic() + within
     while True:
         told = program.ask("history", session=session)["messages"]
         answers = [one for one in told if one["role"] == "assistant"]
-        if answers and answers[-1]["content"].split() == words(WORDS):
+        if answers and answers[-1]["content"].split() == numbered_words(WORDS):
             assert len(answers) == 1, f"{len(answers)} answers to one question"
             assert answers[0]["metadata"]["status"] == "complete", answers[0]["metadata"]
             return

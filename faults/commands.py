@@ -13,8 +13,8 @@ from typing import Any
 
 from websockets.exceptions import ConnectionClosed
 
-from tests.servers.installation import HASTY, House, Server, house_in, slowly
-from tests.sockets import Program
+from tests.servers.installation import IMPATIENT_APP, Installation, Server, create_installation, slow_words
+from tests.sockets import ProgramSocket
 from tests.vendors import asks
 
 SOCKETS, COMMANDS = 4, 12
@@ -24,7 +24,7 @@ SESSIONS = 2
 class Client:
     """Sends random commands and keeps what was acknowledged."""
 
-    def __init__(self, number: int, program: Program, sessions: list[str]) -> None:
+    def __init__(self, number: int, program: ProgramSocket, sessions: list[str]) -> None:
         self.number, self.program, self.sessions = number, program, sessions
         self.sent: list[str] = []  # texts, in the order in which they were acknowledged
         self.withdrawn = 0
@@ -65,7 +65,7 @@ class Client:
 
 def run(folder: Path, server: str, rounds: int) -> str:
     times, acknowledged, kills = max(2, rounds // 4), 0, 0
-    with house_in(Path(tempfile.mkdtemp(dir=folder))) as house:
+    with create_installation(Path(tempfile.mkdtemp(dir=folder))) as house:
         for number in range(times):
             is_killed = number % 2 == 1
             acknowledged += _round(house, is_killed=is_killed)
@@ -75,11 +75,11 @@ def run(folder: Path, server: str, rounds: int) -> str:
     return f"{times} rounds, {kills} kills: {acknowledged} messages acknowledged, each there once; verified"
 
 
-def _round(house: House, *, is_killed: bool) -> int:
-    plays = [slowly(3, seconds=0.05) for _ in range(SOCKETS * COMMANDS * 2)]
+def _round(house: Installation, *, is_killed: bool) -> int:
+    plays = [slow_words(3, seconds=0.05) for _ in range(SOCKETS * COMMANDS * 2)]
     plays[3::7] = [asks(("call", "current_time", "{}"))] * len(plays[3::7])
     house.plays(*plays)
-    with house.serving(application=HASTY) as web:
+    with house.serving(application=IMPATIENT_APP) as web:
         sessions = [_begin(house, web) for _ in range(SESSIONS)]
         clients = [Client(number, house.program(web), sessions) for number in range(SOCKETS)]
         threads = [threading.Thread(target=client.run) for client in clients]
@@ -91,21 +91,21 @@ def _round(house: House, *, is_killed: bool) -> int:
         for thread in threads:
             thread.join(120)
         house.close_sockets()
-    with house.serving(application=HASTY) as web:
+    with house.serving(application=IMPATIENT_APP) as web:
         _check(house, web, clients, sessions)
         house.close_sockets()
     house.vendors.forget()
     return sum(len(client.sent) for client in clients)
 
 
-def _begin(house: House, web: Server) -> str:
+def _begin(house: Installation, web: Server) -> str:
     program = house.program(web)
     sent = program.ask("send", text="begin")
     program.ended(sent["run"])
     return str(sent["session_id"])
 
 
-def _check(house: House, web: Server, clients: list[Client], sessions: list[str]) -> None:
+def _check(house: Installation, web: Server, clients: list[Client], sessions: list[str]) -> None:
     problems = [problem for client in clients for problem in client.problems]
     assert not problems, problems[0]
     program, found, end = house.program(web), Counter[str](), time.monotonic() + 60

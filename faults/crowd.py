@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tests.servers.writers import Elsewhere
+from tests.servers.writers import Writers
 
 WRITERS = 16
 SESSIONS = 3
 
 
-def run(elsewhere: Elsewhere, rounds: int) -> str:
+def run(elsewhere: Writers, rounds: int) -> str:
     sessions = elsewhere.run("begin", SESSIONS)
     appended = []
     line = elsewhere.run("write_together", WRITERS, 10 * rounds, *sessions)

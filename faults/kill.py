@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 import time
 
-from tests.servers.writers import Elsewhere, Process, read_lines
+from tests.servers.writers import Process, Writers, read_lines
 
 WRITERS = 3
 
 
-def run(elsewhere: Elsewhere, rounds: int) -> str:
+def run(elsewhere: Writers, rounds: int) -> str:
     sessions = elsewhere.run("begin", WRITERS)
     acknowledged = dict.fromkeys(sessions, 0)
     for _ in range(rounds):

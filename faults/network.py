@@ -12,10 +12,18 @@ from pathlib import Path
 
 from redis import Redis
 
-from tests.servers.installation import APPLICATION, HASTY, House, Server, house_in, slowly, words
+from tests.servers.installation import (
+    APP,
+    IMPATIENT_APP,
+    Installation,
+    Server,
+    create_installation,
+    numbered_words,
+    slow_words,
+)
 from tests.servers.proxy import Proxy, proxy
 from tests.servers.redis import RedisServer, redis_server
-from tests.sockets import Program
+from tests.sockets import ProgramSocket
 
 WORDS = 120
 LONG_SECONDS = (2.0, 12.0)
@@ -24,17 +32,17 @@ LONG_SECONDS = (2.0, 12.0)
 def run(folder: Path, server: str, rounds: int) -> str:
     answers, played = max(2, rounds // 2), Counter[str]()
     with (
-        house_in(Path(tempfile.mkdtemp(dir=folder))) as house,
+        create_installation(Path(tempfile.mkdtemp(dir=folder))) as house,
         redis_server(Path(tempfile.mkdtemp(dir=folder))) as redis,
         proxy(redis.port) as network,
     ):
         faults = _faults(redis, network)
-        with _processes(house, network, HASTY) as servers:
+        with _processes(house, network, IMPATIENT_APP) as servers:
             for number in range(answers):
                 name = list(faults)[number % len(faults)]
                 _answer_during(house, servers, name, faults[name], random.uniform(0.2, 3.0))  # noqa: S311
                 played[name] += 1
-        with _processes(house, network, APPLICATION) as servers:
+        with _processes(house, network, APP) as servers:
             for seconds in LONG_SECONDS:
                 _answer_during(house, servers, "black hole", network.silent, seconds)
                 played[f"black hole of {seconds:.0f} s"] += 1
@@ -75,14 +83,14 @@ def _replica(redis: RedisServer) -> Iterator[None]:
 
 
 def _answer_during(
-    house: House,
+    house: Installation,
     servers: list[Server],
     name: str,
     fault: Callable[[], AbstractContextManager[None]],
     seconds: float,
 ) -> None:
     """One answer at a process, watched at all of them; one of the watchers leaves and comes back twice."""
-    house.plays(slowly(WORDS, seconds=0.05))
+    house.plays(slow_words(WORDS, seconds=0.05))
     there, *others = random.sample(servers, len(servers))
     asking = house.program(there)
     sent = asking.ask("send", text="Count.")
@@ -97,19 +105,19 @@ def _answer_during(
     again = _reopen(house, others[1], session)
     for program in [asking, *watching, *(one for one in (back, again) if one is not None)]:
         assert program.ended(run)["outcome"] == "done", f"{name}: {program.heard[-1]}"
-        assert program.words(run) == words(WORDS), f"{name} for {seconds:.1f} s: {program.words(run)}"
+        assert program.words(run) == numbered_words(WORDS), f"{name} for {seconds:.1f} s: {program.words(run)}"
     answer = house.program(others[0]).ask("history", session=session, count=1)["messages"][-1]
-    assert str(answer["content"]).split() == words(WORDS), f"{name}: the record lacks words"
+    assert str(answer["content"]).split() == numbered_words(WORDS), f"{name}: the record lacks words"
     house.close_sockets()
 
 
-def _reopen(house: House, server: Server, session: str) -> Program | None:
+def _reopen(house: Installation, server: Server, session: str) -> ProgramSocket | None:
     program = house.program(server)
     return program if program.ask("open", session=session)["running"] else None
 
 
 @contextmanager
-def _processes(house: House, network: Proxy, application: str) -> Iterator[list[Server]]:
+def _processes(house: Installation, network: Proxy, application: str) -> Iterator[list[Server]]:
     url = f"redis://127.0.0.1:{network.port}/0"
     with ExitStack() as stack:
         yield [stack.enter_context(house.serving("uvicorn", application=application, redis=url)) for _ in range(3)]

@@ -7,8 +7,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.servers.installation import HASTY, house_in, slowly
-from tests.sockets import Program
+from tests.servers.installation import IMPATIENT_APP, create_installation, slow_words
+from tests.sockets import ProgramSocket
 
 WAITING = 3
 
@@ -16,11 +16,11 @@ WAITING = 3
 def run(folder: Path, server: str, rounds: int) -> str:
     kills, place = max(2, rounds // 4), folder / "queue"
     place.mkdir(exist_ok=True)
-    with house_in(place) as here:
-        here.plays(*[slowly(3, seconds=0.05) for _ in range(kills * (WAITING + 1) * 2)])
+    with create_installation(place) as here:
+        here.plays(*[slow_words(3, seconds=0.05) for _ in range(kills * (WAITING + 1) * 2)])
         said: dict[str, list[str]] = {}
         for number in range(kills):
-            with here.serving(application=HASTY) as web:
+            with here.serving(application=IMPATIENT_APP) as web:
                 program = here.program(web)
                 texts = [f"{number}.{one}" for one in range(WAITING + 1)]
                 session = program.ask("send", text=texts[0])["session_id"]
@@ -31,13 +31,13 @@ def run(folder: Path, server: str, rounds: int) -> str:
                 time.sleep(random.uniform(0, 1))  # noqa: S311
                 web.process.kill()
             here.close_sockets()
-        with here.serving(application=HASTY) as web:
+        with here.serving(application=IMPATIENT_APP) as web:
             for session, texts in said.items():
                 _check(here.program(web), session, texts)
     return f"{kills} kills, {kills * (WAITING + 1)} messages acknowledged, each there once and in order"
 
 
-def _check(program: Program, session: str, texts: list[str]) -> None:
+def _check(program: ProgramSocket, session: str, texts: list[str]) -> None:
     program.ask("open", session=session)
     told = program.ask("history", session=session, count=100)["messages"]
     sent = [one["content"] for one in told if one["role"] == "user" and one["content"] in texts]

@@ -11,9 +11,17 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from faults.relay.outage import database_away
-from tests.servers.installation import APPLICATION, HASTY, House, Server, house_in, slowly, words
+from tests.servers.installation import (
+    APP,
+    IMPATIENT_APP,
+    Installation,
+    Server,
+    create_installation,
+    numbered_words,
+    slow_words,
+)
 from tests.servers.redis import RedisServer, redis_server
-from tests.sockets import Program
+from tests.sockets import ProgramSocket
 
 WORDS = 120
 # Longer than the channel layer waits with its usual patience.
@@ -24,10 +32,10 @@ def run_redis(folder: Path, server: str, rounds: int) -> str:
     """Redis is killed or hangs in the middle of answers; clients reconnect at random."""
     answers, outages = max(2, rounds // 2), Counter[str]()
     with _house(folder) as house, redis_server(Path(tempfile.mkdtemp(dir=folder))) as redis:
-        with _processes(house, redis, HASTY) as (here, there):
+        with _processes(house, redis, IMPATIENT_APP) as (here, there):
             for _ in range(answers):
                 outages[_answer_during(house, redis, here, there, random.uniform(0.3, 3.0))] += 1  # noqa: S311
-        with _processes(house, redis, APPLICATION) as (here, there):
+        with _processes(house, redis, APP) as (here, there):
             _answer_during(house, redis, here, there, LONG_SECONDS, outage="hangs")
     told = ", ".join(f"{outage} {count} times" for outage, count in sorted(outages.items()))
     return f"Redis {told} and hung {LONG_SECONDS:.0f} s: {answers + 1} answers, each word once at every socket"
@@ -38,7 +46,7 @@ def run_database(folder: Path, server: str, rounds: int) -> str:
     answers, refused = max(2, rounds // 8), 0
     with _house(folder) as house, house.serving("uvicorn") as here:
         for _ in range(answers):
-            house.plays(slowly(WORDS, seconds=0.03))
+            house.plays(slow_words(WORDS, seconds=0.03))
             asking = house.program(here)
             sent = asking.ask("send", text="Count.")
             watching = house.program(here)
@@ -49,18 +57,18 @@ def run_database(folder: Path, server: str, rounds: int) -> str:
                 asking.until_text(sent["run"], lambda text: "w60 " in text)
             for program in (asking, watching):
                 assert program.ended(sent["run"])["outcome"] == "done", program.heard[-1]
-                assert program.words(sent["run"]) == words(WORDS), f"{program.words(sent['run'])}"
-            assert _stored_words(house, here, sent["session_id"]) == words(WORDS), "the record lacks words"
+                assert program.words(sent["run"]) == numbered_words(WORDS), f"{program.words(sent['run'])}"
+            assert _stored_words(house, here, sent["session_id"]) == numbered_words(WORDS), "the record lacks words"
             house.close_sockets()
     said = f"{refused} commands were told `unavailable`" if server else "commands waited"
     return f"{answers} outages of the database: each word once at every socket; {said}"
 
 
 def _answer_during(
-    house: House, redis: RedisServer, here: Server, there: Server, seconds: float, *, outage: str = ""
+    house: Installation, redis: RedisServer, here: Server, there: Server, seconds: float, *, outage: str = ""
 ) -> str:
     """One answer at `there`, watched here and there; in its middle Redis is away."""
-    house.plays(slowly(WORDS, seconds=0.05))
+    house.plays(slow_words(WORDS, seconds=0.05))
     asking = house.program(there)
     sent = asking.ask("send", text="Count.")
     run, session = sent["run"], sent["session_id"]
@@ -76,13 +84,13 @@ def _answer_during(
     is_running = bool(back.ask("open", session=session)["running"])
     for program in [asking, watching] + [back] * is_running:
         assert program.ended(run)["outcome"] == "done", program.heard[-1]
-        assert program.words(run) == words(WORDS), f"{outage} for {seconds:.1f} s: {program.words(run)}"
-    assert _stored_words(house, here, session) == words(WORDS)
+        assert program.words(run) == numbered_words(WORDS), f"{outage} for {seconds:.1f} s: {program.words(run)}"
+    assert _stored_words(house, here, session) == numbered_words(WORDS)
     house.close_sockets()
     return outage
 
 
-def _is_refused(program: Program) -> bool:
+def _is_refused(program: ProgramSocket) -> bool:
     """Whether a command is refused for the moment, in the words that promise that."""
     program.socket.send('{"type": "list", "id": "meanwhile"}')
     told = program.until(lambda told: told.get("id") == "meanwhile")
@@ -90,19 +98,19 @@ def _is_refused(program: Program) -> bool:
     return bool(told["type"] == "error")
 
 
-def _stored_words(house: House, server: Server, session: str) -> list[str]:
+def _stored_words(house: Installation, server: Server, session: str) -> list[str]:
     answer = house.program(server).ask("history", session=session, count=1)["messages"][-1]
     return str(answer["content"]).split()
 
 
 @contextmanager
-def _house(folder: Path) -> Iterator[House]:
-    with house_in(Path(tempfile.mkdtemp(dir=folder))) as house:
+def _house(folder: Path) -> Iterator[Installation]:
+    with create_installation(Path(tempfile.mkdtemp(dir=folder))) as house:
         yield house
 
 
 @contextmanager
-def _processes(house: House, redis: RedisServer, application: str) -> Iterator[tuple[Server, Server]]:
+def _processes(house: Installation, redis: RedisServer, application: str) -> Iterator[tuple[Server, Server]]:
     with ExitStack() as stack:
         here, there = (
             stack.enter_context(house.serving("uvicorn", application=application, redis=redis.url)) for _ in range(2)

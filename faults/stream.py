@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 
-from tests.servers.writers import Elsewhere
+from tests.servers.writers import Writers
 
 SWEEPERS = 3
 
 
-def run(elsewhere: Elsewhere, rounds: int) -> str:
+def run(elsewhere: Writers, rounds: int) -> str:
     for _ in range(max(1, rounds // 4)):
         [session] = elsewhere.run("begin", 1)
         with elsewhere.started("stream", session) as writer:

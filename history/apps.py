@@ -10,6 +10,6 @@ class HistoryConfig(AppConfig):
         from django.db.backends.signals import connection_created
 
         from history import redaction  # noqa: F401 - registers its system checks
-        from history.db.large_values import watch_connection
+        from history.db.parameters import watch_connection
 
-        connection_created.connect(watch_connection, dispatch_uid="history.large_values")
+        connection_created.connect(watch_connection, dispatch_uid="history.db.parameters")

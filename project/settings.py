@@ -1,7 +1,7 @@
-"""Every setting of Parley, in one file, fed by the environment and by `.env` in this folder's parent.
+"""Settings of Parley, from the environment and from `.env` in the root folder.
 
-What people may set is read through `env` and listed in `.env.example` and `docs/settings.md`; a test keeps the three
-in step. A value that makes no sense stops the start with one line that says what to write instead.
+Variables are read through `env` and listed in `.env.example` and `docs/settings.md`; a test compares the three. An
+invalid value stops the start with one line that says what to write instead.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ import django_stubs_ext
 from csp.constants import NONE, SELF
 from django.utils.translation import gettext_lazy as _
 
-from project.config.env import Environment, local_url
-from project.config.secret_files import key_from
+from project.config.env import Environment, key_from, local_url
+from relay.providers.base import Rule
 from relay.providers.endpoints import Endpoint, is_address, is_key
-from relay.providers.rules import Rule
 from relay.providers.toml_config import ProvidersFileError, read_file
 from relay.usage.prices import Price, WrongPrices, read_prices
 
@@ -28,7 +27,7 @@ django_stubs_ext.monkeypatch()
 BASE_DIR = Path(__file__).resolve().parent.parent
 env = Environment.of_process(BASE_DIR / ".env")
 
-# Where things are
+# Addresses and folders
 
 PARLEY_DATA_DIR = env.path("PARLEY_DATA_DIR", BASE_DIR / "data", base=BASE_DIR)
 HOST = env.text("HOST", "127.0.0.1")
@@ -84,17 +83,17 @@ PARLEY_TRASH_HOURS = env.whole_number("PARLEY_TRASH_HOURS", 24, most=876_000)
 PARLEY_REDACTION_HOOKS = env.dotted_paths("PARLEY_REDACTION_HOOKS")
 PARLEY_REDACTION_PERSONAL = env.words("PARLEY_REDACTION_PERSONAL")
 
-# The relay's journal, between what a client was given and the record
+# The relay's journal
 
 PARLEY_MAX_DIGEST_MB = env.whole_number("PARLEY_MAX_DIGEST_MB", 8, least=1, most=1024)
 PARLEY_JOURNAL_MB = env.whole_number("PARLEY_JOURNAL_MB", 1024, least=1, most=1024 * 1024)
 # How many days the files are kept that the relay puts aside; 0 is no limit.
 PARLEY_ASIDE_DAYS = env.whole_number("PARLEY_ASIDE_DAYS", 30, most=36_500)
-# Who reads /metrics: staff and keys with the scope admin, anybody who reaches it, or nobody.
+# Readers of /metrics: staff and keys with the scope admin, every client, or none.
 PARLEY_METRICS = env.choice("PARLEY_METRICS", "admin", among=("admin", "open", "off"))
 PARLEY_DIGESTER = env.choice("PARLEY_DIGESTER", "auto", among=("auto", "process", "thread"))
 
-# Models, and who serves them
+# Providers
 
 
 def _service_url(name: str, *, example: str) -> str:
@@ -130,7 +129,7 @@ PARLEY_DEMO_MODEL = env.flag("PARLEY_DEMO_MODEL", True)
 PARLEY_FIND_LOCAL_MODELS = env.flag("PARLEY_FIND_LOCAL_MODELS", True)
 PARLEY_LOOPBACK_ONLY = env.flag("PARLEY_LOOPBACK_ONLY", False)
 
-# The relay: what programs send, and what becomes of it
+# The relay
 
 PARLEY_PRICES: tuple[Price, ...] = ()
 _prices = env.path("PARLEY_PRICES", Path(), base=BASE_DIR)
@@ -154,7 +153,7 @@ PARLEY_OWN_KEYS = env.flag("PARLEY_OWN_KEYS", True)
 
 # Chat
 
-# Agents may be told what lies below these folders; none: nothing.
+# Agents may list files below these folders.
 PARLEY_FOLDERS = env.folders("PARLEY_FOLDERS")
 PARLEY_ATTACHMENT_MB = env.whole_number("PARLEY_ATTACHMENT_MB", 10, least=1, most=100)
 PARLEY_ATTACHMENTS_PER_MESSAGE = env.whole_number("PARLEY_ATTACHMENTS_PER_MESSAGE", 10, most=100)
@@ -162,7 +161,7 @@ PARLEY_SHARING = env.flag("PARLEY_SHARING", True)
 # At this share of a model's window older turns are summarised; 0: never.
 PARLEY_COMPRESS_AT = env.share("PARLEY_COMPRESS_AT", 0.8)
 PARLEY_COMPRESS_KEEP_TURNS = env.whole_number("PARLEY_COMPRESS_KEEP_TURNS", 0, most=1000)
-# What one person may use; 0 is no limit.
+# Limits per user; 0 means no limit.
 PARLEY_CHAT_MESSAGES_PER_MINUTE = env.whole_number("PARLEY_CHAT_MESSAGES_PER_MINUTE", 30)
 PARLEY_CHAT_TOKENS_PER_DAY = env.whole_number("PARLEY_CHAT_TOKENS_PER_DAY", 0, most=10**15)
 PARLEY_CHAT_COST_PER_DAY = env.amount("PARLEY_CHAT_COST_PER_DAY", Decimal(0))
@@ -193,7 +192,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "project.server.gzip.CompressionMiddleware",
+    "project.server.static_files.CompressionMiddleware",
     "project.server.static_files.StaticFilesMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -206,7 +205,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
-    "history.pages.reasons.views.OpeningMiddleware",
+    "history.pages.reasons.OpeningMiddleware",
     "project.views.NotAllowedMiddleware",
 ]
 ROOT_URLCONF = "project.urls"
@@ -238,7 +237,7 @@ DATABASES: dict[str, Any] = {"default": dj_database_url.parse(DATABASE_URL, conn
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     DATABASES["default"]["OPTIONS"] = {
         "timeout": 20,
-        # A transaction that may write takes the lock at once, so it can never find that it read too early.
+        # A transaction that may write takes the lock at once, so its reads are never outdated.
         "transaction_mode": "IMMEDIATE",
         "init_command": (
             "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON;"
@@ -247,8 +246,8 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
         ),
     }
 else:
-    # A server that vanished without closing its connections, as in a failover: noticed within half a minute. Linux
-    # alone would wait for 15 minutes, and every thread of ours with it. `?connect_timeout=…` in the URL has precedence.
+    # Notice a server that vanished in a failover within half a minute. Linux waits for 15 minutes, and every database
+    # thread with it. `?connect_timeout=…` in the URL has precedence.
     DATABASES["default"]["OPTIONS"] = {
         "connect_timeout": 10,
         "keepalives_idle": 10,
@@ -258,7 +257,7 @@ else:
     } | DATABASES["default"].get("OPTIONS", {})
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-# Redis, where there are several processes
+# Redis, for several processes
 
 REDIS_URL = env.url("REDIS_URL", schemes=("redis", "rediss", "unix"), example="redis://127.0.0.1:6379/0")
 # Messages that wait for one socket. Over this number they are dropped, and the socket reads the database instead.
@@ -286,7 +285,7 @@ else:
     }
     CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
 
-# People
+# Accounts
 
 AUTH_USER_MODEL = "accounts.User"
 AUTH_PASSWORD_VALIDATORS = [
@@ -330,7 +329,7 @@ CONTENT_SECURITY_POLICY = {
 LANGUAGES = [("en", _("English")), ("zh-hans", _("Simplified Chinese"))]
 LANGUAGE_CODE = env.choice("PARLEY_LANGUAGE", "en", among=("en", "zh-hans"))
 LOCALE_PATHS = [BASE_DIR / "locale"]
-FORMAT_MODULE_PATH = ["project.formats"]
+FORMAT_MODULE_PATH = ["project.locale_formats"]
 USE_I18N = True
 USE_TZ = True
 TIME_ZONE = env.time_zone("PARLEY_TIME_ZONE", "UTC")
@@ -344,7 +343,7 @@ PARLEY_MCP_RESULT_CHARS = env.whole_number("PARLEY_MCP_RESULT_CHARS", 50_000, le
 # REST
 
 PARLEY_API_REQUESTS_PER_MINUTE = env.whole_number("PARLEY_API_REQUESTS_PER_MINUTE", 300)
-# What else there is to say of a view of the API stands in history.api.views.
+# The other options of REST views are attributes of history.api.base.ApiView.
 REST_FRAMEWORK = {"DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema", "URL_FORMAT_OVERRIDE": None}
 SPECTACULAR_SETTINGS = {
     "TITLE": "Parley",
@@ -352,8 +351,8 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "The record for programs: sessions, messages, tool calls, search, export and import.",
     "SCHEMA_PATH_PREFIX": "/api/",
     "SORT_OPERATIONS": False,
-    "PREPROCESSING_HOOKS": ["history.api.schema.without_twins"],
-    "POSTPROCESSING_HOOKS": ["history.api.schema.tidied"],
+    "PREPROCESSING_HOOKS": ["history.api.schema.drop_slash_urls"],
+    "POSTPROCESSING_HOOKS": ["history.api.schema.tidy_schema"],
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
     "SWAGGER_UI_DIST": "SIDECAR",
 }
@@ -387,7 +386,7 @@ LOGGING = {
     # The servers' own loggers too: an access log would otherwise show one-time links.
     "loggers": dict.fromkeys(_LOGGERS, _OUR_HANDLER)
     | {"daphne": {**_OUR_HANDLER, "level": "WARNING"}}
-    # Chatter that helps nobody, even at DEBUG.
+    # Too much even at DEBUG.
     | {"django.db.backends": {"level": "INFO"}, "django.utils.autoreload": {"level": "INFO"}},
 }
 

@@ -1,4 +1,4 @@
-"""Health checks, and the pages of errors."""
+"""Health checks and error pages."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from django.views.decorators.cache import never_cache
 
 from history.api.errors import failure, is_api
 from project.server import readiness
-from relay.gateway.call import stopping
+from relay.gateway.call import cancellation
 
 
 @never_cache
 def healthz(request: HttpRequest) -> JsonResponse:
-    """The process answers. Says nothing of the database: restarting us would not mend it."""
+    """Liveness. The database is left out: a restart of the process would not repair it."""
     return JsonResponse({"alive": True})
 
 
 @never_cache
 def readyz(request: HttpRequest) -> JsonResponse:
-    """Whether to send people here. The database's own words stay in the log: they may name hosts and users."""
-    if stopping.is_stopping():
+    """Readiness. The error of the database stays in the log, because it may name hosts and users."""
+    if cancellation.is_stopping():
         return JsonResponse({"ready": False, "missing": ["this process is being stopped"]}, status=503)
     if readiness.database_problem():
         return JsonResponse({"ready": False, "missing": ["database"]}, status=503)

@@ -11,12 +11,12 @@ class RelayConfig(AppConfig):
 
         from history.formats.jsonl import register_section
         from history.sessions import actions
-        from relay.agents.export_section import SECTION
+        from relay import privacy
+        from relay.agents.files import SECTION
         from relay.live import sign_outs
-        from relay.pages import session_listener
-        from relay.privacy import personal_data
+        from relay.pages.sidebar.views import session_changed
 
         register_section(SECTION)
-        personal_data.register()
-        actions.listen(session_listener.session_changed)
+        privacy.register()
+        actions.listen(session_changed)
         user_logged_out.connect(sign_outs.on_sign_out)

@@ -8,9 +8,9 @@ from channels.routing import URLRouter
 from django.urls import path, re_path
 
 from relay.consumers.authentication import SocketAuthentication, reject
-from relay.consumers.lists import ListConsumer
 from relay.consumers.page import ChatConsumer
 from relay.consumers.program import ProgramConsumer
+from relay.consumers.sockets import ListConsumer
 
 # The catch-all stays last. Typed loosely: a route of Channels leads to an ASGI application, not to a view.
 routes: list[Any] = [

@@ -78,8 +78,8 @@ from history.transcripts import share_links  # noqa: E402
 from project.accounts.models import User  # noqa: E402
 from project.accounts.roles import Role, give_role  # noqa: E402
 from relay.models import Agent, Allowance, McpServer, QueuedMessage, Run, Spending  # noqa: E402
-from relay.tools import notebooks  # noqa: E402
-from tests.factories import answered, call, chat_of, result, results, said  # noqa: E402
+from relay.tools.built_in import notebooks  # noqa: E402
+from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results  # noqa: E402
 from tests.history.importing.files import claude_code, lines, text  # noqa: E402
 from tests.relay.digest import relayed  # noqa: E402
 
@@ -147,13 +147,13 @@ def add_settings(ada: User) -> None:
 
 def add_branches(ada: User) -> Session:
     """An edited question, a regenerated answer, a rollback and a fork."""
-    session = chat_of(
+    session = create_chat(
         ada, "Plan a trip to Lisbon.", "Fly on Monday.", "And the hotel?", "Near the river.", title="Trip"
     )
-    edited = recorder.edit(session, seq=3, entry=said("And a hostel?"))
-    recorder.append(session, answered("In the old town.", usage=USAGE, provider="vendor"), after=edited.seq)
+    edited = recorder.edit(session, seq=3, entry=model_input("And a hostel?"))
+    recorder.append(session, model_output("In the old town.", usage=USAGE, provider="vendor"), after=edited.seq)
     again = recorder.regenerate(session, seq=2)
-    recorder.append(session, answered("Take the train on Tuesday."), after=again)
+    recorder.append(session, model_output("Take the train on Tuesday."), after=again)
     recorder.move_head(session, to=edited.seq + 1, by="ada")
     recorder.fork(session, at=2, owner=ada)
     recorder.rename(session, title="Trip to Lisbon 里斯本", by=ada)
@@ -167,12 +167,14 @@ def add_tool_calls(ada: User) -> Session:
     entries = [
         SystemInstructionSet(instruction="You are a helpful assistant."),
         ToolsOffered(tools=(definition,)),
-        said("How busy is the server?"),
-        answered("I will look.", call("call-1"), call("call-2", arguments='{"metric": "fan"}'), usage=USAGE),
-        results(result("call-1"), result("call-2", "", status="failed", error="Unknown metric: fan")),
+        model_input("How busy is the server?"),
+        model_output(
+            "I will look.", tool_request("call-1"), tool_request("call-2", arguments='{"metric": "fan"}'), usage=USAGE
+        ),
+        tool_results(tool_result("call-1"), tool_result("call-2", "", status="failed", error="Unknown metric: fan")),
         PlanSet(plan="- [x] Look\n- [ ] Ask the researcher"),
-        answered("", call("call-3", "call_agent", '{"agent": "researcher", "task": "Compare"}')),
-        results(result("call-3", "As usual.", "call_agent")),
+        model_output("", tool_request("call-3", "call_agent", '{"agent": "researcher", "task": "Compare"}')),
+        tool_results(tool_result("call-3", "As usual.", "call_agent")),
         ModelOutput(
             parts=(Reasoning(text="3 % is little.", provider="vendor"), Text(text="**3 %**, as usual.")),
             model="model-1",
@@ -183,26 +185,26 @@ def add_tool_calls(ada: User) -> Session:
     ]
     recorder.append_many(session, entries, after=0)
     child = recorder.start_session(owner=ada, agent="researcher", parent=session, parent_call="call-3", title="Compare")
-    recorder.append_many(child, [said("Compare"), answered("As usual.")], after=0)
+    recorder.append_many(child, [model_input("Compare"), model_output("As usual.")], after=0)
     now = timezone.now()
     done = Run.objects.create(
-        session=session.pk, owner=ada, agent="assistant", origin=3, leaf=9, ended_at=now, outcome="done"
+        session=session, owner=ada, agent="assistant", origin=3, leaf=9, ended_at=now, outcome="done"
     )
-    Run.objects.create(session=session.pk, owner=ada, ended_at=now, outcome="lost", follows=done.pk, error="lost")
-    QueuedMessage.objects.create(session=session.pk, owner=ada, text="And tomorrow?", after=9, held_at=now)
+    Run.objects.create(session=session, owner=ada, ended_at=now, outcome="lost", follows=done.pk, error="lost")
+    QueuedMessage.objects.create(session=session, owner=ada, text="And tomorrow?", after=9, held_at=now)
     return session
 
 
 def add_marks(ada: User, grace: User, branches: Session) -> ShareLink:
     """Sessions that are pinned, archived, held, in the trash or removed, and two share links."""
-    pinned, archived = chat_of(ada, "Pinned.", "Yes."), chat_of(ada, "Archived.", "Yes.")
+    pinned, archived = create_chat(ada, "Pinned.", "Yes."), create_chat(ada, "Archived.", "Yes.")
     recorder.pin(pinned, pinned=True)
     recorder.archive(archived, archived=True)
     held, trashed = (
-        chat_of(ada, "Keep this.", "Kept.", title="Held"),
-        chat_of(ada, "Delete this.", "Gone.", title="Trashed"),
+        create_chat(ada, "Keep this.", "Kept.", title="Held"),
+        create_chat(ada, "Delete this.", "Gone.", title="Trashed"),
     )
-    both, erased = chat_of(ada, "Both.", "Yes.", title="Held and trashed"), chat_of(ada, "Erase this.", "Done.")
+    both, erased = create_chat(ada, "Both.", "Yes.", title="Held and trashed"), create_chat(ada, "Erase this.", "Done.")
     retention.hold(held, actor=grace, reason="Needed for an audit")
     retention.hide(trashed, actor=ada, reason="Not needed")
     retention.hold(both, actor=grace, reason="Needed for an audit")
@@ -224,30 +226,30 @@ def add_attachments(lin: User) -> None:
     session = recorder.start_session(owner=lin, title="附件")
     # More than 65,536 characters are stored as a blob.
     long = "一个像素。Only one pixel. " * 2_900
-    entries = [ModelInput(parts=parts), answered("一个像素。"), said("再说一遍"), answered(long)]
+    entries = [ModelInput(parts=parts), model_output("一个像素。"), model_input("再说一遍"), model_output(long)]
     recorder.append_many(session, entries, after=0)
 
 
 def add_summary(ada: User) -> None:
     texts = [f"Question {number // 2}" if number % 2 == 0 else f"Answer {number // 2}" for number in range(8)]
-    session = chat_of(ada, *texts, title="Summarised")
+    session = create_chat(ada, *texts, title="Summarised")
     summary = Summary(first=1, last=6, summary="Three questions were answered.", model="model-1")
-    recorder.append_many(session, [summary, said("Question 4"), answered("Answer 4")], after=8)
+    recorder.append_many(session, [summary, model_input("Question 4"), model_output("Answer 4")], after=8)
 
 
 def add_unfinished(ada: User) -> None:
     """An answer with its exchange, one that the provider failed, one that was stopped, and a gap."""
-    session = chat_of(ada, "Count to three.", title="Unfinished")
+    session = create_chat(ada, "Count to three.", title="Unfinished")
     exchange = exchanges.open_exchange(
         session, owner=ada, after=1, inputs={"instruction": "Count slowly. " * 500}, provider="vendor", model="model-1"
     )
-    stopped = answered("One, two", status="interrupted", end_reason="stopped", usage=USAGE)
+    stopped = model_output("One, two", status="interrupted", end_reason="stopped", usage=USAGE)
     exchanges.finish(exchange, stopped, end_reason="stopped")
     recorder.append_many(
         session,
         [
-            said("Once more."),
-            answered("", status="failed", end_reason="error", error="The provider is overloaded."),
+            model_input("Once more."),
+            model_output("", status="failed", end_reason="error", error="The provider is overloaded."),
             Gap(reason="A part of the record is missing here."),
         ],
         after=2,

@@ -14,11 +14,11 @@ from history.access import keys
 HISTORY = "/api/history"
 
 
-def secret_of(owner: Any, *scopes: str, **fields: Any) -> str:
+def create_secret(owner: Any, *scopes: str, **fields: Any) -> str:
     return keys.create(name="test", owner=owner, scopes=scopes or ("read",), **fields).secret
 
 
-class Api:
+class ApiClient:
     """Paths are below /api/history; answers come as (status, JSON)."""
 
     def __init__(self, who: Any = None, *, key: str = "") -> None:
@@ -69,11 +69,11 @@ class Lines(StringIO):
         return len(text)
 
 
-def history(*arguments: Any, out: StringIO | None = None) -> tuple[str, str]:
+def run_history(*arguments: Any, out: StringIO | None = None) -> tuple[str, str]:
     out, err = out or StringIO(), StringIO()
     call_command("history", *map(str, arguments), stdout=out, stderr=err)
     return out.getvalue(), err.getvalue()
 
 
-def history_json(*arguments: Any) -> Any:
-    return json.loads(history(*arguments, "--json")[0])
+def run_history_json(*arguments: Any) -> Any:
+    return json.loads(run_history(*arguments, "--json")[0])

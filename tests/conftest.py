@@ -22,11 +22,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis.internal.conjecture import providers as hypothesis_values
 from pytest_django import DjangoDbBlocker
 
+from history.db.process_state import process_state
 from history.dialects import DIALECTS
-from history.record import exchanges
 from project.accounts.models import User
-from relay.gateway.call import stopping
-from relay.gateway.limits import redis_limits
 from relay.providers import registry
 from relay.providers.http import HttpProvider
 from tests import on_postgres
@@ -84,7 +82,7 @@ def django_db_modify_db_settings(
     of_tests["MIGRATE"] = False
     if connection.vendor == "sqlite":
         file = tmp_path_factory.mktemp("database") / "test.sqlite3"
-        databases.ready_file(file)
+        databases.copy_migrated_file(file)
         of_tests["NAME"] = str(file)
     else:
         of_tests["TEMPLATE"] = databases.database_with_tables()
@@ -100,14 +98,14 @@ def django_db_keepdb() -> bool:
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
     """The first test finds the same as all others: nothing, not even the agents that a new house has."""
     with django_db_blocker.unblock():
-        databases.empty_tables()
+        databases.clear_tables()
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _tables_are_emptied_and_no_more() -> Iterator[None]:
     """After a test with transactions of its own Django would also make all permissions anew: half of what it costs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TransactionTestCase, "_fixture_teardown", lambda self: databases.empty_tables())
+        patch.setattr(TransactionTestCase, "_fixture_teardown", lambda self: databases.clear_tables())
         yield
 
 
@@ -120,32 +118,16 @@ def _in_english() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_noted_before() -> Iterator[None]:
-    """Partial answers that another test noted, in a database that is gone, are nobody's."""
-    exchanges.forget_all()
+def _reset_process_state() -> Iterator[None]:
+    """No cache, counter or open file of a process outlives the test that created it."""
     yield
-    exchanges.forget_all()
-
-
-@pytest.fixture(autouse=True)
-def _process_takes_calls() -> Iterator[None]:
-    """Background work that a test ends refuses new calls of the relay, also those of the next test."""
-    yield
-    stopping.begin_anew()
-
-
-@pytest.fixture(autouse=True)
-def _nobody_configured_before() -> Iterator[None]:
-    """Each test gets a router made from the settings as they are in it."""
-    registry.use(None)
-    yield
-    registry.use(None)
+    process_state.reset()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         stack = ExitStack()
-        stack.enter_context(databases.folder_of_this_run())
+        stack.enter_context(databases.shared_folder())
         config.add_cleanup(stack.close)
 
 
@@ -236,7 +218,7 @@ def vendors() -> Iterator[Vendors]:
 def providers(vendors: Vendors) -> registry.Router:
     """Providers anthropic, openai (Responses), openai-chat and gemini, at the played vendors: `model` of each."""
     router = registry.Router([HttpProvider(endpoint_at(vendors, dialect)) for dialect in DIALECTS])
-    registry.use(router)
+    process_state.set(router)
     return router
 
 
@@ -246,8 +228,5 @@ def store(settings: Any, tmp_path: Path) -> Iterator[redis.Redis]:
     (folder := tmp_path / "redis").mkdir()
     with on_postgres.redis(folder) as url:
         settings.REDIS_URL = url
-        redis_limits._plain_client.cache_clear()
         with redis.Redis.from_url(url) as client:
             yield client
-        redis_limits._plain_client().close()
-        redis_limits._plain_client.cache_clear()

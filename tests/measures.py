@@ -3,7 +3,7 @@
     assert_linear(parse, lambda n: b"x" * n, size=100_000)
 
 compares CPU time at size n and at 2n: the ratio is 2 for linear work and 4 for quadratic work. Wall-clock time is never
-compared. `effort_of` counts SQLite's steps or the rows that PostgreSQL reads.
+compared. `measure_db_work` counts SQLite's steps or the rows that PostgreSQL reads.
 """
 
 from __future__ import annotations
@@ -103,13 +103,13 @@ def _repeats(work: Callable[[T], object], value: T) -> int:
 _ROWS_READ = "SELECT coalesce(sum(seq_tup_read + idx_tup_fetch), 0) FROM pg_stat_xact_user_tables"
 
 
-def effort_of(do: Callable[[], object]) -> int:
+def measure_db_work(do: Callable[[], object]) -> int:
     """On SQLite the steps of its machine, on PostgreSQL the rows that were read. Only inside one transaction."""
     connection.ensure_connection()
     return _steps(do) if connection.vendor == "sqlite" else _rows_read(do)
 
 
-def know_the_tables() -> None:
+def analyze_tables() -> None:
     """Let PostgreSQL count what is there, as it does by itself when nobody is in a hurry.
 
     And plan as for a large table: one of some hundred rows may also be read from end to end, whatever its indexes.
@@ -148,7 +148,7 @@ def _count_rows() -> int:
         return int(cursor.fetchone()[0])
 
 
-def examples(number: int) -> int:
+def example_count(number: int) -> int:
     if "PARLEY_STEPS" in os.environ:
         return number
     return max(2, number // (8 if settings.DATABASE_URL.startswith("postgres") else 2))

@@ -17,29 +17,29 @@ from urllib.parse import urlsplit
 
 import uvicorn
 
+from history.db.process_state import process_state
 from relay.gateway import application as gateway
-from relay.gateway import recording
+from relay.gateway import recording, routes
 from relay.gateway.journal.records import Accepted, Ended, Record, ReplyBytes
 from relay.gateway.journal.writer import Journal, read
-from relay.gateway.limits import redis_limits, usage_counters
-from relay.gateway.references import continuations, ownership, vendor_affinity
-from relay.gateway.routing import routes
+from relay.gateway.references import continuations, ownership
 from relay.providers import sessions
 from relay.runtime.async_db import close_connections
+from relay.usage import counters, redis_counters
 from tests.servers.processes import wait_for
 
-HI: dict[str, Any] = {"model": "model", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
-CONTENTS = {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
+HI_BODY: dict[str, Any] = {"model": "model", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
+GEMINI_BODY = {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
 # Of every language: an address, and the smallest request.
-CALLS: dict[str, tuple[str, dict[str, Any]]] = {
-    "anthropic-messages": ("/v1/messages", HI),
-    "openai-chat": ("/v1/chat/completions", HI),
+SMALLEST_CALLS: dict[str, tuple[str, dict[str, Any]]] = {
+    "anthropic-messages": ("/v1/messages", HI_BODY),
+    "openai-chat": ("/v1/chat/completions", HI_BODY),
     "openai-responses": ("/v1/responses", {"model": "model", "input": "hi", "max_output_tokens": 9}),
-    "gemini-generate": ("/v1beta/models/model:generateContent", CONTENTS),
+    "gemini-generate": ("/v1beta/models/model:generateContent", GEMINI_BODY),
 }
 
 
-class Answered:
+class OpenReply:
     def __init__(self, response: http.client.HTTPResponse) -> None:
         self.status = response.status
         self.headers = {name.lower(): value for name, value in response.getheaders()}
@@ -56,22 +56,22 @@ class Answered:
 
 
 @contextmanager
-def asking(
-    relay: Relay, path: str, body: bytes = b"", *, method: str = "POST", headers: Mapping[str, str] | None = None
-) -> Iterator[Answered]:
+def open_reply(
+    relay: RunningRelay, path: str, body: bytes = b"", *, method: str = "POST", headers: Mapping[str, str] | None = None
+) -> Iterator[OpenReply]:
     """Inside it, the reply is still on its way."""
     connection = http.client.HTTPConnection(urlsplit(relay.url).netloc, timeout=60)
     try:
         connection.request(method, path, body, {"content-type": "application/json", **(headers or {})})
-        yield Answered(connection.getresponse())
+        yield OpenReply(connection.getresponse())
     finally:
         connection.close()
 
 
-class Asked:
+class Reply:
     """A reply that has been read."""
 
-    def __init__(self, answered: Answered) -> None:
+    def __init__(self, answered: OpenReply) -> None:
         self.status, self.headers = answered.status, answered.headers
         self.body = answered.read()
         self.is_cut = answered.is_cut
@@ -81,20 +81,20 @@ class Asked:
         return json.loads(self.body)
 
 
-def ask(
-    relay: Relay, path: str, body: bytes | Mapping[str, Any] = b"", *, method: str = "POST", **headers: str
-) -> Asked:
+def send_request(
+    relay: RunningRelay, path: str, body: bytes | Mapping[str, Any] = b"", *, method: str = "POST", **headers: str
+) -> Reply:
     """`x_api_key="…"` is the header x-api-key."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     sent = body if isinstance(body, bytes) else json.dumps(body).encode()
-    with asking(relay, path, sent, method=method, headers=named) as answered:
-        return Asked(answered)
+    with open_reply(relay, path, sent, method=method, headers=named) as answered:
+        return Reply(answered)
 
 
 R = TypeVar("R", bound=Record)
 
 
-class Relay:
+class RunningRelay:
     """Where it listens, and what its journal says."""
 
     def __init__(self, port: int, journal: Journal) -> None:
@@ -123,21 +123,26 @@ class Relay:
 
 
 @contextmanager
-def relaying() -> Iterator[Relay]:
-    recording.begin_anew()
+def run_relay() -> Iterator[RunningRelay]:
+    recording.close_journal()
     server = QuickServer(uvicorn.Config(_application, port=0, log_level="warning"))
     thread = threading.Thread(target=server.run, name="relay", daemon=True)
     thread.start()
     try:
         wait_for(lambda: server.started, seconds=10, what="the relay listening")
-        yield Relay(server.servers[0].sockets[0].getsockname()[1], recording.journal())
+        yield RunningRelay(server.servers[0].sockets[0].getsockname()[1], recording.journal())
     finally:
         server.should_exit = True
         thread.join(10)
         close_connections()
-        for kept in (usage_counters, continuations, ownership, routes, vendor_affinity):
-            kept.forget_all()
-        recording.begin_anew()
+        process_state.reset(
+            counters.UsageCounters,
+            continuations.ContinuationMemory,
+            ownership.IssuedNames,
+            routes.Cooldowns,
+            ownership.AnswerOrigins,
+            Journal,
+        )
 
 
 async def _application(scope: Any, receive: Any, send: Any) -> None:
@@ -148,7 +153,7 @@ async def _application(scope: Any, receive: Any, send: Any) -> None:
         message = await receive()
         if message["type"] == "lifespan.shutdown":
             await sessions.close()
-            await redis_limits.close()
+            await redis_counters.close()
         await send({"type": f"{message['type']}.complete"})
         if message["type"] == "lifespan.shutdown":
             return
@@ -170,7 +175,7 @@ class QuickServer(uvicorn.Server):
         state, end = self.server_state, time.monotonic() + SHUTDOWN_SECONDS
         for connection in list(state.connections):
             connection.shutdown()
-        while (state.connections or state.tasks) and time.monotonic() < end:  # noqa: ASYNC110 (nobody tells)
+        while (state.connections or state.tasks) and time.monotonic() < end:  # noqa: ASYNC110 (uvicorn has no event for it)
             await asyncio.sleep(NAP)
         for task in state.tasks:
             task.cancel()

@@ -32,7 +32,7 @@ def _numbers(row: Numbers) -> Numbers:
 
 
 @contextmanager
-def before_statements(beginning: str, do: Callable[[int], object]) -> Iterator[list[int]]:
+def run_before_statements(beginning: str, do: Callable[[int], object]) -> Iterator[list[int]]:
     """`do(0)`, `do(1)`, … before every statement of ours that begins so; gives what was done so far."""
     done: list[int] = []
     is_busy = False
@@ -50,7 +50,7 @@ def before_statements(beginning: str, do: Callable[[int], object]) -> Iterator[l
         yield done
 
 
-def over_another_connection(do: Callable[[], object]) -> None:
+def run_on_other_connection(do: Callable[[], object]) -> None:
     """Somebody else does it, and must not have to wait for us."""
     failed: list[BaseException] = []
 
@@ -79,7 +79,7 @@ class _Rows(QuerySet[Any]):
             return super().delete()
 
 
-def by_hand(rows: QuerySet[Any]) -> QuerySet[Any]:
+def without_guards(rows: QuerySet[Any]) -> QuerySet[Any]:
     """The same rows without any guard; a deletion takes along what refers to them."""
     return _Rows(rows.model, query=append_only.writable(rows).query, using=rows.db)
 

@@ -1,7 +1,7 @@
 """Clients of both websockets: a chat page without a browser, and a program at `/ws/v1/`.
 
-`Page` puts what comes over the socket into the served HTML, as htmx does. `Program` checks the numbers of the frames:
-none is missing, none comes twice.
+`ChatPage` puts what comes over the socket into the served HTML, as htmx does. `ProgramSocket` checks the
+numbers of the frames: none is missing, none comes twice.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Node:
 
     @property
     def text(self) -> str:
-        """As somebody would read it: one line for each block, one space where there were many."""
+        """As a user reads it: one line for each block, one space where there were many."""
         texts = [child if isinstance(child, str) else child.text for child in self.children]
         words = re.sub(r"[ \t\r\n]+", " ", "".join(texts)) if self.tag != "pre" else "".join(texts)
         return f"\n{words.strip()}\n" if self.tag in BLOCKS else words
@@ -78,7 +78,7 @@ class Tree(HTMLParser):
         self.here.children.append(data)
 
 
-class Page:
+class ChatPage:
     """`largest` is the longest frame that came."""
 
     socket: ClientConnection
@@ -96,7 +96,7 @@ class Page:
         self.socket.send(json.dumps({"type": kind, **what}))
 
     def until(
-        self, is_it: Callable[[Page], Any], *, seconds: float = 60, each: Callable[[Page], Any] | None = None
+        self, is_it: Callable[[ChatPage], Any], *, seconds: float = 60, each: Callable[[ChatPage], Any] | None = None
     ) -> Any:
         """Put in what comes, until this is true of the page. `each` looks at the page after every frame."""
         end = time.monotonic() + seconds
@@ -179,26 +179,26 @@ class Page:
         return int(element.attributes["value"]) if element else 0
 
 
-Told = dict[str, Any]
+Frame = dict[str, Any]
 
 
-class Program:
+class ProgramSocket:
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
-        self.heard: list[Told] = []
+        self.heard: list[Frame] = []
         self.largest = 0
         self.texts: dict[str, str] = {}
         self._last: dict[str, int] = {}
         self.welcome = self.until(lambda told: told["type"] == "welcome")
 
-    def ask(self, kind: str, **what: Any) -> Told:
+    def ask(self, kind: str, **what: Any) -> Frame:
         asked = f"{kind}-{len(self.heard)}"
         self.socket.send(json.dumps({"type": kind, "id": asked, **what}))
         answer = self.until(lambda told: told.get("id") == asked)
         assert answer["type"] == kind, answer
         return answer
 
-    def until(self, is_it: Callable[[Told], Any], *, seconds: float = 60) -> Told:
+    def until(self, is_it: Callable[[Frame], Any], *, seconds: float = 60) -> Frame:
         """The next thing that it is told of which this is true."""
         end = time.monotonic() + seconds
         while True:
@@ -213,13 +213,13 @@ class Program:
         if not has(self.texts.get(run, "")):
             self.until(lambda told: has(self.texts.get(run, "")), seconds=seconds)
 
-    def ended(self, run: str, *, seconds: float = 60) -> Told:
+    def ended(self, run: str, *, seconds: float = 60) -> Frame:
         return self.until(lambda told: told["type"] == "run.ended" and told["run"] == run, seconds=seconds)
 
-    def hear(self, *, timeout: float) -> Told:
+    def hear(self, *, timeout: float) -> Frame:
         frame = str(self.socket.recv(timeout=timeout))
         self.largest = max(self.largest, len(frame))
-        told: Told = json.loads(frame)
+        told: Frame = json.loads(frame)
         self.heard.append(told)
         for running in told.get("running", ()):
             self.texts[running["run"]] = text_in(running["pieces"])
@@ -228,7 +228,7 @@ class Program:
             self._count(told)
         return told
 
-    def _count(self, told: Told) -> None:
+    def _count(self, told: Frame) -> None:
         run, last = told["run"], self._last.get(told["run"], 0)
         if "n" in told:
             assert told.get("since", told["n"] - 1) == last, f"after {last} came {told}"

@@ -55,7 +55,7 @@ class Sides:
 @contextmanager
 def sides(server: str, folder: Path, *, database: str) -> Iterator[Sides]:
     sys.path.insert(0, str(Path(__file__).parents[2]))
-    from tests.servers.processes import clean_environment, free_port, running, serving
+    from tests.servers.processes import clean_environment, free_port, run_process, run_server
 
     upstream, ours, bare = free_port(), free_port(), free_port()
     address = f"http://127.0.0.1:{upstream}"
@@ -71,10 +71,10 @@ def sides(server: str, folder: Path, *, database: str) -> Iterator[Sides]:
     with ExitStack() as stack:
         start = stack.enter_context
         python = [sys.executable, "-m", "bench.relay.upstream", str(upstream)]
-        mock = start(running(python, log=folder / "upstream", environment=clean_environment()))
-        mine = start(serving(server, application="project.asgi:application", port=ours, log=folder / "ours",
+        mock = start(run_process(python, log=folder / "upstream", environment=clean_environment()))
+        mine = start(run_server(server, application="project.asgi:application", port=ours, log=folder / "ours",
                              environment=clean_environment(**variables)))  # fmt: skip
-        other = start(serving(server, application="bench.relay.bare:application", port=bare, log=folder / "bare",
+        other = start(run_server(server, application="bench.relay.bare:application", port=bare, log=folder / "bare",
                               environment=clean_environment(BENCH_UPSTREAM=address)))  # fmt: skip
         headers = f"authorization: Bearer {key}\r\n".encode()
         yield Sides(
@@ -85,12 +85,12 @@ def sides(server: str, folder: Path, *, database: str) -> Iterator[Sides]:
 
 
 def _key(variables: dict[str, str]) -> str:
-    from tests.servers.processes import manage
+    from tests.servers.processes import run_manage
 
-    manage("migrate", "--verbosity=0", **variables)
+    run_manage("migrate", "--verbosity=0", **variables)
     person = "from project.accounts.models import User; User.objects.create_user('bench', is_staff=True)"
-    manage("shell", "--no-imports", "--command", person, **variables)
-    made = manage("keys", "create", "bench", "--recording", "full", "--json", **variables)
+    run_manage("shell", "--no-imports", "--command", person, **variables)
+    made = run_manage("keys", "create", "bench", "--recording", "full", "--json", **variables)
     return str(json.loads(made.stdout)["key"])
 
 

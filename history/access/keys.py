@@ -1,7 +1,7 @@
-"""API keys: made once, shown once, checked on every call, and gone everywhere within a second of being revoked.
+"""API keys: created, shown once, changed and revoked. A revocation reaches every process within a second.
 
-A key is `parley_<prefix>_<secret>`. The prefix is its name in lists and the way to its row; of the whole only a SHA-256
-is kept, which is enough because the secret is 256 random bits. How a key is checked stands in `keyring`.
+A key is `parley_<prefix>_<secret>`. The prefix is its public name and finds its row. Of the whole key only a SHA-256 is
+stored, which is enough because the secret has 256 random bits. `key_cache` checks keys.
 """
 
 from __future__ import annotations
@@ -43,31 +43,31 @@ DEFAULT_SCOPES = ("relay", "read", "export")
 PREFIX_CHARS = 10
 SECRET_CHARS = 43  # of 62 letters and digits: 256 bits
 
-# What the columns of limits hold, where that is not 2,147,483,647.
+# The largest value of a limit, if it is not 2,147,483,647.
 LARGEST = {
     "tokens_per_day": 2**53, "tokens_per_month": 2**53, "cost_per_day": 99_999_999, "cost_per_month": 99_999_999,
 }  # fmt: skip
 
-# The one of this process. A key it gives out is shared by all callers: read it, never change it.
+# All callers of a process share its keys: never change one.
 ring = KeyRing()
 authenticate = ring.authenticate
 recall = ring.recall
 
 
 class CannotCreateError(ValueError):
-    """The key was not made; the text says what to write instead."""
+    """The key was not created; the text says what to write instead."""
 
 
 class NotAllowedError(CannotCreateError):
-    """What was asked for is well formed, but this owner may not have it, or there is no owner."""
+    """The request is valid, but this owner may not have such a key, or there is no owner."""
 
 
 class AlreadyMadeError(CannotCreateError):
-    """The form that asks for it has made its key before, and a key is shown only once."""
+    """This form has created its key already, and a key is shown only once."""
 
 
 class BadLimitError(CannotCreateError):
-    """One of the limits makes no sense; `field` is its name, `most` the largest that does."""
+    """An invalid limit. `field` is its name, `most` the largest valid value."""
 
     def __init__(self, text: str, *, field: str, most: int) -> None:
         super().__init__(text)
@@ -75,7 +75,7 @@ class BadLimitError(CannotCreateError):
 
 
 class Limits(TypedDict, total=False):
-    """What a key may use and how long its sessions are kept; absent or None: no limit of its own."""
+    """Limits of a key, and how long its sessions are kept. Absent or None means no limit of its own."""
 
     requests_per_minute: int | None
     tokens_per_minute: int | None
@@ -92,13 +92,10 @@ class Limits(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """A key that was just made. `secret` is the whole key in clear: this is the only time that anybody sees it."""
+    """A new key. `secret` is the whole key in clear text, which is never shown again."""
 
     api_key: ApiKey
     secret: str = field(repr=False)
-
-
-# Making and ending keys.
 
 
 def create(
@@ -113,9 +110,9 @@ def create(
     once: str = "",
     **limits: Unpack[Limits],
 ) -> NewKey:
-    """Make a key for `owner` (default: the first staff user). `actor` is who asked for it, if somebody did.
+    """Create a key for `owner` (default: the first staff user), at the request of `actor`.
 
-    `once` names the form that asks: it makes one key, however often it is sent (AlreadyMadeError).
+    `once` identifies a form, which creates one key however often it is sent (AlreadyMadeError).
     """
     owner = owner or first_staff_user()
     prefix = _prefix_for(once, owner) if once else _random(PREFIX_CHARS, ascii_lowercase + digits)
@@ -136,10 +133,10 @@ def create(
             api_key.save(force_insert=True)
             audit.record("key.created", actor=actor.pk if actor else None, key=api_key.pk, scopes=api_key.scopes)
     except IntegrityError:
-        # Prefixes are unique, and so two answers to one form cannot both make a key.
+        # Prefixes are unique, so a form that is sent twice cannot create two keys.
         if not (once and ApiKey.objects.filter(prefix=prefix).exists()):
             raise
-        raise AlreadyMadeError(_("This form has made its key already, and a key is shown only once.")) from None
+        raise AlreadyMadeError(_("This form has already created its key. A key is shown only once.")) from None
     return NewKey(api_key, secret)
 
 
@@ -170,7 +167,7 @@ def change(
 
 
 def revoke(api_key: ApiKey, *, actor: AbstractUser | None) -> bool:
-    """End the key for good. True if it was this call that ended it; a key stays revoked since the first time."""
+    """Revoke the key for good. True if this call revoked it."""
     now = timezone.now()
     with writing():
         ended = ApiKey.objects.filter(pk=api_key.pk, revoked_at=None).update(revoked_at=now) == 1
@@ -182,12 +179,12 @@ def revoke(api_key: ApiKey, *, actor: AbstractUser | None) -> bool:
 
 
 def find(prefix: str) -> ApiKey | None:
-    """By its prefix as lists show it; the whole key will do, too."""
+    """By its prefix or the whole key."""
     return ApiKey.objects.select_related("owner").filter(prefix=prefix_of(prefix) or prefix).first()
 
 
 def list_keys(*, include_ended: bool = False) -> QuerySet[ApiKey]:
-    """Keys by age, oldest first; without those that are revoked or expired, unless asked for."""
+    """Keys by age, oldest first; by default without revoked and expired ones."""
     keys = ApiKey.objects.select_related("owner").order_by("created_at", "pk")
     if include_ended:
         return keys
@@ -197,12 +194,12 @@ def list_keys(*, include_ended: bool = False) -> QuerySet[ApiKey]:
 def first_staff_user() -> AbstractUser:
     found = get_user_model().objects.filter(is_staff=True, is_active=True).order_by("pk").first()
     if found is None:
-        raise NotAllowedError(_("There is no staff user to own the key: name an owner, or create a staff user first."))
+        raise NotAllowedError(_("There is no staff user to own the key. Name an owner, or create a staff user first."))
     return found
 
 
 def _prefix_for(once: str, owner: AbstractUser) -> str:
-    """The same for the same form of the same person, and nobody's to choose."""
+    """The same prefix for the same form of the same user, which the user cannot choose."""
     mark = int.from_bytes(salted_hmac("history.access.keys.once", f"{owner.pk} {once}", algorithm="sha256").digest())
     alphabet = ascii_lowercase + digits
     return "".join(alphabet[mark // len(alphabet) ** place % len(alphabet)] for place in range(PREFIX_CHARS))
@@ -215,7 +212,7 @@ def _random(length: int, alphabet: str) -> str:
 def _checked_name(name: str) -> str:
     name = name.strip()
     if not name or len(name) > 100:
-        raise CannotCreateError(_("A key needs a name of 1 to 100 characters, so that you know it again in the list."))
+        raise CannotCreateError(_("A key needs a name of 1 to 100 characters."))
     return name
 
 
@@ -224,10 +221,10 @@ def _checked_scopes(scopes: Iterable[str], owner: AbstractUser) -> list[str]:
     known = {"known": ", ".join(SCOPES)}
     if unknown := sorted(wanted - set(SCOPES)):
         raise CannotCreateError(
-            _("Unknown scope %(scope)s: choose from %(known)s.") % {"scope": ", ".join(unknown), **known}
+            _("Unknown scope %(scope)s. Choose from %(known)s.") % {"scope": ", ".join(unknown), **known}
         )
     if not wanted:
-        raise CannotCreateError(_("A key without scopes can do nothing: choose from %(known)s.") % known)
+        raise CannotCreateError(_("A key needs at least one scope. Choose from %(known)s.") % known)
     if "admin" in wanted and not owner.is_staff:
         refusal = _("'%(owner)s' is not staff and cannot own a key with the scope admin.")
         raise NotAllowedError(refusal % {"owner": owner.get_username()})
@@ -236,7 +233,7 @@ def _checked_scopes(scopes: Iterable[str], owner: AbstractUser) -> list[str]:
 
 def _checked_recording(recording: str) -> str:
     if recording not in ApiKey.Recording.values:
-        refusal = _("'%(mode)s' is no recording mode: choose from %(known)s.")
+        refusal = _("'%(mode)s' is not a recording mode. Choose from %(known)s.")
         raise CannotCreateError(refusal % {"mode": recording, "known": ", ".join(ApiKey.Recording.values)})
     return recording
 
@@ -245,6 +242,6 @@ def _checked_limits(limits: Limits) -> Limits:
     for name, limit in limits.items():
         most = LARGEST.get(name, 2**31 - 1)
         if isinstance(limit, int | Decimal) and not (Decimal(limit).is_finite() and 0 <= limit <= most):
-            refusal = _("%(name)s is %(limit)s: write 0 or more, up to %(most)s, or leave it out for no limit.")
+            refusal = _("%(name)s cannot be %(limit)s. Write 0 to %(most)s, or leave it out for no limit.")
             raise BadLimitError(refusal % {"name": name, "limit": limit, "most": most}, field=name, most=most)
     return limits

@@ -1,13 +1,12 @@
-"""Who may do what with which sessions: one table, asked by pages, admin, REST, sockets, tools and the command line.
+"""Permissions on sessions: one table for pages, admin, REST, sockets, tools and the command line.
 
-A purpose is what somebody wants with a session. One's own may be listed, read, continued, exported and deleted. Staff
-have other people's by permissions, one for each purpose, and each of them needs `view_session` too; nobody continues
-what is not theirs. A key needs a scope for each purpose, and reaches what was recorded under it, everything of its
-owner (`owner_wide`), or everything (`admin`, as long as its owner is staff).
+Users may do everything with their own sessions. Staff reach those of other users with one permission per purpose, each
+together with `view_session`; only owners continue a session. A key needs a scope per purpose. It reaches the sessions
+recorded under it, all of its owner (`owner_wide`), or all (`admin`, while its owner is staff).
 
-What is hidden or expired is served to nobody, but for one case: those who may hold see what is hidden and under hold.
+Deleted and expired sessions are not shown, except deleted ones under hold to users who may hold.
 
-Reading somebody else's texts needs a reason besides: `history.access.reasons`.
+The texts of other users' sessions also need a reason: `history.access.reasons`.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ M = TypeVar("M", bound=Model)
 
 
 class Purpose(StrEnum):
-    LIST = "list"  # times, counters, who and which model: never a text, and titles only of what is theirs or open
+    LIST = "list"  # times, counters, owner and model; titles only of own or opened sessions
     READ = "read"
     WRITE = "write"  # continue, rename, pin, archive, share
     EXPORT = "export"
     DELETE = "delete"
-    HOLD = "hold"  # and release; held sessions that their owners have hidden are seen by those who may
+    HOLD = "hold"  # and release
 
 
-# For each purpose: what a key needs, and what staff need for the sessions of others. Nothing: not even staff.
+# The scope that a key needs, and the permission that staff need for sessions of other users (empty: never).
 SCOPES = {
     Purpose.LIST: "read",
     Purpose.READ: "read",
@@ -61,7 +60,7 @@ PERMISSIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Whose sessions somebody has for a purpose; both None: everybody's."""
+    """Whose sessions a viewer reaches for a purpose. Both None means all users."""
 
     owner_id: int | None = None
     api_key_id: int | None = None
@@ -78,7 +77,7 @@ class Reach:
 
 
 def reach_of(viewer: Viewer, purpose: Purpose) -> Reach | None:
-    """None: nobody's. Which of them are served just now is for `sessions_for` to say."""
+    """None means no session at all. `sessions_for` says which of them are shown now."""
     if isinstance(viewer, ApiKey):
         return _reach_of_key(viewer, purpose)
     if not viewer.is_authenticated:
@@ -97,12 +96,12 @@ def _reach_of_key(key: ApiKey, purpose: Purpose) -> Reach | None:
 
 
 def can_see_all_of_owner(key: ApiKey) -> bool:
-    """Or only what was recorded under it."""
+    """Whether a key reaches all sessions of its owner, not only those recorded under it."""
     return key.owner_wide or has_scope(key, "admin")
 
 
 def can_access_others(viewer: Viewer, purpose: Purpose) -> bool:
-    """Whether they have this right over everybody's sessions."""
+    """Whether a viewer has this permission for the sessions of all users."""
     if isinstance(viewer, ApiKey):
         return reach_of(viewer, purpose) == Reach()
     needed = PERMISSIONS[purpose]
@@ -110,7 +109,7 @@ def can_access_others(viewer: Viewer, purpose: Purpose) -> bool:
 
 
 def sessions_for(viewer: Viewer, purpose: Purpose) -> SessionQuerySet:
-    """The rule behind every page, socket, search and export: what somebody may not list is not there at all."""
+    """The sessions of a viewer for a purpose: the rule behind every page, socket, search and export."""
     reach = reach_of(viewer, purpose)
     if reach is None:
         return Session.objects.none()
@@ -119,16 +118,16 @@ def sessions_for(viewer: Viewer, purpose: Purpose) -> SessionQuerySet:
 
 
 def _title_rule(viewer: Viewer) -> Any:
-    """Whose titles they see among other people's sessions. It asks for rights itself, so it is imported late."""
-    from history.access.titles import TitleRule
+    """Which titles of other users' sessions are shown. It uses this module, so it is imported late."""
+    from history.access.reasons import TitleRule
 
     return TitleRule(viewer)
 
 
 def rows_for(viewer: Viewer, purpose: Purpose, rows: QuerySet[M]) -> QuerySet[M]:
-    """Rows of another table (messages, calls, exchanges), those of sessions that are there for this purpose.
+    """Rows of another table (messages, calls, exchanges) whose session the viewer reaches for this purpose.
 
-    By a join: so a list of the newest rows stops when it has a page of them.
+    By a join, so that a list of the newest rows stops when it has a page of them.
     """
     reach = reach_of(viewer, purpose)
     if reach is None:
@@ -138,7 +137,7 @@ def rows_for(viewer: Viewer, purpose: Purpose, rows: QuerySet[M]) -> QuerySet[M]
 
 
 def find(viewer: Viewer, session_id: UUID | str, purpose: Purpose) -> Session | None:
-    """The session, or None: not there, not for them, or no session's name at all."""
+    """The session, or None: not there, not theirs, or not an id."""
     try:
         name = session_id if isinstance(session_id, UUID) else UUID(session_id)
     except ValueError:
@@ -147,12 +146,12 @@ def find(viewer: Viewer, session_id: UUID | str, purpose: Purpose) -> Session | 
 
 
 def can_access(viewer: Viewer, purpose: Purpose, session: Session) -> bool:
-    """The same rule for a session that is at hand."""
+    """The same rule for one session."""
     reach = reach_of(viewer, purpose)
     if reach is None or not reach.covers(session):
         return False
     is_kept = session.hold or session.expires_at is None or session.expires_at > timezone.now()
-    is_shown = session.hidden_at is None or (session.hold and _sees_held(viewer, purpose))
+    is_shown = session.state == Session.State.OPEN or (session.hold and _sees_held(viewer, purpose))
     return is_kept and is_shown
 
 
@@ -161,38 +160,43 @@ def visible_sessions(reach: Reach, *, sees_held: bool, moment: datetime) -> Sess
 
 
 def _rule(reach: Reach, *, sees_held: bool, moment: datetime, prefix: str = "") -> tuple[Q, Q, Q]:
-    """Neither expired, even before the purge has come by, nor hidden; held sessions do not expire."""
+    """Not expired, even before a purge, and not deleted. Held sessions do not expire."""
     held = Q((f"{prefix}hold", True))
     kept = Q((f"{prefix}expires_at", None)) | Q((f"{prefix}expires_at__gt", moment)) | held
-    shown = Q((f"{prefix}hidden_at", None))
+    shown = Q((f"{prefix}state", Session.State.OPEN))
+    if prefix:  # calls without a session have no state
+        shown |= Q((prefix.removesuffix("__"), None))
     return kept, (shown | held if sees_held else shown), reach.as_q(prefix)
 
 
 def _sees_held(viewer: Viewer, purpose: Purpose) -> bool:
-    """Whether they see what its owner has hidden, as long as it is under hold. No key does."""
+    """Whether they see deleted sessions under hold. No key does."""
     is_person = not isinstance(viewer, ApiKey) and purpose is not Purpose.WRITE
     return is_person and can_access_others(viewer, Purpose.HOLD)
 
 
-def _has(user: Any, right: str) -> bool:
-    return bool(user.is_staff and user.has_perm(f"history.{right}"))
+def _has(user: Any, permission: str) -> bool:
+    return bool(user.is_staff and user.has_perm(f"history.{permission}"))
 
 
 # The rule for SQL written by hand.
 
-# What stands in a compiled rule where a time and an id belong.
-_SOME_TIME, _SOMEBODY = datetime(2000, 1, 1, tzinfo=UTC), -1
+# Placeholders of the time and the id in a compiled rule.
+_SOME_TIME, _SOME_ID = datetime(2000, 1, 1, tzinfo=UTC), -1
 
 
 def sql_for(viewer: Viewer, purpose: Purpose, columns: tuple[str, ...]) -> tuple[str, list[Any]] | None:
-    """`sessions_for` as SQL, compiled once per kind of viewer; None: nothing at all."""
+    """`sessions_for` as SQL, compiled once per kind of viewer. None means no session at all."""
     reach = reach_of(viewer, purpose)
     if reach is None:
         return None
-    kind = Reach(owner_id=reach.owner_id and _SOMEBODY, api_key_id=reach.api_key_id and _SOMEBODY)
+    kind = Reach(owner_id=reach.owner_id and _SOME_ID, api_key_id=reach.api_key_id and _SOME_ID)
     sql, parameters = _compiled(kind, _sees_held(viewer, purpose), columns, connection.vendor)
-    now = {_SOME_TIME: connection.ops.adapt_datetimefield_value(timezone.now())}
-    return sql, [now.get(value, reach.owner_id or reach.api_key_id) for value in parameters]
+    given = {
+        _SOME_TIME: connection.ops.adapt_datetimefield_value(timezone.now()),
+        _SOME_ID: reach.owner_id or reach.api_key_id,
+    }
+    return sql, [given.get(value, value) for value in parameters]
 
 
 @cache
@@ -201,6 +205,6 @@ def _compiled(kind: Reach, sees_held: bool, columns: tuple[str, ...], vendor: st
     sql, parameters = rows.query.sql_with_params()
     time = connection.ops.adapt_datetimefield_value(_SOME_TIME)
     marks = tuple(_SOME_TIME if value == time else value for value in parameters)
-    if unknown := [value for value in marks if value not in (_SOME_TIME, _SOMEBODY)]:
-        raise TypeError(f"the rule has parameters that nobody fills in: {unknown}")
+    if unknown := [value for value in marks if value not in (_SOME_TIME, _SOME_ID, Session.State.OPEN)]:
+        raise TypeError(f"the rule has unknown parameters: {unknown}")
     return sql, marks

@@ -1,17 +1,19 @@
-"""Opening somebody else's transcript: for a reason, which its owner can read.
+"""Reasons for reading other users' sessions, and the titles that are hidden until one is given.
 
-What one may read is for `history.access.permissions` to say. Where the texts are another person's, the reader says why;
-that is written to the audit chain and holds for an hour, for this reader and this session. The owner sees who read it,
-when and why (`readers_of`). One's own sessions are simply read, also with a key of one's own.
+`history.access.permissions` says who may read. A reader of another user's texts must give a reason. It is written to
+the audit chain and lasts one hour, for this reader and this session. The owner sees who read it, when and why
+(`access_log`). Users and keys read their own sessions without one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from django import forms
 from django.db.models import Q
 from django.utils import timezone
 
@@ -22,7 +24,7 @@ from history.models import ApiKey, AuditEvent, Session
 
 READ, EXPORTED = "session.read", "session.exported"
 ACTIONS = {Purpose.READ: READ, Purpose.EXPORT: EXPORTED}
-# Whoever took all of it out may look at it, but not the other way round.
+# Users who exported a session may read it, but not the other way round.
 OPENS = {Purpose.READ: (READ, EXPORTED), Purpose.EXPORT: (EXPORTED,)}
 
 HOLDS_FOR = timedelta(hours=1)
@@ -30,21 +32,21 @@ SHORTEST, LONGEST = 3, 500
 
 
 class NotPermitted(HistoryError):
-    """They may know of the session, but not do this with it."""
+    """The viewer may list the session, but not do this with it."""
 
 
 class ReasonNeeded(HistoryError):
-    """It is somebody else's: first say why, in 3 to 500 characters. `session` is the first that needs it."""
+    """Another user's session needs a reason of 3 to 500 characters. `session` is the first that does."""
 
-    def __init__(self, told: str, *, session: UUID | None = None) -> None:
-        super().__init__(told)
+    def __init__(self, text: str, *, session: UUID | None = None) -> None:
+        super().__init__(text)
         self.session = session
 
 
 def find_opened(
     viewer: Viewer, session_id: UUID | str, *, reason: str = "", purpose: Purpose = Purpose.READ
 ) -> Session | None:
-    """The session, open; None for what they may not even know of, else an error that says what stands in the way."""
+    """The session, opened for reading. None if the viewer may not list it, else an error with the obstacle."""
     session = find(viewer, session_id, purpose)
     if session is not None:
         open_for_reading(viewer, session, reason=reason, purpose=purpose)
@@ -54,14 +56,14 @@ def find_opened(
 
 
 def open_for_reading(viewer: Viewer, session: Session, *, reason: str = "", purpose: Purpose = Purpose.READ) -> None:
-    """Whoever comes back from here may be shown the texts (or given them, for EXPORT)."""
+    """Check permission and reason. Afterwards the texts may be shown (or exported, for EXPORT)."""
     open_each(viewer, [session], reason=reason, purpose=purpose)
 
 
 def open_each(
     viewer: Viewer, sessions: Iterable[Session], *, reason: str = "", purpose: Purpose = Purpose.READ
 ) -> None:
-    """Several at once, for the same reason: all of them or none."""
+    """Open several sessions for the same reason: all of them or none."""
     sessions = list(sessions)
     if not all(can_access(viewer, purpose, session) for session in sessions):
         raise NotPermitted(f"no right to {purpose} this session")
@@ -84,12 +86,12 @@ def check_reason(reason: str) -> str:
 
 
 def readable_without_reason(viewer: Viewer, sessions: Iterable[Session | UUID]) -> set[UUID]:
-    """Which of these somebody may be shown without being asked: their own, and those they gave a reason for."""
+    """Sessions whose texts the viewer may see now: their own, and those with a reason."""
     ids = {one.pk if isinstance(one, Session) else one for one in sessions}
     if not ids:
         return set()
     own = Session.objects.filter(pk__in=ids, owner_id=person_of(viewer)).values_list("pk", flat=True)
-    # A reason lasts no longer than the right that it was given for.
+    # A reason ends with the permission that it was given for.
     others = _events(viewer, ids, Purpose.READ) if can_access_others(viewer, Purpose.READ) else set()
     return set(own) | others
 
@@ -99,12 +101,12 @@ def is_own(viewer: Viewer, session: Session) -> bool:
 
 
 def opened_by_reason(viewer: Viewer, ids: Iterable[UUID] | None) -> set[UUID]:
-    """Which of these (None: of all) they gave a reason for within the hour."""
+    """Those of these sessions (None means all) for which they gave a reason within the hour."""
     return _events(viewer, ids, Purpose.READ)
 
 
 def _events(viewer: Viewer, ids: Iterable[UUID] | None, purpose: Purpose) -> set[UUID]:
-    """Those among the sessions that this reader has opened within the hour."""
+    """The sessions that this reader has opened within the hour."""
     since = timezone.now() - HOLDS_FOR
     mine = AuditEvent.objects.filter(Q(**_who(viewer)), action__in=OPENS[purpose], at__gt=since)
     mine = mine if ids is None else mine.filter(session__in=ids)
@@ -117,3 +119,35 @@ def person_of(viewer: Viewer) -> int | None:
 
 def _who(viewer: Viewer) -> dict[str, Any]:
     return {"key": viewer.pk, "actor": None} if isinstance(viewer, ApiKey) else {"actor": viewer.pk, "key": None}
+
+
+@dataclass(frozen=True)
+class TitleRule:
+    """The title policy of `SessionQuerySet` for one viewer."""
+
+    viewer: Viewer
+
+    def hide(self, sessions: Sequence[Session]) -> None:
+        person = person_of(self.viewer)
+        others = [session for session in sessions if session.owner_id != person]
+        shown = self._opened([session.pk for session in others])
+        for session in others:
+            if session.pk not in shown:
+                session.hide_title()
+
+    def visible(self) -> Q:
+        """Sessions whose titles may be searched."""
+        return Q(owner_id=person_of(self.viewer)) | Q(pk__in=self._opened(None))
+
+    def _opened(self, ids: Sequence[UUID] | None) -> set[UUID]:
+        if ids == [] or not can_access_others(self.viewer, Purpose.READ):
+            return set()
+        return opened_by_reason(self.viewer, ids)
+
+
+class ReasonField(forms.CharField):
+    """A form field for the reason, by default with several lines."""
+
+    def __init__(self, **options: Any) -> None:
+        options.setdefault("widget", forms.Textarea(attrs={"rows": 3}))
+        super().__init__(min_length=SHORTEST, max_length=LONGEST, **options)

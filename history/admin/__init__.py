@@ -1,8 +1,7 @@
-"""The record for staff, in Django's admin: to look at, to hold, to delete; never to edit.
+"""The admin of the history: staff read, hold, export and delete sessions, and never edit them.
 
-It follows the same rights as everything else (`history.access.permissions`): `view_session` lists what has no text,
-`read_session` opens messages and tool calls, for a reason. It searches with the search engine, counts no further than
-it has to, and stays as quick at a million rows as at a thousand (`looking` says how).
+`history.access.permissions` decides: `view_session` lists rows without texts, `read_session` opens messages and tool
+calls with a reason. It searches with the search engine and is as fast at a million rows as at a thousand (`base`).
 """
 
 from history.admin import audit, exchanges, keys, messages, sessions

@@ -1,46 +1,53 @@
-"""What staff do with several sessions at once: each asks for its own right and for a reason, and is audited.
+"""Actions of staff on sessions: export, hold, release, archive, delete and fork, each with a permission and a reason.
 
-An action is chosen in the list, then a page says what it will mean and asks why, then it is done session by session by
-those who do such things anyway: `retention` and `changes`. What cannot be done is counted and said.
+An action is chosen in the list. A page explains it and asks for the reason; then it is done session by session by
+`retention` and `sessions.actions`, and audited. Sessions for which it is refused are counted and listed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
+from uuid import UUID
 
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db.models import QuerySet, Sum
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
-from django.utils.http import content_disposition_header
+from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from history import retention
 from history.access import audit
-from history.access.permissions import Purpose, can_access_others, sessions_for
-from history.access.reason_field import ReasonField
+from history.access.permissions import Purpose, can_access_others, find, sessions_for
+from history.access.reasons import ReasonField
 from history.db.transactions import writing
-from history.errors import HistoryError
+from history.errors import HistoryError, NoSuchEntry
 from history.exporting import Selection, begin
-from history.formats.exporters import EXPORTERS
+from history.formats.writers import EXPORTERS
+from history.http import download
 from history.models import Exchange, Session, ShareLink
+from history.record import recorder
 from history.sessions import actions as changes
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrPromise
 
 MOST_AT_ONCE = 500
 
-Do = Callable[[Session, Any, str], bool]
+User = AbstractBaseUser | AnonymousUser
 
 
 class WhyForm(forms.Form):
     reason = ReasonField(
-        label=_("Why?"),
-        help_text=_("It is kept in the audit chain."),
+        label=_("Reason"),
+        help_text=_("Recorded in the audit log."),
         widget=forms.Textarea(attrs={"rows": 3, "cols": 60}),
     )
 
@@ -51,27 +58,41 @@ class AdminExportForm(WhyForm):
     )
 
 
+class ForkForm(WhyForm):
+    at = forms.IntegerField(
+        label=_("After entry"),
+        required=False,
+        min_value=1,
+        help_text=_("Number of the last entry to copy. Empty: everything on the current path."),
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deed:
-    """One thing to do. `do` says whether there was anything to do, or raises; an export has none: it is an answer."""
+class SessionAction:
+    """`run` returns whether anything changed, or raises. Export and fork have none: they answer with a response.
+
+    `label` is in the list of actions; `permission` names the method `has_<permission>_permission`.
+    """
 
     name: str
-    words: Any
-    meaning: Any
+    words: StrPromise
+    label: StrPromise
+    meaning: StrPromise
+    permission: str
     purpose: Purpose
-    do: Do | None = None
+    run: Callable[[Session, User, str], bool] | None = None
     form: type[WhyForm] = WhyForm
     is_grave: bool = False
 
 
-def _delete(session: Session, actor: Any, reason: str) -> bool:
-    """Here even one's own stays while it is held: whoever acts as staff sees it marked, and can release it first."""
+def _delete(session: Session, actor: User, reason: str) -> bool:
+    """A held session is refused, also the actor's own: staff see the hold and can release it first."""
     if session.hold:
         raise retention.UnderHold(f"session {session.pk} is under hold: release it first")
     return changes.delete(session, by=actor, reason=reason)
 
 
-def _archive(session: Session, actor: Any, reason: str) -> bool:
+def _archive(session: Session, actor: User, reason: str) -> bool:
     if session.archived_at:
         return False
     with writing():
@@ -80,71 +101,86 @@ def _archive(session: Session, actor: Any, reason: str) -> bool:
     return True
 
 
-HOLD = Deed(
+HOLD = SessionAction(
     name="hold",
     words=_("Hold"),
+    label=_("Hold selected sessions"),
+    permission="hold",
     meaning=_(
-        "Held sessions neither expire nor can they be erased. When their owners delete them, those who may hold still "
-        "see them."
+        "Held sessions do not expire and cannot be erased. Users with the hold permission still see them "
+        "after their owners delete them."
     ),
-    do=lambda session, actor, reason: retention.hold(session, actor=actor, reason=reason),
+    run=lambda session, actor, reason: retention.hold(session, actor=actor, reason=reason),
     purpose=Purpose.HOLD,
 )
-RELEASE = Deed(
+RELEASE = SessionAction(
     name="release",
     words=_("Release"),
-    meaning=_("The rules apply again: what has expired or was deleted meanwhile goes with the next purge."),
-    do=lambda session, actor, reason: retention.release(session, actor=actor, reason=reason),
+    label=_("Release selected sessions"),
+    permission="hold",
+    meaning=_(
+        "The retention rules apply again. The next purge removes sessions that expired or were deleted in the meantime."
+    ),
+    run=lambda session, actor, reason: retention.release(session, actor=actor, reason=reason),
     purpose=Purpose.HOLD,
 )
-ARCHIVE = Deed(
+ARCHIVE = SessionAction(
     name="archive",
     words=_("Archive"),
-    meaning=_("They leave the lists of their owners, who can bring them back. Nothing is removed."),
-    do=_archive,
+    label=_("Archive selected sessions"),
+    permission="archive",
+    meaning=_("Sessions leave the lists of their owners, who can restore them. Nothing is removed."),
+    run=_archive,
     purpose=Purpose.LIST,
 )
-DELETE = Deed(
+DELETE = SessionAction(
     name="delete",
     words=_("Delete"),
-    meaning=_("They disappear for all users now, and are removed when the trash is emptied."),
-    do=_delete,
+    label=_("Delete selected sessions"),
+    permission="discard",
+    meaning=_("Sessions are hidden from all users now and removed when the trash is emptied."),
+    run=_delete,
     purpose=Purpose.DELETE,
     is_grave=True,
 )
-EXPORT = Deed(
+EXPORT = SessionAction(
     name="export",
     words=_("Export"),
-    meaning=_("One file, or an archive of one file for each session. Owners see who took their sessions out, and why."),
+    label=_("Export selected sessions"),
+    permission="export",
+    meaning=_("One file, or an archive with one file per session. Owners see who exported their sessions, and why."),
     purpose=Purpose.EXPORT,
     form=AdminExportForm,
 )
+FORK = SessionAction(
+    name="fork",
+    words=_("Fork"),
+    label=_("Fork"),
+    permission="fork",
+    meaning=_("The owner gets a new session that starts as a copy of this one. Later changes affect only one of them."),
+    purpose=Purpose.LIST,
+    form=ForkForm,
+)
+
+
+def _admin_action(action: SessionAction) -> Callable[..., HttpResponseBase | None]:
+    @admin.action(description=action.label, permissions=[action.permission])
+    def ask_or_run(
+        model_admin: SessionActions, request: HttpRequest, queryset: QuerySet[Session]
+    ) -> HttpResponseBase | None:
+        return model_admin.ask_or_run(request, queryset, action)
+
+    ask_or_run.__name__ = f"{action.name}_chosen"
+    return ask_or_run
 
 
 class SessionActions(admin.ModelAdmin[Session]):
-    """The actions of the list of sessions, each for those who may."""
+    """The actions of the list of sessions, and the page `fork/` of one session.
 
-    actions = ("export_chosen", "hold_chosen", "release_chosen", "archive_chosen", "delete_chosen")
+    Staff fork a session where the relay filed calls under the wrong one. No entry of the original moves.
+    """
 
-    @admin.action(description=_("Export selected sessions"), permissions=["export"])
-    def export_chosen(self, request: HttpRequest, queryset: QuerySet[Session]) -> HttpResponseBase | None:
-        return self._ask_or_do(request, queryset, EXPORT)
-
-    @admin.action(description=_("Hold selected sessions"), permissions=["hold"])
-    def hold_chosen(self, request: HttpRequest, queryset: QuerySet[Session]) -> HttpResponseBase | None:
-        return self._ask_or_do(request, queryset, HOLD)
-
-    @admin.action(description=_("Release selected sessions"), permissions=["hold"])
-    def release_chosen(self, request: HttpRequest, queryset: QuerySet[Session]) -> HttpResponseBase | None:
-        return self._ask_or_do(request, queryset, RELEASE)
-
-    @admin.action(description=_("Archive selected sessions"), permissions=["archive"])
-    def archive_chosen(self, request: HttpRequest, queryset: QuerySet[Session]) -> HttpResponseBase | None:
-        return self._ask_or_do(request, queryset, ARCHIVE)
-
-    @admin.action(description=_("Delete selected sessions"), permissions=["discard"])
-    def delete_chosen(self, request: HttpRequest, queryset: QuerySet[Session]) -> HttpResponseBase | None:
-        return self._ask_or_do(request, queryset, DELETE)
+    actions = tuple(map(_admin_action, (EXPORT, HOLD, RELEASE, ARCHIVE, DELETE)))
 
     def has_export_permission(self, request: HttpRequest) -> bool:
         return can_access_others(request.user, Purpose.EXPORT)
@@ -153,71 +189,99 @@ class SessionActions(admin.ModelAdmin[Session]):
         return can_access_others(request.user, Purpose.HOLD)
 
     def has_discard_permission(self, request: HttpRequest) -> bool:
-        """Not Django's own deletion, which would take rows one by one and past the trash."""
+        """Not Django's own deletion, which would remove rows one by one and bypass the trash."""
         return can_access_others(request.user, Purpose.DELETE)
 
     def has_archive_permission(self, request: HttpRequest) -> bool:
         may_list = can_access_others(request.user, Purpose.LIST)
         return may_list and request.user.has_perm("history.change_session")
 
-    def _ask_or_do(self, request: HttpRequest, queryset: QuerySet[Session], deed: Deed) -> HttpResponseBase | None:
+    has_fork_permission = has_archive_permission
+
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view(self.fork)
+        return [path("<uuid:session_id>/fork/", view, name="history_session_fork"), *super().get_urls()]
+
+    def fork(self, request: HttpRequest, session_id: UUID) -> HttpResponse:
+        session = find(request.user, session_id, Purpose.LIST)
+        if session is None or not self.has_fork_permission(request):
+            raise Http404
+        form = ForkForm(request.POST or None)
+        if form.is_valid():
+            try:
+                copy = recorder.fork(session, at=form.cleaned_data["at"] or session.head, owner=session.owner)
+                audit.record(
+                    "fork",
+                    actor=request.user.pk,
+                    session=session.pk,
+                    reason=form.cleaned_data["reason"],
+                    copy=str(copy.pk),
+                )
+                self.message_user(request, gettext("Forked. This is the new session."), messages.SUCCESS)
+                return HttpResponseRedirect(reverse("admin:history_session_change", args=[copy.pk]))
+            except NoSuchEntry:
+                form.add_error("at", gettext("This session has no such entry."))
+            except HistoryError as error:
+                form.add_error(None, str(error))
+        return self._ask(request, [session], FORK, form)
+
+    def ask_or_run(
+        self, request: HttpRequest, queryset: QuerySet[Session], action: SessionAction
+    ) -> HttpResponseBase | None:
         ids = list(queryset.order_by().values_list("pk", flat=True)[: MOST_AT_ONCE + 1])
         if len(ids) > MOST_AT_ONCE:
-            told = gettext("At most %(most)s sessions at once: narrow the list down.") % {"most": MOST_AT_ONCE}
-            self.message_user(request, told, messages.ERROR)
+            text = gettext("At most %(most)s sessions at once. Narrow the list down.") % {"most": MOST_AT_ONCE}
+            self.message_user(request, text, messages.ERROR)
             return None
-        sessions = sessions_for(request.user, deed.purpose).filter(pk__in=ids).select_related("owner")
-        form = deed.form(request.POST if "apply" in request.POST else None)
+        sessions = sessions_for(request.user, action.purpose).filter(pk__in=ids).select_related("owner")
+        form = action.form(request.POST if "apply" in request.POST else None)
         if not form.is_valid():
-            return self._ask(request, sessions, deed, form)
-        if deed.do is None:
-            return _exported(request, sessions, **form.cleaned_data)
-        self._do(request, sessions, deed.do, deed.words, reason=form.cleaned_data["reason"])
+            return self._ask(request, sessions, action, form)
+        if action.run is None:
+            return _export(request, sessions, **form.cleaned_data)
+        changed, refused = 0, []
+        for session in sessions:
+            try:
+                changed += action.run(session, request.user, form.cleaned_data["reason"])
+            except HistoryError:
+                refused.append(str(session))
+        text = ngettext("%(deed)s: %(count)d session.", "%(deed)s: %(count)d sessions.", changed)
+        self.message_user(request, text % {"deed": action.words, "count": changed}, messages.SUCCESS)
+        if refused:
+            text = gettext("Refused because of a hold: %(names)s") % {"names": ", ".join(refused)}
+            self.message_user(request, text, messages.WARNING)
         return None
 
-    def _ask(self, request: HttpRequest, sessions: QuerySet[Session], deed: Deed, form: WhyForm) -> HttpResponse:
+    def _ask(
+        self, request: HttpRequest, sessions: QuerySet[Session] | list[Session], action: SessionAction, form: WhyForm
+    ) -> HttpResponse:
         context = {
             **self.admin_site.each_context(request),
-            "title": deed.words,
+            "title": action.words,
             "opts": self.opts,
-            "deed": deed,
+            "deed": action,
             "sessions": sessions,
-            "counts": counts_of(sessions) if deed.is_grave else (),
+            "counts": counts_of(sessions) if action.is_grave and isinstance(sessions, QuerySet) else (),
             "form": form,
-            "action": f"{deed.name}_chosen",
+            "action": "" if action is FORK else f"{action.name}_chosen",
             "checkbox": ACTION_CHECKBOX_NAME,
         }
         status = 422 if form.is_bound else 200
         return TemplateResponse(request, "admin/history/session/action.html", context, status=status)
 
-    def _do(self, request: HttpRequest, sessions: QuerySet[Session], do: Do, words: Any, *, reason: str) -> None:
-        done, refused = 0, []
-        for session in sessions:
-            try:
-                done += do(session, request.user, reason)
-            except HistoryError:
-                refused.append(str(session))
-        told = ngettext("%(deed)s: %(count)d session.", "%(deed)s: %(count)d sessions.", done)
-        self.message_user(request, told % {"deed": words, "count": done}, messages.SUCCESS)
-        if refused:
-            told = gettext("Refused, because they are under hold: %(names)s") % {"names": ", ".join(refused)}
-            self.message_user(request, told, messages.WARNING)
 
-
-def _exported(request: HttpRequest, sessions: QuerySet[Session], *, format: str, reason: str) -> StreamingHttpResponse:
-    """As a stream: an export has any size."""
+def _export(request: HttpRequest, sessions: QuerySet[Session], *, format: str, reason: str) -> HttpResponseBase:
     ids = tuple(sessions.order_by().values_list("pk", flat=True))
-    export = begin(request.user, Selection(sessions=ids), format, reason=reason)
-    disposition = content_disposition_header(as_attachment=True, filename=export.file_name) or "attachment"
-    headers = {"Content-Disposition": disposition, "Cache-Control": "no-store"}
-    return StreamingHttpResponse(aiter(export), content_type=export.content_type, headers=headers)
+    response = download(begin(request.user, Selection(sessions=ids), format, reason=reason))
+    response["Cache-Control"] = "no-store"
+    return response
 
 
-def counts_of(sessions: QuerySet[Session]) -> list[tuple[Any, int]]:
-    """What goes, without what is held: from counters and indexes, however long the sessions are."""
-    going = sessions.filter(hold=False)
-    ids = list(going.values_list("pk", flat=True))
-    sums = going.order_by().aggregate(messages=Sum("message_count"), calls=Sum("tool_call_count"))
+def counts_of(sessions: QuerySet[Session]) -> list[tuple[StrPromise, int]]:
+    """What will be removed, without held sessions: from counters and indexes, however long the sessions are."""
+    unheld = sessions.filter(hold=False)
+    ids = list(unheld.values_list("pk", flat=True))
+    sums = unheld.order_by().aggregate(messages=Sum("message_count"), calls=Sum("tool_call_count"))
     return [
         (_("sessions"), len(ids)),
         (_("messages"), sums["messages"] or 0),

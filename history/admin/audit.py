@@ -1,4 +1,4 @@
-"""The audit chain and share links, for staff to look at. The chain has ids; names are looked up as they are today."""
+"""Admin of the audit chain and of share links. The chain has ids; today's names are looked up."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from history.access.permissions import Purpose, can_access_others, rows_for
-from history.admin.looking import LookingAdmin, recent
+from history.admin.base import LongListAdmin, recent
 from history.models import ApiKey, AuditEvent, ShareLink
 from history.transcripts import share_links
 
 
 @admin.register(AuditEvent)
-class AuditEventAdmin(LookingAdmin[AuditEvent]):
+class AuditEventAdmin(LongListAdmin[AuditEvent]):
     list_display = ("seq", "at", "action", "who", "shown_session", "reason")
     list_filter = (recent("action", _("action")),)
-    asked_besides = ("session",)
+    more_lookups = ("session",)
     search_fields = ("action",)
-    search_help_text = _("The id of a session, the number of an event, or the name of a person.")
+    search_help_text = _("Session id, event number or username.")
     ordering = ("-seq",)
     fields = ("seq", "at", "action", "who", "actor", "key", "shown_session", "reason", "details", "shown_seal")
     readonly_fields = ("who", "shown_session", "shown_seal")
@@ -50,14 +50,14 @@ class AuditEventAdmin(LookingAdmin[AuditEvent]):
             return (queryset.filter(actor=person) if person else queryset.none()), False
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
-        found = super().get_changelist_instance(request)
-        name_them(found.result_list)
-        return found
+        changelist = super().get_changelist_instance(request)
+        add_names(changelist.result_list)
+        return changelist
 
-    @admin.display(description=_("who"))
+    @admin.display(description=_("actor"))
     def who(self, event: Any) -> str:
         if not hasattr(event, "names"):
-            name_them([event])
+            add_names([event])
         return str(event.names)
 
     @admin.display(description=_("session"))
@@ -72,8 +72,8 @@ class AuditEventAdmin(LookingAdmin[AuditEvent]):
         return str(event.seal.hex())
 
 
-def name_them(events: Iterable[Any]) -> None:
-    """Who it was, in two queries for a page of them; the number where nobody has it any more."""
+def add_names(events: Iterable[Any]) -> None:
+    """Add the names of actors by two queries for a page of events; the id if it no longer exists."""
     people = get_user_model().objects.in_bulk([event.actor for event in events if event.actor])
     keys = ApiKey.objects.in_bulk([event.key for event in events if event.key])
     for event in events:
@@ -83,8 +83,8 @@ def name_them(events: Iterable[Any]) -> None:
 
 
 @admin.register(ShareLink)
-class ShareLinkAdmin(LookingAdmin[ShareLink]):
-    """Who made which link is in the audit chain. The link itself is nowhere."""
+class ShareLinkAdmin(LongListAdmin[ShareLink]):
+    """The audit chain has who made a link. The link itself is not stored."""
 
     list_display = ("session", "follows", "views", "last_viewed_at", "created_at", "expires_at", "revoked_at")
     list_select_related = ("session",)
@@ -105,5 +105,5 @@ class ShareLinkAdmin(LookingAdmin[ShareLink]):
     @admin.action(description=_("Revoke selected links"), permissions=["revoke"])
     def revoke_chosen(self, request: HttpRequest, queryset: QuerySet[ShareLink]) -> None:
         ended = sum(share_links.revoke(link, by=request.user) for link in queryset)
-        told = ngettext("%(count)d link was revoked.", "%(count)d links were revoked.", ended) % {"count": ended}
-        self.message_user(request, told, messages.SUCCESS)
+        text = ngettext("%(count)d link was revoked.", "%(count)d links were revoked.", ended)
+        self.message_user(request, text % {"count": ended}, messages.SUCCESS)

@@ -1,8 +1,7 @@
-"""API keys for staff: made here and shown once, changed in what they may use, revoked.
+"""Admin of API keys: staff create them, change their limits and revoke them. A new key is shown once.
 
-What a key may see and for whom it speaks is decided when it is made. A key reads the sessions of its owner as the owner
-does, without a reason; so staff make keys for themselves, and only a superuser makes them for others or gives the scope
-`admin`.
+Owner and scopes are fixed at creation. A key reads the sessions of its owner without a reason, so staff create keys for
+themselves, and only a superuser creates them for others or with the scope `admin`.
 """
 
 from __future__ import annotations
@@ -39,17 +38,18 @@ class KeyForm(forms.ModelForm[ApiKey]):
         fields = ("name", "owner", "scopes", "owner_wide", "recording", "expires_at", *LIMITS)
 
     def clean(self) -> dict[str, Any]:
-        told = super().clean() or self.cleaned_data
-        owner, scopes = told.get("owner"), told.get("scopes") or ()
+        cleaned = super().clean() or self.cleaned_data
+        owner, scopes = cleaned.get("owner"), cleaned.get("scopes") or ()
         if not self.instance._state.adding or self.maker is None or owner is None:
-            return told
+            return cleaned
         if not self.maker.is_superuser and owner != self.maker:
             self.add_error(
-                "owner", gettext("Only a superuser makes keys for others: they read what their owner reads.")
+                "owner",
+                gettext("Only superusers create keys for other users. A key reads everything that its owner can read."),
             )
         if "admin" in scopes and not (self.maker.is_superuser and owner.is_staff):
-            self.add_error("scopes", gettext("Only a superuser gives the scope admin, and only to staff."))
-        return told
+            self.add_error("scopes", gettext("Only superusers grant the scope admin, and only to staff."))
+        return cleaned
 
 
 @admin.register(ApiKey)
@@ -62,8 +62,8 @@ class ApiKeyAdmin(admin.ModelAdmin[ApiKey]):
     actions = ("revoke_chosen",)
     fieldsets = (
         (None, {"fields": ("name", "owner", "scopes", "owner_wide", "recording", "expires_at")}),
-        (_("Limits"), {"fields": LIMITS[:7], "description": _("Empty: no limit of its own.")}),
-        (_("Retention"), {"fields": LIMITS[7:], "description": _("Empty: the rule of the source.")}),
+        (_("Limits"), {"fields": LIMITS[:7], "description": _("Empty: no limit.")}),
+        (_("Retention"), {"fields": LIMITS[7:], "description": _("Empty: the default of the source.")}),
     )
     facts = ((_("Record"), {"fields": ("prefix", "created_at", "last_used_at", "revoked_at")}),)
 
@@ -73,7 +73,7 @@ class ApiKeyAdmin(admin.ModelAdmin[ApiKey]):
         return form
 
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        """A time is two boxes, beside which Django writes what they are without naming them so."""
+        """Label the two inputs of a time for screen readers, which Django does not."""
         field: Any = super().formfield_for_dbfield(db_field, request, **kwargs)
         if db_field.name == "expires_at":
             for box, name in zip(field.widget.widgets, (gettext("Date"), gettext("Time")), strict=True):
@@ -90,7 +90,7 @@ class ApiKeyAdmin(admin.ModelAdmin[ApiKey]):
         return {"owner": str(request.user.pk), "scopes": keys.DEFAULT_SCOPES}
 
     def has_delete_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
-        """Its sessions say by which key they came: it is revoked instead."""
+        """Sessions refer to their key, so it is revoked instead."""
         return False
 
     def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:
@@ -99,18 +99,18 @@ class ApiKeyAdmin(admin.ModelAdmin[ApiKey]):
             audit.record("key.changed", actor=request.user.pk, key=obj.pk, fields=sorted(form.changed_data))
             keys.ring.forget(obj)
             return
-        wanted: dict[str, Any] = {name: form.cleaned_data[name] for name in KeyForm.Meta.fields}
-        made = keys.create(**wanted, actor=request.user)  # type: ignore[arg-type]
+        values: dict[str, Any] = {name: form.cleaned_data[name] for name in KeyForm.Meta.fields}
+        made = keys.create(**values, actor=request.user)  # type: ignore[arg-type]
         obj.pk = made.api_key.pk
         request.made_key = made  # type: ignore[attr-defined]
 
     def log_addition(self, request: HttpRequest, obj: ApiKey, message: Any) -> Any:
-        """After its real name and prefix, which it had not before it was made."""
+        """Log the name and prefix that the key got when it was stored."""
         obj.refresh_from_db()
         return super().log_addition(request, obj, message)
 
     def response_add(self, request: HttpRequest, obj: ApiKey, post_url_continue: str | None = None) -> HttpResponse:
-        """The key, on a page of its own and nowhere else: no message, no cookie, no cache has it."""
+        """Show the key on this page only: not in a message, a cookie or a cache."""
         context = {
             **self.admin_site.each_context(request),
             "title": gettext("Your new key"),
@@ -124,8 +124,8 @@ class ApiKeyAdmin(admin.ModelAdmin[ApiKey]):
     @admin.action(description=_("Revoke selected keys"), permissions=["change"])
     def revoke_chosen(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
         ended = sum(keys.revoke(key, actor=request.user) for key in queryset)  # type: ignore[arg-type]
-        told = ngettext("%(count)d key was revoked.", "%(count)d keys were revoked.", ended) % {"count": ended}
-        self.message_user(request, told, messages.SUCCESS)
+        text = ngettext("%(count)d key was revoked.", "%(count)d keys were revoked.", ended)
+        self.message_user(request, text % {"count": ended}, messages.SUCCESS)
 
     @admin.display(description=_("scopes"))
     def shown_scopes(self, key: ApiKey) -> str:

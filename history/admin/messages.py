@@ -1,4 +1,4 @@
-"""Messages and tool calls, for staff who may read: lists without texts, but for what they have opened."""
+"""Admin of messages and tool calls: lists show the texts of sessions that the viewer has opened."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from django.utils.translation import gettext_lazy as _
 
 from history.access.permissions import Purpose, can_access_others, rows_for
 from history.access.reasons import open_for_reading, readable_without_reason
-from history.admin.looking import LookingAdmin, M, recent
+from history.admin.base import LongListAdmin, M, recent
 from history.markdown import render
-from history.models import Message, Session, ToolCall
-from history.search import Filters
-from history.search.lists import found_messages
+from history.models import Message, ToolCall
+from history.search import SessionQuery
+from history.search.ids import find_message_ids
 from history.transcripts.previews import entries_in_brief
 
 BEGINNING = 160
-NAMES = ("role", "status", "model", "agent", "tool")
+FILTERS = ("role", "status", "model", "agent", "tool")
 
 
-class ReadingAdmin(LookingAdmin[M]):
-    """Rows that hold what was said. The page of one is opened with a reason, as everywhere."""
+class ReadingAdmin(LongListAdmin[M]):
+    """Rows with texts. The page of one needs a reason."""
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         return self.has_view_permission(request)
@@ -37,48 +37,46 @@ class ReadingAdmin(LookingAdmin[M]):
         return can_access_others(request.user, Purpose.READ)
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> M | None:
-        found = super().get_object(request, object_id, from_field)
-        if found is not None:
-            open_for_reading(request.user, found.session)  # type: ignore[attr-defined]
-        return found
+        row = super().get_object(request, object_id, from_field)
+        if row is not None:
+            open_for_reading(request.user, row.session)  # type: ignore[attr-defined]
+        return row
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
-        """Which of the rows on this page may show their text, asked once."""
-        found = super().get_changelist_instance(request)
-        shown = readable_without_reason(request.user, {row.session_id for row in found.result_list})
-        for row in found.result_list:
-            row.is_open = row.session_id in shown
-        return found
+        """Look up once which rows of the page may show their text."""
+        changelist = super().get_changelist_instance(request)
+        readable = readable_without_reason(request.user, {row.session_id for row in changelist.result_list})
+        for row in changelist.result_list:
+            row.is_open = row.session_id in readable
+        return changelist
 
+    def find_messages(self, request: HttpRequest, words: str) -> list[int] | None:
+        """Ids of the messages within the search and the filters beside the list; None without either."""
+        filters = SessionQuery.parse({name: request.GET.get(name) or None for name in FILTERS})
+        if not words.strip() and filters == SessionQuery():
+            return None
+        return find_message_ids(request.user, words, filters=filters)
 
-def asked_for(request: HttpRequest) -> Filters:
-    """What the filters beside the list ask of the search engine."""
-    asked: dict[str, Any] = {name: (value,) for name in NAMES if (value := request.GET.get(name))}
-    return Filters(**asked)
-
-
-def _found(request: HttpRequest, words: str, filters: Filters) -> list[int]:
-    return found_messages(request.user, words, filters=filters)
+    @admin.display(description=_("session"))
+    def shown_session(self, row: Any) -> SafeString:
+        url = reverse("admin:history_session_change", args=[row.session_id])
+        return format_html('<a href="{}">{}</a>', url, row.session)
 
 
 def by_engine(
     column: str, words: Any, choices: Iterable[tuple[str, Any]] = (), *, called: str = ""
 ) -> type[admin.SimpleListFilter]:
-    """A filter that the search engine applies: it has every message under its role, status, model, agent and tools."""
+    """A filter that the search engine applies, whose index has role, status, model, agent and tools of messages."""
     fixed = list(choices)
 
-    class Asked(recent(column, words, called=called)):  # type: ignore[misc]
+    class EngineFilter(recent(column, words, called=called)):  # type: ignore[misc]
         def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
             return fixed or super().lookups(request, model_admin)
 
         def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
             return queryset
 
-    return Asked
-
-
-def link_to_session(session: Session) -> SafeString:
-    return format_html('<a href="{}">{}</a>', reverse("admin:history_session_change", args=[session.pk]), session)
+    return EngineFilter
 
 
 class CallsInline(admin.TabularInline[ToolCall, Message]):
@@ -87,13 +85,13 @@ class CallsInline(admin.TabularInline[ToolCall, Message]):
     extra = 0
     can_delete = False
 
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return can_access_others(request.user, Purpose.READ)
 
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_add_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return False
 
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+    def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return False
 
 
@@ -108,7 +106,7 @@ class MessageAdmin(ReadingAdmin[Message]):
         by_engine("agent", _("agent")),
     )
     search_fields = ("content",)
-    search_help_text = _('Words, "a phrase", pay*, -without, this OR that: the newest 300 messages are found.')
+    search_help_text = _('Words, "a phrase", pay*, -without, this OR that. Shows the newest 300 messages.')
     ordering = ("-id",)
     inlines = (CallsInline,)
     fieldsets = (
@@ -126,18 +124,12 @@ class MessageAdmin(ReadingAdmin[Message]):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Message], search_term: str
     ) -> tuple[QuerySet[Message], bool]:
-        filters = asked_for(request)
-        if not search_term.strip() and filters == Filters():
-            return queryset, False
-        return queryset.filter(pk__in=_found(request, search_term, filters)), False
+        ids = self.find_messages(request, search_term)
+        return (queryset if ids is None else queryset.filter(pk__in=ids)), False
 
     @admin.display(description=_("entry"))
     def shown_name(self, message: Message) -> str:
         return str(message)
-
-    @admin.display(description=_("session"))
-    def shown_session(self, message: Message) -> SafeString:
-        return link_to_session(message.session)
 
     @admin.display(description=_("text"))
     def beginning(self, message: Any) -> Any:
@@ -146,7 +138,7 @@ class MessageAdmin(ReadingAdmin[Message]):
     @admin.display(description=_("text"))
     def text(self, message: Message) -> SafeString:
         if message.body is None:
-            return SafeString(_("Dropped, as this server’s rules ask."))
+            return SafeString(_("Removed by this server’s retention rules."))
         return render(entries_in_brief([message])[0].text)
 
     @admin.display(description=_("seal"))
@@ -160,7 +152,7 @@ class ToolCallAdmin(ReadingAdmin[ToolCall]):
     list_select_related = ("session",)
     list_filter = (by_engine("name", _("tool"), called="tool"),)
     search_fields = ("arguments",)
-    search_help_text = _("Calls of the messages that have these words: the newest 300 messages are looked at.")
+    search_help_text = _("Calls of messages with these words. Searches the newest 300 messages.")
     ordering = ("-id",)
     fields = (
         "shown_session",
@@ -185,15 +177,10 @@ class ToolCallAdmin(ReadingAdmin[ToolCall]):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[ToolCall], search_term: str
     ) -> tuple[QuerySet[ToolCall], bool]:
-        filters = asked_for(request)
-        if not search_term.strip() and filters == Filters():
-            return queryset, False
-        found = queryset.filter(message_id__in=_found(request, search_term, filters))
-        return (found.filter(name=request.GET["tool"]) if filters.tool else found), False
-
-    @admin.display(description=_("session"))
-    def shown_session(self, call: ToolCall) -> SafeString:
-        return link_to_session(call.session)
+        ids = self.find_messages(request, search_term)
+        if ids is not None:
+            queryset = queryset.filter(message_id__in=ids)
+        return (queryset.filter(name=tool) if (tool := request.GET.get("tool")) else queryset), False
 
     @admin.display(description=_("message"))
     def shown_message(self, call: ToolCall) -> SafeString:

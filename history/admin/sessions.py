@@ -1,8 +1,8 @@
-"""Sessions for staff: what they are, what was said in them, and what may be done with several at once."""
+"""Admin of sessions: the list with its actions, the page of one, and its transcript."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
 from django.contrib import admin
@@ -16,54 +16,62 @@ from django.utils.translation import gettext_lazy as _
 
 from history.access.permissions import Purpose, can_access, can_access_others, sessions_for
 from history.admin.actions import SessionActions
-from history.admin.forking import SessionForks
-from history.admin.looking import LOOKED_AT, LookingAdmin, recent
+from history.admin.base import LOOKED_AT, LongListAdmin, recent
 from history.models import ApiKey, Session, ToolCall
-from history.pages.session_access import session_or_404, transcript_or_404
+from history.pages.session import session_or_404, transcript_or_404
 from history.record.listing import ids_titled, sessions_beginning_with
-from history.search.lists import found_sessions
+from history.search.ids import find_newest_session_ids
 from history.templatetags.reading import recognised
-from history.text.numbers import whole_number
+from history.text import whole_number
 
-TITLES = 1_000
-"""Titles have no index: so many of the newest are looked through."""
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
+TITLES = 1_000  # titles have no index: this many of the newest are searched
 CALLS = 50
+COUNTERS = (
+    *("message_count", "tool_call_count", "error_count", "input_tokens", "output_tokens", "cost"),
+    *("version", "head", "trimmed_through"),
+)
+TIMES = (
+    *("created_at", "last_activity_at", "stored_at"),
+    *("pinned_at", "archived_at", "hidden_at", "hold", "expires_at"),
+)
 
 
 class ByOwner(admin.SimpleListFilter):
     title = _("owner")
     parameter_name = "owner"
+    column = "owner_id"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
         people = get_user_model().objects.order_by("username").values_list("pk", "username")
         return [(str(pk), name) for pk, name in people[:LOOKED_AT]]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Session]) -> QuerySet[Session]:
-        return queryset.filter(owner_id=whole_number(self.value()) or 0) if self.value() else queryset
+        return queryset.filter(**{self.column: whole_number(self.value()) or 0}) if self.value() else queryset
 
 
-class ByKey(admin.SimpleListFilter):
+class ByKey(ByOwner):
     title = _("API key")
     parameter_name = "key"
+    column = "api_key_id"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
         return [(str(key.pk), str(key)) for key in ApiKey.objects.order_by("name", "pk")[:LOOKED_AT]]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Session]) -> QuerySet[Session]:
-        return queryset.filter(api_key_id=whole_number(self.value()) or 0) if self.value() else queryset
 
 
 class ByState(admin.SimpleListFilter):
     title = _("state")
     parameter_name = "state"
-    states = {
+    states: ClassVar[dict[str, dict[str, object]]] = {
         "held": {"hold": True},
-        "deleted": {"hold": True, "hidden_at__isnull": False},
+        "deleted": {"hold": True, "state": Session.State.DELETED},
         "archived": {"archived_at__isnull": False},
     }
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        words = [("held", _("under hold")), ("archived", _("archived"))]
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, StrOrPromise]]:
+        words: list[tuple[str, StrOrPromise]] = [("held", _("under hold")), ("archived", _("archived"))]
         sees_held = can_access_others(request.user, Purpose.HOLD)
         return [*words, ("deleted", _("deleted by its owner, under hold"))] if sees_held else words
 
@@ -72,7 +80,7 @@ class ByState(admin.SimpleListFilter):
 
 
 @admin.register(Session)
-class SessionAdmin(SessionActions, SessionForks, LookingAdmin[Session]):
+class SessionAdmin(SessionActions, LongListAdmin[Session]):
     list_display = ("shown_title", "owner", "source", "model", "shown_messages", "shown_state", "last_activity_at")
     list_select_related = ("owner", "api_key")
     list_filter = (
@@ -86,42 +94,13 @@ class SessionAdmin(SessionActions, SessionForks, LookingAdmin[Session]):
     )
     date_hierarchy = "last_activity_at"
     search_fields = ("title",)
-    search_help_text = _("An id, words of a title, or, of sessions that you may read, what was said in them.")
+    search_help_text = _("Session id or words of a title. Also searches sessions that you may read.")
     change_form_template = "admin/history/session/change_form.html"
     fieldsets = (
         (None, {"fields": ("id", "title", "owner", "api_key", "source", "client", "agent", "workspace", "model")}),
         (_("Origin"), {"fields": ("recognised", "parent", "parent_call", "forked_from", "forked_at")}),
-        (
-            _("Counters"),
-            {
-                "fields": (
-                    "message_count",
-                    "tool_call_count",
-                    "error_count",
-                    "input_tokens",
-                    "output_tokens",
-                    "cost",
-                    "version",
-                    "head",
-                    "trimmed_through",
-                )
-            },
-        ),
-        (
-            _("Times"),
-            {
-                "fields": (
-                    "created_at",
-                    "last_activity_at",
-                    "stored_at",
-                    "pinned_at",
-                    "archived_at",
-                    "hidden_at",
-                    "hold",
-                    "expires_at",
-                )
-            },
-        ),
+        (_("Counters"), {"fields": COUNTERS}),
+        (_("Times"), {"fields": TIMES}),
     )
 
     readonly_fields = ("recognised",)
@@ -143,10 +122,10 @@ class SessionAdmin(SessionActions, SessionForks, LookingAdmin[Session]):
         ids = {session.pk for session in sessions_beginning_with(queryset, search_term.strip())}
         ids |= set(ids_titled(self.get_queryset(request), search_term, among=TITLES))
         if can_access_others(request.user, Purpose.READ):
-            ids |= set(found_sessions(request.user, search_term))
+            ids |= set(find_newest_session_ids(request.user, search_term))
         return queryset.filter(pk__in=ids), False
 
-    # What a row says.
+    # Columns.
 
     @admin.display(description=_("title"))
     def shown_title(self, session: Session) -> str:
@@ -157,7 +136,7 @@ class SessionAdmin(SessionActions, SessionForks, LookingAdmin[Session]):
         return session.message_count
 
     @admin.display(description=_("state"))
-    def shown_state(self, session: Session) -> Any:
+    def shown_state(self, session: Session) -> str:
         words = [_("under hold")] if session.hold else []
         words += [_("deleted by its owner")] if session.hidden_at else []
         words += [_("archived")] if session.archived_at else []
@@ -167,7 +146,7 @@ class SessionAdmin(SessionActions, SessionForks, LookingAdmin[Session]):
     def recognised(self, session: Session) -> str:
         return recognised(session.recognised_by) or "–"
 
-    # The page of one, and what was said in it.
+    # The page of one session, and its transcript.
 
     def get_urls(self) -> list[URLPattern]:
         here = path(
@@ -178,7 +157,7 @@ class SessionAdmin(SessionActions, SessionForks, LookingAdmin[Session]):
         return [here, *super().get_urls()]
 
     def transcript(self, request: HttpRequest, session_id: UUID) -> HttpResponse:
-        """Read-only, with Markdown and the calls in their places; somebody else's only for a reason."""
+        """A session of another user needs a reason."""
         if not self.has_view_permission(request):
             raise Http404
         session = session_or_404(request.user, session_id)
@@ -198,7 +177,7 @@ class SessionAdmin(SessionActions, SessionForks, LookingAdmin[Session]):
         more = self._more(request, session) if session else {}
         return super().change_view(request, object_id, form_url, {**more, **(extra_context or {})})
 
-    def _more(self, request: HttpRequest, session: Session) -> dict[str, Any]:
+    def _more(self, request: HttpRequest, session: Session) -> dict[str, object]:
         calls = ToolCall.objects.of(session).order_by("-id").defer("arguments", "result", "error")
         return {
             "calls": calls[:CALLS],

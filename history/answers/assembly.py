@@ -1,7 +1,7 @@
 """Assembly of streamed events into one answer entry; partial answers are kept.
 
-An `Assembler` can be asked at any time for what there is so far, and can be made again from that, so an answer survives
-whoever was putting it together. Cut-off tool arguments are kept to the letter. `events_of` is the way back.
+An `Assembler` returns the answer so far at any time, and another process can resume it from that. Cut-off tool
+arguments stay unchanged. `events_of` is the inverse.
 """
 
 from __future__ import annotations
@@ -29,21 +29,30 @@ from history.answers.events import (
     ToolCallPiece,
     UsageReported,
 )
-from history.entries import Media, ModelOutput, OtherPart, Part, Reasoning, Status, Text, ToolRequest, Usage
+from history.entries import (
+    JsonDict,
+    JsonObject,
+    Media,
+    ModelOutput,
+    OtherPart,
+    Part,
+    Reasoning,
+    Status,
+    Text,
+    ToolRequest,
+    Usage,
+)
 
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
-# Said once, by the first piece that says it; some vendors repeat it in every piece.
-_SAID_ONCE = frozenset({"call_id", "name"})
+# The first value counts; some vendors repeat these in every piece.
+_FIRST_ONLY = frozenset({"call_id", "name"})
 NO_ARGUMENTS = "{}"
-# A token of four letters takes 60 bytes as an object of its own: so many are put together to one.
+# Pieces are joined at this number: a token of four letters takes 60 bytes as an object.
 MOST_PIECES = 1_000
 
 
 class Assembler:
-    """Feed it events; `output()` is the answer so far. `blobs` holds the bytes of media in it, by hash.
-
-    `beside` are further answers to the same question, where the vendor gave several.
-    """
+    """Assembles the answer from events. `blobs` has the bytes of media by hash, `beside` further answers."""
 
     def __init__(self, *, provider: str = "", model: str = "", agent: str = "") -> None:
         self.provider, self.model, self.agent = provider, model, agent
@@ -54,56 +63,53 @@ class Assembler:
         self.skipped: list[Skipped] = []
         self.blobs: dict[str, bytes] = {}
         self.beside: dict[int, Assembler] = {}
-        # By name and kind: an odd stream may use one name for two things.
-        self._parts: dict[tuple[str, type], _Growing] = {}
-        # Tokens that nobody has asked for yet: put to the others together, since there are so many of them.
-        self._fresh: list[TextPiece] = []
+        # By name and kind: an odd stream may use one name for two parts.
+        self._parts: dict[tuple[str, type[Piece]], _PartBuilder] = {}
+        # Text pieces are many, so they are added in batches.
+        self._pending: list[TextPiece] = []
 
     @classmethod
     def resume(cls, output: ModelOutput, *, names: Iterable[str] = ()) -> Assembler:
-        """Go on where a partial answer stopped. With its `part_names`, pieces of the same parts continue them."""
+        """Continue a partial answer. With its `part_names`, further pieces extend the same parts."""
         resumed = cls(provider=output.provider, model=output.model, agent=output.agent)
         resumed.request_id, resumed.usage = output.request_id, output.usage
         if output.status == "complete":
             resumed.ended = Ended(reason=end_reason(output.end_reason))
         elif output.status == "failed":
             resumed.failed = Failed(message=output.error)
-        known = dict(enumerate(names))
+        known_names = dict(enumerate(names))
         for place, part in enumerate(output.parts):
-            name = known.get(place, f"resumed-{place}")
-            resumed._parts[name, type(_piece_of(part, name, {}))] = _Growing.of(part)
+            name = known_names.get(place, f"resumed-{place}")
+            resumed._parts[name, type(_piece_of(part, name, {}))] = _PartBuilder.of(part)
         return resumed
 
     @property
     def part_names(self) -> tuple[str, ...]:
-        """The names of the parts in `output()`, in their order."""
-        self._fold()
+        """The names of the parts of `output()`, in order."""
+        self._add_pending()
         return tuple(name for (name, _), part in self._parts.items() if part.is_there(self.provider))
 
     def snapshot(self) -> Assembler:
-        """This answer as it is now. Cheap: no text is copied, whatever its length. Any thread may ask for its output.
-
-        Only for reading: what is fed to it later is lost on the original.
-        """
-        self._fold()
+        """A cheap read-only copy without copies of texts. Any thread may call its `output`."""
+        self._add_pending()
         frozen = copy(self)
         frozen._parts = {place: part.snapshot() for place, part in self._parts.items()}
-        frozen._fresh = []
+        frozen._pending = []
         return frozen
 
     @property
     def chars(self) -> int:
         """The length of all texts so far."""
-        self._fold()
+        self._add_pending()
         return sum(text.chars for part in self._parts.values() for text in part.texts.values())
 
     def feed(self, event: Event) -> None:
         if isinstance(event, TextPiece):
-            self._fresh.append(event)
-            if len(self._fresh) >= MOST_PIECES:
-                self._fold()
+            self._pending.append(event)
+            if len(self._pending) >= MOST_PIECES:
+                self._add_pending()
             return
-        self._fold()
+        self._add_pending()
         match event:
             case Started():
                 self.model, self.request_id = event.model or self.model, event.request_id or self.request_id
@@ -126,9 +132,9 @@ class Assembler:
             self.beside[event.answer] = Assembler(provider=self.provider, model=self.model, agent=self.agent)
         self.beside[event.answer].feed(event.event)
 
-    def _fold(self) -> None:
-        fresh, self._fresh = self._fresh, []
-        for event in fresh:
+    def _add_pending(self) -> None:
+        pending, self._pending = self._pending, []
+        for event in pending:
             self._add(event)
 
     def feed_all(self, events: Iterable[Event]) -> Assembler:
@@ -137,8 +143,8 @@ class Assembler:
         return self
 
     def output(self, *, status: Status | None = None, **fields: Any) -> ModelOutput:
-        """The answer so far. Without a `status`, it is complete if the vendor said so, failed if it said that."""
-        self._fold()
+        """The answer so far. Without a `status`, the events decide it."""
+        self._add_pending()
         built = (part.build(self.provider) for part in self._parts.values())
         return ModelOutput(
             parts=tuple(part for part in built if part is not None),
@@ -162,12 +168,12 @@ class Assembler:
         kind = type(event)
         place = (event.part, kind)
         if isinstance(event, MediaPiece):
-            self._parts[place] = _Growing.of(self._media(event))
+            self._parts[place] = _PartBuilder.of(self._media(event))
         elif isinstance(event, OtherPiece):
-            self._parts[place] = _Growing.of(OtherPart(data=event.data))
+            self._parts[place] = _PartBuilder.of(OtherPart(data=event.data))
         else:
-            growing = self._parts.get(place) or self._parts.setdefault(place, _Growing(_BUILDERS[kind]))
-            growing.add(event)
+            builder = self._parts.get(place) or self._parts.setdefault(place, _PartBuilder(_BUILDERS[kind]))
+            builder.add(event)
 
     def _media(self, event: MediaPiece) -> Media:
         if not event.data:
@@ -181,10 +187,7 @@ Builder = Callable[..., Part | None]
 
 
 class _Pieces:
-    """A text in the making, kept in pieces: a long answer costs its length, in time and in memory.
-
-    `blocks` are many pieces put together, so that there are few of them.
-    """
+    """A growing text in linear time and memory. `blocks` are many pieces joined."""
 
     __slots__ = ("blocks", "chars", "pieces")
 
@@ -206,41 +209,41 @@ class _Pieces:
         return frozen
 
     def text(self) -> str:
-        """All of it. From then on it is kept once, as this text."""
+        """Join everything into one block."""
         whole = "".join([*self.blocks, *self.pieces])
         self.blocks, self.pieces = [whole], []
         return whole
 
 
-class _Growing:
-    """One part in the making."""
+class _PartBuilder:
+    """Builds one part from pieces."""
 
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
         self.texts: dict[str, _Pieces] = {}
-        self.extra: dict[str, Any] = {}
+        self.extra: JsonDict = {}
 
     @classmethod
-    def of(cls, part: Part) -> _Growing:
-        """A part that exists. Only texts, thinking and calls can go on growing; anything else is whole."""
+    def of(cls, part: Part) -> _PartBuilder:
+        """Continue a part. Only texts, thinking and calls can grow; other parts are whole."""
         if not isinstance(part, Text | Reasoning | ToolRequest):
             return cls(lambda **_: part)
         if isinstance(part, ToolRequest) and part.arguments == NO_ARGUMENTS:
             part = replace(part, arguments="")
         piece = _piece_of(part, "", {})
-        grown = cls(_BUILDERS[type(piece)])
-        grown.add(piece)
-        return grown
+        resumed = cls(_BUILDERS[type(piece)])
+        resumed.add(piece)
+        return resumed
 
     def add(self, event: Piece) -> None:
         for name in _TEXTS[type(event)]:
             value = getattr(event, name)
-            if value and not (name in _SAID_ONCE and name in self.texts):
+            if value and not (name in _FIRST_ONLY and name in self.texts):
                 self.texts.setdefault(name, _Pieces()).add(value)
         if extra := getattr(event, "extra", None):
             self._add_extra(extra)
 
-    def _add_extra(self, extra: Mapping[str, Any]) -> None:
+    def _add_extra(self, extra: JsonObject) -> None:
         for name, value in extra.items():
             grows = isinstance(value, list | tuple) and isinstance(self.extra.get(name), list | tuple)
             self.extra[name] = [*self.extra[name], *value] if grows else value
@@ -250,29 +253,29 @@ class _Growing:
         return self.builder(provider=provider, extra=self.extra, **texts)
 
     def is_there(self, provider: str) -> bool:
-        """Whether it makes a part. Its texts are not put together for that: their beginnings say as much."""
+        """Whether `build` returns a part. The beginnings of the texts are enough to decide."""
         beginnings = {name: (pieces.blocks or pieces.pieces)[0] for name, pieces in self.texts.items()}
         return self.builder(provider=provider, extra=self.extra, **beginnings) is not None
 
-    def snapshot(self) -> _Growing:
-        frozen = _Growing(self.builder)
+    def snapshot(self) -> _PartBuilder:
+        frozen = _PartBuilder(self.builder)
         frozen.texts = {name: pieces.snapshot() for name, pieces in self.texts.items()}
         frozen.extra = dict(self.extra)
         return frozen
 
 
-def _text(*, provider: str, extra: Mapping[str, Any], text: str = "") -> Part | None:
+def _text(*, provider: str, extra: JsonObject, text: str = "") -> Part | None:
     return Text(text=text, extra=extra) if text else None
 
 
-def _reasoning(*, provider: str, extra: Mapping[str, Any], **texts: str) -> Part | None:
+def _reasoning(*, provider: str, extra: JsonObject, **texts: str) -> Part | None:
     return Reasoning(provider=provider, extra=extra, **texts) if texts else None
 
 
 def _tool_request(
-    *, provider: str, extra: Mapping[str, Any], call_id: str = "", name: str = "", arguments: str = ""
+    *, provider: str, extra: JsonObject, call_id: str = "", name: str = "", arguments: str = ""
 ) -> Part | None:
-    """A call without a name and arguments is nothing that anybody could run: some vendors send such empty shells."""
+    """Some vendors send calls without a name and arguments, which cannot run."""
     return ToolRequest(call_id=call_id, name=name, arguments=arguments or NO_ARGUMENTS) if name or arguments else None
 
 
@@ -283,7 +286,7 @@ _BUILDERS: dict[type, Builder] = {
 }
 
 
-# What a piece of each kind may bring more of.
+# The fields of each piece that grow.
 _TEXTS: dict[type, tuple[str, ...]] = {
     TextPiece: ("text",),
     ReasoningPiece: ("text", "signature", "redacted"),
@@ -292,12 +295,12 @@ _TEXTS: dict[type, tuple[str, ...]] = {
 
 
 def end_reason(word: str) -> EndReason:
-    """The same word, if it is one of ours."""
+    """Our end reason with this name, or other."""
     return next((reason for reason in END_REASONS if reason == word), "other")
 
 
 def merged_usage(before: Usage | None, after: Usage) -> Usage:
-    """Vendors count the input at the start and the output at the end: a later zero does not erase an earlier count."""
+    """Vendors report input first and output last: a later zero does not erase an earlier count."""
     if before is None:
         return after
     counts = {name: getattr(after, name) or getattr(before, name) for name in _COUNTS}
@@ -305,7 +308,7 @@ def merged_usage(before: Usage | None, after: Usage) -> Usage:
 
 
 def events_of(output: ModelOutput, *, blobs: Mapping[str, bytes] | None = None) -> Iterator[Event]:
-    """The events that would be folded into this answer."""
+    """The events that assemble into this answer."""
     yield Started(model=output.model, request_id=output.request_id, provider=output.provider)
     for place, part in enumerate(output.parts):
         yield _piece_of(part, str(place), blobs or {})

@@ -1,23 +1,20 @@
-"""Typed events of a streamed answer, independent of any vendor.
+"""Typed events of a streamed answer, independent of vendors.
 
-A dialect decodes a vendor's stream into these, `assembly` folds them into one ModelOutput, and a dialect can encode
-them again for a client that speaks another language. `part` names the part of the answer that a piece belongs to:
-pieces with the same `part` are one part, and parts stand in the order in which they first appeared.
+A dialect decodes a vendor's stream into events, `assembly` makes one ModelOutput of them, and a dialect can encode them
+for a client of another vendor. Pieces with the same `part` are one part; parts are in the order of their first pieces.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
-from history.entries import Usage, nothing
+from history.entries import JsonObject, Usage, empty_object
 
-# Why an answer ended, in words that belong to no vendor.
 EndReason = Literal["stop", "tool_use", "length", "content_filter", "refusal", "pause", "other"]
 END_REASONS: tuple[EndReason, ...] = ("stop", "tool_use", "length", "content_filter", "refusal", "pause", "other")
 
-# Whose fault a failure is, in words that belong to no vendor.
 ErrorKind = Literal[
     "invalid_request",
     "authentication",
@@ -36,7 +33,7 @@ ErrorKind = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """The vendor has begun: which model answers, and the vendor's name for this call."""
+    """The start of a reply: the model, and the vendor's id of this call."""
 
     model: str = ""
     request_id: str = ""
@@ -45,27 +42,27 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextPiece:
-    """`extra` is what belongs to the text besides its characters (citations); lists in it grow piece by piece."""
+    """`extra` has facts about the text (citations); lists in it are joined."""
 
     part: str
     text: str
-    extra: Mapping[str, Any] = field(default_factory=nothing)
+    extra: JsonObject = field(default_factory=empty_object)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningPiece:
-    """Thinking, its signature, or thinking that the vendor shows to nobody (`redacted`)."""
+    """Thinking, its signature, or encrypted thinking (`redacted`)."""
 
     part: str
     text: str = ""
     signature: str = ""
     redacted: str = ""
-    extra: Mapping[str, Any] = field(default_factory=nothing)
+    extra: JsonObject = field(default_factory=empty_object)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallPiece:
-    """The first piece of a call brings its id and name; the arguments come in any number of pieces of JSON text."""
+    """The first piece of a call has its id and name; the arguments are pieces of JSON text."""
 
     part: str
     call_id: str = ""
@@ -75,7 +72,7 @@ class ToolCallPiece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MediaPiece:
-    """A picture or sound that the model made, whole: its bytes, or where they are."""
+    """A whole image or sound: its bytes or its URL."""
 
     part: str
     media_type: str
@@ -85,22 +82,22 @@ class MediaPiece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherPiece:
-    """A part of a type that we do not know, whole, as the vendor sent it."""
+    """A whole part of an unknown type, unchanged."""
 
     part: str
-    data: Mapping[str, Any]
+    data: JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageReported:
-    """Tokens so far. A vendor may report several times; the later word replaces the earlier one, field by field."""
+    """Tokens so far. A later report replaces an earlier one, field by field."""
 
     usage: Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """The vendor said that it is done; `raw_reason` is its own word. A later one corrects an earlier one."""
+    """The end of an answer; `raw_reason` is the vendor's value. A later one corrects an earlier one."""
 
     reason: EndReason
     raw_reason: str = ""
@@ -108,9 +105,9 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """The vendor sent an error instead of going on; what it sent before still stands. `code` is its own word.
+    """An error of the vendor; earlier pieces stay valid. `code` is the vendor's value.
 
-    `retry_after` are the seconds to wait before the next try, where the error itself says so and not a header.
+    `retry_after` are the seconds before the next try, if the error has them and not a header.
     """
 
     message: str
@@ -118,12 +115,12 @@ class Failed:
     kind: ErrorKind = "server"
     status: int = 0
     retry_after: float | None = None
-    raw: Mapping[str, Any] = field(default_factory=nothing)
+    raw: JsonObject = field(default_factory=empty_object)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """One event of the stream could not be read; the rest goes on. `raw` is its beginning."""
+    """An unreadable event of the stream; the stream continues. `raw` is its beginning."""
 
     problem: str
     raw: str = ""
@@ -134,10 +131,43 @@ Piece = TextPiece | ReasoningPiece | ToolCallPiece | MediaPiece | OtherPiece
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """Part of a further answer to the same question: some vendors give several where they are asked to (`n`)."""
+    """An event of a further answer: some vendors send several on request (`n`)."""
 
     answer: int
     event: Piece | Ended
 
 
 Event = Started | Piece | UsageReported | Ended | Failed | Skipped | Beside
+
+# The first halves of surrogate pairs.
+_HIGH_SURROGATES = range(0xD800, 0xDC00)
+
+
+class SurrogateJoiner:
+    """Joins surrogate pairs that a server split over two pieces of a text.
+
+    In JSON, a character beyond U+FFFF is two surrogates. One alone has no UTF-8 form: no database stores it and no
+    socket sends it. One without its other half is passed on at the end, as the vendor sent it.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[tuple[str, type[Piece]], TextPiece | ReasoningPiece] = {}
+
+    def join(self, event: Event) -> Event:
+        """The piece with a waiting first half at its start, and without one at its end."""
+        if not isinstance(event, TextPiece | ReasoningPiece) or not event.text:
+            return event
+        if not self._waiting and ord(event.text[-1]) not in _HIGH_SURROGATES:
+            return event
+        key = (event.part, type(event))
+        text = event.text
+        if before := self._waiting.pop(key, None):
+            text = (before.text + text).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+        if ord(text[-1]) in _HIGH_SURROGATES:
+            self._waiting[key] = replace(event, text=text[-1])
+            text = text[:-1]
+        return replace(event, text=text) if text != event.text else event
+
+    def rest(self) -> Iterator[Event]:
+        yield from self._waiting.values()
+        self._waiting = {}

@@ -1,9 +1,8 @@
-"""The REST API: the record for programs, at /api/history/. docs/rest.md tells it from the outside.
+"""The REST API at /api/history/: the history for programs. docs/rest.md is its reference.
 
-What may be asked is in `asked`, what is answered in `answers`: serializers, from which the OpenAPI schema is made, so
-that neither can say something that the other does not. Views only bring the two together with the services of the
-record; who may do what is decided by `history.access.permissions`, never here.
+    urls → sessions, calls, search, transfer → parameters, serializers
+           (each view an `ApiView`: authentication, scopes, throttling, one form of errors)
 
-    urls → sessions, messages, tool_calls, exchanges, searching → asked, answers
-           (each an `ApiView`: authentication, scopes, throttling, one form of errors)
+The OpenAPI schema is made from the parameters and the serializers, so it cannot differ from them. Views connect these
+with the services of the history; `history.access.permissions` decides on permissions.
 """

@@ -1,35 +1,48 @@
-"""Who asks: a program with its key, or somebody who is signed in in a browser.
+"""Authentication and rate limit of REST requests: API keys of programs, cookies of signed-in users.
 
-A key is sent on purpose, so it needs no protection from foreign pages; a cookie is sent by the browser whoever asks, so
-what changes something needs a CSRF token. A key goes first: who sends one wants to be it.
+Programs send a key on purpose, so it needs no protection from other sites. A browser sends its cookie with the requests
+of any site, so changes need a CSRF token. A request with both is authenticated by its key.
+
+Requests are counted per clock minute in the shared cache by an atomic increment, so concurrent requests all count.
+With Redis all processes count together. Without it, or while it is away, each process counts for itself.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+import threading
+import time
+from collections import Counter
 
+from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser
+from django.core.cache import cache
 from rest_framework.authentication import BaseAuthentication, SessionAuthentication
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
+from rest_framework.throttling import BaseThrottle
+from rest_framework.views import APIView
 
 from history.access import keys
 from history.access.key_cache import ApiKeyError, ScopeMissing, has_scope
 from history.api.errors import KeyRefused, PermissionRefused
 from history.models import ApiKey
 
+logger = logging.getLogger(__name__)
+
 BEARER = "bearer "
+MINUTE = 60
 
 
 class KeyAuthentication(BaseAuthentication):
     """`Authorization: Bearer parley_…` or `x-api-key`. The user is the key's owner, `auth` the key."""
 
     def authenticate(self, request: Request) -> tuple[AbstractBaseUser, ApiKey] | None:
-        raw = key_in(request)
-        if not raw:
+        secret = _key_in(request)
+        if not secret:
             return None
         try:
-            api_key = keys.authenticate(raw)
+            api_key = keys.authenticate(secret)
         except ApiKeyError as error:
             raise KeyRefused(error) from error
         return api_key.owner, api_key
@@ -39,28 +52,67 @@ class KeyAuthentication(BaseAuthentication):
 
 
 class CookieAuthentication(SessionAuthentication):
-    """Django's own, with a refusal in our form."""
+    """Django's own, with the API's form of errors."""
 
-    def enforce_csrf(self, request: Any) -> None:
+    def enforce_csrf(self, request: Request) -> None:
         try:
             super().enforce_csrf(request)
         except Exception as error:
             raise PermissionRefused(str(error), "csrf") from error
 
 
-class MayAsk(BasePermission):
-    """Somebody known; and a key must have the scope that the view names for the method."""
+class HasScope(BasePermission):
+    """A user or a key; a key must have the scope that the view declares for the method."""
 
-    def has_permission(self, request: Request, view: Any) -> bool:
+    def has_permission(self, request: Request, view: APIView) -> bool:
         if not request.user.is_authenticated:
             return False
-        scope = view.scopes.get("GET" if request.method == "HEAD" else request.method)
+        scopes: dict[str | None, str] = getattr(view, "scopes", {})
+        scope = scopes.get("GET" if request.method == "HEAD" else request.method)
         if scope and isinstance(request.auth, ApiKey) and not has_scope(request.auth, scope):
-            words = f"The API key {request.auth.prefix} lacks the scope '{scope}': use a key that has it."
-            raise KeyRefused(ScopeMissing(words))
+            text = f"The API key {request.auth.prefix} lacks the scope '{scope}': use a key that has it."
+            raise KeyRefused(ScopeMissing(text))
         return True
 
 
-def key_in(request: Request) -> str:
-    given = request.headers.get("Authorization", "")
-    return given[len(BEARER) :].strip() if given.lower().startswith(BEARER) else request.headers.get("x-api-key", "")
+def _key_in(request: Request) -> str:
+    header = request.headers.get("Authorization", "")
+    return header[len(BEARER) :].strip() if header.lower().startswith(BEARER) else request.headers.get("x-api-key", "")
+
+
+# Rate limit.
+
+_counts: Counter[str] = Counter()  # of the current minute, while the shared cache is away
+_lock = threading.Lock()
+
+
+class PerMinute(BaseThrottle):
+    def allow_request(self, request: Request, view: APIView) -> bool:
+        is_key = isinstance(request.auth, ApiKey)
+        return is_within_limit(f"key-{request.auth.pk}" if is_key else f"user-{request.user.pk}")
+
+    def wait(self) -> float:
+        return MINUTE - time.time() % MINUTE
+
+
+def is_within_limit(caller: str) -> bool:
+    """Count one more request of this caller."""
+    most = settings.PARLEY_API_REQUESTS_PER_MINUTE
+    return not most or _count(caller) <= most
+
+
+def _count(caller: str) -> int:
+    minute = f":{int(time.time() // MINUTE)}"
+    name = f"api-requests:{caller}{minute}"
+    try:
+        cache.add(name, 0, timeout=2 * MINUTE)
+        return cache.incr(name)
+    except ValueError:  # the cache was emptied in between
+        return 1
+    except Exception as error:  # noqa: BLE001 - each cache backend has its own errors
+        logger.warning("The shared cache does not count requests (%s); this process does.", type(error).__name__)
+    with _lock:
+        for old in [one for one in _counts if not one.endswith(minute)]:
+            del _counts[old]
+        _counts[name] += 1
+        return _counts[name]

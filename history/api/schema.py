@@ -1,28 +1,43 @@
-"""The OpenAPI schema: made from the serializers, by the decorator that every method of a view carries."""
+"""The OpenAPI schema at `/api/schema` and its reference page at `/api/docs`; both are public.
+
+The schema is made from parameters and serializers, by the decorator `documented` on every method of a view.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
+from django.conf import settings
 from drf_spectacular.authentication import SessionScheme
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.views import SpectacularSwaggerView
+from rest_framework.renderers import BaseRenderer, JSONRenderer, TemplateHTMLRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.serializers import Serializer
 
-from history.api.answers import Error
-from history.api.examples import samples_of
+from history.api.authentication import CookieAuthentication
+from history.api.base import ApiView
 from history.api.fields import LARGEST
-from history.api.query import QueryParameters, ReasonAsked
+from history.api.parameters import QueryParameters, ReasonParameters
+from history.api.responses import tagged
+from history.api.serializers import ErrorSerializer
 
-View = TypeVar("View", bound=Callable[..., Any])
+View = TypeVar("View", bound=Callable[..., object])
 
 STATUSES = {
     304: "Nothing has changed since `If-None-Match`.",
     400: "A parameter makes no sense: `fields` says which.",
-    401: "Nobody is signed in, or the key is not valid.",
+    401: "The user is not signed in, or the key is not valid.",
     403: "The scope or the right for it is missing, or a reason.",
     404: "There is no such thing, or you may not know of it.",
     409: "Not now: the message says why.",
@@ -32,7 +47,7 @@ STATUSES = {
     429: "Too many requests in this minute: `Retry-After` says how long to wait.",
     503: "The database is away: try again in a few seconds.",
 }
-BODIES = ("PatchedSessionChange", "SummaryWish")
+BODIES = ("PatchedSessionChange", "SummaryRequest")
 ALWAYS = (400, 401, 403, 404, 429, 503)
 
 PATH = {
@@ -49,6 +64,7 @@ IF_NONE_MATCH = OpenApiParameter(
 IF_MATCH = OpenApiParameter(
     "If-Match", str, OpenApiParameter.HEADER, description="The `ETag` of what you have read: refuse if it changed."
 )
+DONE = OpenApiResponse(description="Done.")
 REASON = OpenApiParameter(
     "X-Parley-Reason", str, OpenApiParameter.HEADER, description="Why you want to read what is not yours."
 )
@@ -57,61 +73,57 @@ REASON = OpenApiParameter(
 def documented(
     name: str,
     summary: str,
-    answer: Any,
+    response: type[Serializer[Any]] | dict[tuple[int, str], OpenApiTypes] | None,
     *,
-    asked: type[QueryParameters],
+    parameters: type[QueryParameters],
     description: str,
     path: Iterable[str] = (),
-    body: Any = None,
+    body: type[Serializer[Any]] | dict[str, object] | None = None,
     has_tag: bool = False,
     statuses: Iterable[int] = (),
     success: int = 200,
 ) -> Callable[[View], View]:
-    """`answer` None: nothing but a status; several: by status and media type. `has_tag`: it has an ETag."""
-    given = {*ALWAYS, *statuses, *((304,) if has_tag else ())}
-    told = {status: _problem(status) for status in sorted(given)}
+    """`response` is None for a status alone, or several by status and media type. `has_tag`: it has an ETag."""
+    success_responses = response if isinstance(response, dict) else {success: response or DONE}
+    problems = sorted({*ALWAYS, *statuses, *((304,) if has_tag else ())})
     headers = [IF_NONE_MATCH] if has_tag else []
-    headers += [IF_MATCH] if 412 in given else []
-    headers += [REASON] if issubclass(asked, ReasonAsked) else []
+    headers += [IF_MATCH] if 412 in problems else []
+    headers += [REASON] if issubclass(parameters, ReasonParameters) else []
     return extend_schema(
         operation_id=name,
         summary=summary,
         description=description,
-        parameters=[*(PATH[part] for part in path), *([asked] if asked().fields else []), *headers],
+        parameters=[*(PATH[part] for part in path), *([parameters] if parameters().fields else []), *headers],
         request=body,
-        responses={**_answers(success, answer), **told},
+        responses={**success_responses, **{status: _problem(status) for status in problems}},
         tags=["history"],
-        extensions={"x-codeSamples": samples_of(name)},
     )
 
 
-def _answers(success: int, answer: Any) -> dict[Any, Any]:
-    return answer if isinstance(answer, dict) else {success: answer or OpenApiResponse(description="Done.")}
-
-
 def _problem(status: int) -> OpenApiResponse:
-    return OpenApiResponse(None if status == 304 else Error, description=STATUSES[status])
+    return OpenApiResponse(None if status == 304 else ErrorSerializer, description=STATUSES[status])
 
 
-def without_twins(endpoints: list[tuple[str, str, str, Any]], **_kwargs: Any) -> list[tuple[str, str, str, Any]]:
-    """Every address works with and without a slash at its end; the schema names it once."""
+def drop_slash_urls(endpoints: list[tuple[str, str, str, Any]], **_kwargs: object) -> list[tuple[str, str, str, Any]]:
+    """URLs work with and without a slash at the end; the schema has them once."""
     return [endpoint for endpoint in endpoints if not endpoint[0].endswith("/")]
 
 
 @cache
 def schema() -> dict[str, Any]:
-    """Made once: nothing in it depends on who asks."""
+    """Made once: it is the same for all callers."""
     made: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
     return made
 
 
-def tidied(result: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
-    """Whoever sends a body sends nothing but its fields; and notes of the generator to itself go."""
+def tidy_schema(result: dict[str, Any], **_kwargs: object) -> dict[str, Any]:
+    """Add examples, refuse unknown fields of bodies and NUL in texts, and remove the generator's internal notes."""
     for name in BODIES:
         if name in result["components"]["schemas"]:
             result["components"]["schemas"][name]["additionalProperties"] = False
-    for operations in result["paths"].values():
-        for operation in operations.values():
+    for path, operations in result["paths"].items():
+        for method, operation in operations.items():
+            operation["x-codeSamples"] = samples_of(method, path)
             for parameter in operation.get("parameters", ()):
                 _refuse_nul(parameter["schema"])
             if "application/octet-stream" in operation.get("requestBody", {}).get("content", ()):
@@ -121,7 +133,7 @@ def tidied(result: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
 
 
 def _refuse_nul(schema: dict[str, Any]) -> None:
-    """No text has a NUL, as the fields themselves refuse it."""
+    """The fields refuse NUL in texts."""
     _refuse_nul(schema["items"]) if "items" in schema else None
     if schema.get("type") == "string" and not {"pattern", "enum", "format"} & set(schema):
         schema["pattern"] = r"^[^\u0000]*$"
@@ -137,11 +149,10 @@ class KeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call
     target_class = "history.api.authentication.KeyAuthentication"
     name = ["bearerKey", "headerKey"]
 
-    def get_security_requirement(self, auto_schema: Any) -> Any:
-        """Either of them."""
+    def get_security_requirement(self, auto_schema: object) -> list[dict[str, list[Any]]]:
         return [{name: []} for name in self.name]
 
-    def get_security_definition(self, auto_schema: Any) -> Any:
+    def get_security_definition(self, auto_schema: object) -> list[dict[str, Any]]:
         return [
             {"type": "http", "scheme": "bearer", "description": "An API key with the scopes that are needed."},
             {"type": "apiKey", "in": "header", "name": "x-api-key", "description": "The same, in another header."},
@@ -151,3 +162,75 @@ class KeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call
 class CookieScheme(SessionScheme):  # type: ignore[no-untyped-call]
     target_class = "history.api.authentication.CookieAuthentication"
     name = "cookie"
+
+
+class PublicView(ApiView):
+    """A view without authentication that is not part of the schema itself."""
+
+    schema = None
+    authentication_classes: Sequence[Any] = ()
+    permission_classes = ()
+    throttle_classes = ()
+
+
+class SchemaView(PublicView):
+    def get(self, request: Request) -> Response:
+        return tagged(request, schema())
+
+
+class ReferenceView(PublicView, SpectacularSwaggerView):
+    """Swagger UI from drf-spectacular's sidecar. Signed-in users see the navigation of the other pages."""
+
+    authentication_classes = (CookieAuthentication,)
+    renderer_classes: list[type[BaseRenderer]] = [TemplateHTMLRenderer]
+    template_name = "history/api_reference.html"
+    url_name = "api:schema"
+
+    def handle_exception(self, exc: Exception) -> Response:
+        """Errors are JSON, as everywhere under /api/."""
+        self.request.accepted_renderer = JSONRenderer()
+        self.request.accepted_media_type = JSONRenderer.media_type
+        return super().handle_exception(exc)
+
+
+_SETUP = re.compile(r"^## Operations$.*?^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_OPERATION = re.compile(
+    r"^`(?P<name>[A-Z]+ /api/[^`\n]+)`\n(?:(?!^##).)*?^```sh\n(?P<curl>.*?)^```\n+```python\n(?P<python>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Examples:
+    """`setup` precedes the examples for Python. They are by method and path: `GET /api/history/search`."""
+
+    setup: str
+    curl: dict[str, str]
+    python: dict[str, str]
+
+
+@cache
+def read_examples() -> Examples:
+    text = (Path(settings.BASE_DIR) / "docs" / "rest.md").read_text(encoding="utf-8")
+    setup = _SETUP.search(text)
+    operations = list(_OPERATION.finditer(text))
+    return Examples(
+        setup=setup[1].strip() if setup else "",
+        curl={one["name"]: one["curl"].strip() for one in operations},
+        python={one["name"]: one["python"].strip() for one in operations},
+    )
+
+
+def operation_name(method: str, path: str) -> str:
+    """As in the docs: `GET /api/history/sessions/<session_id>`."""
+    return f"{method.upper()} {path}".replace("{", "<").replace("}", ">")
+
+
+def samples_of(method: str, path: str) -> list[dict[str, str]]:
+    """As `x-codeSamples`, an extension of OpenAPI that most readers of schemas show."""
+    examples, name = read_examples(), operation_name(method, path)
+    python = f"{examples.setup}\n\n{examples.python[name]}"
+    return [
+        {"lang": "Shell", "label": "curl", "source": examples.curl[name]},
+        {"lang": "Python", "label": "Python", "source": python},
+    ]

@@ -1,9 +1,8 @@
-"""`/api/history/sessions` and `/api/history/sessions/<id>`: what is in lists, and what its owner may change of it."""
+"""REST: sessions (list, read, change, delete) and their messages (pages in both directions, one in full)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
 from django.db.models import QuerySet
 from rest_framework.request import Request
@@ -11,46 +10,72 @@ from rest_framework.response import Response
 
 from history.access import permissions
 from history.access.permissions import Purpose
-from history.api.access import session_for
-from history.api.answers import SessionAnswer, SessionsAnswer
+from history.api.base import ApiView, open_session, reason_of, session_for, viewer_of
 from history.api.errors import NoSuchThing
-from history.api.etags import answer_with_tag, refuse_if_changed, tagged
-from history.api.fields import place_of
-from history.api.pagination import page_link
-from history.api.query import OneAsked, QueryParameters, SessionChange, SessionsAsked, list_filters
+from history.api.fields import LARGEST, format_cursor
+from history.api.parameters import (
+    MessageListParameters,
+    QueryParameters,
+    ReasonParameters,
+    SessionChange,
+    SessionListParameters,
+    filters_in,
+)
+from history.api.responses import (
+    is_known,
+    message_link,
+    page_link,
+    refuse_if_changed,
+    tag_of,
+    tagged,
+    unchanged,
+    with_tag,
+)
 from history.api.schema import documented
-from history.api.views import ApiView, reason_of, viewer_of
-from history.models import Session
+from history.api.serializers import (
+    MessagePageSerializer,
+    SessionPageSerializer,
+    SessionSerializer,
+    WholeMessageSerializer,
+)
+from history.db.packing import MissingBlob, clean_deep
+from history.entries import Gap, JsonObject, ModelInput, ModelOutput, Summary, SystemInstructionSet, entry_to_json
+from history.models import Message, Session
 from history.record.listing import list_sessions
-from history.search import sessions_with
+from history.record.selectors import Page, entries_of, messages_of
+from history.search import find_session_ids
 from history.sessions import actions
+from history.transcripts.serializers import calls_by_message
+
+# Kinds of messages that people read: tool results are part of their calls.
+CONVERSATION = frozenset(kind.kind for kind in (ModelInput, ModelOutput, SystemInstructionSet, Summary, Gap))
 
 
 class Sessions(ApiView):
     @documented(
         "list_sessions",
         "List sessions",
-        SessionsAnswer,
-        asked=SessionsAsked,
+        SessionPageSerializer,
+        parameters=SessionListParameters,
         has_tag=True,
         description="Those that you may see, newest activity first, without their texts.",
     )
     def get(self, request: Request) -> Response:
-        asked = SessionsAsked.of(request)
-        sessions, is_cut = _asked_for(request, asked)
-        page = list_sessions(sessions, filters=list_filters(asked), before=asked["cursor"], limit=asked["limit"])
-        next_page = page_link(request, cursor=place_of(page.next_before))
-        told = {"next": next_page, "previous": None, "results": page.sessions, "is_cut": is_cut}
-        return tagged(request, SessionsAnswer(told).data)
+        parameters = SessionListParameters.parse(request)
+        sessions, is_cut = _select(request, parameters)
+        page = list_sessions(sessions, before=parameters["cursor"], limit=parameters["limit"])
+        next_page = page_link(request, cursor=format_cursor(page.next_before))
+        body = {"next": next_page, "previous": None, "results": page.sessions, "is_cut": is_cut}
+        return tagged(request, SessionPageSerializer(body).data)
 
 
-def _asked_for(request: Request, asked: Mapping[str, Any]) -> tuple[QuerySet[Session], bool]:
+def _select(request: Request, parameters: JsonObject) -> tuple[QuerySet[Session], bool]:
     viewer = viewer_of(request)
-    sessions = permissions.sessions_for(viewer, Purpose.LIST)
-    if not asked["q"]:
+    sessions = filters_in(parameters).apply(permissions.sessions_for(viewer, Purpose.LIST))
+    if not parameters["q"]:
         return sessions, False
-    found, is_all = sessions_with(viewer, asked["q"])
-    return sessions.filter(pk__in=found), not is_all
+    ids, is_all = find_session_ids(viewer, parameters["q"])
+    return sessions.filter(pk__in=ids), not is_all
 
 
 class OneSession(ApiView):
@@ -59,54 +84,121 @@ class OneSession(ApiView):
     @documented(
         "read_session",
         "Read a session",
-        SessionAnswer,
-        asked=QueryParameters,
+        SessionSerializer,
+        parameters=QueryParameters,
         path=("session_id",),
         has_tag=True,
         description="What a list shows of it; no texts.",
     )
     def get(self, request: Request, session_id: str) -> Response:
-        QueryParameters.of(request)
-        return tagged(request, _told(session_for(request, session_id, Purpose.LIST)))
+        QueryParameters.parse(request)
+        return tagged(request, SessionSerializer(session_for(request, session_id, Purpose.LIST)).data)
 
     @documented(
         "change_session",
         "Change a session",
-        SessionAnswer,
-        asked=QueryParameters,
+        SessionSerializer,
+        parameters=QueryParameters,
         path=("session_id",),
         body=SessionChange,
         statuses=(412, 413, 415),
         description="Title, pin and archive. With `If-Match` only if it is still what you have read.",
     )
     def patch(self, request: Request, session_id: str) -> Response:
-        QueryParameters.of(request)
+        QueryParameters.parse(request)
         session = session_for(request, session_id, Purpose.WRITE)
         change = SessionChange(data=request.data)
         change.is_valid(raise_exception=True)
-        refuse_if_changed(request, _told(session))
+        refuse_if_changed(request, SessionSerializer(session).data)
         actions.change(session, **change.validated_data)
-        return answer_with_tag(_told(session_for(request, session.pk, Purpose.WRITE)))
+        return with_tag(SessionSerializer(session_for(request, session.pk, Purpose.WRITE)).data)
 
     @documented(
         "delete_session",
         "Delete a session",
         None,
-        asked=OneAsked,
+        parameters=ReasonParameters,
         path=("session_id",),
         success=204,
         statuses=(409, 412),
         description="Gone at once, and for good when the trash is emptied. One's own under hold is hidden, and kept. "
-        "Somebody else's needs a `reason`, and is refused under hold.",
+        "A session of another user needs a `reason`, and is refused under hold.",
     )
     def delete(self, request: Request, session_id: str) -> Response:
-        OneAsked.of(request)
+        ReasonParameters.parse(request)
         session = session_for(request, session_id, Purpose.DELETE)
-        refuse_if_changed(request, _told(session))
+        refuse_if_changed(request, SessionSerializer(session).data)
         if not actions.delete(session, by=viewer_of(request), reason=reason_of(request)):
-            raise NoSuchThing  # somebody else was faster
+            raise NoSuchThing  # another request deleted it first
         return Response(status=204)
 
 
-def _told(session: Session) -> dict[str, Any]:
-    return dict(SessionAnswer(session).data)
+class Messages(ApiView):
+    @documented(
+        "read_messages",
+        "Read messages",
+        MessagePageSerializer,
+        parameters=MessageListParameters,
+        path=("session_id",),
+        has_tag=True,
+        description="The newest messages of a session, or those next to one in either direction. "
+        "The ETag is made of the session's version: asking again for what did not change costs next to nothing.",
+    )
+    def get(self, request: Request, session_id: str) -> Response:
+        parameters = MessageListParameters.parse(request)
+        session = open_session(request, session_id)
+        position = {name: parameters[name] for name in ("before", "after", "leaf", "limit")}
+        removed = (session.trimmed_through, session.dropped_through)
+        tag = tag_of(session.pk, session.version, *removed, *position.values(), parameters["all"])
+        if is_known(request, tag):
+            return unchanged(tag)
+        if parameters["leaf"] and not Message.objects.at(session, parameters["leaf"]).exists():
+            raise NoSuchThing
+        page = _read_page(session, position)
+        shown = [message for message in page.messages if parameters["all"] or message.kind in CONVERSATION]
+        newest, oldest = (page.messages[-1].seq, page.messages[0].seq) if page.messages else (None, None)
+        body = {
+            "session_id": session.pk,
+            "message_count": session.message_count,
+            "version": session.version,
+            "head": session.head,
+            "next": message_link(request, after=newest if page.has_newer else None),
+            "previous": message_link(request, before=oldest if page.has_older else None),
+            "results": shown,
+        }
+        serializer = MessagePageSerializer(body, context={"calls": calls_by_message(shown)})
+        return Response(serializer.data, headers={"ETag": tag})
+
+
+def _read_page(session: Session, position: JsonObject) -> Page:
+    """With `before` and `after`: the entries in between, oldest first."""
+    if position["before"] is None or position["after"] is None:
+        return messages_of(session, **position)
+    page = messages_of(session, **{**position, "before": None})
+    messages = [message for message in page.messages if message.seq < position["before"]]
+    is_cut = len(messages) < len(page.messages)
+    return replace(page, messages=messages, has_newer=page.has_newer and not is_cut)
+
+
+class OneMessage(ApiView):
+    @documented(
+        "read_message",
+        "Read one message whole",
+        WholeMessageSerializer,
+        parameters=ReasonParameters,
+        path=("session_id", "seq"),
+        has_tag=True,
+        description="However long it is, with everything that is stored of it: parts, reasoning, attachments by hash.",
+    )
+    def get(self, request: Request, session_id: str, seq: int) -> Response:
+        ReasonParameters.parse(request)
+        session = open_session(request, session_id)
+        message = Message.objects.at(session, min(seq, LARGEST)).first()
+        if message is None:
+            raise NoSuchThing
+        try:
+            entry = clean_deep(entry_to_json(entries_of([message])[0]))
+        except MissingBlob:
+            entry = None
+        context = {"calls": calls_by_message([message]), "entry": entry}
+        return tagged(request, WholeMessageSerializer(message, context=context).data)

@@ -1,15 +1,16 @@
-"""Addresses of the API, each with and without a slash at its end: nobody is sent elsewhere."""
+"""URLs of the REST API, each with and without a slash at its end, without a redirect."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
+from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
 
-from history.api import exchanges, exporting, importing, messages, pages, searching, sessions, tool_calls
+from history.api import calls, schema, search, sessions, transfer
 
 
-def both(route: str, view: Any, *, name: str) -> list[URLPattern]:
+def both(route: str, view: Callable[..., HttpResponseBase], *, name: str) -> list[URLPattern]:
     return [path(route, view, name=name), path(f"{route}/", view)]
 
 
@@ -17,14 +18,14 @@ app_name = "api"
 urlpatterns = [
     *both("history/sessions", sessions.Sessions.as_view(), name="sessions"),
     *both("history/sessions/<str:session_id>", sessions.OneSession.as_view(), name="session"),
-    *both("history/sessions/<str:session_id>/messages", messages.MessageListView.as_view(), name="messages"),
-    *both("history/sessions/<str:session_id>/messages/<int:seq>", messages.OneMessage.as_view(), name="message"),
-    *both("history/tool-calls", tool_calls.ToolCalls.as_view(), name="tool-calls"),
-    *both("history/exchanges/<str:exchange_id>", exchanges.OneExchange.as_view(), name="exchange"),
-    *both("history/search", searching.Search.as_view(), name="search"),
-    *both("history/export", exporting.ExportSessions.as_view(), name="export"),
-    *both("history/import", importing.ImportFile.as_view(), name="import"),
-    *both("history/import/<str:import_id>", importing.OneImport.as_view(), name="import-job"),
-    *both("schema", pages.SchemaView.as_view(), name="schema"),
-    *both("docs", pages.ReferenceView.as_view(), name="docs"),
+    *both("history/sessions/<str:session_id>/messages", sessions.Messages.as_view(), name="messages"),
+    *both("history/sessions/<str:session_id>/messages/<int:seq>", sessions.OneMessage.as_view(), name="message"),
+    *both("history/tool-calls", calls.ToolCalls.as_view(), name="tool-calls"),
+    *both("history/exchanges/<str:exchange_id>", calls.OneExchange.as_view(), name="exchange"),
+    *both("history/search", search.Search.as_view(), name="search"),
+    *both("history/export", transfer.ExportSessions.as_view(), name="export"),
+    *both("history/import", transfer.ImportFile.as_view(), name="import"),
+    *both("history/import/<str:import_id>", transfer.OneImport.as_view(), name="import-job"),
+    *both("schema", schema.SchemaView.as_view(), name="schema"),
+    *both("docs", schema.ReferenceView.as_view(), name="docs"),
 ]

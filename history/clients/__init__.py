@@ -1,0 +1,196 @@
+"""Known client programs: user agents, marks, session headers, side calls, settings, instruction files."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+# Claude Code names its session in a header. Its subagents share the session and have an id of their own.
+SESSION_HEADER, AGENT_HEADER = "x-claude-code-session-id", "x-claude-code-agent-id"
+_PARENT_AGENT_HEADER = "x-claude-code-parent-agent-id"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientProgram:
+    """`name` is what `Session.client` holds. `mark` is two letters for lists.
+
+    A program is known by how its user agent begins, or behind an SDK's user agent by a `header` that only it sends.
+    `instruction_file` is a file, without its ending, that the program reads by itself and sends as the first message.
+    `subagent_tools` are the tools that start a subagent. `marks_cache_end` means that the program marks the end of what
+    it will send again for the vendor's prompt cache, and sends its side calls without such a mark.
+    """
+
+    name: str
+    mark: str = ""
+    user_agents: tuple[str, ...] = ()
+    header: str = ""
+    is_sdk: bool = False
+    instruction_file: str = ""
+    subagent_tools: tuple[str, ...] = ()
+    marks_cache_end: bool = False
+
+
+PROGRAMS = (
+    ClientProgram(
+        name="Claude Code",
+        mark="CC",
+        user_agents=("claude-cli",),
+        header=SESSION_HEADER,
+        instruction_file="claude",
+        subagent_tools=("Task", "Agent"),
+        marks_cache_end=True,
+    ),
+    ClientProgram(
+        name="Codex",
+        mark="CX",
+        user_agents=("codex",),
+        header="x-codex-window-id",
+        instruction_file="agents",
+        subagent_tools=("spawn_agent",),
+    ),
+    ClientProgram(name="Gemini CLI", mark="GC", user_agents=("geminicli",), instruction_file="gemini"),
+    ClientProgram(name="Cursor", mark="CU"),
+    ClientProgram(
+        name="opencode",
+        mark="OC",
+        user_agents=("opencode",),
+        header="x-session-affinity",
+        subagent_tools=("task",),
+    ),
+    ClientProgram(name="aider", mark="AI", user_agents=("aider",)),
+    ClientProgram(name="Cline", mark="CL"),
+    ClientProgram(name="Qwen Code", mark="QC", user_agents=("qwencode",), header="x-qwen-code-session-id"),
+    ClientProgram(name="LangChain", user_agents=("langchain",)),
+    ClientProgram(name="Vercel AI SDK", user_agents=("ai-sdk", "ai/"), is_sdk=True),
+    ClientProgram(name="LiteLLM", user_agents=("litellm",)),
+    ClientProgram(name="OpenAI SDK", user_agents=("openai/", "asyncopenai/"), is_sdk=True),
+    ClientProgram(name="Anthropic SDK", user_agents=("anthropic/", "asyncanthropic/"), is_sdk=True),
+    ClientProgram(name="Google GenAI SDK", user_agents=("google-genai-sdk",), is_sdk=True),
+)
+MARKS = {program.name.lower(): program.mark for program in PROGRAMS if program.mark}
+INSTRUCTION_FILES = tuple(program.instruction_file for program in PROGRAMS if program.instruction_file)
+SUBAGENT_TOOLS = tuple(tool for program in PROGRAMS for tool in program.subagent_tools)
+CACHE_MARKING_CLIENTS = frozenset(program.name for program in PROGRAMS if program.marks_cache_end)
+# For texts that need an example.
+EXAMPLE_CLIENT = PROGRAMS[0].name
+
+# No program has a longer name; an API key in its place would be longer.
+_LONGEST_NAME = 40
+_PRODUCT = re.compile(r"[\w.-]+(?: ?/ ?[\w.-]+)?")
+
+TITLE = "title"
+# Codex names the kind of a side call: older builds in a header of its own, newer ones in the metadata of a turn. A
+# title has its own thread there, so its thread id leads to no conversation.
+_SUBAGENT_HEADER, _TURN_HEADER = "x-openai-subagent", "x-codex-turn-metadata"
+_SUBAGENT_SIDE_CALLS = {"compact": "compact", "memory_consolidation": "memory_consolidation"}
+_TURN_SIDE_CALLS = {
+    ("request_kind", "compaction"): "compact",
+    ("thread_source", "thread_title"): TITLE,
+    ("thread_source", "memory_consolidation"): "memory_consolidation",
+}
+
+# Environment variables that point a program at this server.
+ENVIRONMENTS = {
+    "Claude Code": {"ANTHROPIC_BASE_URL": "{url}", "ANTHROPIC_AUTH_TOKEN": "{key}"},
+    "Gemini CLI, Google GenAI SDK": {"GOOGLE_GEMINI_BASE_URL": "{url}", "GEMINI_API_KEY": "{key}"},
+    "aider": {"OPENAI_API_BASE": "{url}/v1", "OPENAI_API_KEY": "{key}"},
+    "OpenAI SDK": {"OPENAI_BASE_URL": "{url}/v1", "OPENAI_API_KEY": "{key}"},
+    "Anthropic SDK": {"ANTHROPIC_BASE_URL": "{url}", "ANTHROPIC_API_KEY": "{key}"},
+}
+
+
+def environment_of(client: str, *, url: str, key: str) -> str:
+    """Shell commands that set the variables of one of ENVIRONMENTS."""
+    variables = ENVIRONMENTS[client].items()
+    return "\n".join(f"export {name}={value.format(url=url, key=key)}" for name, value in variables)
+
+
+# Recognition by the headers of a request; their names are lower case.
+
+
+def client_name(headers: Mapping[str, str]) -> str:
+    """The program that sends a request, or else the product of its user agent. '' if unknown."""
+    agent = headers.get("user-agent", "")
+    by_agent = next((one for one in PROGRAMS if one.user_agents and agent.lower().startswith(one.user_agents)), None)
+    if by_agent and not by_agent.is_sdk:
+        return by_agent.name
+    known = next((one for one in PROGRAMS if one.header and headers.get(one.header)), by_agent)
+    if known is not None:
+        return known.name
+    product = _PRODUCT.match(agent)
+    name = product[0].partition("/")[0].strip() if product else ""
+    return name if len(name) <= _LONGEST_NAME else ""
+
+
+def parent_session_name(headers: Mapping[str, str], *, body_session: str = "") -> str:
+    """The client's own name for the session that started this one as a subagent; '' if none did.
+
+    Claude Code may send its session id in the body alone.
+    """
+    if session := headers.get(SESSION_HEADER) or (headers.get(AGENT_HEADER) and body_session):
+        if not headers.get(AGENT_HEADER):
+            return ""
+        parent_agent = headers.get(_PARENT_AGENT_HEADER, "")
+        return f"{session}/{parent_agent}" if parent_agent else session
+    thread = _thread(headers)
+    parent = headers.get("x-codex-parent-thread-id") or headers.get("x-parent-session-id", "")
+    if not parent and headers.get(_SUBAGENT_HEADER) and thread:
+        # Threads of Codex's subagents share the session, whose name is that of its first thread.
+        parent = headers.get("session-id") or headers.get("session_id", "")
+    return parent if parent != (thread or headers.get("x-session-id", "")) else ""
+
+
+def _thread(headers: Mapping[str, str]) -> str:
+    return headers.get("thread-id") or headers.get("thread_id", "")
+
+
+def declared_side_call(headers: Mapping[str, str]) -> str:
+    """The kind of side call that a client declares in its headers; '' if it declares none."""
+    if kind := _SUBAGENT_SIDE_CALLS.get(headers.get(_SUBAGENT_HEADER, "")):
+        return kind
+    try:
+        turn = json.loads(headers.get(_TURN_HEADER) or "{}")
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(turn, dict):
+        return ""
+    fields = ((name, str(turn.get(name))) for name in ("request_kind", "thread_source"))
+    return next((_TURN_SIDE_CALLS[field] for field in fields if field in _TURN_SIDE_CALLS), "")
+
+
+# Those of `titles.NOISE_TAGS` that users never type themselves.
+FOLDED_TAGS = (
+    "system-reminder", "environment_context", "environment_details", "session_context", "hook_context",
+    "user_instructions", "user-prompt-submit-hook", "task-notification", "ide_opened_file", "ide_selection",
+    "local-command-caveat",
+)  # fmt: skip
+_OPENING_TAG = re.compile(rf"^[ \t]*<({'|'.join(FOLDED_TAGS)})>", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedText:
+    """Text of the user, or with `tag` the text within that tag."""
+
+    text: str
+    tag: str = ""
+
+
+def split_client_tags(text: str) -> list[TaggedText]:
+    """The text in order; a block without a closing tag counts as text."""
+    pieces: list[TaggedText] = []
+    unclosed: set[str] = set()
+    text_start, search_start = 0, 0
+    while opening := _OPENING_TAG.search(text, search_start):
+        closing = f"</{opening[1]}>"
+        end = -1 if opening[1] in unclosed else text.find(closing, opening.end())
+        if end < 0:
+            unclosed.add(opening[1])
+            search_start = opening.end()
+            continue
+        pieces.append(TaggedText(text[text_start : opening.start()]))
+        pieces.append(TaggedText(text[opening.end() : end].strip("\n"), tag=opening[1]))
+        text_start = search_start = end + len(closing)
+    pieces.append(TaggedText(text[text_start:]))
+    return [piece for piece in pieces if piece.tag or piece.text.strip()]

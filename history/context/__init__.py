@@ -1,66 +1,39 @@
-"""From the history to what a model is to be told: deterministic, read-only, cut at turns, repaired with a report.
+"""Context of a model call: rendered from the history, cut at turns, repaired with a report.
 
-``render_context(snapshot, options)`` splits the path into turns, puts summaries in place of what they stand for, lets
-through what a model may see, repairs each turn by itself and keeps as many of the newest turns as the limits allow.
-Because a turn is prepared without a look at any other, the newest part of a path renders like the whole of it, and
-``reaches_far_enough`` can tell a loader when to stop reading.
+``render_context(snapshot, options)`` splits the path into turns, replaces summarised entries, drops what a model must
+not see, repairs each turn and keeps the newest turns within the limits. ``reaches_far_enough`` tells a loader when to
+stop.
 
-    rendering (the whole way) → limits (which turns) → turns (where they begin) → summaries, messages, curation
-    views, in_json (for people who look for a fault)
+    rendering → turns → messages, repair → values, remarks; tokens
 """
 
-from history.context.curation import InvalidContextError, curate, is_valid, validate
-from history.context.entries import ContextEntry, Role
-from history.context.in_json import context_to_bytes, context_to_json, entry_view
-from history.context.messages import SYSTEM_CHANNEL, Renderable, dropped_entry, to_context
-from history.context.rendering import environment_text, reaches_far_enough, render_context
-from history.context.summaries import NO_RANGE, Masks, active_summaries, edges_of, masked_results, summarised_ranges
-from history.context.values import NO_NOTEBOOK, RENDERER_VERSION, Context, ContextOptions, Snapshot
-from history.context.views import (
-    FINISH_TOOL,
-    VIEWS,
-    View,
-    curated_view,
-    full_view,
-    initial_view,
-    is_task_finished,
-    validated_view,
-)
-
-__all__ = [
-    "FINISH_TOOL",
-    "NO_NOTEBOOK",
-    "NO_RANGE",
-    "RENDERER_VERSION",
-    "SYSTEM_CHANNEL",
-    "VIEWS",
-    "Context",
-    "ContextEntry",
-    "ContextOptions",
-    "InvalidContextError",
-    "Masks",
-    "Renderable",
-    "Role",
-    "Snapshot",
-    "View",
-    "active_summaries",
-    "context_to_bytes",
-    "context_to_json",
-    "curate",
-    "curated_view",
-    "dropped_entry",
-    "edges_of",
-    "entry_view",
-    "environment_text",
-    "full_view",
-    "initial_view",
-    "is_task_finished",
-    "is_valid",
-    "masked_results",
-    "reaches_far_enough",
-    "render_context",
-    "summarised_ranges",
-    "to_context",
-    "validate",
-    "validated_view",
-]
+from history.context.messages import NO_RANGE as NO_RANGE
+from history.context.messages import SYSTEM_CHANNEL as SYSTEM_CHANNEL
+from history.context.messages import Renderable as Renderable
+from history.context.messages import active_summaries as active_summaries
+from history.context.messages import dropped_entry as dropped_entry
+from history.context.messages import edges_of as edges_of
+from history.context.messages import masked_results as masked_results
+from history.context.messages import summarised_ranges as summarised_ranges
+from history.context.messages import to_context as to_context
+from history.context.rendering import FINISH_TOOL as FINISH_TOOL
+from history.context.rendering import VIEWS as VIEWS
+from history.context.rendering import environment_text as environment_text
+from history.context.rendering import full_view as full_view
+from history.context.rendering import is_task_finished as is_task_finished
+from history.context.rendering import reaches_far_enough as reaches_far_enough
+from history.context.rendering import render_context as render_context
+from history.context.repair import InvalidContextError as InvalidContextError
+from history.context.repair import curate as curate
+from history.context.repair import is_valid as is_valid
+from history.context.repair import validate as validate
+from history.context.values import NO_NOTEBOOK as NO_NOTEBOOK
+from history.context.values import RENDERER_VERSION as RENDERER_VERSION
+from history.context.values import Context as Context
+from history.context.values import ContextEntry as ContextEntry
+from history.context.values import ContextOptions as ContextOptions
+from history.context.values import Role as Role
+from history.context.values import Snapshot as Snapshot
+from history.context.values import context_to_bytes as context_to_bytes
+from history.context.values import context_to_json as context_to_json
+from history.context.values import entry_view as entry_view

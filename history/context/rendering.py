@@ -1,26 +1,26 @@
-"""The whole way from a snapshot to a context, and how far back a loader has to read for it."""
+"""Rendering of a snapshot into a context: the newest turns within the limits, and diagnostic views."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
-from history.context.curation import validate
-from history.context.entries import ContextEntry, Role
-from history.context.limits import choose
-from history.context.repair import Code, Remark, RepairReport, with_opening, with_unique_ids
+from history.context.messages import masked_results, pieces_of, to_context
+from history.context.remarks import Remark, RemarkCode, RepairReport
+from history.context.repair import curate, validate, with_opening, with_unique_ids
 from history.context.tokens import calibrate, estimate_context, estimate_text
-from history.context.turns import turns_newest_first
-from history.context.values import NO_NOTEBOOK, Context, ContextOptions, Snapshot
-from history.entries import Text
+from history.context.turns import ContextTurn, messages_of, turn_of, turns_newest_first
+from history.context.values import NO_NOTEBOOK, Context, ContextEntry, ContextOptions, Role, Snapshot
+from history.entries import Gap, ModelInput, ModelOutput, Node, Text, ToolResults
 
 
 def render_context(snapshot: Snapshot, options: ContextOptions) -> Context:
-    """What a model is to be told. Same snapshot and same options, same bytes."""
+    """Render the input of a model call. The same snapshot and options give the same bytes."""
     fixed = fixed_tokens(snapshot, options)
-    chosen = choose(turns_newest_first(snapshot), fixed=fixed, options=options)
+    chosen = _choose_turns(turns_newest_first(snapshot), fixed=fixed, options=options)
     remarks = [remark for turn in chosen.turns for remark in turn.remarks]
-    said = [entry for turn in chosen.turns for entry in turn.entries]
-    entries = with_opening([*environment_of(options), *with_unique_ids(said, remarks=remarks)], remarks=remarks)
+    messages = [entry for turn in chosen.turns for entry in turn.entries]
+    entries = with_opening([*environment_of(options), *with_unique_ids(messages, remarks=remarks)], remarks=remarks)
     entries = _with_live_screen(entries, options.live_screen, remarks)
     validate(entries)
     return Context(
@@ -33,21 +33,21 @@ def render_context(snapshot: Snapshot, options: ContextOptions) -> Context:
 
 
 def reaches_far_enough(snapshot: Snapshot, options: ContextOptions) -> bool:
-    """Whether nothing older than what this snapshot holds can matter under these limits.
+    """Whether older entries than those of this snapshot cannot matter under these limits.
 
-    A loader reads the path backwards and asks after each page: ``loaded_from`` is the oldest seq it has read (0 once
-    it came to the start). Let each page be twice as long as the one before, so that asking stays cheap.
+    A loader reads the path backwards and calls this after each page. ``loaded_from`` is the oldest seq so far, 0 at the
+    start. Each page should be twice as long as the one before, so that these calls stay cheap.
     """
     if snapshot.is_whole:
         return True
     if options.max_turns is options.max_messages is options.max_tokens is None:
         return False
     fixed = fixed_tokens(snapshot, options)
-    return choose(turns_newest_first(snapshot), fixed=fixed, options=options).hit_a_limit
+    return _choose_turns(turns_newest_first(snapshot), fixed=fixed, options=options).has_hit_limit
 
 
 def system_text(snapshot: Snapshot, options: ContextOptions) -> str:
-    """The instruction, and the notebook if somebody has written into it."""
+    """The instruction, and the notebook if it has content."""
     notebook = (snapshot.notebook if options.notebook is None else options.notebook).strip()
     if not options.inject_notebook or notebook in ("", NO_NOTEBOOK):
         return snapshot.system_instruction
@@ -55,7 +55,7 @@ def system_text(snapshot: Snapshot, options: ContextOptions) -> str:
 
 
 def environment_text(parts: Iterable[str]) -> str:
-    """The text of the first message: what surrounds the conversation, a reminder, and that the setting-up is over."""
+    """The text of the first message: the environment, a reminder and the end of the set-up."""
     closing = (
         "Reminder: Do not return an empty response when a tool call is required.",
         "My setup is complete. I will provide my first command in the next turn.",
@@ -70,7 +70,7 @@ def environment_of(options: ContextOptions) -> tuple[ContextEntry, ...]:
 
 
 def fixed_tokens(snapshot: Snapshot, options: ContextOptions) -> int:
-    """What is sent whatever the turns are; not yet multiplied by the calibration."""
+    """Tokens besides the turns, without the calibration."""
     environment, system = environment_of(options), system_text(snapshot, options)
     return estimate_context(environment, system=system, tools=snapshot.tools) + estimate_text(options.live_screen or "")
 
@@ -78,12 +78,138 @@ def fixed_tokens(snapshot: Snapshot, options: ContextOptions) -> int:
 def _with_live_screen(
     entries: tuple[ContextEntry, ...], live_screen: str | None, remarks: list[Remark]
 ) -> tuple[ContextEntry, ...]:
-    """Decorate the latest input or result, and no other."""
+    """Add the live screen to the latest input or result."""
     if not live_screen:
         return entries
     for place in range(len(entries) - 1, -1, -1):
         if entries[place].role in (Role.MODEL_INPUT, Role.TOOL_RESULT):
             decorated = entries[place].with_live_screen(live_screen)
             return (*entries[:place], decorated, *entries[place + 1 :])
-    remarks.append(Remark(code=Code.LIVE_SCREEN_LEFT_OUT))
+    remarks.append(Remark(code=RemarkCode.LIVE_SCREEN_LEFT_OUT))
     return entries
+
+
+# Limits
+
+
+@dataclass(slots=True)
+class _ChosenTurns:
+    turns: list[ContextTurn] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
+    has_hit_limit: bool = False
+
+    def stop(self, code: RemarkCode, limit: int | None) -> _ChosenTurns:
+        self.has_hit_limit = True
+        self.remarks.append(Remark(code=code, values={"limit": limit}))
+        return self
+
+
+def _choose_turns(turns: Iterator[ContextTurn], *, fixed: int, options: ContextOptions) -> _ChosenTurns:
+    """The newest turns that fit all limits, oldest first. The newest one always stays."""
+    choice = _ChosenTurns()
+    tokens, messages = fixed, 0
+    for turn in turns:
+        if not choice.turns:
+            turn = _cut_inside(turn, choice, options)
+        tokens += turn.tokens
+        messages += len(turn.entries)
+        if choice.turns and _is_above(messages, options.max_messages):
+            return choice.stop(RemarkCode.LIMIT_MESSAGES, options.max_messages)
+        if _is_above(calibrate(tokens, factor=options.calibration), options.max_tokens):
+            if choice.turns:
+                return choice.stop(RemarkCode.LIMIT_TOKENS, options.max_tokens)
+            choice.remarks.append(Remark(code=RemarkCode.OVER_TOKENS, values={"limit": options.max_tokens}))
+        choice.turns.insert(0, turn)
+        if len(choice.turns) == options.max_turns:
+            return choice.stop(RemarkCode.LIMIT_TURNS, options.max_turns)
+    return choice
+
+
+def _is_above(amount: int, limit: int | None) -> bool:
+    return limit is not None and amount > limit
+
+
+def _cut_inside(turn: ContextTurn, choice: _ChosenTurns, options: ContextOptions) -> ContextTurn:
+    """Cut the newest turn to ``max_messages``: its first input and as many of its last steps as fit.
+
+    A step is one message, or calls together with their results.
+    """
+    if not _is_above(len(turn.entries), options.max_messages):
+        return turn
+    first = turn.entries[:1] if turn.entries[0].role is Role.MODEL_INPUT else ()
+    steps = _steps(turn.entries[len(first) :])
+    last: list[ContextEntry] = []
+    while steps and (not last or len(first) + len(steps[-1]) + len(last) <= (options.max_messages or 0)):
+        last[:0] = steps.pop()
+    values = {"limit": options.max_messages}
+    if steps:
+        choice.remarks.append(Remark(code=RemarkCode.TURN_CUT, values=values))
+    if _is_above(len(first) + len(last), options.max_messages):
+        choice.remarks.append(Remark(code=RemarkCode.OVER_MESSAGES, values=values))
+    return turn_of((*first, *last), turn.remarks)
+
+
+def _steps(entries: Sequence[ContextEntry]) -> list[list[ContextEntry]]:
+    steps: list[list[ContextEntry]] = []
+    for entry in entries:
+        if entry.role is Role.TOOL_RESULT and steps:
+            steps[-1].append(entry)
+        else:
+            steps.append([entry])
+    return steps
+
+
+# Diagnostic views
+
+
+def initial_view(snapshot: Snapshot, options: ContextOptions) -> tuple[ContextEntry, ...]:
+    return environment_of(options)
+
+
+def full_view(snapshot: Snapshot, options: ContextOptions) -> tuple[ContextEntry, ...]:
+    """All messages unchanged, without summaries and limits."""
+    messages = (
+        to_context(node.entry, seq=node.seq)
+        for node in snapshot.nodes
+        if isinstance(node.entry, ModelInput | ModelOutput | ToolResults)
+    )
+    return (*environment_of(options), *messages)
+
+
+def curated_view(snapshot: Snapshot, options: ContextOptions) -> tuple[ContextEntry, ...]:
+    masked = masked_results(snapshot.nodes)
+    messages = messages_of(pieces_of(snapshot), masked, session_id=snapshot.session_id, remarks=[])
+    return curate((*environment_of(options), *messages))
+
+
+def validated_view(snapshot: Snapshot, options: ContextOptions) -> tuple[ContextEntry, ...]:
+    """The messages to send without limits."""
+    return render_context(snapshot, replace(options, max_turns=None, max_messages=None, max_tokens=None)).entries
+
+
+View = Callable[[Snapshot, ContextOptions], tuple[ContextEntry, ...]]
+
+VIEWS: dict[str, View] = {
+    "initial": initial_view,
+    "full": full_view,
+    "curated": curated_view,
+    "validated": validated_view,
+}
+
+FINISH_TOOL = "finish_task"
+
+
+def is_task_finished(nodes: Iterable[Node], *, tool: str = FINISH_TOOL) -> bool:
+    """Whether the last answer called the finishing tool and only its results follow."""
+    answered: set[str] = set()
+    for node in reversed(tuple(nodes)):
+        entry = node.entry
+        if isinstance(entry, ToolResults):
+            answered |= {result.call_id for result in entry.results}
+        elif isinstance(entry, ModelOutput):
+            calls = entry.tool_requests
+            is_called = any(call.name == tool for call in calls)
+            return is_called and entry.status == "complete" and answered <= {call.call_id for call in calls}
+        elif isinstance(entry, ModelInput | Gap):
+            return False
+    return False

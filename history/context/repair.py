@@ -1,23 +1,20 @@
-"""Pairing and order: what every vendor enforces on a conversation with tools, and what we do where it does not hold.
+"""Repair, curation and validation of contexts: pairs of tool calls and results, unique ids, an opening.
 
-Vendors refuse a call that is not answered directly after it, completely, and an answer to a call that is not there. A
-foreign history may be like that, and any history may be after a cut. The stored facts stay as they are: `repair`
-returns entries that can be sent and a report of every single thing it did. It is deterministic (no clock, no random
-ids), and repairing twice changes nothing. Messages of the same role in a row are left alone: merging them is a matter
-of manners that the dialects know best. docs/context.md lists the codes.
+Vendors refuse a call without a result directly after it, and a result without its call. Imported histories may have
+these, and so may a history after a cut. Stored entries stay unchanged: `repair` returns entries that can be sent and
+a report of every change. It is deterministic and idempotent. Messages of one role in a row stay: dialects merge them.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import Any
+from itertools import groupby
 
-from history.context.entries import ContextEntry, Role
-from history.entries import Part, ResultStatus, Text, ToolRequest, ToolResult, nothing
-from history.text.lazy import gettext_noop as _
+from history.context.remarks import Remark, RemarkCode, RepairReport
+from history.context.values import ContextEntry, Role
+from history.entries import OtherPart, Part, ResultStatus, Text, ToolRequest, ToolResult
 
 OPENING = "(The conversation begins with the following message of yours.)"
 NO_RESULT: dict[ResultStatus, str] = {
@@ -26,88 +23,8 @@ NO_RESULT: dict[ResultStatus, str] = {
 }
 
 
-class Code(StrEnum):
-    """Stable names of what can be remarked on."""
-
-    EMPTY_TEXT_DROPPED = "empty_text_dropped"
-    EMPTY_MESSAGE_LEFT_OUT = "empty_message_left_out"
-    MISPLACED_CALL_REMOVED = "misplaced_call_removed"
-    RESULT_SUPPLIED = "result_supplied"
-    ORPHAN_RESULT_REMOVED = "orphan_result_removed"
-    DUPLICATE_RESULT_REMOVED = "duplicate_result_removed"
-    RESULTS_MOVED = "results_moved"
-    RESULTS_MERGED = "results_merged"
-    RESULTS_REORDERED = "results_reordered"
-    RESULT_NAME_CORRECTED = "result_name_corrected"
-    CALL_ID_SUPPLIED = "call_id_supplied"
-    CALL_ID_MADE_UNIQUE = "call_id_made_unique"
-    OPENING_SUPPLIED = "opening_supplied"
-    # What rendering remarks on besides repairs.
-    FAILED_ANSWER_LEFT_OUT = "failed_answer_left_out"
-    INVALID_ANSWERS_LEFT_OUT = "invalid_answers_left_out"
-    LIVE_SCREEN_LEFT_OUT = "live_screen_left_out"
-    LIMIT_TURNS = "limit_turns"
-    LIMIT_MESSAGES = "limit_messages"
-    LIMIT_TOKENS = "limit_tokens"
-    TURN_CUT = "turn_cut"
-    OVER_MESSAGES = "over_messages"
-    OVER_TOKENS = "over_tokens"
-
-
-# For people; a page translates them by code and fills in the values of the remark.
-SENTENCES: dict[Code, str] = {
-    Code.EMPTY_TEXT_DROPPED: _("An empty text was left out."),
-    Code.EMPTY_MESSAGE_LEFT_OUT: _("A message with nothing in it was left out."),
-    Code.MISPLACED_CALL_REMOVED: _("The call of %(name)s was left out: only a model can call a tool."),
-    Code.RESULT_SUPPLIED: _("The call of %(name)s has no result; it was answered as %(status)s."),
-    Code.ORPHAN_RESULT_REMOVED: _("A result of %(name)s was left out: no call before it asked for it."),
-    Code.DUPLICATE_RESULT_REMOVED: _("A second result for the same call of %(name)s was left out."),
-    Code.RESULTS_MOVED: _("Results that stood further down were put directly after their calls."),
-    Code.RESULTS_MERGED: _("The results for the calls of one answer were put into one message."),
-    Code.RESULTS_REORDERED: _("Results were put into the order of their calls."),
-    Code.RESULT_NAME_CORRECTED: _("A result named %(given)s answers a call of %(name)s and was renamed."),
-    Code.CALL_ID_SUPPLIED: _("The call of %(name)s had no id and got %(call_id)s."),
-    Code.CALL_ID_MADE_UNIQUE: _("The call id %(given)s was used twice; this one became %(call_id)s."),
-    Code.OPENING_SUPPLIED: _("The conversation began with an answer; an opening message was put before it."),
-    Code.FAILED_ANSWER_LEFT_OUT: _("An answer that failed before it said anything was left out."),
-    Code.INVALID_ANSWERS_LEFT_OUT: _("%(count)s answers in a row were left out because one of them is empty."),
-    Code.LIVE_SCREEN_LEFT_OUT: _("There was no message to show the live screen with."),
-    Code.LIMIT_TURNS: _("No more than the newest %(limit)s turns are used."),
-    Code.LIMIT_MESSAGES: _("Older turns were left out: together they are more than %(limit)s messages."),
-    Code.LIMIT_TOKENS: _("Older turns were left out: together they are more than %(limit)s tokens."),
-    Code.TURN_CUT: _("The newest turn is longer than %(limit)s messages; the middle of it was left out."),
-    Code.OVER_MESSAGES: _("The least that can be sent has more than %(limit)s messages; it was kept."),
-    Code.OVER_TOKENS: _("The newest turn alone has more than %(limit)s tokens; it was kept whole."),
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remark:
-    """One thing that was done: a stable code, the entry it was done to (0: none in particular), a sentence."""
-
-    code: Code
-    seq: int = 0
-    values: Mapping[str, Any] = field(default_factory=nothing)
-
-    @property
-    def text(self) -> str:
-        return SENTENCES[self.code] % dict(self.values)
-
-
-@dataclass(frozen=True, slots=True)
-class RepairReport:
-    remarks: tuple[Remark, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.remarks)
-
-    @property
-    def codes(self) -> tuple[Code, ...]:
-        return tuple(remark.code for remark in self.remarks)
-
-
 def repair(entries: Sequence[ContextEntry]) -> tuple[tuple[ContextEntry, ...], RepairReport]:
-    """The same conversation in a form that every vendor takes, and what had to be done for that."""
+    """The conversation in a form that every vendor accepts, and a report of the changes."""
     remarks: list[Remark] = []
     paired = pair(entries, remarks=remarks)
     return with_opening(with_unique_ids(paired, remarks=remarks), remarks=remarks), RepairReport(tuple(remarks))
@@ -116,12 +33,12 @@ def repair(entries: Sequence[ContextEntry]) -> tuple[tuple[ContextEntry, ...], R
 def pair(
     entries: Sequence[ContextEntry], *, remarks: list[Remark], is_followed: bool = False
 ) -> tuple[ContextEntry, ...]:
-    """Drop what is empty, and put after each answer one message with the results of all its calls, in their order.
+    """Drop empty parts, and put one message with all results, in order, directly after each answer with calls.
 
-    A call without a result is answered as skipped where somebody spoke after it (``is_followed``: behind the end of
-    these entries), else as interrupted.
+    A call without a result gets the status skipped if an input follows it, else interrupted. ``is_followed`` says
+    that an input follows after these entries.
     """
-    entries = [kept for entry in entries if (kept := _without_empty_parts(entry, remarks))]
+    entries = [filled for entry in entries if (filled := _without_empty_parts(entry, remarks))]
     last_input = max((place for place, entry in enumerate(entries) if entry.role is Role.MODEL_INPUT), default=-1)
     answers = _match(entries, remarks)
     paired: list[ContextEntry] = []
@@ -135,41 +52,41 @@ def pair(
 
 
 def _without_empty_parts(entry: ContextEntry, remarks: list[Remark]) -> ContextEntry | None:
-    """The entry as far as there is something in it; None if there is not."""
-    kept: list[Part] = []
+    parts: list[Part] = []
     for part in entry.parts:
         if isinstance(part, Text) and not part.text.strip():
-            remarks.append(Remark(code=Code.EMPTY_TEXT_DROPPED, seq=entry.seq))
+            remarks.append(Remark(code=RemarkCode.EMPTY_TEXT_DROPPED, seq=entry.seq))
         elif isinstance(part, ToolRequest) and entry.role is not Role.MODEL_OUTPUT:
-            remarks.append(Remark(code=Code.MISPLACED_CALL_REMOVED, seq=entry.seq, values={"name": part.name}))
+            remarks.append(Remark(code=RemarkCode.MISPLACED_CALL_REMOVED, seq=entry.seq, values={"name": part.name}))
         else:
-            kept.append(part)
-    if kept or entry.results or entry.live_screen:
-        return entry if len(kept) == len(entry.parts) else replace(entry, parts=tuple(kept))
-    remarks.append(Remark(code=Code.EMPTY_MESSAGE_LEFT_OUT, seq=entry.seq))
+            parts.append(part)
+    if parts or entry.results or entry.live_screen:
+        return entry if len(parts) == len(entry.parts) else replace(entry, parts=tuple(parts))
+    remarks.append(Remark(code=RemarkCode.EMPTY_MESSAGE_LEFT_OUT, seq=entry.seq))
     return None
 
 
 @dataclass(slots=True)
 class _Answers:
-    """The calls of the answer at ``place`` and the results found for them: (place of the message, index, result)."""
+    """The calls of the answer at ``place``, and their results as (place of the message, index, result)."""
 
     place: int
     calls: tuple[ToolRequest, ...]
-    found: dict[int, tuple[int, int, ToolResult]] = field(default_factory=dict)
+    results: dict[int, tuple[int, int, ToolResult]] = field(default_factory=dict)
 
     def to_entry(self, entries: Sequence[ContextEntry], *, status: ResultStatus, remarks: list[Remark]) -> ContextEntry:
         seq = entries[self.place].seq
         remarks.extend(Remark(code=code, seq=seq) for code in self._disorder(entries))
         results = []
         for index, call in enumerate(self.calls):
-            if index in self.found:
-                results.append(_named_like(call, self.found[index][2], seq=seq, remarks=remarks))
+            if index in self.results:
+                results.append(_with_name_of(call, self.results[index][2], seq=seq, remarks=remarks))
             else:
                 values = {"name": call.name, "status": status}
-                remarks.append(Remark(code=Code.RESULT_SUPPLIED, seq=seq, values=values))
-                results.append(_no_result(call, status=status))
-        sources = [entries[place] for place in sorted({place for place, _, _ in self.found.values()})]
+                remarks.append(Remark(code=RemarkCode.RESULT_SUPPLIED, seq=seq, values=values))
+                note = Text(text=NO_RESULT[status])
+                results.append(ToolResult(call_id=call.call_id, name=call.name, status=status, parts=(note,)))
+        sources = [entries[place] for place in sorted({place for place, _, _ in self.results.values()})]
         return ContextEntry(
             role=Role.TOOL_RESULT,
             results=tuple(results),
@@ -177,22 +94,22 @@ class _Answers:
             live_screen=next((source.live_screen for source in reversed(sources) if source.live_screen), None),
         )
 
-    def _disorder(self, entries: Sequence[ContextEntry]) -> Iterator[Code]:
-        order = [self.found[index][:2] for index in sorted(self.found)]
+    def _disorder(self, entries: Sequence[ContextEntry]) -> Iterator[RemarkCode]:
+        order = [self.results[index][:2] for index in sorted(self.results)]
         if not order:
             return
         if any(entry.role is not Role.TOOL_RESULT for entry in entries[self.place + 1 : max(order)[0]]):
-            yield Code.RESULTS_MOVED
+            yield RemarkCode.RESULTS_MOVED
         if len({place for place, _ in order}) > 1:
-            yield Code.RESULTS_MERGED
+            yield RemarkCode.RESULTS_MERGED
         if order != sorted(order):
-            yield Code.RESULTS_REORDERED
+            yield RemarkCode.RESULTS_REORDERED
 
 
 def _match(entries: Sequence[ContextEntry], remarks: list[Remark]) -> dict[int, _Answers]:
-    """Give each result to the nearest call before it that it can answer; what answers none is left out."""
+    """Assign each result to the nearest call before it with the same key; drop results without one."""
     answers: dict[int, _Answers] = {}
-    # The calls that wait for a result, the newest last: a long turn costs no more than its length.
+    # Calls without a result, the newest last, by key: this keeps a long turn linear.
     waiting: defaultdict[_Key, list[tuple[_Answers, deque[int]]]] = defaultdict(list)
     for place, entry in enumerate(entries):
         if calls := entry.tool_requests:
@@ -202,73 +119,70 @@ def _match(entries: Sequence[ContextEntry], remarks: list[Remark]) -> dict[int, 
         for index, result in enumerate(entry.results):
             key = _key(result)
             if waiting.get(key):
-                asking, indexes = waiting[key][-1]
-                asking.found[indexes.popleft()] = (place, index, result)
+                match, indexes = waiting[key][-1]
+                match.results[indexes.popleft()] = (place, index, result)
                 if not indexes:
                     waiting[key].pop()
             else:
-                code = Code.DUPLICATE_RESULT_REMOVED if key in waiting else Code.ORPHAN_RESULT_REMOVED
+                code = RemarkCode.DUPLICATE_RESULT_REMOVED if key in waiting else RemarkCode.ORPHAN_RESULT_REMOVED
                 remarks.append(Remark(code=code, seq=entry.seq, values={"name": result.name}))
     return answers
 
 
-# What a result and its call have in common: the id, or where neither has one (some vendors give none) the name.
+# A call and its result share the id, or the name for vendors without ids.
 _Key = tuple[str, str]
 
 
-def _key(asked: ToolRequest | ToolResult) -> _Key:
-    return (asked.call_id, "") if asked.call_id else ("", asked.name)
+def _key(item: ToolRequest | ToolResult) -> _Key:
+    return (item.call_id, "") if item.call_id else ("", item.name)
 
 
 def _by_key(calls: Iterable[ToolRequest]) -> dict[_Key, deque[int]]:
-    """The places of the calls that only their order tells apart, in that order."""
+    """The places of the calls with each key, in order."""
     places: dict[_Key, deque[int]] = {}
     for place, call in enumerate(calls):
         places.setdefault(_key(call), deque()).append(place)
     return places
 
 
-def _named_like(call: ToolRequest, result: ToolResult, *, seq: int, remarks: list[Remark]) -> ToolResult:
+def _with_name_of(call: ToolRequest, result: ToolResult, *, seq: int, remarks: list[Remark]) -> ToolResult:
     if result.name == call.name:
         return result
     values = {"given": result.name or "''", "name": call.name}
-    remarks.append(Remark(code=Code.RESULT_NAME_CORRECTED, seq=seq, values=values))
+    remarks.append(Remark(code=RemarkCode.RESULT_NAME_CORRECTED, seq=seq, values=values))
     return replace(result, name=call.name)
 
 
-def _no_result(call: ToolRequest, *, status: ResultStatus) -> ToolResult:
-    text = Text(text=NO_RESULT[status])
-    return ToolResult(call_id=call.call_id, name=call.name, status=status, parts=(text,))
-
-
 def with_unique_ids(entries: Sequence[ContextEntry], *, remarks: list[Remark]) -> tuple[ContextEntry, ...]:
-    """Give every call of a paired conversation an id of its own, and its result the same one."""
-    own_ids = _OwnIds(entries)
+    """Give every call of a paired conversation a unique id, and its result the same one."""
+    ids_in_use = _UniqueIds(entries)
     named: list[ContextEntry] = []
     ids: list[str] = []
     for entry in entries:
         if entry.role is Role.TOOL_RESULT:
             named.append(_with_result_ids(entry, ids))
         else:
-            ids = [own_ids.take(call, entry.seq, place, remarks) for place, call in enumerate(entry.tool_requests, 1)]
+            ids = [
+                ids_in_use.take(call, entry.seq, place, remarks) for place, call in enumerate(entry.tool_requests, 1)
+            ]
             named.append(_with_call_ids(entry, ids))
     return tuple(named)
 
 
-class _OwnIds:
-    """Hands out each id once. Ids that a later call already has are not given to an earlier one."""
+class _UniqueIds:
+    """Uses each id once. A new id never equals the id of a later call."""
 
     def __init__(self, entries: Iterable[ContextEntry]) -> None:
-        self.given = {call.call_id for entry in entries for call in entry.tool_requests}
+        self.original = {call.call_id for entry in entries for call in entry.tool_requests}
         self.used: set[str] = set()
-        # Some models name every call alike: remember how far the numbers behind a name have gone.
+        # Some models use one id for every call: the last number added to each id.
         self.numbers: defaultdict[str, int] = defaultdict(lambda: 1)
 
     def take(self, call: ToolRequest, seq: int, place: int, remarks: list[Remark]) -> str:
         call_id = call.call_id
         if not call_id or call_id in self.used:
             call_id = self._free(call_id or f"call_{seq}_{place}")
-            code = Code.CALL_ID_MADE_UNIQUE if call.call_id else Code.CALL_ID_SUPPLIED
+            code = RemarkCode.CALL_ID_MADE_UNIQUE if call.call_id else RemarkCode.CALL_ID_SUPPLIED
             values = {"given": call.call_id, "name": call.name, "call_id": call_id}
             remarks.append(Remark(code=code, seq=seq, values=values))
         self.used.add(call_id)
@@ -276,7 +190,7 @@ class _OwnIds:
 
     def _free(self, wanted: str) -> str:
         call_id = wanted
-        while call_id in self.given or call_id in self.used:
+        while call_id in self.original or call_id in self.used:
             self.numbers[wanted] += 1
             call_id = f"{wanted}_{self.numbers[wanted]}"
         return call_id
@@ -298,16 +212,16 @@ def _with_result_ids(entry: ContextEntry, ids: Sequence[str]) -> ContextEntry:
 
 
 def with_opening(entries: Sequence[ContextEntry], *, remarks: list[Remark]) -> tuple[ContextEntry, ...]:
-    """Several vendors want a conversation to begin with an input; an opening keeps what was said before one."""
+    """Put an opening before a first answer: several vendors require an input first."""
     first = next((entry for entry in entries if entry.role is not Role.SYSTEM), None)
     if first is None or first.role is Role.MODEL_INPUT:
         return tuple(entries)
-    remarks.append(Remark(code=Code.OPENING_SUPPLIED, seq=first.seq))
+    remarks.append(Remark(code=RemarkCode.OPENING_SUPPLIED, seq=first.seq))
     return (ContextEntry(role=Role.MODEL_INPUT, parts=(Text(text=OPENING),)), *entries)
 
 
 def find_unpaired(entries: Sequence[ContextEntry]) -> tuple[str, ...]:
-    """What a vendor would refuse: each call or result without its counterpart directly beside it, in words."""
+    """Describe each call or result without its counterpart directly beside it: vendors refuse these."""
     problems = []
     before: list[str] = []
     for place, entry in enumerate(entries):
@@ -321,3 +235,37 @@ def find_unpaired(entries: Sequence[ContextEntry]) -> tuple[str, ...]:
     if before:
         problems.append(f"the last entry leaves {before} unanswered")
     return tuple(problems)
+
+
+class InvalidContextError(ValueError):
+    """Entries that must not be sent; the text names them."""
+
+
+def validate(entries: Sequence[ContextEntry]) -> None:
+    """Raise :class:`InvalidContextError` for an unknown role, or a call without its results directly after it."""
+    for entry in entries:
+        if entry.role not in tuple(Role):
+            raise InvalidContextError(f"Role must be one of {', '.join(Role)}, but got {entry.role}.")
+    if problems := find_unpaired(entries):
+        raise InvalidContextError("; ".join(problems))
+
+
+def curate(entries: Sequence[ContextEntry], *, remarks: list[Remark] | None = None) -> tuple[ContextEntry, ...]:
+    """Drop every run of answers with an invalid one. Repair afterwards: a result may have lost its call."""
+    curated: list[ContextEntry] = []
+    for is_output, group in groupby(entries, key=lambda entry: entry.role is Role.MODEL_OUTPUT):
+        run = list(group)
+        if not is_output or all(is_valid(entry) for entry in run):
+            curated.extend(run)
+        elif remarks is not None:
+            values = {"count": len(run)}
+            remarks.append(Remark(code=RemarkCode.INVALID_ANSWERS_LEFT_OUT, seq=run[0].seq, values=values))
+    return tuple(curated)
+
+
+def is_valid(entry: ContextEntry) -> bool:
+    """Whether an answer has parts and none is empty. Reasoning without text is valid: its signature counts."""
+    return bool(entry.parts) and not any(
+        (isinstance(part, Text) and part.text == "") or (isinstance(part, OtherPart) and not part.data)
+        for part in entry.parts
+    )

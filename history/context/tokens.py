@@ -1,10 +1,9 @@
-"""How many tokens a text will be, without the tokenizer: an estimate by script, and a factor learnt per model.
+"""Token estimates without a tokenizer: by script, with a calibration factor per model.
 
-Vendors do not agree on tokens, and most do not publish how they count. What holds for all of them is that Latin text
-costs by the word, Chinese by the character, and code by its punctuation. So every character is put into a class (by the
-first byte of its UTF-8 form, which is what makes this fast) and the classes and the borders between them are counted.
-The weights are fitted to real tokenizers (docs/tokens.md); what remains is a factor per model, learnt from the counts
-that its vendor reports.
+Tokenizers differ, and most are not published. For all of them Latin text costs by the word, Chinese by the character,
+and code by its punctuation. So each character gets a class by the first byte of its UTF-8 form, which is fast, and the
+classes and their borders are counted. The weights are fitted to real tokenizers (docs/tokens.md). A factor per model is
+learnt from the counts that its vendor reports.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from history.entries import Media, OtherPart, Part, Reasoning, Text, ToolDefinition, ToolRequest, ToolResult, thaw
+from history.entries import JsonObject, Media, Part, Reasoning, Text, ToolDefinition, ToolRequest, ToolResult, thaw
 
-# What a message costs beyond its content, and what a tool or a call costs beyond its texts.
+# Tokens of a message, a call and a tool besides their texts.
 MESSAGE_OVERHEAD = 4
 CALL_OVERHEAD = 8
 TOOL_OVERHEAD = 12
 
-# Media by type: (tokens for one of unknown size, bytes per token, most it can cost).
+# Media by type: tokens for unknown size, bytes per token, upper limit.
 MEDIA_COSTS: dict[str, tuple[int, int, int]] = {
     "image": (1_200, 400, 3_000),
     "audio": (1_000, 500, 50_000),
@@ -31,7 +30,7 @@ MEDIA_COSTS: dict[str, tuple[int, int, int]] = {
 }
 UNKNOWN_MEDIA = (1_000, 400, 3_000)
 
-# A character's class, by the first byte of its UTF-8 form; the bytes that follow are deleted.
+# A character's class, by the first byte of its UTF-8 form; continuation bytes are deleted.
 LOWER, UPPER, DIGIT, SPACE, LINE, MARK = b"aA0 \n."
 ACCENTED, GREEK, CYRILLIC, SEMITIC, INDIC, KANA, HAN, HANGUL, SYMBOL, EMOJI = b"lgCSIKHG*E"
 
@@ -64,7 +63,7 @@ def _classes() -> bytes:
 CLASSES = _classes()
 CONTINUATION = bytes(range(0x80, 0xC0))
 
-# Tokens per word, letter, … in the mean of four vendors' tokenizers (docs/tokens.md says how they were found).
+# Tokens per word, letter, …: the mean of four vendors' tokenizers (docs/tokens.md).
 PER_WORD, PER_LETTER = 0.68, 0.092
 PER_NUMBER, PER_DIGIT = 1.1, 0.32
 PER_MARK, PER_MARKS = 0.02, 0.7
@@ -79,7 +78,7 @@ LETTERS = bytes((LOWER, UPPER, ACCENTED))
 
 
 def _only(kinds: bytes) -> bytes:
-    """A table that leaves these classes and makes everything else blank, so that splitting gives their runs."""
+    """A table that turns all other classes into spaces, so that splitting gives the runs of these."""
     return bytes(kind if kind in kinds else SPACE for kind in range(256))
 
 
@@ -87,7 +86,7 @@ ONLY_LETTERS, ONLY_DIGITS, ONLY_MARKS = _only(LETTERS), _only(bytes((DIGIT,))), 
 
 
 def estimate_text(text: str) -> int:
-    """About how many tokens this text is, for a vendor nobody has asked yet."""
+    """An estimate for a vendor without calibration."""
     if not text:
         return 0
     classes = text.encode("utf-8", "surrogatepass").translate(CLASSES, CONTINUATION)
@@ -105,7 +104,7 @@ def estimate_text(text: str) -> int:
 
 
 class CountableMessage(Protocol):
-    """What can be counted: parts, results, and a screen that is shown with them."""
+    """Parts, results and a live screen: `ContextEntry`, and messages of other packages."""
 
     @property
     def parts(self) -> tuple[Part, ...]: ...
@@ -133,19 +132,19 @@ def _estimate_part(part: Part) -> int:
         return estimate_text(part.text) + estimate_text(part.redacted)
     if isinstance(part, Media):
         return estimate_media(part)
-    return estimate_text(_compact(part))
+    return estimate_text(_compact(part.data))
 
 
 def estimate_media(media: Media) -> int:
-    """By type and size, within what such a thing costs at least and at most; vendors look at pixels and seconds."""
+    """By type and size, within limits; vendors count pixels and seconds."""
     unknown, bytes_per_token, most = MEDIA_COSTS.get(media.media_type.partition("/")[0], UNKNOWN_MEDIA)
     if not media.size:
         return unknown
     return max(MESSAGE_OVERHEAD, min(most, math.ceil(media.size / bytes_per_token)))
 
 
-def _compact(part: OtherPart) -> str:
-    return json.dumps(thaw(part.data), ensure_ascii=False, separators=(",", ":"))
+def _compact(value: JsonObject) -> str:
+    return json.dumps(thaw(value), ensure_ascii=False, separators=(",", ":"))
 
 
 def estimate_tools(tools: Sequence[ToolDefinition]) -> int:
@@ -154,7 +153,7 @@ def estimate_tools(tools: Sequence[ToolDefinition]) -> int:
         TOOL_OVERHEAD
         + estimate_text(tool.name)
         + estimate_text(tool.description)
-        + estimate_text(json.dumps(thaw(tool.parameters), ensure_ascii=False, separators=(",", ":")))
+        + estimate_text(_compact(tool.parameters))
         for tool in tools
     )
 
@@ -170,10 +169,10 @@ def estimate_context(
     return calibrate(raw, factor=factor)
 
 
-# Calibration: what a model's vendor counted, against what we had estimated.
+# Calibration: counts of a model's vendor compared with our estimates.
 
 LEAST_FACTOR, MOST_FACTOR = 0.25, 4.0
-# From here on a new count moves the factor by a fixed share: vendors change their tokenizers.
+# From this many samples on, a new count moves the factor by a fixed share: vendors change their tokenizers.
 SMOOTHING = 20
 
 
@@ -182,13 +181,13 @@ def calibrate(estimate: int, *, factor: float) -> int:
 
 
 def updated_factor(previous: float, *, samples: int, estimated: int, actual: int) -> float:
-    """The factor after one more count: ``estimated`` without any factor, ``actual`` as the vendor reports it.
+    """The factor after one more count: ``estimated`` without a factor, ``actual`` from the vendor.
 
-    The first counts move it fast, later ones slowly; one absurd count cannot throw it far.
+    The first counts move it fast, later ones slowly; one absurd count cannot move it far.
     """
     if estimated <= 0 or actual <= 0:
         return previous
-    seen = min(MOST_FACTOR, max(LEAST_FACTOR, actual / estimated))
+    ratio = min(MOST_FACTOR, max(LEAST_FACTOR, actual / estimated))
     share = 1 / (min(samples, SMOOTHING) + 1)
-    # A mean of ratios is a mean of their logarithms: twice too much and half too little cancel out.
-    return min(MOST_FACTOR, max(LEAST_FACTOR, math.exp((1 - share) * math.log(previous) + share * math.log(seen))))
+    # Ratios are averaged by their logarithms: 2 and 1/2 cancel out.
+    return min(MOST_FACTOR, max(LEAST_FACTOR, math.exp((1 - share) * math.log(previous) + share * math.log(ratio))))

@@ -1,4 +1,4 @@
-"""A path cut into turns, each prepared without a look at any other, so that its newest part renders like the whole."""
+"""Turns of a path. Each is prepared independently, so the newest part of a path renders like the whole."""
 
 from __future__ import annotations
 
@@ -6,19 +6,27 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from history.context.curation import curate
-from history.context.entries import ContextEntry
-from history.context.messages import SYSTEM_CHANNEL, Renderable, gap_note, is_empty_failure, to_context
-from history.context.repair import Code, Remark, pair, with_opening
-from history.context.summaries import Masks, masked_results, pieces_of, with_masks
+from history.context.messages import (
+    SYSTEM_CHANNEL,
+    Masks,
+    Renderable,
+    gap_note,
+    is_empty_failure,
+    masked_results,
+    pieces_of,
+    to_context,
+    with_masks,
+)
+from history.context.remarks import Remark, RemarkCode
+from history.context.repair import curate, pair, with_opening
 from history.context.tokens import estimate_entry
-from history.context.values import Snapshot
+from history.context.values import ContextEntry, Snapshot
 from history.entries import Entry, Gap, ModelInput, ModelOutput, Node, Summary, ToolResults
 
 
 @dataclass(frozen=True, slots=True)
 class ContextTurn:
-    """A turn ready to be sent, and the remarks on how it became so."""
+    """A turn ready to send, and the remarks on it."""
 
     entries: tuple[ContextEntry, ...]
     remarks: tuple[Remark, ...]
@@ -26,13 +34,13 @@ class ContextTurn:
 
 
 def turn_of(entries: tuple[ContextEntry, ...], remarks: Sequence[Remark]) -> ContextTurn:
-    """Counted as if it were the oldest that is sent, when an opening may have to be put before it."""
+    """Counted with an opening, as if it were the oldest turn of the context."""
     tokens = sum(estimate_entry(entry) for entry in with_opening(entries, remarks=[]))
     return ContextTurn(entries, tuple(remarks), tokens)
 
 
 def turns_newest_first(snapshot: Snapshot) -> Iterator[ContextTurn]:
-    """Each turn is prepared when it is asked for, so that what the limits leave out costs next to nothing."""
+    """Turns are prepared lazily: turns beyond the limits cost nothing."""
     masked = masked_results(snapshot.nodes)
     is_followed = False
     for pieces in reversed(split_turns(snapshot)):
@@ -41,24 +49,24 @@ def turns_newest_first(snapshot: Snapshot) -> Iterator[ContextTurn]:
 
 
 def split_turns(snapshot: Snapshot) -> list[Sequence[Node]]:
-    """Cut a path into turns. Where the start of the path is missing, the turns that we cannot be sure of are left out.
+    """Split a path into turns. If its start is missing, turns with an uncertain start are left out.
 
-    A turn begins at a summary of other turns, or at an input that somebody gave: not at an internal one, and not at
-    one that came while calls of the answer before it were still open and were answered after it.
+    A turn begins at a summary of other turns or at an input, except for an internal input and for one between calls and
+    their results.
     """
     return _split(pieces_of(snapshot), is_whole=snapshot.is_whole)
 
 
 def split_steps(pieces: Sequence[Node]) -> list[Sequence[Node]]:
-    """Cut a turn into steps: calls and all that follows up to their last result together, whatever else one by one."""
+    """Split a turn into steps: calls up to their last result together, other entries one by one."""
     starts = [True] * len(pieces)
-    asked: dict[str, int] = {}
+    called: dict[str, int] = {}
     for place, node in enumerate(pieces):
         if isinstance(node.entry, ModelOutput):
-            asked |= {call.call_id or call.name: place for call in node.entry.tool_requests}
+            called |= {call.call_id or call.name: place for call in node.entry.tool_requests}
         elif isinstance(node.entry, ToolResults):
             first = min(
-                (asked.get(result.call_id or result.name, place) for result in node.entry.results), default=place
+                (called.get(result.call_id or result.name, place) for result in node.entry.results), default=place
             )
             starts[first + 1 : place + 1] = [False] * (place - first)
     cuts = [place for place, is_start in enumerate(starts) if is_start or place == 0]
@@ -88,7 +96,7 @@ def _split(pieces: Sequence[Node], *, is_whole: bool) -> list[Sequence[Node]]:
 
 
 def _results_ahead(pieces: Sequence[Node]) -> list[frozenset[str]]:
-    """For each place, the calls that are answered after it and before the model speaks again."""
+    """For each place, the calls that get a result after it and before the next answer."""
     ahead: list[frozenset[str]] = [frozenset()] * len(pieces)
     seen: frozenset[str] = frozenset()
     for place in range(len(pieces) - 1, -1, -1):
@@ -119,14 +127,14 @@ def prepare(pieces: Sequence[Node], masked: Masks, *, session_id: str, is_follow
 def messages_of(
     pieces: Sequence[Node], masked: Masks, *, session_id: str, remarks: list[Remark]
 ) -> Iterator[ContextEntry]:
-    """What these entries say to a model, one by one; gaps in a row together."""
+    """The messages of these entries; consecutive gaps become one."""
     for is_gap, group in groupby(pieces, key=lambda node: isinstance(node.entry, Gap)):
         if is_gap:
             yield gap_note(list(group))
             continue
         for node in group:
             if is_empty_failure(node.entry):
-                remarks.append(Remark(code=Code.FAILED_ANSWER_LEFT_OUT, seq=node.seq))
+                remarks.append(Remark(code=RemarkCode.FAILED_ANSWER_LEFT_OUT, seq=node.seq))
             elif isinstance(node.entry, Renderable):
                 entry = to_context(node.entry, seq=node.seq, session_id=session_id)
                 yield with_masks(entry, masked.get(node.seq, ()), session_id=session_id)

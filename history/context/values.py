@@ -1,31 +1,81 @@
-"""What rendering takes and what it gives: a snapshot of a session, the wishes of a caller, the context of a call."""
+"""Values of context rendering: messages to a model, snapshots, options, rendered contexts and their JSON."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import json
 from dataclasses import dataclass, field
-from typing import Any, Self
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Self
 
-from history.context.entries import ContextEntry
-from history.context.repair import RepairReport
-from history.entries import Node, ToolDefinition
+from history.context.remarks import RepairReport
+from history.entries import (
+    JsonDict,
+    JsonObject,
+    ModelInput,
+    Node,
+    Part,
+    ToolDefinition,
+    ToolRequest,
+    ToolResult,
+    ToolResults,
+    ToolsOffered,
+    entry_to_json,
+    text_of,
+)
 
 RENDERER_VERSION = "2"
 
-# What the notebook says before anybody has written into it.
+# The content of a new notebook.
 NO_NOTEBOOK = "（尚无内容）"
+
+
+class Role(StrEnum):
+    SYSTEM = "system"
+    MODEL_INPUT = "model_input"
+    MODEL_OUTPUT = "model_output"
+    TOOL_RESULT = "tool_result"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextEntry:
+    """One message to a model, made for one call and never stored.
+
+    ``origin`` names the entries that it comes from; empty means that it has none.
+    """
+
+    role: Role
+    parts: tuple[Part, ...] = ()
+    results: tuple[ToolResult, ...] = ()
+    live_screen: str | None = None
+    origin: tuple[int, ...] = ()
+
+    @property
+    def content(self) -> str:
+        return text_of(self.parts) or "\n\n".join(result.text or result.error for result in self.results)
+
+    @property
+    def tool_requests(self) -> tuple[ToolRequest, ...]:
+        return tuple(part for part in self.parts if isinstance(part, ToolRequest))
+
+    @property
+    def seq(self) -> int:
+        """The entry that a remark on this message refers to; 0 means none."""
+        return self.origin[0] if self.origin else 0
+
+    def with_live_screen(self, text: str | None) -> ContextEntry:
+        return dataclasses.replace(self, live_screen=text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A session as it was at one moment, along the path to one leaf. Later appends do not alter it.
+    """An immutable copy of a session along the path to one leaf.
 
-    ``nodes`` are the entries of the path, oldest first. A loader may leave out what cannot matter: entries that a
-    summary stands for (``summarised_ranges``), and everything older than ``loaded_from`` except summaries and
-    retractions, which must always be there. ``loaded_from`` 0 means that nothing else was left out. An entry whose
-    body was dropped by policy is there as ``dropped_entry(…)``. ``instruction_by`` is the agent of ours that set the
-    instruction, if one did.
+    ``nodes`` are the entries of the path, oldest first. A loader may leave out entries that a summary replaces
+    (``summarised_ranges``), and all entries older than ``loaded_from`` except summaries and retractions.
+    ``loaded_from`` 0 means that nothing else was left out. An entry whose body was dropped by policy becomes
+    ``dropped_entry(…)``. ``instruction_by`` is the agent that set the instruction, if one did.
     """
 
     session_id: str
@@ -49,11 +99,10 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextOptions:
-    """Everything that rendering depends on besides the snapshot. The three limits hold together; None is no limit.
+    """Options of rendering. All three limits apply; None means no limit.
 
-    ``environment`` is the text of a first message that is made anew for each call and never stored. ``notebook`` is
-    told instead of the one that the snapshot's own entries have set. ``calibration`` multiplies token estimates by what
-    this model's own counts have shown.
+    ``environment`` is the text of a first message that is made for each call and never stored. ``notebook`` replaces
+    the notebook of the snapshot. ``calibration`` is the model's factor for token estimates.
     """
 
     max_turns: int | None = 5
@@ -73,21 +122,51 @@ class ContextOptions:
         if not self.calibration > 0:
             raise ValueError(f"calibration is {self.calibration}: give a number above 0")
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonDict:
         return {"renderer": RENDERER_VERSION, **dataclasses.asdict(self)}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
+    def from_json(cls, data: JsonObject) -> Self:
         names = {field.name for field in dataclasses.fields(cls)}
         return cls(**{name: value for name, value in data.items() if name in names})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What a model is to be told, and what was done to it on the way. ``tokens`` estimates all of it together."""
+    """The input of one model call, with a report of repairs. ``tokens`` estimates all of it."""
 
     entries: tuple[ContextEntry, ...]
     system: str = ""
     tools: tuple[ToolDefinition, ...] = ()
     report: RepairReport = field(default_factory=RepairReport)
     tokens: int = 0
+
+
+_NO_TIME = datetime.fromtimestamp(0, UTC)
+
+
+def entry_view(entry: ContextEntry) -> JsonDict:
+    written: JsonDict = {"role": entry.role.value, "origin": list(entry.origin)}
+    if entry.parts:
+        written["parts"] = entry_to_json(ModelInput(at=_NO_TIME, parts=entry.parts))["parts"]
+    if entry.results:
+        written["results"] = entry_to_json(ToolResults(at=_NO_TIME, results=entry.results))["results"]
+    if entry.live_screen is not None:
+        written["live_screen"] = entry.live_screen
+    return written
+
+
+def context_to_json(context: Context) -> JsonDict:
+    return {
+        "renderer": RENDERER_VERSION,
+        "system": context.system,
+        "tools": entry_to_json(ToolsOffered(at=_NO_TIME, tools=context.tools)).get("tools", []),
+        "entries": [entry_view(entry) for entry in context.entries],
+        "report": [{"code": r.code.value, "seq": r.seq, "text": r.text} for r in context.report.remarks],
+        "tokens": context.tokens,
+    }
+
+
+def context_to_bytes(context: Context) -> bytes:
+    """Canonical JSON: equal contexts have equal bytes."""
+    return json.dumps(context_to_json(context), sort_keys=True, separators=(",", ":")).encode("ascii")

@@ -21,11 +21,18 @@ from uuid import UUID
 
 import msgspec
 from django.db import connection, models
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models.base import ModelState
 
 from history.db.packing import clean, clean_deep
 
 M = TypeVar("M", bound=models.Model)
+
+ModelField = models.Field[Any, Any]
+Parameters = Sequence[Any]
+Prepare = Callable[[Any, BaseDatabaseWrapper], Any]
+Column = tuple[str, Prepare | None]  # attribute, conversion if a driver needs one
+Converter = tuple[int, Any, list[Callable[..., Any]]]  # index, column, functions
 
 # Fields whose values need no conversion for any driver.
 _PLAIN = (models.CharField, models.TextField, models.IntegerField, models.BooleanField, models.FloatField)
@@ -57,7 +64,7 @@ def new(model: type[M], /, **values: Any) -> M:
 @cache
 def _defaults(
     model: type[models.Model],
-) -> tuple[dict[str, Any], list[tuple[str, Callable[[], Any]]], dict[str, str], frozenset[str]]:
+) -> tuple[dict[str, Any], list[tuple[str, Callable[[], object]]], dict[str, str], frozenset[str]]:
     """Defaults of a new row: constants, callables, relations (name to attribute), and all attribute names."""
     fields = model._meta.concrete_fields
     made = {field.attname: field.default for field in fields if field.has_default() and callable(field.default)}
@@ -76,7 +83,7 @@ def fit_text(model: type[models.Model], name: str, text: str) -> str:
     return clean(text[: _max_length(model, name)]) if text else ""
 
 
-def _fit_value(model: type[models.Model], name: str, value: Any) -> Any:
+def _fit_value(model: type[models.Model], name: str, value: object) -> object:
     kind = _column_type(model, name)
     if kind == "json":
         return clean_deep(value)
@@ -114,13 +121,13 @@ def update(model: type[M], rows: Sequence[M], names: tuple[str, ...]) -> None:
         cursor.executemany(sql, [_values(row, columns, cursor.db) for row in rows])
 
 
-def read(model: type[M], where: str, parameters: Sequence[Any]) -> list[M]:
+def read(model: type[M], where: str, parameters: Parameters) -> list[M]:
     """Read complete rows. `where` is trusted SQL: conditions, order and limit."""
     names = frozenset(field.name for field in model._meta.concrete_fields)
     return _read(model, names, where, parameters)
 
 
-def read_locked(model: type[M], pks: Sequence[Any], names: frozenset[str]) -> list[M]:
+def read_locked(model: type[M], pks: Parameters, names: frozenset[str]) -> list[M]:
     """Read rows and lock them until the transaction ends. Fields that are not named are deferred."""
     key = _field(model, "pk")
     ending = " FOR UPDATE" if connection.features.has_select_for_update else ""
@@ -130,7 +137,7 @@ def read_locked(model: type[M], pks: Sequence[Any], names: frozenset[str]) -> li
     return _read(model, names, f"{_quoted(key.column)} IN ({', '.join(['%s'] * len(pks))}) ORDER BY 1{ending}", values)
 
 
-def _read(model: type[M], names: frozenset[str], where: str, parameters: Sequence[Any]) -> list[M]:
+def _read(model: type[M], names: frozenset[str], where: str, parameters: Parameters) -> list[M]:
     attnames, start, converters = _select_sql(model, names, connection.vendor)
     with connection.cursor() as cursor:
         cursor.execute(start + where, parameters)
@@ -206,7 +213,7 @@ def _update_sql(model: type[models.Model], names: tuple[str, ...], vendor: str) 
 @cache
 def _select_sql(
     model: type[models.Model], names: frozenset[str], vendor: str
-) -> tuple[list[str], str, list[tuple[int, Any, list[Any]]]]:
+) -> tuple[list[str], str, list[Converter]]:
     """Attribute names in the order that `from_db` expects, the SQL, and the conversions."""
     fields = [field for field in model._meta.concrete_fields if field.primary_key or field.name in names]
     columns = ", ".join(_quoted(field.column) for field in fields)
@@ -214,8 +221,7 @@ def _select_sql(
     return [field.attname for field in fields], start, _converters(model, fields)
 
 
-def _converters(model: type[models.Model], fields: Sequence[Any]) -> list[tuple[int, Any, list[Any]]]:
-    """(index, column, functions) of the columns whose values need a conversion."""
+def _converters(model: type[models.Model], fields: Sequence[ModelField]) -> list[Converter]:
     found = []
     for place, field in enumerate(fields):
         column = field.get_col(model._meta.db_table)
@@ -225,9 +231,7 @@ def _converters(model: type[models.Model], fields: Sequence[Any]) -> list[tuple[
     return found
 
 
-def _converted(
-    row: Sequence[Any], converters: Sequence[tuple[int, Any, list[Callable[..., Any]]]], database: Any
-) -> list[Any]:
+def _converted(row: Sequence[object], converters: Sequence[Converter], database: BaseDatabaseWrapper) -> list[object]:
     values = list(row)
     for place, column, functions in converters:
         for function in functions:
@@ -235,24 +239,23 @@ def _converted(
     return values
 
 
-def _values(row: models.Model, columns: Sequence[tuple[str, Any]], database: Any) -> list[Any]:
+def _values(row: models.Model, columns: Sequence[Column], database: BaseDatabaseWrapper) -> list[Any]:
     values = row.__dict__
     return [values[name] if prepare is None else prepare(values[name], database) for name, prepare in columns]
 
 
 @cache
-def _columns(model: type[models.Model], names: tuple[str, ...]) -> list[tuple[str, Any]]:
-    """(attribute, conversion) per column. The conversion is None if no driver needs one."""
+def _columns(model: type[models.Model], names: tuple[str, ...]) -> list[Column]:
     return [(field.attname, _preparation(field)) for field in (_field(model, name) for name in names)]
 
 
-def _preparation(field: Any) -> Callable[[Any, Any], Any] | None:
+def _preparation(field: ModelField) -> Prepare | None:
     """The field's own conversion, or a faster one with the same result for frequent types."""
-    plain = field.target_field if field.is_relation else field
+    plain = field.target_field if isinstance(field, models.ForeignKey) else field
     if isinstance(plain, models.BinaryField):
         return partial(_prepare_bytes, field)
     if hasattr(field, "get_placeholder"):
-        return cast(Callable[[Any, Any], Any], field.get_db_prep_save)
+        return field.get_db_prep_save
     if isinstance(plain, _PLAIN):
         return None
     quick = {
@@ -260,10 +263,10 @@ def _preparation(field: Any) -> Callable[[Any, Any], Any] | None:
         models.UUIDField: _prepare_uuid,
         models.JSONField: _prepare_json,
     }.get(type(plain))
-    return partial(quick, field) if quick else cast(Callable[[Any, Any], Any], field.get_db_prep_save)
+    return partial(quick, field) if quick else field.get_db_prep_save
 
 
-def _prepare_datetime(field: Any, value: Any, database: Any) -> Any:
+def _prepare_datetime(field: ModelField, value: object, database: BaseDatabaseWrapper) -> object:
     if value is None or (type(value) is datetime and value.tzinfo is not None and database.vendor == "postgresql"):
         return value
     if type(value) is datetime and value.tzinfo is UTC and database.timezone is UTC and database.vendor == "sqlite":
@@ -271,18 +274,18 @@ def _prepare_datetime(field: Any, value: Any, database: Any) -> Any:
     return field.get_db_prep_save(value, database)
 
 
-def _prepare_uuid(field: Any, value: Any, database: Any) -> Any:
+def _prepare_uuid(field: ModelField, value: object, database: BaseDatabaseWrapper) -> object:
     if type(value) is UUID:
         return value if database.features.has_native_uuid_field else value.hex
     return field.get_db_prep_save(value, database)
 
 
-def _prepare_bytes(field: Any, value: Any, database: Any) -> Any:
+def _prepare_bytes(field: ModelField, value: object, database: BaseDatabaseWrapper) -> object:
     is_taken = type(value) is bytes and database.vendor == "sqlite"
     return value if is_taken else field.get_db_prep_save(value, database)
 
 
-def _prepare_json(field: Any, value: Any, database: Any) -> Any:
+def _prepare_json(field: Any, value: object, database: BaseDatabaseWrapper) -> object:
     if value == {}:
         return "{}"
     if field.encoder is None and database.vendor == "sqlite":
@@ -296,11 +299,11 @@ def _prepare_json(field: Any, value: Any, database: Any) -> Any:
 _encode_json = msgspec.json.Encoder().encode
 
 
-def _field(model: type[models.Model], name: str) -> Any:
-    return model._meta.pk if name == "pk" else model._meta.get_field(name)
+def _field(model: type[models.Model], name: str) -> ModelField:
+    return model._meta.pk if name == "pk" else cast(ModelField, model._meta.get_field(name))
 
 
-def _placeholder(field: Any) -> str:
+def _placeholder(field: ModelField) -> str:
     return str(field.get_placeholder(None, None, connection)) if hasattr(field, "get_placeholder") else "%s"
 
 

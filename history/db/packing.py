@@ -1,9 +1,8 @@
-"""How an entry is put into a row and taken out again.
+"""Packing of entries into rows: JSON bodies, with long texts in blobs.
 
-The body is JSON text, not a JSON column: what was sealed is what is stored, byte for byte, and PostgreSQL's jsonb would
-refuse NUL bytes and lone surrogates and forget the order of keys. Long strings move to blobs, so that a row stays small
-whatever somebody's tool printed; `{"$blob": <hash>}` stands in their place. System prompts and tool definitions move
-early, because agents send the same ones again and again.
+The body is JSON text, not a JSON column: what was sealed is stored byte for byte, while PostgreSQL's jsonb refuses NUL
+and lone surrogates and forgets the order of keys. Long strings move to blobs, so that rows stay small, and `{"$blob":
+<hash>}` replaces them. System prompts and tool definitions move early, because agents repeat them.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from typing import Any
 
 from history.entries import (
     Entry,
+    JsonObject,
     Media,
     ModelInput,
     ModelOutput,
@@ -40,15 +40,15 @@ Blobs = Mapping[str, bytes | memoryview]
 
 
 class EntryTooLarge(ValueError):
-    """The entry is larger than the record takes. Store the payload as an attachment or cut it before."""
+    """The entry exceeds the limit. Store the payload as an attachment, or cut it."""
 
 
 class MissingBlob(LookupError):
-    """A body refers to a blob that is not there."""
+    """A body refers to a blob that is not stored."""
 
 
 class _Reference(dict[str, str]):
-    """Ours, not somebody's text that looks like one."""
+    """A reference of ours, not a text that looks like one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def pack(entry: Entry) -> Packed:
     value = entry_to_json(entry)
     limit = LONG_STATE if isinstance(entry, SystemInstructionSet | ToolsOffered) else LONG_TEXT
     blobs: dict[str, bytes] = {}
-    # A long text goes to its blob before anything else: as a part of the body it would only be copied.
+    # Long texts go to blobs first: as a part of the body they would only be copied.
     long_chars = _long_chars(value, limit)
     body = dump(_spilled(value, limit, blobs) if long_chars else value)
     if (size := len(body) + long_chars) > MAX_ENTRY_CHARS:
@@ -76,7 +76,7 @@ def pack(entry: Entry) -> Packed:
     return Packed(body, blobs, attachments_of(entry))
 
 
-def _long_chars(value: Any, limit: int) -> int:
+def _long_chars(value: object, limit: int) -> int:
     """The length of all texts that are longer than the limit."""
     if isinstance(value, str):
         return len(value) if len(value) > limit else 0
@@ -90,13 +90,13 @@ def blobs_in(body: str) -> list[str]:
 
 
 def unpack(body: str, blobs: Blobs) -> Entry:
-    """The entry again; what cannot be read is an UnknownEntry, never an error."""
+    """The entry of a body. An unreadable one is an UnknownEntry, never an error."""
     value = json.loads(body)
     return read_entry(_restored(value, blobs) if '"$' in body else value)
 
 
-def pack_inputs(inputs: Mapping[str, Any]) -> tuple[Any, dict[str, bytes]]:
-    """What a call was made from, as JSON for a column, long texts moved to blobs."""
+def pack_inputs(inputs: JsonObject) -> tuple[Any, dict[str, bytes]]:
+    """The inputs of a call as JSON for a column, with long texts in blobs."""
     blobs: dict[str, bytes] = {}
     return _spilled(clean_deep(inputs), LONG_STATE, blobs), blobs
 
@@ -105,22 +105,18 @@ def unpack_inputs(inputs: Any, blobs: Blobs) -> Any:
     return _restored(inputs, blobs)
 
 
-def load(text: str) -> Any:
-    return json.loads(text)
-
-
 _as_given = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _sorted = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
 
 
-def dump(value: Any, *, sort_keys: bool = False) -> str:
-    """JSON text that any database takes: compact, not ASCII-only, but lone surrogates escaped."""
+def dump(value: object, *, sort_keys: bool = False) -> str:
+    """JSON text for any database: compact, not ASCII-only, with lone surrogates escaped."""
     text = (_sorted if sort_keys else _as_given)(value)
     return text if text.isascii() else _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def clean(text: str) -> str:
-    """Text that any database takes: NUL and lone surrogates become U+FFFD. The body keeps the original."""
+    """Text for any database: NUL and lone surrogates become U+FFFD. The body keeps the original."""
     if text.isascii():
         return text.replace("\0", "\ufffd")
     if _SURROGATE.search(text):
@@ -129,7 +125,7 @@ def clean(text: str) -> str:
 
 
 def clean_json(value: Any) -> Any:
-    """Metadata for a JSON column: clean texts, no NaN, and nothing long (the body has it whole)."""
+    """Metadata for a JSON column: clean, finite and short. The body has the whole values."""
     if isinstance(value, str):
         return clean(value[:METADATA_VALUE_CHARS])
     if isinstance(value, float):
@@ -142,7 +138,7 @@ def clean_json(value: Any) -> Any:
 
 
 def clean_deep(value: Any) -> Any:
-    """A JSON value that any database takes, whole."""
+    """A whole JSON value for any database."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, float):
@@ -184,7 +180,7 @@ def _restored(value: Any, blobs: Blobs) -> Any:
 
 
 def _escaped(key: str) -> str:
-    """Names that begin with a dollar sign are ours; somebody else's get one more."""
+    """Keys that begin with a dollar sign are ours; those of others get one more."""
     return f"${key}" if key.startswith("$") else key
 
 

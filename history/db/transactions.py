@@ -1,10 +1,10 @@
 """Write transactions: one atomic block, with statements that run last before the commit.
 
-SQLite has one writer at a time and lets the others poll for their turn, which is slow and unfair. Threads of one
-process therefore wait for a lock of ours first; between processes SQLite's own busy timeout decides.
+SQLite has one writer at a time, and others poll for their turn, which is slow and unfair. So the threads of a process
+wait for a lock first; between processes SQLite's busy timeout decides.
 
-Rows that every writer updates (the counts of today) are locked until the commit. Written first they would hold up all
-other writers for the whole transaction; `run_last` collects such work until the outermost block ends.
+Rows that every writer updates (the counts of today) are locked until the commit. Written first, they would block all
+other writers for the whole transaction. `run_last` collects such work until the outermost block ends.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Work = dict[Callable[[list[Any]], None], list[Any]]
 
 
 class _Blocks(threading.local):
-    """The open `writing` blocks of a thread, outermost first, each with the work that it left for the end."""
+    """The open `writing` blocks of a thread, outermost first, each with its work for the end."""
 
     def __init__(self) -> None:
         self.open: list[Work] = []
@@ -33,7 +33,7 @@ _blocks = _Blocks()
 
 @contextmanager
 def writing() -> Iterator[None]:
-    """A transaction. Inside the caller's own one it is part of that, and durable when that commits."""
+    """A transaction. Inside another one it is part of that, and durable when that commits."""
     if connection.vendor != "sqlite" or connection.in_atomic_block:
         with transaction.atomic(), _block():
             yield
@@ -43,9 +43,9 @@ def writing() -> Iterator[None]:
 
 
 def run_last(function: Callable[[list[Any]], None], item: Any) -> None:
-    """Call `function` with all items given to it, at the end of the outermost `writing` block.
+    """Call `function` with all its items at the end of the outermost `writing` block.
 
-    What a nested block has left is dropped if that block is rolled back. Outside any block it runs at once.
+    The items of a nested block are dropped if that block is rolled back. Outside of a block it runs at once.
     """
     if not _blocks.open:
         with writing():
@@ -81,7 +81,7 @@ _READ_ONLY, _LOCK_NOT_AVAILABLE = "25006", "55P03"
 
 
 def is_database_away(error: BaseException) -> bool:
-    """Whether the same may succeed later: stopped, restarting, locked, read-only, disk full. Not: a wrong statement."""
+    """Whether a retry may succeed: stopped, restarting, locked, read-only, disk full. Not a wrong statement."""
     cause = error.__cause__
     code, state = getattr(cause, "sqlite_errorcode", None), getattr(cause, "sqlstate", None)
     if code is not None:

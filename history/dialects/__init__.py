@@ -1,22 +1,22 @@
-"""Wire formats of the vendors, both ways: JSON and bytes to typed values and back.
+"""Wire formats of vendors: requests, replies, streams and errors, encoded and decoded without I/O.
 
-No I/O, no Django, no key and no host. A dialect is a folder with the functions of `Dialect`. `encode` writes a context
-as a request; `stream_decoder`, `decode_reply` and `decode_error` read the reply; `decode_request`, `encode_reply`,
-`stream_encoder` and `encode_error` do the same for clients of the vendor. `HTTP_API` has the facts of its HTTP API.
-What a dialect cannot express is listed in `losses`. docs/dialects.md has the rules and the tests that show them.
+A dialect is a folder with the functions of `Dialect`. `encode` writes a context as a request; `stream_decoder`,
+`decode_reply` and `decode_error` read the reply. `decode_request`, `encode_reply`, `stream_encoder` and `encode_error`
+serve clients of the vendor. `HTTP_API` has the facts of its HTTP API. `losses` lists content that a dialect cannot
+express. docs/dialects.md has the rules and their tests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Protocol
 
 from history.answers.events import Event, Failed
 from history.context import Context
 from history.dialects import anthropic_messages, gemini_generate, openai_chat, openai_responses
-from history.dialects.finality import Finality
 from history.dialects.http_api import HttpApi
+from history.dialects.sse import Finality
 from history.dialects.types import CallOptions as CallOptions
 from history.dialects.types import DecodedRequest as DecodedRequest
 from history.dialects.types import DialectError as DialectError
@@ -27,7 +27,7 @@ from history.dialects.types import StreamDecoder as StreamDecoder
 from history.dialects.types import StreamEncoder as StreamEncoder
 from history.dialects.types import Switches as Switches
 from history.dialects.types import context_of as context_of
-from history.entries import ModelOutput, ToolDefinition
+from history.entries import JsonDict, JsonObject, ModelOutput, ToolDefinition
 
 
 class Dialect(Protocol):
@@ -35,7 +35,6 @@ class Dialect(Protocol):
 
     @property
     def HTTP_API(self) -> HttpApi:  # noqa: N802 - a constant of the module
-        """What is to be known of the vendor's API besides the conversation."""
         ...
 
     @property
@@ -43,31 +42,29 @@ class Dialect(Protocol):
 
     @property
     def FINAL_MARKS(self) -> tuple[bytes, ...]:  # noqa: N802 - a constant of the module
-        """Every event that `finality` calls an end holds one of these."""
+        """Every final event of a stream contains one of these."""
         ...
 
-    def finality(self, name: str, data: Mapping[str, Any]) -> Finality | None:
-        """Whether that event of a stream ends the answer; None where it says nothing about it."""
+    def finality(self, name: str, event: JsonObject) -> Finality | None:
+        """Whether this event of a stream ends the answer; None if it does not show that."""
         ...
 
     def encode(self, context: Context, options: CallOptions) -> Encoded:
-        """The context must be paired, as `render_context` and `context_of` leave it."""
+        """The context must be repaired, as `render_context` and `context_of` return it."""
         ...
 
     def stream_decoder(self, provider: str = "") -> StreamDecoder: ...
 
-    def decode_reply(self, body: bytes | Mapping[str, Any]) -> list[Event]: ...
+    def decode_reply(self, body: bytes | JsonObject) -> list[Event]: ...
 
-    def decode_error(self, status: int, body: bytes | Mapping[str, Any]) -> Failed: ...
+    def decode_error(self, status: int, body: bytes | JsonObject) -> Failed: ...
 
-    def decode_request(
-        self, body: Mapping[str, Any], *, provider: str = "", at: datetime | None = None
-    ) -> DecodedRequest: ...
+    def decode_request(self, body: JsonObject, *, provider: str = "", at: datetime | None = None) -> DecodedRequest: ...
 
     def encode_reply(
         self, output: ModelOutput, *, reply_id: str, created: int = 0, tools: Sequence[ToolDefinition] = ()
-    ) -> dict[str, Any]:
-        """`tools` are those of the request: some are called in a form of their own."""
+    ) -> JsonDict:
+        """`tools` are those of the request: calls of some tools have a special form."""
         ...
 
     def stream_encoder(
@@ -80,7 +77,7 @@ class Dialect(Protocol):
         tools: Sequence[ToolDefinition] = (),
     ) -> StreamEncoder: ...
 
-    def encode_error(self, error: Failed) -> tuple[int, dict[str, Any]]: ...
+    def encode_error(self, error: Failed) -> tuple[int, JsonDict]: ...
 
 
 DIALECTS: dict[str, Dialect] = {
@@ -89,5 +86,5 @@ DIALECTS: dict[str, Dialect] = {
     "anthropic-messages": anthropic_messages,
     "gemini-generate": gemini_generate,
 }
-# Most servers speak it, and errors for an unknown client are written in it.
+# The dialect of most servers, and of errors for unknown clients.
 DEFAULT_DIALECT = "openai-chat"

@@ -1,7 +1,7 @@
 """Vendors' HTTP APIs: paths, auth header, model list, usage and references.
 
-Each dialect has one `HttpApi` object, its `HTTP_API`. It answers what the gateway and the providers must know of the
-vendor besides the conversation itself, so that neither names one.
+Each dialect has one `HttpApi` object, its `HTTP_API`, with the vendor's facts besides the conversation: the gateway and
+the providers name no vendor.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from history.answers.events import ErrorKind
 from history.dialects.references import IssuedIds, Reference
 from history.dialects.types import Switches
-from history.entries import EMPTY, Usage
+from history.entries import EMPTY, JsonDict, JsonObject, Usage
 
 CallKind = Literal["chat", "count", "other"]
 KeyHeader = Literal["bearer", "api-key", "x-api-key", "x-goog-api-key"]
@@ -39,7 +39,7 @@ class ListedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelPath:
-    """A path that names the model and, behind a colon, what is asked of it."""
+    """A path with the model and, after a colon, the method."""
 
     model: str
     verb: str
@@ -47,24 +47,28 @@ class ModelPath:
 
 
 class HttpApi:
-    """The defaults are those of most vendors; a dialect overrides what differs."""
+    """Facts of one HTTP API, with the values of most vendors as defaults."""
 
-    # Addresses. `paths` are POST requests that the relay carries without being told to by the operator.
+    # `paths` are POST requests that the relay forwards without configuration.
     paths: ClassVar[Mapping[str, CallKind]] = EMPTY
     # The part of the paths that base URLs of this vendor's SDKs already end with.
     version_in_base_url: ClassVar[str] = ""
 
-    # Headers.
     key_header: ClassVar[KeyHeader] = "bearer"
     # Sent unless the operator or the relayed client sends its own.
     default_headers: ClassVar[Mapping[str, str]] = EMPTY
 
-    # Requests. `request_fields` are fields in which a request refers to something at the vendor, as msgspec types.
+    # `request_fields` are the fields with references to stored objects of the vendor, as msgspec types.
     conversation_field: ClassVar[str] = "messages"
-    request_fields: ClassVar[Mapping[str, Any]] = EMPTY
+    request_fields: ClassVar[JsonObject] = EMPTY
 
-    # Replies.
+    # Whether clients that begin an answer themselves expect only the rest of it, never the whole.
+    continues_prefills: ClassVar[bool] = False
+
     reply_id_prefix: ClassVar[str] = ""
+    request_id_headers: ClassVar[tuple[str, ...]] = ("request-id", "x-request-id")
+    # Whether an answer is one text: clients send several texts back as its paragraphs.
+    has_single_text: ClassVar[bool] = False
     # Whether the vendor stores answers, and a request can continue one by its id.
     stores_answers: ClassVar[bool] = False
     # Whether clients of this vendor skip comment lines of an event stream.
@@ -72,19 +76,16 @@ class HttpApi:
     # The kind of a 404 that is not about a model.
     not_found_kind: ClassVar[ErrorKind] = "not_found"
 
-    # Usage. `usage_field` is the JSON key, in quotes, whose object has the token counts.
+    # `usage_field` is the JSON key, in quotes, whose object has the token counts.
     usage_field: ClassVar[bytes] = b'"usage"'
-    # Whether the counts of a stream are at its beginning as well as at its end.
+    # Whether a stream has counts both at its start and at its end.
     splits_usage: ClassVar[bool] = False
-    # Matches the final event of a complete stream. Within a text the quotes would be escaped.
+    # Matches the final event of a complete stream. Quotes within a text are escaped.
     final_event: ClassVar[re.Pattern[bytes]]
 
-    # The list of models.
     models_path: ClassVar[str] = "/models"
-    # Dialects that servers of this one often accept as well, and the path that shows it.
+    # Other dialects that servers of this one often accept, and the path to test it.
     probe_paths: ClassVar[Mapping[str, str]] = EMPTY
-
-    # Addresses
 
     def match_path(self, path: str) -> ModelPath | None:
         """For vendors whose paths name the model."""
@@ -98,16 +99,14 @@ class HttpApi:
         """Whether a request to an unknown path comes from a client of this vendor."""
         return False
 
-    # Requests
-
     def request_headers(self, switches: Switches) -> Mapping[str, str]:
         """Headers that a request needs besides the key."""
         return self.default_headers
 
-    def wants_stream(self, request: Mapping[str, Any], verb: str) -> bool:
+    def wants_stream(self, request: JsonObject, verb: str) -> bool:
         return request.get("stream") is True
 
-    def wants_stream_usage(self, request: Mapping[str, Any]) -> bool:
+    def wants_stream_usage(self, request: JsonObject) -> bool:
         """Whether the client expects token counts in its stream."""
         return True
 
@@ -115,59 +114,59 @@ class HttpApi:
         """Whether the client expects its stream as one JSON array instead of server-sent events."""
         return False
 
-    # References
-
-    def references_in(self, request: Mapping[str, Any]) -> Iterable[Reference]:
-        """References that only a whole item of the parsed `request_fields` shows."""
+    def references_in(self, request: JsonObject) -> Iterable[Reference]:
+        """References that need a whole item of the parsed `request_fields`."""
         return ()
 
-    def lenient_references(self, field: str, value: Any) -> Iterator[Reference]:
-        """The same in one field of a body that only a lenient parser accepts."""
+    def lenient_references(self, field: str, value: object) -> Iterator[Reference]:
+        """References in one field of a body that only a lenient parser accepts."""
         return iter(())
 
-    def count_types(self, request: Mapping[str, Any]) -> int:
-        """How many `CountedText` the parsed request still has: a key that occurs twice has replaced one."""
+    def count_types(self, request: JsonObject) -> int:
+        """The number of `CountedText` in the parsed request: a duplicate key replaces one."""
         return 0
 
-    def issued_ids(self, request: Mapping[str, Any]) -> IssuedIds | None:
-        """Where the reply names what the vendor stores for later requests; None where it stores nothing."""
+    def issued_ids(self, request: JsonObject) -> IssuedIds | None:
+        """Where a reply has ids that the vendor stores for later requests; None if it stores nothing."""
         return None
 
     def listed_ids(self, path: str) -> IssuedIds | None:
-        """The same for a path that the operator has listed."""
+        """The same for a path from the configuration."""
         return None
 
-    # Usage
+    def item_id(self, part: JsonObject) -> str:
+        """The id of the stored item that a part refers to; '' for any other part."""
+        return ""
 
-    def read_usage(self, counts: Mapping[str, Any]) -> Usage:
+    def is_stored(self, reply: bytes) -> bool:
+        """Whether the vendor stores this reply."""
+        return self.stores_answers
+
+    def read_usage(self, counts: JsonObject) -> Usage:
         raise NotImplementedError
 
-    def read_other_usage(self, counts: Mapping[str, Any]) -> Usage:
-        """Of a call that is not a conversation: embeddings, images, audio."""
+    def read_other_usage(self, counts: JsonObject) -> Usage:
+        """Usage of other calls: embeddings, images, audio."""
         return self.read_usage(counts)
 
     def has_final_event(self, tail: bytes, text: bytes) -> bool:
-        """Whether a stream surely ended as it should. `text` is all of it as far as it was kept."""
+        """Whether a stream is surely complete. `text` is its recorded part."""
         return self.final_event.search(tail) is not None and b'"error"' not in tail
 
-    # Replies that Parley writes itself
-
-    def encode_token_count(self, tokens: int) -> dict[str, Any]:
+    def encode_token_count(self, tokens: int) -> JsonDict:
         return {"input_tokens": tokens}
 
-    def encode_model(self, model: ListedModel) -> dict[str, Any]:
+    def encode_model(self, model: ListedModel) -> JsonDict:
         raise NotImplementedError
 
-    def encode_models(self, models: Sequence[ListedModel]) -> dict[str, Any]:
+    def encode_models(self, models: Sequence[ListedModel]) -> JsonDict:
         raise NotImplementedError
 
-    # The list of models
-
-    def read_models(self, listed: Mapping[str, Any]) -> Iterator[ListedModel]:
+    def read_models(self, listed: JsonObject) -> Iterator[ListedModel]:
         """Models that can chat."""
         raise NotImplementedError
 
 
 def can_chat(name: str) -> bool:
-    """Judged by the name, because most lists do not say what a model is for."""
+    """Decided by name, because most lists do not name the purpose of a model."""
     return not _NOT_FOR_CHAT.search(name)

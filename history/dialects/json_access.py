@@ -1,6 +1,6 @@
 """Typed access to untrusted JSON: a value of the expected type, or an empty one.
 
-So a decoder can say `obj(choice.get("delta"))` and go on, whatever stands there, and no odd input can raise.
+A decoder can write `obj(choice.get("delta"))`, and no odd input can raise.
 """
 
 from __future__ import annotations
@@ -9,50 +9,50 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from history.entries import EMPTY
+from history.entries import EMPTY, JsonDict, JsonObject
 
-# Deeper than any real message; freezing and writing walk recursively, so there must be an end.
+# Deeper than any real message. Freezing and writing recurse, so there must be a limit.
 MAX_DEPTH = 100
 
 
-def obj(value: Any) -> Mapping[str, Any]:
-    # Nearly always a dict or nothing, and asking for that is many times quicker than asking an abstract class.
+def obj(value: object) -> JsonObject:
+    # Nearly always a dict or None; this check is much cheaper than that for an abstract class.
     if type(value) is dict:
         return value
     return value if value is not None and isinstance(value, Mapping) else EMPTY
 
 
-def items(value: Any) -> Sequence[Any]:
+def items(value: object) -> Sequence[Any]:
     return value if isinstance(value, list | tuple) else ()
 
 
-def objs(value: Any) -> list[Mapping[str, Any]]:
+def objs(value: object) -> list[JsonObject]:
     return [item for item in items(value) if isinstance(item, Mapping)]
 
 
-def string(value: Any) -> str:
+def string(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def count(value: Any) -> int:
+def count(value: object) -> int:
     """A number of tokens: never negative, never a boolean."""
     return max(value, 0) if type(value) is int else 0
 
 
-def number(value: Any) -> float | None:
+def number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def whole(value: Any) -> int | None:
+def whole(value: object) -> int | None:
     return value if type(value) is int else None
 
 
-def truth(value: Any) -> bool | None:
+def truth(value: object) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-def parsed(text: str | bytes) -> Any:
-    """Strict JSON, or a ValueError: no NaN, no nesting that nobody could walk."""
+def parse_json(text: str | bytes) -> Any:
+    """Parse strict JSON or raise ValueError: no NaN, and no deep nesting."""
     try:
         value = _DECODER.decode(text if isinstance(text, str) else text.decode())
     except RecursionError:
@@ -63,7 +63,7 @@ def parsed(text: str | bytes) -> Any:
 
 
 def _may_be_deep(text: str | bytes) -> bool:
-    """Counting brackets is quick, and nearly every text has too few to nest deeply."""
+    """Counting brackets is fast, and nearly every text has too few to nest deeply."""
     if isinstance(text, bytes):
         return text.count(b"{") + text.count(b"[") >= MAX_DEPTH
     return text.count("{") + text.count("[") >= MAX_DEPTH
@@ -76,10 +76,10 @@ def _refuse(word: str) -> NoReturn:
 _DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 
-def is_too_deep(value: Any) -> bool:
+def is_too_deep(value: object) -> bool:
     level = [value]
     for _ in range(MAX_DEPTH):
-        below: list[Any] = []
+        below: list[object] = []
         for item in level:
             if isinstance(item, Mapping):
                 below.extend(item.values())
@@ -91,8 +91,8 @@ def is_too_deep(value: Any) -> bool:
     return True
 
 
-def _plain(value: Any) -> Any:
-    """Our own values hold read-only mappings, which the encoder does not know."""
+def _plain(value: object) -> JsonDict:
+    """Read-only mappings of entries as dicts, for the JSON encoder."""
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} has no form in JSON")
@@ -102,12 +102,12 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_
 _ASCII_ENCODER = json.JSONEncoder(separators=(",", ":"), default=_plain)
 
 
-def compact(value: Any) -> str:
-    """One way to write JSON, so that equal values give equal texts."""
+def compact(value: object) -> str:
+    """Compact JSON: equal values give equal texts."""
     return _ENCODER.encode(value)
 
 
-def as_bytes(value: Any) -> bytes:
+def as_bytes(value: object) -> bytes:
     """JSON for the wire. A lone surrogate has no UTF-8 form and is sent as an escape."""
     try:
         return _ENCODER.encode(value).encode()
@@ -115,6 +115,6 @@ def as_bytes(value: Any) -> bytes:
         return _ASCII_ENCODER.encode(value).encode("ascii")
 
 
-def without_empty(**fields: Any) -> dict[str, Any]:
-    """The fields that say something: None, and empty texts and lists, are left out."""
+def without_empty(**fields: object) -> JsonDict:
+    """Leave out None, and empty texts, lists and objects."""
     return {name: value for name, value in fields.items() if value is not None and value not in ("", [], {}, ())}

@@ -1,73 +1,82 @@
-"""Encoding and decoding that OpenAI's two dialects share: roles, tools, instructions."""
+"""Parts that OpenAI's two dialects share: requests, tools, text input of tools, errors, usage, HTTP API."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import ClassVar
 
+from history.answers.events import ErrorKind, Failed
 from history.context import Context
-from history.context.entries import ContextEntry, Role
-from history.dialects.encoder import HOSTED, HOSTED_BY, Json, Writing, kind_of, schema_of
-from history.dialects.json_access import compact, items, obj, string, truth, without_empty
+from history.context.values import ContextEntry, Role
+from history.dialects.http_api import HttpApi, ListedModel, can_chat
+from history.dialects.json_access import compact, count, items, obj, objs, string, truth, without_empty
+from history.dialects.reply_decoder import KIND_OF_STATUS, STATUS_OF_KIND, default_message, read_body, refine_kind
 from history.dialects.request_decoder import RequestDecoder, extra_of
+from history.dialects.request_encoder import RequestEncoder, kind_of
+from history.dialects.tools import hosted_tool, schema_of
 from history.dialects.types import AnswerForm, LossCode, ToolChoice
-from history.entries import Part, Text, ToolDefinition, text_of
+from history.entries import JsonDict, JsonObject, Part, Text, ToolDefinition, Usage, text_of
 
-# What a tool that takes plain text is called with is an object to us, also while it comes in pieces.
-INPUT_OPENS, INPUT_CLOSES = '{"input":"', '"}'
-# OpenAI wants a name for the form of an answer.
-UNNAMED = "answer"
+PROVIDER = "openai"
 
+# Requests
+
+# OpenAI requires a name for an answer form.
+UNNAMED_FORM = "answer"
 CHOICES: dict[str, ToolChoice] = {"auto": "auto", "none": "none", "required": "required"}
 
 
-class OpenAIWriting(Writing):
-    """Each language says how a message and a function look in it, and writes answers and results its own way."""
+class OpenAIRequestEncoder(RequestEncoder):
+    """Each dialect writes messages, functions, answers and results in its own format."""
 
-    def message(self, role: str, blocks: list[Json]) -> Json:
+    def message(self, role: str, blocks: list[JsonDict]) -> JsonDict:
         raise NotImplementedError
 
-    def function(self, fields: Json) -> Json:
+    def function(self, fields: JsonDict) -> JsonDict:
         raise NotImplementedError
 
-    def answer(self, entry: ContextEntry) -> Iterator[Json]:
+    def answer(self, entry: ContextEntry) -> Iterator[JsonDict]:
         raise NotImplementedError
 
-    def results(self, entry: ContextEntry) -> Iterator[Json]:
+    def results(self, entry: ContextEntry) -> Iterator[JsonDict]:
         raise NotImplementedError
 
-    def written(self, entry: ContextEntry) -> Iterator[Json]:
+    def encode_entry(self, entry: ContextEntry) -> Iterator[JsonDict]:
         if entry.role is Role.MODEL_OUTPUT:
             yield from self.answer(entry)
         elif entry.role is Role.TOOL_RESULT:
             yield from self.results(entry)
         elif entry.role is Role.SYSTEM and text_of(entry.parts):
-            yield self.instruction(entry)
+            role = self.switches.system_role
+            if role == "remove":
+                yield self.message("user", [self.text(self.instruction_as_text(entry))])
+            else:
+                yield self.message(role, [self.text(text_of(entry.parts))])
         elif entry.role is not Role.SYSTEM and (blocks := self.input_blocks(entry)):
             yield self.message("user", blocks)
         else:
             self.lose(LossCode.MESSAGE_LEFT_OUT)
 
-    def instruction(self, entry: ContextEntry) -> Json:
-        role = self.switches.system_role
-        if role == "remove":
-            return self.message("user", [self.text(self.instruction_as_text(entry))])
-        return self.message(role, [self.text(text_of(entry.parts))])
-
-    def tools(self, context: Context) -> Json:
-        offered = list(self.offered(context.tools))
+    def tools(self, context: Context) -> JsonDict:
+        offered = self.offered_tools(context.tools)
         if not offered:
             return {}
-        name, choice = self.forced(tool for tool, _ in offered), self.options.tool_choice
-        said = without_empty(tool_choice=self.function({"name": name}) if name else choice)
-        tools = [hosted or self.tool(tool) for tool, hosted in offered]
-        return {"tools": tools, **said, **without_empty(parallel_tool_calls=self.options.parallel_tools)}
+        name, choice = self.forced_tool(offered), self.options.tool_choice
+        return {
+            "tools": [hosted or self.tool(tool) for tool, hosted in offered],
+            **without_empty(tool_choice=self.function({"name": name}) if name else choice),
+            **without_empty(parallel_tool_calls=self.options.parallel_tools),
+        }
 
-    def form(self) -> Json | None:
-        """What form the answer is to have, without the word for its kind: empty for any object, None for any text.
+    def tool(self, tool: ToolDefinition) -> JsonDict:
+        description = without_empty(description=tool.description)
+        return self.function({"name": tool.name, **description, "parameters": schema_of(tool)})
 
-        OpenAI refuses a schema of anything but an object.
+    def form(self) -> JsonDict | None:
+        """The answer form without its type: empty for any object, None for any text.
+
+        OpenAI rejects a schema of anything but an object.
         """
         form = self.options.form
         if form is None or form.schema is None:
@@ -75,30 +84,26 @@ class OpenAIWriting(Writing):
         if form.schema.get("type") != "object":
             self.lose(LossCode.OPTION_NOT_CARRIED, name="response_format")
             return None
-        return {"name": form.name or UNNAMED, "schema": form.schema, **without_empty(strict=form.strict)}
-
-    def tool(self, tool: ToolDefinition) -> Json:
-        described = without_empty(description=tool.description)
-        return self.function({"name": tool.name, **described, "parameters": schema_of(tool)})
+        return {"name": form.name or UNNAMED_FORM, "schema": form.schema, **without_empty(strict=form.strict)}
 
 
-class OpenAIReading(RequestDecoder):
+class OpenAIRequestDecoder(RequestDecoder):
     def __init__(self, *, provider: str, at: datetime | None) -> None:
         super().__init__(provider=provider, at=at)
         self.instructions: list[str] = []
 
-    def part(self, part: Any) -> Part:
+    def part(self, part: object) -> Part:
         raise NotImplementedError
 
-    def parts(self, content: Any) -> list[Part]:
+    def parts(self, content: object) -> list[Part]:
         if isinstance(content, str):
             return [Text(text=content)] if content else []
         return [self.part(part) for part in items(content)]
 
     def instruction(self, parts: list[Part]) -> None:
-        """What stands before anything is said is the instruction; what stands later is one in mid-conversation."""
+        """Instructions before the first entry are the system text; later ones stay within the conversation."""
         if self.entries:
-            self.instruct(parts)
+            self.add_instruction(parts)
             return
         self.instructions.append(text_of(tuple(parts)))
         for part in parts:
@@ -106,12 +111,12 @@ class OpenAIReading(RequestDecoder):
                 self.lose(LossCode.PART_NOT_CARRIED, type=kind_of(part))
 
 
-def read_tool(tool: Mapping[str, Any], *, dialect: str) -> ToolDefinition:
-    """A function in any of its three shapes: wrapped, flat, or of the older kind."""
+def read_tool(tool: JsonObject, *, dialect: str) -> ToolDefinition:
+    """A function in any of its three shapes: wrapped, flat, or legacy."""
     function = obj(tool.get("function")) or tool
     if tool.get("type") not in (None, "function") or not string(function.get("name")):
         name = string(tool.get("name")) or string(obj(tool.get("custom")).get("name")) or string(tool.get("type"))
-        return ToolDefinition(name=name, extra={HOSTED: tool, HOSTED_BY: dialect})
+        return hosted_tool(name, tool, dialect=dialect)
     return ToolDefinition(
         name=string(function.get("name")),
         description=string(function.get("description")),
@@ -120,22 +125,133 @@ def read_tool(tool: Mapping[str, Any], *, dialect: str) -> ToolDefinition:
     )
 
 
-def piece_of_input(text: str) -> str:
-    """A piece of that object, between its opening and its close."""
-    return compact(text)[1:-1]
-
-
-def read_form(given: Any) -> AnswerForm | None:
-    """The form of an answer, wrapped or flat; None where it may be any text."""
-    kind, said = obj(given).get("type"), obj(obj(given).get("json_schema")) or obj(given)
+def read_form(form: object) -> AnswerForm | None:
+    """The answer form, wrapped or flat; None for any text."""
+    kind, fields = obj(form).get("type"), obj(obj(form).get("json_schema")) or obj(form)
     if kind not in ("json_object", "json_schema"):
         return None
     return AnswerForm(
-        schema=obj(said.get("schema")) or None, name=string(said.get("name")), strict=truth(said.get("strict"))
+        schema=obj(fields.get("schema")) or None, name=string(fields.get("name")), strict=truth(fields.get("strict"))
     )
 
 
-def session_hints(body: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, str]:
-    """What a request says about the conversation it belongs to, in its body or in its metadata."""
+def session_hints(body: JsonObject, names: tuple[str, ...]) -> dict[str, str]:
+    """Ids of the conversation, from the body or its metadata."""
     places = (body, obj(body.get("metadata")), obj(body.get("client_metadata")))
     return {name: string(place.get(name)) for place in reversed(places) for name in names if string(place.get(name))}
+
+
+# Plain text input of tools, as an object with one field. It may come in pieces.
+
+INPUT_START, INPUT_END = '{"input":"', '"}'
+
+
+def input_piece(text: str) -> str:
+    """A piece of that object, between its start and its end."""
+    return compact(text)[1:-1]
+
+
+# Usage: input tokens include cached ones
+
+
+def usage_from_chat(raw: JsonObject) -> Usage:
+    prompt, completion = obj(raw.get("prompt_tokens_details")), obj(raw.get("completion_tokens_details"))
+    return Usage(
+        input_tokens=count(raw.get("prompt_tokens")),
+        output_tokens=count(raw.get("completion_tokens")),
+        cache_read_tokens=count(prompt.get("cached_tokens")) or count(raw.get("prompt_cache_hit_tokens")),
+        cache_write_tokens=count(prompt.get("cache_write_tokens")),
+        reasoning_tokens=count(completion.get("reasoning_tokens")),
+        raw=raw,
+    )
+
+
+def usage_from_responses(raw: JsonObject) -> Usage:
+    details = obj(raw.get("input_tokens_details"))
+    return Usage(
+        input_tokens=count(raw.get("input_tokens")),
+        output_tokens=count(raw.get("output_tokens")),
+        cache_read_tokens=count(details.get("cached_tokens")),
+        cache_write_tokens=count(details.get("cache_write_tokens")),
+        reasoning_tokens=count(obj(raw.get("output_tokens_details")).get("reasoning_tokens")),
+        raw=raw,
+    )
+
+
+# Errors
+
+# The type of each kind, and a more exact code.
+ERRORS: dict[ErrorKind, tuple[str, str | None]] = {
+    "invalid_request": ("invalid_request_error", None),
+    "authentication": ("invalid_request_error", "invalid_api_key"),
+    "billing": ("insufficient_quota", "insufficient_quota"),
+    "permission": ("invalid_request_error", "permission_denied"),
+    "not_found": ("invalid_request_error", "model_not_found"),
+    "conflict": ("invalid_request_error", "conflict"),
+    "too_large": ("invalid_request_error", "request_too_large"),
+    "context_length": ("invalid_request_error", "context_length_exceeded"),
+    "rate_limit": ("rate_limit_error", "rate_limit_exceeded"),
+    "server": ("server_error", None),
+    "overloaded": ("server_error", "overloaded"),
+    "timeout": ("server_error", "timeout"),
+}
+KINDS: dict[str, ErrorKind] = {code: kind for kind, (_, code) in ERRORS.items() if code}
+KINDS |= {
+    "rate_limit_error": "rate_limit",
+    "tokens": "rate_limit",
+    "requests": "rate_limit",
+    "server_error": "server",
+    "authentication_error": "authentication",
+    "overloaded_error": "overloaded",
+    "invalid_request_error": "invalid_request",
+}
+
+
+def decode_error(status: int, body: bytes | JsonObject) -> Failed:
+    reply = read_body(body)
+    error = obj(reply.get("error"))
+    code, error_type = string(error.get("code")), string(error.get("type"))
+    message = string(error.get("message")) or string(reply.get("error")) or string(reply.get("message"))
+    kind = KINDS.get(code) or KIND_OF_STATUS.get(status) or KINDS.get(error_type, "server")
+    return Failed(
+        message=message or default_message(status),
+        code=code or error_type,
+        kind=refine_kind(kind, f"{error_type} {message}"),
+        status=status,
+        raw=reply,
+    )
+
+
+def encode_error(error: Failed) -> tuple[int, JsonDict]:
+    error_type, code = ERRORS[error.kind]
+    body = {"message": error.message, "type": error_type, "param": None, "code": code}
+    return STATUS_OF_KIND[error.kind], {"error": body}
+
+
+# HTTP API
+
+# Names of the context window at vLLM, OpenRouter, Mistral and llama.cpp; OpenAI does not list it.
+_WINDOWS = ("max_model_len", "context_length", "max_context_length", "context_window")
+
+
+class OpenAIApi(HttpApi):
+    version_in_base_url = "/v1"
+    # OpenAI's clients take "not_found" for a missing model.
+    not_found_kind: ClassVar[ErrorKind] = "invalid_request"
+
+    def encode_model(self, model: ListedModel) -> JsonDict:
+        return {"id": model.name, "object": "model", "created": 0, "owned_by": model.owner or "parley"}
+
+    def encode_models(self, models: Sequence[ListedModel]) -> JsonDict:
+        return {"object": "list", "data": [self.encode_model(model) for model in models]}
+
+    def read_models(self, listed: JsonObject) -> Iterator[ListedModel]:
+        """The newest first, if the list has dates."""
+        models = [item for item in objs(listed.get("data")) if can_chat(string(item.get("id")))]
+        for item in sorted(models, key=lambda item: -count(item.get("created"))):
+            yield ListedModel(name=string(item.get("id")), label=string(item.get("name")), window=_window(item))
+
+
+def _window(item: JsonObject) -> int:
+    window = next((count(item[name]) for name in _WINDOWS if count(item.get(name))), 0)
+    return window or count(obj(item.get("meta")).get("n_ctx_train"))

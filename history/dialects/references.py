@@ -1,7 +1,7 @@
 """References of requests to files, containers, stored items and caches at the vendor.
 
-All keys of a server share one account at the vendor, so a request may only name what its own key was given. The types
-here are fields for msgspec: the parser hands the value of each to its `read`.
+All keys of a server share one account at the vendor, so a request may only refer to objects of its own key. The types
+here are fields for msgspec: the parser passes the value of each to its `read`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ITEM, AUDIO, CONTAINER = "item", "audio", "container"
 FILE, VECTOR_STORE, PROMPT, SKILL = "file", "vector store", "prompt", "skill"
 CACHE, FILE_STORE = "cached content", "file search store"
 
-# Skills that a customer made; the vendors' own have plain names.
+# The prefix of customers' skills; the vendors' own have plain names.
 _CUSTOM_SKILL = "skill_"
 _GOOGLE_FILES = "generativelanguage.googleapis.com"
 
@@ -30,12 +30,12 @@ class Reference(NamedTuple):
 
 
 class NameField:
-    """A field of a request whose value is a name, or holds some."""
+    """A request field whose value has references."""
 
     kind: ClassVar[str] = ""
 
     @classmethod
-    def read(cls, value: Any) -> Iterator[Reference]:
+    def read(cls, value: object) -> Iterator[Reference]:
         if name := string(value):
             yield Reference(cls.kind, name)
 
@@ -60,7 +60,7 @@ class Prompt(NameField):
     kind = PROMPT
 
     @classmethod
-    def read(cls, value: Any) -> Iterator[Reference]:
+    def read(cls, value: object) -> Iterator[Reference]:
         yield from super().read(obj(value).get("id"))
 
 
@@ -74,7 +74,7 @@ class Container(NameField):
     kind = CONTAINER
 
     @classmethod
-    def read(cls, value: Any) -> Iterator[Reference]:
+    def read(cls, value: object) -> Iterator[Reference]:
         container = obj(value)
         for name in (value, container.get("id"), container.get("container_id")):
             yield from super().read(name)
@@ -86,18 +86,18 @@ class Container(NameField):
 
 
 class FileUri(NameField):
-    """Addresses of other hosts are not references."""
+    """URLs of other hosts are not references."""
 
     kind = FILE
 
     @classmethod
-    def read(cls, value: Any) -> Iterator[Reference]:
+    def read(cls, value: object) -> Iterator[Reference]:
         uri = unquote(string(value)).strip()
         if uri.startswith("files/") or (urlsplit(uri).hostname or "").endswith(_GOOGLE_FILES):
             yield Reference(FILE, uri)
 
 
-# By the keys of all dialects, for bodies that only a lenient parser accepts.
+# Fields of all dialects, for bodies that only a lenient parser accepts.
 NAME_FIELDS: dict[str, type[NameField]] = {
     **dict.fromkeys(("file_id", "file_ids"), File),
     **dict.fromkeys(("fileUri", "file_uri"), FileUri),
@@ -108,7 +108,7 @@ NAME_FIELDS: dict[str, type[NameField]] = {
     "prompt": Prompt,
     "audio": Audio,
 }
-# What such a parser must keep of an object to tell whether it is a reference.
+# The keys by which such a parser recognises a reference.
 REFERENCE_KEYS = frozenset(
     {
         *("id", "type", "content", "container_id", "file_ids", "skills", "skill_id"),
@@ -118,13 +118,13 @@ REFERENCE_KEYS = frozenset(
 
 
 class CountedText(str):
-    """A text that decides whether its object is a reference. Each occurrence is counted: a key may occur twice."""
+    """A text that decides whether its object is a reference; occurrences are counted to detect duplicate keys."""
 
     __slots__ = ()
 
 
 class AnyObject(msgspec.Struct, gc=False):
-    """An object that is not looked into."""
+    """An object with any content."""
 
 
 class FileSource(msgspec.Struct):
@@ -141,7 +141,7 @@ class ContentBlock(msgspec.Struct):
     content: str | list[ContentBlock] | AnyObject | None = None
 
 
-# Typed also where it is nearly always a text: so a reference is noted even if the same key occurs again.
+# A union also where a text is usual: so a reference counts even if the same key occurs again.
 Content = str | int | float | list[ContentBlock] | ContentBlock | None
 
 
@@ -155,7 +155,7 @@ class Typed(msgspec.Struct, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class IssuedIds:
-    """Where a reply names what the vendor stores. `mark` is in every event of a stream that is worth parsing."""
+    """Where a reply has ids of stored objects. Stream events without `mark` need no parsing."""
 
     mark: bytes
     decoder: msgspec.json.Decoder[Any]

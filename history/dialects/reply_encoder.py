@@ -1,20 +1,93 @@
-"""Base class of stream encoders: model, usage and end until they are due."""
+"""State machine of stream encoders: start, blocks one after another, usage, end or failure.
+
+Vendors want blocks one after another, but pieces may come mixed. Only the first open block is written at once; pieces
+of later blocks wait. A dialect writes the start, the parts of a block, an error and the end in its format.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
 from history.answers.assembly import merged_usage
-from history.answers.events import Beside, Ended, Event, Failed, Piece, Skipped, Started, UsageReported
-from history.entries import Usage
+from history.answers.events import (
+    Beside,
+    Ended,
+    Event,
+    Failed,
+    MediaPiece,
+    OtherPiece,
+    Piece,
+    ReasoningPiece,
+    Skipped,
+    Started,
+    TextPiece,
+    ToolCallPiece,
+    UsageReported,
+)
+from history.dialects.json_access import parse_json
+from history.dialects.tools import substitutes_by_name
+from history.entries import ToolDefinition, Usage
 
 
-class Replying:
-    """One stream in the making. A dialect says how pieces, a failure and the end look in it."""
+@dataclass(slots=True)
+class OpenBlock:
+    """A part that is being written. `first` is its first piece; `text` joins the texts of its pieces so far."""
 
-    def __init__(self, *, model: str, reply_id: str) -> None:
-        self.model, self.reply_id = model, reply_id
+    index: int
+    first: Piece
+    waiting: list[Piece] = field(default_factory=list)
+    texts: dict[str, list[str]] = field(default_factory=dict)
+    is_begun: bool = False
+
+    def text(self, name: str) -> str:
+        return "".join(self.texts.get(name, ()))
+
+    def is_finished(self) -> bool:
+        """Whether a new block may end this one: a text ends at any time, a call when its arguments are valid JSON."""
+        if isinstance(self.first, ToolCallPiece):
+            try:
+                parse_json(self.text("arguments"))
+            except ValueError:
+                return False
+        return True
+
+    def add(self, piece: Piece) -> None:
+        self.waiting.append(piece)
+        for name in ("call_id", "name", "text", "signature", "redacted", "arguments"):
+            if value := getattr(piece, name, ""):
+                self.texts.setdefault(name, []).append(value)
+
+
+class ReplyStreamEncoder:
+    """Encodes the events of one reply as a vendor's stream. `tools` are those of the request."""
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        reply_id: str,
+        created: int = 0,
+        with_usage: bool = True,
+        tools: Sequence[ToolDefinition] = (),
+    ) -> None:
+        self.model, self.reply_id, self.created, self.with_usage = model, reply_id, created, with_usage
         self.usage: Usage | None = None
         self.ended: Ended | None = None
-        self.has_failed = False
+        self.has_begun = self.has_failed = False
+        self.substitutes = substitutes_by_name(tools)
+        self._open: list[OpenBlock] = []
+        self._is_call: dict[str, bool] = {}
+        self._count = 0
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Set up the state of a dialect."""
+
+    def takes_text(self, tool: str) -> bool:
+        """Whether the client knows this tool as one with plain text."""
+        substitute = self.substitutes.get(tool)
+        return substitute is not None and substitute.takes_text
 
     def feed(self, event: Event) -> bytes:
         match event:
@@ -26,23 +99,96 @@ class Replying:
                 self.ended = event
             case Failed():
                 self.has_failed = True
-                return self.fail(event)
-            case Skipped() | Beside():  # there is no place for it
+                return self.flush() + self.write_error(event)
+            case Skipped() | Beside():  # a stream has no place for them
                 pass
             case _:
                 return self.write(event)
         return b""
 
     def end(self) -> bytes:
-        """After a failure there is nothing more to say."""
-        return b"" if self.has_failed else self.close(self.ended)
+        """A stream without `Ended` breaks off. A failure has ended it already."""
+        if self.has_failed:
+            return b""
+        begun = self.begin() if self.ended else b""
+        written = begun + self.flush()
+        return written + self.write_end(self.ended) if self.ended else written
+
+    def begin(self) -> bytes:
+        """The start of the stream, once."""
+        if self.has_begun:
+            return b""
+        self.has_begun = True
+        return self.write_start()
 
     def write(self, piece: Piece) -> bytes:
+        """A stream has no place for media and for parts of other vendors."""
+        if isinstance(piece, MediaPiece | OtherPiece):
+            return b""
+        return self.begin() + self._write_to_block(piece)
+
+    def flush(self) -> bytes:
+        """Write what waits, and close all blocks."""
+        written = []
+        while self._open:
+            written += [self._write_waiting(), self.close_block(self._open.pop(0))]
+        return b"".join(written)
+
+    # What a dialect writes.
+
+    def write_start(self) -> bytes:
+        return b""
+
+    def open_block(self, block: OpenBlock) -> bytes:
         raise NotImplementedError
 
-    def fail(self, failed: Failed) -> bytes:
+    def write_piece(self, block: OpenBlock, piece: Piece) -> bytes:
         raise NotImplementedError
 
-    def close(self, ended: Ended | None) -> bytes:
-        """None: the stream breaks off here."""
+    def close_block(self, block: OpenBlock) -> bytes:
         raise NotImplementedError
+
+    def write_error(self, failed: Failed) -> bytes:
+        raise NotImplementedError
+
+    def write_end(self, ended: Ended) -> bytes:
+        raise NotImplementedError
+
+    # Blocks.
+
+    def _write_to_block(self, piece: Piece) -> bytes:
+        block = None if _is_empty(piece) else self._block_of(piece)
+        if block is None:
+            return b""
+        block.add(piece)
+        written = [self._write_waiting()]
+        while len(self._open) > 1 and self._open[0].is_finished():
+            written += [self.close_block(self._open.pop(0)), self._write_waiting()]
+        return b"".join(written)
+
+    def _block_of(self, piece: Piece) -> OpenBlock | None:
+        """A piece of a closed text opens a new block; a piece of a closed call is useless."""
+        for block in self._open:
+            if block.first.part == piece.part:
+                return block
+        is_call = isinstance(piece, ToolCallPiece)
+        if is_call and self._is_call.get(piece.part):
+            return None
+        self._is_call[piece.part] = is_call
+        self._open.append(OpenBlock(self._count, piece))
+        self._count += 1
+        return self._open[-1]
+
+    def _write_waiting(self) -> bytes:
+        block = self._open[0]
+        written = [] if block.is_begun else [self.open_block(block)]
+        block.is_begun = True
+        pieces, block.waiting = block.waiting, []
+        return b"".join([*written, *(self.write_piece(block, piece) for piece in pieces)])
+
+
+def _is_empty(piece: Piece) -> bool:
+    """An empty text or thought would open a block and never fill it."""
+    if isinstance(piece, TextPiece):
+        return not piece.text
+    return isinstance(piece, ReasoningPiece) and not (piece.text or piece.signature or piece.redacted)

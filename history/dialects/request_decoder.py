@@ -1,4 +1,4 @@
-"""Base class of request decoders: entries, media bytes, open tool calls."""
+"""Base class of request decoders: entries, media bytes, tool calls without a result."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from history.context import SYSTEM_CHANNEL
-from history.dialects.encoder import INVALID_JSON
-from history.dialects.json_access import compact, is_too_deep, items, string
-from history.dialects.types import CallOptions, DecodedRequest, DialectError, Loss, LossCode, Said
+from history.dialects.json_access import is_too_deep, items, string
+from history.dialects.tools import call_id_for
+from history.dialects.types import CallOptions, ConversationEntry, DecodedRequest, DialectError, Loss, LossCode
 from history.entries import (
     PARTS,
+    JsonDict,
+    JsonObject,
     Media,
     ModelInput,
     ModelOutput,
@@ -30,8 +32,8 @@ from history.entries import (
 )
 
 
-def check_request(body: Any, *, needs: tuple[str, ...]) -> Mapping[str, Any]:
-    """The body, if it is a request at all: an object with at least one of these fields."""
+def check_request(body: object, *, needs: tuple[str, ...]) -> JsonObject:
+    """Check that the body is an object with at least one of these fields."""
     if not isinstance(body, Mapping):
         raise DialectError(f"a request is a JSON object, got {type(body).__name__}")
     if not any(name in body for name in needs):
@@ -41,117 +43,87 @@ def check_request(body: Any, *, needs: tuple[str, ...]) -> Mapping[str, Any]:
     return body
 
 
-def arguments_text(arguments: Any) -> str:
-    """Arguments as JSON text. What was wrapped because it was cut off is taken out again."""
-    if isinstance(arguments, str):
-        return arguments or "{}"
-    if (
-        isinstance(arguments, Mapping)
-        and list(arguments) == [INVALID_JSON]
-        and isinstance(arguments[INVALID_JSON], str)
-    ):
-        return str(arguments[INVALID_JSON])
-    return compact(arguments) if arguments else "{}"
-
-
-def call_id_for(
-    name: str, arguments: str, *, taken: Mapping[str, Any] | set[str], repeats: dict[str, int] | None = None
-) -> str:
-    """An id for a call that came without one: the same for the same call, in a reply and in every later request.
-
-    `repeats` remembers how often a call was repeated, so that the thousandth equal call is not compared with them all.
-    """
-    mark = hashlib.sha256(f"{name}\0{arguments}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    if f"call_{mark}" not in taken:
-        return f"call_{mark}"
-    known = {} if repeats is None else repeats
-    repeated = known.get(mark, 1) + 1
-    while f"call_{mark}_{repeated}" in taken:
-        repeated += 1
-    known[mark] = repeated
-    return f"call_{mark}_{repeated}"
-
-
 class RequestDecoder:
-    """One request as it is read. Parts go to whoever speaks; calls are remembered until they are answered."""
+    """Decodes one request into entries. Calls are remembered until they have a result."""
 
     def __init__(self, *, provider: str, at: datetime | None) -> None:
         self.provider = provider
         self.at = at or now()
-        self.entries: list[Said] = []
-        # Which message of the request is being read, and which one each entry begins with.
+        self.entries: list[ConversationEntry] = []
+        # The index of the current message, and of the first message of each entry.
         self.place = 0
         self.places: list[int] = []
         self.blobs: dict[str, bytes] = {}
         self.losses: list[Loss] = []
-        # The calls of the latest answer, by id, and those of them that nobody has answered yet.
+        # Calls without a result by id; names of all calls by id; ids by name.
         self.calls: dict[str, ToolRequest] = {}
         self.names: dict[str, str] = {}
         self.repeats: dict[str, int] = {}
-        self.asked_by_name: dict[str, deque[str]] = {}
-        # How often each id was called since the latest results, and before them; and those results.
+        self.ids_by_name: dict[str, deque[str]] = {}
+        # The number of calls of each id since and before the latest results, and these results.
         self.new_calls: Counter[str] = Counter()
         self.answered_calls: Counter[str] = Counter()
         self.results_by_id: dict[str, list[ToolResult]] = {}
-        # The last entry while it grows: many messages may make one entry, which is built once.
-        self.growing: list[Any] = []
-        self.build: Callable[[], Said] | None = None
+        # Content of an unfinished last entry: many messages may make one entry, which is built once.
+        self.pending: list[Any] = []
+        self.build_pending: Callable[[], ConversationEntry] | None = None
 
-    def lose(self, code: LossCode, **values: Any) -> None:
+    def lose(self, code: LossCode, **values: object) -> None:
         self.losses.append(Loss(code=code, seq=len(self.entries) + 1, values=values))
 
-    def decoded(self, body: Mapping[str, Any], *, known: tuple[str, ...], **fields: Any) -> DecodedRequest:
-        """All that was read; what the body says besides the known fields is kept as it is."""
-        self.settle()
-        extra = extra_of(body, *known) | fields.pop("extra", {})
+    def result_of(
+        self, body: JsonObject, options: CallOptions, *, known: tuple[str, ...], extra: JsonObject, **fields: Any
+    ) -> DecodedRequest:
+        """The decoded request; fields of the body that are not known become extra."""
+        self.finish_pending()
         return DecodedRequest(
             entries=tuple(self.entries),
             blobs=self.blobs,
-            extra=extra,
+            extra={**extra_of(body, *known), **extra},
             losses=tuple(self.losses),
             places=tuple(self.places),
+            model=options.model,
+            options=options,
             **fields,
         )
 
-    def each(self, given: Any) -> Iterator[Mapping[str, Any]]:
-        """The messages of a request, one by one; what is no object is passed over."""
-        for self.place, message in enumerate(items(given)):
+    def messages_in(self, values: object) -> Iterator[JsonObject]:
+        """Iterate over the messages of a request; other values are skipped."""
+        for self.place, message in enumerate(items(values)):
             if isinstance(message, Mapping):
                 yield message
 
-    def add(self, entry: Said, *, place: int | None = None) -> None:
-        self.settle()
+    def add(self, entry: ConversationEntry, *, place: int | None = None) -> None:
+        self.finish_pending()
         self.entries.append(entry)
         self.places.append(self.place if place is None else place)
 
-    def grow(self, begun: Sequence[Any], more: Sequence[Any], build: Callable[[], Said]) -> None:
-        """Add to the last entry: `begun` is what it holds, `build` makes it from `growing` in the end."""
-        if self.build is None:
-            self.growing, self.build = list(begun), build
-        self.growing += more
+    def extend_last(self, content: Sequence[Any], more: Sequence[Any], build: Callable[[], ConversationEntry]) -> None:
+        """Add to the last entry with this content; `build` makes the entry from `pending` in the end."""
+        if self.build_pending is None:
+            self.pending, self.build_pending = list(content), build
+        self.pending += more
 
-    def settle(self) -> None:
-        if self.build is not None:
-            self.entries[-1] = self.build()
-            self.growing, self.build = [], None
+    def finish_pending(self) -> None:
+        if self.build_pending is not None:
+            self.entries[-1] = self.build_pending()
+            self.pending, self.build_pending = [], None
 
-    # Who speaks.
-
-    def hear(self, parts: list[Part], **metadata: Any) -> None:
+    def add_input(self, parts: list[Part], **metadata: object) -> None:
         if parts:
             self.add(ModelInput(at=self.at, channel="relay", parts=tuple(parts), metadata=metadata))
 
-    def instruct(self, parts: list[Part], **metadata: Any) -> None:
-        """An instruction in the middle of a conversation."""
+    def add_instruction(self, parts: list[Part], **metadata: object) -> None:
+        """Add an instruction within the conversation."""
         if parts:
             self.add(ModelInput(at=self.at, channel=SYSTEM_CHANNEL, parts=tuple(parts), metadata=metadata))
 
-    def answer(self, parts: list[Part], *, place: int | None = None) -> None:
+    def add_answer(self, parts: list[Part], *, place: int | None = None) -> None:
         if parts:
             self.add(ModelOutput(at=self.at, parts=tuple(parts), provider=self.provider), place=place)
 
-    def find(self, results: list[ToolResult]) -> None:
-        """Results directly after other results answer the same calls. Repeated results are left out."""
+    def add_results(self, results: list[ToolResult]) -> None:
+        """Add results. They join results directly before them; repeated results are left out."""
         latest = self.entries[-1] if self.entries else None
         if results and not isinstance(latest, ToolResults):
             self.answered_calls, self.new_calls = self.new_calls, Counter()
@@ -160,27 +132,25 @@ class RequestDecoder:
         if not results:
             return
         if isinstance(latest, ToolResults):
-            self.grow(latest.results, results, lambda: ToolResults(at=self.at, results=tuple(self.growing)))
+            self.extend_last(latest.results, results, lambda: ToolResults(at=self.at, results=tuple(self.pending)))
         else:
             self.add(ToolResults(at=self.at, results=tuple(results)))
 
     def is_repeated(self, result: ToolResult) -> bool:
-        """Whether the same result was given for this call before. Gemini CLI sends each result twice after `--resume`.
+        """Whether the call has this result already. Gemini CLI sends each result twice after `--resume`.
 
-        A provider may give one id to several calls: each of them has a result.
+        A provider may use one id for several calls, and each of them has a result.
         """
         if not result.call_id:
             return False
-        known = self.results_by_id.setdefault(result.call_id, [])
-        is_answered = len(known) >= max(1, self.answered_calls[result.call_id])
-        if is_answered and any((one.status, one.parts) == (result.status, result.parts) for one in known):
+        earlier = self.results_by_id.setdefault(result.call_id, [])
+        is_answered = len(earlier) >= max(1, self.answered_calls[result.call_id])
+        if is_answered and any((one.status, one.parts) == (result.status, result.parts) for one in earlier):
             return True
-        known.append(result)
+        earlier.append(result)
         return False
 
-    # Calls and results.
-
-    def call(self, *, call_id: str, name: str, arguments: str, **extra: Any) -> ToolRequest:
+    def call(self, *, call_id: str, name: str, arguments: str, **extra: object) -> ToolRequest:
         request = ToolRequest(
             call_id=call_id or call_id_for(name, arguments, taken=self.calls, repeats=self.repeats),
             name=name,
@@ -190,51 +160,49 @@ class RequestDecoder:
         self.calls[request.call_id] = request
         self.new_calls[request.call_id] += 1
         self.names[request.call_id] = name
-        self.asked_by_name.setdefault(name, deque()).append(request.call_id)
+        self.ids_by_name.setdefault(name, deque()).append(request.call_id)
         return request
 
-    def first_open(self, waiting: deque[str] | None) -> str:
+    def first_open(self, call_ids: deque[str] | None) -> str:
         """The first of these calls without a result; '' if all have one."""
-        while waiting and waiting[0] not in self.calls:
-            waiting.popleft()
-        return waiting[0] if waiting else ""
+        while call_ids and call_ids[0] not in self.calls:
+            call_ids.popleft()
+        return call_ids[0] if call_ids else ""
 
     def result(
-        self, *, call_id: str, name: str, parts: list[Part], status: ResultStatus = "success", **extra: Any
+        self, *, call_id: str, name: str, parts: list[Part], status: ResultStatus = "success", **extra: object
     ) -> ToolResult:
         if not call_id:
-            call_id = self.first_open(self.asked_by_name.get(name))
+            call_id = self.first_open(self.ids_by_name.get(name))
         self.calls.pop(call_id, None)
         name = name or self.names.get(call_id, "")
         return ToolResult(call_id=call_id, name=name, status=status, parts=tuple(parts), extra=extra)
 
-    # Media.
-
-    def keep(self, content: bytes, *, media_type: str, name: str = "", **extra: Any) -> Media:
+    def add_media(self, content: bytes, *, media_type: str, name: str = "", **extra: object) -> Media:
         sha256 = hashlib.sha256(content).hexdigest()
         self.blobs[sha256] = content
         return Media(media_type=media_type, sha256=sha256, size=len(content), name=name, extra=extra)
 
-    def media(self, source: str, *, media_type: str, name: str = "", **extra: Any) -> Media | None:
-        """Media behind a URL; the bytes are taken out of a ``data:`` URL. None if there is nothing in it."""
+    def media(self, source: str, *, media_type: str, name: str = "", **extra: object) -> Media | None:
+        """Media of a URL; a ``data:`` URL becomes bytes. None for an empty or invalid URL."""
         if not source.startswith("data:"):
             return Media(media_type=media_type, url=source, name=name, extra=extra) if source else None
         head, comma, rest = source[5:].partition(",")
         content = from_base64(rest) if head.endswith(";base64") else unquote_to_bytes(rest)
         if not comma or content is None:
             return None
-        return self.keep(content, media_type=head.partition(";")[0] or media_type, name=name, **extra)
+        return self.add_media(content, media_type=head.partition(";")[0] or media_type, name=name, **extra)
 
     def file(self, data: str, *, media_type: str, name: str) -> Media | None:
-        """A file that came with the request: as a ``data:`` URL, or its bytes alone."""
+        """A file within the request: as a ``data:`` URL or as base64 alone."""
         content = from_base64(data) if data and not data.startswith("data:") else None
         if content is None:
             return self.media(data, media_type=media_type, name=name)
-        return self.keep(content, media_type=media_type, name=name)
+        return self.add_media(content, media_type=media_type, name=name)
 
 
-def from_base64(text: Any) -> bytes | None:
-    """The bytes, of the usual or the URL-safe alphabet; None if the text is no base64."""
+def from_base64(text: object) -> bytes | None:
+    """Decode base64 in the usual or the URL-safe alphabet; None for invalid text."""
     if not isinstance(text, str):
         return None
     try:
@@ -243,38 +211,38 @@ def from_base64(text: Any) -> bytes | None:
         return None
 
 
-def extra_of(block: Mapping[str, Any], *known: str) -> dict[str, Any]:
-    """What a block says besides the fields that we read."""
+def extra_of(block: JsonObject, *known: str) -> JsonDict:
+    """The fields of a block without these and without names of our own parts."""
     return {
         name: value for name, value in block.items() if name not in known and name not in _OWN and value is not None
     }
 
 
-def unread_choice(body: Mapping[str, Any], options: CallOptions) -> dict[str, Any]:
-    """What a request says about the choice of a tool, if that is something that we have no word for."""
+def unread_choice(body: JsonObject, options: CallOptions) -> JsonDict:
+    """The tool choice of a request, if `CallOptions` cannot express it."""
     choice = body.get("tool_choice")
     return {"tool_choice": choice} if choice and not (options.tool_choice or options.tool_name) else {}
 
 
 def effort_for(budget: int | None) -> str:
-    """How much to think, in words: what lies next to a number of tokens. Nothing, where there is none."""
+    """The effort closest to a thinking budget in tokens; '' without a budget."""
     return next((word for word, least in _BUDGETS if (budget or 0) >= least), "")
 
 
 _BUDGETS = (("high", 16_000), ("medium", 4_000), ("low", 1))
-# Names that our own parts use: a foreign field of that name would be read as ours when it comes back from storage.
+# Field names of our own parts: a foreign field with such a name would be read as ours from storage.
 _OWN = frozenset(
     {"type", "text", "signature", "provider", "redacted", "call_id", "name", "arguments"}
     | {"media_type", "sha256", "url", "size", "extra", "data"}
 )
 
 
-def other(data: Any) -> OtherPart:
+def other(data: object) -> OtherPart:
     return OtherPart(data=as_other(data))
 
 
-def as_other(data: Any) -> Mapping[str, Any]:
-    """A part of a type that we do not know, as it came; under another name where its type means something to us."""
-    if not isinstance(data, Mapping):
-        return {"type": "unread", "value": data}
-    return {"type": "unread", "value": data} if string(data.get("type")) in PARTS else data
+def as_other(data: object) -> JsonObject:
+    """A part of an unknown type, unchanged; wrapped if it has a type of ours."""
+    if isinstance(data, Mapping) and string(data.get("type")) not in PARTS:
+        return data
+    return {"type": "unread", "value": data}

@@ -1,107 +1,55 @@
-"""The facts a history is made of: frozen, typed values that know nothing of Django or of any vendor.
+"""Entries of a history: frozen, typed values without Django and without any vendor's format.
 
-Every entry says *when* it happened and *what kind* of fact it is. Entries are written to JSON and read back without
-loss: a field that still has its default is left out, a field of a later schema is kept in ``extra`` and written again,
-and a kind that we do not know becomes an :class:`UnknownEntry` that holds exactly what was read.
-
-Which entries may reach a model is a question of type: ``history.context.to_context`` takes only the union
-``Renderable``, so a debug log or a notebook edit cannot be sent by mistake.
-
-    values (what all have in common) → parts (what they are made of) → kinds (the entries) → in_json
+An entry has a time and a kind. JSON serialisation is lossless: a field with its default value is left out, a field of
+a later schema is kept in ``extra``, and an unknown kind becomes an :class:`UnknownEntry` with the input unchanged.
+The type decides what may reach a model: ``history.context.to_context`` takes only the union ``Renderable``.
 """
 
-from history.entries.in_json import SCHEMA_VERSION, TYPE_NAMES, entry_from_json, entry_to_json, kind_of, read_entry
-from history.entries.kinds import (
-    CONVERSATION,
-    KINDS,
-    LEAVES,
-    MESSAGES,
-    STATE,
-    DebugLog,
-    Entry,
-    Gap,
-    HeadMoved,
-    MaskedResult,
-    ModelInput,
-    ModelOutput,
-    Node,
-    NotebookSet,
-    PlanSet,
-    Retracted,
-    Status,
-    Summary,
-    SystemInstructionSet,
-    ToolResults,
-    ToolsOffered,
-    UnknownEntry,
-)
-from history.entries.numbering import Numbering
-from history.entries.parts import (
-    PARTS,
-    Media,
-    OtherPart,
-    Part,
-    Reasoning,
-    ResultStatus,
-    Text,
-    ToolDefinition,
-    ToolRequest,
-    ToolResult,
-    Usage,
-    UsageSource,
-    text_of,
-)
-from history.entries.values import EMPTY, MAX_LEVELS, EntryError, Value, frozen, nothing, now, thaw
-
-__all__ = [
-    "CONVERSATION",
-    "EMPTY",
-    "KINDS",
-    "LEAVES",
-    "MAX_LEVELS",
-    "MESSAGES",
-    "PARTS",
-    "SCHEMA_VERSION",
-    "STATE",
-    "TYPE_NAMES",
-    "DebugLog",
-    "Entry",
-    "EntryError",
-    "Gap",
-    "HeadMoved",
-    "MaskedResult",
-    "Media",
-    "ModelInput",
-    "ModelOutput",
-    "Node",
-    "NotebookSet",
-    "Numbering",
-    "OtherPart",
-    "Part",
-    "PlanSet",
-    "Reasoning",
-    "ResultStatus",
-    "Retracted",
-    "Status",
-    "Summary",
-    "SystemInstructionSet",
-    "Text",
-    "ToolDefinition",
-    "ToolRequest",
-    "ToolResult",
-    "ToolResults",
-    "ToolsOffered",
-    "UnknownEntry",
-    "Usage",
-    "UsageSource",
-    "Value",
-    "entry_from_json",
-    "entry_to_json",
-    "frozen",
-    "kind_of",
-    "nothing",
-    "now",
-    "read_entry",
-    "text_of",
-    "thaw",
-]
+from history.entries.in_json import SCHEMA_VERSION as SCHEMA_VERSION
+from history.entries.in_json import entry_from_json as entry_from_json
+from history.entries.in_json import entry_to_json as entry_to_json
+from history.entries.in_json import kind_of as kind_of
+from history.entries.in_json import read_entry as read_entry
+from history.entries.kinds import CONVERSATION as CONVERSATION
+from history.entries.kinds import KINDS as KINDS
+from history.entries.kinds import LEAVES as LEAVES
+from history.entries.kinds import MESSAGES as MESSAGES
+from history.entries.kinds import STATE as STATE
+from history.entries.kinds import DebugLog as DebugLog
+from history.entries.kinds import Entry as Entry
+from history.entries.kinds import Gap as Gap
+from history.entries.kinds import HeadMoved as HeadMoved
+from history.entries.kinds import MaskedResult as MaskedResult
+from history.entries.kinds import ModelInput as ModelInput
+from history.entries.kinds import ModelOutput as ModelOutput
+from history.entries.kinds import Node as Node
+from history.entries.kinds import NotebookSet as NotebookSet
+from history.entries.kinds import Numbering as Numbering
+from history.entries.kinds import PlanSet as PlanSet
+from history.entries.kinds import Retracted as Retracted
+from history.entries.kinds import Status as Status
+from history.entries.kinds import Summary as Summary
+from history.entries.kinds import SystemInstructionSet as SystemInstructionSet
+from history.entries.kinds import ToolResults as ToolResults
+from history.entries.kinds import ToolsOffered as ToolsOffered
+from history.entries.kinds import UnknownEntry as UnknownEntry
+from history.entries.values import EMPTY as EMPTY
+from history.entries.values import PARTS as PARTS
+from history.entries.values import EntryError as EntryError
+from history.entries.values import JsonDict as JsonDict
+from history.entries.values import JsonObject as JsonObject
+from history.entries.values import Media as Media
+from history.entries.values import OtherPart as OtherPart
+from history.entries.values import Part as Part
+from history.entries.values import Reasoning as Reasoning
+from history.entries.values import ResultStatus as ResultStatus
+from history.entries.values import Text as Text
+from history.entries.values import ToolDefinition as ToolDefinition
+from history.entries.values import ToolRequest as ToolRequest
+from history.entries.values import ToolResult as ToolResult
+from history.entries.values import Usage as Usage
+from history.entries.values import Value as Value
+from history.entries.values import empty_object as empty_object
+from history.entries.values import now as now
+from history.entries.values import text_of as text_of
+from history.entries.values import thaw as thaw

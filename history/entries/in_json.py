@@ -1,4 +1,4 @@
-"""Entries to and from JSON. The type hints of the values are the schema; this only walks them."""
+"""JSON serialisation of entries. The type hints of the values are the schema."""
 
 from __future__ import annotations
 
@@ -9,8 +9,22 @@ from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from history.entries.kinds import KINDS, Entry, UnknownEntry
-from history.entries.parts import PARTS, Media, OtherPart, Part, Reasoning, Text, ToolRequest
-from history.entries.values import EMPTY, EntryError, Value, nothing, thaw
+from history.entries.values import (
+    EMPTY,
+    PARTS,
+    EntryError,
+    JsonDict,
+    JsonObject,
+    Media,
+    OtherPart,
+    Part,
+    Reasoning,
+    Text,
+    ToolRequest,
+    Value,
+    empty_object,
+    thaw,
+)
 
 SCHEMA_VERSION = 1
 
@@ -21,14 +35,14 @@ def kind_of(entry: Entry) -> str:
     return entry.stored_kind if isinstance(entry, UnknownEntry) else entry.kind
 
 
-def entry_to_json(entry: Entry) -> dict[str, Any]:
+def entry_to_json(entry: Entry) -> JsonDict:
     if isinstance(entry, UnknownEntry):
         return dict(thaw(entry.data))
     return {"kind": entry.kind, "v": SCHEMA_VERSION, **_value_to_json(entry)}
 
 
-def entry_from_json(data: Any) -> Entry:
-    """Read one entry; raises :class:`EntryError` where a known kind is malformed."""
+def entry_from_json(data: object) -> Entry:
+    """Parse an entry; raise :class:`EntryError` for a malformed entry of a known kind."""
     if not isinstance(data, Mapping) or not isinstance(data.get("kind"), str):
         raise EntryError("an entry is an object with a text 'kind'")
     cls = KINDS.get(data["kind"])
@@ -41,23 +55,23 @@ def entry_from_json(data: Any) -> Entry:
     return _value_from_json(cls, fields, data["kind"])
 
 
-def read_entry(data: Any) -> Entry:
-    """Like :func:`entry_from_json`, but never fails: what cannot be read is shown as what it is."""
+def read_entry(data: object) -> Entry:
+    """Like :func:`entry_from_json`, but malformed input becomes an :class:`UnknownEntry`."""
     try:
         return entry_from_json(data)
     except EntryError as error:
         return _unreadable(data if isinstance(data, Mapping) else {"kind": "", "value": data}, problem=str(error))
 
 
-def _unreadable(data: Mapping[str, Any], *, problem: str) -> UnknownEntry:
+def _unreadable(data: JsonObject, *, problem: str) -> UnknownEntry:
     at = _time_or_epoch(data.get("at"))
     try:
         return UnknownEntry(data=data, at=at, problem=problem)
-    except EntryError:  # nested too deeply even to be held
+    except EntryError:  # nested too deeply to be frozen
         return UnknownEntry(data={"kind": str(data.get("kind", ""))}, at=at, problem=problem)
 
 
-def _time_or_epoch(value: Any) -> datetime:
+def _time_or_epoch(value: object) -> datetime:
     try:
         return _time(value, "at")
     except EntryError:
@@ -65,26 +79,24 @@ def _time_or_epoch(value: Any) -> datetime:
 
 
 T = TypeVar("T", bound=Value)
-Decode = Callable[[Any, str], Any]
-
-
-Shape = dict[str, tuple[Decode, Any]]
+Decoder = Callable[[object, str], Any]
+Shape = dict[str, tuple[Decoder, object]]
 _shapes: dict[type[Value], Shape] = {}
 
 
 def _shape(cls: type[Value]) -> Shape:
-    """How a class of values is written: its fields, how each is read, and their defaults."""
+    """The fields of a class of values: how each is parsed, and its default."""
     if cls not in _shapes:
         hints = get_type_hints(cls)
         _shapes[cls] = {
-            item.name: (_decoder(hints[item.name]), EMPTY if item.default_factory is nothing else item.default)
+            item.name: (_decoder(hints[item.name]), EMPTY if item.default_factory is empty_object else item.default)
             for item in dataclasses.fields(cls)
-            if item.name != "extra"  # which is spread over the object itself
+            if item.name != "extra"  # its fields are written into the object itself
         }
     return _shapes[cls]
 
 
-def _value_to_json(value: Value) -> dict[str, Any]:
+def _value_to_json(value: Value) -> JsonDict:
     written = {}
     for name, (_, default) in _shape(type(value)).items():
         item = getattr(value, name)
@@ -95,7 +107,7 @@ def _value_to_json(value: Value) -> dict[str, Any]:
     return written
 
 
-def _to_json(item: Any) -> Any:
+def _to_json(item: object) -> Any:
     if isinstance(item, tuple):
         return [_to_json(one) for one in item]
     if isinstance(item, Value):
@@ -108,9 +120,9 @@ def _to_json(item: Any) -> Any:
     return thaw(item)
 
 
-def _value_from_json(cls: type[T], data: Mapping[str, Any], place: str) -> T:
-    read: dict[str, Any] = {}
-    extra: dict[str, Any] = {}
+def _value_from_json(cls: type[T], data: JsonObject, place: str) -> T:
+    read: JsonDict = {}
+    extra: JsonDict = {}
     known = _shape(cls)
     for name, item in data.items():
         if name in known:
@@ -123,8 +135,8 @@ def _value_from_json(cls: type[T], data: Mapping[str, Any], place: str) -> T:
     return cls(**read, extra=extra) if extra else cls(**read)
 
 
-def _decoder(hint: Any) -> Decode:
-    """A function that reads a value of this type, and says what is wrong where it cannot."""
+def _decoder(hint: Any) -> Decoder:
+    """A function that parses a value of this type or raises EntryError."""
     origin = get_origin(hint)
     if hint == Part:
         return _part
@@ -143,7 +155,7 @@ def _decoder(hint: Any) -> Decode:
     return _scalar(hint)
 
 
-def _part(item: Any, place: str) -> Part:
+def _part(item: object, place: str) -> Part:
     data = _mapping(item, place)
     cls = PARTS.get(str(data.get("type")))
     if cls is None:
@@ -151,12 +163,12 @@ def _part(item: Any, place: str) -> Part:
     return _value_from_json(cls, {key: value for key, value in data.items() if key != "type"}, place)
 
 
-def _optional(decode: Decode) -> Decode:
+def _optional(decode: Decoder) -> Decoder:
     return lambda item, place: None if item is None else decode(item, place)
 
 
-def _list_of(decode: Decode) -> Decode:
-    def read(item: Any, place: str) -> tuple[Any, ...]:
+def _list_of(decode: Decoder) -> Decoder:
+    def read(item: object, place: str) -> tuple[Any, ...]:
         if not isinstance(item, list | tuple):
             raise EntryError(f"{place}: expected a list, got {type(item).__name__}")
         return tuple(decode(one, f"{place}[{index}]") for index, one in enumerate(item))
@@ -164,8 +176,8 @@ def _list_of(decode: Decode) -> Decode:
     return read
 
 
-def _one_of(choices: tuple[str, ...]) -> Decode:
-    def read(item: Any, place: str) -> str:
+def _one_of(choices: tuple[str, ...]) -> Decoder:
+    def read(item: object, place: str) -> str:
         if item not in choices:
             raise EntryError(f"{place}: expected one of {', '.join(choices)}, got {item!r}")
         return str(item)
@@ -173,7 +185,7 @@ def _one_of(choices: tuple[str, ...]) -> Decode:
     return read
 
 
-def _mapping(item: Any, place: str) -> Mapping[str, Any]:
+def _mapping(item: object, place: str) -> JsonObject:
     if not isinstance(item, Mapping):
         raise EntryError(f"{place}: expected an object, got {type(item).__name__}")
     return item
@@ -189,8 +201,8 @@ def _time(item: Any, place: str) -> datetime:
     return read
 
 
-def _scalar(hint: type) -> Decode:
-    def read(item: Any, place: str) -> Any:
+def _scalar(hint: type) -> Decoder:
+    def read(item: object, place: str) -> Any:
         if hint is float and type(item) is int:
             return float(item)
         if type(item) is not hint:

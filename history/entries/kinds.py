@@ -1,38 +1,75 @@
-"""The kinds of facts. Each says when it happened; what else it says is its own."""
+"""Kinds of entries: messages, answers, tool results, summaries, state changes."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
-from history.entries.numbering import Numbering
-from history.entries.parts import Media, Part, Reasoning, ToolDefinition, ToolRequest, ToolResult, Usage, text_of
-from history.entries.values import Value, nothing, now
+from history.entries.values import (
+    JsonObject,
+    Media,
+    Part,
+    Reasoning,
+    ToolDefinition,
+    ToolRequest,
+    ToolResult,
+    Usage,
+    Value,
+    empty_object,
+    now,
+    text_of,
+)
 
 Status = Literal["complete", "interrupted", "failed"]
 
 
+class Numbering:
+    """Old and new entry numbers of a copied path, added in ascending order."""
+
+    def __init__(self) -> None:
+        self._old: list[int] = []
+        self._new: list[int] = []
+
+    def add(self, old: int, new: int) -> None:
+        self._old.append(old)
+        self._new.append(new)
+
+    @property
+    def last(self) -> int:
+        """The old number added last; 0 means none yet."""
+        return self._old[-1] if self._old else 0
+
+    def of(self, number: int) -> int:
+        """The new number of this entry; 0 means that it is not in the copy."""
+        return self.span(number, number)[0]
+
+    def span(self, first: int, last: int) -> tuple[int, int]:
+        """The first and last new number of this range; (0, 0) means that none was copied."""
+        start, end = bisect_left(self._old, first), bisect_right(self._old, last) - 1
+        return (self._new[start], self._new[end]) if first > 0 and start <= end else (0, 0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry(Value):
-    """One fact. ``metadata`` is free for source, timing and whatever a later reader may want."""
+    """One immutable fact of a session. ``metadata`` has any further facts, such as its source."""
 
     kind: ClassVar[str] = ""
     role: ClassVar[str] = "system"
     at: datetime = field(default_factory=now)
     agent: str = ""
     is_internal: bool = False
-    metadata: Mapping[str, Any] = field(default_factory=nothing)
+    metadata: JsonObject = field(default_factory=empty_object)
 
     @property
     def text(self) -> str:
-        """What a person reads, and what search finds."""
+        """The text that users read and search finds."""
         return ""
 
     def renumbered(self, numbers: Numbering) -> Self:
-        """The same fact in a copy of its path where entries have other numbers."""
+        """This entry with its references changed to the numbers of a copied path."""
         return self
 
 
@@ -69,7 +106,7 @@ class NotebookSet(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanSet(Entry):
-    """The task plan as a whole, a list in Markdown whose items are ticked as they are done. Empty: there is none."""
+    """The whole task plan, a Markdown list with checked items. Empty means no plan."""
 
     kind: ClassVar[str] = "plan_set"
     plan: str
@@ -81,7 +118,7 @@ class PlanSet(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInput(Entry):
-    """What somebody said to the model. ``raw`` is the input as it was typed, where that differs from the parts."""
+    """A message to the model. ``raw`` is the input as it was typed, where that differs from the parts."""
 
     kind: ClassVar[str] = "model_input"
     role: ClassVar[str] = "user"
@@ -104,7 +141,7 @@ class ModelInput(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOutput(Entry):
-    """One whole answer, or as much of it as there was: ``status`` and ``end_reason`` say which."""
+    """One answer, whole or partial: ``status`` and ``end_reason`` say which."""
 
     kind: ClassVar[str] = "model_output"
     role: ClassVar[str] = "assistant"
@@ -135,7 +172,7 @@ class ModelOutput(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResults(Entry):
-    """The outcomes of all requests of one answer, one to one and in the order they were asked."""
+    """The results of all tool calls of one answer, one for each call and in the same order."""
 
     kind: ClassVar[str] = "tool_results"
     role: ClassVar[str] = "tool"
@@ -149,7 +186,7 @@ class ToolResults(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaskedResult(Value):
-    """One tool result whose text is left out of the context: result ``index`` of entry ``seq``."""
+    """A tool result whose text is left out of the context: result ``index`` of entry ``seq``."""
 
     seq: int
     index: int
@@ -157,9 +194,9 @@ class MaskedResult(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary(Entry):
-    """Stands for the entries ``first`` … ``last`` of its path; they stay in the record. ``first`` 0: masks only.
+    """Replaces the entries ``first`` to ``last`` of its path in the context. ``first`` 0 means masks only.
 
-    ``within_turn``: for steps of one turn, which goes on after it. Without a text those entries are just left out.
+    ``within_turn`` marks steps of one turn that continues. Without a text those entries are only left out.
     """
 
     kind: ClassVar[str] = "summary"
@@ -183,7 +220,7 @@ class Summary(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retracted(Entry):
-    """Takes the summary ``seq`` back: what it stood for counts again."""
+    """Cancels the summary ``seq``: the entries it replaced count again."""
 
     kind: ClassVar[str] = "retracted"
     seq: int
@@ -195,7 +232,7 @@ class Retracted(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadMoved(Entry):
-    """The conversation goes on after entry ``to`` (0: from the start). Nothing is removed."""
+    """The conversation continues after entry ``to``; 0 means from the start. Nothing is removed."""
 
     kind: ClassVar[str] = "head_moved"
     to: int
@@ -207,7 +244,7 @@ class HeadMoved(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap(Entry):
-    """Something is missing here, and we say so."""
+    """A marker for missing entries."""
 
     kind: ClassVar[str] = "gap"
     reason: str = ""
@@ -230,10 +267,10 @@ class DebugLog(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownEntry(Entry):
-    """An entry of a kind or shape that this version cannot read: kept as it came and shown as such."""
+    """An entry that this version cannot read: stored unchanged and shown as such."""
 
     kind: ClassVar[str] = "unknown"
-    data: Mapping[str, Any]
+    data: JsonObject
     problem: str = ""
 
     @property
@@ -259,21 +296,21 @@ KINDS: dict[str, type[Entry]] = {
     )
 }
 
-# Kinds that people see as messages: what was said and what was answered. Results are shown with the call they answer.
+# Kinds shown as messages. Tool results are shown with their calls.
 MESSAGES: frozenset[str] = frozenset({ModelInput.kind, ModelOutput.kind})
-# Kinds that a conversation consists of, chained by fingerprint.
+# Kinds that make a conversation, chained by fingerprint.
 CONVERSATION: frozenset[str] = frozenset({ModelInput.kind, ModelOutput.kind, ToolResults.kind})
-# Kinds that say what holds from here on: an instruction, the tools, a summary in place of what came before.
+# Kinds that set state for the entries after them.
 STATE: frozenset[str] = frozenset(
     {SystemInstructionSet.kind, ToolsOffered.kind, NotebookSet.kind, PlanSet.kind, Summary.kind, Retracted.kind}
 )
-# Kinds that hang beside the path and never become anybody's parent.
+# Kinds beside the path: they never become a parent.
 LEAVES: frozenset[str] = frozenset({DebugLog.kind, HeadMoved.kind})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """An entry in its place: number ``seq`` of its session, after entry ``parent`` (0: the start)."""
+    """An entry at its position: number ``seq`` of its session, after entry ``parent``; 0 is the start."""
 
     seq: int
     parent: int

@@ -1,4 +1,4 @@
-"""What every part and every entry has in common: it is frozen in depth, and keeps what it does not know."""
+"""Frozen values that entries consist of: text, media, reasoning, tool calls, results, usage."""
 
 from __future__ import annotations
 
@@ -7,19 +7,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+
+# JSON documents: read-only, and under construction.
+JsonObject = Mapping[str, Any]
+JsonDict = dict[str, Any]
 
 MAX_LEVELS = 100  # of nested lists and objects in metadata; enough for people, too few to exhaust a stack
 
-EMPTY: Mapping[str, Any] = MappingProxyType({})
+EMPTY: JsonObject = MappingProxyType({})
+
+ResultStatus = Literal["success", "failed", "skipped", "interrupted"]
+UsageSource = Literal["provider", "partial", "estimated"]
 
 
-def nothing() -> Mapping[str, Any]:
+def empty_object() -> JsonObject:
     return EMPTY
 
 
 class EntryError(ValueError):
-    """What was read is not an entry; the text names the place and what stands there."""
+    """Input that is not an entry; the text names the field and its value."""
 
 
 def now() -> datetime:
@@ -27,22 +34,16 @@ def now() -> datetime:
 
 
 def frozen(value: Any, levels: int = MAX_LEVELS) -> Any:
-    """The same JSON value, but nobody can change it: lists become tuples, dicts read-only views."""
+    """A read-only copy of a JSON value: lists become tuples, dicts read-only views."""
     if value is None or value is EMPTY or isinstance(value, (str, int, float)):
         return value
-    if isinstance(value, (dict, Mapping)):  # a dict is known for one at once, a Mapping only after some asking
-        below = _below(levels)
-        return MappingProxyType({key: frozen(item, below) for key, item in value.items()}) if value else EMPTY
-    if isinstance(value, (list, tuple)):
-        below = _below(levels)
-        return tuple([frozen(item, below) for item in value])
-    return value
-
-
-def _below(levels: int) -> int:
+    if not isinstance(value, (dict, Mapping, list, tuple)):  # dict first: its check is much cheaper than Mapping's
+        return value
     if not levels:
         raise EntryError(f"nested too deeply: more than {MAX_LEVELS} levels")
-    return levels - 1
+    if isinstance(value, (list, tuple)):
+        return tuple([frozen(item, levels - 1) for item in value])
+    return MappingProxyType({key: frozen(item, levels - 1) for key, item in value.items()}) if value else EMPTY
 
 
 def thaw(value: Any) -> Any:
@@ -56,9 +57,9 @@ def thaw(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """Anything that is written to JSON field by field; ``extra`` keeps fields of a later schema."""
+    """Base of everything written to JSON field by field; ``extra`` keeps fields of a later schema."""
 
-    extra: Mapping[str, Any] = field(default_factory=nothing)
+    extra: JsonObject = field(default_factory=empty_object)
 
     def __post_init__(self) -> None:
         mappings, choices = _checked_fields(type(self))
@@ -74,17 +75,112 @@ class Value:
                 )
 
 
-Checked = tuple[tuple[str, ...], tuple[tuple[str, tuple[Any, ...]], ...]]
+CheckedFields = tuple[tuple[str, ...], tuple[tuple[str, tuple[object, ...]], ...]]
 
-_checked: dict[type[Value], Checked] = {}
+_checked_fields_of: dict[type[Value], CheckedFields] = {}
 
 
-def _checked_fields(cls: type[Value]) -> Checked:
-    """Fields that are mappings, and those with few values: nothing is stored that could not be read again."""
-    if cls not in _checked:
+def _checked_fields(cls: type[Value]) -> CheckedFields:
+    """Fields that are mappings, and fields with fixed choices: nothing unreadable is ever stored."""
+    if cls not in _checked_fields_of:
         hints = get_type_hints(cls)
         names = [item.name for item in dataclasses.fields(cls)]
         mappings = tuple(name for name in names if get_origin(hints[name]) is Mapping)
         choices = tuple((name, get_args(hints[name])) for name in names if get_origin(hints[name]) is Literal)
-        _checked[cls] = (mappings, choices)
-    return _checked[cls]
+        _checked_fields_of[cls] = (mappings, choices)
+    return _checked_fields_of[cls]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text(Value):
+    type: ClassVar[str] = "text"
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Media(Value):
+    """An attachment. The bytes are in a blob named by their hash, or at ``url``."""
+
+    type: ClassVar[str] = "media"
+    media_type: str
+    sha256: str = ""
+    url: str = ""
+    name: str = ""
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reasoning(Value):
+    """A model's thinking. ``signature`` belongs to ``provider`` and goes back to that one alone, unmodified."""
+
+    type: ClassVar[str] = "reasoning"
+    text: str = ""
+    signature: str = ""
+    provider: str = ""
+    redacted: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRequest(Value):
+    """A tool call of a model. ``arguments`` is the JSON text as the model wrote it, even when it was cut off."""
+
+    type: ClassVar[str] = "tool_request"
+    call_id: str
+    name: str
+    arguments: str = "{}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherPart(Value):
+    """A part of a type that this version does not know: stored, shown as such, never interpreted."""
+
+    type: ClassVar[str] = ""
+    data: JsonObject
+
+
+Part = Text | Media | Reasoning | ToolRequest | OtherPart
+PARTS: dict[str, type[Text | Media | Reasoning | ToolRequest]] = {
+    cls.type: cls for cls in (Text, Media, Reasoning, ToolRequest)
+}
+
+
+def text_of(parts: tuple[Part, ...]) -> str:
+    return "\n\n".join(part.text for part in parts if isinstance(part, Text) and part.text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolDefinition(Value):
+    name: str
+    description: str = ""
+    parameters: JsonObject = field(default_factory=empty_object)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage(Value):
+    """Tokens of one call. ``input_tokens`` includes cached ones; ``raw`` is the vendor's object."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    source: UsageSource = "provider"
+    raw: JsonObject = field(default_factory=empty_object)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult(Value):
+    """The result of one tool call; ``duration`` in seconds."""
+
+    call_id: str
+    name: str
+    status: ResultStatus = "success"
+    parts: tuple[Part, ...] = ()
+    error: str = ""
+    started_at: datetime | None = None
+    duration: float | None = None
+    metadata: JsonObject = field(default_factory=empty_object)
+
+    @property
+    def text(self) -> str:
+        return text_of(self.parts)

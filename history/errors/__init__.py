@@ -1,17 +1,16 @@
-"""What can go wrong with the record, as a tree that says whose fault it is.
+"""Errors of the history, as a tree.
 
     HistoryError
-    ├── HistoryOff        the operator switched recording off; nothing is written, reading goes on
-    ├── NoSuchEntry       the caller names a session or an entry that is not there (any more)
-    ├── PairingError      the caller's results do not answer the calls before them, one to one
-    ├── NoSuchBlob        the caller names an attachment whose bytes were never stored
-    ├── NotPermitted      the caller may know of the session, but not do this with it (opening)
-    ├── ReasonNeeded      the session is somebody else's: the caller has to say why first (opening)
-    ├── UnderHold, BeingRemoved        the session cannot go, or cannot stay (retention)
-    └── SharingOff, TooManyLinks       no more links for now (sharing)
+    ├── HistoryOff        the operator switched recording off; reading still works
+    ├── NoSuchEntry       the session or entry does not exist, or not any more
+    ├── PairingError      the results do not answer the calls before them, one to one
+    ├── NoSuchBlob        the bytes of a named attachment are not stored
+    ├── NotPermitted      the viewer may list the session, but not do this (access.reasons)
+    ├── ReasonNeeded      another user's session: give a reason first (access.reasons)
+    ├── UnderHold, BeingRemoved        the session cannot be removed, or cannot stay (retention)
+    └── SharingOff, TooManyLinks       no more links now (transcripts.share_links)
 
-A write that raises one of these has stored nothing (a fork: nothing that anybody is served). Trying again as it is does
-not help.
+A write that raises one of these has stored nothing (a fork: nothing that is shown). A retry does not help.
 """
 
 

@@ -1,19 +1,18 @@
 """Cursors of incremental exports: where the last export ended.
 
-A cursor is a moment, and a place in the audit chain for what was deleted. Everything that became visible later has
-changed after that moment: the moment lies before the oldest transaction that was running when it was taken. (Numbers
-would not do. On PostgreSQL they are given out in one order and become visible in another.) What was changed just
-before may come twice; nothing is left out.
+A cursor is a moment, and a place in the audit chain for deletions. The moment lies before the oldest transaction that
+was running when the cursor was made, so every later change has a later time. Numbers would not do: PostgreSQL assigns
+them in one order and makes them visible in another. A change just before the moment may be exported twice; no change is
+left out.
 
-One that stands inside an export besides says how far that one came (`after`) and where it began (`ends`): so a download
-can be resumed, and its end is still the end of the first attempt.
+The cursor of an interrupted export also has the last session (`after`) and the end of the first attempt (`ends`), so
+that a download can be resumed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 from django.db import connection
@@ -23,7 +22,8 @@ from history.db.transactions import writing
 from history.models import AuditEvent
 
 START = "start"
-CLOCK_SKEW = timedelta(seconds=10)  # that the clocks of several machines on one PostgreSQL may differ
+NOT_A_CURSOR = "not a valid cursor: give the one that an export ended with, or 'start'"
+CLOCK_SKEW = timedelta(seconds=10)  # between the clocks of several machines on one PostgreSQL
 
 _OLDEST = """
 SELECT min(xact_start) FROM pg_stat_activity
@@ -33,7 +33,7 @@ WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Everything that changed at this moment or later, and what was deleted after this event, is new."""
+    """Changes at this moment or later, and deletions after this event, are new."""
 
     at: datetime | None = None
     event: int = 0
@@ -53,38 +53,38 @@ class ExportCursor:
         return str(self.since) if self.ends is None else f"{self.since}~{self.ends}~{self.after or ''}"
 
     def at(self, session_id: UUID) -> ExportCursor:
-        """Inside the export that goes to `ends`, behind this session."""
+        """The cursor to resume from after this session."""
         return replace(self, after=session_id)
 
     @classmethod
-    def read(cls, text: str) -> ExportCursor:
-        """Raises ValueError for anything that no export has given out."""
+    def parse(cls, text: str) -> ExportCursor:
+        """Parse the text of a cursor. Raises ValueError."""
         if text == START:
             return cls()
         parts = text.split("~")
         if len(parts) == 2:
-            return cls(_mark(*parts))
+            return cls(_parse_mark(*parts))
         if len(parts) != 5:
-            raise ValueError("this is no cursor: give the one that an export ended with, or 'start'")
-        return cls(_mark(*parts[:2]), _mark(*parts[2:4]), UUID(parts[4]) if parts[4] else None)
+            raise ValueError(NOT_A_CURSOR)
+        return cls(_parse_mark(*parts[:2]), _parse_mark(*parts[2:4]), UUID(parts[4]) if parts[4] else None)
 
 
-def _mark(at: str, event: str) -> Mark:
+def _parse_mark(at: str, event: str) -> Mark:
     try:
         moment = None if at == "0" else datetime.fromisoformat(at).astimezone(UTC)
         return Mark(moment, int(event))
     except (ValueError, OverflowError):
-        raise ValueError("this is no cursor: give the one that an export ended with, or 'start'") from None
+        raise ValueError(NOT_A_CURSOR) from None
 
 
 def horizon() -> Mark:
-    """The moment before which nothing can become visible any more."""
+    """The moment before which no change can become visible any more."""
     event = AuditEvent.objects.order_by("-seq").values_list("seq", flat=True).first() or 0
     if connection.vendor != "postgresql":
-        with writing():  # there is one writer at a time, and now it is us
+        with writing():  # SQLite has one writer at a time
             return Mark(timezone.now(), event)
     now = timezone.now()
     with connection.cursor() as cursor:
         cursor.execute(_OLDEST)
-        oldest: Any = cursor.fetchone()[0]
+        oldest: datetime | None = cursor.fetchone()[0]
     return Mark(min(oldest or now, now) - CLOCK_SKEW, event)

@@ -1,7 +1,7 @@
 """Selection of the sessions to export, limited to what the viewer may export.
 
 The ids are listed once, in order, sixteen bytes each. The sessions are read in batches during the export under the same
-rule, so that sessions deleted in the meantime are left out.
+permissions, so that sessions deleted in the meantime are left out.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from history.access.permissions import (
     sessions_for,
     visible_sessions,
 )
-from history.access.reasons import NotPermitted, check_reason, open_each
+from history.access.reasons import NotPermitted, check_reason, open_each, person_of
 from history.errors import HistoryError
 from history.exporting.cursors import ExportCursor, Mark
 from history.models import ApiKey, AuditEvent, Exchange, Session
-from history.record.listing import ListFilters
+from history.search import SessionQuery
 
 BATCH = 50
 MOST_NAMED = 5_000
@@ -40,11 +40,11 @@ DELETING = ("hide", "remove")
 
 
 class CannotExport(HistoryError):
-    """What was asked for makes no sense; the text says what to write instead."""
+    """The request is invalid; the text says what to write instead."""
 
 
 class NothingSelected(CannotExport):
-    """A session was named that is not there, or not for them."""
+    """A named session does not exist, or the viewer may not see it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +53,11 @@ class Selection:
 
     sessions: tuple[UUID, ...] | None = None
     mine: bool = False
-    filters: ListFilters = field(default_factory=ListFilters)
+    filters: SessionQuery = field(default_factory=SessionQuery)
 
     @property
     def is_everything(self) -> bool:
-        return self.sessions is None and not self.mine and self.filters == ListFilters()
+        return self.sessions is None and not self.mine and self.filters == SessionQuery()
 
 
 def exportable_sessions(viewer: Viewer | None) -> QuerySet[Session]:
@@ -68,9 +68,9 @@ def exportable_sessions(viewer: Viewer | None) -> QuerySet[Session]:
 
 
 def selected_sessions(viewer: Viewer | None, selection: Selection) -> QuerySet[Session]:
-    rows = exportable_sessions(viewer).filter(selection.filters.conditions())
+    rows = selection.filters.apply(exportable_sessions(viewer))
     if selection.mine:
-        rows = rows.filter(owner_id=person_of(viewer))
+        rows = rows.filter(owner_id=owner_id_of(viewer))
     return rows if selection.sessions is None else rows.filter(pk__in=selection.sessions)
 
 
@@ -86,8 +86,9 @@ class ChosenSessions:
             rows = rows.filter(changed_at__gte=cursor.since.at)
         if cursor.after is not None:
             rows = rows.filter(pk__gt=cursor.after)
-        self._ids = b"".join(pk.bytes for pk in _ids_of(rows))
-        self._refuse_what_is_not_theirs()
+        ids = rows.order_by("pk").values_list("pk", flat=True).iterator(chunk_size=2_000)
+        self._ids = b"".join(pk.bytes for pk in ids)
+        self._check_named_sessions()
         if not self.reason:  # without one, sessions of other users must have been opened before
             for batch in self._batches():
                 self._open(list(exportable_sessions(viewer).filter(pk__in=batch).only(*_RIGHTS)))
@@ -96,23 +97,23 @@ class ChosenSessions:
         return len(self._ids) // 16
 
     def __iter__(self) -> Iterator[Session]:
-        """The sessions as they are now, each opened with the reason that was given."""
+        """The sessions as they are now, each opened with the reason."""
         for batch in self._batches():
             rows = (
                 exportable_sessions(self.viewer).filter(pk__in=batch).select_related("owner", "api_key").order_by("pk")
             )
-            found = list(rows.annotate(has_exchanges=Exists(Exchange.objects.filter(session=OuterRef("pk")))))
+            sessions = list(rows.annotate(has_exchanges=Exists(Exchange.objects.filter(session=OuterRef("pk")))))
             if self.reason:
-                self._open(found)
-            yield from found
+                self._open(sessions)
+            yield from sessions
 
     def only(self) -> Session | None:
-        """The session, where it is one alone, to be named and not to be read."""
+        """The session of an export of exactly one, for the file name."""
         return Session.objects.filter(pk=UUID(bytes=self._ids)).first() if len(self) == 1 else None
 
-    def tell(self, **details: Any) -> None:
+    def record_event(self, **details: Any) -> None:
         """One audit event for the export as a whole."""
-        who = {"key": self.viewer.pk} if isinstance(self.viewer, ApiKey) else {"actor": person_of(self.viewer)}
+        who = {"key": self.viewer.pk} if isinstance(self.viewer, ApiKey) else {"actor": owner_id_of(self.viewer)}
         audit.record("export", reason=self.reason, count=len(self), **who, **details)
 
     def _open(self, sessions: Sequence[Session]) -> None:
@@ -124,7 +125,7 @@ class ChosenSessions:
             batch = self._ids[start : start + 16 * BATCH]
             yield [UUID(bytes=batch[place : place + 16]) for place in range(0, len(batch), 16)]
 
-    def _refuse_what_is_not_theirs(self) -> None:
+    def _check_named_sessions(self) -> None:
         """Raise where a named session is missing or not permitted; a cursor may have left it out."""
         wanted = set(self.selection.sessions or ())
         missing = wanted - set(exportable_sessions(self.viewer).filter(pk__in=wanted).values_list("pk", flat=True))
@@ -135,18 +136,18 @@ class ChosenSessions:
         raise NothingSelected(f"there is no session {sorted(map(str, missing))[0]}")
 
 
-_RIGHTS = ("owner", "api_key", "hold", "hidden_at", "expires_at")
+_RIGHTS = ("owner", "api_key", "hold", "state", "expires_at")
 
 
 def loose_exchanges(chosen: ChosenSessions, *, since: Mark | None) -> QuerySet[Exchange]:
-    """Calls that belong to no session, which go with an export that is narrowed by nothing but whose it is."""
+    """Exchanges without a session. They belong to exports that are narrowed by owner at most."""
     viewer, selection = chosen.viewer, chosen.selection
     reach = Reach() if viewer is None else reach_of(viewer, Purpose.EXPORT)
-    if reach is None or selection.sessions is not None or selection.filters != ListFilters():
+    if reach is None or selection.sessions is not None or selection.filters != SessionQuery():
         return Exchange.objects.none()
     rows = Exchange.objects.filter(reach.as_q(), session=None)
     if selection.mine:
-        rows = rows.filter(owner_id=person_of(viewer))
+        rows = rows.filter(owner_id=owner_id_of(viewer))
     return rows.filter(ended_at__gte=since.at) if since is not None and since.at is not None else rows
 
 
@@ -154,12 +155,8 @@ def has_everything(viewer: Viewer | None) -> bool:
     return viewer is None or can_access_others(viewer, Purpose.EXPORT)
 
 
-def person_of(viewer: Viewer | None) -> int | None:
-    return viewer.owner_id if isinstance(viewer, ApiKey) else viewer.pk if viewer is not None else None
-
-
-def _ids_of(rows: QuerySet[Session]) -> Iterator[UUID]:
-    yield from rows.order_by("pk").values_list("pk", flat=True).iterator(chunk_size=2_000)
+def owner_id_of(viewer: Viewer | None) -> int | None:
+    return None if viewer is None else person_of(viewer)
 
 
 def was_selected(
@@ -171,7 +168,7 @@ def was_selected(
         return False
     if reach.owner_id is not None and owner != reach.owner_id:
         return False
-    if selection.mine and owner != person_of(viewer):
+    if selection.mine and owner != owner_id_of(viewer):
         return False
     return selection.sessions is None or gone in selection.sessions
 
@@ -180,7 +177,7 @@ def was_selected(
 
 
 def deleted_since(chosen: ChosenSessions, *, since: Mark, until: Mark) -> Iterator[tuple[UUID, datetime]]:
-    """Each session once, at the last time that it was deleted; such as came back are none."""
+    """Each deleted session once, at the last deletion; restored sessions are left out."""
     if since.at is None:
         return
     events = AuditEvent.objects.filter(seq__gt=since.event, seq__lte=until.event, action__in=DELETING)
@@ -190,13 +187,13 @@ def deleted_since(chosen: ChosenSessions, *, since: Mark, until: Mark) -> Iterat
         there = {row.pk: row for row in Session.objects.filter(pk__in=last).only("owner", "api_key")}
         served = set(exportable_sessions(chosen.viewer).filter(pk__in=last).values_list("pk", flat=True))
         for gone, event in last.items():
-            whose = _whose(event, there.get(gone))
-            if gone not in served and was_selected(chosen.viewer, chosen.selection, gone, **whose):
+            owners = _owners_of(event, there.get(gone))
+            if gone not in served and was_selected(chosen.viewer, chosen.selection, gone, **owners):
                 yield gone, event.at
 
 
-def _whose(event: AuditEvent, row: Session | None) -> dict[str, int | None]:
-    """From its row as long as that is there, then from the event of its removal."""
+def _owners_of(event: AuditEvent, row: Session | None) -> dict[str, int | None]:
+    """Owner and key: from the row, or from the event of its removal."""
     if row is not None:
         return {"owner": row.owner_id, "key": row.api_key_id}
     details = json.loads(event.details or "{}")

@@ -1,11 +1,11 @@
 """Types shared by all formats: conversation, node, note and format error.
 
-A reader gives what the source says, in entries of ours; it stores nothing and knows no Django. Nodes stand after their
-parents (`parent` is a place in the list, None: the start), so that a tree can be written down from first to last. An
-entry that names other entries by number (a summary) counts nodes from 1: node 0 is entry 1.
+A reader converts a source into entries; it stores nothing and does not import Django. Nodes come after their parents
+(`parent` is an index in the list, None means the start), so that a tree can be written from first to last. An entry
+that refers to other entries by number (a summary) counts nodes from 1: node 0 is entry 1.
 
-What a source has no ids for gets ids made from what it says (`chain_id`), so that reading the same file twice gives the
-same ones, and a file that has grown begins with the ones that are known.
+A source without ids gets ids derived from its texts (`chain_id`). Reading the same file twice gives the same ids, and a
+file that has grown begins with the stored ones.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
-from history.entries import Entry, nothing
-from history.text.lazy import SaidError
+from history.entries import Entry, JsonObject, empty_object
+from history.text.lazy import LazyTextError
 
 NoteLevel = Literal["repaired", "lost", "ignored"]
 
@@ -25,17 +25,17 @@ MOST_NOTES = 1_000
 
 
 def gettext_noop(text: str) -> str:
-    """Marks a sentence that a page will translate; what varies stands beside it (`where`) or is filled in (`Said`)."""
+    """Mark a text that a page translates. Variable parts are in `where`, or are values of a `LazyText`."""
     return text
 
 
-class FormatError(SaidError):
+class FormatError(LazyTextError):
     """The file cannot be read in the detected format. The text tells the user why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """Something that was repaired, could not be carried or was left out on purpose: what, where, and how often."""
+    """A repair, a loss or an omission on purpose: what, where, and how often."""
 
     level: NoteLevel
     what: str
@@ -49,7 +49,7 @@ class Note:
 
 
 class Notes:
-    """Collects notes. The same thing said again is counted; the first place is kept. What varies much is cut short."""
+    """Collects notes. Equal notes are counted, with the first place. The number of different notes is limited."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[NoteLevel, str], tuple[str, int]] = {}
@@ -57,7 +57,7 @@ class Notes:
     def __call__(self, level: NoteLevel, what: str, *, where: str = "", count: int = 1) -> None:
         if count > 0:
             if len(self._found) >= MOST_NOTES and (level, what) not in self._found:
-                what, where = gettext_noop("more of the like"), ""
+                what, where = gettext_noop("more like this"), ""
             first, so_far = self._found.get((level, what), (where, 0))
             self._found[level, what] = (first, so_far + count)
 
@@ -83,7 +83,7 @@ class SourceNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
-    """One conversation of a source. `leaf` is the node that it stands at; None: the last one.
+    """One conversation of a source. `leaf` is its current node; None means the last one.
 
     `client` is the product that it comes from; with `source_id` it tells conversations apart. `parent_id` is the source
     id of the conversation that started this one (a subagent), `parent_call` the call that did. `blobs` are the bytes of
@@ -102,8 +102,8 @@ class Conversation:
     workspace: str = ""
     parent_id: str = ""
     parent_call: str = ""
-    metadata: Mapping[str, Any] = field(default_factory=nothing)
-    blobs: Mapping[str, bytes] = field(default_factory=nothing)
+    metadata: JsonObject = field(default_factory=empty_object)
+    blobs: Mapping[str, bytes] = field(default_factory=empty_object)
     notes: tuple[Note, ...] = ()
 
 
@@ -116,6 +116,6 @@ class UnreadableConversation:
     title: str = ""
 
 
-def chain_id(before: str, said: str) -> str:
-    """An id for what has none: made from what it says and from the id of what came before."""
-    return hashlib.sha256(f"{before}\0{said}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+def chain_id(before: str, text: str) -> str:
+    """Derive an id from a text and the id of the entry before it."""
+    return hashlib.sha256(f"{before}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()[:32]

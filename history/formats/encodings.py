@@ -16,8 +16,8 @@ from typing import BinaryIO
 from history.formats.base import gettext_noop
 
 CHUNK = 1024 * 1024
-CONVERTED = gettext_noop("The file is written in UTF-16 or UTF-32 and was converted.")
-REPLACED = gettext_noop("Some bytes are no UTF-8; a replacement character stands in their place.")
+CONVERTED = gettext_noop("The file was in UTF-16 or UTF-32 and was converted.")
+REPLACED = gettext_noop("Some bytes are not valid UTF-8. They were replaced.")
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -72,7 +72,7 @@ def _eight_bits(head: bytes, stream: BinaryIO) -> Encoding:
     if not wrong:
         return UTF_8
     if wrong > right:
-        return Encoding("cp1252", gettext_noop("The file is not UTF-8; it was read as Windows-1252 (Latin-1)."))
+        return Encoding("cp1252", gettext_noop("The file is not UTF-8. It was read as Windows-1252 (Latin-1)."))
     return Encoding("utf-8", REPLACED)
 
 

@@ -12,14 +12,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from io import BytesIO
 from itertools import islice
-from typing import Any, BinaryIO, Literal
+from typing import BinaryIO, Literal
 
 import ijson
 
-from history.dialects.json_access import MAX_DEPTH, obj, parsed
-from history.formats.base import FormatError, Notes, gettext_noop
+from history.dialects.json_access import MAX_DEPTH, obj, parse_json
+from history.entries import JsonObject
+from history.formats.base import Conversation, FormatError, Notes, UnreadableConversation, gettext_noop
 from history.formats.encodings import Encoding, detect_encoding, open_as_utf_8
-from history.text.lazy import LazyText, why_of
+from history.text.lazy import LazyText, error_text
 
 MEGABYTE = 1024 * 1024
 MAX_LINE = 64 * MEGABYTE
@@ -31,7 +32,7 @@ SAMPLE_ITEMS = 3
 BAD_LINE = gettext_noop("A line could not be read and was left out.")
 BREAKS_OFF = gettext_noop("The file is damaged or incomplete. Everything before the damage was read.")
 TOO_LONG = LazyText(
-    gettext_noop("One conversation of more than %(size)s MB is not read."), size=MAX_CONVERSATION // MEGABYTE
+    gettext_noop("Conversations of more than %(size)s MB are not read."), size=MAX_CONVERSATION // MEGABYTE
 )
 
 Shape = Literal["lines", "array", "object", "other"]
@@ -42,7 +43,7 @@ class Line:
     """`problem` says why there is no value."""
 
     number: int
-    value: Any = None
+    value: object = None
     problem: str = ""
 
     @property
@@ -55,10 +56,10 @@ class Sample:
     """What a file begins with, enough to tell what it is."""
 
     shape: Shape
-    items: tuple[Mapping[str, Any], ...] = ()
+    items: tuple[JsonObject, ...] = ()
 
     @property
-    def first(self) -> Mapping[str, Any]:
+    def first(self) -> JsonObject:
         return self.items[0] if self.items else {}
 
 
@@ -68,7 +69,7 @@ def no_companion(name: str) -> tuple[str, bytes] | None:
 
 @dataclass(frozen=True)
 class Source:
-    """`companion` finds a file that lies beside this one by how its name begins: an attachment of an export.
+    """`companion` finds a file beside this one by the prefix of its name: an attachment of an export.
 
     `notes` is what is wrong with the file as such.
     """
@@ -81,10 +82,10 @@ class Source:
     @cached_property
     def encoding(self) -> Encoding:
         with closing(self.open_file()) as stream:
-            found = detect_encoding(stream)
-        if found.problem:
-            self.notes("repaired", found.problem)
-        return found
+            encoding = detect_encoding(stream)
+        if encoding.problem:
+            self.notes("repaired", encoding.problem)
+        return encoding
 
     def open(self) -> BinaryIO:
         return open_as_utf_8(self.open_file, self.encoding)()
@@ -104,7 +105,7 @@ class Source:
                 if raw.strip():
                     yield _line(number, raw)
 
-    def records(self, notes: Notes) -> Iterator[Mapping[str, Any]]:
+    def records(self, notes: Notes) -> Iterator[JsonObject]:
         """The objects of all lines of one conversation; a line that is none is noted and left out."""
         for line in self.lines():
             if line.problem:
@@ -113,8 +114,8 @@ class Source:
             else:
                 yield obj(line.value)
 
-    def items(self) -> Iterator[Any]:
-        """The items of the list that the file is, one at a time; of one that breaks off, what there is of it."""
+    def items(self) -> Iterator[object]:
+        """The items of a JSON list, one at a time; of a truncated one, all that can be read."""
         with closing(self.open()) as stream:
             try:
                 yield from _items(stream)
@@ -123,8 +124,8 @@ class Source:
                 if broken.begun:
                     yield broken.begun
 
-    def document(self) -> Any:
-        """The one value that the file is; of one that breaks off, what there is of it."""
+    def document(self) -> object:
+        """The JSON value of the file; of a truncated one, all that can be read."""
         with closing(self.open()) as stream:
             raw = stream.read(MAX_CONVERSATION + 1)
         if len(raw) > MAX_CONVERSATION:
@@ -135,12 +136,21 @@ class Source:
             begun = _beginning(raw)
             if not begun:
                 raise
-            self.notes("repaired", BREAKS_OFF, where=why_of(error))
+            self.notes("repaired", BREAKS_OFF, where=error_text(error))
             return begun
 
 
-def raw_lines(stream: Any) -> Iterator[bytes]:
-    """Lines as they are; one that is longer than a line may be comes as one that says nothing."""
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A file format that can be imported."""
+
+    name: str
+    recognises: Callable[[Sample], bool]
+    read: Callable[[Source], Iterator[Conversation | UnreadableConversation]]
+
+
+def raw_lines(stream: BinaryIO) -> Iterator[bytes]:
+    """The lines; one that is too long is replaced by a zero byte."""
     while raw := stream.readline(MAX_LINE + 1):
         if len(raw) <= MAX_LINE:
             yield raw
@@ -157,21 +167,21 @@ def _line(number: int, raw: bytes) -> Line:
     try:
         return Line(number, _value(raw))
     except FormatError as error:
-        return Line(number, problem=why_of(error))
+        return Line(number, problem=error_text(error))
 
 
 def check_values(raw: bytes) -> None:
     """A few bytes of JSON are a hundred in memory: what would be too much of it is refused before it is read."""
     if raw.count(b",") + raw.count(b"[") + raw.count(b"{") > MAX_VALUES:
-        raise FormatError(gettext_noop("it has too many values to be read"))
+        raise FormatError(gettext_noop("too many values"))
 
 
-def _value(raw: bytes) -> Any:
+def _value(raw: bytes) -> object:
     check_values(raw)
     try:
-        return parsed(raw.decode("utf-8", "replace"))
+        return parse_json(raw.decode("utf-8", "replace"))
     except ValueError as error:
-        raise FormatError(gettext_noop("this is not JSON (%(error)s)"), error=str(error)) from None
+        raise FormatError(gettext_noop("not valid JSON (%(error)s)"), error=str(error)) from None
 
 
 class _Counted:
@@ -189,15 +199,15 @@ class _Counted:
 
 
 class _BrokenOff(Exception):
-    """The JSON ends before its end; `begun` is what there is of the item where it does."""
+    """The JSON is truncated; `begun` is the incomplete last item."""
 
-    def __init__(self, problem: str, begun: Any) -> None:
+    def __init__(self, problem: str, begun: object) -> None:
         super().__init__(problem)
         self.begun = begun
 
 
-def _items(stream: BinaryIO, *, level: int = 1) -> Iterator[Any]:
-    """Values that stand `level` deep: the items of a list (1), or the one value itself (0)."""
+def _items(stream: BinaryIO, *, level: int = 1) -> Iterator[object]:
+    """Values at a depth of `level`: the items of a list (1), or the value itself (0)."""
     counted = _Counted(stream)
     builder, depth, values = ijson.ObjectBuilder(), 0, 0
     try:
@@ -208,23 +218,23 @@ def _items(stream: BinaryIO, *, level: int = 1) -> Iterator[Any]:
                 continue  # the list itself
             values += 1
             if depth > MAX_DEPTH or values > MAX_VALUES:
-                raise FormatError(gettext_noop("An item is nested too deeply, or has too many values, to be read."))
+                raise FormatError(gettext_noop("An item is nested too deeply or has too many values."))
             builder.event(event, value)
             if depth == level:
                 yield builder.value
                 builder, values, counted.since = ijson.ObjectBuilder(), 0, 0
     except ijson.JSONError as error:
-        raise _BrokenOff(_told(error), getattr(builder, "value", None)) from None
+        raise _BrokenOff(_json_error(error), getattr(builder, "value", None)) from None
 
 
-def _beginning(raw: bytes) -> Any:
+def _beginning(raw: bytes) -> object:
     try:
         return next(_items(BytesIO(raw), level=0), None)
     except _BrokenOff as broken:
         return broken.begun
 
 
-def _told(error: Exception) -> str:
+def _json_error(error: Exception) -> str:
     text = error.args[0] if error.args else ""
     text = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
     return next(iter(text.strip().splitlines()), "")[:100] or "no JSON"
@@ -254,7 +264,7 @@ def _first_letter(stream: BinaryIO) -> bytes:
     return b""
 
 
-def _objects(source: Source) -> Iterator[Mapping[str, Any]]:
+def _objects(source: Source) -> Iterator[JsonObject]:
     """The lines that are objects, none if the first few are not: then one object is written over many lines."""
     wrong = 0
     for line in source.lines(as_one=False):
@@ -270,7 +280,7 @@ def _is_one_line(source: Source) -> bool:
     return len(list(islice(source.lines(as_one=False), 2))) == 1
 
 
-def _first_items(source: Source) -> Iterator[Mapping[str, Any]]:
+def _first_items(source: Source) -> Iterator[JsonObject]:
     with closing(source.open()) as stream:
         try:
             yield from (item for item in islice(_items(stream), SAMPLE_ITEMS) if isinstance(item, Mapping))

@@ -1,0 +1,89 @@
+"""Helpers of views: htmx requests, staff pages, downloads and the size limit of the request body.
+
+`request.htmx` is set by django-htmx's middleware; `HtmxRequest` declares it for the type checker.
+
+    @accepts_body(lambda: settings.PARLEY_IMPORT_MB * MEGABYTE)
+    def imports(request): ...
+
+Class-based views set `body_limit = staticmethod(...)`. `project.server.bodies` enforces it before the body is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from functools import wraps
+from typing import Any, Protocol, TypeVar, cast
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from django.urls import Resolver404, resolve
+from django.utils.http import content_disposition_header
+from django.views.decorators.cache import never_cache
+from django_htmx.middleware import HtmxDetails
+
+MEGABYTE = 1024 * 1024
+# What a form puts around its files.
+FORM_OVERHEAD = MEGABYTE
+
+View = TypeVar("View", bound=Callable[..., HttpResponseBase])
+
+
+class HtmxRequest(HttpRequest):
+    htmx: HtmxDetails
+
+
+def wants_fragment(request: HtmxRequest) -> bool:
+    """Whether htmx swaps the response into a page. A boosted link replaces the whole page."""
+    return bool(request.htmx) and not request.htmx.boosted
+
+
+def staff_only(view: View) -> View:
+    """404 for users who are not staff."""
+
+    @never_cache
+    @login_required
+    @wraps(view)
+    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        if not request.user.is_staff:
+            raise Http404
+        return view(request, *args, **kwargs)
+
+    return cast(View, guarded)
+
+
+class Download(Protocol):
+    """An export, for example."""
+
+    @property
+    def content_type(self) -> str: ...
+    @property
+    def file_name(self) -> str: ...
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
+
+
+def download(content: Download) -> StreamingHttpResponse:
+    """A stream that is produced as fast as it is sent."""
+    disposition = content_disposition_header(as_attachment=True, filename=content.file_name) or "attachment"
+    headers = {"Content-Disposition": disposition, "X-Content-Type-Options": "nosniff"}
+    return StreamingHttpResponse(content, content_type=content.content_type, headers=headers)
+
+
+def accepts_body(limit: Callable[[], int]) -> Callable[[View], View]:
+    """Let this view receive bodies of up to `limit()` bytes from a known sender."""
+
+    def decorate(view: View) -> View:
+        view.body_limit = limit  # type: ignore[attr-defined]
+        return view
+
+    return decorate
+
+
+def body_limit_of(path: str) -> int | None:
+    """The limit that the view of this path declares."""
+    try:
+        view = resolve(path).func
+    except Resolver404:
+        return None
+    declared = getattr(view, "body_limit", None) or getattr(getattr(view, "view_class", None), "body_limit", None)
+    return declared() if declared is not None else None

@@ -1,8 +1,8 @@
 """Import jobs of the page and the REST API: uploads and progress.
 
 A user who uploads files gets a job at once and may close the tab: the background work of the process that has the files
-takes the job and runs it (`history.importing.turns`). A job whose runner died shows no sign of life any more; it may be
-run again, because importing twice changes nothing.
+runs the job (`history.importing.scheduler`). A job whose runner died has no heartbeat any more. It may be run again,
+because importing twice changes nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from history.errors import HistoryError
 from history.models import ApiKey, ImportJob
 from history.record import writer
 
-SILENT = timedelta(minutes=2)  # after so long without a sign of life the runner is thought to be dead
+SILENT = timedelta(minutes=2)  # without a heartbeat the runner counts as dead
 KEPT_FILES = timedelta(days=7)
 KEPT_REPORTS = timedelta(days=30)
 MAX_FILES = 200
@@ -39,23 +39,23 @@ class TooMany(HistoryError):
 
 
 class Misplaced(HistoryError):
-    """A piece of a file that does not follow what is there; `size` is how much that is."""
+    """A piece of a file that does not follow the stored bytes; `size` is their number."""
 
     def __init__(self, size: int) -> None:
         super().__init__(f"the next piece begins at {size}")
         self.size = size
 
 
-# Files come in.
+# Uploads.
 
 
 def create(owner: Any, files: Sequence[tuple[str, int]], *, api_key: ApiKey | None = None) -> ImportJob:
-    """A job for files with these names and sizes, which are still to come."""
+    """A job for files with these names and sizes, to be uploaded next."""
     size = sum(size for _, size in files)
     if size > limit() or len(files) > MAX_FILES:
         raise UploadTooLarge(f"more than {settings.PARLEY_IMPORT_MB} MB, or more than {MAX_FILES} files")
     if _unfinished(owner) + size > UNFINISHED * limit():
-        raise TooMany("imports that are not finished take too much room")
+        raise TooMany("imports that are not finished take too much space")
     recording = api_key.recording if api_key else "full"
     named = [{"name": _name_of(name, recording), "size": size} for name, size in files]
     job = ImportJob.objects.create(owner=owner, api_key=api_key, files=named)
@@ -69,14 +69,14 @@ def _name_of(path: str, recording: str) -> str:
 
 
 def _unfinished(owner: Any) -> int:
-    """What this person's jobs that are not done may take, in bytes."""
+    """The size of the files of this user's unfinished jobs, in bytes."""
     jobs = ImportJob.objects.filter(owner=owner).exclude(state=ImportJob.State.DONE)
-    lying = [job for job in jobs.only("pk", "files") if folder_of(job).exists()]
-    return sum(file["size"] for job in lying for file in job.files)
+    stored = [job for job in jobs.only("pk", "files") if folder_of(job).exists()]
+    return sum(file["size"] for job in stored for file in job.files)
 
 
 def jobs_of(viewer: Viewer) -> QuerySet[ImportJob]:
-    """One's own; a key that sees only its own sessions knows of what it sent itself."""
+    """The viewer's own jobs; a key that sees only its own sessions sees its own uploads."""
     if not isinstance(viewer, ApiKey):
         return ImportJob.objects.filter(owner=viewer.pk)
     mine = ImportJob.objects.filter(owner=viewer.owner_id)
@@ -92,7 +92,7 @@ def folder_of(job: ImportJob) -> Path:
 
 
 def add_piece(job: ImportJob, *, place: int, offset: int, content: bytes) -> int:
-    """Put this at the end of file `place`; returns how long that is now."""
+    """Append to file `place`. Returns its size."""
     path, whole = folder_of(job) / str(place), job.files[place]["size"]
     size = path.stat().st_size if path.exists() else 0
     if offset != size or job.state != ImportJob.State.UPLOADING:
@@ -106,7 +106,7 @@ def add_piece(job: ImportJob, *, place: int, offset: int, content: bytes) -> int
 
 
 def take_file(job: ImportJob, *, place: int, path: Path) -> None:
-    """A file that is there as a whole; it is moved."""
+    """Move a complete file into the job."""
     shutil.move(path, folder_of(job) / str(place))
 
 
@@ -117,7 +117,7 @@ def is_whole(job: ImportJob) -> bool:
 
 
 def start(job: ImportJob) -> None:
-    """From now on it waits for a runner."""
+    """Queue the job for a runner."""
     job.state = ImportJob.State.WAITING
     job.claim, job.error, job.ended_at, job.bytes_read, job.counts, job.items = None, "", None, 0, {}, []
     job.heartbeat_at = timezone.now()
@@ -134,11 +134,11 @@ def may_run_again(job: ImportJob) -> bool:
 
 
 def is_interrupted(job: ImportJob) -> bool:
-    going_on = (ImportJob.State.RUNNING, ImportJob.State.UPLOADING)
-    return job.state in going_on and job.heartbeat_at < timezone.now() - SILENT
+    active = (ImportJob.State.RUNNING, ImportJob.State.UPLOADING)
+    return job.state in active and job.heartbeat_at < timezone.now() - SILENT
 
 
-# What is left behind.
+# Cleaning.
 
 
 def tidy() -> None:
@@ -150,14 +150,14 @@ def tidy() -> None:
     _forget_uploads()
     folder = Path(settings.PARLEY_DATA_DIR, "imports")
     names = {str(name) for name in ImportJob.objects.values_list("pk", flat=True)}
-    for lying in folder.iterdir() if folder.is_dir() else ():
-        if lying.name not in names and lying.stat().st_mtime < time.time() - 3600:
-            shutil.rmtree(lying, ignore_errors=True)
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.name not in names and path.stat().st_mtime < time.time() - 3600:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _forget_uploads() -> None:
-    """What forms had sent when a process was killed."""
+    """Remove files of forms that a killed process left."""
     folder = Path(settings.FILE_UPLOAD_TEMP_DIR or "")
-    for lying in folder.glob("*.upload*") if settings.FILE_UPLOAD_TEMP_DIR and folder.is_dir() else ():
-        if lying.stat().st_mtime < time.time() - KEPT_FILES.total_seconds():
-            lying.unlink(missing_ok=True)
+    for path in folder.glob("*.upload*") if settings.FILE_UPLOAD_TEMP_DIR and folder.is_dir() else ():
+        if path.stat().st_mtime < time.time() - KEPT_FILES.total_seconds():
+            path.unlink(missing_ok=True)

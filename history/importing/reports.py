@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 from uuid import UUID
 
+from history.entries import JsonDict
 from history.formats.base import Note
 from history.text.lazy import lazy_to_json
 
@@ -38,7 +38,7 @@ class ImportItem:
     def is_repaired(self) -> bool:
         return any(note.level == "repaired" for note in self.notes)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonDict:
         return {
             "outcome": self.outcome.value,
             "file": self.file,
@@ -53,19 +53,19 @@ class ImportItem:
             ],
         }
 
-    def as_kept(self) -> dict[str, Any]:
+    def as_stored_json(self) -> JsonDict:
         """The report as JSON, with the parameters of its texts, so that it can be translated later."""
-        kept = self.as_json()
+        data = self.as_json()
         notes = [
-            told | _apart(what=note.what, where=note.where)
-            for told, note in zip(kept["notes"], self.notes, strict=True)
+            told | _lazy_fields(what=note.what, where=note.where)
+            for told, note in zip(data["notes"], self.notes, strict=True)
         ]
-        return kept | {"notes": notes} | _apart(title=self.title, why=self.why)
+        return data | {"notes": notes} | _lazy_fields(title=self.title, why=self.why)
 
 
-def _apart(**texts: str) -> dict[str, Any]:
-    found = {name: kept for name, text in texts.items() if (kept := lazy_to_json(text))}
-    return {"apart": found} if found else {}
+def _lazy_fields(**texts: str) -> JsonDict:
+    lazy_texts = {name: data for name, text in texts.items() if (data := lazy_to_json(text))}
+    return {"apart": lazy_texts} if lazy_texts else {}
 
 
 @dataclass(slots=True)

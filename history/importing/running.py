@@ -5,33 +5,34 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypedDict
+from uuid import UUID
 
 from django.db import DataError, IntegrityError
 
 from history.access import audit
 from history.access.permissions import can_see_all_of_owner
 from history.db.packing import EntryTooLarge
-from history.entries import EntryError, ModelInput
+from history.entries import EntryError, JsonDict, ModelInput
 from history.errors import HistoryError, HistoryOff
 from history.formats import jsonl
 from history.formats.base import Conversation, FormatError, UnreadableConversation, gettext_noop
 from history.formats.jsonl import Restored
-from history.formats.readers import Reader, reader_for
+from history.formats.readers import reader_for
 from history.formats.sources import Source, raw_lines
-from history.importing import storing
 from history.importing.reports import ImportItem, ImportOutcome, ImportReport
+from history.importing.storing import ConversationStore
 from history.importing.unpacking import DAMAGE, UnpackedFile, may_hold_text, unpacked
 from history.models import ApiKey
 from history.record import writer
 from history.record.recorder import refuse_when_off
-from history.text.lazy import LazyText, why_of
+from history.text.lazy import LazyText, error_text
 from history.text.titles import title_from
 
 logger = logging.getLogger(__name__)
 
 NOT_RECOGNISED = gettext_noop("The format is not supported. The import guide lists the supported ones.")
-# What a conversation or a file can be refused for without anything being wrong with us.
+# Errors of a conversation or a file that are not errors of Parley.
 REFUSALS = (HistoryError, FormatError, EntryError, EntryTooLarge, DataError, IntegrityError, *DAMAGE)
 OWN_OUTCOMES = {
     "imported": ImportOutcome.IMPORTED,
@@ -40,7 +41,7 @@ OWN_OUTCOMES = {
     "refused": ImportOutcome.REFUSED,
 }
 
-Step = ImportItem | None  # an item that is done, or nothing but a good moment to stop, in the middle of a long one
+Step = ImportItem | None  # a finished item, or None: a moment to pause in the middle of a long one
 OnItem = Callable[[ImportItem], None]
 OnBytes = Callable[[int], None]
 
@@ -55,11 +56,11 @@ def run(
     restore_owners: bool = False,
     dry_run: bool = False,
 ) -> ImportReport:
-    """Import all that is in these files for `owner`, and tell of each item as it is done.
+    """Import these files for `owner`.
 
-    `on_bytes` is told how much of the files was read since the last time. Sessions of our own exports become the
-    owner's; with `restore_owners`, which is the operator's, each goes to the user with its owner's name. What a key
-    imports that does not see all of its owner's sessions is recorded under it, and nothing else is touched.
+    `on_item` is called with each finished item, `on_bytes` with the number of bytes read since its last call. Sessions
+    of Parley's own exports become the owner's; with `restore_owners`, which is for the operator, each goes to the user
+    with its owner's name. Imports of a key that does not see all sessions of its owner are recorded under that key.
     """
     report = ImportReport()
     for item in steps(
@@ -72,8 +73,8 @@ def run(
     ):
         if item is not None:
             report.add(item)
-        if item is not None and on_item:
-            on_item(item)
+            if on_item:
+                on_item(item)
     return report
 
 
@@ -88,150 +89,142 @@ def steps(
 ) -> Iterator[Step]:
     """The same, step by step. Nothing is locked between steps, so imports of other users can run."""
     refuse_when_off()
-    import_ = _Import(owner, api_key=api_key, dry_run=dry_run, restore_owners=restore_owners)
-    import_.on_bytes = on_bytes
+    recording_key = None if api_key is None or can_see_all_of_owner(api_key) else api_key
+    store = ConversationStore(owner, recording_key, api_key.recording if api_key else "full")
+    import_ = _Import(store, on_bytes=on_bytes, dry_run=dry_run, restore_owners=restore_owners)
     report = ImportReport()
     for piece in pieces:
-        for item in import_.file(piece):
+        for item in import_.import_file(piece):
             if item is not None:
                 report.add(item)
             yield item
     if not dry_run:
-        import_.link_children()
-        _tell(owner, api_key, report)
+        for link in import_.links:  # subagents may be read before the session that started them
+            store.link(**link)
+        counts: JsonDict = {name.replace(" ", "_"): count for name, count in report.as_json().items()}
+        audit.record("sessions.imported", actor=owner.pk, key=api_key.pk if api_key else None, **counts)
 
 
-def _tell(owner: Any, api_key: ApiKey | None, report: ImportReport) -> None:
-    counts: dict[str, Any] = {name.replace(" ", "_"): count for name, count in report.as_json().items()}
-    audit.record("sessions.imported", actor=owner.pk, key=api_key.pk if api_key else None, **counts)
+class _Link(TypedDict):
+    client: str
+    child: UUID
+    parent_id: str
 
 
 class _Import:
-    def __init__(self, owner: Any, *, api_key: ApiKey | None, dry_run: bool, restore_owners: bool) -> None:
-        self.owner = owner
-        self.under = None if api_key is None or can_see_all_of_owner(api_key) else api_key
-        self.recording = api_key.recording if api_key else "full"
+    def __init__(self, store: ConversationStore, *, on_bytes: OnBytes, dry_run: bool, restore_owners: bool) -> None:
+        self.store, self.on_bytes = store, on_bytes
         self.dry_run, self.restore_owners = dry_run, restore_owners
-        self.on_bytes: OnBytes = lambda count: None
-        self.children: list[tuple[str, Any, str]] = []  # (client, session, source id of its parent)
+        self.links: list[_Link] = []
 
-    def file(self, piece: UnpackedFile) -> Iterator[Step]:
+    def import_file(self, piece: UnpackedFile) -> Iterator[Step]:
         """Everything in one file; errors become items, too."""
         try:
             for inner in unpacked(piece):
-                yield from self._piece(inner)
+                yield from self._import_piece(inner)
         except FormatError as error:
-            yield ImportItem(outcome=ImportOutcome.REFUSED, file=piece.name, why=why_of(error))
+            yield _refusal(piece, error_text(error))
         except OSError as error:
             why = LazyText(gettext_noop("It cannot be read (%(error)s)."), error=str(error.strerror or error))
-            yield ImportItem(outcome=ImportOutcome.REFUSED, file=piece.name, why=why)
+            yield _refusal(piece, why)
 
-    def _piece(self, piece: UnpackedFile) -> Iterator[Step]:
-        counted = _Counted(piece, self.on_bytes)
+    def _import_piece(self, piece: UnpackedFile) -> Iterator[Step]:
+        counter = _ByteCounter(piece, self.on_bytes)
         try:
-            yield from self._read(piece, counted)
+            yield from self._read(piece, counter)
         except (HistoryOff, OSError):
             raise
         except REFUSALS as error:
-            yield ImportItem(outcome=ImportOutcome.REFUSED, file=piece.name, why=why_of(error))
+            yield _refusal(piece, error_text(error))
         except Exception as error:  # unexpected error of a reader: refuse this file, continue with the others
             logger.exception("An imported file could not be read.")
-            why = LazyText(gettext_noop("It is not written as expected (%(error)s)."), error=str(error))
-            yield ImportItem(outcome=ImportOutcome.REFUSED, file=piece.name, why=why)
+            yield _refusal(piece, LazyText(gettext_noop("Unexpected format (%(error)s)."), error=str(error)))
         finally:
-            counted.finish()
+            counter.finish()
 
-    def _read(self, piece: UnpackedFile, counted: _Counted) -> Iterator[Step]:
+    def _read(self, piece: UnpackedFile, counter: _ByteCounter) -> Iterator[Step]:
         if not may_hold_text(piece):
             yield _unknown(piece)
             return
-        if _is_ours(piece):
-            yield from self._restored(piece, counted)
+        if _is_own_export(piece):
+            yield from self._restore(piece, counter)
             return
-        source = Source(piece.name, counted.open, piece.companion)
+        source = Source(piece.name, counter.open, piece.companion)
         try:
             reader = reader_for(source.sample)
         except FormatError as error:
-            yield _unknown(piece, why=why_of(error))
+            yield _unknown(piece, why=error_text(error))
             return
         if reader is None:
             yield _unknown(piece)
             return
-        counted.begin()
-        yield from self._conversations(reader, source)
-        if notes := source.notes.as_tuple():
-            yield ImportItem(outcome=ImportOutcome.NOTED, file=piece.name, format=reader.NAME, notes=notes)
-
-    def _conversations(self, reader: Reader, source: Source) -> Iterator[Step]:
-        for found in reader.read(source):
-            if isinstance(found, UnreadableConversation):
+        counter.is_counting = True
+        for conversation in reader.read(source):
+            if isinstance(conversation, UnreadableConversation):
                 yield ImportItem(
                     outcome=ImportOutcome.REFUSED,
                     file=source.name,
-                    format=reader.NAME,
-                    title=found.title,
-                    why=found.why,
+                    format=reader.name,
+                    title=conversation.title,
+                    why=conversation.why,
                 )
             else:
-                yield (yield from self._stored(found, reader.NAME, source.name))
+                yield (yield from self._store(conversation, reader.name, source.name))
+        if notes := source.notes.as_tuple():
+            yield ImportItem(outcome=ImportOutcome.NOTED, file=piece.name, format=reader.name, notes=notes)
 
-    def _stored(self, found: Conversation, name: str, file: str) -> Generator[None, None, ImportItem]:
-        title = writer.kept_fields({"title": _title_of(found)}, recording=self.recording)["title"]
+    def _store(self, conversation: Conversation, format: str, file: str) -> Generator[None, None, ImportItem]:
+        title = writer.kept_fields({"title": _title_of(conversation)}, recording=self.store.recording)["title"]
         try:
-            if not found.nodes:
-                raise FormatError(gettext_noop("it has no messages"))
+            if not conversation.nodes:
+                raise FormatError(gettext_noop("this conversation has no messages"))
             if self.dry_run:
-                stored = storing.look(found, owner=self.owner, under=self.under)
+                stored = self.store.preview(conversation)
             else:
-                stored = yield from storing.store(found, owner=self.owner, under=self.under, recording=self.recording)
+                stored = yield from self.store.store(conversation)
         except HistoryOff:
             raise
         except REFUSALS as error:
-            return ImportItem(outcome=ImportOutcome.REFUSED, file=file, format=name, title=title, why=why_of(error))
-        if found.parent_id:
-            self.children.append((found.client, stored.session_id, found.parent_id))
+            why = error_text(error)
+            return ImportItem(outcome=ImportOutcome.REFUSED, file=file, format=format, title=title, why=why)
+        if conversation.parent_id:
+            self.links.append(
+                _Link(client=conversation.client, child=stored.session_id, parent_id=conversation.parent_id)
+            )
         return ImportItem(
             outcome=stored.outcome,
             file=file,
-            format=name,
+            format=format,
             title=title,
             session=stored.session_id,
             entries=stored.entries,
-            notes=found.notes,
+            notes=conversation.notes,
         )
 
-    def link_children(self) -> None:
-        """Subagents may be read before the session that started them."""
-        for client, child, parent_id in self.children:
-            storing.link(self.owner, child=child, client=client, parent_id=parent_id, under=self.under)
-
-    # Our own exports.
-
-    def _restored(self, piece: UnpackedFile, counted: _Counted) -> Iterator[Step]:
+    def _restore(self, piece: UnpackedFile, counter: _ByteCounter) -> Iterator[Step]:
+        """Restore an export of Parley."""
         if self.dry_run:
-            yield ImportItem(
-                outcome=ImportOutcome.NOTED,
-                file=piece.name,
-                format=jsonl.FORMAT,
-                why=gettext_noop("An export of Parley."),
-            )
+            why = gettext_noop("An export of Parley.")
+            yield ImportItem(outcome=ImportOutcome.NOTED, file=piece.name, format=jsonl.FORMAT, why=why)
             return
-        counted.begin()
-        with closing(counted.open()) as stream:
-            owner = None if self.restore_owners else self.owner
-            for restored in jsonl.restore(raw_lines(stream), owner=owner, under=self.under, recording=self.recording):
-                yield None if restored is None else _item(restored, piece.name)
+        counter.is_counting = True
+        owner = None if self.restore_owners else self.store.owner
+        key, recording = self.store.recording_key, self.store.recording
+        with closing(counter.open()) as stream:
+            for restored in jsonl.restore(raw_lines(stream), owner=owner, recording_key=key, recording=recording):
+                yield None if restored is None else _restored_item(restored, piece.name)
 
 
-def _title_of(found: Conversation) -> str:
-    """Its own, or the one that its session gets."""
-    if found.title.strip():
-        return " ".join(found.title.split())[:200]
-    said = (node.entry for node in found.nodes if isinstance(node.entry, ModelInput) and not node.entry.is_internal)
-    return next((title for entry in said if (title := title_from(entry.text))), "")
+def _title_of(conversation: Conversation) -> str:
+    """Its own title, or the one that its session gets."""
+    if conversation.title.strip():
+        return " ".join(conversation.title.split())[:200]
+    entries = (node.entry for node in conversation.nodes)
+    inputs = (entry for entry in entries if isinstance(entry, ModelInput) and not entry.is_internal)
+    return next((title for entry in inputs if (title := title_from(entry.text))), "")
 
 
-def _item(restored: Restored, file: str) -> ImportItem:
+def _restored_item(restored: Restored, file: str) -> ImportItem:
     return ImportItem(
         outcome=OWN_OUTCOMES.get(restored.outcome, ImportOutcome.NOTED),
         file=file,
@@ -244,9 +237,13 @@ def _item(restored: Restored, file: str) -> ImportItem:
     )
 
 
-def _is_ours(piece: UnpackedFile) -> bool:
+def _is_own_export(piece: UnpackedFile) -> bool:
     with closing(piece.open()) as stream:
         return jsonl.is_header(stream.readline(10_000))
+
+
+def _refusal(piece: UnpackedFile, why: str) -> ImportItem:
+    return ImportItem(outcome=ImportOutcome.REFUSED, file=piece.name, why=why)
 
 
 def _unknown(piece: UnpackedFile, *, why: str = NOT_RECOGNISED) -> ImportItem:
@@ -254,44 +251,39 @@ def _unknown(piece: UnpackedFile, *, why: str = NOT_RECOGNISED) -> ImportItem:
     return ImportItem(outcome=outcome, file=piece.name, why=why)
 
 
-class _Counted:
-    """Tells how much of a piece was read; not while it is only looked at, and all of it at the end."""
+class _ByteCounter:
+    """Reports how much of a piece was read: not while its format is detected, and the rest at the end."""
 
     def __init__(self, piece: UnpackedFile, on_bytes: OnBytes) -> None:
         self.piece, self.on_bytes = piece, on_bytes
-        self.told = 0
-        self.is_on = False
-
-    def begin(self) -> None:
-        self.is_on = True
+        self.counted = 0
+        self.is_counting = False
 
     def open(self) -> BinaryIO:
-        return _Told(self.piece.open(), self) if self.is_on else self.piece.open()  # type: ignore[return-value]
+        return _CountedStream(self.piece.open(), self) if self.is_counting else self.piece.open()  # type: ignore[return-value]
 
-    def tell(self, count: int) -> None:
-        count = min(count, self.piece.size - self.told)
+    def add(self, count: int) -> None:
+        count = min(count, self.piece.size - self.counted)
         if count > 0:
-            self.told += count
+            self.counted += count
             self.on_bytes(count)
 
     def finish(self) -> None:
-        self.tell(self.piece.size)
+        self.add(self.piece.size)
 
 
-class _Told:
-    """A stream whose reads are counted."""
-
-    def __init__(self, stream: BinaryIO, counted: _Counted) -> None:
-        self.stream, self.counted = stream, counted
+class _CountedStream:
+    def __init__(self, stream: BinaryIO, counter: _ByteCounter) -> None:
+        self.stream, self.counter = stream, counter
 
     def read(self, size: int = -1) -> bytes:
         content = self.stream.read(size)
-        self.counted.tell(len(content))
+        self.counter.add(len(content))
         return content
 
     def readline(self, size: int = -1) -> bytes:
         line = self.stream.readline(size)
-        self.counted.tell(len(line))
+        self.counter.add(len(line))
         return line
 
     def close(self) -> None:

@@ -56,7 +56,7 @@ class UnpackedFile:
 
 
 def files_at(paths: list[Path]) -> Iterator[UnpackedFile]:
-    """What lies at these paths: files as they are, folders with everything in them, links left alone."""
+    """The files at these paths, and all files in folders; links are skipped."""
     for path in paths:
         if path.is_dir():
             yield from _folder(path)
@@ -83,10 +83,10 @@ def _file(
 ) -> UnpackedFile:
     def companion(prefix: str) -> tuple[str, bytes] | None:
         folder, names = beside or (path.parent, [])
-        found = _beginning_with(names, prefix)
-        if found is None or (folder / found).stat().st_size > MAX_ATTACHMENT:
+        match = _beginning_with(names, prefix)
+        if match is None or (folder / match).stat().st_size > MAX_ATTACHMENT:
             return None
-        return found, (folder / found).read_bytes()
+        return match, (folder / match).read_bytes()
 
     return UnpackedFile(
         name=name,
@@ -133,7 +133,7 @@ def unpacked(piece: UnpackedFile, *, level: int = 0, limit: _UnpackedLimit | Non
 
 def _check_level(level: int) -> None:
     if level >= MAX_LEVELS:
-        raise FormatError(gettext_noop("Archives in archives in archives are not opened."))
+        raise FormatError(gettext_noop("Archives nested more than twice are not opened."))
 
 
 def may_hold_text(piece: UnpackedFile) -> bool:
@@ -159,18 +159,18 @@ def _members(piece: UnpackedFile, *, level: int, limit: _UnpackedLimit) -> Itera
 
 
 def _check(piece: UnpackedFile, members: list[zipfile.ZipInfo]) -> None:
-    """A zip reads no more of a member than its directory says, so the directory can be taken at its word."""
+    """Check the directory of a zip: `zipfile` reads no more of a member than the directory says."""
     total = sum(member.file_size for member in members)
     if len(members) > MAX_MEMBERS or total > MAX_UNPACKED or total > max(FREE_OF_RATIO, MAX_RATIO * piece.size):
         raise FormatError(UNPACKS_TO_TOO_MUCH)
     if any(member.flag_bits & 1 for member in members):
-        raise FormatError(gettext_noop("The archive is protected by a password: unpack it first."))
+        raise FormatError(gettext_noop("The archive is protected by a password. Unpack it first."))
 
 
 def _by_name(members: list[zipfile.ZipInfo]) -> tuple[list[str], dict[str, zipfile.ZipInfo]]:
     """Members by the last part of their names, to be found by how that begins."""
-    found = {PurePosixPath(member.filename).name: member for member in members}
-    return sorted(found), found
+    match = {PurePosixPath(member.filename).name: member for member in members}
+    return sorted(match), match
 
 
 def _member(

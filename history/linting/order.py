@@ -54,10 +54,10 @@ def _as_sent(steps: Sequence[Step]) -> list[Group]:
 def _as_written(steps: Sequence[Step], dialect: str) -> list[Group]:
     """The steps as an encoder writes them, in the groups that the vendor then sees."""
     ordered = [step for group in _as_sent(steps) for step in sorted(group, key=lambda step: step.kind != "result")]
-    said = [step for step in ordered if _is_carried(step, dialect)]
-    while said and said[0].speaker == "system":
-        said.pop(0)
-    return [list(group) for _, group in groupby(said, key=lambda step: _side(step, dialect))]
+    carried = [step for step in ordered if _is_carried(step, dialect)]
+    while carried and carried[0].speaker == "system":
+        carried.pop(0)
+    return [list(group) for _, group in groupby(carried, key=lambda step: _side(step, dialect))]
 
 
 def _is_carried(step: Step, dialect: str) -> bool:
@@ -78,31 +78,31 @@ def _side(step: Step, dialect: str) -> object:
 
 def _pairs(groups: Sequence[Group], dialect: str) -> Iterator[LintFinding]:
     """Match results with the calls of the group before; what is left over is late, twice, or has no counterpart."""
-    asked, unanswered = _Calls(dialect), _Calls(dialect)
+    open_calls, unanswered = _Calls(dialect), _Calls(dialect)
     strays: list[tuple[int, Step]] = []
     answered: set[str] = set()
     for place, group in enumerate(groups):
         for result in (step for step in group if step.kind == "result"):
-            if (taken := asked.take(result, before=place)) is None:
+            if (taken := open_calls.take(result, before=place)) is None:
                 strays.append((place, result))
             else:
                 answered |= {taken[1].call_id, taken[1].name}
                 yield from _alike(taken[1], result, dialect)
-        unanswered.add(asked.rest())
-        asked = _Calls(dialect)
-        asked.add((place, step) for step in group if step.kind == "call")
-    unanswered.add(asked.rest())
+        unanswered.add(open_calls.rest())
+        open_calls = _Calls(dialect)
+        open_calls.add((place, step) for step in group if step.kind == "call")
+    unanswered.add(open_calls.rest())
     for place, result in strays:
         yield _stray(place, result, unanswered, answered, groups, dialect)
     for _, call in unanswered.rest():
-        yield _about(call, "no-answer", dialect)
+        yield _step_finding(call, "no-answer", dialect)
 
 
 Placed = tuple[int, Step]
 
 
 class _Calls:
-    """Calls that wait for a result, with the groups they stand in: found by id, or by name where ids say nothing."""
+    """Calls without a result, with the index of their group; looked up by id, or by name."""
 
     def __init__(self, dialect: str) -> None:
         self.dialect = dialect
@@ -121,12 +121,12 @@ class _Calls:
 
     def take(self, result: Step, *, before: int) -> Placed | None:
         """The oldest call that this result can answer. Gemini goes by names, the others by ids."""
-        found = self._oldest(self.by_id.get(result.call_id), before) if result.call_id else None
-        if found is None and result.name and (self.dialect == GEMINI or not result.call_id):
-            found = self._oldest(self.by_name.get(result.name), before)
-        if found is not None:
-            del self.waiting[id(found[1])]
-        return found
+        call = self._oldest(self.by_id.get(result.call_id), before) if result.call_id else None
+        if call is None and result.name and (self.dialect == GEMINI or not result.call_id):
+            call = self._oldest(self.by_name.get(result.name), before)
+        if call is not None:
+            del self.waiting[id(call[1])]
+        return call
 
     def _oldest(self, calls: deque[Placed] | None, before: int) -> Placed | None:
         while calls and id(calls[0][1]) not in self.waiting:
@@ -146,18 +146,18 @@ def _alike(call: Step, result: Step, dialect: str) -> Iterator[LintFinding]:
 def _stray(
     place: int, result: Step, unanswered: _Calls, answered: set[str], groups: Sequence[Group], dialect: str
 ) -> LintFinding:
-    """A result that does not stand where a call waits for it."""
+    """The finding for a result that is not directly after its call."""
     taken = unanswered.take(result, before=place)
     if taken is None:
         is_second = (result.call_id or result.name) in answered
-        return _about(result, "answered-twice" if is_second else "orphan", dialect)
+        return _step_finding(result, "answered-twice" if is_second else "orphan", dialect)
     asked_at, call = taken
     between = groups[asked_at + 1 : place] if knows(dialect, "split") else []
     is_split = bool(between) and all(step.kind == "result" for group in between for step in group)
-    return _about(result, "split" if is_split else "late-answer", dialect, name=call.name)
+    return _step_finding(result, "split" if is_split else "late-answer", dialect, name=call.name)
 
 
-def _about(step: Step, name: str, dialect: str, /, **known: str) -> LintFinding:
+def _step_finding(step: Step, name: str, dialect: str, /, **known: str) -> LintFinding:
     about = {"id": shortened(step.call_id or "?"), "name": shortened(known.get("name") or step.name or "?")}
     return _finding(dialect, name, step.place, **about)
 
@@ -167,7 +167,7 @@ def _same_ids(steps: Sequence[Step], dialect: str) -> Iterator[LintFinding]:
     for step in steps:
         if step.kind == "call" and step.call_id:
             if step.call_id in seen:
-                yield _about(step, "same-id", dialect)
+                yield _step_finding(step, "same-id", dialect)
             seen.add(step.call_id)
 
 

@@ -5,32 +5,30 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from history.context import Context
-from history.context.entries import ContextEntry, Role
-from history.context.repair import SENTENCES as OF_REPAIRS
-from history.context.repair import Code, Remark, with_opening
+from history.context.remarks import Remark, RemarkCode
+from history.context.repair import with_opening
+from history.context.values import ContextEntry, Role
 from history.dialects import DIALECTS, CallOptions, Encoded, Loss
-from history.dialects.types import SENTENCES as OF_LOSSES
-from history.entries import OtherPart, Part, ToolDefinition, ToolRequest
+from history.entries import JsonDict, JsonObject, OtherPart, Part, ToolDefinition, ToolRequest
 from history.linting.parse_input import MODEL
 from history.linting.values import Repair
 from history.linting.walker import TOOL_NAME
 from history.text.lazy import gettext_noop as _
 
-RENAMED = _("The tool %(given)s became %(name)s: other names are refused.")
-OFFERED_ONCE = _("The tool %(name)s was offered twice; the second was left out.")
+RENAMED = _("The tool %(given)s is now %(name)s. Other names are refused.")
+OFFERED_ONCE = _("The tool %(name)s was offered twice. The second was left out.")
 NAMELESS = _("A tool without a name was left out.")
-MODEL_NAMED = _("A model must be named: put yours in the place of %(name)s.")
-FIELD_LEFT_OUT = _("The field %(name)s was left out: with it the request would be refused.")
+MODEL_NAMED = _("A model is required. Replace %(name)s with yours.")
+FIELD_LEFT_OUT = _("The field %(name)s was left out. The provider would refuse it.")
 
 Places = Callable[[int], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairInput:
-    """What is to be repaired: a context whose calls are paired, how to call with it, and where its entries stood."""
+    """The context to repair, with paired calls, the options of the call, and the places of its entries."""
 
     context: Context
     options: CallOptions
@@ -39,11 +37,14 @@ class RepairInput:
 
 
 def prepare(context: Context, options: CallOptions, *, places: Places) -> RepairInput:
-    """What must be done for any vendor: the repairs of the record, names that all take, a model."""
+    """Repair what any vendor needs: the repairs of the context, tool names that all take, a model."""
     remarks = [*context.report.remarks]
-    context = replace(context, entries=with_opening(_that_can_be_said(context, remarks), remarks=remarks))
-    repairs = [of_remark(remark, places) for remark in remarks]
-    names, forced = _new_names(context), options.tool_name
+    context = replace(context, entries=with_opening(_without_empty_inputs(context, remarks), remarks=remarks))
+    repairs = [
+        Repair(code=one.code.value, sentence=one.code.sentence, place=places(one.seq), values=one.values)
+        for one in remarks
+    ]
+    names, forced = _rename_tools(context), options.tool_name
     repairs += [Repair(code="tool_renamed", sentence=RENAMED, values={"given": a, "name": b}) for a, b in names.items()]
     named = [tool for tool in context.tools if tool.name]
     if len(named) < len(context.tools):
@@ -61,28 +62,23 @@ def prepare(context: Context, options: CallOptions, *, places: Places) -> Repair
     )
 
 
-def _that_can_be_said(context: Context, remarks: list[Remark]) -> list[ContextEntry]:
-    """Drop inputs that no encoder can write: they would decide which role begins without being sent."""
-    said = []
+def _without_empty_inputs(context: Context, remarks: list[Remark]) -> list[ContextEntry]:
+    """Drop inputs that no encoder can write: they would decide which role begins although they are not sent."""
+    entries = []
     for entry in context.entries:
         if entry.role is Role.MODEL_INPUT and all(isinstance(part, OtherPart) for part in entry.parts):
-            remarks.append(Remark(code=Code.EMPTY_MESSAGE_LEFT_OUT, seq=entry.seq))
+            remarks.append(Remark(code=RemarkCode.EMPTY_MESSAGE_LEFT_OUT, seq=entry.seq))
         else:
-            said.append(entry)
-    return said
+            entries.append(entry)
+    return entries
 
 
-def written_for(dialect: str, known: RepairInput) -> Encoded:
-    return DIALECTS[dialect].encode(known.context, known.options)
+def encode_for(dialect: str, repair: RepairInput) -> Encoded:
+    return DIALECTS[dialect].encode(repair.context, repair.options)
 
 
-def of_remark(remark: Remark, places: Places) -> Repair:
-    sentence = OF_REPAIRS[remark.code]
-    return Repair(code=remark.code.value, sentence=sentence, place=places(remark.seq), values=remark.values)
-
-
-def of_loss(loss: Loss, places: Places) -> Repair:
-    return Repair(code=loss.code.value, sentence=OF_LOSSES[loss.code], place=places(loss.seq), values=loss.values)
+def repair_of_loss(loss: Loss, places: Places) -> Repair:
+    return Repair(code=loss.code.value, sentence=loss.code.sentence, place=places(loss.seq), values=loss.values)
 
 
 # The names of tools.
@@ -90,20 +86,20 @@ def of_loss(loss: Loss, places: Places) -> Repair:
 _REFUSED = re.compile(r"[^a-zA-Z0-9_-]")
 
 
-def _new_names(context: Context) -> dict[str, str]:
+def _rename_tools(context: Context) -> dict[str, str]:
     """For each name that a vendor would refuse, a unique one that all vendors accept."""
-    named = [tool.name for tool in context.tools if tool.name]
-    named += [call.name for entry in context.entries for call in entry.tool_requests]
-    taken = {name for name in named if TOOL_NAME.fullmatch(name)}
-    fresh: dict[str, str] = {}
-    for name in named:
-        if name not in taken and name not in fresh:
-            fresh[name] = _free(_REFUSED.sub("_", name)[:60] or "tool", taken)
-            taken.add(fresh[name])
-    return fresh
+    names = [tool.name for tool in context.tools if tool.name]
+    names += [call.name for entry in context.entries for call in entry.tool_requests]
+    taken = {name for name in names if TOOL_NAME.fullmatch(name)}
+    renamed: dict[str, str] = {}
+    for name in names:
+        if name not in taken and name not in renamed:
+            renamed[name] = _unique_name(_REFUSED.sub("_", name)[:60] or "tool", taken)
+            taken.add(renamed[name])
+    return renamed
 
 
-def _free(wanted: str, taken: set[str]) -> str:
+def _unique_name(wanted: str, taken: set[str]) -> str:
     name, number = wanted, 1
     while name in taken:
         number += 1
@@ -121,21 +117,21 @@ def _renamed(entry: ContextEntry, names: Mapping[str, str]) -> ContextEntry:
 
 
 def _once(tools: Iterable[ToolDefinition]) -> tuple[tuple[ToolDefinition, ...], list[str]]:
-    kept: dict[str, ToolDefinition] = {}
+    entries: dict[str, ToolDefinition] = {}
     repeated = []
     for tool in tools:
-        if tool.name in kept:
+        if tool.name in entries:
             repeated.append(tool.name)
         else:
-            kept[tool.name] = tool
-    return tuple(kept.values()), repeated
+            entries[tool.name] = tool
+    return tuple(entries.values()), repeated
 
 
 # Fields that only this vendor has.
 
 
-def with_extra(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """The request with what its client asked for besides, in its own words."""
+def with_extra(body: JsonDict, extra: JsonObject) -> JsonDict:
+    """The request with the other fields of its client."""
     merged = dict(body)
     for name, value in extra.items():
         if isinstance(value, Mapping) and isinstance(merged.get(name), dict):

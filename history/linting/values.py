@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
-from history.entries import nothing
+from history.entries import JsonDict, JsonObject, empty_object
 
 
 class LintSeverity(StrEnum):
-    """How bad it is: refused; taken, but not all of it can go there; taken by some, not wise, or told differently."""
+    """Severities: refused; taken with losses; taken by some vendors only, or carried in another form."""
 
     REJECTED = "rejected"
     UNPORTABLE = "unportable"
@@ -37,7 +35,7 @@ class LintFinding:
 
     rule: Rule
     place: str = ""
-    about: Mapping[str, Any] = field(default_factory=nothing)
+    about: JsonObject = field(default_factory=empty_object)
 
     @property
     def text(self) -> str:
@@ -51,7 +49,7 @@ class Repair:
     code: str
     sentence: str
     place: str = ""
-    values: Mapping[str, Any] = field(default_factory=nothing)
+    values: JsonObject = field(default_factory=empty_object)
 
     @property
     def text(self) -> str:
@@ -65,7 +63,7 @@ class Verdict:
     dialect: str
     is_native: bool
     findings: tuple[LintFinding, ...]
-    repaired: dict[str, Any] | None
+    repaired: JsonDict | None
     repairs: tuple[Repair, ...]
 
     @property
@@ -75,8 +73,8 @@ class Verdict:
     @property
     def outcome(self) -> str:
         """In one word: rejected, unportable, odd or taken; the worst of what was found."""
-        found = {finding.rule.severity for finding in self.findings}
-        return next((severity.value for severity in LintSeverity if severity in found), "taken")
+        severities = {finding.rule.severity for finding in self.findings}
+        return next((severity.value for severity in LintSeverity if severity in severities), "taken")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Base of the format checks: findings and steps of a conversation.
 
-A step is a call, a result or something said, with its place in what was given. Rules of order are checked on steps
+A step is a call, a result or a text, with its place in the input. Rules of order are checked on steps
 (`history.linting.order`), so that each is written once for all dialects.
 """
 
@@ -9,24 +9,25 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from history.dialects.json_access import items, string
+from history.entries import JsonObject
 from history.linting.rules import rule
 from history.linting.values import LintFinding
 from history.text.lazy import LazyText
 from history.text.lazy import gettext_noop as _
 
 Speaker = Literal["user", "model", "system"]
-# What is wanted where something else stands.
+# The expected types that the rule "malformed" names.
 A_LIST, A_TEXT, OBJECTS = LazyText(_("a list")), LazyText(_("a text")), LazyText(_("objects"))
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """``message`` numbers what was sent as one. ``weight`` of something said: 0 nothing that could be carried to
-    another vendor, 1 white space, 2 something."""
+    """`message` numbers what is sent as one message. `weight` of a text: 0 for content that no other vendor takes, 1
+    for white space, 2 for the rest."""
 
     kind: Literal["call", "result", "said"]
     speaker: Speaker
@@ -38,29 +39,52 @@ class Step:
 
 
 class LintWalk:
-    """One conversation in one language, as it is looked at."""
+    """The findings and steps of one conversation. Subclasses check the request format of a dialect."""
 
-    def __init__(self, dialect: str) -> None:
-        self.dialect = dialect
+    dialect = ""
+    needs_visible_text = False  # white space counts as an empty text
+
+    def __init__(self) -> None:
         self.findings: list[LintFinding] = []
         self.steps: list[Step] = []
-        self.tools: list[tuple[str, str]] = []
+        self.tools: list[tuple[str, str]] = []  # name, place
         self.message = 0
+        self.role = ""
         self.speaker: Speaker = "user"
 
-    def find(self, name: str, place: str, /, **about: Any) -> None:
+    def walk(self, body: JsonObject) -> None:
+        raise NotImplementedError
+
+    def find(self, name: str, place: str, /, **about: object) -> None:
         self.findings.append(LintFinding(rule=rule(self.dialect, name), place=place, about=about))
 
-    def needs(self, is_so: bool, name: str, place: str, /, **about: Any) -> bool:
-        if not is_so:
+    def needs(self, is_met: bool, name: str, place: str, /, **about: object) -> bool:
+        if not is_met:
             self.find(name, place, **about)
-        return is_so
+        return is_met
 
-    def each(self, given: Any, place: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    def each(self, values: object, place: str) -> Iterator[tuple[str, JsonObject]]:
         """The objects of a list with their places; other values are reported."""
-        for number, value in enumerate(items(given)):
+        for number, value in enumerate(items(values)):
             if self.needs(isinstance(value, Mapping), "malformed", f"{place}[{number}]", what=place, wanted=OBJECTS):
                 yield f"{place}[{number}]", value
+
+    def check_messages(self, body: JsonObject) -> None:
+        self.needs(bool(string(body.get("model"))), "no-model", "model")
+        messages = body.get("messages")
+        if self.needs(isinstance(messages, list), "malformed", "messages", what="messages", wanted=A_LIST):
+            self.needs(bool(messages), "no-messages", "messages")
+
+    def begin_message(self, role: str) -> None:
+        self.role = role
+        self.message += 1
+        self.speaker = speaker_of(role)
+
+    def text(self, text: object, place: str) -> None:
+        if self.needs(isinstance(text, str), "malformed", place, what="text", wanted=A_TEXT):
+            weight = weight_of(str(text))
+            self.needs(weight > (1 if self.needs_visible_text else 0), "empty-text", place)
+            self.say(place, weight=weight)
 
     def say(self, place: str, *, weight: int = 2) -> None:
         self.steps.append(Step(kind="said", speaker=self.speaker, place=place, message=self.message, weight=weight))
@@ -75,15 +99,19 @@ class LintWalk:
             Step(kind="result", speaker="user", place=place, message=self.message, call_id=call_id, name=name)
         )
 
-    def offer(self, name: Any, place: str) -> None:
+    def offer(self, name: object, place: str) -> None:
         self.tools.append((string(name), place))
+
+
+def speaker_of(role: str) -> Speaker:
+    return "model" if role == "assistant" else "system" if role in ("system", "developer") else "user"
 
 
 def weight_of(text: str) -> int:
     return 2 if text.strip() else 1 if text else 0
 
 
-def shortened(text: Any) -> str:
-    """Part of a sentence: what strangers wrote may be of any length."""
+def shortened(text: object) -> str:
+    """Part of a sentence: the input may be of any length."""
     words = str(text)
     return words if len(words) <= 60 else words[:59] + "…"

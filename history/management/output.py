@@ -1,56 +1,117 @@
-"""Output of commands: tables on a terminal, columns in a pipe, JSON.
+"""Output of commands: lines, tables, Markdown and progress bars on a terminal, plain columns in a pipe, JSON.
 
-Texts come from strangers (titles, names, what a model said), so control characters never reach a terminal and markup
-is never interpreted.
+Texts come from strangers (titles, names, messages). Control characters never reach a terminal, markup is not
+interpreted, HTML is shown as text, and links are written out.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
+import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from io import StringIO
-from typing import Any, Protocol
+from typing import Protocol
 
 from django.core.serializers.json import DjangoJSONEncoder
 from django.utils import timezone
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.markdown import Markdown
+from rich.padding import Padding
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
+
+LEAST_WIDTH = 20
+_PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
+
+Piece = str | tuple[str, str]
 
 
 class Stream(Protocol):
     """`self.stdout` of a command, or any text file."""
 
-    def write(self, text: str, /) -> Any: ...
+    def write(self, text: str, /) -> object: ...
 
     def isatty(self) -> bool: ...
 
 
-def is_a_terminal(stream: Stream) -> bool:
-    return stream.isatty()
+# Lines.
 
 
-def print_table(stream: Stream, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    cells = [[as_cell(value) for value in row] for row in rows]
-    if is_a_terminal(stream):
-        stream.write(_drawn(columns, cells))
+def print_line(stream: Stream, *pieces: Piece, indent: int = 0) -> None:
+    """One line of texts, some with a style: `("failed", "red")`. Only a terminal gets the styles."""
+    text = Text(" " * indent)
+    for piece in pieces:
+        words, style = (piece, "") if isinstance(piece, str) else piece
+        text.append(printable(words), style=style)
+    if stream.isatty():
+        stream.write(_drawn(text, width=10_000, soft_wrap=True))
     else:
+        stream.write(f"{text.plain.rstrip()}\n")
+
+
+def print_lines(stream: Stream, text: str, *, indent: int = 0) -> None:
+    for line in text.splitlines():
+        print_line(stream, line, indent=indent)
+
+
+def print_markdown(stream: Stream, text: str, *, indent: int = 0) -> None:
+    """Headings, lists, tables and code as formatted text. The line breaks of the text are kept."""
+    text = "\n".join(printable(line.expandtabs(4)) for line in text.splitlines())
+    document = Markdown(text, hyperlinks=False)
+    document.parsed = _keep_line_breaks(_PARSER.parse(text))
+    width = max(LEAST_WIDTH, shutil.get_terminal_size().columns)
+    drawn = _drawn(Padding(document, (0, 0, 0, indent)), width=width)
+    stream.write("".join(f"{line.rstrip()}\n" for line in drawn.splitlines()))
+
+
+def _keep_line_breaks(tokens: list[Token]) -> list[Token]:
+    for inner in (inner for token in tokens for inner in token.children or ()):
+        if inner.type == "softbreak":
+            inner.type = "hardbreak"
+    return tokens
+
+
+def printable(text: str) -> str:
+    """Without characters that move the cursor, colour the screen or break a line."""
+    return "".join(" " if unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") else char for char in text)
+
+
+def _drawn(item: RenderableType, *, width: int, soft_wrap: bool = False) -> str:
+    out = StringIO()
+    console = Console(file=out, force_terminal=True, width=width)
+    console.print(item, soft_wrap=soft_wrap, highlight=False)
+    return out.getvalue()
+
+
+# Tables.
+
+
+def print_table(stream: Stream, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    cells = [[as_cell(value) for value in row] for row in rows]
+    if not stream.isatty():
         stream.write(_aligned([list(columns), *cells]))
+        return
+    table = Table(header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in cells:
+        table.add_row(*(Text(cell) for cell in row))
+    stream.write(_drawn(table, width=shutil.get_terminal_size().columns))
 
 
-def print_json(stream: Stream, value: Any) -> None:
-    """Readable, non-ASCII as it is; a lone surrogate, which no encoding can write, makes all of it escaped."""
-    text = json.dumps(value, cls=DjangoJSONEncoder, ensure_ascii=False, indent=2)
-    if any("\ud800" <= char <= "\udfff" for char in text):
-        text = json.dumps(value, cls=DjangoJSONEncoder, indent=2)
-    stream.write(text + "\n")
+def print_counts(stream: Stream, columns: Sequence[str], counts: Iterable[tuple[str, int]]) -> None:
+    print_table(stream, columns, [(name, f"{count:,}") for name, count in counts])
 
 
-def as_cell(value: Any) -> str:
+def as_cell(value: object) -> str:
     """Any value as one line of text for a table."""
     if value is None:
         return ""
@@ -59,26 +120,35 @@ def as_cell(value: Any) -> str:
     return printable(str(value))
 
 
-def printable(text: str) -> str:
-    """Without what could move a cursor, colour a screen or break a line."""
-    return "".join(" " if unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") else char for char in text)
-
-
-def _drawn(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
-    table = Table(header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in cells:
-        table.add_row(*(Text(cell) for cell in row))
-    drawn = StringIO()
-    Console(file=drawn, force_terminal=True, width=shutil.get_terminal_size().columns).print(table)
-    return drawn.getvalue()
-
-
 def _aligned(lines: Sequence[Sequence[str]]) -> str:
     widths = [max(cell_len(cell) for cell in column) for column in zip(*lines, strict=True)]
-    return "".join("  ".join(map(_padded, line, widths)).rstrip() + "\n" for line in lines)
+    padded = (
+        (cell + " " * (width - cell_len(cell)) for cell, width in zip(line, widths, strict=True)) for line in lines
+    )
+    return "".join("  ".join(line).rstrip() + "\n" for line in padded)
 
 
-def _padded(cell: str, width: int) -> str:
-    return cell + " " * (width - cell_len(cell))
+# JSON.
+
+
+def print_json(stream: Stream, value: object) -> None:
+    """Indented, non-ASCII as it is. A lone surrogate, which no encoding can write, makes all of it escaped."""
+    text = json.dumps(value, cls=DjangoJSONEncoder, ensure_ascii=False, indent=2)
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        text = json.dumps(value, cls=DjangoJSONEncoder, indent=2)
+    stream.write(text + "\n")
+
+
+def print_json_line(stream: Stream, value: object) -> None:
+    """For lists of unknown length: one object a line."""
+    stream.write(json.dumps(value, cls=DjangoJSONEncoder) + "\n")
+
+
+@contextmanager
+def progress_bar(words: str, *, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """Yields a function that advances the bar; on stderr, and only on a terminal."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    console = Console(file=sys.stderr)
+    with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task(words, total=total)
+        yield lambda steps: bar.advance(task, steps)

@@ -1,26 +1,57 @@
 """Markdown to safe HTML: GitHub Flavored Markdown, footnotes and formulas, as people and models write them.
 
-Two lines of defence follow each other: HTML in a text is shown as typed, except for four harmless tags, and all that is
-made passes an allow-list of tags, attributes and classes. A text is rendered block by block; finished HTML is
-remembered, so a block that was rendered while it was streamed costs nothing when its page is loaded.
+There are two lines of defence. HTML in a text is shown as typed, except for four harmless tags. The result passes an
+allow-list of tags, attributes and classes. A text is rendered block by block. Finished HTML is cached, so a block that
+was rendered while it was streamed costs nothing when its page is loaded.
 """
 
 from __future__ import annotations
+
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable
 
 from django.utils.safestring import SafeString, mark_safe
 
 from history.db.packing import clean
 from history.markdown.blocks import BlockStream, normalize, split_blocks
-from history.markdown.cache import HtmlCache
-from history.markdown.html import HtmlWriter, plain_html
+from history.markdown.html import HtmlWriter, plain_html, sanitize
 from history.markdown.parser import Document, MarkdownBlock, parse_blocks, parse_words
-from history.markdown.prose import prose_html
-from history.markdown.sanitizer import sanitize
 
 __all__ = ["MAX_CHARS", "BlockStream", "plain", "render", "render_blocks", "split_blocks"]
 
-MAX_CHARS = 1_000_000
-"""What follows in a longer text is shown as typed."""
+MAX_CHARS = 1_000_000  # the rest of a longer text is shown as typed
+
+
+class HtmlCache:
+    """The most recently used HTML. Safe to use from several threads."""
+
+    def __init__(self, *, max_chars: int) -> None:
+        self.max_chars = max_chars
+        self._entries: OrderedDict[Hashable, str] = OrderedDict()
+        self._chars = 0
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable) -> str | None:
+        with self._lock:
+            html = self._entries.get(key)
+            if html is not None:
+                self._entries.move_to_end(key)
+            return html
+
+    def put(self, key: Hashable, html: str) -> None:
+        with self._lock:
+            self._chars += len(html) - len(self._entries.pop(key, ""))
+            self._entries[key] = html
+            while self._chars > self.max_chars:
+                self._chars -= len(self._entries.popitem(last=False)[1])
+
+    def clear(self) -> None:
+        with self._lock:
+            self._entries.clear()
+            self._chars = 0
+
 
 cache = HtmlCache(max_chars=4_000_000)
 
@@ -68,7 +99,7 @@ def _render(text: str, prefix: str, soft_breaks: bool) -> str:
 
 
 def _render_block(block: MarkdownBlock, lines: list[str], document: Document, soft_breaks: bool) -> str:
-    """One block. What refers to a definition elsewhere in the text is not remembered by its own words alone."""
+    """One block. The cache key is its own text, so blocks of a text with definitions are not cached."""
     if document.has_definitions:
         return _block_html(block, document, soft_breaks)
     source = "\n".join(lines[block.start : block.end])
@@ -103,3 +134,50 @@ def _render_notes(document: Document, soft_breaks: bool) -> str:
 
 def _safe(html: str) -> SafeString:
     return mark_safe(html)  # noqa: S308  it was sanitised, or escaped whole
+
+
+# Marks, controls, and spaces that are stripped in some places and kept in others.
+_OTHER = (
+    r"\\`*_\[\]<>&$|~^#@\x00-\x1f\x7f-\xa0\xad\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff\ufff0-\uffff"
+)
+_WORDS = rf"[^{_OTHER}]"
+_STRONG = rf"\*\*(?=\w){_WORDS}++(?<=\w)\*\*(?!\*)"
+_CODE = r"`(?=[!-~])(?![*_ ])[\w .,:;=+/()*-]{1,80}(?<![ *_])`(?!`)"
+_LINE = rf"(?=[^\W\d_]|\*\*\w|`)(?:{_WORDS}++|(?<!\*){_STRONG}|(?<!`){_CODE})++"
+_PARAGRAPH = re.compile(rf"{_LINE}(?:(?<!  )\n{_LINE})*+")
+_LIST = re.compile(rf"- {_LINE}(?:(?<!  )\n- {_LINE})*+")
+_END_SPACE = re.compile(r" +$", re.MULTILINE)
+_GAP = re.compile(r"\n\n+")
+_ADDRESS = re.compile(r"://|www\.")
+_MARKED = re.compile(r"`([^`]++)`|\*\*([^*]++)\*\*")
+
+
+def prose_html(text: str) -> str | None:
+    """Return the same HTML as the parser's; None for a text that is more than plain prose."""
+    if _ADDRESS.search(text):
+        return None
+    blocks: list[str] = []
+    for block in _GAP.split(text.strip("\n")):
+        if _PARAGRAPH.fullmatch(block):
+            blocks.append(_paragraph(block))
+        elif _LIST.fullmatch(block) and not (blocks and blocks[-1].startswith("<ul>")):
+            blocks.append(_list(block))
+        else:
+            return None
+    return "\n".join(blocks)
+
+
+def _paragraph(block: str) -> str:
+    return f"<p>{_inline(_END_SPACE.sub('', block))}</p>".replace("\n", "<br>\n")
+
+
+def _list(block: str) -> str:
+    return f"<ul>\n<li>{_inline(_END_SPACE.sub('', block[2:]))}</li>\n</ul>".replace("\n- ", "</li>\n<li>")
+
+
+def _inline(words: str) -> str:
+    return _MARKED.sub(_tagged, words) if "`" in words or "*" in words else words
+
+
+def _tagged(match: re.Match[str]) -> str:
+    return f"<code>{match[1]}</code>" if match[1] else f"<strong>{match[2]}</strong>"

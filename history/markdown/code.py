@@ -21,13 +21,13 @@ MAX_LINE_CHARS = 300
 MAX_SECONDS_PER_CHAR = 20e-6
 MIN_SECONDS = 0.005
 
+# By the names that Pygments knows them by. Others are not highlighted.
 LANGUAGES = {
     "bash", "c", "c++", "console", "cpp", "cs", "csharp", "css", "diff", "docker", "dockerfile", "go", "golang", "html",
     "ini", "java", "javascript", "js", "json", "jsx", "kotlin", "lua", "php", "powershell", "ps1", "py", "py3", "pycon",
     "python", "python3", "rb", "rs", "ruby", "rust", "scala", "sh", "shell", "sql", "swift", "toml", "ts", "tsx",
     "typescript", "xml", "yaml", "yml", "zsh",
 }  # fmt: skip
-"""By the names that Pygments knows them by. Others are not highlighted."""
 
 CLASSES: dict[_TokenType, str] = {
     Comment: "hl-comment",

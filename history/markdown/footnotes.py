@@ -50,16 +50,16 @@ def parse_definition(state: StateBlock, start_line: int, end_line: int, silent: 
     ends_note = silent and state.parentType == "paragraph" and state.env.get("is_in_note")
     if (state.level > 0 and not ends_note) or state.is_code_block(start_line):
         return False
-    found = _DEFINITION.match(state.src, position, state.eMarks[start_line])
-    if not found or (ends_note and state.sCount[start_line] >= state.blkIndent):
+    match = _DEFINITION.match(state.src, position, state.eMarks[start_line])
+    if not match or (ends_note and state.sCount[start_line] >= state.blkIndent):
         return False
     if silent:
         return True
     opening = state.push("footnote_open", "", 1)
-    opening.info = found[1]
+    opening.info = match[1]
     opening.map = lines = [start_line, 0]
     state.env["is_in_note"] = True
-    _parse_body(state, start_line, end_line, body=found.end())
+    _parse_body(state, start_line, end_line, body=match.end())
     state.env["is_in_note"] = False
     state.push("footnote_close", "", -1)
     lines[1] = state.line
@@ -68,7 +68,7 @@ def parse_definition(state: StateBlock, start_line: int, end_line: int, silent: 
 
 def _parse_body(state: StateBlock, start_line: int, end_line: int, *, body: int) -> None:
     """Parse the lines of the note as blocks; its first line begins at `body`."""
-    kept = state.bMarks[start_line], state.tShift[start_line], state.sCount[start_line], state.parentType
+    saved = state.bMarks[start_line], state.tShift[start_line], state.sCount[start_line], state.parentType
     text = state.skipSpaces(body)
     state.bMarks[start_line], state.tShift[start_line] = body, min(text, state.eMarks[start_line]) - body
     state.blkIndent += _CONTENT_INDENT
@@ -81,7 +81,7 @@ def _parse_body(state: StateBlock, start_line: int, end_line: int, *, body: int)
     else:
         state.md.block.tokenize(state, start_line, end_line)
     state.blkIndent -= _CONTENT_INDENT
-    state.bMarks[start_line], state.tShift[start_line], state.sCount[start_line], state.parentType = kept
+    state.bMarks[start_line], state.tShift[start_line], state.sCount[start_line], state.parentType = saved
 
 
 def parse_reference(state: StateInline, silent: bool) -> bool:
@@ -89,13 +89,13 @@ def parse_reference(state: StateInline, silent: bool) -> bool:
     notes: Footnotes | None = state.env.get("footnotes")
     if notes is None or state.linkLevel > 0 or not state.src.startswith("[^", state.pos):
         return False
-    found = _REFERENCE.match(state.src, state.pos, state.posMax)
-    if not found or found[1] not in notes.bodies:
+    match = _REFERENCE.match(state.src, state.pos, state.posMax)
+    if not match or match[1] not in notes.bodies:
         return False
     if not silent:
         token = state.push("footnote_reference", "sup", 0)
-        number = notes.number_of(found[1])
-        token.meta = {"number": number, "is_first": found[1] not in notes.referenced}
-        notes.referenced.add(found[1])
-    state.pos = found.end()
+        number = notes.number_of(match[1])
+        token.meta = {"number": number, "is_first": match[1] not in notes.referenced}
+        notes.referenced.add(match[1])
+    state.pos = match.end()
     return True

@@ -1,51 +1,38 @@
-"""HTML of parsed Markdown, before it is sanitised.
+"""HTML of parsed Markdown, and the allow-list that it passes.
 
-Headings step down under the page's own, images become links so that no foreign server learns who reads what, tables
+Headings step down under the page's own. Images become links, so that no foreign server learns who reads what. Tables
 get a box that scrolls, code gets a head for its language and the page's copy button.
+
+The writer escapes its input. The allow-list of tags, attributes, classes and URL schemes is the second line of defence,
+by another program (nh3).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import lru_cache, partial
 from html import escape
 
+import nh3
 from markdown_it.token import Token
 
-from history.markdown.code import Highlighter, code_block
+from history.markdown.code import CLASSES, Highlighter, code_block
 from history.markdown.footnotes import Footnotes
 
 ALERTS = ("NOTE", "TIP", "IMPORTANT", "WARNING", "CAUTION")
 
 _FIXED = {
-    "alert_close": "</div>\n",
-    "alert_title_close": "</p>\n",
-    "alert_title_open": '<p class="alert-title">',
-    "blockquote_close": "</blockquote>\n",
-    "blockquote_open": "<blockquote>\n",
-    "bullet_list_close": "</ul>\n",
-    "bullet_list_open": "<ul>\n",
-    "em_close": "</em>",
-    "em_open": "<em>",
-    "hardbreak": "<br>\n",
-    "hr": "<hr>\n",
-    "link_close": "</a>",
-    "list_item_close": "</li>\n",
-    "ordered_list_close": "</ol>\n",
-    "s_close": "</del>",
-    "s_open": "<del>",
-    "strong_close": "</strong>",
-    "strong_open": "<strong>",
-    "table_close": "</table></div>\n",
-    "table_open": '<div class="table-box" tabindex="0"><table>\n',
-    "tbody_close": "</tbody>\n",
-    "tbody_open": "<tbody>\n",
-    "td_close": "</td>\n",
-    "th_close": "</th>\n",
-    "thead_close": "</thead>\n",
-    "thead_open": "<thead>\n",
-    "tr_close": "</tr>\n",
-    "tr_open": "<tr>\n",
-}
+    "alert_close": "</div>\n", "alert_title_open": '<p class="alert-title">', "alert_title_close": "</p>\n",
+    "blockquote_open": "<blockquote>\n", "blockquote_close": "</blockquote>\n",
+    "bullet_list_open": "<ul>\n", "bullet_list_close": "</ul>\n", "ordered_list_close": "</ol>\n",
+    "list_item_close": "</li>\n", "hardbreak": "<br>\n", "hr": "<hr>\n", "link_close": "</a>",
+    "em_open": "<em>", "em_close": "</em>", "s_open": "<del>", "s_close": "</del>",
+    "strong_open": "<strong>", "strong_close": "</strong>",
+    "table_open": '<div class="table-box" tabindex="0"><table>\n', "table_close": "</table></div>\n",
+    "thead_open": "<thead>\n", "thead_close": "</thead>\n", "tbody_open": "<tbody>\n", "tbody_close": "</tbody>\n",
+    "tr_open": "<tr>\n", "tr_close": "</tr>\n", "th_close": "</th>\n", "td_close": "</td>\n",
+}  # fmt: skip
 
 
 class HtmlWriter:
@@ -150,10 +137,70 @@ def _paragraph(tokens: Sequence[Token], place: int) -> str:
     token = tokens[place]
     if not token.hidden:
         return "<p>" if token.nesting > 0 else "</p>\n"
-    goes_on = token.nesting < 0 and place + 1 < len(tokens) and tokens[place + 1].type != "list_item_close"
-    return "\n" if goes_on else ""
+    continues = token.nesting < 0 and place + 1 < len(tokens) and tokens[place + 1].type != "list_item_close"
+    return "\n" if continues else ""
 
 
 def _link(token: Token, attribute: str) -> str:
     title = f' title="{escape(str(token.attrs["title"]))}"' if "title" in token.attrs else ""
     return f'<a href="{escape(str(token.attrs[attribute]))}"{title}>'
+
+
+# The allow-list.
+
+
+TAGS = {
+    "a", "blockquote", "br", "code", "del", "div", "em", "h3", "h4", "h5", "h6", "hr", "kbd", "li", "ol", "p", "pre",
+    "span", "strong", "sub", "sup", "table", "tbody", "td", "th", "thead", "tr", "ul",
+}  # fmt: skip
+ATTRIBUTES = {
+    "a": {"href", "title"},
+    "div": {"class", "tabindex"},
+    "li": {"class", "id"},
+    "ol": {"start"},
+    "p": {"class"},
+    "pre": {"class", "tabindex"},
+    "span": {"class"},
+    "sup": {"id"},
+    "td": {"align"},
+    "th": {"align"},
+}
+ALLOWED_CLASSES = {
+    *CLASSES.values(), *(f"alert alert-{kind.lower()}" for kind in ALERTS), "alert-title", "code", "code-head",
+    "code-lang", "footnotes", "math block", "math inline", "mermaid-source", "plain", "table-box", "task",
+}  # fmt: skip
+SCHEMES = {"http", "https", "mailto"}
+_ALIGNMENTS = {"left", "center", "right"}
+
+
+def sanitize(html: str, *, anchors: re.Pattern[str] | None = None) -> str:
+    """Remove everything that is not allowed. Ids, and links to a place on the page, have to match `anchors`."""
+    return _cleaner(anchors).clean(html)
+
+
+@lru_cache(maxsize=64)
+def _cleaner(anchors: re.Pattern[str] | None) -> nh3.Cleaner:
+    return nh3.Cleaner(
+        tags=TAGS,
+        attributes=ATTRIBUTES,
+        attribute_filter=partial(_attribute, anchors=anchors),
+        url_schemes=SCHEMES,
+        link_rel="noopener nofollow",
+    )
+
+
+def _attribute(tag: str, name: str, value: str, *, anchors: re.Pattern[str] | None) -> str | None:
+    """No relative addresses: a model has no business sending its reader to a page of this server."""
+    match name:
+        case "href":
+            is_anchor = value[:1] == "#" and anchors is not None and anchors.fullmatch(value, 1)
+            allowed = value.lower().partition(":")[0] in SCHEMES or is_anchor
+        case "id":
+            allowed = anchors is not None and anchors.fullmatch(value)
+        case "class":
+            allowed = value in ALLOWED_CLASSES
+        case "align":
+            allowed = value in _ALIGNMENTS
+        case _:
+            allowed = True
+    return value if allowed else None

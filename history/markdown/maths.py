@@ -29,13 +29,13 @@ def parse_inline_formula(state: StateInline, silent: bool) -> bool:
     """Inline rule at `$`, `\\(` and `\\[`."""
     opening = state.src[state.pos : state.pos + 2]
     pattern, kind = _INLINE.get(opening) or _INLINE.get(opening[:1]) or (None, "")
-    found = pattern.match(state.src, state.pos, state.posMax) if pattern else None
-    if not found:
+    match = pattern.match(state.src, state.pos, state.posMax) if pattern else None
+    if not match:
         return False
     if not silent:
         token = state.push("math", "span", 0)
-        token.content, token.info = found[1].strip(), kind
-    state.pos = found.end()
+        token.content, token.info = match[1].strip(), kind
+    state.pos = match.end()
     return True
 
 

@@ -1,8 +1,7 @@
 """The Markdown parser: markdown-it-py with GitHub's extensions, and the blocks of a text.
 
 A text is parsed in two steps. The first finds its blocks (paragraphs, lists, tables, …) and the definitions of links
-and footnotes; the second reads the words inside one block. So blocks can be rendered, remembered and given up one by
-one.
+and footnotes. The second reads the words inside one block, so that blocks can be rendered and cached one by one.
 """
 
 from __future__ import annotations
@@ -13,16 +12,13 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from markdown_it import MarkdownIt
-from markdown_it.rules_block import StateBlock
+from markdown_it.rules_block import StateBlock, blockquote
 from markdown_it.token import Token
 from markdown_it.utils import EnvType
 
-from history.markdown.autolinks import parse_email_address, parse_web_address
-from history.markdown.emphasis import parse_emphasis
 from history.markdown.footnotes import Footnotes, parse_definition, parse_reference
-from history.markdown.inline_html import pair_tags, parse_tag
+from history.markdown.inline import pair_tags, parse_email_address, parse_emphasis, parse_tag, parse_web_address
 from history.markdown.maths import parse_formula_block, parse_inline_formula
-from history.markdown.quotes import parse_quote
 
 MAX_BLOCK_LEVEL = 24
 """A quote is one level and a list two. Deeper content is shown as plain text."""
@@ -31,6 +27,11 @@ MAX_INLINE_LEVEL = 10
 
 # Where a rule may match; the parser's own list stops at many more characters, which costs time.
 _TERMINATORS = re.compile(r"[\n$&*<\[\]\\_`~]|!(?=\[)|:(?=//)|@|w(?=ww\.)")
+
+
+# Ordinary text looks at each of its lines about as often as quotes are nested in it.
+LOOKS_PER_LINE = 8
+MIN_LOOKS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,31 @@ def _stop_nesting(state: StateBlock, start_line: int, end_line: int, silent: boo
     token.map = [start_line, line]
     state.line = line
     return True
+
+
+def parse_quote(state: StateBlock, start_line: int, end_line: int, silent: bool) -> bool:
+    """Block rule at `>`: a quote, with a limit on the lines that are read.
+
+    The library's rule looks for the end of a quote down to the next empty line, because any line may continue the last
+    paragraph of the quote. Where such a line does not, the quote ends early and the next one begins the search anew:
+    text like `> # a` and `b` in turns takes quadratic time. So the lines are counted, and quotes beyond the limit are
+    text.
+    """
+    if silent or state.src[state.bMarks[start_line] + state.tShift[start_line]] != ">":
+        return blockquote(state, start_line, end_line, silent)
+    if "quote_looks" not in state.env:
+        state.env["quote_looks"] = MIN_LOOKS + LOOKS_PER_LINE * state.lineMax
+        state.env["paragraph_ends"] = _paragraph_ends(state)
+    state.env["quote_looks"] -= min(end_line, state.env["paragraph_ends"][start_line]) - start_line
+    return state.env["quote_looks"] > 0 and blockquote(state, start_line, end_line, silent)
+
+
+def _paragraph_ends(state: StateBlock) -> list[int]:
+    """For each line, the next empty line."""
+    ends = [state.lineMax] * (state.lineMax + 1)
+    for line in range(state.lineMax - 1, -1, -1):
+        ends[line] = line if state.isEmpty(line) else ends[line + 1]
+    return ends
 
 
 def _make_parser(max_nesting: int) -> MarkdownIt:

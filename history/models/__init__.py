@@ -15,19 +15,10 @@ from history.models.exchanges import EarlierTry, Exchange, TokenCalibration
 from history.models.imports import ImportJob
 from history.models.keys import ApiKey
 from history.models.messages import Blob, Message, SearchRow, ToolCall
-from history.models.sessions import (
-    COPY_UNFINISHED,
-    REMOVAL_STARTED,
-    Session,
-    SessionQuerySet,
-    TitlePolicy,
-    neutral_name,
-)
+from history.models.sessions import Session, SessionQuerySet, TitlePolicy, neutral_name
 from history.models.share_links import ShareLink
 
 __all__ = [
-    "COPY_UNFINISHED",
-    "REMOVAL_STARTED",
     "ApiKey",
     "AuditEvent",
     "Blob",

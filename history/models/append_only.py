@@ -41,15 +41,15 @@ class UndeletableQuerySet(QuerySet[M]):
 class AppendOnlyQuerySet(UndeletableQuerySet[M]):
     """Rows that never change and that only `retention` removes."""
 
-    def update(self, **_values: Any) -> int:
+    def update(self, **_values: object) -> int:
         raise ImmutableError(f"Stored {self.model.__name__} rows never change: append with history.record.recorder.")
 
     update.alters_data = True  # type: ignore[attr-defined]
 
-    def _update(self, values: Any) -> int:
+    def _update(self, values: object) -> int:
         return self.update()
 
-    def bulk_update(self, *_arguments: Any, **_named: Any) -> int:
+    def bulk_update(self, *_arguments: object, **_named: object) -> int:
         return self.update()
 
     bulk_update.alters_data = True  # type: ignore[attr-defined]
@@ -60,15 +60,15 @@ class AppendOnlyQuerySet(UndeletableQuerySet[M]):
         batch_size: int | None = None,
         ignore_conflicts: bool = False,
         update_conflicts: bool = False,
-        *_arguments: Any,
-        **_named: Any,
+        *_arguments: object,
+        **_named: object,
     ) -> list[M]:
         if update_conflicts:
             self.update()
         return super().bulk_create(objs, batch_size, ignore_conflicts)
 
 
-def _refuse_deletion(sender: Any, **_named: Any) -> None:
+def _refuse_deletion(sender: Any, **_named: object) -> None:
     raise ImmutableError(f"{sender.__name__} rows are removed by history.retention alone.")
 
 
@@ -86,7 +86,7 @@ class UndeletableModel(Model):
         # For these models only: with a receiver, the collector reads every row before it deletes.
         pre_delete.connect(_refuse_deletion, sender=cls)
 
-    def delete(self, *_arguments: Any, **_named: Any) -> tuple[int, dict[str, int]]:
+    def delete(self, *_arguments: object, **_named: object) -> tuple[int, dict[str, int]]:
         raise ImmutableError(f"{type(self).__name__} rows are removed by history.retention alone.")
 
 
@@ -112,7 +112,7 @@ def guard_links(through: Any) -> None:
     m2m_changed.connect(_refuse_unlinking, sender=through)
 
 
-def _refuse_unlinking(sender: Any, action: str, **_named: Any) -> None:
+def _refuse_unlinking(sender: Any, action: str, **_named: object) -> None:
     if action in ("pre_remove", "pre_clear"):
         raise ImmutableError(f"{sender.__name__} rows are removed by history.retention alone.")
 

@@ -24,7 +24,7 @@ class DayTally(models.Model):
     agent = models.CharField(_("agent"), max_length=100, blank=True)
     model = models.CharField(_("model"), max_length=100, blank=True)
 
-    sessions = models.IntegerField(_("sessions begun"), default=0)
+    sessions = models.IntegerField(_("sessions started"), default=0)
     messages = models.IntegerField(_("messages"), default=0)
     answers = models.IntegerField(_("answers"), default=0)
     cut_short = models.IntegerField(_("answers cut short"), default=0)
@@ -51,8 +51,8 @@ class DayTally(models.Model):
     checked_revision = models.BigIntegerField(default=0)
 
     class Meta:
-        verbose_name = _("tally of a day")
-        verbose_name_plural = _("tallies of days")
+        verbose_name = _("daily count")
+        verbose_name_plural = _("daily counts")
         ordering = ["-day", "pk"]
         indexes = [models.Index(fields=["owner", "day"], name="tally_of_owner")]
         constraints = [

@@ -59,10 +59,10 @@ class Exchange(UndeletableModel):
     blobs: models.ManyToManyField[Blob, Any] = models.ManyToManyField(Blob, related_name="exchanges", blank=True)
 
     started_at = models.DateTimeField(_("started"), default=timezone.now)
-    heartbeat_at = models.DateTimeField(_("last sign of life"), default=timezone.now)
+    heartbeat_at = models.DateTimeField(_("last heartbeat"), default=timezone.now)
     ended_at = models.DateTimeField(_("ended"), null=True, blank=True)
     end_reason = models.CharField(_("end reason"), max_length=40, blank=True)
-    stop_requested_at = models.DateTimeField(_("stop asked"), null=True, blank=True)
+    stop_requested_at = models.DateTimeField(_("stop requested"), null=True, blank=True)
     # The answer so far, as the JSON of a ModelOutput. Not part of the sealed record; emptied at the end.
     partial = models.TextField(blank=True)
     message = models.OneToOneField(

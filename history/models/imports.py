@@ -17,7 +17,7 @@ class ImportJob(models.Model):
     """An import of uploaded files and its report. The files are in the data directory."""
 
     class State(models.TextChoices):
-        UPLOADING = "uploading", _("being sent")
+        UPLOADING = "uploading", _("uploading")
         WAITING = "waiting", _("waiting")
         RUNNING = "running", _("running")
         DONE = "done", _("done")
@@ -33,7 +33,7 @@ class ImportJob(models.Model):
     # The worker that runs it. After a takeover, writes of the previous worker are ignored.
     claim = models.UUIDField(null=True, blank=True)
     created_at = models.DateTimeField(_("created"), default=timezone.now)
-    heartbeat_at = models.DateTimeField(_("last sign of life"), default=timezone.now)
+    heartbeat_at = models.DateTimeField(_("last heartbeat"), default=timezone.now)
     ended_at = models.DateTimeField(_("ended"), null=True, blank=True)
     bytes_read = models.PositiveBigIntegerField(_("read"), default=0)
     counts = models.JSONField(_("counts"), default=dict)

@@ -31,7 +31,7 @@ class ApiKey(models.Model):
     recording = models.CharField(_("recording"), max_length=12, choices=Recording.choices, default=Recording.REDACTED)
     requests_per_minute = models.PositiveIntegerField(_("requests per minute"), null=True, blank=True)
     tokens_per_minute = models.PositiveIntegerField(_("tokens per minute"), null=True, blank=True)
-    concurrent_streams = models.PositiveIntegerField(_("streams at once"), null=True, blank=True)
+    concurrent_streams = models.PositiveIntegerField(_("concurrent streams"), null=True, blank=True)
     tokens_per_day = models.PositiveBigIntegerField(_("tokens per day"), null=True, blank=True)
     tokens_per_month = models.PositiveBigIntegerField(_("tokens per month"), null=True, blank=True)
     cost_per_day = models.DecimalField(_("cost per day"), max_digits=12, decimal_places=4, null=True, blank=True)

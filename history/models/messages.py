@@ -60,7 +60,7 @@ class Message(AppendOnlyModel):
     seq = models.PositiveBigIntegerField(_("number"))
     parent_seq = models.PositiveBigIntegerField(_("after"))
     on_path = models.BooleanField(_("on the path to the head"))
-    moved_head = models.BooleanField(_("became the head"))
+    moved_head = models.BooleanField(_("set as head"))
     kind = models.CharField(_("kind"), max_length=40)
     # A state entry (`entries.STATE`) applies from here on. There are few per session, and this flag finds them.
     is_state = models.BooleanField(default=False)
@@ -80,7 +80,7 @@ class Message(AppendOnlyModel):
     end_reason = models.CharField(_("end reason"), max_length=40, blank=True)
     input_tokens = models.PositiveIntegerField(_("tokens read"), default=0)
     output_tokens = models.PositiveIntegerField(_("tokens written"), default=0)
-    usage_source = models.CharField(_("tokens counted by"), max_length=10, blank=True)
+    usage_source = models.CharField(_("token count source"), max_length=10, blank=True)
     latency = models.FloatField(_("time to first token"), null=True, blank=True)
     duration = models.FloatField(_("duration"), null=True, blank=True)
     request_id = models.CharField(_("request id"), max_length=200, blank=True)
@@ -152,7 +152,7 @@ class ToolCall(AppendOnlyModel):
     result = models.TextField(_("result"), blank=True)
     status = models.CharField(_("status"), max_length=12, choices=Status.choices, default=Status.PENDING)
     error = models.TextField(_("error"), blank=True)
-    created_at = models.DateTimeField(_("asked"))
+    created_at = models.DateTimeField(_("requested"))
     started_at = models.DateTimeField(_("started"), null=True, blank=True)
     duration = models.FloatField(_("duration"), null=True, blank=True)
     # The entry of the same session that holds the outcome, and the place in it.

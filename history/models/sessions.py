@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
 from typing import Any, Protocol, Self
 from uuid import UUID
@@ -23,15 +23,9 @@ from history.models import seals
 from history.models.append_only import UndeletableModel, UndeletableQuerySet
 from history.models.keys import ApiKey
 
-# Two values of `Session.hidden_at` in the past that mark a state. Such a session is not shown, accepts no entry and
-# cannot be restored or held. Its removal has started, and the next purge finishes it:
-REMOVAL_STARTED = datetime(1970, 1, 1, tzinfo=UTC)
-# A fork that is still being copied. A purge removes it if the copying was abandoned:
-COPY_UNFINISHED = datetime(1970, 1, 2, tzinfo=UTC)
-
 
 class TitlePolicy(Protocol):
-    """Which titles a viewer may see (`history.access.titles`)."""
+    """Which titles a viewer may see (`history.access.reasons`)."""
 
     def hide(self, sessions: Sequence[Session]) -> None: ...
 
@@ -59,9 +53,20 @@ class SessionQuerySet(UndeletableQuerySet["Session"]):
     def whose_title_is_visible(self) -> SessionQuerySet:
         return self.filter(self._title_rule.visible()) if self._title_rule else self
 
-    def not_hidden(self) -> Self:
+    def open(self) -> Self:
         """Sessions that are not deleted, being removed or being copied. `access.permissions` adds who may see them."""
-        return self.filter(hidden_at=None)
+        return self.filter(state=Session.State.OPEN)
+
+    def deleted(self) -> Self:
+        """Sessions in the trash."""
+        return self.filter(state=Session.State.DELETED)
+
+    def removable(self) -> Self:
+        """Whole sessions, open or in the trash, without a hold."""
+        return self.filter(state__in=Session.WHOLE, hold=False)
+
+    def being_removed(self) -> Self:
+        return self.filter(state=Session.State.REMOVING)
 
     def lock(self, pk: UUID) -> None:
         """Lock one row until the transaction ends, without reading it."""
@@ -95,6 +100,17 @@ class Session(UndeletableModel):
         IMPORT = "import", _("import")
         NOTEBOOK = "notebook", _("notebook")
 
+    class State(models.TextChoices):
+        OPEN = "open", _("open")
+        # In the trash. The user may restore it until a purge removes it.
+        DELETED = "deleted", _("deleted")
+        # A fork or restore whose entries are still being copied. A purge removes it if the copying was abandoned.
+        INCOMPLETE = "incomplete", _("incomplete copy")
+        # Its rows are being removed. The next purge finishes that. It cannot be restored or held.
+        REMOVING = "removing", _("removal started")
+
+    WHOLE = (State.OPEN, State.DELETED)
+
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL,
@@ -120,9 +136,14 @@ class Session(UndeletableModel):
     title = models.CharField(_("title"), max_length=200, blank=True)
     model = models.CharField(_("model"), max_length=100, blank=True)
     parent = models.ForeignKey(
-        "self", verbose_name=_("opened by"), on_delete=models.SET_NULL, null=True, blank=True, related_name="children"
+        "self",
+        verbose_name=_("parent session"),
+        on_delete=models.SET_NULL,
+        null=True,
+        blank=True,
+        related_name="children",
     )
-    parent_call = models.CharField(_("called by"), max_length=200, blank=True)
+    parent_call = models.CharField(_("parent call"), max_length=200, blank=True)
     forked_from = models.ForeignKey(
         "self", verbose_name=_("forked from"), on_delete=models.SET_NULL, null=True, blank=True, related_name="forks"
     )
@@ -160,6 +181,8 @@ class Session(UndeletableModel):
     marked_at = models.DateTimeField(_("marked"), null=True, blank=True)
     pinned_at = models.DateTimeField(_("pinned"), null=True, blank=True)
     archived_at = models.DateTimeField(_("archived"), null=True, blank=True)
+    state = models.CharField(_("state"), max_length=10, choices=State.choices, default=State.OPEN)
+    # When it was deleted; null unless the state is `deleted` or `removing`.
     hidden_at = models.DateTimeField(_("hidden"), null=True, blank=True)
     hold = models.BooleanField(_("under hold"), default=False)
     # The newest audit event of an access by others that its owner has seen (`access_log.unseen_readers`).
@@ -174,8 +197,8 @@ class Session(UndeletableModel):
         verbose_name_plural = _("sessions")
         # Beside `view_session`, which shows no text, and `delete_session`: history.access.permissions has the table.
         permissions = [
-            ("read_session", _("Can read what was said in other people's sessions")),
-            ("export_session", _("Can export other people's sessions")),
+            ("read_session", _("Can read sessions of other users")),
+            ("export_session", _("Can export sessions of other users")),
             ("hold_session", _("Can hold sessions, and see hidden ones under hold")),
         ]
         ordering = ["-last_activity_at", "-id"]
@@ -195,9 +218,11 @@ class Session(UndeletableModel):
                 condition=Q(archived_at__isnull=False),
             ),
             models.Index(fields=["expires_at"], name="session_expiry", condition=Q(expires_at__isnull=False)),
-            models.Index(fields=["hidden_at"], name="session_trash", condition=Q(hidden_at__isnull=False)),
+            models.Index(fields=["hidden_at"], name="session_trash", condition=Q(state="deleted")),
             models.Index(fields=["-last_activity_at", "-id"], name="session_held", condition=Q(hold=True)),
-            models.Index(fields=["owner", "hidden_at"], name="session_deleted", condition=Q(hidden_at__isnull=False)),
+            models.Index(fields=["owner", "hidden_at"], name="session_deleted", condition=Q(state="deleted")),
+            models.Index(fields=["stored_at"], name="session_incomplete", condition=Q(state="incomplete")),
+            models.Index(fields=["id"], name="session_removing", condition=Q(state="removing")),
             # Includes the order of lists. Without it SQLite walks all sessions of the owner in that order.
             models.Index(fields=["agent", "workspace", "-last_activity_at", "-id"], name="session_of_workspace"),
         ]
@@ -205,6 +230,11 @@ class Session(UndeletableModel):
             models.CheckConstraint(condition=Q(head__lte=F("version")), name="session_head_exists"),
             models.CheckConstraint(condition=Q(trimmed_through__lte=F("version")), name="session_trim_in_range"),
             models.CheckConstraint(condition=Q(dropped_through__lte=F("version")), name="session_drop_in_range"),
+            models.CheckConstraint(
+                condition=Q(state__in=["open", "incomplete"], hidden_at__isnull=True)
+                | Q(state__in=["deleted", "removing"], hidden_at__isnull=False),
+                name="session_deletion_has_a_time",
+            ),
         ]
 
     def __str__(self) -> str:

@@ -22,7 +22,7 @@ class ShareLink(models.Model):
     token_hash = HashField(max_length=32, unique=True)
     # The last entry it shows. A link that follows shows the path at the time of reading instead.
     leaf = models.PositiveBigIntegerField(_("up to entry"))
-    follows = models.BooleanField(_("goes on with the conversation"), default=False)
+    follows = models.BooleanField(_("includes later messages"), default=False)
     # The session's title when the link was made. A link that follows shows the current title.
     title = models.CharField(_("title"), max_length=200, blank=True)
     created_at = models.DateTimeField(_("created"), default=timezone.now)

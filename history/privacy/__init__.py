@@ -1,23 +1,21 @@
 """Personal data of one user: export as files, or erasure with a receipt.
 
-The record knows its own part (sessions, keys, calls, links, audit events). Another app that keeps personal data
-says so (`register_holding`): what it has of a person, and how that is erased.
-
-    holdings (who keeps what) → giving (into an archive) · erasing (with a receipt)
+This package knows the data of `history`: sessions, keys, calls, links and audit events. Other apps that store personal
+data register it (`register_personal_data`).
 """
 
 from history.privacy.erase import ErasurePlan, LastStaffMember, Receipt, erase_person, plan_for
 from history.privacy.export import export_person
-from history.privacy.registry import Holding, register_holding, rows_holding
+from history.privacy.registry import PersonalData, register_personal_data, rows_of_table
 
 __all__ = [
     "ErasurePlan",
-    "Holding",
     "LastStaffMember",
+    "PersonalData",
     "Receipt",
     "erase_person",
     "export_person",
     "plan_for",
-    "register_holding",
-    "rows_holding",
+    "register_personal_data",
+    "rows_of_table",
 ]

@@ -1,8 +1,8 @@
-"""Erasing one person: sessions for good, keys ended and stripped, the account without a name. Held sessions stay.
+"""Erasure of one user: sessions removed, keys revoked and stripped, the account anonymised. Held sessions remain.
 
-First nothing new can come: the account is shut and the keys are revoked. Then everything goes, and the last step is the
-receipt: what was removed, what was kept and why, and where the audit chain stands. If it is interrupted, run it
-again. The chain keeps its events, which hold ids and the reasons that people gave, because it would be broken without.
+First the account is disabled and keys are revoked, so nothing new can come. Then everything is removed, and the
+last step is the receipt. An interrupted erasure can be run again. The audit chain keeps its events, which hold ids and
+reasons, because it would break without them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import secrets
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
@@ -19,24 +18,23 @@ from django.contrib.auth.models import AbstractUser
 from django.db.models import Q
 
 from history.access import audit, keys
+from history.entries import JsonObject
 from history.errors import HistoryError
 from history.importing import jobs
-from history.models import ApiKey, AuditEvent, ImportJob, Message, Session
-from history.privacy.registry import holdings
-from history.retention.persons import erase_everything_of, held_sessions_of, loose_exchanges_of
+from history.models import ApiKey, ImportJob, Message, Session
+from history.privacy.registry import registered_data
+from history.retention.removal import erase_everything_of, held_sessions_of, loose_exchanges_of
 
 ERASED = "erased"
 UNDER_HOLD = "under hold"
 
 
 class LastStaffMember(HistoryError):
-    """No other staff member would be left."""
+    """The only active staff member cannot be erased."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErasurePlan:
-    """What an erasure would do."""
-
     sessions: int
     entries: int
     exchanges: int
@@ -46,24 +44,24 @@ class ErasurePlan:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """To be kept by the person who asked for it. `checkpoint` is where the audit chain stood afterwards."""
+    """For the user. `checkpoint` is the position of the audit chain afterwards."""
 
-    person: dict[str, Any]
+    person: JsonObject
     at: datetime
     reason: str
     removed: dict[str, int]
-    kept: list[dict[str, Any]]
-    checkpoint: dict[str, Any] = field(default_factory=dict)
+    kept: list[JsonObject]
+    checkpoint: JsonObject = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return asdict(self)
 
 
 def plan_for(person: AbstractUser) -> ErasurePlan:
-    going = Session.objects.filter(owner=person.pk, hold=False)
+    unheld = Session.objects.filter(owner=person.pk, hold=False)
     return ErasurePlan(
-        sessions=going.count(),
-        entries=Message.objects.filter(session__in=going.values("pk")).count(),
+        sessions=unheld.count(),
+        entries=Message.objects.filter(session__in=unheld.values("pk")).count(),
         exchanges=loose_exchanges_of(person).count(),
         keys=ApiKey.objects.filter(owner=person.pk).count(),
         kept=list(held_sessions_of(person).values_list("pk", flat=True)),
@@ -71,46 +69,47 @@ def plan_for(person: AbstractUser) -> ErasurePlan:
 
 
 def erase_person(person: AbstractUser, *, reason: str, progress: Callable[[int], None] = lambda count: None) -> Receipt:
-    """Everything but what is held. The account stays as a number: the audit chain and held sessions refer to it."""
+    """Erase all but held sessions. The account row remains, because the audit chain and held sessions refer to it."""
     _check_others_are_left(person)
     name = person.get_username()
     _shut(person)
-    gone = erase_everything_of(person, reason=reason, progress=progress)
-    removed = {"sessions": gone.sessions, **asdict(gone.rows), "blobs": gone.blobs}
+    with_sessions = {one.name: sum(1 for _ in one.rows(person)) for one in registered_data() if one.of_sessions}
+    erased = erase_everything_of(person, reason=reason, progress=progress)
+    removed: dict[str, int] = {"sessions": erased.sessions, **asdict(erased.rows), "blobs": erased.blobs}
     removed |= {"imports": _erase_imports(person), "keys": _strip_keys(person)}
-    removed |= {holding.name: holding.erase(person) for holding in holdings()}
-    kept = [
+    removed |= {one.name: one.erase(person) for one in registered_data()} | with_sessions
+    kept: list[JsonObject] = [
         {"session": session.pk, "entries": session.message_count, "why": UNDER_HOLD}
         for session in held_sessions_of(person).only("pk", "message_count")
     ]
     event = audit.record("person.erased", reason=reason, person=person.pk, removed=removed, kept=len(kept))
     return Receipt(
-        person={"id": person.pk, "username": name, "now": _name_now(person)},
+        person={"id": person.pk, "username": name, "now": get_user_model().objects.get(pk=person.pk).get_username()},
         at=event.at,
         reason=reason,
         removed=removed,
         kept=kept,
-        checkpoint={"audit_seq": event.seq, "audit_seal": _seal_of(event)},
+        checkpoint={"audit_seq": event.seq, "audit_seal": bytes(event.seal).hex()},
     )
 
 
 def _check_others_are_left(person: AbstractUser) -> None:
     others = get_user_model().objects.filter(is_active=True, is_staff=True).exclude(pk=person.pk)
     if person.is_staff and person.is_active and not others.exists():
-        raise LastStaffMember("nobody else could let people in: make somebody else staff first")
+        raise LastStaffMember("this is the last active staff account: make another user staff first")
 
 
 def _shut(person: AbstractUser) -> None:
-    """From here on the user cannot sign in, no key works, no share link shows anything, and what runs is stopped."""
+    """Afterwards the user cannot sign in, no key and no share link works, and runs are stopped."""
     get_user_model().objects.filter(pk=person.pk).update(is_active=False)
     for key in ApiKey.objects.filter(owner=person.pk, revoked_at=None):
         keys.revoke(key, actor=None)
-    for holding in holdings():
-        holding.shut(person)
+    for data in registered_data():
+        data.shut(person)
 
 
 def _strip_keys(person: AbstractUser) -> int:
-    """The rows stay, because the audit chain and held sessions refer to them; nothing in them says whose they were."""
+    """The rows remain, because the audit chain and held sessions refer to them, but without a link to the user."""
     stripped = 0
     for key in ApiKey.objects.filter(~Q(name=ERASED), owner=person.pk):
         mine = ApiKey.objects.filter(pk=key.pk)
@@ -119,16 +118,8 @@ def _strip_keys(person: AbstractUser) -> int:
 
 
 def _erase_imports(person: AbstractUser) -> int:
-    """With the files that were sent."""
-    found = list(ImportJob.objects.filter(owner=person.pk))
-    for job in found:
+    """Also the uploaded files."""
+    erased = list(ImportJob.objects.filter(owner=person.pk))
+    for job in erased:
         jobs.remove(job)
-    return len(found)
-
-
-def _name_now(person: AbstractUser) -> str:
-    return str(get_user_model().objects.values_list(get_user_model().USERNAME_FIELD, flat=True).get(pk=person.pk))
-
-
-def _seal_of(event: AuditEvent) -> str:
-    return bytes(event.seal).hex()
+    return len(erased)

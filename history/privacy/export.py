@@ -1,41 +1,49 @@
-"""Export of the personal data of one user as files."""
+"""Export of the personal data of one user: a folder or zip of files with a manifest."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Iterator
+import os
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 from django.contrib.auth.models import AbstractUser
+from django.core.serializers.json import DjangoJSONEncoder
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from history.access import audit
+from history.entries import JsonObject
+from history.errors import HistoryError
 from history.formats.jsonl import JsonlWriter
-from history.models import COPY_UNFINISHED, REMOVAL_STARTED, ApiKey, AuditEvent, ImportJob, Session, ShareLink
-from history.privacy.archives import archive_at
-from history.privacy.registry import facts_of, holdings
-from history.retention.persons import loose_exchanges_of
+from history.models import ApiKey, AuditEvent, ImportJob, Session, ShareLink
+from history.privacy.registry import columns_of, registered_data
+from history.retention.removal import loose_exchanges_of
 
 FORMAT, VERSION = "parley-person", 1
 
-Told = Callable[[int], None]
+Progress = Callable[[int], None]
 
 
-def export_person(person: AbstractUser, path: Path, *, reason: str = "", progress: Told = lambda count: None) -> Any:
-    """Write it, tell the audit chain, and return the manifest."""
+def export_person(
+    person: AbstractUser, path: Path, *, reason: str = "", progress: Progress = lambda count: None
+) -> JsonObject:
+    """Write the archive, record it in the audit chain, and return the manifest."""
     with archive_at(path) as archive:
         writer = JsonlWriter()
         archive.write("sessions.jsonl", _sessions(writer, person, progress))
         archive.files[-1]["rows"] = writer.counts["sessions"]
-        archive.write_rows("exchanges.jsonl", (facts_of(row) for row in loose_exchanges_of(person).iterator()))
-        archive.write_rows("keys.jsonl", (facts_of(key, without=("secret_hash",)) for key in _keys(person)))
-        archive.write_rows("share_links.jsonl", (facts_of(link, without=("token_hash",)) for link in _links(person)))
-        archive.write_rows("imports.jsonl", (facts_of(job) for job in ImportJob.objects.filter(owner=person.pk)))
+        archive.write_rows("exchanges.jsonl", (columns_of(row) for row in loose_exchanges_of(person).iterator()))
+        archive.write_rows("keys.jsonl", (columns_of(key, without=("secret_hash",)) for key in _keys(person)))
+        archive.write_rows("share_links.jsonl", (columns_of(link, without=("token_hash",)) for link in _links(person)))
+        archive.write_rows("imports.jsonl", (columns_of(job) for job in ImportJob.objects.filter(owner=person.pk)))
         archive.write_rows("audit_events.jsonl", _events(person))
-        for holding in holdings():
-            archive.write_rows(f"{holding.name}.jsonl", holding.rows(person))
+        for data in registered_data():
+            archive.write_rows(f"{data.name}.jsonl", data.rows(person))
         manifest = {
             "format": FORMAT,
             "version": VERSION,
@@ -49,11 +57,11 @@ def export_person(person: AbstractUser, path: Path, *, reason: str = "", progres
 
 
 def sessions_of(person: AbstractUser) -> QuerySet[Session]:
-    """All that are there: in the trash, expired and held ones, too."""
-    return Session.objects.filter(owner=person.pk).exclude(hidden_at__in=[REMOVAL_STARTED, COPY_UNFINISHED])
+    """Also sessions in the trash, expired and held ones."""
+    return Session.objects.filter(owner=person.pk, state__in=Session.WHOLE)
 
 
-def _sessions(writer: JsonlWriter, person: AbstractUser, progress: Told) -> Iterator[bytes]:
+def _sessions(writer: JsonlWriter, person: AbstractUser, progress: Progress) -> Iterator[bytes]:
     yield writer.head()
     rows = sessions_of(person).select_related("owner", "api_key").order_by("pk")
     for session in rows.iterator(chunk_size=100):
@@ -70,17 +78,93 @@ def _links(person: AbstractUser) -> QuerySet[ShareLink]:
     return ShareLink.objects.filter(session__owner=person.pk).order_by("created_at", "pk")
 
 
-def _events(person: AbstractUser) -> Iterator[dict[str, Any]]:
-    """What they did, what their keys did, and what others did with their sessions, also those that are gone."""
+def _events(person: AbstractUser) -> Iterator[JsonObject]:
+    """Events by the user, by their keys, and about their sessions, also removed ones."""
     own = Q(session__in=sessions_of(person).values("pk")) | Q(key__in=_keys(person).values("pk"))
     named = Q(details__contains=f'"owner":{person.pk}') | Q(details__contains=f'"person":{person.pk}')
     for event in AuditEvent.objects.filter(Q(actor=person.pk) | own | named).order_by("seq").iterator():
         if _is_about(event, person):
-            yield facts_of(event, without=("id",))
+            yield columns_of(event, without=("id",))
 
 
 def _is_about(event: AuditEvent, person: AbstractUser) -> bool:
-    """`"owner":1` also stands in `"owner":12`."""
+    """Check the details: the query matches `"owner":1` also in `"owner":12`."""
     details = json.loads(event.details) if event.details else {}
     named = [details[name] for name in ("owner", "person") if name in details]
     return not named or person.pk in named or event.actor == person.pk
+
+
+# The archive.
+
+
+class CannotWrite(HistoryError):
+    """The text names the path and the reason."""
+
+
+class PersonalArchive:
+    """Files with their sizes and hashes, in bounded memory. `open_file` opens one of them for writing."""
+
+    def __init__(self, open_file: Callable[[str], AbstractContextManager[IO[bytes]]]) -> None:
+        self._open = open_file
+        self.files: list[dict[str, object]] = []
+
+    def write(self, name: str, chunks: Iterable[bytes]) -> None:
+        digest, size = hashlib.sha256(), 0
+        with self._open(name) as file:
+            for chunk in chunks:
+                file.write(chunk)
+                digest.update(chunk)
+                size += len(chunk)
+        self.files.append({"name": name, "bytes": size, "sha256": digest.hexdigest()})
+
+    def write_rows(self, name: str, rows: Iterable[JsonObject]) -> None:
+        """One JSON object a line."""
+        count = 0
+
+        def lines() -> Iterator[bytes]:
+            nonlocal count
+            for row in rows:
+                count += 1
+                yield json.dumps(row, cls=_Encoder, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+
+        self.write(name, lines())
+        self.files[-1]["rows"] = count
+
+    def write_json(self, name: str, value: object) -> None:
+        text = json.dumps(value, cls=_Encoder, ensure_ascii=False, indent=2)
+        self.write(name, [text.encode("utf-8", "surrogatepass") + b"\n"])
+
+
+class _Encoder(DjangoJSONEncoder):
+    def default(self, value: object) -> object:
+        return bytes(value).hex() if isinstance(value, bytes | memoryview) else super().default(value)
+
+
+@contextmanager
+def archive_at(path: Path) -> Iterator[PersonalArchive]:
+    """A zip if the path ends so, else a new folder; readable by its owner only."""
+    if path.exists():
+        raise CannotWrite(f"{path} is there already: name another file")
+    try:
+        if path.suffix.lower() == ".zip":
+            yield from _zip(path)
+        else:
+            path.mkdir(mode=0o700, parents=True)
+            yield PersonalArchive(lambda name: _private(path / name))
+    except OSError as error:
+        raise CannotWrite(f"{path} cannot be written ({error.strerror})") from error
+
+
+def _zip(path: Path) -> Iterator[PersonalArchive]:
+    """Under another name until it is complete."""
+    unfinished = path.with_name(path.name + ".part")
+    try:
+        with _private(unfinished) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            yield PersonalArchive(lambda name: archive.open(name, "w", force_zip64=True))
+        unfinished.rename(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _private(path: Path) -> IO[bytes]:
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")

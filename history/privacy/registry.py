@@ -1,55 +1,57 @@
-"""Registry of personal data kept by each app: how to export and erase it."""
+"""Registry of the personal data that each app stores: how to export and erase it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from django.contrib.auth.models import AbstractUser
 from django.db.models import Model
 
+from history.entries import JsonObject
+
 
 @dataclass(frozen=True, slots=True)
-class Holding:
-    """`rows` are what is known of a person, for them to read; `erase` ends it, and says how many rows that were.
+class PersonalData:
+    """`rows` are exported; `erase` removes or anonymises them and returns their number.
 
-    Holdings are erased in the order in which they were registered; the account itself comes `last`. `shut` is called
-    before anything is removed: from then on nothing new may come of it.
+    Data is erased in the order of registration. Rows `of_sessions` are counted before the sessions are erased, because
+    they go with them; the account itself comes `last`. `shut` is called before anything is removed: afterwards no new
+    rows can come.
     """
 
     name: str
-    rows: Callable[[AbstractUser], Iterable[Mapping[str, Any]]]
+    rows: Callable[[AbstractUser], Iterable[JsonObject]]
     erase: Callable[[AbstractUser], int]
+    of_sessions: bool = False
     last: bool = False
     shut: Callable[[AbstractUser], object] = lambda person: None
 
 
-_holdings: dict[str, Holding] = {}
+_registered: dict[str, PersonalData] = {}
 
 
-def register_holding(holding: Holding) -> None:
-    _holdings[holding.name] = holding
+def register_personal_data(data: PersonalData) -> None:
+    _registered[data.name] = data
 
 
-def holdings() -> list[Holding]:
-    return sorted(_holdings.values(), key=lambda holding: holding.last)
+def registered_data() -> list[PersonalData]:
+    return sorted(_registered.values(), key=lambda data: data.last)
 
 
-def rows_holding(name: str, model: type[Model], *, of: str, secrets: tuple[str, ...] = ()) -> Holding:
-    """Rows of a table that belong to a person and go with them."""
+def rows_of_table(name: str, model: type[Model], *, of: str, secrets: tuple[str, ...] = ()) -> PersonalData:
+    """Rows of a table that belong to a user and are erased with the account."""
 
-    def rows(person: AbstractUser) -> Iterator[dict[str, Any]]:
+    def rows(person: AbstractUser) -> Iterator[JsonObject]:
         for row in model._default_manager.filter(**{of: person}).order_by("pk").iterator():
-            yield facts_of(row, without=(of, *secrets))
+            yield columns_of(row, without=(of, *secrets))
 
     def erase(person: AbstractUser) -> int:
         return model._default_manager.filter(**{of: person}).delete()[0]
 
-    return Holding(name, rows, erase)
+    return PersonalData(name, rows, erase)
 
 
-def facts_of(row: Model, *, without: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The columns of a row, as they are."""
+def columns_of(row: Model, *, without: tuple[str, ...] = ()) -> JsonObject:
     fields = [field for field in row._meta.concrete_fields if field.name not in without]
     return {field.name: field.value_from_object(row) for field in fields}

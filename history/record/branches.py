@@ -1,4 +1,4 @@
-"""What lies beside a path: other versions of an entry, where they lead, and the notes that hang on it."""
+"""Branches of a session: versions of an entry, their newest ends, and notes beside the path."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from history.models import Message, Session
 from history.record.loading import entries_of
 
 SHOWN_BESIDE = 1_000
-# The reason of a move after which a program went on from its own summary; the relay gives it.
+# The reason of a move after which a program continued from its own summary. The relay sets it.
 COMPACTED = "compacted"
 
-# From an entry to one of its children, and on to one of that one's, until there is none. The sums keep both databases
-# from walking the numbers of the whole session for the highest: the few children are found by their parent.
+# From an entry to one of its children, and so on. `+ 0` keeps both databases from walking the numbers of the whole
+# session for the highest: the few children are found by their parent.
 _DESCEND = """
 WITH RECURSIVE descend (seq, step) AS (
     SELECT seq, 0 FROM history_message WHERE session_id = %s AND seq = %s
@@ -35,20 +35,20 @@ _ONLY = "CASE WHEN count(*) = 1 THEN max(below.seq + 0) END"
 
 
 def newest_below(session: Session, seq: int, *, steps: int) -> int:
-    """So many entries down the newest branch through `seq`, or its end: what to show to whoever asks for that entry."""
+    """The entry `steps` further down the newest branch through `seq`, or the end of that branch."""
     return _descend(session, seq, choice=_NEWEST, through=session.version, steps=steps)[-1]
 
 
 def below_on_the_way(session: Session, seq: int, *, to: int, steps: int) -> int:
-    """So many entries down from `seq` on the way to entry `to`, as long as there is only one way; else `to` itself."""
+    """The entry `steps` below `seq` on the way to `to`, if there is only one way; else `to`."""
     way = _descend(session, seq, choice=_ONLY, through=to, steps=steps)
     return way[-1] if len(way) > steps else to
 
 
 def behind_notes(session_id: UUID, seq: int) -> int:
-    """Where to go on after entry `seq`: behind what was set there meanwhile, such as a summary or its retraction.
+    """The entry to continue after: `seq`, or the last of the state entries (such as summaries) that follow it.
 
-    Not where somebody has spoken after that: then it belongs to what they said.
+    `seq` itself if messages follow them, because then the state belongs to those messages.
     """
     below = Message.objects.of(session_id).without_leaves().order_by("-seq")
     place = seq
@@ -60,12 +60,12 @@ def behind_notes(session_id: UUID, seq: int) -> int:
 
 
 def retracted_in(session_id: UUID) -> set[int]:
-    """The summaries on the path to the head that somebody took back."""
+    """The retracted summaries on the path to the head."""
     rows = Message.objects.on_path(session_id).filter(is_state=True, kind=Retracted.kind)
     return {entry.seq for entry in entries_of(list(rows)) if isinstance(entry, Retracted)}
 
 
-def goes_on(session: Session, seq: int) -> bool:
+def has_continuation(session: Session, seq: int) -> bool:
     return len(_descend(session, seq, choice=_NEWEST, through=session.version, steps=1)) > 1
 
 
@@ -79,13 +79,13 @@ def _descend(session: Session, seq: int, *, choice: str, through: int, steps: in
 
 
 def versions_of(session: Session, messages: Sequence[Message]) -> dict[int, list[int]]:
-    """Parent → its children, where it has several: each is another way the conversation went on."""
+    """Parents with several children: each child is another version of the conversation."""
     parents = {message.parent_seq for message in messages}
     rows = (
         Message.objects.of(session)
         .filter(parent_seq__in=parents)
         .without_leaves()
-        .order_by("parent_seq", "seq")  # by the number alone, SQLite would walk the whole session in that order
+        .order_by("parent_seq", "seq")  # by number alone, SQLite would walk the whole session
         .values_list("parent_seq", "seq")[:SHOWN_BESIDE]
     )
     children: defaultdict[int, list[int]] = defaultdict(list)
@@ -95,16 +95,16 @@ def versions_of(session: Session, messages: Sequence[Message]) -> dict[int, list
 
 
 def notes_beside(session: Session, messages: Sequence[Message]) -> list[Message]:
-    """Debug logs and moves of the head that hang on these entries; on each, oldest first."""
+    """Debug logs and head moves that follow these entries; of each entry, oldest first."""
     seqs = [message.seq for message in messages]
     rows = Message.objects.of(session).filter(parent_seq__in=seqs, kind__in=LEAVES)
     return list(rows.order_by("parent_seq", "seq")[:SHOWN_BESIDE])
 
 
 def compactions_in(session: Session, forks: Mapping[int, Sequence[int]]) -> dict[int, int]:
-    """The first entry of each branch that a program began with a summary of its own → the version before it.
+    """First entries of branches that a program began with its own summary → the previous version.
 
-    `forks` are the places where the conversation went on in several ways, each with the entries that follow it.
+    `forks` are the entries with several continuations, each with the entries that follow it.
     """
     rows = Message.objects.of(session).filter(parent_seq__in=list(forks), kind=HeadMoved.kind)
     found: dict[int, int] = {}

@@ -1,11 +1,11 @@
-"""What this process has done and is doing, for /metrics: numbers that no row holds. One addition each."""
+"""Counters of this process for /metrics: numbers that no row holds."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 ended: Counter[tuple[str, str]] = Counter()
-"""Calls to models by where they came from (chat, relay) and how they ended, since the process began."""
+"""Ended calls to models, by source (chat, relay) and end reason, since the process started."""
 
 now: Counter[str] = Counter()
-"""What is open at this moment."""
+"""What is open at the moment."""

@@ -20,9 +20,9 @@ _TRIES = 3
 
 
 def check() -> int:
-    """What the server runs every hour: compare each finished day that has changed with a recount of its rows.
+    """Compare each finished day that has changed with a recount of its rows. The server runs it every hour.
 
-    Returns the number of days that were wrong, which is 0. Those are logged and set right.
+    Returns the number of wrong days, which are logged and corrected.
     """
     for day in StaleDay.objects.values_list("day", flat=True).distinct():
         recount(day)
@@ -33,7 +33,7 @@ def check() -> int:
 
 
 def _is_right(day: date) -> bool:
-    """Reads without a lock: if the counts have not changed meanwhile, what was counted belongs to them."""
+    """Reads without a lock: if the counts are unchanged after the recount, the two belong together."""
     for _ in range(_TRIES):
         stored = _stored(day)
         counted = sums_of_day(day)
@@ -58,7 +58,7 @@ def _note_checked(day: date, stored: Mapping[Key, tuple[int, Numbers]]) -> None:
 
 
 def recount(day: date) -> None:
-    """Replace the counts of a day. Writers wait, so that none adds to what is being replaced."""
+    """Replace the counts of a day. Writers wait, so that none adds to the rows that are being replaced."""
     with writing():
         if connection.vendor == "postgresql":
             with connection.cursor() as cursor:
@@ -69,7 +69,7 @@ def recount(day: date) -> None:
 
 
 def rebuild() -> int:
-    """Count every day anew; returns how many there were."""
+    """Recount every day. Returns the number of days."""
     days = {*days_with_rows(), *DayTally.objects.values_list("day", flat=True).distinct()}
     for day in sorted(days):
         recount(day)

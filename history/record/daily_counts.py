@@ -1,18 +1,16 @@
-"""Daily counts of sessions, messages, tokens, cost and tool calls: what the charts are drawn from.
+"""Daily counts of sessions, messages, tokens, cost and tool calls, from which the charts are drawn.
 
-One row (`DayTally`) holds the sums of one owner, key, source, agent and model on one day (UTC). The transaction that
+One row (`DayTally`) has the sums of one owner, key, source, agent and model on one day (UTC). The transaction that
 changes the record adds the difference as its last statement (`transactions.run_last`), so the counts are right at every
 commit. Three things are counted, and no row counts twice:
 
-- a message that people see (no result of a tool, nothing internal), on the day it was written. Copies that a fork made
-  are left out; the original is counted.
+- a visible message (no results of tools, nothing internal), on the day it was written. Copies in forks are left out.
 - a tool call, with the message that made it.
-- an exchange: its cost with the message that it became. One that left no message (a side call, a key that keeps no
-  replies) counts with its tokens and its cost on the day it started, unless its turn was trimmed.
+- an exchange: its cost, with the message that it became. One without a message (a side call, a key that stores no
+  replies) counts with its tokens and cost on the day it started, unless its turn was trimmed.
 
-Inserted rows are counted in Python (`count_message`, `count_call`). Every other change is wrapped in
-`recounting`, which asks the database for the sums of the affected rows before and after. `record.daily_check` compares
-finished days with a recount.
+Inserted rows are counted in Python (`count_message`, `count_call`). Other changes are wrapped in `recounting`, which
+sums the affected rows before and after. `daily_check` compares finished days with a recount.
 """
 
 from __future__ import annotations
@@ -34,11 +32,8 @@ from history.record.daily_sums import COUNTS, NAMES, Key, Numbers, Sums, millise
 _ROWS_PER_STATEMENT = 100
 
 
-# Changes of the record.
-
-
 def count_message(message: Message) -> None:
-    """A message that was inserted; its tool calls are counted apart."""
+    """Count an inserted message. Its tool calls are counted apart."""
     key = _key_of(message.session, message)
     if key is None:
         return
@@ -80,7 +75,7 @@ class CountedOutcome:
 
 
 def count_call(session: Session, call: ToolCall, *, before: CountedOutcome | None = None) -> None:
-    """A tool call that was inserted, or one whose outcome has changed from `before`."""
+    """Count an inserted tool call, or one whose outcome was `before`."""
     key = _key_of(session, call.message)
     if key is not None:
         run_last(_add, (key, CountedOutcome.of(call).numbers(1)))
@@ -94,8 +89,8 @@ def recounting(
 ) -> Iterator[None]:
     """Count what the block changes in these rows, as the difference between before and after.
 
-    The querysets must find the same rows, or what is left of them, after the block. Messages must be in sessions that
-    the caller has locked or that take no entries any more; exchanges are locked here.
+    The querysets must find the same rows, or those that are left, after the block. Messages must be in sessions that
+    the caller has locked or that accept no entries; exchanges are locked here.
     """
     with writing():
         if exchanges is not None and connection.features.has_select_for_update:
@@ -109,7 +104,7 @@ def recounting(
 
 @contextmanager
 def repairing(messages: QuerySet[Message]) -> Iterator[None]:
-    """Mark days to be counted anew where the block changes sums: it is unknown whether the damage was counted."""
+    """Mark days for a recount if the block changes their sums: it is unknown whether the damage was counted."""
     with writing():
         before = sums_of_rows(messages, None)
         yield
@@ -120,7 +115,7 @@ def repairing(messages: QuerySet[Message]) -> Iterator[None]:
 
 @contextmanager
 def recounting_copies(forks: QuerySet[Session]) -> Iterator[None]:
-    """Count what becomes of the copies in these forks when they get or lose the session that they were made from."""
+    """Count the copies in these forks when they gain or lose the session that they were made from."""
     with writing():
         ids = list(forks.order_by("pk").select_for_update(of=("self",)).values_list("pk", flat=True))
         copies = Message.objects.filter(session_id__in=ids, created_at__lt=F("session__created_at"))
@@ -129,7 +124,7 @@ def recounting_copies(forks: QuerySet[Session]) -> Iterator[None]:
 
 
 def _key_of(session: Session, message: Message) -> Key | None:
-    """None for a copy: copies are older than the fork that holds them."""
+    """None for a copy: copies are older than the fork that they are in."""
     if session.forked_from_id is not None and message.created_at < session.created_at:
         return None
     day = message.created_at.astimezone(UTC).date()
@@ -140,7 +135,7 @@ def _key_of(session: Session, message: Message) -> Key | None:
 
 
 def _add(items: list[tuple[Key, Numbers]]) -> None:
-    """Add all that a transaction has changed, in one statement."""
+    """Add all changes of a transaction in one statement."""
     sums: Sums = {}
     for key, numbers in items:
         total = sums.setdefault(key, dict.fromkeys(COUNTS, 0))

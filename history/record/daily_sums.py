@@ -28,10 +28,12 @@ LONGEST_CALL = 1e9  # seconds; a file may claim anything
 MOST_TOKENS = 2_147_483_647
 
 Numbers = dict[str, Any]
+Rows = Iterable[Mapping[str, Any]]
+Rows = Rows
 
 
 class Key(NamedTuple):
-    """What a row of counts is about."""
+    """The values that a row of counts is about."""
 
     day: date
     owner_id: int
@@ -41,7 +43,7 @@ class Key(NamedTuple):
     model: str
 
     @property
-    def order(self) -> tuple[Any, ...]:
+    def order(self) -> tuple[date | int | str, ...]:
         """One order for all writers, against deadlocks."""
         return (*self[:2], self.api_key_id or 0, *self[3:])
 
@@ -54,7 +56,7 @@ def wait_name(latency: float) -> str:
 
 
 def milliseconds(seconds: float | None) -> int:
-    """Whole ones, because sums of floating-point numbers depend on their order. The SQL below does the same steps."""
+    """Whole ones, because sums of floats depend on their order. The SQL below computes the same."""
     return math.floor(min(max(seconds, 0.0), LONGEST_CALL) * 1000 + 0.5) if seconds is not None else 0
 
 
@@ -69,7 +71,7 @@ def sums_of_day(day: date) -> Sums:
 
 
 def sums_of_rows(messages: QuerySet[Message] | None, exchanges: QuerySet[Exchange] | None) -> Sums:
-    found: list[Iterable[Mapping[str, Any]]] = []
+    found: list[Rows] = []
     if messages is not None:
         found += [_messages(messages), _calls(messages)]
     if exchanges is not None:
@@ -77,7 +79,7 @@ def sums_of_rows(messages: QuerySet[Message] | None, exchanges: QuerySet[Exchang
     return _sums_of(found)
 
 
-def _sums_of(found: Iterable[Iterable[Mapping[str, Any]]]) -> Sums:
+def _sums_of(found: Iterable[Rows]) -> Sums:
     sums: Sums = {}
     for rows in found:
         for row in rows:
@@ -87,13 +89,13 @@ def _sums_of(found: Iterable[Iterable[Mapping[str, Any]]]) -> Sums:
     return sums
 
 
-def _messages(messages: QuerySet[Message], day: date | None = None) -> Iterable[Mapping[str, Any]]:
+def _messages(messages: QuerySet[Message], day: date | None = None) -> Rows:
     answers = Q(kind=ModelOutput.kind)
     waits = {
         f"n_{name}": Count("pk", filter=answers & Q(**_between(low, high)))
         for name, low, high in zip(WAIT_NAMES, (None, *WAITS), (*WAITS, None), strict=True)
     }
-    found: Iterable[Mapping[str, Any]] = _grouped(messages.filter(_is_original("")), "", day).annotate(
+    rows: Rows = _grouped(messages.filter(_is_original("")), "", day).annotate(
         n_sessions=Count("pk", filter=Q(seq=1)),
         n_messages=Count("pk", filter=Q(kind__in=MESSAGES, is_internal=False)),
         n_answers=Count("pk", filter=answers),
@@ -103,29 +105,29 @@ def _messages(messages: QuerySet[Message], day: date | None = None) -> Iterable[
         n_output_tokens=Sum("output_tokens"),
         **waits,
     )
-    return found
+    return rows
 
 
-def _calls(messages: QuerySet[Message], day: date | None = None) -> Iterable[Mapping[str, Any]]:
+def _calls(messages: QuerySet[Message], day: date | None = None) -> Rows:
     calls = ToolCall.objects.filter(_is_original("message__"), message__in=messages.order_by())
     seconds = Least(Greatest(F("duration"), Value(0.0)), Value(LONGEST_CALL))
     milliseconds = Cast(Floor(seconds * 1000 + 0.5), BigIntegerField())
-    found: Iterable[Mapping[str, Any]] = _grouped(calls, "message__", day).annotate(
+    rows: Rows = _grouped(calls, "message__", day).annotate(
         n_tool_calls=Count("pk"),
         n_tool_milliseconds=Sum(milliseconds),
         n_errors=Count("pk", filter=Q(status=ToolCall.Status.FAILED)),
     )
-    return found
+    return rows
 
 
-def _answered(exchanges: QuerySet[Exchange], day: date | None = None) -> Iterable[Mapping[str, Any]]:
+def _answered(exchanges: QuerySet[Exchange], day: date | None = None) -> Rows:
     answered = exchanges.filter(_is_original("message__"), message__isnull=False)
-    found: Iterable[Mapping[str, Any]] = _grouped(answered, "message__", day).annotate(n_cost=Sum("cost"))
+    found: Rows = _grouped(answered, "message__", day).annotate(n_cost=Sum("cost"))
     return found
 
 
-def _unanswered(exchanges: QuerySet[Exchange], day: date | None = None) -> Iterator[Mapping[str, Any]]:
-    """Row by row: what a vendor reported as usage need not be a number that a database can add up."""
+def _unanswered(exchanges: QuerySet[Exchange], day: date | None = None) -> Rows:
+    """Row by row, because the usage that a provider reports need not be a number."""
     is_trimmed = Q(after__lt=F("session__trimmed_through"))
     is_relayed = When(api_key__isnull=False, then=Value(Session.Source.RELAY))
     rows = exchanges.filter(~is_trimmed | Q(session=None), message=None).order_by()
@@ -138,13 +140,13 @@ def _unanswered(exchanges: QuerySet[Exchange], day: date | None = None) -> Itera
         yield {**row, "n_input_tokens": read, "n_output_tokens": written}
 
 
-def _tokens(usage: Any, name: str) -> int:
+def _tokens(usage: object, name: str) -> int:
     number = usage.get(name) if isinstance(usage, dict) else 0
     return max(0, min(number, MOST_TOKENS)) if isinstance(number, int) else 0
 
 
 def _grouped(rows: QuerySet[Any], message: str, day: date | None) -> Any:
-    """Rows that belong to a message, grouped by what it is counted under. `message` leads to it."""
+    """Rows that belong to a message, grouped by their key. `message` is the path to it."""
     keys = {f"k_{name}": F(f"{message}session__{name}") for name in NAMES[:3]}
     keys |= {f"k_{name}": F(f"{message}{name}") for name in NAMES[3:]}
     return rows.order_by().values(k_day=_day(day, f"{message}created_at"), **keys)
@@ -155,7 +157,7 @@ def _day(day: date | None, name: str) -> Any:
 
 
 def _is_original(message: str) -> Q:
-    """Not a copy: those are older than the fork that they stand in."""
+    """Not a copy. Copies are older than the fork that they are in."""
     session = f"{message}session__"
     return Q(**{f"{session}forked_from": None}) | Q(**{f"{message}created_at__gte": F(f"{session}created_at")})
 
@@ -174,7 +176,7 @@ def _begin(day: date) -> datetime:
 
 
 def days_with_rows() -> Iterator[date]:
-    """The days on which anything was written or any model was called."""
+    """The days with messages or exchanges."""
     day = date.min
     while (at := _first_since(_begin(day))) is not None:
         day = at.astimezone(UTC).date()

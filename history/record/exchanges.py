@@ -1,15 +1,16 @@
-"""One call to a model, from before it is sent until its answer is a message.
+"""Exchanges: one call to a model, from before it is sent until its answer is a message.
 
-While an answer is on its way it lives in `Exchange.partial`, a scratch pad outside the ledger: writers note what they
-have so far in memory, and one flush about four times a second writes all of it together, which is also the sign of
-life; who has nothing new to say gives one every other second. A long answer is written less often: each time all of it
-is written, so the pauses grow with its length. `finish` ends an exchange exactly once, whichever caller comes
-first (the writer, or the sweep after a crash): the one whose UPDATE finds it still running appends the message, whole
-or cut short with an honest status.
+Until then the answer is in `Exchange.partial`, outside of the sealed entries. Writers note in memory what they have so
+far. A flush writes all notes together about four times a second, which is also their heartbeat; a writer without news
+gives one every two seconds. Long answers are written less often, because each time all of it is written.
+
+`finish` ends an exchange exactly once: the caller (the writer, or the sweep after a crash) whose UPDATE finds it still
+running appends the message, whole or cut short.
 """
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,8 +31,8 @@ from history import redaction
 from history.answers.assembly import Assembler
 from history.context.tokens import updated_factor
 from history.db import bulk, packing
-from history.db.in_list import among
-from history.db.large_values import execute_bound
+from history.db.parameters import among, execute_bound
+from history.db.process_state import process_state
 from history.db.transactions import writing
 from history.entries import Entry, HeadMoved, ModelOutput, Status, entry_to_json, read_entry, thaw
 from history.errors import HistoryOff, NoSuchEntry
@@ -41,13 +42,13 @@ from history.record.branches import behind_notes
 from history.record.recorder import Appended, refuse_when_off
 from history.redaction.walker import Redactors
 
-LIVES_FOR = timedelta(seconds=30)  # without a sign of life, an exchange counts as lost
-SIGN_SECONDS = 2.0  # how often one that says nothing new gives it
+LIVES_FOR = timedelta(seconds=30)  # without a heartbeat, an exchange counts as lost
+SIGN_SECONDS = 2.0  # between heartbeats of one without news
 SERVER_LOST = "server_lost"
 # An answer of this many characters is written at most once a second, one of twice as many every other second.
 CHARS_PER_SECOND = 4_000_000
 
-# How an exchange can end, and what that makes of its answer (rule 4).
+# The status of an answer by the end reason of its exchange (rule 4). All others are interrupted.
 _STATUS_OF_END: dict[str, Status] = {
     "done": "complete",
     "upstream_error": "failed",
@@ -57,7 +58,7 @@ _STATUS_OF_END: dict[str, Status] = {
 
 @dataclass(frozen=True, slots=True)
 class _Noted:
-    """An answer so far. An `Assembler` is a snapshot, whose texts are put together when they are written."""
+    """An answer so far. The texts of an `Assembler` are joined when they are written."""
 
     answer: ModelOutput | Assembler
     metadata: Mapping[str, Any]
@@ -72,21 +73,32 @@ class _Noted:
         return self.answer.output(metadata={**self.metadata, "names": list(self.answer.part_names)})
 
 
-_redactors: dict[UUID, Redactors | None] = {}  # of the exchanges that run here; None: their key keeps no texts
-_noted: dict[UUID, _Noted | None] = {}  # the answer so far, or None when the last flush wrote it
-_signs: dict[UUID, float] = {}  # when each of them was last written, by the clock of this process
-_pauses: dict[UUID, float] = {}  # until when the text of each of them is not written again, by the same clock
-_being_stored: set[UUID] = set()  # their writers have the whole answer and try to store it
-_lock = threading.Lock()
+@dataclass(slots=True)
+class _RunningExchange:
+    """An exchange that runs in this process. Times are by the clock of this process."""
+
+    redactors: Redactors | None  # None if the key stores no texts
+    noted: _Noted | None = None  # the answer so far, unless a flush has written it
+    written_at: float = float("-inf")
+    paused_until: float = 0.0  # the text is not written before
 
 
-class _Outage:
-    """Until then, by the clock of this process, no writer counts as gone: the database was away."""
+class _RunningExchanges:
+    """The exchanges of this process.
 
-    patience_until = 0.0
+    Writers of `being_stored` have the whole answer and try to store it. Until `patience_until` no writer counts as
+    lost, because the database was away.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.exchanges: dict[UUID, _RunningExchange] = {}
+        self.being_stored: set[UUID] = set()
+        self.patience_until = 0.0
 
 
-_outage = _Outage()
+def _running() -> _RunningExchanges:
+    return process_state.get(_RunningExchanges)
 
 
 def open_exchange(
@@ -97,7 +109,8 @@ def open_exchange(
     inputs: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> Exchange:
-    """Write down that a call is about to be made, and from what; long inputs are kept as blobs."""
+    """Store that a call is about to be made, and its inputs. Long inputs become blobs."""
+    running = _running()
     refuse_when_off()
     version = session.version if session else 0
     fitting = bulk.fit_values(Exchange, fields)
@@ -111,47 +124,49 @@ def open_exchange(
             writer.store_blobs([Blob(sha256=name, data=content, size=len(content)) for name, content in blobs.items()])
             links = [Exchange.blobs.through(exchange_id=exchange.pk, blob_id=name) for name in blobs]
             Exchange.blobs.through.objects.bulk_create(links)
-    with _lock:
-        _redactors[exchange.pk] = redactors
-        _noted[exchange.pk] = None
+    with running.lock:
+        running.exchanges[exchange.pk] = _RunningExchange(redactors)
     return exchange
 
 
 def note_partial(exchange_id: UUID, answer: ModelOutput | Assembler, **metadata: Any) -> None:
-    """Remember the answer so far, or a snapshot of it; a flush writes it. Cheap, and safe from any thread."""
-    with _lock:
-        if exchange_id in _noted:
-            _noted[exchange_id] = _Noted(answer, metadata)
+    """Note the answer so far, or a snapshot of it, for the next flush. Cheap, and safe from any thread."""
+    running = _running()
+    with running.lock:
+        if exchange := running.exchanges.get(exchange_id):
+            exchange.noted = _Noted(answer, metadata)
 
 
 def flush_partials() -> int:
-    """Write what was noted, and the signs of life of exchanges of this process that are due, in one batch."""
-    with _lock:
+    """Write the notes and the heartbeats of this process that are due, in one batch."""
+    running = _running()
+    texts: dict[UUID, tuple[_Noted, Redactors | None]] = {}
+    silent: list[UUID] = []
+    with running.lock:
         now = time.monotonic()
-        texts = {pk: noted for pk, noted in _noted.items() if noted is not None and _pauses.get(pk, 0.0) <= now}
-        silent = [pk for pk in _noted if pk not in texts and _needs_a_sign(pk, now)]
-        redactors = {pk: _redactors[pk] for pk in texts}
-        _noted.update(dict.fromkeys(texts))
-        _signs.update(dict.fromkeys([*texts, *silent], now))
-        _pauses.update({pk: now + noted.chars / CHARS_PER_SECOND for pk, noted in texts.items()})
+        for pk, exchange in running.exchanges.items():
+            if exchange.noted is not None and exchange.paused_until <= now:
+                texts[pk] = exchange.noted, exchange.redactors
+                exchange.paused_until = now + exchange.noted.chars / CHARS_PER_SECOND
+                exchange.noted = None
+            elif now - exchange.written_at >= SIGN_SECONDS:
+                silent.append(pk)
+            else:
+                continue
+            exchange.written_at = now
     if not texts and not silent:
         return 0
     try:
-        partials = {pk: _stored_partial(noted, redactors[pk]) for pk, noted in texts.items()}
+        partials = {pk: _stored_partial(*item) for pk, item in texts.items()}
         _write_partials({**partials, **dict.fromkeys(silent)})
     except DatabaseError:
-        _note_again(texts, silent)
+        _note_again({pk: noted for pk, (noted, _) in texts.items()}, silent)
         raise
     return len(texts) + len(silent)
 
 
-def _needs_a_sign(exchange_id: UUID, now: float) -> bool:
-    last = _signs.get(exchange_id)
-    return last is None or now - last >= SIGN_SECONDS
-
-
 def request_stop(exchange: Exchange) -> bool:
-    """Ask whoever runs it, in whatever process, to stop; false when it has ended already."""
+    """Ask the process that runs it to stop. False if it has ended."""
     waiting = Exchange.objects.running().filter(pk=exchange.pk, stop_requested_at=None)
     with writing():
         waiting.update(stop_requested_at=timezone.now())
@@ -167,10 +182,10 @@ def finish(
     silent_since: datetime | None = None,
     **fields: Any,
 ) -> Appended | None:
-    """End it: the answer becomes one message. None when somebody else ended it before, or there is nothing to keep.
+    """End it and append its answer. None if it had ended before, or if there is nothing to store.
 
-    `silent_since`: only if it has given no sign of life since then. A writer that was taken for dead and comes back
-    with the whole answer is heard: it stands beside the cut-off one, and on the path if nobody has gone on from there.
+    `silent_since`: only if its last heartbeat is older. If a writer that was swept as lost returns with the whole
+    answer, the answer is appended beside the cut-off one, and becomes the path if nothing followed that.
     """
     if fields.get("error"):
         redactors = _redactors_of(exchange)
@@ -205,38 +220,39 @@ def finish(
 
 @contextmanager
 def being_stored(exchange_id: UUID) -> Iterator[None]:
-    """Its whole answer is in the memory of this process and is stored when the database takes it.
+    """Keep the sweep of this process away while a whole answer waits for the database.
 
-    The sweep of this process leaves it alone, however long ago its last sign of life was written. If it cannot be
-    stored at all, its signs of life end, and the sweep takes what was noted.
+    If the answer cannot be stored at all, its heartbeats end, and the sweep stores what was noted.
     """
-    with _lock:
-        _being_stored.add(exchange_id)
+    running = _running()
+    with running.lock:
+        running.being_stored.add(exchange_id)
     try:
         yield
     except BaseException:
         _forget(exchange_id)
         raise
     finally:
-        with _lock:
-            _being_stored.discard(exchange_id)
+        with running.lock:
+            running.being_stored.discard(exchange_id)
 
 
 def sweep() -> int:
-    """Turn exchanges whose writer is gone into interrupted messages with what there was of the answer.
+    """End exchanges whose writer is lost, with the answer so far as an interrupted message.
 
-    After an outage of the database the writers get time to give a sign of life first.
+    After an outage of the database the writers get time for a heartbeat first.
     """
-    if time.monotonic() < _outage.patience_until:
+    running = _running()
+    if time.monotonic() < running.patience_until:
         return 0
     limit = timezone.now() - LIVES_FOR
     try:
         lost = list(Exchange.objects.running().filter(heartbeat_at__lt=limit).order_by("heartbeat_at")[:100])
     except (OperationalError, InterfaceError):
-        _outage.patience_until = time.monotonic() + LIVES_FOR.total_seconds()
+        running.patience_until = time.monotonic() + LIVES_FOR.total_seconds()
         raise
-    with _lock:
-        lost = [exchange for exchange in lost if exchange.pk not in _being_stored]
+    with running.lock:
+        lost = [exchange for exchange in lost if exchange.pk not in running.being_stored]
     failed: list[Exception] = []
     for exchange in lost:
         try:
@@ -251,35 +267,35 @@ def sweep() -> int:
 
 
 def end_of_work(prefix: str = "") -> Case:
-    """When an ended exchange was last at work. One whose writer was lost ended with its last sign of life."""
+    """The end of an exchange; of a lost one, its last heartbeat."""
     lost = When(**{f"{prefix}end_reason": SERVER_LOST}, then=Least(F(f"{prefix}heartbeat_at"), F(f"{prefix}ended_at")))
     return Case(lost, default=F(f"{prefix}ended_at"))
 
 
 def inputs_of(exchange: Exchange) -> Any:
-    """Everything that the request was made from, long ones read back from their blobs."""
+    """The inputs of the request, with long ones read from their blobs."""
     names = packing.blobs_in(packing.dump(exchange.inputs))
     blobs = dict(Blob.objects.filter(pk__in=names).values_list("sha256", "data")) if names else {}
     return packing.unpack_inputs(exchange.inputs, blobs)
 
 
 def partial_of(exchange: Exchange) -> ModelOutput | None:
-    """The answer so far, as the last flush left it."""
+    """The answer so far, as of the last flush."""
     if not exchange.partial:
         return None
-    entry: Entry = read_entry(packing.load(exchange.partial))
+    entry: Entry = read_entry(json.loads(exchange.partial))
     return entry if isinstance(entry, ModelOutput) else None
 
 
 def _redactors_of(exchange: Exchange) -> Redactors | None:
-    """None where the key keeps no texts at all: times, counts and the end are written down, nothing of a body is."""
+    """None if the key stores no texts."""
     key = exchange.session.api_key if exchange.session else exchange.api_key
     mode = key.recording if key else "full"
     return redaction.redactors_for(mode) if redaction.stores_bodies(mode) else None
 
 
 def _write_partials(partials: Mapping[UUID, str | None]) -> None:
-    """One statement for all texts and one for all signs of life; an exchange that has ended is left alone."""
+    """One statement for all texts and one for all heartbeats. Exchanges that have ended are not changed."""
     table, key = Exchange._meta.db_table, Exchange._meta.pk
     moment = timezone.now()
     at = Exchange._meta.get_field("heartbeat_at").get_db_prep_save(moment, connection)
@@ -296,44 +312,31 @@ def _write_partials(partials: Mapping[UUID, str | None]) -> None:
 
 
 def _stored_partial(noted: _Noted, redactors: Redactors | None) -> str | None:
-    """None where the key keeps no texts."""
     if redactors is None:
         return None
     return packing.dump(entry_to_json(redaction.redacted(noted.output(), redactors).entry))
 
 
 def _note_again(texts: Mapping[UUID, _Noted], silent: Iterable[UUID]) -> None:
-    """The database did not take it: keep it for the next flush, unless something newer was noted meanwhile."""
-    with _lock:
+    """Keep notes for the next flush, unless there are newer ones: the database did not take them."""
+    running = _running()
+    with running.lock:
         for pk in (*texts, *silent):
-            _signs.pop(pk, None)
-            _pauses.pop(pk, None)
-        for pk, noted in texts.items():
-            if pk in _noted and _noted[pk] is None:
-                _noted[pk] = noted
-
-
-def forget_all() -> None:
-    """Of nothing that was noted is anything left to flush: for a process that begins anew."""
-    with _lock:
-        _noted.clear()
-        _redactors.clear()
-        _signs.clear()
-        _pauses.clear()
+            if exchange := running.exchanges.get(pk):
+                exchange.written_at, exchange.paused_until = float("-inf"), 0.0
+                exchange.noted = exchange.noted or texts.get(pk)
 
 
 def _forget(exchange_id: UUID) -> None:
-    with _lock:
-        _noted.pop(exchange_id, None)
-        _redactors.pop(exchange_id, None)
-        _signs.pop(exchange_id, None)
-        _pauses.pop(exchange_id, None)
+    running = _running()
+    with running.lock:
+        running.exchanges.pop(exchange_id, None)
 
 
 def _lock_rows(exchange: Exchange) -> None:
-    """The session before the exchange, as a removal does it: two who end a call, or one who removes it, take turns.
+    """Lock the session before the exchange, like a removal, so that `finish` and removals take turns.
 
-    Where only one can write at all, as in SQLite, they do so already.
+    On SQLite one transaction writes at a time anyway.
     """
     if not connection.features.has_select_for_update:
         return
@@ -344,14 +347,13 @@ def _lock_rows(exchange: Exchange) -> None:
 
 @contextmanager
 def _locked_and_counted(exchange: Exchange) -> Iterator[None]:
-    """What it has cost is counted with its message, or on its own."""
     _lock_rows(exchange)
     with daily_counts.recounting(exchanges=Exchange.objects.filter(pk=exchange.pk)):
         yield
 
 
 def _swept_answer(exchange: Exchange) -> int | None:
-    """The number of the message that the sweep made of it (0: of nothing); None: it was not swept."""
+    """The number of the message that the sweep appended (0 for none). None if it was not swept."""
     lost = Exchange.objects.filter(pk=exchange.pk, end_reason=SERVER_LOST).values_list("message__seq").first()
     return None if lost is None else lost[0] or 0
 
@@ -364,9 +366,9 @@ def _endable(exchange: Exchange, silent_since: datetime | None, *, is_swept: boo
 
 
 def message_of(output: ModelOutput, *, end_reason: str) -> ModelOutput | None:
-    """What becomes of an answer that ended so (rule 4); None where there was no word of it and no error either.
+    """The message of an answer that ended in this way (rule 4). None without any part or error.
 
-    An error before the first word is a failed answer, however the connection ended.
+    An error before the first part is a failed answer, however the connection ended.
     """
     status = _STATUS_OF_END.get(end_reason, "interrupted")
     if status == "interrupted" and not output.parts:
@@ -382,14 +384,14 @@ def _append_answer(exchange: Exchange, output: ModelOutput, end_reason: str, *, 
         return None
     try:
         appended = _append_after(exchange.session, answer, after=exchange.after, instead_of=swept)
-    except HistoryOff:  # its key was told meanwhile to keep no texts
+    except HistoryOff:  # the key stores no texts any more
         return None
     Exchange.objects.filter(pk=exchange.pk).update(message=Message(pk=appended.message_id))
     return appended
 
 
 def _append_after(session: Session, answer: ModelOutput, *, after: int, instead_of: int) -> Appended:
-    """After what it answers and a summary that was written there meanwhile; after the head where that was trimmed."""
+    """Append after `after` and any summary there. After the head if `after` was trimmed."""
     head = writer.lock([session.pk])[session.pk].head
     if instead_of and head == instead_of:
         moved = HeadMoved(to=after, reason="whole answer")
@@ -401,7 +403,7 @@ def _append_after(session: Session, answer: ModelOutput, *, after: int, instead_
 
 
 def _calibrate(exchange: Exchange, output: ModelOutput) -> None:
-    """Learn from the vendor's own count how far our estimate for this model is off."""
+    """Adjust the factor of this model's token estimates to the provider's count."""
     usage = output.usage
     if usage is None or usage.source != "provider" or not exchange.estimated_tokens or not usage.input_tokens:
         return

@@ -1,6 +1,6 @@
-"""How long what is kept: the rules of the environment by source, and what an API key says instead.
+"""Retention policies: limits of each source from the settings, or of an API key.
 
-Until when a session is kept is reckoned in one place, `Policy.expiry`, for whoever writes a session and for the purge.
+`RetentionPolicy.expiry` is the one rule for expiry times, used by writers and by the purge.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ from functools import partial
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 
-from history.models import ApiKey, Session
+from history.models import ApiKey, Session, SessionQuerySet
 
-# A century. Longer rules would lead out of the calendar, and then nothing could be written or purged any more.
+# A century. Longer policies could exceed the calendar, and writes and purges would fail.
 MOST_DAYS = 36_500
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """0 means: without end, without limit."""
+    """0 means no limit."""
 
     keep_days: int = 0
     keep_body_days: int = 0
     max_messages: int = 0
     max_sessions: int = 0
-    # An import is kept from the day of import; its activity is the original one, perhaps years ago.
+    # Imports are kept from the day of import, because their activity may be years ago.
     counts_from: str = "last_activity_at"
 
     def expiry(self, column: Callable[[str], Any]) -> Any:
-        """Until when a session is kept; None: without end. `column` gives a column of it: a value, or (`F`) SQL."""
+        """When a session expires, or None. `column` returns a column of it: a value, or SQL (`F`)."""
         return column(self.counts_from) + timedelta(days=self.keep_days) if self.keep_days else None
 
     def expired(self, now: datetime) -> Q:
-        """The same, asked the other way round."""
+        """The same rule as a condition."""
         if not self.keep_days:
             return Q(pk__in=[])
         return Q(**{f"{self.counts_from}__lte": now - timedelta(days=self.keep_days)})
@@ -44,18 +44,18 @@ class RetentionPolicy:
 
 @dataclass(frozen=True, slots=True)
 class RetentionScope:
-    """Sessions that live under the same policy: of one source, of these keys."""
+    """Sessions with the same policy: of one source and these keys."""
 
     policy: RetentionPolicy
     source: str
     keys: Q
 
-    def sessions(self) -> QuerySet[Session]:
+    def sessions(self) -> SessionQuerySet:
         return Session.objects.filter(self.keys, source=self.source)
 
 
 def scopes() -> Iterator[RetentionScope]:
-    """Every session is in exactly one of them: one per source, and one per source and key with limits of its own."""
+    """One scope per source, and one per source and key with its own limits. Each session is in exactly one."""
     with_limits = ApiKey.objects.exclude(keep_days=None, keep_body_days=None, max_messages=None, max_sessions=None)
     others = Q(api_key=None) | ~Q(api_key__in=with_limits.values("pk"))
     for source in Session.Source.values:
@@ -66,12 +66,12 @@ def scopes() -> Iterator[RetentionScope]:
 
 
 def expiry_of(session: Session) -> datetime | None:
-    """Until when this session is kept under the rules of today."""
+    """When this session expires under the current policies."""
     return _expiry(session, policy_for(session.source, session.api_key))
 
 
 def set_expiries(sessions: Iterable[Session]) -> None:
-    """The same for many, of which most live under one policy."""
+    """Set the expiry of many sessions, of which most have the same policy."""
     policies: dict[tuple[str, int | None], RetentionPolicy] = {}
     for session in sessions:
         name = session.source, session.api_key_id
@@ -86,7 +86,7 @@ def _expiry(session: Session, policy: RetentionPolicy) -> datetime | None:
 
 
 def policy_for(source: str, api_key: ApiKey | None = None) -> RetentionPolicy:
-    """What holds for sessions of this source; each limit of the key, where it has one, counts instead."""
+    """The policy of a source, with the key's own limits in place of the general ones."""
     rule = _rule_of(source)
     if api_key is not None:
         rule = replace(

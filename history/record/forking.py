@@ -1,12 +1,11 @@
-"""The entries of a path, copied into a session of their own.
+"""Copying of a path into a new session, a few hundred entries at a time.
 
-Thousands of entries take seconds, and on SQLite whoever writes keeps everybody else from writing. So the numbers of the
-path are listed once, under a lock, and the copy is written a few hundred entries at a time, each batch a short
-transaction. Entries never change and the list is fixed: what happens to the original meanwhile, a head that moves, an
-append, cannot make the copy wrong. Entries that are removed before they were copied end it with an error.
+Thousands of entries take seconds, and SQLite has one writer at a time. So the numbers of the path are listed once,
+under a lock, and each batch is a short transaction. Entries never change and the list is fixed, so a moved head or an
+append to the original cannot make the copy wrong. If entries are removed before they were copied, the copy fails.
 
-The copy is a valid session after every batch, but until the last one it is marked `COPY_UNFINISHED`: it is not shown,
-and if the copying process dies, the purge removes it.
+The copy is a valid session after every batch, but `incomplete` until the last one: it is not shown, and if the process
+dies, a purge removes it.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ BATCH = 200
 
 
 def copy_entries(original: Session, numbers: Sequence[int], *, edges: Sequence[int], to: UUID) -> None:
-    """Copy these entries and show the session to whoever may see it. Raises NoSuchEntry when one of them is gone.
+    """Copy these entries and open the session. Raises NoSuchEntry if one of them is gone.
 
     `edges` are the numbers at which summaries begin and end (`edges_of`).
     """
@@ -38,7 +37,7 @@ def copy_entries(original: Session, numbers: Sequence[int], *, edges: Sequence[i
 
 
 class _Copy:
-    """What is known of a copy from one batch to the next."""
+    """The state of a copy from one batch to the next."""
 
     def __init__(self, original: Session, edges: Sequence[int], session_id: UUID) -> None:
         self.original = original
@@ -47,12 +46,12 @@ class _Copy:
         self.numbers = Numbering()
 
     def add(self, numbers: Sequence[int]) -> None:
-        # Read before the turn to write is taken: so others have a chance to write in between.
+        # Read outside of the transaction, so that others can write in between.
         nodes = Path(self.original.pk).numbered(numbers, read_nodes)
         if len(nodes) < len(numbers):
             raise NoSuchEntry(f"entries of session {self.original.pk} were removed while it was copied: fork it anew")
         with writing():
-            draft = Draft(self._locked(), as_it_came=True)
+            draft = Draft(self._locked(), is_verbatim=True)
             for node in nodes:
                 self._add(draft, node)
             writer.flush([draft])
@@ -61,10 +60,10 @@ class _Copy:
     def show(self) -> None:
         with writing():
             self._locked()
-            writer.change(self.session_id, hidden_at=None)
+            writer.change(self.session_id, state=Session.State.OPEN)
 
     def _locked(self) -> Session:
-        return writer.lock([self.session_id], in_the_making=True)[self.session_id]
+        return writer.lock([self.session_id], incomplete=True)[self.session_id]
 
     def _add(self, draft: Draft, node: Node) -> None:
         for number in self._trimmed_before(node):
@@ -74,9 +73,9 @@ class _Copy:
         self.numbers.add(node.seq, draft.leaf)
 
     def _trimmed_before(self, node: Node) -> list[int]:
-        """Where something was trimmed before this entry: a gap, and another wherever other summaries stand for it.
+        """The numbers of gaps before an entry: one for trimmed entries, and one more at each edge of a summary.
 
-        So each summary keeps a range of its own in the copy and is told there as before.
+        So each summary has a range of its own in the copy, as it had before.
         """
         last = self.numbers.last
         if node.parent == last:

@@ -1,17 +1,24 @@
-"""Sessions in lists: newest activity first, narrowed by filters, a page at a time by keyset."""
+"""Pages of sessions and of tool calls, newest activity first, by keyset.
+
+Tool calls have an index by session but not by owner. So `list_calls` walks sessions in the order of their index, in
+rounds of growing size, and reads the calls of a round at once. If a filter leaves so little that the last round does
+not fill the page, the page says where to continue.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import islice
+from typing import Any
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
+from django.db.models.functions import Greatest, Left, Length
 
-from history.models import Session, SessionQuerySet
+from history.models import Session, SessionQuerySet, ToolCall
 
 LOOKED_THROUGH = 5_000
 """So many of the newest titles are compared with what was typed."""
@@ -19,7 +26,7 @@ LOOKED_THROUGH = 5_000
 
 @dataclass(frozen=True, slots=True)
 class ListCursor:
-    """The last session of a page: where the next one begins. As a text it is made to be copied."""
+    """The last session of a page, after which the next page begins. Its text is meant for copying."""
 
     at: datetime
     session: UUID
@@ -29,7 +36,7 @@ class ListCursor:
 
     @classmethod
     def read(cls, text: str) -> ListCursor:
-        """Raises ValueError for anything that no list has given out."""
+        """Raises ValueError for a text that is not a cursor."""
         at, _, session = text.rpartition("_")
         moment = datetime.fromisoformat(at)
         if moment.tzinfo is None:
@@ -40,66 +47,15 @@ class ListCursor:
             raise ValueError("a cursor lies within the calendar") from None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListFilters:
-    """None: no such filter; several values: any of them. `agent` and `workspace` together name one agent's history in
-    one workspace."""
-
-    owner: str | tuple[str, ...] | None = None
-    key: str | None = None
-    source: str | tuple[str, ...] | None = None
-    agent: str | tuple[str, ...] | None = None
-    workspace: str | None = None
-    model: str | tuple[str, ...] | None = None
-    client: str | None = None
-    has_error: bool | None = None
-    pinned: bool | None = None
-    archived: bool | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-
-    def conditions(self) -> Q:
-        asked = {
-            "owner__username": self.owner,
-            "api_key__prefix": self.key,
-            "source": self.source,
-            "agent": self.agent,
-            "workspace": self.workspace,
-            "model": self.model,
-            "client": self.client,
-            "pinned_at__isnull": None if self.pinned is None else not self.pinned,
-            "archived_at__isnull": None if self.archived is None else not self.archived,
-            "last_activity_at__gte": self.since,
-            "last_activity_at__lt": self.until,
-        }
-        found = Q(**dict(_condition(name, value) for name, value in asked.items() if value is not None))
-        if self.has_error is None:
-            return found
-        return found & (Q(error_count__gt=0) if self.has_error else Q(error_count=0))
-
-
-def _condition(name: str, value: object) -> tuple[str, object]:
-    """One value of several is that value: then the order of an index holds."""
-    if not isinstance(value, tuple):
-        return name, value
-    return (name, value[0]) if len(value) == 1 else (f"{name}__in", value)
-
-
 @dataclass(frozen=True, slots=True)
 class SessionPage:
     sessions: list[Session]
     next_before: ListCursor | None
 
 
-def list_sessions(
-    sessions: QuerySet[Session],
-    *,
-    filters: ListFilters = ListFilters(),  # noqa: B008 - frozen
-    before: ListCursor | None = None,
-    limit: int = 50,
-) -> SessionPage:
-    """One page of what the filters leave of `sessions` (what the viewer may see)."""
-    found = sessions.filter(filters.conditions()).order_by("-last_activity_at", "-id")
+def list_sessions(sessions: QuerySet[Session], *, before: ListCursor | None = None, limit: int = 50) -> SessionPage:
+    """One page of `sessions`, which are those that the viewer may see and has asked for."""
+    found = sessions.order_by("-last_activity_at", "-id")
     if before is not None:
         found = found.filter(older_than(before))
     rows = list(found.select_related("owner", "api_key")[: limit + 1])
@@ -109,14 +65,14 @@ def list_sessions(
 
 
 def find_by_title(sessions: QuerySet[Session], typed: str, *, limit: int, among: int = LOOKED_THROUGH) -> list[Session]:
-    """Those whose title has all the words, newest first."""
+    """Sessions whose title contains all the words, newest first."""
     ids = list(islice(ids_titled(sessions, typed, among=among), limit))
     found = Session.objects.select_related("owner", "api_key").in_bulk(ids)
     return [found[pk] for pk in ids if pk in found]
 
 
 def ids_titled(sessions: QuerySet[Session], typed: str, *, among: int) -> Iterator[UUID]:
-    """Among the newest ones: titles have no index. Compared here, because SQLite knows capitals of English alone."""
+    """Searches the newest titles, without an index. In Python, because SQLite lowers only ASCII capitals."""
     words = [word for word in re.findall(r'[^\s"*]+', typed.casefold()) if word != "or" and not word.startswith("-")]
     if not words:
         return iter(())
@@ -126,15 +82,116 @@ def ids_titled(sessions: QuerySet[Session], typed: str, *, among: int) -> Iterat
 
 
 def older_than(place: ListCursor) -> Q:
-    """The last condition says nothing new, but an index can be entered by it."""
+    """The last condition is redundant, but an index can be entered by it."""
     older = Q(last_activity_at__lt=place.at) | Q(last_activity_at=place.at, pk__lt=place.session)
     return older & Q(last_activity_at__lte=place.at)
 
 
 def sessions_beginning_with(sessions: QuerySet[Session], prefix: str) -> list[Session]:
-    """At most two: whoever gives the beginning of an id wants to know whether it means one session."""
+    """Sessions whose id begins with `prefix`: at most two, enough to know whether it is unique."""
     digits = prefix.replace("-", "").lower()
     if not 0 < len(digits) <= 32 or not set(digits) <= set("0123456789abcdef"):
         return []
     first, last = UUID(digits.ljust(32, "0")), UUID(digits.ljust(32, "f"))
     return list(sessions.filter(pk__gte=first, pk__lte=last).select_related("owner", "api_key").order_by("pk")[:2])
+
+
+FIRST_ROUND, LARGEST_ROUND, ROUNDS = 50, 1_000, 8
+SHOWN_CHARS = 2_000
+TEXTS = ("arguments", "result", "error")
+COLUMNS = ("index", "call_id", "name", "status", "created_at", "started_at", "duration", "answered_by")
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class CallPlace:
+    """The last call of a page, with its session's place in the list. Call 0: the session is finished."""
+
+    at: datetime
+    session: UUID
+    call: int
+
+    def __str__(self) -> str:
+        return f"{(self.at - _EPOCH) // timedelta(microseconds=1)}.{self.session.hex}.{self.call}"
+
+    @classmethod
+    def read(cls, text: str) -> CallPlace:
+        at, session, call = text.split(".")
+        return cls(_EPOCH + timedelta(microseconds=int(at)), UUID(session), int(call))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallFilters:
+    """None means no filter."""
+
+    tool: str | None = None
+    status: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def conditions(self) -> Q:
+        asked = {
+            "name": self.tool,
+            "status": self.status,
+            "created_at__gte": self.since,
+            "created_at__lt": self.until,
+        }
+        return Q(**{name: value for name, value in asked.items() if value is not None})
+
+
+@dataclass(frozen=True, slots=True)
+class CallPage:
+    calls: list[ToolCall]
+    next_after: CallPlace | None
+
+
+def list_calls(
+    sessions: QuerySet[Session],
+    *,
+    filters: CallFilters = CallFilters(),  # noqa: B008 - frozen
+    after: CallPlace | None = None,
+    limit: int = 50,
+) -> CallPage:
+    """One page of the calls in `sessions`, which the viewer may see. Only the beginning of each text is read."""
+    calls: list[ToolCall] = []
+    read_on: CallPlace | None = None
+    for ids, last in _rounds(sessions, after):
+        read_on = last
+        found = _of_sessions(ids, after).filter(filters.conditions())
+        calls += found[: limit + 1 - len(calls)]
+        if len(calls) > limit:
+            return CallPage(calls[:limit], _place_of(calls[limit - 1]))
+    return CallPage(calls, read_on)
+
+
+def _place_of(call: ToolCall) -> CallPlace:
+    return CallPlace(call.session.last_activity_at, call.session_id, call.pk)
+
+
+def _rounds(sessions: QuerySet[Session], after: CallPlace | None) -> Iterator[tuple[list[UUID], CallPlace | None]]:
+    """Ids of sessions, and where to continue after them. First the session that the page before ended in."""
+    newest = sessions.order_by("-last_activity_at", "-id").values_list("last_activity_at", "pk")
+    first = list(sessions.filter(pk=after.session).values_list("pk", flat=True)) if after and after.call else []
+    last = ListCursor(after.at, after.session) if after else None
+    size = FIRST_ROUND
+    for _ in range(ROUNDS):
+        met = list((newest if last is None else newest.filter(older_than(last)))[:size])
+        last = ListCursor(*met[-1]) if len(met) == size else None
+        yield [*first, *(pk for _at, pk in met)], CallPlace(last.at, last.session, 0) if last else None
+        if last is None:
+            return
+        first, size = [], min(size * 2, LARGEST_ROUND)
+
+
+def _of_sessions(ids: list[UUID], after: CallPlace | None) -> QuerySet[ToolCall]:
+    calls = ToolCall.objects.filter(session__in=ids)
+    if after is not None:
+        calls = calls.exclude(session=after.session, pk__gte=after.call)
+    first: dict[str, Any] = {f"first_{name}": Left(name, SHOWN_CHARS) for name in TEXTS}
+    return (
+        calls.annotate(**first, longest=Greatest(*map(Length, TEXTS)))
+        .select_related("message", "session")
+        .only(*COLUMNS, "message__seq", "session__last_activity_at")
+        .order_by("-session__last_activity_at", "-session_id", "-pk")
+    )

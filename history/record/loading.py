@@ -1,4 +1,4 @@
-"""From rows to entries: bodies read back, long texts fetched from their blobs, all of a page at once."""
+"""Reading of entries from rows: bodies are unpacked and long texts fetched from their blobs, a page at a time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_PAGE = 500
 
 
 def entries_of(messages: Sequence[Message]) -> list[Entry]:
-    """The entries that these rows hold; long texts are fetched from their blobs."""
+    """The entries of these rows."""
     blobs = _blobs(message.body for message in messages)
     return [
         dropped_entry(message.kind, at=message.created_at) if message.body is None else unpack(message.body, blobs)
@@ -31,12 +31,12 @@ def nodes_of(messages: Sequence[Message]) -> list[Node]:
 
 
 def ledger_of(session: Session, *, after: int = 0, limit: int = MAX_PAGE) -> list[Message]:
-    """Every entry in the order of writing, whatever branch it is on: rolled-back ones, debug logs and all."""
+    """All entries in the order of writing, on every branch."""
     return list(Message.objects.of(session).filter(seq__gt=after).order_by("seq")[: max(1, min(limit, MAX_PAGE))])
 
 
 def read_nodes(where: str, parameters: Sequence[Any]) -> list[Node]:
-    """Entries in their places, without the rows around them."""
+    """Entries with their numbers, without the other columns."""
     sql = f"SELECT seq, parent_seq, body, kind, created_at FROM history_message WHERE {where}"  # noqa: S608
     with connection.cursor() as cursor:
         cursor.execute(sql, parameters)
@@ -49,12 +49,12 @@ def read_nodes(where: str, parameters: Sequence[Any]) -> list[Node]:
 
 
 def _dropped(kind: str, at: Any) -> Entry:
-    """`at` as the driver gives it: SQLite knows no times, only texts."""
+    """`at` is as the driver returns it: SQLite has texts instead of times."""
     moment = at if isinstance(at, datetime) else datetime.fromisoformat(at)
     return dropped_entry(kind, at=moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
 
 def _blobs(bodies: Iterable[str | None]) -> dict[str, bytes | memoryview]:
-    """The blobs that these bodies refer to, all at once."""
+    """All blobs that these bodies refer to, in one query."""
     names = {name for body in bodies if body is not None for name in blobs_in(body)}
     return dict(Blob.objects.filter(pk__in=names).values_list("sha256", "data")) if names else {}

@@ -1,8 +1,8 @@
-"""The way from the start of a session to one of its entries.
+"""Paths from the start of a session to one of its entries.
 
-The rows on the way to the head are marked (`on_path`). The way to any other leaf is climbed from the leaf until it
-meets a marked row; from there on the two are the same. It is climbed only as far as somebody wants to read, so a page
-costs what it shows and what lies between it and the leaf, however long the branch is.
+Rows on the path to the head are marked (`on_path`). The path to another leaf is climbed from the leaf until it meets a
+marked row; above it the two are the same. It is climbed only as far as a page needs, so a page costs what it shows and
+what is between it and the leaf, however long the branch is.
 """
 
 from __future__ import annotations
@@ -40,19 +40,18 @@ read_messages: Read[Message] = partial(bulk.read, Message)
 
 
 class Climb:
-    """From an entry up to the head's path: the entries beside it, newest first, and where they join it."""
+    """From an entry up to the head's path: the entries beside it, newest first, and the entry where they join it."""
 
     def __init__(self, session_id: UUID, start: int) -> None:
         self.session_id = _stored(session_id)
-        self.beside: list[int] = []  # as far as was climbed
-        self.joins: int | None = None  # None: not there yet
+        self.beside: list[int] = []
+        self.joins: int | None = None  # None until the path is reached
         self._next = start
 
-    def go_on(self, steps: int) -> None:
-        """So many entries further; each time at least as many as before, so that a long way takes few questions.
+    def climb_steps(self, steps: int) -> None:
+        """Climb `steps` entries further, and at least as many as before, so that a long branch takes few queries.
 
-        A branch that meets no row of the path begins at the start (0) or at the anchor of a trim: its topmost parent
-        says.
+        A branch that meets no row of the path begins at the start (0) or at the anchor of a trim: its topmost parent.
         """
         steps = max(steps, len(self.beside))
         with connection.cursor() as cursor:
@@ -67,22 +66,22 @@ class Climb:
         if len(met) < steps:
             self.joins = self._next if self.beside else 0
 
-    def go_below(self, seq: int, *, steps: int) -> None:
-        """Until an entry at or before `seq`, or the path, is met."""
+    def climb_below(self, seq: int, *, steps: int) -> None:
+        """Climb until an entry at or before `seq`, or the path, is met."""
         while self.joins is None and not (self.beside and self.beside[-1] <= seq):
-            self.go_on(steps)
+            self.climb_steps(steps)
 
 
 class Path:
-    """The rows from the start of a session to `leaf` (None: the head). What is read of each is up to the caller."""
+    """The rows from the start of a session to `leaf` (None means the head). `read` functions choose the columns."""
 
     def __init__(self, session_id: UUID, *, leaf: int | None = None) -> None:
         self.session_id = _stored(session_id)
         self.climb = None if leaf is None else Climb(session_id, leaf)
 
     def older_than(self, seq: int | None, limit: int, read: Read[T]) -> list[T]:
-        """Newest first; None: from the leaf on."""
-        found = self._numbered(self._beside_before(seq, limit), "seq DESC", read)
+        """Newest first. None means from the leaf."""
+        found = self.numbered(self._beside_before(seq, limit), read, order="seq DESC")
         if len(found) == limit:
             return found
         bound, ending = ("", []) if seq is None else (" AND seq < %s", [seq])
@@ -92,52 +91,49 @@ class Path:
     def newer_than(self, seq: int, limit: int, read: Read[T]) -> list[T]:
         """Oldest first."""
         if self.climb is not None:
-            self.climb.go_below(seq, steps=limit)
+            self.climb.climb_below(seq, steps=limit)
         found: list[T] = []
         if self.climb is None or (self.climb.joins or 0) > seq:
             found = read(f"{self._shared()} AND seq > %s ORDER BY seq LIMIT %s", [self.session_id, seq, limit])
         beside = [number for number in reversed(self._beside()) if number > seq][: limit - len(found)]
-        return found + self._numbered(beside, "seq", read)
+        return found + self.numbered(beside, read)
 
     def state(self, read: Read[T]) -> list[T]:
-        """Everything on the path that says what holds from there on, oldest first."""
+        """All state entries on the path, oldest first."""
         found = read(f"{self._shared()} AND is_state ORDER BY seq", [self.session_id])
         beside = self._beside()[::-1]
         for start in range(0, len(beside), MAX_NUMBERS):
             numbers = beside[start : start + MAX_NUMBERS]
-            found += self._numbered(numbers, "seq", read, also=" AND is_state")
+            found += self.numbered(numbers, read, also=" AND is_state")
         return found
 
     def numbers(self) -> list[int]:
-        """All of it, oldest first, as numbers alone."""
+        """The numbers of all its entries, oldest first."""
         sql = f"SELECT seq FROM history_message WHERE {self._shared()} ORDER BY seq"  # noqa: S608 - words of our own
         with connection.cursor() as cursor:
             cursor.execute(sql, [self.session_id])
             return [*(seq for (seq,) in cursor.fetchall()), *reversed(self._beside())]
 
-    def numbered(self, numbers: Sequence[int], read: Read[T]) -> list[T]:
-        """These entries, oldest first."""
-        return self._numbered(numbers, "seq", read)
-
     def _shared(self) -> str:
-        """The rows that this path shares with the head's."""
+        """A condition for the rows that this path shares with the head's path."""
         if self.climb is None:
             return "session_id = %s AND on_path"
-        self.climb.go_below(0, steps=TO_THE_TOP)
+        self.climb.climb_below(0, steps=TO_THE_TOP)
         return f"session_id = %s AND on_path AND seq <= {self.climb.joins or 0:d}"
 
     def _beside(self) -> list[int]:
         return self.climb.beside if self.climb is not None else []
 
     def _beside_before(self, seq: int | None, limit: int) -> list[int]:
-        """The newest entries beside the head's path that are older than that; fewer only where there are no more."""
+        """The newest entries beside the head's path that are older than `seq`: `limit`, or all of them."""
         while True:
             older = [number for number in self._beside() if seq is None or number < seq]
             if self.climb is None or self.climb.joins is not None or len(older) >= limit:
                 return older[:limit]
-            self.climb.go_on(limit)
+            self.climb.climb_steps(limit)
 
-    def _numbered(self, numbers: Sequence[int], order: str, read: Read[T], *, also: str = "") -> list[T]:
+    def numbered(self, numbers: Sequence[int], read: Read[T], *, order: str = "seq", also: str = "") -> list[T]:
+        """These entries, oldest first."""
         if not numbers:
             return []
         places = ", ".join(["%s"] * len(numbers))
@@ -145,9 +141,9 @@ class Path:
 
 
 def climb(session_id: UUID, leaf: int) -> tuple[list[int], int]:
-    """The whole way from `leaf` up to the head's path, and where it joins that."""
+    """The whole way from `leaf` up to the head's path, and the entry where it joins it."""
     way = Climb(session_id, leaf)
-    way.go_below(0, steps=TO_THE_TOP)
+    way.climb_below(0, steps=TO_THE_TOP)
     return way.beside, way.joins or 0
 
 
@@ -158,15 +154,15 @@ def is_on_way(session_id: UUID, seq: int, *, to: int) -> bool:
     if seq > to:
         return False
     way = Climb(session_id, to)
-    way.go_below(seq, steps=CLIMB_STEPS)
+    way.climb_below(seq, steps=CLIMB_STEPS)
     if way.joins is None or seq > way.joins:
         return seq in way.beside
     return Message.objects.at(session_id, seq).filter(on_path=True).exists()
 
 
 def head_at(session: Session, version: int) -> int:
-    """Which entry was the head when the session had `version` entries."""
-    if version == session.version:  # an instance that is behind knows nothing of what came after it
+    """The entry that was the head when the session had `version` entries."""
+    if version == session.version:
         return session.head
     moved = (
         Message.objects.of(session)

@@ -1,12 +1,9 @@
-"""What the columns of a row say about its entry, and about it alone: `verification` computes them again and compares.
-
-How long a text in a column may be is for the models to say.
-"""
+"""Columns that follow from the entry of a row alone. `verification` computes them again and compares."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from history.db import bulk
@@ -15,6 +12,7 @@ from history.entries import (
     KINDS,
     STATE,
     Entry,
+    JsonObject,
     ModelInput,
     ModelOutput,
     NotebookSet,
@@ -28,13 +26,16 @@ from history.entries import (
 )
 from history.models import Message, ToolCall
 
+# Values of columns by their names.
+Columns = dict[str, Any]
+
 ERROR_MARK = "【错误】"
 FAILED_RESULTS = "failed"  # in the metadata of results whose texts were dropped
 SEARCHED = (ModelInput, ModelOutput, ToolResults, Summary, NotebookSet)
 
 
-def columns_of(entry: Entry) -> dict[str, Any]:
-    """Every column of `Message` that follows from the entry alone."""
+def columns_of(entry: Entry) -> Columns:
+    """All columns of `Message` that follow from the entry alone."""
     content = clean(content_of(entry))
     columns = {
         "kind": stored_kind(entry),
@@ -54,7 +55,7 @@ def columns_of(entry: Entry) -> dict[str, Any]:
     return columns
 
 
-def _answer_columns(entry: ModelOutput) -> dict[str, Any]:
+def _answer_columns(entry: ModelOutput) -> Columns:
     usage = entry.usage
     return {
         **_texts(entry, "provider", "model", "end_reason", "request_id"),
@@ -68,25 +69,25 @@ def _answer_columns(entry: ModelOutput) -> dict[str, Any]:
 
 
 def _texts(entry: Entry, *names: str) -> dict[str, str]:
-    """Columns that are called like the fields of the entry."""
+    """Columns with the same name as a field of the entry."""
     return {name: bulk.fit_text(Message, name, getattr(entry, name)) for name in names}
 
 
 def stored_kind(entry: Entry) -> str:
-    """The kind in the row; something malformed that claims to be of a known kind is only 'unknown'."""
+    """The kind of the row. Malformed entries that claim a known kind are `unknown`."""
     kind = clean(kind_of(entry))
     return UnknownEntry.kind if isinstance(entry, UnknownEntry) and (not kind or kind in KINDS) else kind
 
 
 def content_of(entry: Entry) -> str:
-    """The text for people. A failed answer says so here, and only here: the body stays clean for models."""
+    """The text for people. It includes the error of a failed answer; the body stays clean for models."""
     if isinstance(entry, ModelOutput) and entry.status == "failed":
         return "\n\n".join(filter(None, [entry.text, f"{ERROR_MARK}{entry.error or entry.end_reason}"]))
     return entry.text
 
 
 def searched_text(entry: Entry) -> str:
-    """Everything in an entry that somebody may look for; '' for bookkeeping, which nobody does."""
+    """All texts of an entry that can be searched; empty for bookkeeping."""
     if not isinstance(entry, SEARCHED):
         return ""
     if isinstance(entry, ModelOutput):
@@ -117,14 +118,49 @@ def errors_in(entry: Entry) -> int:
     return 0
 
 
-def errors_left(*, kind: str, status: str, metadata: Mapping[str, Any]) -> int:
-    """The same of an entry whose texts were dropped: the row has kept how many of its results had failed."""
+def errors_left(*, kind: str, status: str, metadata: JsonObject) -> int:
+    """The number of errors of an entry whose texts were dropped. Its row has kept the number of failed results."""
     if kind == ModelOutput.kind:
         return int(status == "failed")
     return int(metadata.get(FAILED_RESULTS, 0)) if kind == ToolResults.kind else 0
 
 
-def call_columns(request: ToolRequest, *, status: str) -> dict[str, Any]:
+def calls_in(entry: Entry) -> list[tuple[str, str]]:
+    """Call id and tool of each tool call that the entry asks for."""
+    requests = entry.tool_requests if isinstance(entry, ModelOutput) else ()
+    return [(request.call_id, request.name) for request in requests]
+
+
+def build_calls(message: Message, entry: Entry) -> list[ToolCall]:
+    """The rows of the tool calls that an answer asks for, without outcomes."""
+    if not isinstance(entry, ModelOutput):
+        return []
+    status = ToolCall.Status.PENDING if entry.status == "complete" else ToolCall.Status.INTERRUPTED
+    return [
+        ToolCall(
+            session_id=message.session_id,
+            message=message,
+            index=index,
+            created_at=entry.at,
+            **call_columns(request, status=status),
+        )
+        for index, request in enumerate(entry.tool_requests)
+    ]
+
+
+def pair_results(call_ids: Sequence[str], result_ids: Sequence[str]) -> list[int | None]:
+    """For each call the index of its result: the first with its id. Models reuse ids; each result answers one call."""
+    waiting = list(enumerate(result_ids))
+    paired: list[int | None] = []
+    for call_id in call_ids:
+        match = next((pair for pair in waiting if same_id(pair[1], call_id)), None)
+        if match is not None:
+            waiting.remove(match)
+        paired.append(None if match is None else match[0])
+    return paired
+
+
+def call_columns(request: ToolRequest, *, status: str) -> Columns:
     return {
         "call_id": stored_id(request.call_id),
         "name": bulk.fit_text(ToolCall, "name", request.name),
@@ -134,7 +170,7 @@ def call_columns(request: ToolRequest, *, status: str) -> dict[str, Any]:
 
 
 def same_id(one: str, other: str) -> bool:
-    """Whether two ids of calls are the same in the rows of calls, where they are short and clean."""
+    """Whether two call ids are equal once they are cut and cleaned for the rows."""
     return one == other or stored_id(one) == stored_id(other)
 
 
@@ -142,17 +178,20 @@ def stored_id(call_id: str) -> str:
     return bulk.fit_text(ToolCall, "call_id", call_id)
 
 
-def outcome_columns(result: ToolResult) -> dict[str, Any]:
+def outcome_columns(result: ToolResult, *, seq: int, index: int) -> Columns:
+    """The outcome of a call that result `index` of entry `seq` answers."""
     return {
         "status": result.status,
         "result": clean(result.text[:LONG_TEXT]),
         "error": clean(result.error[:LONG_TEXT]),
         "started_at": result.started_at,
         "duration": finite_or_none(result.duration),
+        "answered_by": seq,
+        "answer_index": index,
     }
 
 
-NO_OUTCOME: dict[str, Any] = {
+NO_OUTCOME: Columns = {
     "status": "pending",
     "result": "",
     "error": "",

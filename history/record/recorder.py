@@ -1,13 +1,11 @@
-"""The one writer. Nothing else appends to a history.
+"""The one writer of the history: append, move the head, edit, fork, and set marks of a session.
 
-`append` takes an entry and the number of the entry that its writer saw last. If that is the head, the head moves on;
-if somebody else was faster, the entry becomes a branch beside theirs, the head stays, and the caller is told. Either
-way the entry is stored, sealed, counted and searchable when the call returns, all in one transaction.
+`append` takes an entry and the number of the entry that its caller saw last. If that is the head, the head moves to
+the new entry. If another writer was faster, the entry becomes a branch and the head stays. Either way the entry is
+stored, sealed, counted and searchable when the call returns, in one transaction.
 
-A history is never edited: rolling back, editing and asking again move the head (`HeadMoved`) and append; forking copies
-the path into a session of its own.
-
-    recorder (what can be done) → drafts (what the rows will say) → storage (the rows)
+Stored entries are never edited. Rollback, edit and regenerate move the head (`HeadMoved`) and append. A fork copies the
+path into a new session.
 """
 
 from __future__ import annotations
@@ -22,12 +20,13 @@ from django.conf import settings
 from django.utils import timezone
 
 from history.access import audit
+from history.access.permissions import Viewer
 from history.context import edges_of
 from history.db import bulk
 from history.db.transactions import writing
 from history.entries import EMPTY, Entry, HeadMoved
 from history.errors import HistoryOff, NoSuchEntry
-from history.models import COPY_UNFINISHED, ApiKey, Blob, Message, Session
+from history.models import ApiKey, Blob, Message, Session
 from history.models.seals import title_mark_of
 from history.record import writer
 from history.record.branches import behind_notes
@@ -41,7 +40,7 @@ from history.redaction import stricter
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Where the entry stands now. `moved_head` is false when it became a branch beside somebody else's."""
+    """A stored entry. `moved_head` is false if it became a branch because another writer was faster."""
 
     seq: int
     message_id: int
@@ -50,17 +49,17 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """One wish to append, for `append_batch`. `after=None`: after the session's entry before it in the batch.
+    """An entry for `append_batch`. `after=None` means after the session's previous entry in the batch.
 
-    `promised` is the recording mode that its writer was told: where that of the key has changed since, the stricter of
-    the two is obeyed, for all that the batch adds to the session.
+    `recording` is the mode of the key when the call was made. If the mode has changed since, the stricter of the two
+    applies to everything that the batch adds to the session.
     """
 
     session_id: UUID
     entry: Entry
     after: int | None
-    promised: str = "full"
-    # The entry redacted beforehand, so that the transaction does not wait for it.
+    recording: str = "full"
+    # The entry, redacted before the transaction begins.
     prepared: Prepared | None = None
 
 
@@ -72,9 +71,9 @@ def start_session(
     recording: str = "full",
     **fields: Any,
 ) -> Session:
-    """A new, empty session. Until when it is kept is decided now, and again with every entry.
+    """Create an empty session.
 
-    The stricter of `recording` and the mode of the key says what is kept of title, names and metadata.
+    Title, names and metadata are redacted by the stricter of `recording` and the mode of the key.
     """
     refuse_when_off()
     fields = writer.kept_fields(fields, recording=stricter(recording, api_key.recording if api_key else recording))
@@ -96,12 +95,12 @@ def start_session(
 
 
 def append(session: Session, entry: Entry, *, after: int) -> Appended:
-    """Store one entry after the one that its writer saw last (0: the start)."""
+    """Store one entry after the one that its caller saw last (0 means the start)."""
     return append_many(session, [entry], after=after)[0]
 
 
 def append_many(session: Session, entries: Sequence[Entry], *, after: int) -> list[Appended]:
-    """Store a chain: the first after `after`, each further one after the one before. All of it or nothing."""
+    """Store a chain of entries in one transaction: the first after `after`, each other one after its predecessor."""
     refuse_when_off()
     with writing():
         draft = Draft(writer.lock([session.pk])[session.pk])
@@ -111,11 +110,11 @@ def append_many(session: Session, entries: Sequence[Entry], *, after: int) -> li
         writer.flush([draft])
         writer.save_sessions([draft.session])
     _copy_state(draft.session, to=session)
-    return [_appended(draft.rows[place]) for place in draft.asked_for]
+    return [_appended(draft.rows[place]) for place in draft.requested]
 
 
 def append_behind(session: Session, entries: Sequence[Entry], *, after: int) -> list[Appended]:
-    """The same, behind what somebody set right after `after` meanwhile: a summary, or what takes one back."""
+    """Like `append_many`, but behind state entries that were set after `after` meanwhile, such as a summary."""
     refuse_when_off()
     with writing():
         writer.lock([session.pk])
@@ -123,55 +122,55 @@ def append_behind(session: Session, entries: Sequence[Entry], *, after: int) -> 
 
 
 def append_batch(
-    wishes: Sequence[Append], *, begun: Sequence[Session] = (), files: Mapping[str, bytes] = EMPTY
+    appends: Sequence[Append], *, new_sessions: Sequence[Session] = (), files: Mapping[str, bytes] = EMPTY
 ) -> list[Appended]:
-    """Store entries of many sessions in one transaction: so a busy writer shares the cost of a commit.
+    """Store entries of many sessions in one transaction, so that a busy writer shares the cost of a commit.
 
-    `begun` are sessions that are not stored yet; each becomes a row once, when its entries are counted. `files` are
-    attachments by their hash: those that the entries name are stored, as their sessions may keep them.
+    `new_sessions` are not stored yet; each becomes one row, when its entries are counted. `files` are attachments by
+    their hash: those that the entries name are stored as the recording mode of their session allows.
     """
     refuse_when_off()
     with writing():
-        new = {session.pk: session for session in begun}
-        old = writer.lock({wish.session_id for wish in wishes} - new.keys())
-        promised = _strictest(wishes)
+        new = {session.pk: session for session in new_sessions}
+        old = writer.lock({item.session_id for item in appends} - new.keys())
+        recording = _strictest_modes(appends)
         drafts = {
-            pk: Draft(session, promised=promised.get(pk, "full"), given=files) for pk, session in (new | old).items()
+            pk: Draft(session, recording=recording.get(pk, "full"), files=files) for pk, session in (new | old).items()
         }
-        for wish in wishes:
-            draft = drafts[wish.session_id]
-            after = draft.leaf if wish.after is None else wish.after
-            _add(draft, wish.entry, after=after, prepared=wish.prepared)
-        writer.insert_sessions(begun)
+        for item in appends:
+            draft = drafts[item.session_id]
+            after = draft.leaf if item.after is None else item.after
+            _add(draft, item.entry, after=after, prepared=item.prepared)
+        writer.insert_sessions(new_sessions)
         writer.flush(list(drafts.values()))
         writer.save_sessions(list(old.values()))
-    written = {pk: iter(draft.asked_for) for pk, draft in drafts.items()}
-    return [_appended(drafts[wish.session_id].rows[next(written[wish.session_id])]) for wish in wishes]
+    written = {pk: iter(draft.requested) for pk, draft in drafts.items()}
+    return [_appended(drafts[item.session_id].rows[next(written[item.session_id])]) for item in appends]
 
 
 def move_head(session: Session, *, to: int, reason: str = "rollback", by: str = "") -> Appended:
-    """Continue after entry `to` (0: from the start). What came after it stays, beside the path."""
+    """Continue after entry `to` (0 means the start). Later entries stay, beside the path."""
     return append(session, HeadMoved(to=to, reason=reason, metadata={"by": by} if by else {}), after=to)
 
 
 def edit(session: Session, *, seq: int, entry: Entry) -> Appended:
-    """Say entry `seq` differently: a branch beside it, which becomes the path."""
+    """Add another version of entry `seq`: a branch beside it, which becomes the path."""
     parent = _parent_of(session, seq)
     return append_many(session, [HeadMoved(to=parent, reason="edit"), entry], after=parent)[-1]
 
 
 def regenerate(session: Session, *, seq: int) -> int:
-    """Go back before answer `seq` so that another can be given; returns the entry that it will follow."""
+    """Move the head before answer `seq`. Returns the entry that the next answer will follow."""
     parent = _parent_of(session, seq)
     move_head(session, to=parent, reason="regenerate")
     return parent
 
 
 def fork(session: Session, *, at: int, owner: Any) -> Session:
-    """A new session that begins as a copy of the path to entry `at`. The two share nothing afterwards.
+    """A new session with a copy of the path to entry `at`. Afterwards the two are independent.
 
-    What was trimmed from the original is a Gap in the copy, and a summary that stood for it stands for the Gap; where
-    there were several, each for one of its own. Until the copy is whole, nobody is served it.
+    Trimmed entries become a Gap in the copy, and a summary of them becomes a summary of the Gap. If there were several
+    summaries, each gets a Gap of its own. The copy is `incomplete` until its last entry is stored.
     """
     with writing():
         original = writer.lock([session.pk])[session.pk]
@@ -190,15 +189,15 @@ def fork(session: Session, *, at: int, owner: Any) -> Session:
             title=original.title,
             forked_from=session,
             forked_at=at,
-            hidden_at=COPY_UNFINISHED,
+            state=Session.State.INCOMPLETE,
         )
     copy_entries(original, numbers, edges=edges, to=copy.pk)
     copy.refresh_from_db()
     return copy
 
 
-def rename(session: Session, *, title: str, by: Any = None) -> None:
-    """Give it a title by hand, as its key lets texts be kept. `by` is a user or a key; without it, the owner."""
+def rename(session: Session, *, title: str, by: Viewer | None = None) -> None:
+    """Set a title, redacted as the key of the session requires. `by` is a user or a key, by default the owner."""
     session.title = writer.kept_title(title, api_key=session.api_key)
     who = {"key": by.pk} if isinstance(by, ApiKey) else {"actor": by.pk if by else session.owner_id}
     with writing():
@@ -207,7 +206,7 @@ def rename(session: Session, *, title: str, by: Any = None) -> None:
 
 
 def assign(session: Session, *, agent: str) -> None:
-    """From now on this agent answers here, unless a message asks for another."""
+    """Set the agent that answers in this session by default."""
     mode = session.api_key.recording if session.api_key else "full"
     session.agent = bulk.fit_text(Session, "agent", writer.kept_fields({"agent": agent}, recording=mode)["agent"])
     with writing():
@@ -215,12 +214,10 @@ def assign(session: Session, *, agent: str) -> None:
 
 
 def pin(session: Session, *, pinned: bool) -> None:
-    """Keep it at the top of its owner's list, or let it go where its activity puts it."""
     _mark(session, "pinned_at", pinned)
 
 
 def archive(session: Session, *, archived: bool) -> None:
-    """Out of its owner's list, or back into it; nothing else changes."""
     _mark(session, "archived_at", archived)
 
 
@@ -232,18 +229,18 @@ def _mark(session: Session, name: str, is_on: bool) -> None:
 
 
 def store_blob(content: bytes, *, media_type: str) -> str:
-    """Keep an attachment; its hash is what a `Media` part names. One that no entry uses is removed after a while."""
+    """Store an attachment. Returns the hash that a `Media` part names. Blobs that no entry uses are purged later."""
     refuse_when_off()
     name = sha256(content).hexdigest()
     with writing():
         writer.store_blobs([writer.new_blob(name, content, media_type=media_type)])
-        # One that was stored long ago and used by nobody would otherwise go with the next purge, before it is named.
+        # Else the next purge would remove an old unused blob before an entry names it.
         Blob.objects.filter(pk=name).update(created_at=timezone.now())
     return name
 
 
-def keep_blobs(names: Collection[str]) -> frozenset[str]:
-    """Those of these attachments that are still there; a purge leaves them alone for another while."""
+def renew_blobs(names: Collection[str]) -> frozenset[str]:
+    """The hashes of those attachments that are still stored. A purge spares them for another hour."""
     with writing():
         Blob.objects.filter(pk__in=names).update(created_at=timezone.now())
         return frozenset(Blob.objects.filter(pk__in=names).values_list("pk", flat=True))
@@ -254,11 +251,11 @@ def refuse_when_off() -> None:
         raise HistoryOff("history is off (CHAT_HISTORY_ENABLED=false): nothing is written")
 
 
-def _strictest(wishes: Sequence[Append]) -> dict[UUID, str]:
+def _strictest_modes(appends: Sequence[Append]) -> dict[UUID, str]:
     modes: dict[UUID, str] = {}
-    for wish in wishes:
-        if wish.promised != modes.setdefault(wish.session_id, wish.promised):
-            modes[wish.session_id] = stricter(modes[wish.session_id], wish.promised)
+    for item in appends:
+        if item.recording != modes.setdefault(item.session_id, item.recording):
+            modes[item.session_id] = stricter(modes[item.session_id], item.recording)
     return modes
 
 
@@ -276,7 +273,6 @@ def _appended(row: DraftRow) -> Appended:
 
 
 def _copy_state(written: Session, *, to: Session) -> None:
-    """The caller's own instance shows what was written."""
     for name in writer.SESSION_STATE:
         setattr(to, name, getattr(written, name))
 

@@ -1,14 +1,14 @@
-"""What is stored to be found: rows of words, with the scope of their message among them.
+"""Search rows: the words of a message, with its scope among them.
 
-A message has one row that decides whether it is found: all of its words, or, where they are too many for one row, each
-different word once. Long messages have part rows besides, in which the words stand in order, for phrases. Part rows
-overlap, so that a phrase across a border is whole in one of them.
+A message has one row that decides whether it is found: all of its words, or each different word once if there are too
+many for one row. Long messages also have part rows with the words in order, for phrases. Part rows overlap, so that a
+phrase across a border is whole in one of them.
 
-The id of a row is the id of its message and a number within it. So rows are ordered like messages however often the
-index is rebuilt, and an engine that gives ids of rows has given messages already.
+The id of a row is the id of its message and a number within it. So rows are in the order of messages however often the
+index is rebuilt.
 
-Scope words begin with a colon. No typed word does, not even as a prefix, and they stand at the end, where no phrase can
-run into them.
+Scope words begin with a colon. No typed word does, not even as a prefix. They are at the end, where no phrase can run
+into them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ LETTERS = {"source": "s", "client": "c", "agent": "a", "model": "n", "tool": "f"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchScope:
-    """Where a message belongs: everything one can filter by."""
+    """The values of a message that searches can filter by."""
 
     owner_id: int
     api_key_id: int | None
@@ -85,7 +85,7 @@ def scope_of(message: Message, entry: Entry) -> SearchScope:
 
 
 def rows_for(*, message_id: int, text: str, scope: SearchScope) -> list[SearchRow]:
-    """The unsaved rows of one message. Text past 1 MB is not indexed; the number of the row says so."""
+    """The unsaved rows of one message. Text past 1 MB is not indexed; the row number says so."""
     words = words_of(text) if len(text) <= SHORT_TEXT else None
     if words is None or len(words) > ROW_WORDS or _is_repetitive(words):
         return _rows_of_long(message_id, text, scope_words(scope))
@@ -101,7 +101,7 @@ def number_of(row_id: int) -> int:
 
 
 def scope_words(scope: SearchScope) -> list[str]:
-    """The scope as words; what somebody else chose the letters of is hashed."""
+    """The scope as words. Names that users choose are hashed."""
     names = {name: (getattr(scope, name),) for name in LETTERS if name != "tool"} | {"tool": dict.fromkeys(scope.tools)}
     words = [EVERY_MESSAGE, number_word("o", scope.owner_id), month_word(scope.at)]
     words += [name_word(LETTERS[name], value) for name, values in names.items() for value in values if value]
@@ -126,7 +126,7 @@ def session_word(session_id: UUID) -> str:
 
 
 def month_word(at: datetime) -> str:
-    """The month, in UTC. Times that are still to come share a word, so that "since" has an end."""
+    """The month in UTC. Future times share a word, so that `since` has an end."""
     at = at.astimezone(UTC)
     return SOME_DAY if at > datetime.now(UTC) + timedelta(days=1) else f":t{at.year:04}{at.month:02}"
 
@@ -161,7 +161,7 @@ def _first_megabyte(text: str) -> str:
 
 
 def _parts(words: Sequence[Word]) -> Iterator[Sequence[Word]]:
-    """Stretches that fit into a row, each beginning with the last words of the one before; one empty one for none."""
+    """Sections that fit into a row, each beginning with the last words of the previous one. At least one."""
     start = 0
     while True:
         end = _end_of_part(words, start)
@@ -184,7 +184,7 @@ def _end_of_part(words: Sequence[Word], start: int) -> int:
 
 
 def _different_words(words: Iterable[Word]) -> tuple[list[str], bool]:
-    """Each word once, as far as a row can hold them, and whether there were more."""
+    """Each word once, as far as they fit into a row, and whether there were more."""
     different = list(dict.fromkeys(word.text for word in words))
     size = 0
     for place, word in enumerate(different):

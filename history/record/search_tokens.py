@@ -1,13 +1,12 @@
-"""From text to words: the one tokenizer, so that every database holds and finds the same ones.
+"""The tokenizer of the search index and of queries, the same for every database.
 
-A text is *folded* first: compatibility forms made plain (NFKC), upper and lower case made one, accents taken off, and
-everything that is neither letter nor digit turned into a space. Words are then what stands between spaces, except that
-every Chinese, Japanese or Korean character is a word of its own. Most texts fold character by character, so that an
-offset in the folded text is an offset in the original; for the others the folded text remembers where each character
-came from.
+A text is *folded* first: compatibility forms (NFKC), case and accents are removed, and all other characters become
+spaces. Words are what is between spaces, except that every Chinese, Japanese or Korean character is a word of its own.
+Most texts fold character by character, so that offsets are those of the original; otherwise the folded text knows where
+each character came from.
 
-Accents off means: the combining marks of Latin, Greek and Cyrillic, and the vowel signs that Hebrew and Arabic usually
-leave out. The marks of other scripts (Devanagari, Thai, …) are letters and stay; so does the voicing of kana.
+Accents are the combining marks of Latin, Greek and Cyrillic, and the vowel signs that Hebrew and Arabic usually leave
+out. The marks of other scripts (Devanagari, Thai, …) are letters and stay; so does the voicing of kana.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ def is_cjk(character: str) -> bool:
 
 
 def end_of_word(folded: str, place: int) -> int:
-    """Where the word ends that goes on at a place of a folded text; the place itself where none does."""
+    """The end of the word that continues at `place` of a folded text, or `place` itself."""
     if folded[place : place + 1] in ("", " "):
         return place
     match = _REST_OF_WORD.match(folded, place)
@@ -100,7 +99,7 @@ def fold(text: str) -> Folded:
 
 
 def fold_unevenly(text: str) -> Folded:
-    """Fold cluster by cluster (a character with the marks that follow it), keeping track of where each came from."""
+    """Fold cluster by cluster (a character with its marks), with the place of each in the original."""
     folded: list[str] = []
     origins: list[tuple[int, int]] = []
     for start, end in _clusters(text):
@@ -127,7 +126,7 @@ def _folded_cluster(cluster: str) -> str:
 
 
 class _Folds(dict[str, str]):
-    """Character → what it folds to, worked out when it is first met."""
+    """Character → its fold, computed at first use."""
 
     def __missing__(self, character: str) -> str:
         self[character] = folded = _folded_character(character)
@@ -135,7 +134,7 @@ class _Folds(dict[str, str]):
 
 
 class _Joins(dict[str, bool]):
-    """Whether a character may change, or be changed by, the one before it when the text is normalised."""
+    """Whether normalisation may combine a character with the one before it."""
 
     def __missing__(self, character: str) -> bool:
         first = unicodedata.normalize("NFKD", character)[0]
@@ -144,7 +143,7 @@ class _Joins(dict[str, bool]):
 
 
 class _Even(dict[int, str]):
-    """A table for `str.translate`: the fold of every character that folds to one, whatever stands beside it."""
+    """A table for `str.translate`: the fold of characters that always fold to exactly one."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)

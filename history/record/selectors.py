@@ -1,7 +1,4 @@
-"""The one reader: lists of sessions and pages of one. Who may see them is for `rights` to say.
-
-`reading` and `snapshots` do their part behind this door.
-"""
+"""The one reader: lists of sessions and pages of entries. `access.permissions` says who may see them."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from history.access.permissions import Purpose, Viewer, sessions_for
 from history.entries import CONVERSATION, ModelOutput, ToolResults
-from history.models import COPY_UNFINISHED, ApiKey, AuditEvent, Message, Session
+from history.models import ApiKey, AuditEvent, Message, Session
 from history.record import paths
 from history.record.loading import MAX_PAGE, entries_of, ledger_of, nodes_of
 from history.record.snapshots import plan_at, snapshot, snapshot_behind
@@ -51,25 +48,27 @@ class Page:
 
 
 def sessions_owned_by(person: AbstractBaseUser | AnonymousUser) -> QuerySet[Session]:
-    """One's own, as anybody sees their own: what one may change, whatever else one is allowed to read."""
+    """The user's own sessions, which they may change. Staff get no others."""
     return sessions_for(person, Purpose.WRITE)
 
 
 def sessions_deleted_by(person: AbstractBaseUser | AnonymousUser, *, since: datetime) -> QuerySet[Session]:
     """Sessions that their owner deleted after `since` and may restore, also by a key.
 
-    What staff deleted stays deleted. Sessions that agents opened from a deleted one come back together with it.
+    Deletions by staff cannot be undone by the owner. Sessions that agents opened from a deleted one are restored with
+    it.
     """
     if not person.is_authenticated:
         return Session.objects.none()
     by_owner = Q(actor=person.pk) | Q(actor=None, key__in=ApiKey.objects.filter(owner=person.pk).values("pk"))
     hidden = AuditEvent.objects.filter(by_owner, session=OuterRef("pk"), action="hide", at__gte=OuterRef("hidden_at"))
-    deleted = Session.objects.filter(owner_id=person.pk, hidden_at__gt=max(since, COPY_UNFINISHED))
-    return deleted.exclude(parent__hidden_at=F("hidden_at")).filter(Exists(hidden))
+    deleted = Session.objects.deleted().filter(owner_id=person.pk, hidden_at__gt=since)
+    with_parent = Q(parent__state=Session.State.DELETED, parent__hidden_at=F("hidden_at"))
+    return deleted.exclude(with_parent).filter(Exists(hidden))
 
 
 def sessions_of_workspace(viewer: Viewer, *, agent: str, workspace: str) -> QuerySet[Session]:
-    """One agent's history in one workspace: a filter, so the same pair always means the same sessions."""
+    """One agent's sessions in one workspace."""
     return sessions_for(viewer, Purpose.LIST).filter(agent=agent, workspace=workspace)
 
 
@@ -87,7 +86,7 @@ def messages_of(
 ) -> Page:
     """The newest entries of the path, or those next to an entry in either direction.
 
-    `leaf` looks at another branch, `at_version` at the session as it was; neither moves anything.
+    `leaf` selects another branch, `at_version` an earlier state of the session.
     """
     path = _Pages(session, leaf=leaf, at_version=at_version)
     limit = max(1, min(limit, MAX_PAGE))
@@ -122,7 +121,7 @@ class _Pages:
 
 
 def _results_after(path: _Pages, rows: Sequence[Message]) -> list[Message]:
-    """The results that answer the last call of a page, where they stand on the next one, and what lies between."""
+    """The results of the last call of a page if they are on the next one, and the entries between."""
     last = _said(reversed(rows)) or _said(_up_to_said(path.older_than, rows[0].seq))
     if last is None or last.kind != ModelOutput.kind:
         return []
@@ -131,7 +130,7 @@ def _results_after(path: _Pages, rows: Sequence[Message]) -> list[Message]:
 
 
 def _calls_before(path: _Pages, rows: Sequence[Message]) -> list[Message]:
-    """The call that the first results of a page answer, where it stands on the page before, and what lies between."""
+    """The call of the first results of a page if it is on the page before, and the entries between."""
     first = _said(rows)
     if first is None or first.kind != ToolResults.kind:
         return []

@@ -1,8 +1,8 @@
-"""A session as it is now, or was, along one path: what a context for a model is rendered from.
+"""Snapshots of a session along one path, from which contexts for models are rendered.
 
-Only what can matter is read: backwards from the leaf until the limits are surely reached, jumping over what summaries
-stand for. Entries never change, so a snapshot is consistent although it is read in several steps; that the head was not
-moved meanwhile is checked, because `on_path` marks do change.
+Only entries that can matter are read: backwards from the leaf until the limits are surely reached, without the ranges
+that summaries replace. Entries never change, so a snapshot is consistent although several queries read it. It is
+checked that the head did not move meanwhile, because `on_path` marks do change.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from django.db import connection
 
 from history.context import NO_NOTEBOOK, NO_RANGE, ContextOptions, Snapshot, reaches_far_enough, summarised_ranges
-from history.context.summaries import span_of
+from history.context.messages import span_of
 from history.entries import Node, NotebookSet, PlanSet, Retracted, Summary, SystemInstructionSet, ToolsOffered
 from history.errors import NoSuchEntry
 from history.models import Message, Session
@@ -31,7 +31,7 @@ def snapshot(
     at_version: int | None = None,
     options: ContextOptions | None = None,
 ) -> Snapshot:
-    """The session as it is now, or was, along one path: immutable, whatever is appended meanwhile.
+    """The session as it is, or was at `at_version`, along one path.
 
     With `options`, older entries that cannot matter under those limits are not read.
     """
@@ -48,9 +48,9 @@ def snapshot(
 
 
 def snapshot_behind(session: Session, summary: int, *, leaf: int) -> Snapshot:
-    """What that summary stands for, as it would be told without it: nothing else of the path is read."""
+    """The entries that a summary replaces, as they would be rendered without it. Nothing else is read."""
     path = paths.Path(session.pk, leaf=leaf)
-    state = path.numbered(_in_force(path.state(_read_kinds)), read_nodes)
+    state = path.numbered(_applicable_state(path.state(_read_kinds)), read_nodes)
     undone = Node(seq=leaf + 1, parent=leaf, entry=Retracted(seq=summary))
     first, last = next((span_of(node) for node in state if node.seq == summary), NO_RANGE)
     read = _between(path, first, last, summarised_ranges([*state, undone])) if first else []
@@ -60,7 +60,7 @@ def snapshot_behind(session: Session, summary: int, *, leaf: int) -> Snapshot:
 
 
 def _between(path: paths.Path, first: int, last: int, covered: Sequence[tuple[int, int]]) -> list[Node]:
-    """The entries of a path from one number to another, but for those that other summaries stand for."""
+    """The entries of a path from one number to another, without the ranges of other summaries."""
     nodes: list[Node] = []
     before = _skip(last + 1, covered)
     while before > first:
@@ -71,7 +71,7 @@ def _between(path: paths.Path, first: int, last: int, covered: Sequence[tuple[in
 
 
 def plan_at(session: Session, *, leaf: int | None = None) -> str:
-    """The task plan that holds at the end of a path; empty: there is none."""
+    """The task plan at the end of a path, or an empty text."""
     path = paths.Path(session.pk, leaf=leaf)
     newest = [seq for seq, kind in path.state(_read_kinds) if kind == PlanSet.kind][-1:]
     entries = [node.entry for node in path.numbered(newest, read_nodes)]
@@ -80,11 +80,11 @@ def plan_at(session: Session, *, leaf: int | None = None) -> str:
 
 def _take(session: Session, leaf: int, version: int, options: ContextOptions | None) -> Snapshot:
     path = paths.Path(session.pk, leaf=leaf)
-    in_force = _in_force(path.state(_read_kinds))
-    state = {node.seq: node for node in path.numbered(in_force, read_nodes)}
+    applicable = _applicable_state(path.state(_read_kinds))
+    state = {node.seq: node for node in path.numbered(applicable, read_nodes)}
     covered = summarised_ranges(state.values()) if options else ()
 
-    def made_of(nodes: Sequence[Node], loaded_from: int) -> Snapshot:
+    def build(nodes: Sequence[Node], loaded_from: int) -> Snapshot:
         everything = {node.seq: node for node in nodes} | {
             seq: node for seq, node in state.items() if isinstance(node.entry, Summary | Retracted)
         }
@@ -93,26 +93,26 @@ def _take(session: Session, leaf: int, version: int, options: ContextOptions | N
             version=version,
             nodes=tuple(everything[seq] for seq in sorted(everything)),
             loaded_from=loaded_from,
-            **_what_holds(list(state.values())),
+            **_state_fields(list(state.values())),
         )
 
-    return _load(path, covered, options, made_of)
+    return _load(path, covered, options, build)
 
 
 def _load(
     path: paths.Path,
     covered: Sequence[tuple[int, int]],
     options: ContextOptions | None,
-    made_of: Callable[[Sequence[Node], int], Snapshot],
+    build: Callable[[Sequence[Node], int], Snapshot],
 ) -> Snapshot:
-    """Read backwards, each page twice as long as the one before, until older entries cannot matter."""
+    """Read backwards in pages of growing size, until older entries cannot matter."""
     nodes: list[Node] = []
     before: int | None = None
     size = FIRST_LOAD if options else MAX_PAGE
     while True:
         older = path.older_than(before, size, read_nodes)
         nodes = [*reversed(older), *nodes]
-        taken = made_of(nodes, older[-1].seq if len(older) == size else 0)
+        taken = build(nodes, older[-1].seq if len(older) == size else 0)
         if taken.is_whole or (options and reaches_far_enough(taken, options)):
             return taken
         before = _skip(older[-1].seq, covered)
@@ -120,7 +120,7 @@ def _load(
 
 
 def _skip(seq: int, covered: Sequence[tuple[int, int]]) -> int:
-    """Where to read on: summaries stand for whole ranges, and those need not be read."""
+    """The number from which to read on: ranges of summaries are skipped."""
     inside = next((first for first, last in reversed(covered) if first < seq <= last + 1), None)
     return seq if inside is None else inside
 
@@ -131,29 +131,29 @@ def _read_kinds(where: str, parameters: Sequence[Any]) -> list[tuple[int, str]]:
         return list(cursor.fetchall())
 
 
-def _in_force(state: Sequence[tuple[int, str]]) -> list[int]:
-    """The newest instruction, tools, notebook and plan; all summaries and what retracts them."""
+def _applicable_state(state: Sequence[tuple[int, str]]) -> list[int]:
+    """The newest instruction, tools, notebook and plan; all summaries and their retractions."""
     newest = {kind: seq for seq, kind in state}
     every = [seq for seq, kind in state if kind in (Summary.kind, Retracted.kind)]
     return sorted({*newest.values(), *every})
 
 
-def _what_holds(state: Sequence[Node]) -> dict[str, Any]:
-    holds: dict[str, Any] = {"system_instruction": "", "notebook": NO_NOTEBOOK, "plan": "", "tools": ()}
+def _state_fields(state: Sequence[Node]) -> dict[str, Any]:
+    fields: dict[str, Any] = {"system_instruction": "", "notebook": NO_NOTEBOOK, "plan": "", "tools": ()}
     for node in state:
         if isinstance(node.entry, SystemInstructionSet):
-            holds |= {"system_instruction": node.entry.instruction, "instruction_by": node.entry.agent}
+            fields |= {"system_instruction": node.entry.instruction, "instruction_by": node.entry.agent}
         elif isinstance(node.entry, NotebookSet):
-            holds["notebook"] = node.entry.content
+            fields["notebook"] = node.entry.content
         elif isinstance(node.entry, PlanSet):
-            holds["plan"] = node.entry.plan
+            fields["plan"] = node.entry.plan
         elif isinstance(node.entry, ToolsOffered):
-            holds["tools"] = node.entry.tools
-    return holds
+            fields["tools"] = node.entry.tools
+    return fields
 
 
 def _is_one_path(taken: Snapshot, leaf: int) -> bool:
-    """Whether the rows read are one path: the head may have moved between two pages."""
+    """Whether the rows are one path. The head may have moved between two pages."""
     known = {node.seq for node in taken.nodes}
     read = [node for node in taken.nodes if node.seq >= taken.loaded_from]
     if leaf and (not read or read[-1].seq != leaf):

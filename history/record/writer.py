@@ -1,4 +1,4 @@
-"""Drafts to the database: rows, their projections and the sessions' bookkeeping, few statements for many entries."""
+"""Writing of drafts: message rows, their projections and the session rows, few statements for many entries."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from django.utils import timezone
 
 from history import redaction
 from history.db import bulk
-from history.db.large_values import LARGE, execute_bound
+from history.db.parameters import LARGE, execute_bound
 from history.entries import CONVERSATION, MESSAGES, ModelOutput, ToolResults
 from history.errors import NoSuchBlob, NoSuchEntry
-from history.models import COPY_UNFINISHED, REMOVAL_STARTED, ApiKey, Blob, Message, SearchRow, Session, ToolCall
+from history.models import ApiKey, Blob, Message, SearchRow, Session, ToolCall
 from history.models.append_only import writable
 from history.record import daily_counts, paths, projections
 from history.record.expiry import set_expiries
@@ -49,22 +49,22 @@ SESSION_STATE = (
 SESSION_COLUMNS = frozenset(
     {
         *SESSION_STATE,
-        *("owner", "api_key", "source", "client", "created_at", "forked_from", "trimmed_through", "hidden_at"),
+        *("owner", "api_key", "source", "client", "created_at", "forked_from", "trimmed_through", "state"),
     }
 )
 
 
-def lock(ids: Iterable[UUID], *, in_the_making: bool = False) -> dict[UUID, Session]:
-    """The sessions as they are now, nobody else's until the transaction ends; in one order, against deadlocks.
+def lock(ids: Iterable[UUID], *, incomplete: bool = False) -> dict[UUID, Session]:
+    """Read sessions and lock them until the transaction ends, in one order against deadlocks.
 
-    Such as are `in_the_making` are there for nobody but their maker.
+    Incomplete copies are only there for the code that makes them (`incomplete=True`).
     """
     wanted = set(ids)
     if not wanted:
         return {}
     found = bulk.read_locked(Session, list(wanted), SESSION_COLUMNS)
-    absent = {REMOVAL_STARTED} if in_the_making else {REMOVAL_STARTED, COPY_UNFINISHED}
-    sessions = {session.pk: session for session in found if session.hidden_at not in absent}
+    absent = {Session.State.REMOVING} if incomplete else {Session.State.REMOVING, Session.State.INCOMPLETE}
+    sessions = {session.pk: session for session in found if session.state not in absent}
     if missing := wanted - sessions.keys():
         raise NoSuchEntry(f"there is no session {next(iter(missing))}")
     if any(session.api_key_id for session in sessions.values()):
@@ -73,7 +73,7 @@ def lock(ids: Iterable[UUID], *, in_the_making: bool = False) -> dict[UUID, Sess
 
 
 def flush(drafts: Sequence[Draft]) -> None:
-    """Write what is pending. The rows of all drafts go together; the sessions' own rows follow in `save_sessions`."""
+    """Write the pending rows of all drafts together. `save_sessions` writes the session rows."""
     pending = [row for draft in drafts for row in draft.pending()]
     if pending:
         _store_blobs_of(pending)
@@ -88,7 +88,7 @@ def flush(drafts: Sequence[Draft]) -> None:
 
 
 def insert_sessions(sessions: Sequence[Session]) -> None:
-    """New ones, whose titles are taken from their entries."""
+    """Insert new sessions whose titles come from their entries."""
     if sessions:
         _stamp(sessions)
         for session in sessions:
@@ -110,25 +110,25 @@ def _stamp(sessions: Sequence[Session]) -> None:
 
 
 def change(session_id: UUID, **columns: Any) -> None:
-    """Something about a session that no entry says."""
+    """Change columns of a session that follow from no entry."""
     Session.objects.filter(pk=session_id).update(**columns, changed_at=timezone.now())
 
 
 def kept_title(title: str, *, api_key: ApiKey | None) -> str:
-    """A title written by a user, on one line, redacted as the key records."""
+    """A title written by a user, on one line, redacted as the key requires."""
     fields = kept_fields({"title": " ".join(title.split())}, recording=api_key.recording if api_key else "full")
     return str(bulk.fit_values(Session, fields)["title"])
 
 
 def kept_fields(fields: Mapping[str, Any], *, recording: str) -> dict[str, Any]:
-    """Columns of a session as a recording mode lets them be kept: texts and metadata without credentials."""
+    """Columns of a session, redacted for a recording mode: texts and metadata without credentials."""
     redactors = redaction.redactors_for(recording if redaction.stores_bodies(recording) else "redacted")
     if redactors.do_nothing:
         return dict(fields)
     return {name: _kept_field(name, value, redactors) for name, value in fields.items()}
 
 
-def _kept_field(name: str, value: Any, redactors: Redactors) -> Any:
+def _kept_field(name: str, value: object, redactors: Redactors) -> object:
     if isinstance(value, dict):
         return redaction.redacted_json(value, redactors)
     if not isinstance(value, str):
@@ -139,11 +139,11 @@ def _kept_field(name: str, value: Any, redactors: Redactors) -> Any:
 
 
 def store_blobs(blobs: Sequence[Blob]) -> None:
-    """Bytes under their hash; who stored the same ones before has done the work. In one order, against deadlocks."""
+    """Store blobs, unless they are stored already. In one order, against deadlocks."""
     missing = sorted(blobs, key=lambda blob: blob.pk)
     for _ in range(3):
         _insert_blobs(missing)
-        missing = _gone(missing)
+        missing = _purged(missing)
         if not missing:
             return
 
@@ -165,10 +165,10 @@ def new_blob(name: str, content: bytes, *, media_type: str) -> Blob:
     return Blob(sha256=name, data=content, size=len(content), media_type=kind)
 
 
-def _gone(blobs: Sequence[Blob]) -> list[Blob]:
-    """What a purge removed in the same instant, because nobody had used it any more; the rest is held until we commit.
+def _purged(blobs: Sequence[Blob]) -> list[Blob]:
+    """Blobs that a purge removed meanwhile, because they were unused. The others are locked until we commit.
 
-    On SQLite there is no such instant: one transaction writes at a time.
+    SQLite has one writer at a time, so there it cannot happen.
     """
     if connection.vendor != "postgresql":
         return []
@@ -180,7 +180,7 @@ def _gone(blobs: Sequence[Blob]) -> list[Blob]:
 
 
 def move_head(session: Session, *, to: int) -> None:
-    """Make the path lead to entry `to`. The rows of this session must all be flushed."""
+    """Make the path lead to entry `to`. All rows of this session must be flushed."""
     if 0 < to <= session.trimmed_through or not (to == 0 or is_place(session, to)):
         raise NoSuchEntry(f"session {session.pk} has no entry {to} to continue after")
     beside, joins = paths.climb(session.pk, to) if to else ([], 0)
@@ -188,14 +188,14 @@ def move_head(session: Session, *, to: int) -> None:
     left = entries.filter(on_path=True, seq__gt=joins)
     session.message_count -= left.filter(kind__in=MESSAGES, is_internal=False).count()
     writable(left).update(on_path=False)
-    if joins:  # what still holds below the anchor of a trim is on every path that begins there
+    if joins:  # entries that still apply below the anchor of a trim are on every path from it
         writable(entries.filter(seq__lte=min(joins, session.trimmed_through))).update(on_path=True)
     for start in range(0, len(beside), 500):
         joined = entries.filter(seq__in=beside[start : start + 500])
         session.message_count += joined.filter(kind__in=MESSAGES, is_internal=False).count()
         writable(joined).update(on_path=True)
     _project_outcomes(session, since=_conversation_before(session, joins))
-    session.head, session.head_has_open_calls = to, True  # true until looked at
+    session.head, session.head_has_open_calls = to, True  # so that load_position reads it
     set_head(session, position=load_position(session, to), seq=to)
 
 
@@ -239,7 +239,7 @@ def _store_calls(pending: Sequence[DraftRow]) -> None:
     made: dict[tuple[UUID, int], list[ToolCall]] = {}
     for row in pending:
         if isinstance(row.entry, ModelOutput) and row.entry.tool_requests:
-            made[row.message.session_id, row.message.seq] = _calls_of(row.message, row.entry)
+            made[row.message.session_id, row.message.seq] = projections.build_calls(row.message, row.entry)
         elif isinstance(row.entry, ToolResults) and row.position.output:
             fresh = made.get((row.message.session_id, row.position.output))
             calls = fresh if fresh is not None else _stored_calls(row)
@@ -255,20 +255,6 @@ def insert_calls(calls: Sequence[ToolCall]) -> None:
         daily_counts.count_call(call.message.session, call)
 
 
-def _calls_of(message: Message, entry: ModelOutput) -> list[ToolCall]:
-    status = ToolCall.Status.PENDING if entry.status == "complete" else ToolCall.Status.INTERRUPTED
-    return [
-        ToolCall(
-            session=message.session,
-            message=message,
-            index=index,
-            created_at=entry.at,
-            **projections.call_columns(request, status=status),
-        )
-        for index, request in enumerate(entry.tool_requests)
-    ]
-
-
 def _stored_calls(row: DraftRow) -> list[ToolCall]:
     calls = ToolCall.objects.of(row.message.session).filter(message__seq=row.position.output)
     return list(calls.order_by("index").select_related("message").defer("message__body", "message__content"))
@@ -276,14 +262,14 @@ def _stored_calls(row: DraftRow) -> list[ToolCall]:
 
 def _answer(session: Session, calls: Sequence[ToolCall], entry: ToolResults, *, seq: int) -> None:
     """Give each unanswered call the result with its id. The first outcome stays: no other branch overwrites it."""
-    waiting = list(enumerate(entry.results))
-    for call in calls:
-        match = next((pair for pair in waiting if projections.same_id(pair[1].call_id, call.call_id)), None)
-        if match is None or call.answered_by is not None:
+    unanswered = [call for call in calls if call.answered_by is None]
+    paired = projections.pair_results(
+        [call.call_id for call in unanswered], [result.call_id for result in entry.results]
+    )
+    for call, index in zip(unanswered, paired, strict=True):
+        if index is None:
             continue
-        waiting.remove(match)
-        outcome = projections.outcome_columns(match[1])
-        outcome |= {"answered_by": seq, "answer_index": match[0]}
+        outcome = projections.outcome_columns(entry.results[index], seq=seq, index=index)
         before = daily_counts.CountedOutcome.of(call)
         for name, value in outcome.items():
             setattr(call, name, value)
@@ -292,11 +278,11 @@ def _answer(session: Session, calls: Sequence[ToolCall], entry: ToolResults, *, 
 
 
 def _project_outcomes(session: Session, *, since: int) -> None:
-    """After the path has changed: calls on it show the results on it, or stand open."""
+    """After the path has changed, give its calls the results on it, or reopen them."""
     on_path = Message.objects.on_path(session).filter(seq__gte=since, kind__in=CONVERSATION)
     steps = list(on_path.order_by("seq").values_list("seq", "kind"))
     answers = {seq: later for (seq, _), (later, kind) in pairwise(steps) if kind == ToolResults.kind}
-    # Calls whose texts were dropped by policy keep the outcome that they had: nobody can read another.
+    # Calls whose texts were dropped by policy keep their outcome: no other can be read.
     calls = ToolCall.objects.of(session).filter(
         message__on_path=True, message__seq__gte=since, message__dropped_at=None
     )
@@ -308,7 +294,7 @@ def _project_outcomes(session: Session, *, since: int) -> None:
         _reopen(session, group)
     for seq, group in stale.items():
         if seq is not None:
-            _answer_from(session, Message.objects.get(session=session, seq=seq), group)
+            _answer_from(session, Message.objects.at(session, seq).get(), group)
 
 
 def _reopen(session: Session, calls: Sequence[ToolCall]) -> None:
@@ -334,6 +320,6 @@ def is_place(session: Session, seq: int) -> bool:
 
 
 def _conversation_before(session: Session, seq: int) -> int:
-    """The nearest entry of the conversation on the path, at or before `seq`: whose calls a new branch may reopen."""
+    """The nearest entry of the conversation on the path, at or before `seq`. A new branch may reopen its calls."""
     path = Message.objects.on_path(session).filter(seq__lte=seq, kind__in=CONVERSATION)
     return path.order_by("-seq").values_list("seq", flat=True).first() or 0

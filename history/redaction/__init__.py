@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -20,7 +20,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, register
 from django.utils.module_loading import import_string
 
-from history.entries import EMPTY, Entry, ModelOutput, ToolRequest
+from history.entries import EMPTY, Entry, JsonObject, ModelOutput, ToolRequest
 from history.redaction import detectors
 from history.redaction.detectors import placeholder
 from history.redaction.walker import RedactionWalk, Redactor, Redactors
@@ -62,12 +62,12 @@ def redacted(entry: Entry, redactors: Redactors) -> Redacted:
     walk = RedactionWalk(redactors)
     if redactors.do_nothing:
         return Redacted(entry=entry, hits=walk.hits)
-    kept = entry if redactors.keeps_replies else without_reply(entry)
-    return Redacted(entry=walk.value(kept), hits=walk.hits)
+    stored = entry if redactors.keeps_replies else without_reply(entry)
+    return Redacted(entry=walk.value(stored), hits=walk.hits)
 
 
 def redacted_text(text: str, redactors: Redactors) -> tuple[str, Counter[str]]:
-    """One text that is no part of an entry: an error body, a URL, a title."""
+    """A text outside of entries: an error body, a URL, a title."""
     walk = RedactionWalk(redactors)
     return walk.text(text), walk.hits
 
@@ -77,18 +77,18 @@ def redacted_name(name: str, redactors: Redactors) -> str:
     return RedactionWalk(redactors).name(name)
 
 
-def redacted_json(tree: Mapping[str, Any], redactors: Redactors) -> Mapping[str, Any]:
-    """A JSON tree that is no part of an entry: what a call was made from."""
+def redacted_json(tree: JsonObject, redactors: Redactors) -> JsonObject:
+    """A JSON tree outside of entries, such as the inputs of a call."""
     return tree if redactors.do_nothing else RedactionWalk(redactors).mapping(tree)
 
 
 def without_reply(entry: Entry) -> Entry:
-    """That the model answered and which tools it asked for, but not a word of what it said."""
+    """The answer without its texts: only which tools it called."""
     if not isinstance(entry, ModelOutput):
         return entry
-    asked = tuple(ToolRequest(call_id=request.call_id, name=request.name) for request in entry.tool_requests)
+    requests = tuple(ToolRequest(call_id=request.call_id, name=request.name) for request in entry.tool_requests)
     metadata = {**entry.metadata, "recording": "no_replies"}
-    return replace(entry, parts=asked, plan=None, metadata=metadata, extra=EMPTY)
+    return replace(entry, parts=requests, plan=None, metadata=metadata, extra=EMPTY)
 
 
 def _known(mode: str) -> str:
@@ -122,7 +122,7 @@ class Hook:
     """A foreign callable that may fail in any way: then the text goes, never the clear text through."""
 
     path: str
-    function: Callable[[str], Any]
+    function: Callable[[str], object]
 
     def __call__(self, text: str, /) -> tuple[str, Counter[str]]:
         try:
@@ -156,17 +156,17 @@ def load_hook(path: str) -> Hook:
 @register("redaction")
 def check_redaction_settings(**_: Any) -> list[CheckMessage]:
     """A wrong hook or detector stops the start; it must not be found when the first secret comes by."""
-    found: list[CheckMessage] = []
+    errors: list[CheckMessage] = []
     for path in _setting("PARLEY_REDACTION_HOOKS"):
         try:
             load_hook(path)
         except WrongHookError as error:
             hint = "Write the dotted path of a function that takes a text and returns one: 'mycompany.privacy.clean'."
-            found.append(Error(str(error), hint=hint, id="history.E001"))
+            errors.append(Error(str(error), hint=hint, id="history.E001"))
     try:
         detectors.personal(_setting("PARLEY_REDACTION_PERSONAL"))
     except ValueError as error:
-        found.append(
+        errors.append(
             Error(f"PARLEY_REDACTION_PERSONAL: {error}", hint="Remove the name or correct it.", id="history.E002")
         )
-    return found
+    return errors

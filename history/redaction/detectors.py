@@ -287,14 +287,14 @@ def _search_around_words(text: str, hits: Counter[str]) -> str:
         return text
     parts = [text[start:end] for start, end in windows]
     if "\0" in text:
-        kept = [search(part, glance(part), FORMATS, hits) for part in parts]
+        cleaned = [search(part, glance(part), FORMATS, hits) for part in parts]
     else:
         joined = _BETWEEN.join(parts)
-        kept = search(joined, glance(joined), FORMATS, hits).split(_BETWEEN)
-    if kept == parts:
+        cleaned = search(joined, glance(joined), FORMATS, hits).split(_BETWEEN)
+    if cleaned == parts:
         return text
     pieces, at = [], 0
-    for (start, end), part in zip(windows, kept, strict=True):
+    for (start, end), part in zip(windows, cleaned, strict=True):
         pieces += [text[at:start], part]
         at = end
     return "".join([*pieces, text[at:]])

@@ -281,7 +281,7 @@ SERVICES = (
     _format("mapbox-token", "sk.eyj", rf"{starts('sk')}\.eyJ{SAFE}{{40,}}+\.{SAFE}{{20,}}+"),
 )
 
-# Known by the name that stands before them.
+# Recognised by the name before them.
 NAMED_FORMATS: tuple[TokenFormat, ...] = (
     _format(
         "azure-key",

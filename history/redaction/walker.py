@@ -1,21 +1,43 @@
-"""Walk over all texts of an entry for the redactors, without Django.
+"""Walk over all texts and text files of an entry for the redactors, without Django.
 
 Names (call ids, tools, models) are searched for credentials alone, so that a hook cannot break pairing. JSON
 inside a text stays JSON. A redacted reasoning part loses its signature, because it is no longer what the vendor signed
 and must never be sent back.
+
+Images, audio, PDF and other binary files are not searched. The bytes decide what a file is; its media type decides only
+for texts in an encoding that cannot be detected.
 """
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
+import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
-from history.entries import OtherPart, Reasoning, ToolDefinition, ToolRequest, ToolResult, UnknownEntry, Value
+from history.db.packing import parts_of
+from history.entries import (
+    Entry,
+    JsonDict,
+    JsonObject,
+    Media,
+    ModelInput,
+    ModelOutput,
+    OtherPart,
+    Part,
+    Reasoning,
+    ToolDefinition,
+    ToolRequest,
+    ToolResult,
+    ToolResults,
+    UnknownEntry,
+    Value,
+)
 from history.redaction.detectors import is_secret_beside, without_credentials
 
 V = TypeVar("V", bound=Value)
@@ -77,11 +99,11 @@ class RedactionWalk:
         self.hits: Counter[str] = Counter()
 
     def text(self, text: str) -> str:
-        kept = self.name(text)
+        cleaned = self.name(text)
         for redactor in self.redactors.others if text else ():
-            kept, hits = redactor(kept)
+            cleaned, hits = redactor(cleaned)
             self.hits.update(hits)
-        return text if kept == text else kept
+        return text if cleaned == text else cleaned
 
     def name(self, text: str) -> str:
         return without_credentials(text, self.hits) if self.redactors.credentials else text
@@ -96,26 +118,26 @@ class RedactionWalk:
             return dataclasses.replace(changed, signature="", redacted="")
         return changed
 
-    def _replaced(self, value: V, fields: Mapping[str, Any]) -> V:
+    def _replaced(self, value: V, fields: JsonObject) -> V:
         changes = {name: item for name, item in fields.items() if item is not getattr(value, name)}
         return dataclasses.replace(value, **changes) if changes else value
 
     def _field(self, value: Value, field: str, is_name: bool) -> Any:
         item = getattr(value, field)
         if not isinstance(item, str):
-            # A number or a time of our own schema is no text; it must stay what its type says.
+            # Numbers and times of the schema keep their types.
             return self.item(item) if isinstance(item, Value | Mapping | tuple) else item
         if isinstance(value, ToolRequest) and field == "arguments":
             return self.json_text(item)
         return self.name(item) if is_name else self.text(item)
 
-    def _foreign(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What this version cannot read: texts all through, but what says its kind is a name."""
+    def _foreign(self, data: JsonObject) -> JsonObject:
+        """Data that this version cannot read: all strings are texts, but kind and type are names."""
         names = {key: self.name(data[key]) for key in ("kind", "type") if isinstance(data.get(key), str)}
         rest = {key: item for key, item in data.items() if key not in names}
-        kept = self.mapping(rest)
-        unchanged = kept is rest and all(data[key] == name for key, name in names.items())
-        return data if unchanged else {**names, **kept}
+        cleaned = self.mapping(rest)
+        unchanged = cleaned is rest and all(data[key] == name for key, name in names.items())
+        return data if unchanged else {**names, **cleaned}
 
     def item(self, item: Any) -> Any:
         """Any value of a JSON tree or of a field."""
@@ -132,23 +154,23 @@ class RedactionWalk:
         return item
 
     def _sequence(self, items: Sequence[Any]) -> Sequence[Any]:
-        kept = tuple(self.item(item) for item in items)
-        return items if all(new is old for new, old in zip(kept, items, strict=True)) else kept
+        cleaned = tuple(self.item(item) for item in items)
+        return items if all(new is old for new, old in zip(cleaned, items, strict=True)) else cleaned
 
     def _number(self, number: int) -> int | str:
-        kept = self.text(str(number))
-        return number if kept == str(number) else kept
+        cleaned = self.text(str(number))
+        return number if cleaned == str(number) else cleaned
 
-    def mapping(self, items: Mapping[str, Any]) -> Mapping[str, Any]:
-        kept: dict[str, Any] = {}
+    def mapping(self, items: JsonObject) -> JsonObject:
+        cleaned: JsonDict = {}
         unchanged = True
         for key, item in items.items():
-            new = self._free(self.text(key), kept)
-            kept[new] = self._beside(key, item)
-            unchanged = unchanged and new == key and kept[new] is item
-        return items if unchanged else kept
+            new = self._free(self.text(key), cleaned)
+            cleaned[new] = self._beside(key, item)
+            unchanged = unchanged and new == key and cleaned[new] is item
+        return items if unchanged else cleaned
 
-    def _free(self, key: str, taken: Mapping[str, Any]) -> str:
+    def _free(self, key: str, taken: JsonObject) -> str:
         """Two names that became one placeholder must not cost a value."""
         free, number = key, 2
         while free in taken:
@@ -171,14 +193,14 @@ class RedactionWalk:
             nonlocal name
             token, colon = match[0], match["colon"] or ""
             literal = token[: len(token) - len(colon)]
-            kept = self._json_token(literal, name)
+            cleaned = self._json_token(literal, name)
             name = literal[1:-1] if colon else ""
-            return kept + colon
+            return cleaned + colon
 
-        kept = _JSON_TOKEN.sub(rewrite, text)
-        if not _is_json(kept):
-            kept = self.text(kept)
-        return text if kept == text else kept
+        cleaned = _JSON_TOKEN.sub(rewrite, text)
+        if not _is_json(cleaned):
+            cleaned = self.text(cleaned)
+        return text if cleaned == text else cleaned
 
     def _json_token(self, literal: str, name: str) -> str:
         try:
@@ -195,3 +217,87 @@ def _is_json(text: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
+
+
+_WITHOUT_TEXT = ("image/", "audio/", "video/", "font/", "application/pdf", "application/zip")
+_TEXTS = ("text/", "application/json", "application/xml")
+_BYTE_ORDER = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanedEntry:
+    """An entry that names what may be stored; `files` are the bytes that are new, by their hash."""
+
+    entry: Entry
+    hits: Counter[str] = field(default_factory=Counter)
+    files: dict[str, bytes] = field(default_factory=dict)
+
+
+def redacted_files(entry: Entry, redactors: Redactors, *, read: Callable[[str], bytes | None]) -> CleanedEntry:
+    """`read` gives the bytes of a hash. The same entry where there was nothing to take out."""
+    named = {part.sha256: part for part in parts_of(entry) if isinstance(part, Media) and may_be_text(part)}
+    if not named or redactors.do_nothing:
+        return CleanedEntry(entry=entry)
+    walk, cleaned_files = RedactionWalk(redactors), dict[str, bytes]()
+    for name, media in named.items():
+        content = read(name)
+        cleaned = _clean(content, media.media_type, walk) if content else content
+        if cleaned is not None and cleaned != content:
+            cleaned_files[name] = cleaned
+    if not cleaned_files:
+        return CleanedEntry(entry=entry)
+    files = {hashlib.sha256(cleaned).hexdigest(): cleaned for cleaned in cleaned_files.values()}
+    return CleanedEntry(entry=_naming(entry, cleaned_files), hits=walk.hits, files=files)
+
+
+def may_be_text(media: Media) -> bool:
+    kind = media.media_type.lower()
+    return bool(media.sha256) and (kind.partition(";")[0].endswith("+xml") or not kind.startswith(_WITHOUT_TEXT))
+
+
+def _clean(content: bytes, media_type: str, walk: RedactionWalk) -> bytes:
+    encoding = _encoding_of(content, media_type)
+    if not encoding:
+        return content
+    text = content.decode(encoding)
+    is_json = media_type.lower().partition(";")[0].endswith(("/json", "+json"))
+    cleaned = walk.json_text(text) if is_json else walk.text(text)
+    return content if cleaned == text else cleaned.encode(encoding, "replace")
+
+
+def _encoding_of(content: bytes, media_type: str) -> str:
+    """'' means that it is not a text."""
+    if content.startswith(_BYTE_ORDER):
+        return "utf-16" if _reads_as("utf-16", content) else ""
+    if b"\0" in content:
+        return ""
+    if _reads_as("utf-8", content):
+        return "utf-8"
+    # Every byte is a character there, and those that credentials are made of are the same ones in most encodings.
+    return "latin-1" if media_type.lower().startswith(_TEXTS) else ""
+
+
+def _reads_as(encoding: str, content: bytes) -> bool:
+    try:
+        content.decode(encoding)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _naming(entry: Entry, cleaned_files: Mapping[str, bytes]) -> Entry:
+    if isinstance(entry, ModelInput | ModelOutput):
+        return replace(entry, parts=_renamed(entry.parts, cleaned_files))
+    if isinstance(entry, ToolResults):
+        results = tuple(replace(result, parts=_renamed(result.parts, cleaned_files)) for result in entry.results)
+        return replace(entry, results=results)
+    return entry
+
+
+def _renamed(parts: Iterable[Part], cleaned_files: Mapping[str, bytes]) -> tuple[Part, ...]:
+    return tuple(
+        replace(part, sha256=hashlib.sha256(cleaned).hexdigest(), size=len(cleaned))
+        if isinstance(part, Media) and (cleaned := cleaned_files.get(part.sha256)) is not None
+        else part
+        for part in parts
+    )

@@ -1,4 +1,4 @@
-"""What the policies of today say is to go, as questions to the database; and stored times brought in line with them."""
+"""Queries for what the current policies remove, and updates of stored expiry times."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from django.conf import settings
 from django.db.models import F, Q, QuerySet
 
 from history.db.transactions import writing
-from history.models import COPY_UNFINISHED, ApiKey, Exchange, Session
+from history.models import ApiKey, Exchange, Session, SessionQuerySet
 from history.record.expiry import RetentionScope, scopes
 from history.retention.removal import BATCH
 
-LIVES_FOR = timedelta(hours=1)  # a copy, after its last sign of life
+LIVES_FOR = timedelta(hours=1)  # of a copy, after its last batch
 
 
 def expired(scope: RetentionScope, now: datetime) -> QuerySet[Session]:
@@ -23,20 +23,22 @@ def expired(scope: RetentionScope, now: datetime) -> QuerySet[Session]:
 
 
 def trashed(scope: RetentionScope, now: datetime) -> QuerySet[Session]:
-    hidden = removable_sessions(scope).filter(hidden_at__lte=now - timedelta(hours=settings.PARLEY_TRASH_HOURS))
+    hidden = (
+        removable_sessions(scope).deleted().filter(hidden_at__lte=now - timedelta(hours=settings.PARLEY_TRASH_HOURS))
+    )
     return hidden.exclude(pk__in=expired(scope, now).values("pk"))
 
 
 def unfinished(now: datetime) -> QuerySet[Session]:
-    """Forks that nobody goes on copying: every batch of a copy is a sign of life."""
-    return Session.objects.filter(hidden_at=COPY_UNFINISHED, stored_at__lt=now - LIVES_FOR)
+    """Abandoned copies: every batch of a copy updates `stored_at`."""
+    return Session.objects.filter(state=Session.State.INCOMPLETE, stored_at__lt=now - LIVES_FOR)
 
 
 def over_cap(now: datetime) -> Iterator[QuerySet[Session]]:
-    """Per key: what lies beyond its newest sessions. Hidden and held ones do not take anybody's place."""
+    """Per key, the sessions beyond its newest ones. Deleted and held sessions do not count."""
     for key in one_by_one(ApiKey.objects.all()):
         for sources, cap in _caps_of(key):
-            mine = Session.objects.not_hidden().filter(api_key=key, source__in=sources, hold=False)
+            mine = Session.objects.open().filter(api_key=key, source__in=sources, hold=False)
             kept = mine.order_by("-last_activity_at", "-id").values_list("last_activity_at", "pk")
             for moment, pk in kept[cap - 1 : cap]:
                 yield mine.filter(Q(last_activity_at__lt=moment) | Q(last_activity_at=moment, pk__lt=pk))
@@ -50,7 +52,7 @@ def _caps_of(key: ApiKey) -> Iterator[tuple[list[str], int]]:
 
 
 def loose_exchanges(now: datetime) -> Iterator[QuerySet[Exchange]]:
-    """Calls that belong to no session (a key that records times and counts only) are kept as long as relayed ones."""
+    """Exchanges without a session (of keys that record metadata only) are kept as long as relayed sessions."""
     for scope in scopes():
         if scope.source == Session.Source.RELAY and scope.policy.keep_days:
             before = now - timedelta(days=scope.policy.keep_days)
@@ -58,29 +60,28 @@ def loose_exchanges(now: datetime) -> Iterator[QuerySet[Exchange]]:
             yield ended.filter(scope.keys)
 
 
-def removable_sessions(scope: RetentionScope) -> QuerySet[Session]:
-    """Whole sessions that no hold and no removal has a hand on."""
-    return scope.sessions().filter(Q(hidden_at=None) | Q(hidden_at__gt=COPY_UNFINISHED), hold=False)
+def removable_sessions(scope: RetentionScope) -> SessionQuerySet:
+    return scope.sessions().removable()
 
 
 def remaining_sessions(scope: RetentionScope, now: datetime) -> QuerySet[Session]:
-    return removable_sessions(scope).filter(hidden_at=None).exclude(pk__in=expired(scope, now).values("pk"))
+    return removable_sessions(scope).open().exclude(pk__in=expired(scope, now).values("pk"))
 
 
-def align_expiry(scope: RetentionScope, *, told: Callable[[], None]) -> None:
-    """Bring stored times of expiry in line with the policy of today, where they are not."""
+def align_expiry(scope: RetentionScope, *, after_batch: Callable[[], None]) -> None:
+    """Bring stored expiry times in line with the current policy."""
     stale, until = stale_expiry(scope)
     last = UUID(int=0)
-    # In the order of the key, so that no batch looks through what the ones before have brought in line.
+    # In the order of the key, so that no batch scans the finished ones.
     while ids := list(stale.filter(pk__gt=last).order_by("pk").values_list("pk", flat=True)[:BATCH]):
         with writing():
             Session.objects.filter(pk__in=ids).update(expires_at=until)
         last = ids[-1]
-        told()
+        after_batch()
 
 
 def stale_expiry(scope: RetentionScope) -> tuple[QuerySet[Session], Any]:
-    """The sessions whose time is not what it should be, and what that is."""
+    """Sessions with a wrong expiry time, and the right one."""
     rows, right = removable_sessions(scope), scope.policy.expiry(F)
     if right is None:
         return rows.exclude(expires_at=None), None
@@ -88,7 +89,7 @@ def stale_expiry(scope: RetentionScope) -> tuple[QuerySet[Session], Any]:
 
 
 def one_by_one(rows: QuerySet[Any]) -> Iterator[Any]:
-    """Every row, a page at a time, in the order of the key: rows may go while we walk."""
+    """All rows, in pages by primary key: rows may be removed meanwhile."""
     last = None
     while page := list((rows if last is None else rows.filter(pk__gt=last)).order_by("pk")[:100]):
         yield from page

@@ -1,4 +1,4 @@
-"""One purge: everything that is due under the policies of today, in an order that a crash cannot confuse."""
+"""The purge: everything that is due under the current policies, in an order that a crash cannot confuse."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from django.utils import timezone
 
 from history.models import Exchange, Message, SearchRow, Session
 from history.record.expiry import RetentionScope, scopes
-from history.retention import dropping, due, leftovers, removal, trimming
-from history.retention.plans import TrimPlan
-from history.retention.removal import Removed, Told
+from history.retention import due, removal, trimming
+from history.retention.removal import Progress, Removed
+from history.retention.trimming import TrimPlan
 
 HOURLY_BUDGET = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeReport:
-    """What went, or would go. Blobs of a dry run are those that nobody refers to already."""
+    """What was removed, or would be. Blobs of a dry run are those that are unused already."""
 
     dry_run: bool
-    is_complete: bool = True  # False: the budget ran out, the next run goes on
+    is_complete: bool = True  # False: the budget ran out, and the next run continues
     expired: int = 0  # sessions, like the next four
     trashed: int = 0
     over_cap: int = 0
-    unfinished: int = 0  # forks whose copy nobody goes on with
-    resumed: int = 0  # whose removal was begun before
+    unfinished: int = 0  # abandoned copies
+    resumed: int = 0  # whose removal had begun before
     messages: int = 0  # entries that went with their sessions
     exchanges: int = 0
     trimmed: int = 0  # entries, from sessions that stay
@@ -45,16 +45,16 @@ class PurgeReport:
 
 
 class OutOfTime(Exception):
-    """The budget is spent."""
+    """The budget is used up."""
 
 
 @dataclass
 class _Purge:
-    """Counts, and watches the clock, while one purge runs."""
+    """Counts and budget of one purge."""
 
     now: datetime
     ends: float
-    told: Told
+    progress: Progress
     counts: dict[str, Any] = field(default_factory=dict)
     going: set[UUID] = field(default_factory=set)  # in a dry run: sessions over a cap, which are still there
 
@@ -62,10 +62,10 @@ class _Purge:
         for name, count in counts.items():
             self.counts[name] = self.counts.get(name, 0) + count
             if count:
-                self.told(name, count)
+                self.progress(name, count)
 
     def count(self, **counts: int) -> None:
-        """Add to the report; raises `OutOfTime` between two batches when the time is up."""
+        """Add to the report. Raises `OutOfTime` between two batches."""
         self.note(**counts)
         self.check_time()
 
@@ -76,7 +76,7 @@ class _Purge:
                 yield session
 
     def check_time(self) -> None:
-        """However small the budget, every run gets something done."""
+        """Every run removes something, however small its budget."""
         if time.monotonic() >= self.ends and any(self.counts.values()):
             raise OutOfTime
 
@@ -88,7 +88,7 @@ def purge(
     now: datetime | None = None,
     progress: Callable[[str, int], None] | None = None,
 ) -> PurgeReport:
-    """Remove what is due, or only say what that is. `progress(what, how_many)` is called after every batch."""
+    """Remove what is due, or only report it. `progress(what, how_many)` is called after every batch."""
     ends = time.monotonic() + budget.total_seconds() if budget is not None else float("inf")
     run = _Purge(now or timezone.now(), ends, progress or (lambda what, count: None))
     is_complete = True
@@ -103,20 +103,20 @@ def purge(
 
 
 def purge_due() -> PurgeReport:
-    """What the server runs every hour."""
+    """The hourly purge of the server."""
     return purge(dry_run=False, budget=HOURLY_BUDGET)
 
 
-# For good.
+# Removal.
 
 
 def _remove_due(run: _Purge) -> None:
-    while ids := list(removal.sessions_being_removed().values_list("pk", flat=True)[: removal.GROUP]):
+    while ids := list(Session.objects.being_removed().values_list("pk", flat=True)[: removal.GROUP]):
         run.note(resumed=len(ids))
         _finish(run, ids)
     _remove_all(run, due.unfinished(run.now), why="unfinished")
     for scope in scopes():
-        due.align_expiry(scope, told=run.check_time)
+        due.align_expiry(scope, after_batch=run.check_time)
         _remove_all(run, due.expired(scope, run.now), why="expired")
         _remove_all(run, due.trashed(scope, run.now), why="trashed")
     for sessions in due.over_cap(run.now):
@@ -125,7 +125,7 @@ def _remove_due(run: _Purge) -> None:
     for scope in scopes():
         _trim_all(run, scope)
         _drop_all(run, scope)
-    for blobs in leftovers.remove_orphaned_blobs(run.now):
+    for blobs in removal.remove_orphaned_blobs(run.now):
         run.count(blobs=blobs)
 
 
@@ -158,7 +158,7 @@ def _trim_all(run: _Purge, scope: RetentionScope) -> None:
 
 def _drop_all(run: _Purge, scope: RetentionScope) -> None:
     for plan in _drops(run, scope):
-        for dropped, search_rows in dropping.drop(plan, now=run.now):
+        for dropped, search_rows in trimming.drop(plan, now=run.now):
             run.count(dropped=dropped, search_rows=search_rows)
 
 
@@ -171,15 +171,15 @@ def _trims(run: _Purge, scope: RetentionScope) -> Iterator[TrimPlan]:
 def _drops(run: _Purge, scope: RetentionScope) -> Iterator[TrimPlan]:
     if days := scope.policy.keep_body_days:
         before = run.now - timedelta(days=days)
-        for session in run.staying(dropping.with_old_texts(due.remaining_sessions(scope, run.now), before=before)):
-            yield dropping.plan_drop(session, before=before)
+        for session in run.staying(trimming.with_old_texts(due.remaining_sessions(scope, run.now), before=before)):
+            yield trimming.plan_drop(session, before=before)
 
 
-# As a question.
+# Dry run.
 
 
 def _count_due(run: _Purge) -> None:
-    _count_sessions(run, removal.sessions_being_removed(), why="resumed")
+    _count_sessions(run, Session.objects.being_removed(), why="resumed")
     _count_sessions(run, due.unfinished(run.now), why="unfinished")
     for scope in scopes():
         _count_sessions(run, due.expired(scope, run.now), why="expired")
@@ -194,7 +194,7 @@ def _count_due(run: _Purge) -> None:
         run.count(exchanges=exchanges.count())
     for scope in scopes():
         _count_thinning(run, scope)
-    run.count(blobs=leftovers.orphaned_blobs(run.now).count())
+    run.count(blobs=removal.orphaned_blobs(run.now).count())
 
 
 def _count_sessions(run: _Purge, sessions: QuerySet[Session], *, why: str) -> None:

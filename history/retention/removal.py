@@ -1,30 +1,33 @@
-"""Taking rows out of the database: by primary key, a few hundred at a time, each batch a short transaction."""
+"""Removal of sessions, exchanges and blobs: by primary key, a few hundred rows per transaction."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import CASCADE, ManyToOneRel, QuerySet
+from django.db import connection
+from django.db.models import CASCADE, Exists, ManyToOneRel, OuterRef, QuerySet
 from django.utils import timezone
 
 from history.access import audit
 from history.db.transactions import writing
-from history.models import REMOVAL_STARTED, EarlierTry, Exchange, Message, SearchRow, Session, ShareLink, ToolCall
+from history.models import Blob, EarlierTry, Exchange, Message, SearchRow, Session, ShareLink, ToolCall
 from history.models.append_only import writable
 from history.record import daily_counts
 
 BATCH = 500
-GROUP = 20  # sessions that are removed side by side, so that small ones share their batches
+GROUP = 20  # sessions that share their batches
 
-Told = Callable[[str, int], None]
+Progress = Callable[[str, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """How many rows went."""
+    """Numbers of removed rows."""
 
     messages: int = 0
     tool_calls: int = 0
@@ -36,17 +39,19 @@ class Removed:
 
 
 def mark(sessions: QuerySet[Session], *, why: str, reason: str = "", **who: int | None) -> list[UUID]:
-    """Begin to remove the first of these sessions: from here on nobody is served them. Held ones are left out."""
+    """Begin the removal of the first of these sessions, without held ones. They are not shown any more."""
     with writing():
-        free = sessions.filter(hold=False).exclude(hidden_at=REMOVAL_STARTED).order_by("pk")
+        free = sessions.filter(hold=False).exclude(state=Session.State.REMOVING).order_by("pk")
         ids = list(free.values_list("pk", flat=True)[:GROUP])
-        # Asked again under the lock: somebody may have held or brought back one of them.
+        # Again under the lock: one of them may have been held or restored.
         locked = free.filter(pk__in=ids).select_for_update(of=("self",))
         return [_mark(session, why=why, reason=reason, who=who) for session in locked]
 
 
 def _mark(session: Session, *, why: str, reason: str, who: dict[str, int | None]) -> UUID:
-    Session.objects.filter(pk=session.pk).update(hidden_at=REMOVAL_STARTED)
+    Session.objects.filter(pk=session.pk).update(
+        state=Session.State.REMOVING, hidden_at=session.hidden_at or timezone.now()
+    )
     details = {"why": why, "version": session.version, "seal": session.last_seal.hex()}
     details |= {"entries": Message.objects.of(session).count(), "owner": session.owner_id}
     details |= {"by_key": session.api_key_id} if session.api_key_id else {}
@@ -54,12 +59,8 @@ def _mark(session: Session, *, why: str, reason: str, who: dict[str, int | None]
     return session.pk
 
 
-def sessions_being_removed() -> QuerySet[Session]:
-    return Session.objects.filter(hidden_at=REMOVAL_STARTED)
-
-
 def finish(ids: Sequence[UUID]) -> Iterator[Removed]:
-    """Remove what was marked, batch by batch. Whoever stops asking may go on another time."""
+    """Remove marked sessions batch by batch. An interrupted removal can be continued."""
     for exchanges in batches(Exchange.objects.filter(session_id__in=ids)):
         yield remove_exchanges(exchanges)
     for messages in batches(Message.objects.filter(session_id__in=ids)):
@@ -68,7 +69,7 @@ def finish(ids: Sequence[UUID]) -> Iterator[Removed]:
 
 
 def remove_messages(ids: Sequence[int]) -> Removed:
-    """These rows with everything that hangs on them."""
+    """Remove messages with everything that belongs to them."""
     with writing():
         messages = Message.objects.filter(pk__in=ids)
         exchanges = list(Exchange.objects.filter(message_id__in=ids).values_list("pk", flat=True))
@@ -100,10 +101,10 @@ def unlink_inputs(exchange_ids: Sequence[UUID]) -> None:
 
 
 def _remove_sessions(ids: Sequence[UUID]) -> Removed:
-    """The sessions' own rows, and what a writer that knew nothing of it has appended meanwhile."""
+    """Remove the session rows, and entries that a concurrent writer has appended."""
     removed = Removed()
     with writing():
-        going = sessions_being_removed().filter(pk__in=ids).order_by("pk").select_for_update()
+        going = Session.objects.being_removed().filter(pk__in=ids).order_by("pk").select_for_update()
         locked = list(going.values_list("pk", flat=True))
         for late in batches(Message.objects.filter(session_id__in=locked)):
             removed += remove_messages(late)
@@ -121,18 +122,123 @@ def _remove_sessions(ids: Sequence[UUID]) -> Removed:
 
 
 def _of_others() -> list[Any]:
-    """What other apps have hung on a session: the record does not know them, but it goes with the session."""
+    """Relations of other apps to a session, whose rows go with it."""
     related = Session._meta.get_fields(include_hidden=True)
     found = [field for field in related if isinstance(field, ManyToOneRel) and field.on_delete is CASCADE]
     return [field for field in found if field.related_model._meta.app_label != Session._meta.app_label]
 
 
 def batches(rows: QuerySet[Any]) -> Iterator[list[Any]]:
-    """Primary keys of what is there, as long as something is: the caller removes each batch before asking for more."""
+    """Primary keys of the rows that are left. The caller removes each batch before the next."""
     while ids := list(rows.order_by().values_list("pk", flat=True)[:BATCH]):
         yield ids
 
 
 def _remove(rows: QuerySet[Any]) -> int:
-    """One DELETE. Django's own `delete` would read every row first, to follow relations that we follow ourselves."""
+    """One DELETE. Django's `delete` would read every row first, to follow relations that are followed here."""
     return writable(rows)._raw_delete(rows.db)
+
+
+BLOB_BATCH = 200
+# An attachment is stored before the entry that names it, so young blobs stay.
+GRACE = timedelta(hours=1)
+
+
+def orphaned_blobs(now: datetime) -> QuerySet[Blob]:
+    return _unused().filter(created_at__lt=now - GRACE)
+
+
+def _unused() -> QuerySet[Blob]:
+    linked = Message.blobs.through.objects.filter(blob_id=OuterRef("pk"))
+    used = Exchange.blobs.through.objects.filter(blob_id=OuterRef("pk"))
+    return Blob.objects.filter(~Exists(linked), ~Exists(used))
+
+
+def remove_orphaned_blobs(now: datetime) -> Iterator[int]:
+    last = ""
+    while ids := list(orphaned_blobs(now).filter(pk__gt=last).order_by("pk").values_list("pk", flat=True)[:BLOB_BATCH]):
+        last = ids[-1]
+        yield _remove_blobs(ids, orphaned_blobs(now))
+
+
+def remove_at_once(names: Sequence[str]) -> Iterator[int]:
+    """Remove those of these blobs that are unused, however young: their sessions were erased."""
+    for start in range(0, len(names), BLOB_BATCH):
+        yield _remove_blobs(names[start : start + BLOB_BATCH], _unused())
+
+
+def _remove_blobs(ids: Sequence[str], going: QuerySet[Blob]) -> int:
+    """Check again under a lock: a writer may have used one of them since."""
+    with writing():
+        locked = Blob.objects.filter(pk__in=ids).order_by("pk").values_list("pk", flat=True)
+        skips = connection.features.has_select_for_update_skip_locked
+        free = list(locked.select_for_update(skip_locked=True) if skips else locked)
+        unused = list(going.filter(pk__in=free).values_list("pk", flat=True))
+        return _remove(Blob.objects.filter(pk__in=unused)) if unused else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Erased:
+    sessions: int
+    blobs: int
+    rows: Removed
+
+
+def erase_everything_of(owner: Any, *, reason: str, progress: Callable[[int], None] = lambda count: None) -> Erased:
+    """Erase sessions, exchanges without a session, and unused blobs of an owner. Held sessions stay."""
+    removed, sessions, blobs = Removed(), 0, set[str]()
+    with _without_a_trace():
+        for ids in _marked(owner, reason=reason):
+            blobs |= _blobs_of(ids)
+            removed += sum(finish(ids), Removed())
+            sessions += len(ids)
+            progress(len(ids))
+        for exchanges in batches(loose_exchanges_of(owner)):
+            blobs |= set(
+                Exchange.blobs.through.objects.filter(exchange_id__in=exchanges).values_list("blob_id", flat=True)
+            )
+            removed += remove_exchanges(exchanges)
+        return Erased(sessions, sum(remove_at_once(sorted(blobs))), removed)
+
+
+def loose_exchanges_of(owner: Any) -> QuerySet[Exchange]:
+    return Exchange.objects.filter(owner=owner, session=None)
+
+
+def held_sessions_of(owner: Any) -> QuerySet[Session]:
+    return Session.objects.filter(owner=owner, hold=True).order_by("pk")
+
+
+def _marked(owner: Any, *, reason: str) -> Iterator[Sequence[UUID]]:
+    """Ids of sessions to remove, in groups, beginning with interrupted removals."""
+    own = Session.objects.filter(owner=owner)
+    if begun := list(Session.objects.being_removed().filter(owner=owner).values_list("pk", flat=True)):
+        yield begun
+    while ids := mark(own, why="erased", reason=reason):
+        yield ids
+
+
+def _blobs_of(sessions: Sequence[UUID]) -> set[str]:
+    said = Message.blobs.through.objects.filter(message__session_id__in=sessions)
+    sent = Exchange.blobs.through.objects.filter(exchange__session_id__in=sessions)
+    return {*said.values_list("blob_id", flat=True), *sent.values_list("blob_id", flat=True)}
+
+
+@contextmanager
+def _without_a_trace() -> Iterator[None]:
+    """Overwrite what is deleted: SQLite leaves it in free pages, and words in its index.
+
+    PostgreSQL's vacuum does the same some minutes later.
+    """
+    if connection.vendor != "sqlite":
+        yield
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA secure_delete = ON")
+        try:
+            yield
+            cursor.execute("INSERT INTO history_searchindex(history_searchindex) VALUES ('optimize')")
+            if not connection.in_atomic_block:
+                cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            cursor.execute("PRAGMA secure_delete = OFF")

@@ -1,14 +1,21 @@
-"""Taking the oldest turns out of a session that lives on.
+"""Trimming of the oldest turns, and dropping of the oldest texts, of sessions that stay.
 
-A trim of thousands of entries is a row of small trims, each of them whole: its rows, the counters, the anchor and the
-audit event in one transaction. So there is no half-trimmed session to repair.
+A trim of thousands of entries is a series of small trims. Each is one transaction: rows, counters, anchor and audit
+event. So no session is ever half trimmed.
+
+A drop is written to the audit chain first and done batch by batch. In the end the session stores how far it went
+(`dropped_through`). After a crash the next purge drops the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
 
-from django.db.models import F, QuerySet, Sum
+from django.db.models import F, OuterRef, Q, QuerySet, Subquery, Sum
 from django.utils import timezone
 
 from history.access import audit
@@ -16,16 +23,16 @@ from history.db.packing import unpack
 from history.db.transactions import writing
 from history.entries import CONVERSATION, MESSAGES, ToolResults
 from history.models import Exchange, Message, Session, ToolCall
+from history.models.append_only import writable
 from history.record import daily_counts, projections
 from history.retention import removal, turns
-from history.retention.plans import TrimPlan, entries_through, lock_if_unchanged, outline_of
 from history.retention.removal import Removed
 
 STEP = 500
 
 
 def too_long(sessions: QuerySet[Session], *, limit: int) -> QuerySet[Session]:
-    """Sessions that may hold more messages than allowed; who looks closer knows."""
+    """Sessions that may have more messages than allowed; `plan_trim` counts."""
     return sessions.filter(hold=False, version__gt=F("trimmed_through") + limit)
 
 
@@ -46,15 +53,15 @@ def trim(plan: TrimPlan) -> Iterator[Removed]:
 
 
 def _trim_once(plan: TrimPlan, cut: int, *, leaving: Sequence[int]) -> Removed | None:
-    """One whole step; None when the session has gone on since the plan was made: the next purge plans anew."""
+    """One whole step. None if the session has changed since the plan was made; the next purge plans again."""
     with writing():
         session = lock_if_unchanged(plan)
-        if session is None or session.trimmed_through >= cut:  # by another purge, which had the same plan
+        if session is None or session.trimmed_through >= cut:  # by another purge with the same plan
             return None
         rows = entries_through(session.pk, cut, leaving=leaving)
         _count_out(session, rows)
         session.trimmed_through = cut
-        session.anchor_seal = Message.objects.values_list("seal", flat=True).get(session=session, seq=cut)
+        session.anchor_seal = Message.objects.at(session, cut).values_list("seal", flat=True).get()
         kept = Message.objects.of(session).filter(seq__in=leaving).values_list("seq", "digest")
         audit.record(
             "trim",
@@ -74,7 +81,7 @@ COUNTERS = ("message_count", "tool_call_count", "error_count", "input_tokens", "
 
 
 def _count_out(session: Session, rows: QuerySet[Message]) -> None:
-    """Counters are sums over what is stored: take out what these rows brought in."""
+    """Subtract these rows from the counters."""
     tokens = rows.aggregate(read=Sum("input_tokens", default=0), written=Sum("output_tokens", default=0))
     gone = {
         "message_count": rows.filter(on_path=True, kind__in=MESSAGES, is_internal=False).count(),
@@ -96,15 +103,129 @@ def errors_in(rows: QuerySet[Message]) -> int:
 
 
 def failures_in(body: str | None) -> int:
-    """Of results, whatever else they say."""
+    """The number of failed results."""
     return projections.errors_in(unpack(body or "null", _NoTexts()))
 
 
 class _NoTexts(dict[str, bytes]):
-    """Blobs whose texts do not matter: only what stands beside them is looked at."""
+    """Blobs whose texts do not matter."""
 
     def __contains__(self, name: object) -> bool:
         return True
 
     def __missing__(self, name: str) -> bytes:
         return b"null"
+
+
+@dataclass(frozen=True, slots=True)
+class TrimPlan:
+    """The plan for one session: cut after entry `cut`, except for entries that still apply."""
+
+    session_id: UUID
+    version: int
+    cut: int
+    outline: turns.Outline
+
+    def entries(self) -> QuerySet[Message]:
+        return entries_through(self.session_id, self.cut, leaving=self.outline.still_holding(self.cut))
+
+
+def entries_through(session_id: UUID, cut: int, *, leaving: Sequence[int]) -> QuerySet[Message]:
+    return Message.objects.of(session_id).filter(seq__lte=cut).exclude(seq__in=leaving)
+
+
+def outline_of(session: Session) -> turns.Outline:
+    outline = turns.Outline(trimmed_through=session.trimmed_through, head=session.head)
+    rows = Message.objects.of(session).order_by("seq").values_list("seq", "parent_seq", "kind")
+    for seq, parent, kind in rows.iterator(chunk_size=2_000):
+        outline.add(seq, parent, kind)
+    return outline
+
+
+def lock_if_unchanged(plan: TrimPlan) -> Session | None:
+    """The locked session. None if it has new entries since the plan was made, or is held."""
+    locked = Session.objects.select_for_update().filter(pk=plan.session_id, version=plan.version, hold=False)
+    return locked.first()
+
+
+def with_old_texts(sessions: QuerySet[Session], *, before: datetime) -> QuerySet[Session]:
+    """Sessions whose oldest text is older than `before`. Texts of an import are as old as the import."""
+    left = sessions.filter(hold=False, created_at__lt=before, version__gt=F("dropped_through"))
+    texts = Message.objects.filter(session=OuterRef("pk"), seq__gt=OuterRef("dropped_through")).order_by("seq")
+    imported = Q(source=Session.Source.IMPORT)
+    old = (~imported & Q(oldest_text__lt=before)) | (imported & Q(stored_at__lt=before))
+    return left.annotate(oldest_text=Subquery(texts.values("created_at")[:1])).filter(old)
+
+
+def plan_drop(session: Session, *, before: datetime) -> TrimPlan:
+    outline = outline_of(session)
+    young = Message.objects.of(session).filter(created_at__gte=before).order_by("seq")
+    if session.source == Session.Source.IMPORT:
+        young = young.none()
+    first = young.values_list("seq", flat=True).first()
+    return TrimPlan(session.pk, session.version, turns.cut_before(first or session.version + 1, outline), outline)
+
+
+def drop(plan: TrimPlan, *, now: datetime) -> Iterator[tuple[int, int]]:
+    """Yields the numbers of dropped texts and search rows of each batch."""
+    rows = plan.entries().filter(dropped_at=None)
+    if not plan.cut or not _record_drop(plan, rows):
+        return
+    while ids := list(rows.order_by().values_list("pk", flat=True)[: removal.BATCH]):
+        dropped = _drop_batch(plan.session_id, ids, now)
+        if dropped is None:
+            return
+        yield dropped
+    with writing():
+        _note_done(plan)
+
+
+def _record_drop(plan: TrimPlan, rows: QuerySet[Message]) -> bool:
+    """Write the drop to the audit chain. False if there is nothing to drop."""
+    with writing():
+        session = lock_if_unchanged(plan)
+        if session is None:
+            return False
+        count = rows.count()
+        if not count:
+            _note_done(plan)
+            return False
+        drops_title = plan.cut == session.version
+        dropped_title: dict[str, Any] = {"title": ""} if drops_title else {}
+        audit.record("drop", session=session.pk, through=plan.cut, entries=count, **dropped_title)
+        if drops_title:
+            Session.objects.filter(pk=session.pk).update(title="")
+        _drop_inputs(plan)
+    return True
+
+
+def _note_done(plan: TrimPlan) -> None:
+    before = Session.objects.filter(pk=plan.session_id, dropped_through__lt=plan.cut)
+    before.update(dropped_through=plan.cut, changed_at=timezone.now())
+
+
+def _drop_batch(session_id: UUID, ids: Sequence[int], now: datetime) -> tuple[int, int] | None:
+    nothing: dict[str, Any] = {"body": None, "salt": None, "content": "", "metadata": {}, "dropped_at": now}
+    with writing():
+        if not Session.objects.select_for_update().filter(pk=session_id, hold=False).exists():
+            return None
+        texts = Message.objects.filter(pk__in=ids, dropped_at=None)
+        failures = texts.filter(kind=ToolResults.kind, body__contains='"status":"failed"').values_list("pk", "body")
+        failed = {pk: failures_in(body) for pk, body in failures}
+        # First, to wait for a rebuild of these search rows, whose new rows are then found.
+        dropped = writable(texts).update(**nothing)
+        for pk, number in failed.items():
+            writable(Message.objects.filter(pk=pk)).update(metadata={projections.FAILED_RESULTS: number})
+        removal.unlink_blobs(ids)
+        writable(ToolCall.objects.filter(message_id__in=ids)).update(arguments="", result="", error="")
+        return dropped, removal.remove_search_rows(ids)
+
+
+def _drop_inputs(plan: TrimPlan) -> None:
+    """The inputs of calls are as old as their turns."""
+    ended = Exchange.objects.of(plan.session_id).filter(after__lte=plan.cut).exclude(ended_at=None)
+    ids = list(ended.filter(~Q(inputs={}) | ~Q(error="") | ~Q(metadata={})).values_list("pk", flat=True))
+    for start in range(0, len(ids), removal.BATCH):
+        batch = ids[start : start + removal.BATCH]
+        removal.unlink_inputs(batch)
+        Exchange.objects.filter(pk__in=batch).update(inputs={}, error="", metadata={})

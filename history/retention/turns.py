@@ -1,14 +1,12 @@
-"""Where a history may be cut: pure arithmetic over the numbers of one session.
+"""Turns of a session, and where it may be cut: arithmetic over entry numbers, without texts.
 
-A *turn* begins with an input and takes everything that hangs below it until the next input, on whatever branch. A cut
-after entry `n` is allowed when no turn has entries on both sides of it; so a call is never parted from its results, nor
-an answer from its question, and a regenerated answer keeps the question that it shares with its sibling.
+A *turn* is an input and everything below it until the next input, on any branch. A cut after entry `n` is allowed if no
+turn has entries on both sides. So a call stays with its results and an answer with its question, and a regenerated
+answer keeps the question that it shares with its sibling.
 
-What still *holds* is left out of a cut: an instruction, the tools, a notebook or a plan that were set before it and
-that an entry after it still lives under. Summaries are not: they go with what they stand for. A trim has one anchor for
-all branches, so it waits while two of them that would hang on it live under different instructions.
-
-A million entries take some tens of megabytes here; texts are never read.
+Instructions, tools, notebooks and plans from before a cut stay if they still *apply* to an entry after it. Summaries go
+with what they summarise. A trim has one anchor for all branches, so it waits while branches from it have different
+instructions. A million entries take some tens of megabytes.
 """
 
 from __future__ import annotations
@@ -32,13 +30,13 @@ def int_array() -> array[int]:
 
 @dataclass
 class Outline:
-    """The shape of one session. Entries are added oldest first."""
+    """The structure of one session. Entries are added oldest first."""
 
     trimmed_through: int = 0
     head: int = 0
-    anchor: Held = NOTHING  # what an earlier trim left standing
+    anchor: Held = NOTHING  # what an earlier trim kept
     seqs: array[int] = field(default_factory=int_array)
-    parents: array[int] = field(default_factory=int_array)  # of leaves: 0, for nothing is read through them
+    parents: array[int] = field(default_factory=int_array)  # 0 for leaves, which have no children
     starts: array[int] = field(default_factory=int_array)  # where the turn of each entry begins
     counted: bytearray = field(default_factory=bytearray)  # 1: part of the conversation
     holding: list[Held] = field(default_factory=list)
@@ -58,7 +56,7 @@ class Outline:
             self.places[seq] = len(self.seqs) - 1
 
     def held_by(self, seq: int) -> Held:
-        """What holds for an entry that comes after this one."""
+        """What applies to an entry that follows this one."""
         if seq == 0:
             return NOTHING
         if seq <= self.trimmed_through or seq not in self.places:
@@ -66,7 +64,7 @@ class Outline:
         return self.holding[self.places[seq]]
 
     def cuts(self) -> list[int]:
-        """Every entry after which no turn is in the middle, oldest first; the last entry is one of them."""
+        """Every entry after which no turn is unfinished, oldest first; the last entry is one of them."""
         allowed, lowest = [], self.seqs[-1] + 1 if self.seqs else 0
         for place in range(len(self.seqs) - 1, -1, -1):
             if self.seqs[place] < lowest:
@@ -75,24 +73,24 @@ class Outline:
         return allowed[::-1]
 
     def anchors(self) -> list[int]:
-        """The cuts after which everything that hangs on what is gone lives under the same instructions."""
+        """Cuts after which all entries that follow the anchor have the same instructions."""
         agreed = {seq for seq, held in zip(self.seqs, self._hanging(), strict=True) if held <= 1}
         return [cut for cut in self.cuts() if cut in agreed and cut > self.trimmed_through]
 
     def last_turn(self) -> int:
-        """The first entry that a trim must leave: of the head's turn, and of the newest one."""
+        """The first entry that a trim must keep: of the head's turn, and of the newest one."""
         newest_first = range(len(self.seqs) - 1, -1, -1)
         newest = next((self.starts[place] for place in newest_first if self.counted[place]), 0)
         at_head = self.starts[self.places[self.head]] if self.head in self.places else newest
         return min(newest, at_head)
 
     def still_holding(self, cut: int) -> list[int]:
-        """What was set at or before the cut and is in force for an entry after it."""
+        """State entries at or before the cut that still apply after it."""
         after = {held for seq, held in zip(self.seqs, self.holding, strict=True) if seq > cut}
         return sorted({seq for held in after for seq in held if 0 < seq <= cut})
 
     def _hanging(self) -> Iterator[int]:
-        """For a cut after each entry: under how many different states the entries live that would hang on it."""
+        """For a cut after each entry: the number of different states of the entries that would follow the anchor."""
         children = Counter(parent for parent in self.parents if parent)
         active: Counter[Held] = Counter()
         active[self.anchor] = sum(count for parent, count in children.items() if parent not in self.places)
@@ -105,7 +103,7 @@ class Outline:
 
 
 def cut_for(outline: Outline, *, limit: int) -> int:
-    """Where to cut so that at most `limit` messages stay, as whole turns and never the last one; 0: nowhere."""
+    """Where to cut so that at most `limit` messages stay, as whole turns and never the last one; or 0."""
     excess, bound, cut = sum(outline.counted) - limit, outline.last_turn(), 0
     if excess <= 0:
         return 0
@@ -118,7 +116,7 @@ def cut_for(outline: Outline, *, limit: int) -> int:
 
 
 def steps_to(cut: int, outline: Outline, *, entries: int) -> list[int]:
-    """The same cut as a row of smaller ones, of about so many entries each."""
+    """The same cut as a series of cuts of about `entries` entries."""
     steps, done = [], outline.trimmed_through
     for allowed in outline.anchors() if cut else ():
         if allowed == cut or (allowed < cut and allowed - done >= entries):
@@ -128,7 +126,7 @@ def steps_to(cut: int, outline: Outline, *, entries: int) -> list[int]:
 
 
 def cut_before(seq: int, outline: Outline) -> int:
-    """The last cut before entry `seq`; 0: there is none."""
+    """The last cut before entry `seq`, or 0."""
     return max((cut for cut in outline.cuts() if cut < seq), default=0)
 
 

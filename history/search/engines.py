@@ -1,9 +1,8 @@
-"""The two engines: a query in the language of each, and the newest rows that match it.
+"""Search engines: FTS5 and PostgreSQL's GIN index, and the newest rows that match a query.
 
-Both know only words. SQLite has them in an FTS5 table that gives rows in the order of their ids, newest first, and
-stops when it is told to. PostgreSQL has a GIN index, which must find everything before it can say what is newest: so
-the newest rows are looked through first, which is enough for common words (how many rows, the planner's statistics
-tell); then up to 2,000 hits are fetched and sorted; and where there are more, walking down the primary key meets them.
+FTS5 returns rows by descending id and stops at the limit. The GIN index must find all hits before it knows the newest.
+So on PostgreSQL the newest rows are scanned first, which is enough for common words (the planner's statistics say how
+many rows). Then up to 2,000 hits are fetched and sorted. If there are more, the primary key is walked backwards.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ DECIDES = f"%% {ROWS} < {FIRST_PART}"
 
 @dataclass(frozen=True, slots=True)
 class QuerySyntax:
-    """How an engine writes the parts of a query."""
+    """The query syntax of an engine."""
 
     term: Callable[[Term], str]
     all_of: str
@@ -56,15 +55,15 @@ TSQUERY = QuerySyntax(term=_tsquery_term, all_of=" & ", any_of=" | ", but_not=" 
 
 
 def engine_query(query: Query, dialect: QuerySyntax) -> str:
-    """The query as the engine reads it. At least one group is needed: nothing can be taken away from nothing."""
+    """The query in the syntax of the engine. It needs at least one group."""
     needed = dialect.every(dialect.some(_needed(term, dialect) for term in group) for group in query.needed)
     if not query.excluded:
         return needed
     return f"{needed}{dialect.but_not}{dialect.some(_excluded(term, dialect) for term in query.excluded)}"
 
 
-# The row that decides about a long message holds each word once, in no order. There a phrase that is needed means no
-# more than its words, and one that is excluded means nothing: `finding` looks into the parts afterwards.
+# The row that decides about a long message has each word once, in no order. There a needed phrase means its words, and
+# an excluded one means nothing; `finding` checks the parts afterwards.
 
 
 def _needed(term: Term, dialect: QuerySyntax) -> str:
@@ -82,7 +81,7 @@ def _excluded(term: Term, dialect: QuerySyntax) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """What to read of each hit: SQL that may use `h`, the id of the row that matches, and its parameters in order."""
+    """What to read of each hit: SQL that may use `h`, the id of the matching row, and its parameters in order."""
 
     columns: str
     joins: str
@@ -91,24 +90,24 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows of the answer, newest hit first, each beginning with the id of the row that matches."""
+    """Rows of the result, newest hit first, each beginning with the id of the matching row."""
 
     rows: list[Any]
     is_last: bool
 
 
 def newest_rows(query: Query, joined: Joined, *, below: int, limit: int) -> Batch:
-    """Among the rows that decide about a message, the newest under `below`, with what was asked for of each."""
+    """The newest rows below `below` among those that decide about a message, with the columns of `joined`."""
     return (_newest_on_postgres if _is_postgres() else _newest_on_sqlite)(query, joined, below, limit)
 
 
 def parts_holding(terms: Iterable[Term], *, first: int, last: int) -> list[int]:
-    """Part rows between two ids that hold any of the terms, oldest first."""
+    """Part rows between two ids that have any of the terms, oldest first."""
     return sorted(_holding(terms, PART, first, last))
 
 
 def long_rows_holding(term: Term, *, first: int, last: int) -> list[int]:
-    """Rows of the different words of long messages, between two ids, that hold a word."""
+    """Rows of long messages between two ids that have a word."""
     return _holding([term], LONG_MESSAGE, first, last)
 
 
@@ -129,9 +128,9 @@ def _newest_on_sqlite(query: Query, joined: Joined, below: int, limit: int) -> B
 
 
 def _newest_on_postgres(query: Query, joined: Joined, below: int, limit: int) -> Batch:
-    asked = [engine_query(query, TSQUERY), below, limit, *joined.parameters]
-    for recent in _worth_looking_through(asked[0], limit):
-        found = _among_recent(recent, joined, asked)
+    parameters = [engine_query(query, TSQUERY), below, limit, *joined.parameters]
+    for recent in _sizes_of_scans(parameters[0], limit):
+        found = _among_recent(recent, joined, parameters)
         if len(found) == limit:
             return Batch(found, is_last=False)
     hits = f"SELECT id FROM {TABLE} WHERE tokens @@ %s::tsquery AND id < %s AND id {DECIDES}"  # noqa: S608
@@ -139,15 +138,15 @@ def _newest_on_postgres(query: Query, joined: Joined, below: int, limit: int) ->
         f"WITH few AS MATERIALIZED ({hits} LIMIT {FEW + 1}), h AS (SELECT id FROM few ORDER BY id DESC LIMIT %s) "  # noqa: S608
         f"SELECT h.id, {joined.columns}, (SELECT count(*) FROM few) FROM h {joined.joins} ORDER BY h.id DESC"
     )
-    found = _rows(few, asked)
+    found = _rows(few, parameters)
     if not found or found[0][-1] <= FEW:
         return Batch([row[:-1] for row in found], is_last=not found or found[0][-1] <= limit)
-    found = _rows(_newest_of(hits, joined), asked)
+    found = _rows(_newest_of(hits, joined), parameters)
     return Batch(found, is_last=len(found) < limit)
 
 
-def _worth_looking_through(words: str, limit: int) -> Iterator[int]:
-    """Numbers of newest rows that may well hold so many hits: a few hundred, then as many as the planner believes."""
+def _sizes_of_scans(words: str, limit: int) -> Iterator[int]:
+    """Numbers of newest rows that may have enough hits: a few hundred, then the planner's estimate."""
     if limit < RECENT:
         yield RECENT
     (plan,) = _rows(f"EXPLAIN (FORMAT JSON) SELECT FROM {TABLE} WHERE tokens @@ %s::tsquery", [words])[0]
@@ -157,9 +156,9 @@ def _worth_looking_through(words: str, limit: int) -> Iterator[int]:
         yield int(expected)
 
 
-def _among_recent(recent: int, joined: Joined, asked: Sequence[Any]) -> list[Any]:
-    """The hits among so many of the newest rows: of common words a page full, in a fraction of the time."""
-    words, below, *others = asked
+def _among_recent(recent: int, joined: Joined, parameters: Sequence[Any]) -> list[Any]:
+    """The hits among the newest rows. For common words a full page, in a fraction of the time."""
+    words, below, *others = parameters
     newest_rows = f"SELECT id, tokens FROM {TABLE} WHERE id < %s ORDER BY id DESC LIMIT {recent}"  # noqa: S608
     hits = f"SELECT id FROM ({newest_rows}) recent WHERE tokens @@ %s::tsquery AND id {DECIDES}"  # noqa: S608
     return _rows(_newest_of(hits, joined), [below, words, *others])

@@ -1,7 +1,7 @@
-"""How hits are spread: counts per source, key, owner, agent, model, tool, status and role.
+"""Facets of a search: counts per source, key, owner, agent, model, tool, status and role.
 
-Up to 2,000 hits are simply counted. Of more, the newest 2,000 tell which values there are, and for each of these the
-engine is asked the same question once more with the value as a further word.
+Up to 2,000 hits are counted. Of more, the newest 2,000 give the values, and the engine counts each of these with the
+value as a further word.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.contrib.auth import get_user_model
+
 from history.access.permissions import Viewer
-from history.models import ToolCall
+from history.models import ApiKey, ToolCall
 from history.record import search_rows
-from history.search.finding import MANY, Count, Filters, SearchRequest, asked_by, count, rounds
+from history.search.finding import MANY, Count, SearchRequest, build_request, count, rounds
+from history.search.session_query import SessionQuery
 
 VALUES = 12
 """How many values of a facet are counted, the most frequent first."""
@@ -30,21 +33,33 @@ COLUMNS = {
 }  # fmt: skip
 
 
-def facets(viewer: Viewer, query: str, *, filters: Filters = Filters()) -> Facets:  # noqa: B008 - frozen
-    """Facet → value → how many hits have it. Owners and keys are named by their ids."""
-    asked = asked_by(viewer, query, filters)
-    if asked is None:
+def facets(viewer: Viewer, query: str, *, filters: SessionQuery = SessionQuery()) -> Facets:
+    """Facet → value → number of hits. Owners and keys are ids."""
+    request = build_request(viewer, query, filters)
+    if request is None:
         return {name: {} for name in NAMES}
-    newest, is_all = _newest(asked)
+    newest, is_all = _newest(request)
     seen = _seen(newest)
-    counted = {name: _counted(asked, name, counts, is_exact=is_all) for name, counts in seen.items()}
-    counted["tool"] = _tools(asked, newest)
+    counted = {name: _counted(request, name, counts, is_exact=is_all) for name, counts in seen.items()}
+    counted["tool"] = _tools(request, newest)
     return {name: counted[name] for name in NAMES}
+
+
+def named_facets(counts: Facets) -> Facets:
+    """The same with user names and key prefixes instead of ids."""
+    names: dict[str, dict[Value, str]] = {
+        "owner": dict(get_user_model().objects.filter(pk__in=counts["owner"]).values_list("pk", "username")),
+        "key": dict(ApiKey.objects.filter(pk__in=counts["key"]).values_list("pk", "prefix")),
+    }
+    return {
+        facet: {names.get(facet, {}).get(value, value): count for value, count in values.items()}
+        for facet, values in counts.items()
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Newest:
-    """How the newest hits are spread. `is_all`: there are no others."""
+    """The distribution of the newest hits. `is_all`: there are no others."""
 
     counts: dict[str, Counter[Value]]
     number: int = 0
@@ -52,21 +67,21 @@ class Newest:
     is_all: bool = True
 
 
-def newest_hits(viewer: Viewer, query: str, *, among: int, filters: Filters = Filters()) -> Newest:  # noqa: B008 - frozen
-    """Counted among so many of the newest hits and no others: costs the same however many there are."""
-    asked = asked_by(viewer, query, filters)
-    if asked is None:
+def newest_hits(viewer: Viewer, query: str, *, among: int, filters: SessionQuery = SessionQuery()) -> Newest:
+    """Counts among the newest hits only, which costs the same however many there are."""
+    request = build_request(viewer, query, filters)
+    if request is None:
         return Newest(counts={name: Counter() for name in COLUMNS})
-    newest, is_all = _newest(asked, among)
+    newest, is_all = _newest(request, among)
     sessions = tuple(dict.fromkeys(row[1] for row in newest))
     return Newest(counts=_seen(newest), number=len(newest), sessions=sessions, is_all=is_all)
 
 
-def _newest(asked: SearchRequest, limit: int = MANY) -> tuple[list[Any], bool]:
+def _newest(request: SearchRequest, limit: int = MANY) -> tuple[list[Any], bool]:
     """The newest hits, up to a limit, and whether these are all."""
     newest: list[Any] = []
     read_on = None
-    for step in rounds(asked, f"m.session_id, {', '.join(COLUMNS.values())}", size=limit + 1):
+    for step in rounds(request, f"m.session_id, {', '.join(COLUMNS.values())}", size=limit + 1):
         newest += step.found
         read_on = step.read_on
         if len(newest) > limit:
@@ -82,15 +97,15 @@ def _seen(newest: Iterable[Any]) -> dict[str, Counter[Value]]:
     }
 
 
-def _counted(asked: SearchRequest, name: str, seen: Counter[Value], *, is_exact: bool) -> dict[Value, Count]:
+def _counted(request: SearchRequest, name: str, seen: Counter[Value], *, is_exact: bool) -> dict[Value, Count]:
     if is_exact:
         return {value: Count(number) for value, number in seen.most_common()}
-    counts = {value: _more(asked, name, value, number) for value, number in seen.most_common(VALUES)}
+    counts = {value: _more(request, name, value, number) for value, number in seen.most_common(VALUES)}
     return dict(sorted(counts.items(), key=lambda item: item[1].number, reverse=True))
 
 
-def _more(asked: SearchRequest, name: str, value: Value, number: int) -> Count:
-    return Count(MANY, is_exact=False) if number >= MANY else count(asked.narrowed(_word(name, value)))
+def _more(request: SearchRequest, name: str, value: Value, number: int) -> Count:
+    return Count(MANY, is_exact=False) if number >= MANY else count(request.narrowed(_word(name, value)))
 
 
 def _word(name: str, value: Value) -> str:
@@ -99,10 +114,10 @@ def _word(name: str, value: Value) -> str:
     return search_rows.name_word(search_rows.LETTERS[name], value)
 
 
-def _tools(asked: SearchRequest, newest: Sequence[Any]) -> dict[Value, Count]:
-    """Which tools: those that the sessions of the newest hits called. How often: from the engine, as above."""
+def _tools(request: SearchRequest, newest: Sequence[Any]) -> dict[Value, Count]:
+    """Tools that the sessions of the newest hits called, counted by the engine."""
     sessions = list(dict.fromkeys(row[1] for row in newest))[:TOOL_SESSIONS]
     names = ToolCall.objects.filter(session_id__in=sessions).values_list("name", flat=True).distinct()
-    counts = {name: count(asked.narrowed(_word("tool", name))) for name in names.order_by("name")[: VALUES * 2]}
+    counts = {name: count(request.narrowed(_word("tool", name))) for name in names.order_by("name")[: VALUES * 2]}
     used = {name: number for name, number in counts.items() if number.number}
     return dict(sorted(used.items(), key=lambda item: item[1].number, reverse=True)[:VALUES])

@@ -1,9 +1,8 @@
-"""Finding messages: what a viewer asks, in rounds, until a page is full.
+"""Search for messages, in rounds until a page is full.
 
-The engine is asked for words, the viewer's own scope among them, so that somebody with few messages need not wait for
-everybody else's. What it finds is only a candidate: `rights.sessions_for` is the rule, and sessions that are
-hidden or expired drop out here. So pages are filled in rounds, each larger than the one before, and when even the last
-round is not enough the page says where to read on.
+The query has the viewer's own scope, so that a search does not walk the messages of all users. Its hits are candidates:
+`permissions.sessions_for` is the rule, and deleted or expired sessions drop out here. So a page is filled in rounds of
+growing size. If the last round is not enough, the page says where to continue.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from history.record.projections import searched_text
 from history.record.selectors import entries_of
 from history.search import engines
 from history.search.queries import Group, Query, Term, parse_query
+from history.search.session_query import SessionQuery
 from history.search.snippets import Snippet, beginning_of, snippet_of
 
 MANY = 2_000
@@ -40,41 +40,9 @@ HIT_COLUMNS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filters:
-    """What hits have in common. Several values of one filter: any of them. None and (): no such filter."""
-
-    owner: tuple[int, ...] = ()
-    key: tuple[int, ...] = ()
-    source: tuple[str, ...] = ()
-    client: tuple[str, ...] = ()
-    agent: tuple[str, ...] = ()
-    model: tuple[str, ...] = ()
-    tool: tuple[str, ...] = ()
-    role: tuple[str, ...] = ()
-    status: tuple[str, ...] = ()
-    session: tuple[UUID, ...] = ()
-    has_error: bool | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("since", "until"):
-            if (time := getattr(self, name)) is not None:
-                object.__setattr__(self, name, _in_utc(time))
-
-
-def _in_utc(time: datetime) -> datetime:
-    """The first and the last day of the calendar may have no place in another zone."""
-    try:
-        return time.astimezone(UTC)
-    except OverflowError:
-        return (datetime.min if time.year == 1 else datetime.max).replace(tzinfo=UTC)
-
-
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A number of messages; at least so many where it is not exact."""
+    """A number of messages; the lowest possible one if it is not exact."""
 
     number: int
     is_exact: bool = True
@@ -85,7 +53,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """A message that was found. `is_cut`: it is so long that part of it is not indexed."""
+    """A message that matches. `is_cut`: it is so long that part of it is not indexed."""
 
     message_id: int
     session_id: UUID
@@ -104,19 +72,19 @@ class Hit:
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """Hits, newest recorded first. `next_before` leads to the page after this one; None: there is none.
+    """Hits, newest recorded first. `next_before` continues the page; None at the end.
 
-    Counting all hits costs more than finding a page of them, so it is done when somebody asks for the number.
+    Counting all hits costs more than finding a page, so it is done on demand.
     """
 
     hits: tuple[Hit, ...] = ()
     next_before: int | None = None
     query: Query
-    asked: SearchRequest | None = field(default=None, repr=False, compare=False)
+    request: SearchRequest | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def count(self) -> Count:
-        return Count(0) if self.asked is None else count(self.asked)
+        return Count(0) if self.request is None else count(self.request)
 
     @property
     def total(self) -> int:
@@ -128,7 +96,7 @@ class Results:
 
 
 class Round(NamedTuple):
-    """Messages that match and may be seen, newest first: the id of the row that found each, and what was asked for."""
+    """Visible messages that match, newest first: the id of the matching row and the requested columns."""
 
     found: list[Any]
     read_on: int | None  # the message under which there may be more
@@ -136,15 +104,15 @@ class Round(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """A search as a whole: the words, typed ones and those of filters and scope, and what the viewer may see."""
+    """A search: the typed words, those of filters and scope, and the sessions that the viewer may see."""
 
     typed: Query
     query: Query
-    filters: Filters
+    filters: SessionQuery
     served: tuple[str, list[Any]]  # SQL of the sessions that the viewer may see
 
     def narrowed(self, *words: str) -> SearchRequest:
-        """The same search, among the messages that have one of these scope words."""
+        """The same search among the messages with one of these scope words."""
         return replace(self, query=replace(self.query, needed=(*self.query.needed, _any(words))))
 
 
@@ -152,18 +120,18 @@ def search(
     viewer: Viewer,
     query: str,
     *,
-    filters: Filters = Filters(),  # noqa: B008 - frozen
+    filters: SessionQuery = SessionQuery(),
     before: int | None = None,
     limit: int = 20,
 ) -> Results:
-    """Messages that the viewer may see and that match, newest recorded first; `before` continues a page."""
-    asked = asked_by(viewer, query, filters)
-    if asked is None:
+    """Visible messages that match, newest recorded first. `before` continues a page."""
+    request = build_request(viewer, query, filters)
+    if request is None:
         return Results(query=parse_query(query))
-    found, read_on = _page(asked, before, max(1, min(limit, MAX_PAGE)))
-    terms = asked.typed.terms
+    found, read_on = _page(request, before, max(1, min(limit, MAX_PAGE)))
+    terms = request.typed.terms
     hits = _with_visible_titles(viewer, [_hit(terms, row) for row in found])
-    return Results(hits=hits, next_before=read_on, query=asked.typed, asked=asked)
+    return Results(hits=hits, next_before=read_on, query=request.typed, request=request)
 
 
 def _with_visible_titles(viewer: Viewer, hits: Sequence[Hit]) -> tuple[Hit, ...]:
@@ -174,8 +142,8 @@ def _with_visible_titles(viewer: Viewer, hits: Sequence[Hit]) -> tuple[Hit, ...]
     return tuple(hit if hit.session_id in shown else replace(hit, title=neutral_name(hit.at)) for hit in hits)
 
 
-def asked_by(viewer: Viewer, typed: str, filters: Filters) -> SearchRequest | None:
-    """What to ask the engine; None where nothing can be found: by who may see nothing, or by a text without a word."""
+def build_request(viewer: Viewer, typed: str, filters: SessionQuery) -> SearchRequest | None:
+    """The request of a viewer. None if nothing can match: no permission, or a text without words."""
     reach, served = reach_of(viewer, Purpose.READ), sql_for(viewer, Purpose.READ, SESSION_COLUMNS)
     if reach is None or served is None:
         return None
@@ -186,17 +154,17 @@ def asked_by(viewer: Viewer, typed: str, filters: Filters) -> SearchRequest | No
     if not scope and not query.needed:
         scope = [_any([search_rows.EVERY_MESSAGE])]
     excluded = (Term((search_rows.HAS_ERROR,)),) if filters.has_error is False else ()
-    asked = replace(query, needed=(*scope, *query.needed), excluded=(*query.excluded, *excluded))
-    return SearchRequest(query, asked, filters, served)
+    complete = replace(query, needed=(*scope, *query.needed), excluded=(*query.excluded, *excluded))
+    return SearchRequest(query, complete, filters, served)
 
 
 def _reach_groups(reach: Reach) -> list[Group]:
-    """Narrows to what the viewer could read at all; whether they may just now is for `sessions_for` to say."""
+    """Narrows to what the viewer can reach at all. `sessions_for` decides what is shown now."""
     letters = {"o": reach.owner_id, "k": reach.api_key_id}
     return [_any([search_rows.number_word(letter, number)]) for letter, number in letters.items() if number is not None]
 
 
-def _filter_groups(filters: Filters) -> list[Group]:
+def _filter_groups(filters: SessionQuery) -> list[Group]:
     numbers = {"o": filters.owner, "k": filters.key}
     names = {letter: getattr(filters, name) for name, letter in search_rows.LETTERS.items()}
     groups = [[search_rows.number_word(letter, number) for number in values] for letter, values in numbers.items()]
@@ -206,8 +174,8 @@ def _filter_groups(filters: Filters) -> list[Group]:
     return [_any(words) for words in groups if words]
 
 
-def _months(filters: Filters) -> list[str]:
-    """The months that the dates touch, where they are few enough to help; created_at decides in the end."""
+def _months(filters: SessionQuery) -> list[str]:
+    """The months of the dates, if they are few enough to help. `created_at` decides in the end."""
     if filters.since is None:
         return []
     first, last = filters.since, filters.until or datetime.now(UTC)
@@ -229,24 +197,24 @@ def _any(words: Sequence[str]) -> Group:
 # Rounds.
 
 
-def rounds(asked: SearchRequest, columns: str, *, before: int | None = None, size: int) -> Iterator[Round]:
-    """Ask until there is no more, each time for more than before. `columns`: SQL over the message m and session s."""
+def rounds(request: SearchRequest, columns: str, *, before: int | None = None, size: int) -> Iterator[Round]:
+    """Query until the end, in rounds of growing size. `columns` is SQL over the message m and session s."""
     below = engines.HIGHEST if before is None else min(before * search_rows.ROWS, engines.HIGHEST)
-    joined = _joined(asked, columns)
+    joined = _joined(request, columns)
     for _ in range(ROUNDS):
-        batch = engines.newest_rows(asked.query, joined, below=below, limit=size)
+        batch = engines.newest_rows(request.query, joined, below=below, limit=size)
         read_on = None if batch.is_last else search_rows.message_of(batch.rows[-1][0])
-        yield Round([(row[0], *row[2:]) for row in _confirmed(asked.typed, batch.rows) if row[1]], read_on)
+        yield Round([(row[0], *row[2:]) for row in _confirmed(request.typed, batch.rows) if row[1]], read_on)
         if read_on is None:
             return
         below = read_on * search_rows.ROWS
         size = min(size * 2, LARGEST_ROUND)
 
 
-def _joined(asked: SearchRequest, columns: str) -> engines.Joined:
-    """The message and its session; the first column says whether the viewer may see them in the time asked for."""
-    served, parameters = asked.served
-    times = [("m.created_at >= %s", asked.filters.since), ("m.created_at < %s", asked.filters.until)]
+def _joined(request: SearchRequest, columns: str) -> engines.Joined:
+    """The message and its session. The first column says whether the viewer may see them, within the dates."""
+    served, parameters = request.served
+    times = [("m.created_at >= %s", request.filters.since), ("m.created_at < %s", request.filters.until)]
     wanted = [(condition, time) for condition, time in times if time is not None]
     seen = " AND ".join(["s.id IS NOT NULL", *(condition for condition, _ in wanted)])
     return engines.Joined(
@@ -258,7 +226,7 @@ def _joined(asked: SearchRequest, columns: str) -> engines.Joined:
 
 
 def _confirmed(query: Query, found: list[Any]) -> list[Any]:
-    """Without the long messages that have all the words of a phrase, but not side by side."""
+    """Without long messages that have all the words of a phrase, but not in order."""
     if not query.has_phrases:
         return found
     long = [search_rows.message_of(row[0]) for row in found if search_rows.number_of(row[0]) != search_rows.SINGLE]
@@ -284,11 +252,11 @@ def _long_messages_holding(term: Term, message_ids: Sequence[int]) -> set[int]:
     return {search_rows.message_of(row_id) for row_id in holding}
 
 
-def count(asked: SearchRequest) -> Count:
+def count(request: SearchRequest) -> Count:
     """How many messages the viewer may see: exact to 2,000, unless far more are hidden from them."""
     number = 0
     read_on = None
-    for step in rounds(asked, "1", size=MANY + 1):
+    for step in rounds(request, "1", size=MANY + 1):
         number += len(step.found)
         read_on = step.read_on
         if number > MANY:
@@ -296,11 +264,11 @@ def count(asked: SearchRequest) -> Count:
     return Count(number, is_exact=read_on is None)
 
 
-def _page(asked: SearchRequest, before: int | None, limit: int) -> tuple[list[Any], int | None]:
+def _page(request: SearchRequest, before: int | None, limit: int) -> tuple[list[Any], int | None]:
     """The rows of a page, and where the next one begins."""
     page: list[Any] = []
     read_on = None
-    for step in rounds(asked, HIT_COLUMNS, before=before, size=limit + SPARE):
+    for step in rounds(request, HIT_COLUMNS, before=before, size=limit + SPARE):
         page += step.found
         read_on = step.read_on
         if len(page) > limit:
@@ -331,7 +299,7 @@ def _hit(terms: tuple[Term, ...], row: Any) -> Hit:
 
 
 def _time(value: datetime) -> datetime:
-    """SQLite keeps times in UTC and does not say so."""
+    """SQLite returns UTC times without a zone."""
     return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
@@ -342,7 +310,7 @@ def _snippet(terms: tuple[Term, ...], content: str, row_id: int) -> Snippet:
 
 
 def _deep_snippet(terms: tuple[Term, ...], row_id: int) -> Snippet | None:
-    """From the entry itself: the match is in a tool's arguments, a result, or past what the row keeps of the text."""
+    """From the entry: the match is in a tool call, a result, or beyond the stored beginning of the text."""
     message = Message.objects.filter(pk=search_rows.message_of(row_id)).first()
     if message is None or message.body is None:
         return None
@@ -355,7 +323,7 @@ def _deep_snippet(terms: tuple[Term, ...], row_id: int) -> Snippet | None:
 
 
 def _stretch(terms: tuple[Term, ...], row_id: int) -> tuple[int, int]:
-    """Where in the text to look: one part of a long one, so that not all of it has to be read again."""
+    """The section of the text to search: one part of a long one, so that not all of it is read again."""
     if search_rows.number_of(row_id) != search_rows.SINGLE:
         first = search_rows.message_of(row_id) * search_rows.ROWS
         if parts := engines.parts_holding(terms, first=first, last=first + search_rows.ROWS - 1):

@@ -1,12 +1,11 @@
-"""What somebody typed into the search box, understood: no text is an error.
+"""Parser of search queries. Every text is a valid query.
 
     words              all must occur            "two words"   side by side
-    pay*               words that begin so       支付           a run of characters is a phrase too
+    pay*               words with this prefix    支付           a run of characters is a phrase
     -word -"two words" must not occur            this OR that  either; binds closer than the space
 
-Whatever a database would take for an operator is plain text here: words are letters and digits when they leave this
-module, and what has no letters says nothing. A query needs every one of its groups, any term of each, and none of what
-it excludes.
+Operators of a database are plain text here: words leave this module as letters and digits, and other characters are
+dropped. A query needs each of its groups, any term of each, and none of the excluded terms.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from history.record.search_tokens import words_of
 
 QUERY_CHARS = 2_000
 QUERY_WORDS = 200
-PREFIX_CHARS = 2  # what begins with one letter is half the dictionary: minutes of work for nobody's question
+PREFIX_CHARS = 2  # a prefix of one letter matches half of all words and takes minutes
 
 _CHUNK = re.compile(r'(?P<minus>-*)(?:"(?P<quoted>[^"]*)(?:"|$)(?P<star>\*?)|(?P<plain>[^\s"]+))')
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Words side by side; the last may be only the beginning of one."""
+    """Words side by side; the last one may be a prefix."""
 
     words: tuple[str, ...]
     is_prefix: bool = False
@@ -43,7 +42,7 @@ class Query:
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """What may be seen in a text that matches."""
+        """The terms that may occur in a matching text."""
         return tuple(dict.fromkeys(term for group in self.needed for term in group))
 
     @property
@@ -52,7 +51,7 @@ class Query:
 
 
 def parse_query(typed: str) -> Query:
-    """Read a query. One that is too long is cut, and says so."""
+    """Parse a query. A long one is cut, and says so."""
     groups: list[Group] = []
     excluded: list[Term] = []
     words = 0

@@ -1,4 +1,4 @@
-"""The index made anew from the entries, whenever somebody doubts it or the words are made in another way."""
+"""Rebuilding of the search index from the entries."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ BATCH_CHARS = 4_000_000
 
 
 def rebuild(session: Session | None = None, *, progress: Callable[[int], None] | None = None) -> int:
-    """Throw the rows away and make them again, a few messages at a time; returns how many messages were read.
+    """Replace all search rows, a few messages per transaction, while others search and write.
 
-    Others may search and write meanwhile: every batch is a transaction of its own. `progress` hears how many are done.
+    Returns the number of messages. `progress` gets the number of those that are done.
     """
     done = 0
     for ids in _batches(session):
@@ -31,8 +31,8 @@ def rebuild(session: Session | None = None, *, progress: Callable[[int], None] |
 
 
 def _batches(session: Session | None) -> Iterator[list[int]]:
-    """Ids of messages, oldest first: few at a time where their texts are long, so that memory stays small."""
-    # What is written from now on has rows from its writer.
+    """Ids of messages, oldest first: few at a time if their texts are long, to limit memory."""
+    # Writers make the rows of later messages.
     newest = Message.objects.aggregate(newest=Max("pk"))["newest"] or 0
     messages: QuerySet[Message] = Message.objects.filter(pk__lte=newest, **{"session": session} if session else {})
     last = 0

@@ -1,4 +1,4 @@
-"""The piece of a text that shows why it was found: pure, and never HTML."""
+"""Snippets: the section of a text that shows why it was found. Pure, and never HTML."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BORDER = re.compile(r"\s\b|\b")
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """Stretches of text, each with whether it is a match, and whether more text stands before and after them."""
+    """Pieces of text with whether they match, and whether there is more text before and after."""
 
     pieces: tuple[tuple[str, bool], ...] = ()
     is_cut_before: bool = False
@@ -29,12 +29,12 @@ class Snippet:
 
 
 def beginning_of(text: str) -> Snippet:
-    """For a hit that was found by its filters alone."""
+    """For a hit without words."""
     return _between(text, 0, _backed_to_space(text, AFTER), ())
 
 
 def snippet_of(text: str, terms: Sequence[Term]) -> Snippet | None:
-    """The surroundings of the first match, all matches in them marked; None where nothing matches."""
+    """The surroundings of the first match, with all matches marked. None without a match."""
     folded = fold(text)
     searches = [_occurrences(folded.text, term) for term in terms]
     firsts = [(found, search) for search in searches if (found := next(search, None))]
@@ -64,7 +64,7 @@ def _between(text: str, start: int, end: int, matches: Sequence[tuple[int, int]]
 
 
 def _forward_to_space(text: str, place: int, latest: int) -> int:
-    """The beginning of the next word, so that a snippet does not begin inside one; not past `latest`."""
+    """The beginning of the next word, so that a snippet does not begin inside one; at most `latest`."""
     if place <= 0:
         return 0
     border = _BORDER.search(text, place, latest)
@@ -78,11 +78,11 @@ def _backed_to_space(text: str, place: int) -> int:
     return space if space > 0 else place
 
 
-# Matching by hand: a pattern that knows where words end in every script takes milliseconds to compile.
+# Not with a regular expression: one that finds ends of words in every script takes milliseconds to compile.
 
 
 def _occurrences(folded: str, term: Term) -> Iterator[tuple[int, int]]:
-    """Where in a folded text a term stands."""
+    """The places of a term in a folded text."""
     if pattern := _cjk_pattern(term):
         yield from (match.span() for match in pattern.finditer(folded))
         return
@@ -96,12 +96,12 @@ def _occurrences(folded: str, term: Term) -> Iterator[tuple[int, int]]:
 
 @lru_cache(maxsize=256)
 def _cjk_pattern(term: Term) -> re.Pattern[str] | None:
-    """Where each character is a word, no word ends in the middle of another: a simple pattern does."""
+    """If each character is a word, no word ends inside another, so a simple pattern does."""
     return re.compile(" *".join(term.words)) if all(map(is_cjk, term.words)) else None
 
 
 def _end_of_term(folded: str, term: Term, place: int) -> int | None:
-    if place and _goes_on(folded, place - 1) and not is_cjk(folded[place]):
+    if place and _continues(folded, place - 1) and not is_cjk(folded[place]):
         return None
     for number, word in enumerate(term.words, 1):
         while folded[place : place + 1] == " ":
@@ -109,13 +109,13 @@ def _end_of_term(folded: str, term: Term, place: int) -> int | None:
         if not folded.startswith(word, place):
             return None
         place += len(word)
-        if not is_cjk(word[0]) and _goes_on(folded, place):
+        if not is_cjk(word[0]) and _continues(folded, place):
             if len(word) < WORD_CHARS and not (term.is_prefix and number == len(term.words)):
                 return None
             place = end_of_word(folded, place)
     return place
 
 
-def _goes_on(folded: str, place: int) -> bool:
-    """Whether a word stands at this place, without a look at how long it is: some are a megabyte."""
+def _continues(folded: str, place: int) -> bool:
+    """Whether a word continues at this place, without its length: some are a megabyte."""
     return folded[place : place + 1] not in ("", " ") and not is_cjk(folded[place])

@@ -7,9 +7,10 @@ other apps subscribe to changes (`listen`, once, when the application starts).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 from history import retention
+from history.access.permissions import Viewer
 from history.access.reasons import check_reason, is_own
 from history.models import Session
 from history.record import recorder
@@ -31,7 +32,7 @@ def change(
     title: str | None = None,
     pinned: bool | None = None,
     archived: bool | None = None,
-    by: Any = None,
+    by: Viewer | None = None,
 ) -> None:
     """None: as it is."""
     if title is not None:
@@ -43,7 +44,7 @@ def change(
     _tell(session, "changed")
 
 
-def delete(session: Session, *, by: Any, reason: str = "") -> bool:
+def delete(session: Session, *, by: Viewer | None, reason: str = "") -> bool:
     """Into the trash. False when it was there already. Whether `by` may is for `history.access.permissions` to say.
 
     Owners delete their sessions freely; under hold a session is hidden and kept. Sessions of other users need a

@@ -1,7 +1,8 @@
-"""What the templates of lists need: where a session came from, when that was in a word, and where a hit leads."""
+"""Template filters of lists: sources of sessions, short times, links to hits and numbers of charts."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from urllib.parse import urlencode
@@ -9,30 +10,26 @@ from urllib.parse import urlencode
 from django import template
 from django.utils import timezone
 from django.utils.formats import date_format
+from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
+from history.clients import MARKS
 from history.models import Message, Session
 from history.search import Hit
-from history.sessions.sources import Origin, origin_of
 from history.templatetags.reading import dollars, long_duration, thousands
 
 register = template.Library()
 
 
 @register.filter
-def origin(session: Session) -> Origin:
-    return origin_of(session)
-
-
-@register.filter
 def short_time(moment: datetime) -> str:
-    """Under the heading of its day: the time within a week, the day within a year."""
+    """For a list with headings of days: the time within a week, the day within a year."""
     return _short(moment, within_a_week="TIME_FORMAT")
 
 
 @register.filter
 def short_day(moment: datetime) -> str:
-    """Under no heading: the time today, the weekday within a week, the day within a year."""
+    """The time today, the weekday within a week, the day within a year."""
     return _short(moment, within_a_week="D")
 
 
@@ -48,7 +45,7 @@ def _short(moment: datetime, *, within_a_week: str) -> str:
 
 @register.simple_tag
 def hit_link(hit: Hit, words: str) -> str:
-    """The entry with the page around it; a search stays in the rail."""
+    """The entry with the page around it; a search stays in the sidebar."""
     query = urlencode({"at": hit.seq} | ({"q": words} if words else {}))
     return f"{Session(pk=hit.session_id).get_absolute_url()}?{query}#m{hit.seq}"
 
@@ -60,7 +57,7 @@ def role_word(role: str) -> str:
 
 @register.filter
 def in_short(number: int) -> str:
-    """Large counts to three digits: 18.6 M says enough in a list."""
+    """Large counts to three digits, as in 18.6 M."""
     for size, letter in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
         if number >= size:
             return f"{number / size:.3g}\u202f{letter}"
@@ -69,7 +66,7 @@ def in_short(number: int) -> str:
 
 @register.filter
 def measured(number: float | None, unit: str) -> str:
-    """A number of a chart with its unit; a dash where nobody has measured anything."""
+    """A number of a chart with its unit; a dash for a missing value."""
     if number is None:
         return "–"
     if unit == "seconds":
@@ -77,3 +74,27 @@ def measured(number: float | None, unit: str) -> str:
     if unit == "dollars":
         return dollars(Decimal(str(number)))
     return thousands(round(number)) if unit == "count" else in_short(round(number))
+
+
+# A chat of one's own is the ordinary case and has no mark.
+CHAT, OTHER_CLIENT, IMPORT, NOTEBOOK = "", "API", "IM", "NB"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """`mark` is a symbol; `name` is its text."""
+
+    mark: str
+    name: str
+
+
+@register.filter
+def origin(session: Session) -> Origin:
+    if session.source == Session.Source.RELAY:
+        return Origin(MARKS.get(session.client.lower(), OTHER_CLIENT), session.client or _("API"))
+    if session.source == Session.Source.IMPORT:
+        name = _("Import from %(client)s") % {"client": session.client} if session.client else _("Import")
+        return Origin(IMPORT, name)
+    if session.source == Session.Source.NOTEBOOK:
+        return Origin(NOTEBOOK, _("Notebook"))
+    return Origin(CHAT, _("Chat"))

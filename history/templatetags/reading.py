@@ -1,9 +1,8 @@
-"""What the templates of a transcript need beyond Django's own filters."""
+"""Template filters of transcripts: Markdown, numbers, times, arguments of tools and labels of codes."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -17,34 +16,32 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext
 
 from history.access.keys import SCOPE_LABELS
+from history.clients import TaggedText, split_client_tags
 from history.context.compression import ProblemCode
-from history.context.compression.checks import SENTENCES
-from history.entries import Media, ToolResult, ToolResults, thaw
+from history.entries import JsonObject, Media, ToolResult, ToolResults, thaw
 from history.markdown import render
-from history.text import client_tags
-from history.text.client_tags import TaggedText
 from history.text.media_types import IMAGES
 from history.transcripts.previews import Preview, preview
 
 register = template.Library()
 
 LINE_CHARS = 100
-# docs/relay-recording.md has what counts.
+# docs/relay-recording.md explains them.
 RECOGNISED_BY = {
-    "new": gettext_lazy("not recognised: it began a new session"),
-    "header": gettext_lazy("the id that the call named"),
+    "new": gettext_lazy("not recognised: started a new session"),
+    "header": gettext_lazy("session id in the call"),
     "client id": gettext_lazy("the program’s own id"),
-    "previous response": gettext_lazy("the answer that it goes on from"),
-    "cache key": gettext_lazy("its cache key"),
-    "fingerprint": gettext_lazy("what had been said before"),
-    "sticky": gettext_lazy("the same first words a moment ago"),
+    "previous response": gettext_lazy("the answer that it continues"),
+    "cache key": gettext_lazy("cache key"),
+    "fingerprint": gettext_lazy("earlier messages"),
+    "sticky": gettext_lazy("the same first message a moment ago"),
 }
 
 
 @register.filter
 def unwrapped(text: str) -> list[TaggedText]:
-    """What somebody said, apart from what their program wrapped around it."""
-    return client_tags.split_client_tags(text)
+    """The text of a user, apart from the tags that their client added."""
+    return split_client_tags(text)
 
 
 @register.filter
@@ -54,13 +51,13 @@ def markdown(text: str) -> SafeString:
 
 @register.simple_tag
 def prose(text: str, seq: int, path: str) -> SafeString:
-    """A text of an entry. Where it stands keeps the ids of its footnotes apart from everybody else's."""
+    """A text of an entry; the prefix makes the ids of its footnotes unique on the page."""
     return render(text, prefix=f"m{seq}-{path.replace('.', '-')}-")
 
 
 @register.filter
 def recognised(by: str) -> str:
-    """How the relay knew which session a call belongs to, in words."""
+    """How the relay recognised the session of a call."""
     return str(RECOGNISED_BY.get(by, by))
 
 
@@ -71,7 +68,7 @@ def preview_of(text: str, limit: int) -> Preview:
 
 @register.filter
 def thousands(number: int) -> str:
-    """Digits in groups, whatever the language: these are counts to compare, not prose."""
+    """Digits in groups, the same in all languages."""
     return f"{number:,}".replace(",", "\u202f")
 
 
@@ -82,19 +79,19 @@ def whole(number: Decimal) -> int:
 
 @register.filter
 def unlocalized(number: float) -> str:
-    """A number for machines, whatever the language writes between its digits."""
+    """A number for scripts, without the separators of the language."""
     return f"{number}"
 
 
 @register.filter
 def dollars(amount: Decimal) -> str:
-    """Small amounts to the hundredth of a cent: single answers cost no more."""
+    """Four decimals below one dollar, because a single answer costs little."""
     return f"${amount:,.4f}" if abs(amount) < 1 else f"${amount:,.2f}"
 
 
 @register.filter
 def duration(seconds: float | None) -> str:
-    """As one would say it: 0.4 s, 12 s, 3 min."""
+    """0.4 s, 12 s, 3 min."""
     if seconds is None:
         return ""
     if seconds < 10:
@@ -106,7 +103,7 @@ def duration(seconds: float | None) -> str:
 
 @register.filter
 def long_duration(seconds: float) -> str:
-    """The same for times that may be hours or days: 3 h, 12 d."""
+    """As `duration`, also 3 h, 12 d."""
     if seconds < 2 * 3600:
         return duration(seconds)
     if seconds < 2 * 86_400:
@@ -116,7 +113,7 @@ def long_duration(seconds: float) -> str:
 
 @register.filter
 def moment(time: datetime) -> str:
-    """The hour today, the day before that: in the zone and the language of whoever reads."""
+    """The time for today, else the date and time, in the reader's zone and language."""
     local = timezone.localtime(time)
     is_today = local.date() == timezone.localtime().date()
     return date_format(local, "TIME_FORMAT" if is_today else "SHORT_DATETIME_FORMAT")
@@ -124,20 +121,20 @@ def moment(time: datetime) -> str:
 
 @register.filter
 def how_long_ago(time: datetime) -> str:
-    """Django's `timesince` begins at a minute and says 0 minutes before."""
+    """Django's `timesince` shows 0 minutes for less than a minute."""
     is_new = (timezone.now() - time).total_seconds() < 60
     return _("less than a minute") if is_new else timesince(time)
 
 
 @register.filter
 def in_full(time: datetime) -> str:
-    """The day and the hour, and of which zone: for whoever compares it with a log from elsewhere."""
+    """Date, time and zone, to compare with other logs."""
     return f"{date_format(timezone.localtime(time), 'DATETIME_FORMAT')} ({timezone.get_current_timezone_name()})"
 
 
 @register.filter
 def argument(arguments: str, name: str) -> Any:
-    """One argument of a call, where it can be read."""
+    """One argument of a call; empty if the JSON is invalid."""
     try:
         value = json.loads(arguments)
     except ValueError:
@@ -147,7 +144,7 @@ def argument(arguments: str, name: str) -> Any:
 
 @register.filter
 def choices(arguments: str) -> list[str]:
-    """The answers that a question offers: texts that are not blank, each once."""
+    """The distinct answers that a question offers."""
     offered = argument(arguments, "choices")
     texts = [choice.strip() for choice in offered if isinstance(choice, str)] if isinstance(offered, list) else []
     return list(dict.fromkeys(filter(None, texts)))
@@ -155,7 +152,7 @@ def choices(arguments: str) -> list[str]:
 
 @register.filter
 def field(path: str, name: str | int) -> str:
-    """One step further into the JSON of an entry."""
+    """Append a name to a path in the JSON of an entry."""
     return f"{path}.{name}" if path else str(name)
 
 
@@ -166,7 +163,7 @@ def result_path(result: ToolResult, entry: ToolResults) -> str:
 
 @register.filter
 def as_line(arguments: str) -> str:
-    """A tool's arguments on one line; what is no JSON object is shown as it is."""
+    """Arguments of a tool on one line; text that is not a JSON object is unchanged."""
     text = preview(arguments, 10 * LINE_CHARS).text
     try:
         value = json.loads(text)
@@ -180,7 +177,7 @@ def as_line(arguments: str) -> str:
 
 @register.filter
 def indented(arguments: str) -> str:
-    """The JSON of a call with a line for each argument, where it is whole; otherwise as it is."""
+    """The JSON of a call, indented; invalid JSON is unchanged."""
     try:
         return json.dumps(json.loads(arguments), ensure_ascii=False, indent=2)
     except ValueError:
@@ -194,23 +191,22 @@ def as_json(value: Any) -> str:
 
 @register.filter
 def is_picture(part: Media) -> bool:
-    """Whether a page shows it; whoever serves the bytes looks at them again."""
+    """Whether a page shows it. The view that serves the bytes checks them again."""
     return part.media_type in IMAGES
 
 
 @register.filter
-def summary_problem(told: Mapping[str, Any]) -> str:
-    """Why a summary was not used; an entry may name a reason that this version does not know."""
-    values = {name: str(value) for name, value in (told.get("problem_values") or {}).items()}
+def summary_problem(metadata: JsonObject) -> str:
+    """Why a summary was not used. An entry of another version may have an unknown reason."""
+    values = {name: str(value) for name, value in (metadata.get("problem_values") or {}).items()}
     try:
-        return _(SENTENCES[ProblemCode(told.get("problem", ""))]) % values
+        return _(ProblemCode(metadata.get("problem", "")).sentence) % values
     except (ValueError, KeyError):
-        return str(told.get("problem", ""))
+        return str(metadata.get("problem", ""))
 
 
 @register.filter
 def status_word(status: str) -> str:
-    """The word beside the dot."""
     words = {
         "complete": pgettext("status", "complete"),
         "interrupted": pgettext("status", "interrupted"),
@@ -224,43 +220,42 @@ def status_word(status: str) -> str:
 
 @register.filter
 def move_words(reason: str) -> str:
-    """Why a conversation went on from another place than its end."""
+    """Why a conversation continued at an entry that is not its end."""
     words = {
         "rollback": _("Rolled back to an earlier message."),
         "switch": _("Continued from another branch."),
-        "edit": _("Something said before was changed."),
-        "regenerate": _("Another answer was asked for."),
-        "retry": _("The program made its call once more."),
-        "rewritten": _("The program wrote the conversation anew."),
-        "compacted": _("The program summarised what came before."),
-        "whole answer": _("The whole answer came after a part of it had been kept."),
-        "import": _("It was so where it was imported from."),
+        "edit": _("An earlier message was changed."),
+        "regenerate": _("Another answer was requested."),
+        "retry": _("The program repeated its call."),
+        "rewritten": _("The program rewrote the conversation."),
+        "compacted": _("The program summarised earlier messages."),
+        "whole answer": _("The whole answer arrived after a part of it was stored."),
+        "import": _("Imported this way."),
     }
     return words.get(reason, reason)
 
 
 @register.filter
 def scope_words(scope: str) -> str:
-    """What a key with this scope may do."""
     return str(SCOPE_LABELS.get(scope, scope))
 
 
 @register.filter
 def end_words(reason: str) -> str:
-    """Why an answer ended before it was whole, where it does not say so itself."""
+    """Why an answer is incomplete."""
     words = {
         "stopped": _("It was stopped."),
         "client_gone": _("The client disconnected."),
         "timeout": _("It took too long."),
         "upstream_error": _("The provider reported an error."),
-        "refused": _("The request could not be read here."),
-        "upstream_cut": _("The connection to the provider broke."),
-        "upstream_unreadable": _("The provider sent something that is not an answer."),
-        "server_lost": _("The server went down while it was being written."),
-        "not_kept": _("It was longer: the server had no room to keep the rest."),
-        "damaged": _("Part of it was damaged on disk and is missing."),
-        "length": _("It reached the longest an answer may be."),
-        "content_filter": _("A filter of the provider ended it."),
+        "refused": _("The server could not read the request."),
+        "upstream_cut": _("The connection to the provider was lost."),
+        "upstream_unreadable": _("The provider sent an invalid answer."),
+        "server_lost": _("The server stopped during the answer."),
+        "not_kept": _("The server had no space for the rest."),
+        "damaged": _("Part of the answer was damaged on disk and is missing."),
+        "length": _("The answer reached the maximum length."),
+        "content_filter": _("A filter of the provider stopped the answer."),
         "refusal": _("The model refused to answer."),
     }
     return words.get(reason, "")

@@ -1,9 +1,10 @@
-"""Texts for people in modules that know no language: marked here, translated by whoever shows them (see `wording`)."""
+"""Texts that are marked here and translated when a page shows them (`lazy_texts` of the presentation layer)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from enum import StrEnum
+from typing import Self, TypedDict
 
 
 def gettext_noop(text: str) -> str:
@@ -11,42 +12,56 @@ def gettext_noop(text: str) -> str:
 
 
 class LazyText(str):
-    """A text in English that still knows its sentence and what was filled in: both are needed to say it otherwise."""
+    """An English text that remembers its template and values, so that it can be translated later."""
 
     sentence: str
-    values: Mapping[str, Any]
+    values: Mapping[str, object]
 
-    def __new__(cls, sentence: str, /, **values: Any) -> LazyText:
+    def __new__(cls, sentence: str, /, **values: object) -> LazyText:
         made = super().__new__(cls, sentence % values if values else sentence)
         made.sentence, made.values = sentence, values
         return made
 
 
-class SaidError(ValueError):
-    """Its text is for whoever brought what is wrong; `said` is the same, to be said in their language."""
+class SentenceCode(StrEnum):
+    """Base of stable codes with an English template that a page translates and fills in."""
 
-    def __init__(self, sentence: str, /, **values: Any) -> None:
-        self.said = sentence if isinstance(sentence, LazyText) else LazyText(sentence, **values)
-        super().__init__(self.said)
+    _value_: str
+    sentence: str
 
-
-def why_of(error: BaseException) -> str:
-    return error.said if isinstance(error, SaidError) else str(error)
-
-
-# As JSON.
+    def __new__(cls, code: str, sentence: str = "") -> Self:
+        member = str.__new__(cls, code)
+        member._value_, member.sentence = code, sentence
+        return member
 
 
-def lazy_to_json(text: str) -> dict[str, Any] | None:
-    """The sentence and its values; None of what is no more than a text."""
+class LazyTextError(ValueError):
+    """An error with a translatable text for the user whose input is wrong."""
+
+    def __init__(self, sentence: str, /, **values: object) -> None:
+        self.lazy_text = sentence if isinstance(sentence, LazyText) else LazyText(sentence, **values)
+        super().__init__(self.lazy_text)
+
+
+def error_text(error: BaseException) -> str:
+    return error.lazy_text if isinstance(error, LazyTextError) else str(error)
+
+
+class LazyTextJson(TypedDict):
+    sentence: str
+    values: dict[str, object]
+
+
+def lazy_to_json(text: object) -> LazyTextJson | None:
+    """The template and its values; None for a plain text."""
     if not isinstance(text, LazyText):
         return None
     values = {name: lazy_to_json(value) or value for name, value in text.values.items()}
     return {"sentence": text.sentence, "values": values}
 
 
-def lazy_from_json(kept: Mapping[str, Any]) -> LazyText:
-    values = {
-        name: lazy_from_json(value) if isinstance(value, Mapping) else value for name, value in kept["values"].items()
-    }
-    return LazyText(kept["sentence"], **values)
+def lazy_from_json(stored: Mapping[str, object]) -> LazyText:
+    values = stored["values"]
+    assert isinstance(values, Mapping)
+    filled = {name: lazy_from_json(value) if isinstance(value, Mapping) else value for name, value in values.items()}
+    return LazyText(str(stored["sentence"]), **filled)

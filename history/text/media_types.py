@@ -1,4 +1,4 @@
-"""What a file is, by its first bytes: names and senders may say anything. Pure."""
+"""Media types of uploaded files, detected from their first bytes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import PurePath
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 PDF = "application/pdf"
 PLAIN = "text/plain"
-# Texts that are more than plain to whoever reads them; everything else that is text is plain.
+# Every other text is text/plain.
 _TEXTS = {".csv": "text/csv", ".md": "text/markdown", ".markdown": "text/markdown"}
 _BEGINNINGS = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -19,7 +19,7 @@ _BEGINNINGS = (
 
 
 def media_type_of(content: bytes, *, name: str = "") -> str | None:
-    """One of the few types that we show, send and give back; None for everything else."""
+    """One of the few types that Parley shows and sends; None for everything else."""
     for beginning, media_type in _BEGINNINGS:
         if content.startswith(beginning):
             return media_type

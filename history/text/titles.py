@@ -1,8 +1,7 @@
-"""A title from the first thing a person really said.
+"""Session titles from the first real line of a user message.
 
-Agents wrap what people say in reminders, environment notes, command output and instruction files. `title_from` takes
-those away and gives the first line that is left, or '' when nothing is: then a later message may give the title. Every
-step reads the text once, from left to right, so that no input can make it slow.
+Clients wrap user text in reminders, environment notes, command output and instruction files. `title_from` removes
+those. If nothing is left it returns '', and a later message may give the title. Every step takes linear time.
 """
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from history.clients.programs import INSTRUCTION_FILES
+from history.clients import INSTRUCTION_FILES
 
-# Blocks that tools put around or before what somebody said. What is in them is never a title.
+# Blocks that clients put around or before user text. Their content is never a title.
 NOISE_TAGS = frozenset((
     "system-reminder", "command-name", "command-message", "command-args", "command-contents",
     "local-command-stdout", "local-command-stderr", "local-command-caveat",
@@ -22,7 +21,7 @@ NOISE_TAGS = frozenset((
 ))  # fmt: skip
 TAG = re.compile(r"<(/?)([a-z][a-z_-]{2,40})(?:\s[^<>]*)?>", re.IGNORECASE)
 
-# Messages that are noise from their first words to their end.
+# Messages that are noise as a whole.
 NOISE_OPENINGS = (
     "todos have been modified",
     "your todo list has changed",
@@ -34,13 +33,13 @@ NOISE_OPENINGS = (
     "[tool result",
     "tool output:",
 )
-# An instruction file that an agent read in for itself, and the first message of a set-up.
+# An instruction file that a client read, and the first message of a set-up.
 NOISE_PATTERNS = (
     re.compile(rf"\A#+ *(?:{'|'.join(INSTRUCTION_FILES)})\.md\b", re.IGNORECASE),
     re.compile(r"\A(?:contents of|codebase and user instructions are shown) [^\n]{0,300}", re.IGNORECASE),
     re.compile(r"\Athis is the [^\n]{0,100}\. we are setting up the context for our chat", re.IGNORECASE),
 )
-# A list of tasks that an agent keeps for itself: its heading, and behind it nothing but items.
+# A client's own task list: a heading followed by items only.
 TODO_HEADING = re.compile(
     r"(?:#{1,6} ?|[*_]{2})?(?:(?:my|your|the|current|updated) )?"
     r"(?:to-?dos?|to-?do list|task list|待办(?:事项|清单|列表)?) ?[:：]?[*_]{0,2}[:：]?",
@@ -50,7 +49,7 @@ _TODO_WORD = re.compile(r"to-?do|task list|待办", re.IGNORECASE)
 LIST_ITEM = re.compile(r"[ \t]*(?:[-*+•☐☑☒✓✔◻◼□■]|\d{1,3}[.)]|\[[ xX~-]?\])(?:[ \t]|$)")
 SETUP_ENDS = "My setup is complete. I will provide my first command in the next turn."
 
-# The start of a text is enough for a title; what is cut off can only be more of the same noise.
+# The start of a text is enough for a title.
 READ_CHARS = 1_000_000
 
 # Joiners hold an emoji, or a syllable of some scripts, together.
@@ -63,30 +62,28 @@ EMPHASIS = re.compile(r"(?<!\*)\*\*(?!\*)|`")
 
 
 def title_from(text: str, *, limit: int = 80) -> str:
-    """The first real line of what somebody said, short enough for a list; '' if it is only noise."""
-    said = _without_todos(_without_blocks(_printable(text[:READ_CHARS])))
-    if _is_noise(said):
-        return ""
-    return _cut(_first_line(said), limit)
+    """The first real line of a message, short enough for a list; '' if it is only noise."""
+    text = _without_todos(_without_blocks(_printable(text[:READ_CHARS])))
+    return "" if _is_noise(text) else _cut(_first_line(text), limit)
 
 
 def _printable(text: str) -> str:
-    """Without control characters, lone surrogates and marks that turn the direction of writing."""
+    """Remove control characters, lone surrogates and text direction marks."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(char for char in text if char in KEPT or unicodedata.category(char) not in UNPRINTABLE)
 
 
 def _without_blocks(text: str) -> str:
-    """Take out the tagged blocks, nested ones too; a block that is never closed reaches to the end."""
-    kept: list[str] = []
+    """Remove tagged blocks, nested ones too; a block without a closing tag reaches to the end."""
+    rest: list[str] = []
     open_tag, depth, start = "", 0, 0
     for tag in TAG.finditer(text):
         name, closes = tag[2].lower(), bool(tag[1])
         if name not in NOISE_TAGS:
             continue
         if not depth:
-            kept.append(text[start : tag.start()])
+            rest.append(text[start : tag.start()])
             start = tag.end()
             if not closes:
                 open_tag, depth = name, 1
@@ -94,40 +91,40 @@ def _without_blocks(text: str) -> str:
             depth += -1 if closes else 1
             start = tag.end()
     if not depth:
-        kept.append(text[start:])
-    return "\n".join(kept).strip()
+        rest.append(text[start:])
+    return "\n".join(rest).strip()
 
 
-def _without_todos(said: str) -> str:
-    """Take out lists of tasks: a line that is such a heading, and the items right below it."""
-    if not _TODO_WORD.search(said):
-        return said
-    kept: list[str] = []
+def _without_todos(text: str) -> str:
+    """Remove task lists: a heading and the items directly below it."""
+    if not _TODO_WORD.search(text):
+        return text
+    rest: list[str] = []
     is_list = False
-    for line in said.splitlines():
+    for line in text.splitlines():
         is_list = bool(TODO_HEADING.fullmatch(line.strip())) or (
             is_list and (not line.strip() or bool(LIST_ITEM.match(line)))
         )
         if not is_list:
-            kept.append(line)
-    return "\n".join(kept).strip()
+            rest.append(line)
+    return "\n".join(rest).strip()
 
 
-def _is_noise(said: str) -> bool:
-    opening = said[:400].lower()
+def _is_noise(text: str) -> bool:
+    opening = text[:400].lower()
     return (
         opening.startswith(NOISE_OPENINGS)
         or any(pattern.match(opening) for pattern in NOISE_PATTERNS)
-        or said.endswith(SETUP_ENDS)
+        or text.endswith(SETUP_ENDS)
     )
 
 
-def _first_line(said: str) -> str:
-    """The first line with a letter or a digit in it, without Markdown's marks; prose goes before fenced code."""
+def _first_line(text: str) -> str:
+    """The first line with a letter or digit, without Markdown marks; prose comes before fenced code."""
     outside: list[str] = []
     inside: list[str] = []
     is_code = False
-    for line in said.splitlines():
+    for line in text.splitlines():
         if FENCE.match(line):
             is_code = not is_code
         else:
@@ -140,19 +137,19 @@ def _first_line(said: str) -> str:
 
 
 def _cut(line: str, limit: int) -> str:
-    """At a word, or at a character where words are not spaced; the mark of the cut counts too."""
+    """Cut at a word, or at a character in scripts without spaces; the ellipsis counts too."""
     if len(line) <= limit:
         return line
-    room = line[: max(limit - 1, 0)]
-    word_end = room.rfind(" ")
+    start = line[: max(limit - 1, 0)]
+    word_end = start.rfind(" ")
     # A word border far back means one very long word, or a script without spaces.
-    if word_end >= len(room) * 0.6 and line[len(room)] != " ":
-        room = room[:word_end]
-    return _whole_characters(room).rstrip(" ,;:，；：、-–—(（[") + "…" if limit > 0 else ""
+    if word_end >= len(start) * 0.6 and line[len(start)] != " ":
+        start = start[:word_end]
+    return _whole_characters(start).rstrip(" ,;:，；：、-–—(（[") + "…" if limit > 0 else ""
 
 
 def _whole_characters(text: str) -> str:
-    """Do not end on a joiner that belongs to what was cut off."""
+    """Remove a joiner at the end: it belongs to the text after the cut."""
     while text and text[-1] in "\u200c\u200d":
         text = text[:-1]
     return text

@@ -29,7 +29,7 @@ from history.models import Exchange, Message, Session
 from history.record.branches import (
     below_on_the_way,
     compactions_in,
-    goes_on,
+    has_continuation,
     newest_below,
     notes_beside,
     retracted_in,
@@ -37,12 +37,12 @@ from history.record.branches import (
 )
 from history.record.row_builder import is_message
 from history.record.selectors import PAGE, Page, messages_of
-from history.text.visible import has_visible_text
+from history.text import has_visible_text
+from history.transcripts.calls import find_unrecorded_answer
 from history.transcripts.previews import entries_in_brief
-from history.transcripts.unrecorded_answers import find_unrecorded_answer
 
 SHOWN_CALLS = 200
-# How far below an entry a branch is looked at for the page around it: surely further than the page goes.
+# How far below an entry a branch is read for the page around it: further than the page.
 REACH = 3 * PAGE
 
 
@@ -56,20 +56,20 @@ class TranscriptPosition:
     leaf: int | None = None
     internal: bool = False
     base: str = ""
-    """The address of the session, where another page shows it."""
+    """The address of another page that shows the session."""
 
     def link(self, **where: int | None) -> str:
-        """The address of another place on the same branch."""
+        """The address of another position on the same branch."""
         kept = {"leaf": self.leaf, "internal": int(self.internal)} | where
         return f"{self.base}?" + urlencode({name: value for name, value in kept.items() if value})
 
 
 @dataclass(frozen=True, slots=True)
 class TranscriptCall:
-    """What a model asked of a tool, and what came of it, as far as there is an answer.
+    """A tool call with its result, if there is one.
 
-    `path` and `result_path` say where the two stand in the JSON of their entries. `opened` is the session of the agent
-    that was called.
+    `path` and `result_path` are the places of the two in the JSON of their entries. `opened` is the session of a called
+    agent.
     """
 
     request: ToolRequest
@@ -96,13 +96,13 @@ class TranscriptEntry:
     is_retracted: bool = False
     """A summary that was retracted."""
     is_newest: bool = False
-    """Nothing was said after it: a call of its tools may still get its result."""
+    """The last entry: its calls may still get their results."""
     is_answered_unkept: bool = False
-    """It was answered, and the answer is not in the record."""
+    """Its answer was not recorded."""
     number: int | None = None
-    """Its place among the messages that people see; None for other entries, and where it is not counted."""
+    """Its number among the visible messages; None for other entries, and if it is unknown."""
     compacted: str = ""
-    """Before this entry the program summarised what had been said; the address of how it was before."""
+    """The program summarised the conversation before this entry: the address of the branch before."""
 
     @property
     def template(self) -> str:
@@ -110,7 +110,7 @@ class TranscriptEntry:
 
     @property
     def is_empty_answer(self) -> bool:
-        """A model ended its answer without text, call or attachment. Reasoning alone is not an answer."""
+        """The answer ended without text, call or attachment. Reasoning alone is not an answer."""
         entry, message = self.entry, self.message
         if not isinstance(entry, ModelOutput) or message.status != Message.Status.COMPLETE:
             return False
@@ -146,7 +146,7 @@ class TranscriptEntry:
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """Internal entries that stand here and are not shown."""
+    """Internal entries that are not shown."""
 
     count: int
     link: str
@@ -168,7 +168,7 @@ class Transcript:
 
     @property
     def other_view(self) -> str:
-        """The same branch with or without what is internal."""
+        """The same branch with or without internal entries."""
         return self.place.link(internal=int(not self.place.internal))
 
 
@@ -177,7 +177,7 @@ def _is_shown(part: Part) -> bool:
 
 
 def read_page(session: Session, place: TranscriptPosition) -> Transcript:
-    """The page at a place; raises NoSuchEntry where the place names an entry that is not there."""
+    """The page at a position. Raises NoSuchEntry if the position names an entry that does not exist."""
     on_path = _marks(session, place)
     place = _found(session, place, on_path)
     page = _page(session, place, leaf=_end_of_reading(session, place, on_path))
@@ -211,7 +211,7 @@ def read_shared(session: Session, place: TranscriptPosition, *, leaf: int, kinds
 
 
 def _first_number(session: Session, page: Page, place: TranscriptPosition) -> int | None:
-    """The number of the first message on the page. At both ends of the path it takes no count in the database."""
+    """The number of the first message on the page. At both ends of the path no database count is needed."""
     if not page.has_older or not page.messages:
         return 1
     if place.leaf is not None:
@@ -230,16 +230,16 @@ def _numbered(rows: Sequence[TranscriptEntry], *, first: int | None) -> list[Tra
 
 
 def _marks(session: Session, place: TranscriptPosition) -> dict[int, bool]:
-    """The entries that the place names, as far as they are there, and whether they are on the path to the head."""
+    """The existing entries that the position names, and whether they are on the path to the head."""
     named = [seq for seq in (place.before, place.after, place.at, place.leaf) if seq is not None]
     rows = Message.objects.of(session).filter(seq__in=named).order_by()
     return dict(rows.values_list("seq", "on_path")) if named else {}
 
 
 def _found(session: Session, place: TranscriptPosition, on_path: Mapping[int, bool]) -> TranscriptPosition:
-    """The place with its branch: an entry beside the path is read on the newest branch that runs through it.
+    """The position with its branch: an entry beside the path is read on the newest branch through it.
 
-    A leaf that was continued since is a position on the current path like any other.
+    A leaf with continuations is an ordinary position on the path.
     """
     at, leaf = place.at, place.leaf
     if missing := [seq for seq in (at, leaf) if seq is not None and seq not in on_path]:
@@ -255,7 +255,7 @@ def _found(session: Session, place: TranscriptPosition, on_path: Mapping[int, bo
 
 
 def _end_of_reading(session: Session, place: TranscriptPosition, on_path: Mapping[int, bool]) -> int | None:
-    """An entry on the way to the leaf that is just far enough down: a page does not read a long branch to its end."""
+    """An entry just far enough below the position, so that a page does not read a long branch to its end."""
     named = next((seq for seq in (place.at, place.after, place.before) if seq is not None), None)
     if place.leaf is None or named is None or named not in on_path:
         return place.leaf
@@ -274,11 +274,11 @@ def _page(session: Session, place: TranscriptPosition, *, leaf: int | None) -> P
 
 
 def _newer(session: Session, place: TranscriptPosition, page: Page) -> str:
-    """The way on, to the leaf and past it: the leaf of a long branch may be only as far down as the reader looked."""
+    """The link to newer entries, also past the leaf if it has continuations."""
     last = page.messages[-1].seq
     if page.has_newer or (place.leaf is not None and last < place.leaf):
         return place.link(after=last)
-    return place.link(after=last, leaf=None) if place.leaf is not None and goes_on(session, last) else ""
+    return place.link(after=last, leaf=None) if place.leaf is not None and has_continuation(session, last) else ""
 
 
 def _shown(session: Session, messages: Sequence[Message], place: TranscriptPosition) -> list[TranscriptEntry]:
@@ -296,7 +296,7 @@ def _shown(session: Session, messages: Sequence[Message], place: TranscriptPosit
 
 
 def _with_newest(rows: Sequence[TranscriptEntry], *, has_unkept_answer: bool) -> list[TranscriptEntry]:
-    """The last word of the conversation is marked as such; what was only set up after it is none."""
+    """Mark the last entry of the conversation. State entries after it do not count."""
     last = next((row for row in reversed(rows) if row.message.kind in CONVERSATION), None)
     return [replace(row, is_newest=True, is_answered_unkept=has_unkept_answer) if row is last else row for row in rows]
 
@@ -320,18 +320,18 @@ def _retracted(session: Session, messages: Sequence[Message]) -> set[int]:
 
 
 def _opened(session: Session, rows: Sequence[TranscriptEntry]) -> dict[tuple[str, int | None], UUID]:
-    """Sessions that were opened for calls on this page, by the call's id and the entry that asked, if that is known."""
+    """Sessions that calls on this page opened, by call id and the entry of the call, if that is known."""
     asked = {call.request.call_id for row in rows for call in row.calls}
     if not asked:
         return {}
-    below = Session.objects.not_hidden().filter(parent=session, parent_call__in=asked).order_by()
+    below = Session.objects.open().filter(parent=session, parent_call__in=asked).order_by()
     return {
         (call, noted.get("called_at")): pk for call, noted, pk in below.values_list("parent_call", "metadata", "pk")
     }
 
 
 def _with_sessions(row: TranscriptEntry, opened: Mapping[tuple[str, int | None], UUID]) -> tuple[TranscriptCall, ...]:
-    """Models reuse the ids of calls, so the entry decides where it was noted."""
+    """Models reuse call ids, so the entry decides."""
     ids = [(call, call.request.call_id) for call in row.calls]
     return tuple(
         replace(call, opened=opened.get((name, row.message.seq)) or opened.get((name, None))) for call, name in ids
@@ -371,7 +371,7 @@ def _in_order(
 
 
 def _answers(messages: Sequence[Message], entries: Sequence[Entry]) -> dict[int, tuple[int, ToolResults]]:
-    """Answer → the results that come next in the conversation."""
+    """Answer → its results, if they come next in the conversation."""
     found: dict[int, tuple[int, ToolResults]] = {}
     asked: int | None = None
     for message, entry in zip(messages, entries, strict=True):
@@ -389,7 +389,7 @@ def _calls(message: Message, entry: ModelOutput, answer: tuple[int, ToolResults]
     calls = []
     for number, request in asked[:SHOWN_CALLS]:
         path = f"parts.{number}"
-        # Models reuse ids: each result is given away once, in the order asked.
+        # Models reuse ids, so each result is used once, in the order of the calls.
         place = next((n for n, result in waiting.items() if result.call_id == request.call_id), None)
         if answer is None or place is None:
             calls.append(TranscriptCall(request, None, open_status, None, path))
@@ -400,13 +400,13 @@ def _calls(message: Message, entry: ModelOutput, answer: tuple[int, ToolResults]
 
 
 def _unasked(entry: ToolResults, before: Sequence[TranscriptEntry]) -> tuple[ToolResult, ...]:
-    """Results that no call before them on this page shows already."""
+    """Results without a call on this page."""
     shown = {id(call.result) for row in before for call in row.calls}
     return tuple(result for result in entry.results[:SHOWN_CALLS] if id(result) not in shown)
 
 
 def _without_internal(rows: Sequence[TranscriptEntry], place: TranscriptPosition) -> Iterator[TranscriptEntry | Hidden]:
-    """What was only set up (an instruction, tools) leaves no mark: the page shows it elsewhere."""
+    """State entries (an instruction, tools) leave no mark: the page shows them elsewhere."""
     for is_internal, group in groupby(rows, key=lambda row: row.message.is_internal):
         inside = [row for row in group if not (is_internal and row.message.is_state)]
         if is_internal and inside:

@@ -1,32 +1,33 @@
-"""Previews of entries: long texts are cut, with their full length.
+"""Previews of entries, with long texts cut, and their attachments.
 
-A reader must see that a tool printed ten megabytes without waiting for them. So the beginning of a blob
-is cut by the database, and the rest never leaves it. Texts are also made printable here: NUL and lone surrogates, which
-the record keeps and no page can show, become U+FFFD. That leaves NUL free to mark where a text was cut.
+A reader must see that a tool printed ten megabytes without waiting for them. So the database cuts the beginning of a
+blob, and the rest never leaves it. Texts are also made printable: NUL and lone surrogates, which the record keeps and
+no page can show, become U+FFFD. That leaves NUL free to mark where a text was cut.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from django.db.models import BinaryField
+from django.db.models import BinaryField, QuerySet
 from django.db.models.functions import Substr
 
 from history.context import dropped_entry
-from history.db.packing import blobs_in, clean, dump, load, unpack
-from history.entries import Entry, ToolsOffered
+from history.db.packing import blobs_in, clean, clean_deep, dump, parts_of, unpack
+from history.entries import Entry, Media, ToolsOffered
 from history.models import Blob, Message
+from history.text.media_types import media_type_of
 
 BLOB_BYTES = 80_000
-MISSING = "\ufffd".encode()  # a blob that is not there is for `verify` to complain of; the page goes on
+MISSING = "\ufffd".encode()  # `verify` reports missing blobs
 _CUT = "\0"
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The beginning of a text; `chars` or `bytes` is the length of the whole, where there is more."""
+    """The beginning of a text. `chars` or `bytes` is the whole length if there is more."""
 
     text: str
     chars: int = 0
@@ -38,7 +39,7 @@ class Preview:
 
 
 def preview(text: str, limit: int) -> Preview:
-    """At most `limit` characters of a text out of `entries_in_brief`."""
+    """At most `limit` characters of a text from `entries_in_brief`."""
     head, cut, size = text.partition(_CUT)
     if cut:
         return Preview(head[:limit], bytes=int(size.split("\n", 1)[0]))
@@ -55,7 +56,7 @@ def entries_in_brief(messages: Sequence[Message]) -> list[Entry]:
 def _entry(message: Message, starts: Mapping[str, bytes]) -> Entry:
     if message.body is None:
         return dropped_entry(message.kind, at=message.created_at)
-    if message.kind == ToolsOffered.kind:  # half of their JSON is of no use; `content` has the names
+    if message.kind == ToolsOffered.kind:  # cut JSON is useless; `content` has the names
         return ToolsOffered(at=message.created_at)
     return unpack(_printable(message.body), starts)
 
@@ -76,12 +77,34 @@ def _marked(start: bytes, size: int) -> bytes:
 
 
 def _printable(body: str) -> str:
-    return dump(_clean(load(body))) if "\\u" in body else body
+    return dump(clean_deep(json.loads(body))) if "\\u" in body else body
 
 
-def _clean(value: Any) -> Any:
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, dict):
-        return {clean(key): _clean(item) for key, item in value.items()}
-    return [_clean(item) for item in value] if isinstance(value, list) else value
+LOOKED_AT = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """`media_type` is detected from the bytes, not from the claimed type; None if unknown."""
+
+    name: str
+    media_type: str | None
+    content: bytes
+
+
+def find_attachment(messages: QuerySet[Message], sha256: str) -> Attachment | None:
+    """The attachment with this hash, if one of these entries names it."""
+    linked = messages.filter(blobs=sha256).order_by("seq")[:LOOKED_AT]
+    entries = entries_in_brief(list(linked))
+    media = next((part for entry in entries for part in parts_of(entry) if _is(part, sha256)), None)
+    if not isinstance(media, Media):
+        return None
+    blob = Blob.objects.filter(pk=sha256).first()
+    if blob is None:
+        return None
+    content = bytes(blob.data)
+    return Attachment(media.name, media_type_of(content, name=media.name), content)
+
+
+def _is(part: object, sha256: str) -> bool:
+    return isinstance(part, Media) and part.sha256 == sha256

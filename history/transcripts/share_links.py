@@ -1,11 +1,11 @@
 """Share links: read-only access to one session without an account.
 
-A link shows the conversation as it was when the link was made, or follows it; never what is internal, the instruction
-or a log. It ends when it is revoked or expires, and is shut while its session is hidden, expired or gone.
+A link shows the conversation as it was when the link was created, or follows it. It never shows internal entries, the
+instruction or logs. It ends when it is revoked or expires, and is closed while its session is deleted or expired.
 
-The link is not stored. Its token is computed from the row's id with the server's SECRET_KEY, so that its owner can copy
-it again, and the row has the token's hash, by which it is found: a copy of the database opens nothing. When SECRET_KEY
-changes, links in people's hands go on working, but they cannot be copied again: `token_of` gives None.
+The token is computed from the row's id with SECRET_KEY, so that its owner can copy it again. The row has only the hash
+of the token, so a copy of the database opens nothing. After a change of SECRET_KEY existing links still work, but
+cannot be copied again: `token_of` returns None.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
 from history.access import audit
+from history.access.permissions import Viewer
 from history.db.transactions import writing
 from history.entries import CONVERSATION, Gap
 from history.errors import HistoryError
 from history.models import Message, Session, ShareLink
 from history.record import paths
-from history.transcripts.attachments import Attachment, find_attachment
+from history.transcripts.previews import Attachment, find_attachment
 
 # What a link shows: what was said, and where something is missing.
 SHOWN = frozenset({*CONVERSATION, Gap.kind})
@@ -39,11 +40,11 @@ class SharingOff(HistoryError):
 
 
 class TooManyLinks(HistoryError):
-    """The session has as many links as it can have: revoke one first."""
+    """The session has as many links as allowed: revoke one first."""
 
 
-def share(session: Session, *, by: Any, follows: bool = False, expires_at: datetime | None = None) -> ShareLink:
-    """A new link to the session as it is now, or to however it goes on."""
+def share(session: Session, *, by: Viewer, follows: bool = False, expires_at: datetime | None = None) -> ShareLink:
+    """Create a link to the session as it is now, or as it continues (`follows`)."""
     if not settings.PARLEY_SHARING:
         raise SharingOff("share links are off (PARLEY_SHARING=off)")
     link = ShareLink(session=session, follows=follows, expires_at=expires_at)
@@ -58,8 +59,8 @@ def share(session: Session, *, by: Any, follows: bool = False, expires_at: datet
     return link
 
 
-def revoke(link: ShareLink, *, by: Any) -> bool:
-    """Shut it for good. False when it was shut already."""
+def revoke(link: ShareLink, *, by: Viewer) -> bool:
+    """Revoke a link. False if it was revoked already."""
     with writing():
         shut = ShareLink.objects.filter(pk=link.pk, revoked_at=None).update(revoked_at=timezone.now())
         if shut:
@@ -68,7 +69,7 @@ def revoke(link: ShareLink, *, by: Any) -> bool:
 
 
 def links_of(session: Session) -> QuerySet[ShareLink]:
-    """Those that still open, oldest first."""
+    """Links that still work, oldest first."""
     return _open().filter(session=session)
 
 
@@ -78,7 +79,9 @@ def find_share(token: str) -> ShareLink | None:
         return None
     now = timezone.now()
     kept = Q(session__expires_at=None) | Q(session__expires_at__gt=now) | Q(session__hold=True)
-    found = _open().filter(kept, token_hash=hash_of(token), session__hidden_at=None, session__owner__is_active=True)
+    found = _open().filter(
+        kept, token_hash=hash_of(token), session__state=Session.State.OPEN, session__owner__is_active=True
+    )
     return found.select_related("session").first()
 
 
@@ -94,13 +97,13 @@ def note_view(link: ShareLink) -> None:
 
 
 def token_of(link: ShareLink) -> str | None:
-    """What to give away again; None where it was made under another SECRET_KEY."""
+    """The token, to be copied again. None if it was created under another SECRET_KEY."""
     token = _token(link)
     return token if hash_of(token) == link.token_hash else None
 
 
 def leaf_of(link: ShareLink) -> int:
-    """The last entry of the path that it shows."""
+    """The last entry that it shows."""
     return link.session.head if link.follows else link.leaf
 
 

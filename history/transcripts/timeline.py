@@ -1,8 +1,8 @@
-"""Timeline of a session: time of models, tools and waiting, by turn.
+"""Timeline of a session: time of models, tools and users, by turn.
 
-A turn begins with a message of a user. Its calls stand on a line of their own, measured in hundredths of the turn, so
-that a turn of seconds can be read beside one of hours. Nothing here is a text of the conversation: names, times and
-counts alone. A page shows some turns, each with so many calls and no more, however long the session is.
+A turn begins with a user message. Its calls are measured in hundredths of the turn, so that turns of seconds and of
+hours are comparable. It has no texts of the conversation. A page shows a limited number of turns and calls, however
+long the session is.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class TimelineTurn:
 
 
 def _together(spans: Iterable[Span]) -> float:
-    """How long any of them ran: tools that run side by side take no longer than the slowest."""
+    """How long any of them ran: parallel tools take as long as the slowest."""
     seconds, until = 0.0, None
     for span in sorted(spans, key=lambda span: span.began):
         begun = span.began if until is None else max(span.began, until)
@@ -108,7 +108,7 @@ def _on_path(session: Session) -> QuerySet[Message]:
 
 
 def _spans_of_turns(session: Session, borders: Sequence[int]) -> list[tuple[list[Span], int]]:
-    """The calls between each two of these entries in the order in which they began, and how many more there are."""
+    """The calls of each turn in the order of their start, and the number of calls left out."""
     answers = _on_path(session).filter(kind=ModelOutput.kind).order_by("seq")
     together = list(_answers(answers.filter(seq__gt=borders[0], seq__lt=borders[-1]))[: MOST_TOGETHER + 1])
     turns: list[tuple[list[Mapping[str, Any]], int]] = []
@@ -128,8 +128,9 @@ def _spans_of_turns(session: Session, borders: Sequence[int]) -> list[tuple[list
 
 
 def _without_answer(session: Session, *, since: int, until: int) -> Iterator[Span]:
-    """Calls whose answers are not in the record, as those of keys that keep no replies. They are told after the entry
-    that they answer; what a program asked beside its conversation answers none."""
+    """Calls whose answers were not recorded, as for keys that store no replies, by the entry that they answer. Side
+    calls answer none.
+    """
     calls = Exchange.objects.of(session).filter(message=None, ended_at__isnull=False)
     rows = calls.filter(after__gte=max(since, 1), after__lt=until).order_by("started_at")
     columns = ("after", "model", "started_at", "end_reason")
@@ -152,7 +153,7 @@ def _answers(answers: QuerySet[Message]) -> Any:
 
 
 def _tools(message_ids: Sequence[int]) -> dict[int, list[Mapping[str, Any]]]:
-    """Calls of tools by the number of the answer that asked for them."""
+    """Tool calls by the number of their answer."""
     calls = ToolCall.objects.filter(message_id__in=message_ids, duration__isnull=False).order_by("pk")
     found: dict[int, list[Mapping[str, Any]]] = {}
     for row in calls.values("name", "message__seq", "created_at", "started_at", "duration", "status")[:MOST_TOGETHER]:
@@ -172,11 +173,11 @@ def _in_order(
 
 
 def _of_models(rows: Iterable[Mapping[str, Any]]) -> Iterator[Span]:
-    """From the call that was made, if it was ours; else an answer ends when it was written down."""
+    """From the start of the call, if it was ours; else an answer ends when it was stored."""
     for row in rows:
         began, ended = row["exchange__started_at"], row["worked_until"]
         if not began and row["duration"] is None and not row["model"]:
-            continue  # reported by a program; no call was made here
+            continue  # reported by a program, without a call here
         if not (began and ended):
             began, ended = row["created_at"] - timedelta(seconds=row["duration"] or 0), row["created_at"]
         yield Span(
@@ -219,7 +220,7 @@ def _placed(span: Span, *, began: datetime, whole: float) -> Span:
 
 
 def _with_waits(turns: Sequence[TimelineTurn]) -> Iterator[TimelineTurn]:
-    """How long each was waited for; not known for the oldest turn on a page."""
+    """The waiting time before each turn; unknown for the oldest turn on a page."""
     yield from turns[:1]
     for earlier, later in pairwise(turns):
         ended = max([earlier.began, *(span.ended for span in earlier.spans)])
@@ -227,9 +228,9 @@ def _with_waits(turns: Sequence[TimelineTurn]) -> Iterator[TimelineTurn]:
 
 
 def _shares(session: Session) -> tuple[Share, ...]:
-    """Of the whole session: what neither a model nor a tool took was waited for people.
+    """Shares of the whole session. Time of neither model nor tool is the users'.
 
-    Every branch took its time, also what a program has put a summary in the place of.
+    All branches count, also those that a program has replaced with a summary.
     """
     answers = Message.objects.of(session).filter(kind=ModelOutput.kind)
     model = answers.aggregate(total=Sum("duration", default=0.0))["total"]

@@ -1,12 +1,12 @@
 """Verification of the history: seals, digests and projections of all sessions.
 
 `verify` walks every session entry by entry: body against digest, digest against the chain of seals, columns against the
-body, and everything that was made from the entries (path, head, calls, counters, search rows, blob links) against the
-entries. What is missing must be explained by the audit chain, whose own seals are walked first. Findings are told as
-they are met; nothing grows with the size of the record.
+body, and everything derived from the entries (path, head, calls, counters, search rows, blob links) against the
+entries. The audit chain must explain what is missing; its own seals are checked first. Findings are yielded as they are
+met; memory does not grow with the number of sessions.
 
-A chain that was cut off at its newest end still fits. That is what a `checkpoint` is for: a few numbers and a hash over
-all sessions, kept elsewhere, against which a later look can be checked.
+A chain that was cut off at its newest end still fits. A `checkpoint` finds that: a few numbers and a hash over all
+sessions, kept elsewhere, with which a later state is compared.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from itertools import islice
 from uuid import UUID
 
 from history.access import audit
-from history.models import REMOVAL_STARTED, Exchange, Session
+from history.models import Exchange, Session
 from history.verification.checkpoints import Checkpoint as Checkpoint
 from history.verification.checkpoints import checkpoint as checkpoint
 from history.verification.checkpoints import compare
-from history.verification.findings import FindingSeverity as FindingSeverity
-from history.verification.findings import VerificationFinding as VerificationFinding
 from history.verification.rebuilding import rebuild as rebuild
-from history.verification.rows import Blobs, excuses_for
+from history.verification.rows import Blobs, audited_state
+from history.verification.rows import FindingSeverity as FindingSeverity
+from history.verification.rows import VerificationFinding as VerificationFinding
 from history.verification.sessions import SessionCheck
 
 Progress = Callable[[int], None]
@@ -38,15 +38,15 @@ def verify(
     checkpoint: Checkpoint | None = None,
     progress: Progress | None = None,
 ) -> Iterator[VerificationFinding]:
-    """Everything that is wrong, as it is met. Without `sessions`: all of them, the audit chain and the inputs of calls.
+    """Yield what is wrong. Without `sessions`: in all of them, and in the inputs of exchanges.
 
-    `progress` hears how many entries were looked at since it was told last.
+    `progress` is called with the number of entries of each checked session.
     """
     blobs = Blobs()
     yield from _check_audit()
     if checkpoint is not None:
         yield from compare(checkpoint)
-    for session in _all_sessions() if sessions is None else _these(sessions):
+    for session in _all_sessions() if sessions is None else _load_sessions(sessions):
         yield from _check_session(session, blobs, progress)
     if sessions is None:
         yield from _check_inputs(blobs)
@@ -66,19 +66,19 @@ def _all_sessions() -> Iterator[Session]:
         last = page[-1].pk
 
 
-def _these(sessions: Iterable[Session | UUID]) -> Iterator[Session]:
+def _load_sessions(sessions: Iterable[Session | UUID]) -> Iterator[Session]:
     for session in sessions:
         yield from Session.objects.filter(pk=session.pk if isinstance(session, Session) else session)
 
 
 def _check_session(session: Session, blobs: Blobs, progress: Progress | None) -> Iterator[VerificationFinding]:
-    """One session. If it was written to while we looked and something seemed wrong, look again."""
+    """Check one session. If it changed during the check and something seemed wrong, check it again."""
     findings: list[VerificationFinding] = []
     for _ in range(ATTEMPTS):
-        if session.hidden_at == REMOVAL_STARTED and excuses_for(session.pk).is_removed:
+        if session.state == Session.State.REMOVING and audited_state(session.pk).is_removed:
             return
-        walk = SessionCheck(session, blobs)
-        findings = list(islice(walk.check(), FINDINGS_PER_SESSION))
+        check = SessionCheck(session, blobs)
+        findings = list(islice(check.check(), FINDINGS_PER_SESSION))
         now = Session.objects.filter(pk=session.pk).first() if findings else session
         if now is None:
             return
@@ -86,17 +86,17 @@ def _check_session(session: Session, blobs: Blobs, progress: Progress | None) ->
             break
         session = now
     if progress is not None:
-        progress(walk.entries)
+        progress(check.entries)
     yield from findings
 
 
 def _is_the_same(now: Session, then: Session) -> bool:
-    names = ("version", "trimmed_through", "hidden_at", "owner_id", "hold", "title", "expires_at")
+    names = ("version", "trimmed_through", "state", "hidden_at", "owner_id", "hold", "title", "expires_at")
     return all(getattr(now, name) == getattr(then, name) for name in names)
 
 
 def _check_inputs(blobs: Blobs) -> Iterator[VerificationFinding]:
-    """What calls to models were made from lies in blobs, too."""
+    """Check the blobs of exchanges."""
     last = 0
     rows = Exchange.blobs.through.objects.order_by("pk").values_list("pk", "exchange__session_id", "blob_id")
     while page := list(rows.filter(pk__gt=last)[:500]):

@@ -1,28 +1,26 @@
 """Checkpoints to be kept outside the database, and their later comparison.
 
-Every session is in it with its version and last seal, and the root is a hash over all of them, so that a root written
-on paper vouches for a file that lies anywhere. A session that is gone must have been removed by policy, and an entry
-must still be there or have been trimmed: the audit chain knows, and its own tip is part of the checkpoint.
+A checkpoint has the version and last seal of every session. Its root is a hash over all of them, so that a root written
+on paper vouches for the file. A missing session must have been removed by policy, and a missing entry trimmed: the
+audit chain has these events, and its tip is part of the checkpoint.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from django.db.models import Max
 
+from history.entries import JsonDict, JsonObject
 from history.models import AuditEvent, Message, Session
-from history.verification.findings import VerificationFinding
-from history.verification.rows import excuses_for
+from history.verification.rows import VerificationFinding, audited_state
 
 
 class SessionState(NamedTuple):
-    """How far one session has come."""
-
     session: str
     version: int
     seal: str
@@ -38,51 +36,51 @@ class Checkpoint:
     audit_seal: str
     sessions: tuple[SessionState, ...]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonDict:
         return {
             "entries": self.entries,
             "last_message_id": self.last_message_id,
             "root": self.root,
             "audit": {"seq": self.audit_seq, "seal": self.audit_seal},
-            "sessions": [list(standing) for standing in self.sessions],
+            "sessions": [list(state) for state in self.sessions],
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Checkpoint:
-        """Raises ValueError for something that is no checkpoint."""
+    def from_json(cls, value: JsonObject) -> Checkpoint:
+        """Raises ValueError if the value is not a checkpoint."""
         try:
-            standings = tuple(
+            states = tuple(
                 SessionState(str(pk), int(version), str(seal), *map(str, begin))
                 for pk, version, seal, *begin in value["sessions"]
             )
             entries, last, root, tip = value["entries"], value["last_message_id"], value["root"], value["audit"]
-            return cls(int(entries), int(last), str(root), int(tip["seq"]), str(tip["seal"]), standings)
+            return cls(int(entries), int(last), str(root), int(tip["seq"]), str(tip["seal"]), states)
         except (KeyError, TypeError, ValueError) as error:
-            raise ValueError("this is no checkpoint: give the file that verify wrote") from error
+            raise ValueError("not a valid checkpoint: give the file that verify wrote") from error
 
 
 def checkpoint() -> Checkpoint:
-    """The record as it stands now. Empty sessions are left out, and so are those whose removal has begun."""
-    # The tip first: what is removed while we read is then explained by an event after it.
+    """A checkpoint of the record now, without empty sessions and those whose removal has begun."""
+    # The tip first: a removal during the reading is then explained by an event after it.
     tip = AuditEvent.objects.order_by("-seq").values_list("seq", "seal").first() or (0, b"")
     rows = Session.objects.filter(version__gt=0).order_by("pk").values_list("pk", "version", "last_seal", "begin_seal")
-    standings = tuple(
+    states = tuple(
         SessionState(str(pk), version, seal.hex(), bytes(begin).hex())
         for pk, version, seal, begin in rows.iterator(chunk_size=2_000)
     )
     last = Message.objects.aggregate(last=Max("pk"))["last"] or 0
-    return Checkpoint(Message.objects.count(), last, root_of(standings), tip[0], tip[1].hex(), standings)
+    return Checkpoint(Message.objects.count(), last, root_of(states), tip[0], tip[1].hex(), states)
 
 
-def root_of(standings: Iterable[SessionState]) -> str:
+def root_of(states: Iterable[SessionState]) -> str:
     root = sha256()
-    for standing in standings:
-        root.update(" ".join(str(fact) for fact in standing if fact != "").encode() + b"\n")
+    for state in states:
+        root.update(" ".join(str(fact) for fact in state if fact != "").encode() + b"\n")
     return root.hexdigest()
 
 
 def compare(known: Checkpoint) -> Iterator[VerificationFinding]:
-    """What the checkpoint knows and the record does not."""
+    """Yield what is in the checkpoint and not in the record."""
     if root_of(known.sessions) != known.root:
         yield VerificationFinding(
             None, 0, "altered_checkpoint", "the checkpoint itself was altered: its root does not fit"
@@ -91,44 +89,44 @@ def compare(known: Checkpoint) -> Iterator[VerificationFinding]:
         sentence = "this event of the audit chain was the newest at the checkpoint, and is gone or altered"
         yield VerificationFinding(None, known.audit_seq, "audit_cut", sentence)
     newest = Message.objects.aggregate(last=Max("pk"))["last"] or 0
-    if newest < known.last_message_id and not _something_went_since(known):
+    if newest < known.last_message_id and not _has_removals_since(known):
         sentence = f"the newest message has the id {newest}; at the checkpoint there was {known.last_message_id}"
         yield VerificationFinding(None, newest, "older_record", sentence)
-    for standing in known.sessions:
-        yield from _compare_session(standing)
+    for state in known.sessions:
+        yield from _compare_session(state)
 
 
 def _has_event(known: Checkpoint) -> bool:
     return AuditEvent.objects.filter(seq=known.audit_seq, seal=bytes.fromhex(known.audit_seal)).exists()
 
 
-def _something_went_since(known: Checkpoint) -> bool:
+def _has_removals_since(known: Checkpoint) -> bool:
     return AuditEvent.objects.filter(seq__gt=known.audit_seq, action__in=["remove", "trim"]).exists()
 
 
-def _compare_session(standing: SessionState) -> Iterator[VerificationFinding]:
-    name, version = UUID(standing.session), standing.version
+def _compare_session(state: SessionState) -> Iterator[VerificationFinding]:
+    name, version = UUID(state.session), state.version
     session = Session.objects.filter(pk=name).only(*_COMPARED).first()
     if session is None:
-        if not excuses_for(name).is_removed:
+        if not audited_state(name).is_removed:
             yield VerificationFinding(
                 name, version, "missing_session", "the session is gone, and no audit event tells of its removal"
             )
         return
-    if standing.begin and standing.begin != bytes(session.begin_seal).hex():
+    if state.begin and state.begin != bytes(session.begin_seal).hex():
         yield VerificationFinding(name, 0, "altered_owner", "its owner, key or source is not the one of the checkpoint")
     if version < session.trimmed_through:
         return
     seal = _seal_at(session, version)
-    if seal is None and not excuses_for(name).is_removed:
+    if seal is None and not audited_state(name).is_removed:
         yield VerificationFinding(name, version, "missing_entry", "it was there at the checkpoint and is missing")
-    elif seal is not None and seal.hex() != standing.seal:
+    elif seal is not None and seal.hex() != state.seal:
         yield VerificationFinding(
             name, version, "rewritten", "its seal is not the one of the checkpoint: history was written anew"
         )
 
 
-_COMPARED = ("version", "trimmed_through", "anchor_seal", "hidden_at", "begin_seal")
+_COMPARED = ("version", "trimmed_through", "anchor_seal", "begin_seal")
 
 
 def _seal_at(session: Session, seq: int) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Rows that verification reads, blob checks, and removals recorded in the audit chain."""
+"""Findings of a verification, and the rows, blobs and audit events that it reads."""
 
 from __future__ import annotations
 
@@ -6,58 +6,50 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from hashlib import sha256
-from typing import Any, NamedTuple
 from uuid import UUID
 
 from history.models import AuditEvent, Blob, Message, Session
 
 PAGE = 500
 PAGE_CHARS = 4_000_000  # of bodies, about, that are in memory at a time
+STATE_ACTIONS = ("drop", "trim", "remove", "hold", "release", "hide", "unhide", "rename")
 
 
-class MessageRow(NamedTuple):
-    """The columns of one message, in the order in which they are read."""
+class FindingSeverity(StrEnum):
+    DAMAGE = "damage"  # the record itself is not what was written
+    PROJECTION = "projection"  # something derived from the entries is wrong, and can be rebuilt
 
-    id: int
+
+@dataclass(frozen=True, slots=True)
+class VerificationFinding:
+    """One deviation: its place, a code for programs and a sentence for people."""
+
+    session: UUID | None
     seq: int
-    parent_seq: int
-    on_path: bool
-    moved_head: bool
-    body: str | None
-    salt: bytes | None
-    digest: bytes
-    seal: bytes
-    fingerprint: bytes
-    dropped_at: datetime | None
-    kind: str
-    is_state: bool
-    role: str
-    content: str
-    content_chars: int
-    agent: str
-    is_internal: bool
-    created_at: datetime
-    metadata: Any
-    provider: str
-    model: str
-    status: str
-    end_reason: str
-    input_tokens: int
-    output_tokens: int
-    usage_source: str
-    latency: float | None
-    duration: float | None
-    request_id: str
+    code: str
+    sentence: str
+    severity: FindingSeverity = FindingSeverity.DAMAGE
+
+    @property
+    def is_damage(self) -> bool:
+        return self.severity is FindingSeverity.DAMAGE
+
+    def __str__(self) -> str:
+        where = f"session {self.session}, entry {self.seq}" if self.session else f"number {self.seq}"
+        return f"{where}: {self.sentence} ({self.code})"
 
 
-def pages_of(session: Session) -> Iterator[list[MessageRow]]:
-    """The entries that the session knew of when it was read, oldest first; short pages where texts are long."""
+def projection_finding(session: Session, seq: int, code: str, sentence: str) -> VerificationFinding:
+    return VerificationFinding(session.pk, seq, code, sentence, FindingSeverity.PROJECTION)
+
+
+def pages_of(session: Session) -> Iterator[list[Message]]:
+    """The entries up to the version of the session row, oldest first; short pages where texts are long."""
     last, size = 0, 100
     entries = Message.objects.in_order(session)
-    while rows := [
-        MessageRow._make(row) for row in entries.filter(seq__gt=last).values_list(*MessageRow._fields)[:size]
-    ]:
+    while rows := list(entries.filter(seq__gt=last)[:size]):
         yield rows
         last = rows[-1].seq
         if last >= session.version:
@@ -71,14 +63,14 @@ class Blobs:
     """Blobs by hash. Each is hashed once; those that agents send again and again stay in memory."""
 
     healthy: set[str] = field(default_factory=set)
-    kept: dict[str, bytes] = field(default_factory=dict)
+    cached: dict[str, bytes] = field(default_factory=dict)
 
-    KEPT, KEPT_BYTES, KNOWN = 64, 262_144, 200_000
+    MAX_CACHED, MAX_CACHED_BYTES, MAX_KNOWN = 64, 262_144, 200_000
 
     def content(self, name: str) -> bytes | None:
-        """None: it is not there, or not what its name says."""
-        if name in self.kept:
-            return self.kept[name]
+        """The bytes; None if they are missing or do not match the name or the size."""
+        if name in self.cached:
+            return self.cached[name]
         content, size = Blob.objects.filter(pk=name).values_list("data", "size").first() or (None, 0)
         if content is None or size != len(content):
             return None
@@ -91,18 +83,18 @@ class Blobs:
         return name in self.healthy or self.content(name) is not None
 
     def _remember(self, name: str, content: bytes) -> None:
-        if len(self.healthy) >= self.KNOWN:
+        if len(self.healthy) >= self.MAX_KNOWN:
             self.healthy.clear()
         self.healthy.add(name)
-        if len(content) <= self.KEPT_BYTES:
-            if len(self.kept) >= self.KEPT:
-                self.kept.pop(next(iter(self.kept)))
-            self.kept[name] = content
+        if len(content) <= self.MAX_CACHED_BYTES:
+            if len(self.cached) >= self.MAX_CACHED:
+                self.cached.pop(next(iter(self.cached)))
+            self.cached[name] = content
 
 
-@dataclass(frozen=True)
-class Excuses:
-    """What the audit chain says was taken from a session, on purpose."""
+@dataclass
+class AuditedState:
+    """What the audit chain says of a session: removals on purpose, hold, deletion and title."""
 
     dropped_through: int = 0
     trimmed: tuple[int, str] = (0, "")  # the newest trim, and the seal of its anchor
@@ -110,32 +102,35 @@ class Excuses:
     is_removed: bool = False
     is_held: bool = False
     hidden_at: datetime | None = None  # when its owner deleted it
-    title: str | None = None  # the mark of the title that was set by hand last
+    title: str | None = None  # the mark of the last title that was set by hand
+    is_title_dropped: bool = False  # with the last text, and not set by hand since
 
 
-def excuses_for(session_id: UUID) -> Excuses:
-    events = AuditEvent.objects.filter(session=session_id, action__in=_TOLD).order_by("seq")
-    dropped, trimmed, kept, removed = 0, (0, ""), {}, False
-    held, hidden_at, title = False, None, None
+def audited_state(session_id: UUID) -> AuditedState:
+    state = AuditedState()
+    events = AuditEvent.objects.filter(session=session_id, action__in=STATE_ACTIONS).order_by("seq")
     for action, text, at in events.values_list("action", "details", "at").iterator():
         details = json.loads(text) if text else {}
-        if action in ("hold", "release"):
-            held = action == "hold"
-        elif action in ("hide", "unhide"):
-            told = details.get("hidden_at")
-            hidden_at = None if action == "unhide" else datetime.fromisoformat(told) if told else at
-        elif action == "rename":
-            title = details["title"]
-        elif action == "drop":
-            dropped = max(dropped, details["through"])
-        elif action == "trim":
-            trimmed = (details["through"], details["seal"])
-            kept = {int(seq): digest for seq, digest in details["kept"].items()}
-        removed = removed or action == "remove"
-    return Excuses(dropped, trimmed, kept, removed, held, hidden_at, title)
-
-
-_TOLD = ("drop", "trim", "remove", "hold", "release", "hide", "unhide", "rename")
+        match action:
+            case "hold" | "release":
+                state.is_held = action == "hold"
+            case "hide":
+                hidden_at = details.get("hidden_at")
+                state.hidden_at = datetime.fromisoformat(hidden_at) if hidden_at else at
+            case "unhide":
+                state.hidden_at = None
+            case "rename":
+                state.title, state.is_title_dropped = details["title"], False
+            case "drop":
+                state.dropped_through = max(state.dropped_through, details["through"])
+                if "title" in details:
+                    state.title, state.is_title_dropped = None, True
+            case "trim":
+                state.trimmed = (details["through"], details["seal"])
+                state.kept = {int(seq): digest for seq, digest in details["kept"].items()}
+            case "remove":
+                state.is_removed = True
+    return state
 
 
 def linked_blobs(message_ids: Iterable[int]) -> set[tuple[int, str]]:

@@ -1,113 +1,177 @@
-"""Check of one session, page by page: entries first, then projections."""
+"""Check of one session: its own columns, its entries page by page, its projections.
+
+Owner, key and source are compared with the seal that was made when the session began; hold, deletion and a title set by
+hand with the audit chain. The automatic title and the expiry are computed again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from functools import cached_property
 
-from history.entries import Entry
-from history.models import Session
-from history.models.seals import digest_of
-from history.verification.entries import Chain, read_body, texts_left, wrong_columns
-from history.verification.findings import FindingSeverity, VerificationFinding
+from history.entries import Entry, ModelInput
+from history.models import Message, Session
+from history.models.seals import digest_of, title_mark_of
+from history.record.expiry import expiry_of
+from history.text.titles import title_from
+from history.verification.entries import Chain, read_body, remaining_texts, wrong_columns
 from history.verification.projections_check import ProjectionsCheck
-from history.verification.rows import Blobs, Excuses, MessageRow, excuses_for, pages_of
-from history.verification.session_facts import SessionFacts
+from history.verification.rows import (
+    AuditedState,
+    Blobs,
+    VerificationFinding,
+    audited_state,
+    pages_of,
+    projection_finding,
+)
+
+# Events of earlier versions do not have the moment of a deletion; they were written within the same transaction.
+SAME_MOMENT = timedelta(minutes=10)
 
 
 class SessionCheck:
-    """What is known of a session while its entries pass by."""
-
     def __init__(self, session: Session, blobs: Blobs) -> None:
         self.session = session
         self.blobs = blobs
         self.chain = Chain(session.anchor_seal)
-        self.claims = ProjectionsCheck(session)
+        self.projections = ProjectionsCheck(session)
         self.last = session.trimmed_through
         self.last_seal = session.anchor_seal
         self.entries = 0
-        self.facts = SessionFacts(session)
+        self.titles: list[str] = []  # that messages give: the first, and the one that the session has
+        self.is_title_lost = session.trimmed_through > 0
 
     @cached_property
-    def excuses(self) -> Excuses:
-        return excuses_for(self.session.pk)
+    def audited(self) -> AuditedState:
+        return audited_state(self.session.pk)
 
     def check(self) -> Iterator[VerificationFinding]:
-        yield from self.facts.check_audited(self.excuses)
-        yield from self._check_anchor()
+        yield from self._check_audited_columns()
+        through = self.session.trimmed_through
+        if through and self.audited.trimmed != (through, self.session.anchor_seal.hex()):
+            yield self._damage(
+                through, "untold_trim", "entries up to here are gone, and no audit event tells of a trim"
+            )
         for rows in pages_of(self.session):
             for row in rows:
                 yield from self._check_row(row)
-            yield from self.claims.check_page(rows)
-        yield from self._check_end()
-        yield from self.claims.check_end()
-        yield from self.facts.check_derived(self.excuses)
+            yield from self.projections.check_page(rows)
+        yield from self._check_last_entry()
+        yield from self.projections.check_end()
+        yield from self._check_derived_columns()
 
-    def _found(self, seq: int, code: str, sentence: str) -> VerificationFinding:
+    def _damage(self, seq: int, code: str, sentence: str) -> VerificationFinding:
         return VerificationFinding(self.session.pk, seq, code, sentence)
 
-    def _check_anchor(self) -> Iterator[VerificationFinding]:
-        through = self.session.trimmed_through
-        if through and self.excuses.trimmed != (through, self.session.anchor_seal.hex()):
-            yield self._found(through, "untold_trim", "entries up to here are gone, and no audit event tells of a trim")
+    # Entries.
 
-    def _check_row(self, row: MessageRow) -> Iterator[VerificationFinding]:
+    def _check_row(self, row: Message) -> Iterator[VerificationFinding]:
         self.entries += 1
-        kept = row.seq <= self.session.trimmed_through
-        yield from self._check_kept(row) if kept else self._check_link(row)
+        yield from self._check_kept(row) if row.seq <= self.session.trimmed_through else self._check_link(row)
         if row.body is None:
-            self.facts.note_dropped()
+            self.is_title_lost = True
             yield from self._check_dropped(row)
-            yield from self.claims.add(row, None, frozenset())
+            yield from self.projections.add(row, None, frozenset())
             return
         entry, names, problem = read_body(row, self.blobs)
         if problem:
-            yield self._found(row.seq, *problem)
+            yield self._damage(row.seq, *problem)
         if row.seq <= self.session.dropped_through and not row.is_state:
             sentence = "the session says that the texts up to here were dropped, but its own was not"
-            yield VerificationFinding(self.session.pk, row.seq, "undropped_text", sentence, FindingSeverity.PROJECTION)
+            yield projection_finding(self.session, row.seq, "undropped_text", sentence)
         if entry is not None:
-            self.facts.note_entry(entry)
-            yield from self._check_columns(row, entry)
-        yield from self.claims.add(row, entry, names)
+            self._note_title(entry)
+            for name in wrong_columns(row, entry):
+                yield self._damage(row.seq, "altered_column", f"the column {name} does not say what the entry says")
+        yield from self.projections.add(row, entry, names)
 
-    def _check_link(self, row: MessageRow) -> Iterator[VerificationFinding]:
+    def _check_link(self, row: Message) -> Iterator[VerificationFinding]:
         if row.seq != self.last + 1:
-            yield self._found(self.last + 1, "missing_entry", missing(self.last + 1, row.seq - 1))
+            yield self._missing(self.last + 1, row.seq - 1)
             self.chain.break_off()
-        if problem := self.chain.problem_with(row):
-            yield self._found(row.seq, *problem)
-        if row.parent_seq > self.session.trimmed_through and not self.claims.replay.has(row.parent_seq):
+        if problem := self.chain.check(row):
+            yield self._damage(row.seq, *problem)
+        if row.parent_seq > self.session.trimmed_through and row.parent_seq not in self.projections.replay.steps:
             sentence = f"its parent {row.parent_seq} is not there, or is nothing that can be followed"
-            yield self._found(row.seq, "dangling_parent", sentence)
+            yield self._damage(row.seq, "dangling_parent", sentence)
         self.last, self.last_seal = row.seq, row.seal
 
-    def _check_kept(self, row: MessageRow) -> Iterator[VerificationFinding]:
-        """An entry that a trim left standing, because it still holds: the audit event of the trim knows its digest."""
-        if self.excuses.kept.get(row.seq) != row.digest.hex():
-            yield self._found(row.seq, "altered_entry", "it stands before the anchor, but no trim left it there")
+    def _check_kept(self, row: Message) -> Iterator[VerificationFinding]:
+        """An entry before the anchor that a trim left, because it still holds: the audit event has its digest."""
+        if self.audited.kept.get(row.seq) != row.digest.hex():
+            yield self._damage(row.seq, "altered_entry", "it is before the anchor, but no trim left it there")
         elif row.body is not None and digest_of(row.salt or b"", row.body) != row.digest:
-            yield self._found(row.seq, "altered_body", "its body is not the one that was sealed")
+            yield self._damage(row.seq, "altered_body", "its body is not the one that was sealed")
 
-    def _check_dropped(self, row: MessageRow) -> Iterator[VerificationFinding]:
-        if row.seq > self.excuses.dropped_through:
-            yield self._found(row.seq, "missing_body", "its body is gone, and no audit event says that it was dropped")
-        for name in texts_left(row):
+    def _check_dropped(self, row: Message) -> Iterator[VerificationFinding]:
+        if row.seq > self.audited.dropped_through:
+            sentence = "its body is gone, and no audit event says that it was dropped"
+            yield self._damage(row.seq, "missing_body", sentence)
+        for name in remaining_texts(row):
             sentence = f"its body was dropped, but there is still something in {name}"
-            yield VerificationFinding(self.session.pk, row.seq, "text_left", sentence, FindingSeverity.PROJECTION)
+            yield projection_finding(self.session, row.seq, "text_left", sentence)
 
-    def _check_columns(self, row: MessageRow, entry: Entry) -> Iterator[VerificationFinding]:
-        for name in wrong_columns(row, entry):
-            yield self._found(row.seq, "altered_column", f"the column {name} does not say what the entry says")
-
-    def _check_end(self) -> Iterator[VerificationFinding]:
+    def _check_last_entry(self) -> Iterator[VerificationFinding]:
         session = self.session
         if self.last < session.version:
-            yield self._found(self.last + 1, "missing_entry", missing(self.last + 1, session.version))
+            yield self._missing(self.last + 1, session.version)
         elif self.last_seal != session.last_seal:
-            sentence = "its seal is not the one that the session knows as its last"
-            yield self._found(self.last, "altered_end", sentence)
+            yield self._damage(self.last, "altered_end", "its seal is not the one that the session has as its last")
 
+    def _missing(self, first: int, last: int) -> VerificationFinding:
+        sentence = "it is missing" if first == last else f"it is missing, like everything up to entry {last}"
+        return self._damage(first, "missing_entry", sentence)
 
-def missing(first: int, last: int) -> str:
-    return "it is missing" if first == last else f"it is missing, like everything up to entry {last}"
+    # Columns of the session.
+
+    def _check_audited_columns(self) -> Iterator[VerificationFinding]:
+        session = self.session
+        if bytes(session.begin_seal) != session.expected_begin_seal():
+            yield self._damage(0, "altered_owner", "its owner, key or source is not the one that it began with")
+        if session.hold != self.audited.is_held:
+            state = "held" if session.hold else "not held"
+            yield self._damage(0, "altered_hold", f"it is {state}, and the audit chain says otherwise")
+        if problem := self._deletion_problem():
+            yield self._damage(0, "altered_deletion", problem)
+
+    def _deletion_problem(self) -> str:
+        hidden_at, audited = self.session.hidden_at, self.audited.hidden_at
+        if self.session.state == Session.State.INCOMPLETE:
+            return ""
+        if self.session.state == Session.State.REMOVING:
+            return "" if self.audited.is_removed else "its removal has begun, and no audit event tells of it"
+        if hidden_at is None or audited is None:
+            state = "not deleted" if hidden_at is None else "deleted"
+            return "" if hidden_at == audited else f"it is {state}, and the audit chain says otherwise"
+        is_same = abs(hidden_at - audited) <= SAME_MOMENT
+        return "" if is_same else "it was deleted at another time than the audit chain says"
+
+    def _check_derived_columns(self) -> Iterator[VerificationFinding]:
+        if not self._is_title_right():
+            sentence = "its title is neither the automatic one nor one that was set by hand"
+            yield self._damage(0, "altered_title", sentence)
+        if self.session.expires_at != expiry_of(self.session):
+            sentence = "the time until which it is kept does not follow from the rules; the next purge sets it"
+            yield projection_finding(self.session, 0, "altered_expiry", sentence)
+
+    def _note_title(self, entry: Entry) -> None:
+        if not isinstance(entry, ModelInput) or entry.is_internal or len(self.titles) >= 2:
+            return
+        title = title_from(entry.text)
+        if title and (not self.titles or title == self.session.title):
+            self.titles.append(title)
+
+    def _is_title_right(self) -> bool:
+        session, audited = self.session, self.audited
+        if not session.title and session.version and audited.dropped_through >= session.version:
+            return True  # it was dropped with the texts
+        given_mark = "" if audited.is_title_dropped else bytes(session.given_title).hex()
+        mark = audited.title if audited.title is not None else given_mark
+        if mark:
+            return title_mark_of(session.pk, session.title).hex() == mark
+        if self.is_title_lost:
+            return True  # the message that it was taken from is gone
+        if audited.title is None:
+            return session.title == (self.titles[0] if self.titles else "")
+        return session.title in ("", *self.titles)  # after an empty title set by hand, any later message gives one

@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from project.accounts.models import User
-from relay.admin.agents import AllowanceInline
+from relay.admin.usage import AllowanceInline
 
 
 @admin.register(User)

@@ -8,6 +8,6 @@ class AccountsConfig(AppConfig):
     verbose_name = _("people")
 
     def ready(self) -> None:
-        from project.accounts import erasing
+        from project.accounts import personal_data
 
-        erasing.register()
+        personal_data.register()

@@ -1,4 +1,4 @@
-"""The forms of people: sign in, preferences, a new person."""
+"""Forms of accounts: sign-in, preferences, new user."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from django.contrib.auth.forms import AuthenticationForm
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext_lazy as _
 
-from project.accounts import failures
-from project.accounts.known_browsers import is_known_browser
+from project.accounts import lockout
 from project.accounts.models import User
 from project.accounts.roles import Role, give_role
 
 
 class SignInForm(AuthenticationForm):
-    """Asks the guard before it looks at the password, so that a blocked guess costs and tells nothing."""
+    """Checks the lockout before the password, so that a blocked attempt reveals nothing."""
 
     blocked = False
 
@@ -25,22 +24,22 @@ class SignInForm(AuthenticationForm):
         if self.request is None:
             raise TypeError("Signing in needs the request: failures are counted per address.")
         if not (self.cleaned_data.get("username") and self.cleaned_data.get("password")):
-            return self.cleaned_data  # nothing is looked at, so nothing is counted and nothing forgotten
-        name, address = self.cleaned_data["username"], failures.address_of(self.request)
-        known = is_known_browser(self.request, name=name)
-        if not failures.claim_attempt(name, address=address, from_known_browser=known):
+            return self.cleaned_data  # no password is checked, so nothing is counted
+        name, address = self.cleaned_data["username"], lockout.address_of(self.request)
+        known = lockout.is_known_browser(self.request, name=name)
+        if not lockout.claim_attempt(name, address=address, from_known_browser=known):
             self.blocked = True
             raise ValidationError(
-                _("Too many wrong attempts. Wait a quarter of an hour, or ask for a one-time link."), code="blocked"
+                _("Too many wrong attempts. Wait 15 minutes, or ask for a one-time link."), code="blocked"
             )
         cleaned = super().clean()
-        failures.forget_failures(name, address=address)
+        lockout.forget_failures(name, address=address)
         return cleaned
 
 
 def time_zone_choices() -> list[tuple[str, Any]]:
     names = sorted(name for name in zoneinfo.available_timezones() if "/" in name and not name.startswith("Etc/"))
-    return [("", _("As the server")), ("UTC", "UTC"), *((name, name.replace("_", " ")) for name in names)]
+    return [("", _("Same as server")), ("UTC", "UTC"), *((name, name.replace("_", " ")) for name in names)]
 
 
 class PreferencesForm(forms.ModelForm[User]):

@@ -1,4 +1,6 @@
-"""One-time sign-in links: made here, claimed here, known to the database by their hash alone."""
+"""One-time sign-in links. The database stores only their hashes."""
+
+from __future__ import annotations
 
 import hashlib
 import secrets
@@ -11,14 +13,14 @@ from django.utils import timezone
 from project.accounts.models import SignInLink, User
 
 HOURS = 24
-FORGOTTEN_AFTER = timedelta(days=30)
+DELETED_AFTER = timedelta(days=30)
 
 
 def create_link(user: User, *, created_by: User | None = None) -> str:
-    """The whole address; nobody can show it a second time."""
+    """Return the URL. It cannot be shown a second time."""
     token = secrets.token_urlsafe(32)
     now = timezone.now()
-    SignInLink.objects.filter(expires_at__lt=now - FORGOTTEN_AFTER).delete()
+    SignInLink.objects.filter(expires_at__lt=now - DELETED_AFTER).delete()
     SignInLink.objects.create(
         token_hash=hash_of(token), user=user, created_by=created_by, expires_at=now + timedelta(hours=HOURS)
     )
@@ -26,7 +28,7 @@ def create_link(user: User, *, created_by: User | None = None) -> str:
 
 
 def find_link(token: str) -> SignInLink | None:
-    """A link that would still open. Looking does not spend it."""
+    """A link that is still valid. Looking does not use it up."""
     return (
         SignInLink.objects.select_related("user")
         .filter(token_hash=hash_of(token), used_at=None, expires_at__gt=timezone.now(), user__is_active=True)
@@ -35,7 +37,7 @@ def find_link(token: str) -> SignInLink | None:
 
 
 def claim_link(token: str) -> SignInLink | None:
-    """Spend the link. Of two people who press at the same moment, the row count lets one in."""
+    """Use the link up. If two requests come at once, the row count decides which one signs in."""
     link = find_link(token)
     if link is None:
         return None
@@ -44,5 +46,5 @@ def claim_link(token: str) -> SignInLink | None:
 
 
 def hash_of(token: str) -> str:
-    # Plain SHA-256 is enough: a token has 256 random bits, so there is nothing to guess and nothing to salt.
+    # Plain SHA-256 is enough for a token of 256 random bits.
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()

@@ -14,7 +14,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 
 
 class PreferencesMiddleware:
-    """Stands after LocaleMiddleware, whose guess from the browser holds for everybody who chose nothing."""
+    """Language and time zone that the user chose. It follows LocaleMiddleware, which decides for the other users."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -28,7 +28,7 @@ class PreferencesMiddleware:
         with timezone.override(user.time_zone or None if user.is_authenticated else None):
             response = self.get_response(request)
         if user.is_authenticated:
-            # A page is for who asked for it: no cache shows it to anybody else, or again without asking.
+            # No cache may show the page to another user, or again without validation.
             response.setdefault("Cache-Control", "private, no-cache")
         return response
 

@@ -1,4 +1,4 @@
-"""People, the one-time links they sign in with, and the failed attempts that slow a guesser down."""
+"""Users, one-time sign-in links and failed sign-ins."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ def check_time_zone(name: str) -> None:
     try:
         zoneinfo.ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:
-        raise ValidationError(_("There is no time zone called “%(name)s”."), params={"name": name}) from error
+        raise ValidationError(_("There is no time zone “%(name)s”."), params={"name": name}) from error
 
 
 class User(AbstractUser):
     class Language(models.TextChoices):
-        BROWSER = "", _("As the browser asks")
-        # Each under its own name, so that people find theirs whatever the page speaks.
+        BROWSER = "", _("Same as browser")
+        # Each in its own language, so that users find theirs on a page in any language.
         ENGLISH = "en", "English"
         CHINESE = "zh-hans", "简体中文"
 
     class Theme(models.TextChoices):
-        SYSTEM = "system", _("As the system")
+        SYSTEM = "system", _("Same as system")
         LIGHT = "light", _("Light")
         DARK = "dark", _("Dark")
 
@@ -44,7 +44,7 @@ class User(AbstractUser):
 
 
 class SignInLink(models.Model):
-    """A key that opens once. Only its hash is kept, so a copy of the database opens nothing."""
+    """A link that signs its user in once. Only its hash is stored."""
 
     token_hash = models.CharField(max_length=64, unique=True)
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="sign_in_links")
@@ -62,9 +62,9 @@ class SignInLink(models.Model):
 
 
 class SignInFailure(models.Model):
-    """One wrong password, or one that is just being looked at.
+    """A wrong password, or one that is being checked.
 
-    The name is kept as a hash: people type passwords into the wrong field.
+    The name is stored as a hash, because users type passwords into the wrong field.
     """
 
     name_hash = models.CharField(max_length=64)

@@ -17,8 +17,8 @@ from project.accounts.models import User
 
 
 class Role(models.TextChoices):
-    USER = "user", _("User: chats and sees own sessions")
-    OPERATOR = "operator", _("Operator: providers, agents, keys; no texts of others")
+    USER = "user", _("User: chats, sees own sessions")
+    OPERATOR = "operator", _("Operator: providers, agents, keys; no texts of other users")
     AUDITOR = "auditor", _("Auditor: reads and exports sessions of others, with a reason")
     ADMINISTRATOR = "administrator", _("Administrator: everything")
 

@@ -1,4 +1,4 @@
-"""The pages of people: in and out, password, preferences, and the staff's page for other people."""
+"""Pages of accounts: sign-in, sign-in links, password, preferences, and the list of users for staff."""
 
 from __future__ import annotations
 
@@ -18,19 +18,22 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
 from history.access import audit
+from history.http import staff_only
 from history.models import Session
-from history.pages.staff_only import staff_only
 from project.accounts.forms import NewPersonForm, PreferencesForm, SignInForm
-from project.accounts.known_browsers import remember_browser
 from project.accounts.links import HOURS, claim_link, create_link, find_link
+from project.accounts.lockout import remember_browser
 from project.accounts.models import SignInLink, User
 from project.accounts.roles import role_labels
-from project.accounts.signed_in import SignedInRequest
+
+
+class SignedInRequest(HttpRequest):
+    """A request behind `login_required` or `staff_only`, for the type checker."""
+
+    user: User
 
 
 class SignIn(views.LoginView):
-    """Django's view checks that `next` leads back to us."""
-
     template_name = "accounts/signin.html"
     authentication_form = SignInForm
     redirect_authenticated_user = True
@@ -49,7 +52,7 @@ class SignIn(views.LoginView):
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def link(request: HttpRequest, token: str) -> HttpResponse:
-    """A page with a button: previews of mail programs and chats open links, but do not press buttons."""
+    """A page with a button, because previews of mail programs and chats open links."""
     if request.method != "POST":
         found = find_link(token)
         return render(request, "accounts/link.html", {"link": found}, status=200 if found else 410)
@@ -64,7 +67,7 @@ def link(request: HttpRequest, token: str) -> HttpResponse:
 
 def _first_page(request: HttpRequest, claimed: SignInLink) -> str:
     if claimed.created_by_id and not claimed.user.has_usable_password():
-        messages.info(request, _("Welcome. Choose a password, so that you can come back without a link."))
+        messages.info(request, _("Welcome. Choose a password to sign in without a link."))
         return "accounts:password"
     return "home"
 
@@ -73,12 +76,12 @@ def _first_page(request: HttpRequest, claimed: SignInLink) -> str:
 @never_cache
 @login_required
 def password(request: SignedInRequest) -> HttpResponse:
-    """Who came by a link and has no password yet is not asked for the old one."""
+    """Ask for the old password only if there is one."""
     form_class = PasswordChangeForm if request.user.has_usable_password() else SetPasswordForm
     form = form_class(request.user, request.POST or None)
     if request.method == "POST" and form.is_valid():
         update_session_auth_hash(request, form.save())
-        messages.success(request, _("Your password is changed."))
+        messages.success(request, _("Password changed."))
         return redirect("accounts:preferences")
     return render(request, "accounts/password.html", {"form": form})
 
@@ -94,8 +97,8 @@ def preferences(request: SignedInRequest) -> HttpResponse:
 
 @login_required
 def preferences_saved(request: SignedInRequest) -> HttpResponse:
-    """A step of its own, so that the message is said in the language just chosen."""
-    messages.success(request, _("Your preferences are saved."))
+    """A request of its own, so that the message is in the language just chosen."""
+    messages.success(request, _("Preferences saved."))
     return redirect("accounts:preferences")
 
 
@@ -112,19 +115,21 @@ def people(request: SignedInRequest) -> HttpResponse:
 @staff_only
 @require_POST
 def link_for(request: SignedInRequest, pk: int) -> HttpResponse:
-    person = get_object_or_404(_everybody(), pk=pk, is_active=True)
+    person = get_object_or_404(_users(), pk=pk, is_active=True)
     if not may_make_link(request.user, person):
         raise Http404
     return show_link(request, person)
 
 
-def _everybody() -> QuerySet[Any]:
+def _users() -> QuerySet[Any]:
     return User.objects.annotate(has_sessions=Exists(Session.objects.filter(owner=OuterRef("pk"))))
 
 
 def may_make_link(maker: User, person: Any) -> bool:
-    """A link is as good as a password: it must lead neither to more rights than its maker has nor past the question why
-    somebody reads what another person said. Whoever may change people can set their passwords anyway.
+    """Whether staff may create a sign-in link for this user. It is as good as the user's password.
+
+    It must not give more rights than its creator has, nor access to sessions without a reason. Staff who may change
+    users can set their passwords anyway.
     """
     if person == maker or maker.is_superuser:
         return True
@@ -134,7 +139,7 @@ def may_make_link(maker: User, person: Any) -> bool:
 
 
 def show_link(request: SignedInRequest, person: User) -> HttpResponse:
-    """Shown in the answer to the POST itself: kept nowhere, it cannot be shown again."""
+    """Show the link in the response to the POST. It is not stored and cannot be shown again."""
     address = create_link(person, created_by=request.user)
     audit.record("person.link", actor=request.user.pk, person=person.pk)
     form = NewPersonForm(creator=request.user)
@@ -142,19 +147,19 @@ def show_link(request: SignedInRequest, person: User) -> HttpResponse:
 
 
 def show_people(request: SignedInRequest, **context: Any) -> HttpResponse:
-    everybody = [
+    users = [
         {
             "person": person,
             "roles": role_labels(person),
             "may_make_link": person.is_active and may_make_link(request.user, person),
         }
-        for person in _everybody().order_by("username").prefetch_related("groups")
+        for person in _users().order_by("username").prefetch_related("groups")
     ]
-    return render(request, "accounts/people.html", {"everybody": everybody, **context})
+    return render(request, "accounts/people.html", {"users": users, **context})
 
 
 def admin_signin(request: HttpRequest) -> HttpResponse:
-    """The admin has no door of its own: ours counts failures."""
+    """Sign-in of the admin: the page that counts failures."""
     if request.user.is_authenticated:
         raise Http404
     target = request.GET.get("next", "")

@@ -1,7 +1,7 @@
-"""Who does the work that must be done once, however many processes there are.
+"""Leases that decide which process does a job that runs once per installation.
 
-A lease is taken, kept and taken over by one UPDATE: the row count says who won, and the database's clock is the only
-clock, so machines need not agree on the time. A holder that dies simply stops renewing.
+One UPDATE takes, renews or takes over a lease, and its row count says who won. The database's clock is the only clock,
+so machines need not agree on the time. A holder that dies stops renewing, and its lease expires.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from django.db.models.functions import Now
 from project.models import Lease
 
 
-def name_of_process() -> str:
+def process_name() -> str:
     return f"{socket.gethostname()[:80]}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
-def take(name: str, *, holder: str, seconds: float) -> bool:
-    """Take or renew; False if somebody else holds it."""
+def take_lease(name: str, *, holder: str, seconds: float) -> bool:
+    """Take or renew a lease. False if another holder has it."""
     if _claim(name, holder=holder, seconds=seconds):
         return True
     if Lease.objects.filter(name=name).exists():
@@ -33,38 +33,34 @@ def take(name: str, *, holder: str, seconds: float) -> bool:
 
 
 def _claim(name: str, *, holder: str, seconds: float) -> bool:
-    free_or_ours = Q(holder=holder) | Q(expires_at__lte=Now())
-    claimed = Lease.objects.filter(free_or_ours, name=name).update(
-        holder=holder, expires_at=Now() + timedelta(seconds=seconds)
-    )
-    return claimed == 1
+    claimable = Lease.objects.filter(Q(holder=holder) | Q(expires_at__lte=Now()), name=name)
+    return claimable.update(holder=holder, expires_at=Now() + timedelta(seconds=seconds)) == 1
 
 
-def give_back(holder: str) -> None:
-    """Let others go on at once instead of waiting until our leases expire."""
+def release_leases(holder: str) -> None:
+    """Let other processes continue at once instead of waiting until the leases expire."""
     Lease.objects.filter(holder=holder).update(expires_at=Now())
 
 
-class Held:
-    """What this process holds, as far as it can know without asking: until the lease it last took runs out."""
+class Leases:
+    """The leases of this process, as far as it knows without a query: each until it runs out."""
 
     def __init__(self, *, holder: str, seconds: float) -> None:
-        self.holder = holder
-        self.seconds = seconds
+        self.holder, self.seconds = holder, seconds
         self._until: dict[str, float] = {}
-
-    def renew(self, name: str) -> None:
-        # Measured from before the question, so that we let go a little early rather than a little late.
-        asked = time.monotonic()
-        if take(name, holder=self.holder, seconds=self.seconds):
-            self._until[name] = asked + self.seconds
-        else:
-            self._until.pop(name, None)
 
     def __contains__(self, name: str) -> bool:
         return time.monotonic() < self._until.get(name, 0.0)
 
-    def give_back(self) -> None:
+    def renew(self, name: str) -> None:
+        # Counted from before the query, so that this process lets go a little early rather than a little late.
+        start = time.monotonic()
+        if take_lease(name, holder=self.holder, seconds=self.seconds):
+            self._until[name] = start + self.seconds
+        else:
+            self._until.pop(name, None)
+
+    def release(self) -> None:
         if self._until:
             self._until.clear()
-            give_back(self.holder)
+            release_leases(self.holder)

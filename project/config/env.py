@@ -1,14 +1,15 @@
-"""Typed, loud readers of the environment.
+"""Typed readers of environment variables, and secret keys that the first start creates.
 
-Each reader takes the variable's name and a default, and returns a value of one type. A value that makes no sense is
-noted with what to write instead; `Environment.stop_if_wrong` then says everything that is wrong in one line and ends
-the process, so that nobody ever runs with a setting that was silently ignored.
+Each reader takes the variable's name and a default, and returns a value of one type. It notes an invalid value with
+what to write instead. `Environment.stop_if_wrong` then prints all problems in one line and ends the process, so that
+no setting is ignored silently.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import secrets
 import sys
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
@@ -53,14 +54,14 @@ class Environment:
         value = self.text(name)
         if not value:
             return default
-        # isdecimal alone would let "４２" through, which is a number to Python but a typing slip to us.
+        # isdecimal alone accepts "４２".
         if value.isascii() and value.isdecimal() and least <= int(value) <= most:
             return int(value)
         self.refuse(name, f"write a whole number from {least} to {most}")
         return default
 
     def amount(self, name: str, default: Decimal) -> Decimal:
-        """A sum of money, or anything else that is counted in parts."""
+        """A decimal number, for example a sum of money."""
         value = self.text(name)
         if not value or _AMOUNT.fullmatch(value):
             return Decimal(value or default)
@@ -150,14 +151,14 @@ def is_url(value: str, *, schemes: tuple[str, ...]) -> bool:
 
 
 def local_url(host: str, port: int) -> str:
-    """Where a server that listens there is found from its own machine."""
+    """The URL of a server on its own machine."""
     if host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
         host = "127.0.0.1"
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def shown(name: str, value: str) -> str:
-    """The value as it may be shown: no secret, no password inside an address, not endless, on one line."""
+    """The value for error messages: without secrets and passwords in URLs, shortened, on one line."""
     if "KEY" in name or "TOKEN" in name or "PASSWORD" in name:
         return "not usable"
     value = " ".join(value.split())
@@ -165,3 +166,29 @@ def shown(name: str, value: str) -> str:
     if divider and "@" in rest:
         value = f"{scheme}://…@{rest.rpartition('@')[2]}"
     return f'"{value if len(value) <= 80 else value[:79] + "…"}"'
+
+
+def key_from(path: Path) -> str:
+    """Read the secret, or create it if the file does not exist."""
+    if not path.exists():
+        write_new(path, secrets.token_urlsafe(48))
+    key = path.read_text(encoding="ascii").strip()
+    if len(key) < 32:
+        raise ValueError(f"{path} holds no usable key. Delete it and a new one is made on the next start.")
+    return key
+
+
+def write_new(path: Path, text: str) -> None:
+    """Create the file with this text, unless another process was first."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        path.hardlink_to(draft)
+    except FileExistsError:
+        return
+    finally:
+        draft.unlink()

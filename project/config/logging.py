@@ -26,7 +26,7 @@ SECRETS = (
 def without_secrets(text: str) -> str:
     for pattern in SECRETS:
         text = pattern.sub(rf"\g<kept>{BLOT}", text)
-    # Keys that their own form gives away, ours among them, wherever they stand.
+    # Keys with a known form, those of Parley included.
     return without_credentials(text, Counter())
 
 

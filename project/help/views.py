@@ -1,16 +1,32 @@
-"""/help/ and its pages."""
+"""Documentation at /help/: pages of `docs/`, rendered by Python-Markdown with contents and permalinks.
+
+These files are part of Parley and trusted. Texts of users and models are rendered by `history.markdown`.
+"""
 
 from __future__ import annotations
 
+import posixpath
+import re
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
+from pathlib import Path
+from xml.etree import ElementTree
 
+import markdown
+from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
+from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
-
-from project.help.pages import find_page, list_pages
+from markdown.extensions import Extension
+from markdown.extensions.tables import TableExtension
+from markdown.extensions.toc import TocExtension
+from markdown.postprocessors import Postprocessor
+from markdown.treeprocessors import Treeprocessor
 
 
 @login_required
@@ -29,3 +45,125 @@ def page(request: HttpRequest, name: str) -> HttpResponse:
     if found is None:
         raise Http404
     return render(request, "help/page.html", {"page": found})
+
+
+DOCS = Path(settings.BASE_DIR) / "docs"
+_TITLE = re.compile(r"^# +(.+?)\s*$", re.MULTILINE)
+_NOT_IN_SLUG = re.compile(r"[^\w\- ]")
+
+
+@dataclass(frozen=True, slots=True)
+class HelpPage:
+    """One page: its name (`clients/codex`), its title, and, once rendered, its HTML and contents."""
+
+    name: str
+    title: str
+    html: str = ""
+    contents: str = ""
+
+    @property
+    def folder(self) -> str:
+        return posixpath.dirname(self.name)
+
+    def get_absolute_url(self) -> str:
+        return reverse("help:page", args=[self.name])
+
+
+def list_pages() -> list[HelpPage]:
+    """All pages, by folder and title."""
+    pages = [HelpPage(name, _title(path)) for name, path in _files().items()]
+    return sorted(
+        pages, key=lambda page: (page.folder, page.name if page.folder == "decisions" else page.title.lower())
+    )
+
+
+def find_page(name: str) -> HelpPage | None:
+    """A page with its HTML. The name is looked up in the list of files, so it never leads out of `docs/`."""
+    path = _files().get(name)
+    return _render(name, path, path.stat().st_mtime_ns) if path else None
+
+
+def _files() -> dict[str, Path]:
+    return {path.relative_to(DOCS).with_suffix("").as_posix(): path for path in sorted(DOCS.rglob("*.md"))}
+
+
+def _title(path: Path) -> str:
+    found = _TITLE.search(path.read_text(encoding="utf-8"))
+    return found[1].replace("`", "") if found else path.stem
+
+
+@lru_cache(maxsize=128)
+def _render(name: str, path: Path, changed: int) -> HelpPage:
+    """`changed` makes an edited file another page."""
+    contents = TocExtension(
+        slugify=slugify, permalink="#", permalink_title="", permalink_leading=False, toc_depth="2-3"
+    )
+    extensions: list[Extension | str] = [
+        "fenced_code",
+        "sane_lists",
+        TableExtension(use_align_attribute=True),
+        contents,
+    ]
+    parser = markdown.Markdown(extensions=[*extensions, _HelpLinks(name)], output_format="html")
+    html = parser.convert(path.read_text(encoding="utf-8"))
+    toc = getattr(parser, "toc", "") if getattr(parser, "toc_tokens", None) else ""
+    return HelpPage(name, _title(path), _trusted(html), _trusted(toc))
+
+
+def _trusted(html: str) -> SafeString:
+    return mark_safe(html)  # noqa: S308  made from files of this repository
+
+
+def slugify(value: str, separator: str) -> str:
+    """The anchor that GitHub gives a heading, so that links between the files work in both places."""
+    return _NOT_IN_SLUG.sub("", value.strip().lower()).replace(" ", separator)
+
+
+class _HelpLinks(Extension):
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def extendMarkdown(self, md: markdown.Markdown) -> None:  # noqa: N802  their name
+        md.treeprocessors.register(_LinkProcessor(md, self.name), "help_links", 1)
+        md.postprocessors.register(_CodeProcessor(md), "help_code", 1)
+
+
+class _CodeProcessor(Postprocessor):
+    """Wide code scrolls by keyboard, too. Fenced code is no element before this step."""
+
+    def run(self, text: str) -> str:
+        return text.replace("<pre>", '<pre tabindex="0">')
+
+
+class _LinkProcessor(Treeprocessor):
+    """Links between files become links between pages; wide tables get a box that scrolls."""
+
+    def __init__(self, md: markdown.Markdown, name: str) -> None:
+        super().__init__(md)
+        self.name, self.names = name, set(_files())
+
+    def run(self, root: ElementTree.Element) -> None:
+        for link in root.iter("a"):
+            address = self._address(link.get("href", ""))
+            if address is None:
+                link.attrib.pop("href", None)
+            else:
+                link.set("href", address)
+        for cell in root.iter("th"):
+            if not "".join(cell.itertext()).strip():
+                cell.tag = "td"  # a header without words is no header to a screen reader
+        for place, child in enumerate(list(root)):
+            if child.tag == "table":
+                root[place] = box = ElementTree.Element("div", {"class": "table-box", "tabindex": "0"})
+                box.append(child)
+
+    def _address(self, href: str) -> str | None:
+        """None for files that are not documentation pages: they are not served."""
+        if href.startswith(("#", "http://", "https://", "mailto:")):
+            return href
+        target, _, anchor = href.partition("#")
+        name = posixpath.normpath(posixpath.join(posixpath.dirname(self.name), target)).removesuffix(".md")
+        if name not in self.names:
+            return None
+        return reverse("help:page", args=[name]) + (f"#{anchor}" if anchor else "")

@@ -1,10 +1,10 @@
-"""The one table of the house itself: who may do the work that must be done once."""
+"""Leases of background jobs."""
 
 from django.db import models
 
 
 class Lease(models.Model):
-    """`holder` may do what `name` says until `expires_at`, by the database's clock. See `project.background.leases`."""
+    """The right of `holder` to run the job `name` until `expires_at`, by the clock of the database."""
 
     name = models.CharField(max_length=60, primary_key=True)
     holder = models.CharField(max_length=120)

@@ -1,7 +1,7 @@
 """ASGI middleware for request bodies: size by path and sender, speed, charset, and bodies that are left unread.
 
 Anyone may send 64 KB. More is read only from a known sender (a signed-in user or a valid API key), who is looked up
-before the first byte is read, and only up to the limit that the view declares (`history.http.body_limits`). The relay
+before the first byte is read, and only up to the limit that the view declares (`history.http`). The relay
 and the MCP server check key and size themselves before they read, so for them only the time limits apply.
 
 A body that is refused, too slow or not read to its end is dropped for a moment before the connection closes: otherwise
@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import get_user
@@ -24,34 +23,31 @@ from django.utils.translation import gettext as _
 
 from history.access import keys
 from history.access.key_cache import ApiKeyError
-from history.api.errors import failure
+from history.api.errors import failure, refusal
 from history.dialects.json_access import as_bytes
-from history.http.body_limits import body_limit_of
+from history.http import body_limit_of
 from project.server.limits import ANYONE_BYTES, BODY_BYTES_PER_SECOND, BODY_SECONDS, KNOWN_BYTES, LINGER_SECONDS
 from relay.consumers.authentication import read_api_key
 from relay.gateway import application as gateway
 from relay.gateway.call.addresses import guess_dialect
 from relay.gateway.call.errors import Refusal
 from relay.mcp_server import application as mcp
+from relay.runtime.asgi import Application, Message, Receive, Scope, Send
 from relay.runtime.async_db import in_database
 
-# Django decodes forms and query strings with whatever codec is named, of which many fail on foreign bytes (`idna`,
-# `hex`, `zip`). ASCII is a part of UTF-8; some clients name Latin-1 out of habit and send ASCII.
+# Django decodes forms and query strings with any codec that is named, and many codecs fail on foreign bytes (`idna`,
+# `hex`, `zip`). ASCII is a part of UTF-8. Some clients name Latin-1 and send ASCII.
 _CHARSET = re.compile(rb'charset\s*=\s*"?(?:utf-?8|us-ascii|ascii|iso-8859-1|latin-?1)"?\s*(?:;|$)', re.IGNORECASE)
 # Django fails on a parameter with an unknown charset of its own (RFC 2231), which no client sends in this header.
 _EXTENDED = re.compile(rb"\*\s*=")
 
-Message = Mapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-
 DISCONNECT = {"type": "http.disconnect"}
 
 
-def limit_bodies(application: Any) -> Any:
-    """The same application behind the limits."""
+def limit_bodies(application: Application) -> Application:
+    """The application behind the limits."""
 
-    async def answer(scope: Any, receive: Receive, send: Send) -> None:
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope.get("headers", ()))
         length = announced_length(scope, headers)
         if not _checks_itself(scope) and not has_known_charset(headers):
@@ -71,7 +67,7 @@ def limit_bodies(application: Any) -> Any:
     return answer
 
 
-def announced_length(scope: Any, headers: Mapping[bytes, bytes]) -> int | None:
+def announced_length(scope: Scope, headers: Mapping[bytes, bytes]) -> int | None:
     """The length of the body; None means that it is not known in advance."""
     if b"transfer-encoding" in headers:
         return None
@@ -90,7 +86,7 @@ def has_known_charset(headers: Mapping[bytes, bytes]) -> bool:
     return kind.lower().count(b"charset") == len(_CHARSET.findall(kind))
 
 
-def _checks_itself(scope: Any) -> bool:
+def _checks_itself(scope: Scope) -> bool:
     return gateway.serves(scope["path"]) or mcp.serves(scope["path"])
 
 
@@ -98,7 +94,7 @@ class RequestBody:
     """The body of one request on its way to the application. As a callable it is the `send` of this request."""
 
     def __init__(
-        self, scope: Any, headers: Mapping[bytes, bytes], receive: Receive, send: Send, *, length: int | None
+        self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, send: Send, *, length: int | None
     ) -> None:
         self.scope, self.headers, self.length = scope, headers, length
         self._receive, self._send = receive, send
@@ -123,7 +119,7 @@ class RequestBody:
             self.limit = most
         return 0 if is_known or self.length is None else 401
 
-    # What the application receives.
+    # Receiving.
 
     async def receive(self) -> Message:
         if self.is_refused:
@@ -156,7 +152,7 @@ class RequestBody:
         self.is_complete = message["type"] == "http.disconnect" or not message.get("more_body", False)
         return message
 
-    # What it sends.
+    # Sending.
 
     async def __call__(self, message: Message) -> None:
         if self.is_refused:
@@ -198,7 +194,7 @@ class RequestBody:
             pass
 
     async def refuse(self, status: int) -> None:
-        """Answer in the application's place. From then on it talks to no one."""
+        """Answer in place of the application. What it sends later is dropped."""
         self.is_waiting = False
         if not self.has_begun:
             kind, body = refusal_of(self.scope, status)
@@ -211,7 +207,7 @@ class RequestBody:
 # The sender.
 
 
-def is_known_sender(scope: Any) -> bool:
+def is_known_sender(scope: Scope) -> bool:
     """A valid API key or the cookie of a signed-in user. Asks the database."""
     if raw := read_api_key(scope):
         try:
@@ -226,7 +222,7 @@ def is_known_sender(scope: Any) -> bool:
     return False
 
 
-def _session_in(scope: Any) -> str:
+def _session_in(scope: Scope) -> str:
     sent = [value.decode("latin-1") for name, value in scope.get("headers", ()) if name == b"cookie"]
     return str(parse_cookie("; ".join(sent)).get(settings.SESSION_COOKIE_NAME, ""))
 
@@ -234,29 +230,25 @@ def _session_in(scope: Any) -> str:
 # Refusals, in the form that callers of each path expect.
 
 
-def refusal_of(scope: Any, status: int) -> tuple[bytes, bytes]:
+def refusal_of(scope: Scope, status: int) -> tuple[bytes, bytes]:
     """Content type and body."""
-    path, words = scope["path"], _words(status)
+    path, message = scope["path"], _message(status)
     if gateway.serves(path):
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        _status, body = Refusal(words, status=status).told(guess_dialect(path, headers))
+        _status, body = Refusal(message, status=status).encode(guess_dialect(path, headers))
         return b"application/json", body
     if mcp.serves(path):
         return b"application/json", as_bytes(
-            {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": words}}
+            {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": message}}
         )
     if path.startswith("/api/"):
         return b"application/json", failure(status).content
-    return b"text/plain; charset=utf-8", f"{words}\n".encode()
+    return b"text/plain; charset=utf-8", f"{message}\n".encode()
 
 
-def _words(status: int) -> str:
+def _message(status: int) -> str:
     if status == 401:
         return _("Sign in to send more than %(size)d KB.") % {"size": ANYONE_BYTES // 1024}
-    if status == 408:
-        return _("The request took too long to arrive. Send it again.")
-    if status == 415:
-        return _("This content type or charset is not supported. Send UTF-8.")
-    if status == 503:
-        return _("The database cannot be used at the moment: please try again in a few seconds.")
-    return _("The request is too large for this address.")
+    if status == 413:
+        return _("The request is too large for this address.")
+    return refusal(status)[1]

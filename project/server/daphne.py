@@ -1,10 +1,10 @@
 """Daphne with request bodies that are streamed to the application, and a deadline for headers.
 
-Daphne as it comes reads a whole body before the application is called, of any size and without a time limit, and
-Twisted parses forms on the event loop before that: 16 MB of small parts stopped every other request for 32 seconds.
-Here the application starts as soon as the headers are there, as under Uvicorn and Granian, and receives the body while
-it comes. So its limits (`project.server.bodies`) hold before anything is read. Reading pauses while the application is
-behind, and `Expect: 100-continue` is answered when the application asks for the body.
+Daphne reads a whole body of any size, without a time limit, before it calls the application. Twisted parses forms on
+the event loop before that: 16 MB of small parts stopped every other request for 32 seconds. Here the application starts
+when the headers are there, as under Uvicorn and Granian, and receives the body in pieces. So its limits
+(`project.server.bodies`) hold before anything is read. Reading pauses while the application is behind, and
+`Expect: 100-continue` is answered when the application asks for the body.
 
 Import it only to serve: Daphne installs Twisted's reactor. Names in camel case are Twisted's.
 """
@@ -24,7 +24,7 @@ from twisted.web.http import HTTPChannel
 from project.server.frames import FrameMeter
 from project.server.limits import HEADER_SECONDS
 
-# More of a body than this is not kept in memory for an application that does not take it.
+# Reading pauses when the application has not taken this much of a body.
 MOST_WAITING = 256 * 1024
 TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
@@ -39,24 +39,24 @@ class Inbox:
         self.request = request
         self.data = bytearray()
         self.is_complete = self.is_delivered = self.is_gone = self.is_paused = False
-        self.news = asyncio.Event()
+        self.changed = asyncio.Event()
 
     def add(self, data: bytes) -> None:
         self.data += data
         if len(self.data) > MOST_WAITING and not self.is_paused:
             self.is_paused = True
             self.request.transport.pauseProducing()
-        self.news.set()
+        self.changed.set()
 
     def complete(self) -> None:
         self.is_complete = True
-        self.news.set()
+        self.changed.set()
 
     def put_nowait(self, message: Any) -> None:
-        """What Daphne itself has to say: an empty body where none was announced, and that the client is gone."""
+        """Messages of Daphne: an empty body if none was announced, and the disconnect of the client."""
         if message["type"] == "http.disconnect":
             self.is_gone = True
-            self.news.set()
+            self.changed.set()
         elif not self.request.is_streamed:
             self.data += message["body"]
             if not message["more_body"]:
@@ -65,8 +65,8 @@ class Inbox:
     async def receive(self) -> dict[str, Any]:
         while not (self.data or self.is_gone or (self.is_complete and not self.is_delivered)):
             self.request.ask_for_body()
-            self.news.clear()
-            await self.news.wait()
+            self.changed.clear()
+            await self.changed.wait()
         if self.is_delivered or (self.is_gone and not self.is_complete):
             return {"type": "http.disconnect"}
         body, self.data = bytes(self.data), bytearray()
@@ -78,7 +78,7 @@ class Inbox:
 
 
 class Request(WebRequest):  # type: ignore[misc]
-    """The application is started when the headers are there."""
+    """Starts the application when the headers are there."""
 
     is_streamed = is_whole = expects_continue = False
 
@@ -104,7 +104,7 @@ class Request(WebRequest):  # type: ignore[misc]
             self.application_queue.complete()
 
     def begin(self, command: bytes, path: bytes, version: bytes) -> None:
-        """Start the application; the body is still to come."""
+        """Start the application before the body arrives."""
         super().requestReceived(command, path, version)
 
     def ask_for_body(self) -> None:
@@ -119,17 +119,17 @@ class Request(WebRequest):  # type: ignore[misc]
 
 
 class Channel(_Channel):  # type: ignore[misc]
-    """One connection. Headers have to be complete in time; what follows an unread body is not a request."""
+    """One connection. Headers have a deadline, and bytes after an unread body are not a request."""
 
     _late: Any = None
-    _is_over = False
+    _is_closed = False
 
     def connectionMade(self) -> None:  # noqa: N802
         super().connectionMade()
         self._expect_headers()
 
     def dataReceived(self, data: bytes) -> None:  # noqa: N802
-        if self._is_over:
+        if self._is_closed:
             return
         if not self.requests and self._late is None:
             self._expect_headers()
@@ -148,21 +148,21 @@ class Channel(_Channel):  # type: ignore[misc]
             self.give_up()
             self._respondToBadRequestAndDisconnect()
             return
-        # The middleware watches over the time; here the connection would be ended while the application is busy.
+        # `project.server.bodies` limits the time. Twisted would end the connection while the application is busy.
         self._savedTimeOut = self.setTimeout(None)
         request.begin(self._command, self._path, self._version)
 
     def rawDataReceived(self, data: bytes) -> None:  # noqa: N802
-        if not self._is_over:
+        if not self._is_closed:
             super().rawDataReceived(data)
 
     def allContentReceived(self) -> None:  # noqa: N802
-        if not self._is_over:
+        if not self._is_closed:
             super().allContentReceived()
 
     def give_up(self) -> None:
-        """Close the connection after the answer: the rest of a body that was not read would look like a request."""
-        self.persistent, self._is_over = 0, True
+        """Close the connection after the answer: the rest of an unread body would look like a request."""
+        self.persistent, self._is_closed = 0, True
 
     def connectionLost(self, reason: Any) -> None:  # noqa: N802
         self._stop_waiting()
@@ -180,7 +180,7 @@ class Channel(_Channel):  # type: ignore[misc]
         self._late = None
         if self.requests:
             self.transport.write(TIMED_OUT)
-        self._is_over = True
+        self._is_closed = True
         self.timeoutConnection()
 
 
@@ -194,7 +194,7 @@ class Factory(HTTPFactory):  # type: ignore[misc]
 
 
 class Socket(WebSocketProtocol):  # type: ignore[misc]
-    """Limits of size and number hold for what clients send. Autobahn refuses our own longer messages, too."""
+    """Limits size and number of client messages. Autobahn would apply the size limit to ours too."""
 
     maxMessagePayloadSize: int  # noqa: N815
 
@@ -235,7 +235,7 @@ class Server(DaphneServer):  # type: ignore[misc]
         self._http_factory = Factory(self)
 
     def create_application(self, protocol: Any, scope: Any) -> Any:
-        """As Daphne's own, with our inbox for requests. Sockets keep its queue."""
+        """Give requests an `Inbox`. Sockets keep the queue of Daphne."""
         if not isinstance(protocol, Request):
             return super().create_application(protocol, scope)
         if protocol not in self.connections:
@@ -247,7 +247,7 @@ class Server(DaphneServer):  # type: ignore[misc]
         return inbox
 
     def kill_all_applications(self) -> Any:
-        """Daphne's own stumbles over a connection whose application has not begun or is done."""
+        """Cancel what runs. Daphne's method fails for a connection whose application has not started or is done."""
         running = [details.get("application_instance") for details in self.connections.values()]
         left = [task for task in running if task is not None and not task.done()]
         for task in left:

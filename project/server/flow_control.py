@@ -1,63 +1,62 @@
-"""Let a stream wait for whoever reads it, under Daphne too.
+"""Flow control of responses and sockets under Daphne: `send` waits for the client.
 
-`await send(…)` is meant to take as long as the client needs. Uvicorn and Granian do that; Daphne returns at once and
-keeps in memory what the client has not taken yet, all of a large download if the client is slow. Twisted knows when its
-buffer is full and tells whoever registers with it as a producer; that is what this does for each answer in pieces.
+Under Uvicorn and Granian `await send(…)` takes as long as the client needs. Daphne returns at once and keeps in memory
+what the client has not read, which may be all of a large download. Twisted pauses a registered producer when its buffer
+is full, so each streamed response registers one.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable
 from functools import partial
 from typing import Any
+
+from relay.runtime.asgi import Message, Send
 
 # How long a client may take to read what was sent before its socket was closed.
 CLOSE_SECONDS = 30
 
-Message = Mapping[str, Any]
-Send = Callable[[Message], Awaitable[None]]
-
 
 def paced(send: Send) -> Send:
-    """The same `send`, or where the server does not wait by itself, one that does."""
+    """`send`, or one that waits if the server does not."""
     request = _request_behind(send) if isinstance(send, partial) else None
     return send if request is None else _Paced(send, request)
 
 
 def paced_socket(send: Send) -> Send:
-    """The same for a socket: each message waits until the client has read most of those before it."""
+    """The same for a socket: a message waits until the client has read most of the earlier ones."""
     protocol = _socket_behind(send) if isinstance(send, partial) else None
     return send if protocol is None else _PacedSocket(send, protocol)
 
 
 def _socket_behind(send: partial[Awaitable[None]]) -> Any:
-    """The protocol of a socket, where Daphne is the server."""
+    """The protocol of a socket under Daphne, else None."""
     return next((one for one in send.args if hasattr(one, "sendMessage") and hasattr(one, "transport")), None)
 
 
 def _request_behind(send: partial[Awaitable[None]]) -> Any:
-    """Twisted's request, where Daphne is the server: its `send` is a function with the request already filled in."""
+    """Twisted's request under Daphne, whose `send` is a partial function of it. Else None."""
     return next((one for one in send.args if hasattr(one, "registerProducer") and hasattr(one, "channel")), None)
 
 
 class _Producer:
-    """A producer, in Twisted's words: told to pause when the buffer is full, and to resume when it is empty."""
+    """A producer of Twisted: paused when the buffer is full, resumed when it is empty."""
 
     def __init__(self, send: Send) -> None:
         self.send = send
-        self.may_go_on = asyncio.Event()
-        self.may_go_on.set()
+        self.may_send = asyncio.Event()
+        self.may_send.set()
         self.is_registered = False
 
     def pauseProducing(self) -> None:  # noqa: N802 - their names
-        self.may_go_on.clear()
+        self.may_send.clear()
 
     def resumeProducing(self) -> None:  # noqa: N802
-        self.may_go_on.set()
+        self.may_send.set()
 
     def stopProducing(self) -> None:  # noqa: N802
-        self.may_go_on.set()
+        self.may_send.set()
 
 
 class _Paced(_Producer):
@@ -72,10 +71,10 @@ class _Paced(_Producer):
         self._register(is_piece and self.request.channel is not None)
         await self.send(message)
         if is_piece:
-            await self.may_go_on.wait()
+            await self.may_send.wait()
 
     def _register(self, wanted: bool) -> None:
-        """Twisted wants to be left before the last piece."""
+        """Twisted requires the producer to unregister before the last piece."""
         if wanted and not self.is_registered:
             self.request.registerProducer(self, True)
         elif self.is_registered and not wanted and self.request.channel is not None:
@@ -83,7 +82,7 @@ class _Paced(_Producer):
         self.is_registered = wanted
 
     def cut(self) -> None:
-        """End the connection where it is: an answer that broke off must not look whole, nor keep its reader waiting."""
+        """Close the connection: an answer that broke off must not look complete, nor keep its client waiting."""
         self._register(False)
         if self.request.channel is not None:
             self.request.channel.transport.loseConnection()
@@ -102,7 +101,7 @@ class _PacedSocket(_Producer):
         if message["type"] == "websocket.close":
             # After one second Daphne would cut the connection, and with it what a slow client has not read yet.
             self.protocol.closeHandshakeTimeout = CLOSE_SECONDS
-        await self.may_go_on.wait()
+        await self.may_send.wait()
         await self.send(message)
 
     def _register(self) -> None:

@@ -7,18 +7,14 @@ Daphne and Uvicorn for five seconds. Granian handles frames in Rust.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
 
 from project.server.limits import FRAMES_AT_ONCE, FRAMES_PER_SECOND, MOST_FRAME_BYTES
+from relay.runtime.asgi import Message, Receive, Send
 
-Message = Mapping[str, Any]
 TOO_BIG = 1009
 
 
-def limit_frames(
-    receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
-) -> Callable[[], Awaitable[Message]]:
+def limit_frames(receive: Receive, send: Send) -> Receive:
     """The same `receive`. A message above the limit closes the socket."""
 
     async def receive_limited() -> Message:

@@ -1,11 +1,21 @@
-"""What must be true before anybody is served: the database answers, and its tables are those of this version."""
+"""Checks before serving: the database answers, and its migrations are applied."""
 
+from __future__ import annotations
+
+import sys
+from itertools import pairwise
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import CommandError
 from django.db import DEFAULT_DB_ALIAS, Error, connections
 from django.db.migrations.executor import MigrationExecutor
 
+from project.config.env import shown
+
 
 def database_problem() -> str:
-    """Why the database cannot be used, in the database's own words on one line; empty if it can."""
+    """The error of the database on one line. Empty if the database can be used."""
     connection = connections[DEFAULT_DB_ALIAS]
     try:
         with connection.cursor() as cursor:
@@ -20,3 +30,40 @@ def unapplied_migrations() -> list[str]:
     executor = MigrationExecutor(connections[DEFAULT_DB_ALIAS])
     plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
     return [f"{migration.app_label}.{migration.name}" for migration, _ in plan]
+
+
+def check_database() -> None:
+    """Raise CommandError with one line if the database cannot be reached."""
+    problem = database_problem()
+    if problem:
+        raise CommandError(
+            f"The database {shown('DATABASE_URL', settings.DATABASE_URL)} cannot be used ({problem})."
+            " Start it, or correct DATABASE_URL."
+        )
+
+
+def check_migrations() -> None:
+    if unapplied_migrations():
+        raise CommandError("The database is not up to date. Run: manage.py migrate")
+
+
+def workers_problem(receive: Any) -> str:
+    """Why a server cannot start with the number of workers that it was given; empty if it can.
+
+    Processes tell each other of changes through Redis only. `receive` is the lifespan's, in a worker of the server.
+    """
+    if settings.REDIS_URL or _count_workers(receive) < 2:
+        return ""
+    return "Several web processes need Redis. Set REDIS_URL, or start the server with one worker."
+
+
+def _count_workers(receive: Any) -> int:
+    """Uvicorn's from its configuration; Granian's, which keeps its own to itself, from its command line."""
+    lifespan = getattr(receive, "__self__", None)
+    if type(lifespan).__module__.startswith("uvicorn."):
+        return int(lifespan.config.workers)  # type: ignore[union-attr]
+    if not type(lifespan).__module__.startswith("granian."):
+        return 1
+    words = [part for word in sys.argv for part in word.split("=", 1)]
+    given = dict(pairwise(words)).get("--workers", "")
+    return int(given) if given.isdecimal() else 1

@@ -1,13 +1,23 @@
-"""Static files: under hashed names once they were collected, under plain ones before, and fit for an event loop."""
+"""Static files (collected when they changed, under hashed names) and compression of responses."""
 
-from django.contrib.staticfiles.storage import ManifestStaticFilesStorage
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from django.conf import settings
+from django.contrib.staticfiles.finders import get_finders
+from django.contrib.staticfiles.storage import ManifestStaticFilesStorage, staticfiles_storage
+from django.core.management import call_command
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.middleware.gzip import GZipMiddleware
 from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.responders import StaticFile
 
 
 class HashedWhenCollected(ManifestStaticFilesStorage):
-    """`serve` collects what has changed. A server started by hand in a fresh clone still shows its pages."""
+    """Plain names until files are collected, so that a server in a fresh clone shows its pages."""
 
     manifest_strict = False
 
@@ -16,7 +26,7 @@ class HashedWhenCollected(ManifestStaticFilesStorage):
 
 
 class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]
-    """Sends a file in one piece. WhiteNoise streams it by a sync iterator, at which Django warns under ASGI."""
+    """Sends a file in one piece. Django warns of WhiteNoise's sync iterator under ASGI."""
 
     @staticmethod
     def serve(static_file: StaticFile, request: HttpRequest) -> HttpResponse:
@@ -30,3 +40,31 @@ class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]
         for name, value in found.headers:
             response[name] = value
         return response
+
+
+def collect_when_changed() -> bool:
+    """Collect static files unless they are as they were at the last time. Returns whether files were collected."""
+    stamp, sources = Path(settings.PARLEY_DATA_DIR) / "static.stamp", _state_of_sources()
+    if stamp.exists() and stamp.read_text() == sources and staticfiles_storage.exists("staticfiles.json"):
+        return False
+    call_command("collectstatic", interactive=False, verbosity=0)
+    stamp.write_text(sources)
+    return True
+
+
+def _state_of_sources() -> str:
+    """A hash of the paths, sizes and times of all files that would be collected."""
+    found = sorted((path, storage.path(path)) for finder in get_finders() for path, storage in finder.list([]))
+    lines = [f"{path} {place} {Path(place).stat().st_size} {Path(place).stat().st_mtime_ns}" for path, place in found]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+TEXTS = ("text/", "application/json", "application/javascript", "image/svg+xml")
+
+
+class CompressionMiddleware(GZipMiddleware):
+    """Django's middleware adds random bytes, so that the length of a page reveals no secrets."""
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        is_text = response.get("Content-Type", "").startswith(TEXTS)
+        return super().process_response(request, response) if is_text and response.status_code != 206 else response

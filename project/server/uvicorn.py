@@ -1,8 +1,8 @@
-"""Uvicorn with a deadline for headers and for its end.
+"""Deadlines of Uvicorn for headers and for its end.
 
-Uvicorn waits for the headers of a request for ever, and when it stops for every answer. The application is told of the
-start of each process through lifespan, before the first connection, and there it gives the server's own configuration a
-protocol with a deadline: so the limits hold however Uvicorn was started. Bodies are limited by `project.server.bodies`.
+Uvicorn waits without limit for the headers of a request, and at its end for every answer. Lifespan runs in each process
+before the first connection. There the configuration gets protocols with deadlines, so the limits hold for every way to
+start Uvicorn. `project.server.bodies` limits bodies.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-lengt
 
 
 def set_deadlines(receive: Any) -> None:
-    """Change the configuration of the server whose lifespan this is, if it is Uvicorn. What was chosen stays."""
+    """Change the configuration of Uvicorn behind this lifespan. Options that the operator chose stay."""
     lifespan = getattr(receive, "__self__", None)
     if not type(lifespan).__module__.startswith("uvicorn."):
         return
@@ -40,7 +40,7 @@ def set_deadlines(receive: Any) -> None:
 
 
 def with_frame_limit(base: Any) -> Any:
-    """A subclass of Uvicorn's websocket protocol, which ends when the client sends too many frames."""
+    """A subclass of Uvicorn's websocket protocol that ends when the client sends too many frames."""
 
     class Socket(base):  # type: ignore[misc]
         def connection_made(self, transport: Any) -> None:
@@ -52,7 +52,7 @@ def with_frame_limit(base: Any) -> Any:
                 self.transport.abort()
                 return
             super().data_received(data)
-            # Uvicorn waits for ever after a handshake that its parser refuses, for instance one of long headers.
+            # Uvicorn waits without limit after a handshake that its parser refuses, for example with long headers.
             if not getattr(self, "handshake_initiated", True):
                 self.transport.close()
 
@@ -60,7 +60,7 @@ def with_frame_limit(base: Any) -> Any:
 
 
 def with_header_deadline(base: Any) -> Any:
-    """A subclass of Uvicorn's protocol, whichever parser it uses: `cycle` is its request under way."""
+    """A subclass of Uvicorn's protocol with either parser. `cycle` is its current request."""
 
     class Protocol(base):  # type: ignore[misc]
         _late: Any = None

@@ -1,42 +1,40 @@
-"""Agents and allowances, for staff to set; what is running and what was used, for staff to look at."""
+"""Agents in the admin: form, import and export as TOML files."""
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 from django import forms
-from django.contrib import admin
-from django.db import models
-from django.http import HttpRequest
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from history.admin.looking import ReadOnlyAdmin
-from relay.admin.agent_files import AgentFilesAdmin
-from relay.admin.mcp_servers import McpServerAdmin
-from relay.agents.folders import FolderNotAllowed, resolve_folder
-from relay.models import Agent, Allowance, QueuedMessage, Run, Spending
-from relay.tools.mcp.servers import all_tools as of_mcp_servers
+from relay.agents import files
+from relay.agents.environment import FolderNotAllowed, resolve_folder
+from relay.models import Agent
+from relay.tools.mcp.servers import all_tools as all_mcp_tools
 from relay.tools.registry import all_tools
-
-__all__ = ["McpServerAdmin"]
-
-M = TypeVar("M", bound=models.Model)
 
 
 class AgentForm(forms.ModelForm[Agent]):
     tools = forms.MultipleChoiceField(label=_("tools"), required=False, widget=forms.CheckboxSelectMultiple)
     agents = forms.MultipleChoiceField(
-        label=_("agents it may call"),
+        label=_("callable agents"),
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text=_("With the tool call_agent. None: all others."),
+        help_text=_("For the tool call_agent. None selected: all other agents."),
     )
 
     folders = forms.CharField(
         label=_("working folders"),
         required=False,
         widget=forms.Textarea(attrs={"rows": 3, "cols": 60}),
-        help_text=_("One on each line; it is told what is in them. Only below PARLEY_FOLDERS."),
+        help_text=_("One per line. The agent sees what is in them. Only below PARLEY_FOLDERS."),
     )
 
     class Meta:
@@ -46,20 +44,20 @@ class AgentForm(forms.ModelForm[Agent]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        tools = {tool.name: f"{tool.name}: {tool.summary}" for tool in [*all_tools(), *of_mcp_servers()]}
+        tools = {tool.name: f"{tool.name}: {tool.summary}" for tool in [*all_tools(), *all_mcp_tools()]}
         agents = {agent.name: str(agent) for agent in Agent.objects.all()}
-        self._offer("tools", tools, chosen=self.instance.tools)
+        self._set_choices("tools", tools, chosen=self.instance.tools)
         self.initial["folders"] = "\n".join(self.instance.folders)
-        self._offer("agents", agents, chosen=self.instance.agents)
+        self._set_choices("agents", agents, chosen=self.instance.agents)
 
-    def _offer(self, field: str, there: dict[str, str], *, chosen: list[str] | None) -> None:
-        """What there is, and what the agent has that nobody knows: saving something else must not take it away."""
-        gone = [name for name in map(str, chosen or ()) if name not in there]
-        words = [(name, _("%(name)s: is not there any more") % {"name": name}) for name in gone]
-        self.fields[field].choices = [*there.items(), *words]  # type: ignore[attr-defined]
+    def _set_choices(self, field: str, existing: dict[str, str], *, chosen: list[str] | None) -> None:
+        """Keep names that do not exist any more: saving the form must not remove them."""
+        gone = [name for name in map(str, chosen or ()) if name not in existing]
+        labels = [(name, _("%(name)s: no longer available") % {"name": name}) for name in gone]
+        self.fields[field].choices = [*existing.items(), *labels]  # type: ignore[attr-defined]
 
     def clean_instruction(self) -> str:
-        """Lines end as everywhere else; browsers send the ends of Windows."""
+        """Browsers send the line ends of Windows."""
         return str(self.cleaned_data["instruction"]).replace("\r\n", "\n")
 
     def clean_folders(self) -> list[str]:
@@ -68,18 +66,36 @@ class AgentForm(forms.ModelForm[Agent]):
             try:
                 resolve_folder(folder)
             except FolderNotAllowed:
-                problem = _("%(folder)s is no folder below PARLEY_FOLDERS.") % {"folder": folder[:200]}
+                problem = _("%(folder)s is not a folder below PARLEY_FOLDERS.") % {"folder": folder[:200]}
                 raise forms.ValidationError(problem) from None
         return folders
 
     def _get_validation_exclusions(self) -> set[str]:
-        """Another default is no error: it gives way, see `save_model`."""
+        """`save_model` replaces another default."""
         return {*super()._get_validation_exclusions(), "is_default"}  # type: ignore[misc]
 
 
+class ImportForm(forms.Form):
+    file = forms.FileField(label=_("TOML file"), widget=forms.FileInput(attrs={"accept": ".toml"}))
+    replace = forms.BooleanField(label=_("Update the agent of this name"), required=False)
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        if "file" in cleaned:
+            try:
+                cleaned["parsed"] = files.parse_agent(cleaned["file"].read(files.MOST_BYTES + 1))
+            except files.InvalidAgentFile as error:
+                self.add_error("file", ValidationError(list(error.reasons)))
+        return cleaned
+
+
 @admin.register(Agent)
-class AgentAdmin(AgentFilesAdmin):
+class AgentAdmin(admin.ModelAdmin[Agent]):
+    """Export needs the permission to view an agent; import the permission to add or change one."""
+
     form = AgentForm
+    change_form_template = "admin/relay/agent/change_form.html"
+    change_list_template = "admin/relay/agent/change_list.html"
     list_display = ("name", "label", "model", "shown_tools", "is_default")
     search_fields = ("name", "label")
     fieldsets = (
@@ -98,57 +114,53 @@ class AgentAdmin(AgentFilesAdmin):
             Agent.objects.filter(is_default=True).exclude(pk=obj.pk).update(is_default=False)
         super().save_model(request, obj, form, change)
 
+    # Import and export.
 
-LIMITS = ("messages_per_minute", "tokens_per_day", "cost_per_day")
-WHAT_LIMITS_MEAN = _("Empty: the general limit of the settings. 0: no limit.")
+    def get_urls(self) -> list[URLPattern]:
+        own = [
+            path("import/", self.admin_site.admin_view(self.import_view), name="relay_agent_import"),
+            path("<int:pk>/export/", self.admin_site.admin_view(self.export_view), name="relay_agent_export"),
+        ]
+        return [*own, *super().get_urls()]
 
+    def export_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        agent = self.get_queryset(request).filter(pk=pk).first()
+        if not self.has_view_permission(request, agent):
+            raise PermissionDenied
+        if agent is None:
+            raise Http404
+        headers = {"Content-Disposition": f'attachment; filename="{agent.name}.toml"'}
+        return HttpResponse(files.agent_to_toml(agent), content_type="application/toml; charset=utf-8", headers=headers)
 
-@admin.register(Allowance)
-class AllowanceAdmin(admin.ModelAdmin[Allowance]):
-    fieldsets = ((None, {"fields": ("user", *LIMITS), "description": WHAT_LIMITS_MEAN}),)
-    list_display = ("user", *LIMITS)
-    list_select_related = ("user",)
-    search_fields = ("user__username",)
-    raw_id_fields = ("user",)
+    def import_view(self, request: HttpRequest) -> HttpResponse:
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        form = ImportForm(request.POST or None, request.FILES or None)
+        if request.method == "POST" and form.is_valid() and (agent := self._save_import(request, form)):
+            return redirect("admin:relay_agent_change", agent.pk)
+        context = {
+            **self.admin_site.each_context(request),
+            "opts": self.opts,
+            "title": _("Import an agent"),
+            "form": form,
+        }
+        return TemplateResponse(request, "admin/relay/agent/import.html", context)
 
-
-class AllowanceInline(admin.StackedInline[Allowance, Any]):
-    """For the page of a person."""
-
-    model = Allowance
-    fieldsets = ((None, {"fields": LIMITS, "description": WHAT_LIMITS_MEAN}),)
-
-
-@admin.register(Spending)
-class SpendingAdmin(ReadOnlyAdmin[Spending]):
-    list_display = ("day", "user", "messages", "tokens", "cost")
-    list_select_related = ("user",)
-    search_fields = ("user__username",)
-    date_hierarchy = "day"
-
-
-@admin.register(Run)
-class RunAdmin(ReadOnlyAdmin[Run]):
-    """How it ended, not in which words: those may repeat what was said."""
-
-    exclude = ("error",)
-    list_display = ("started_at", "owner", "agent", "model", "outcome", "ended_at", "session")
-    list_select_related = ("owner",)
-    list_filter = ("outcome",)
-    search_fields = ("session", "owner__username")
-
-
-@admin.register(QueuedMessage)
-class QueuedMessageAdmin(ReadOnlyAdmin[QueuedMessage]):
-    """Who waits, not what they wrote: to read that takes the right to read sessions."""
-
-    list_display = ("created_at", "owner", "agent", "model", "session")
-    list_select_related = ("owner",)
-    exclude = ("text", "attachments")
-
-    def get_object(self, *args: Any, **kwargs: Any) -> QueuedMessage | None:
-        """The page of one is called after it, and that would be its text."""
-        found = super().get_object(*args, **kwargs)
-        if found is not None:
-            found.text = ""
-        return found
+    def _save_import(self, request: HttpRequest, form: ImportForm) -> Agent | None:
+        """None if the agent is refused: the form has the reasons."""
+        parsed = form.cleaned_data["parsed"]
+        existing = Agent.objects.filter(name=parsed.agent.name).first()
+        replacing = form.cleaned_data["replace"]
+        if replacing and existing is not None and not self.has_change_permission(request, existing):
+            raise PermissionDenied
+        try:
+            agent = files.save_agent(parsed, replacing=replacing)
+        except files.InvalidAgentFile as error:
+            form.add_error("file", ValidationError(list(error.reasons)))
+            return None
+        log = self.log_addition if existing is None else self.log_change
+        log(request, agent, gettext("Imported from a file."))
+        for remark in parsed.remarks:
+            messages.warning(request, remark)
+        messages.success(request, gettext("Agent %(name)s imported.") % {"name": agent.name})
+        return agent

@@ -1,7 +1,7 @@
-"""MCP servers for staff to set. The program of one runs on this server, with our rights: so it takes a permission.
+"""MCP servers in the admin. A server's program runs on this machine with our rights, so it needs a permission.
 
-Values of the environment and of headers are shown to nobody once they are kept: a line that still has the marks in
-place of its value keeps what was written before.
+Values of the environment and of headers are not shown once they are stored. A line that still has the marks in place of
+its value keeps the stored value.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from relay.models import McpServer
-from relay.tools.mcp.sealed import seal, unseal
+from relay.tools.mcp.config import seal, unseal
 
-KEPT = "•••"
-PROGRAMS_ARE_OFF = _("Not started: programs are off on this server. Set PARLEY_MCP_COMMANDS=on to allow them.")
+HIDDEN = "•••"
+PROGRAMS_ARE_OFF = _("Not started. This server does not run programs: set PARLEY_MCP_COMMANDS=on to allow them.")
 _LINES = forms.Textarea(attrs={"rows": 4, "cols": 80, "autocomplete": "off", "spellcheck": "false"})
 
 
 class SecretLines(forms.CharField):
-    """Names with their values, one to a line. What was kept is shown as marks, and sealed again as it was."""
+    """Names with their values, one to a line. Stored values are shown as marks and keep their value."""
 
     def __init__(self, *, between: str, name: str, **kwargs: Any) -> None:
         super().__init__(required=False, widget=_LINES, **kwargs)
         self.between, self.name = between, re.compile(name)
 
     def shown(self, sealed: str) -> str:
-        return "\n".join(f"{name}{self.between}{KEPT}" for name in unseal(sealed) or {})
+        return "\n".join(f"{name}{self.between}{HIDDEN}" for name in unseal(sealed) or {})
 
     def sealed(self, text: str, before: str) -> str:
-        known, read = unseal(before) or {}, {}
+        known, values = unseal(before) or {}, {}
         for line in filter(str.strip, text.splitlines()):
             name, between, value = (part.strip() for part in line.partition(self.between.strip()))
             if not between or not self.name.fullmatch(name):
-                raise forms.ValidationError(gettext("Write one to a line: NAME%(sign)svalue") % {"sign": self.between})
-            if value == KEPT and name not in known:
-                raise forms.ValidationError(gettext("%(name)s has no value that was kept.") % {"name": name})
-            read[name] = known[name] if value == KEPT else value
-        return seal(read)
+                raise forms.ValidationError(gettext("Write one per line: NAME%(sign)svalue") % {"sign": self.between})
+            if value == HIDDEN and name not in known:
+                raise forms.ValidationError(gettext("No value is stored for %(name)s.") % {"name": name})
+            values[name] = known[name] if value == HIDDEN else value
+        return seal(values)
 
 
 class McpServerForm(forms.ModelForm[McpServer]):
@@ -52,21 +52,24 @@ class McpServerForm(forms.ModelForm[McpServer]):
         label=_("arguments"),
         required=False,
         widget=_LINES,
-        help_text=_("One to a line, as they are: no shell reads them."),
+        help_text=_("One per line, passed unchanged: no shell reads them."),
     )
     environment = SecretLines(
         label=_("environment"),
         between="=",
         name=r"[A-Za-z_][A-Za-z0-9_]*",
         help_text=_(
-            "NAME=value, one to a line. Values are encrypted and not shown again. Nothing of ours is passed on."
+            "NAME=value, one per line. Values are encrypted and not shown again. The server’s own "
+            "environment is not passed on."
         ),
     )
     headers = SecretLines(
         label=_("headers"),
         between=": ",
         name=r"[A-Za-z0-9-]+",
-        help_text=_("Name: value, one to a line, such as Authorization: Bearer …. Encrypted and not shown again."),
+        help_text=_(
+            "Name: value, one per line, such as Authorization: Bearer …. Values are encrypted and not shown again."
+        ),
     )
 
     class Meta:
@@ -92,17 +95,17 @@ class McpServerForm(forms.ModelForm[McpServer]):
         return self._lines("headers").sealed(self.cleaned_data["headers"], self.before["headers"])
 
     def clean(self) -> dict[str, Any]:
-        told = super().clean() or self.cleaned_data
-        is_program = told.get("transport") == McpServer.Transport.STDIO
-        if is_program and told.get("is_enabled") and not settings.PARLEY_MCP_COMMANDS:
+        cleaned = super().clean() or self.cleaned_data
+        is_program = cleaned.get("transport") == McpServer.Transport.STDIO
+        if is_program and cleaned.get("is_enabled") and not settings.PARLEY_MCP_COMMANDS:
             self.add_error("transport", PROGRAMS_ARE_OFF)
-        if is_program and not told.get("command"):
-            self.add_error("command", gettext("Which program?"))
-        if told.get("transport") == McpServer.Transport.HTTP and not re.match(
-            r"https?://[^/\s]+", told.get("url") or ""
+        if is_program and not cleaned.get("command"):
+            self.add_error("command", gettext("Enter a program."))
+        if cleaned.get("transport") == McpServer.Transport.HTTP and not re.match(
+            r"https?://[^/\s]+", cleaned.get("url") or ""
         ):
-            self.add_error("url", gettext("Write an address such as https://tools.example/mcp."))
-        return told
+            self.add_error("url", gettext("Enter a URL such as https://tools.example/mcp."))
+        return cleaned
 
     def _lines(self, name: str) -> SecretLines:
         field = self.fields[name]
@@ -122,24 +125,24 @@ class McpServerAdmin(admin.ModelAdmin[McpServer]):
             {
                 "fields": ("command", "arguments", "environment"),
                 "description": _(
-                    "It is started on this machine, as the user that Parley runs as, and can do whatever that user can."
+                    "Parley starts it on this machine. It has all rights of the user that Parley runs as."
                 ),
             },
         ),
         (_("An address"), {"fields": ("url", "headers")}),
         (
-            _("What it offers"),
+            _("Offered tools"),
             {
                 "fields": ("shown_tools", "looked_at", "shown_problem"),
                 "description": _(
-                    "As it told when somebody looked: on the page of MCP servers. Agents get what you tick there."
+                    "As of the last check on the MCP servers page. Select the tools of each agent on its page."
                 ),
             },
         ),
     )
 
     def get_fieldsets(self, request: HttpRequest, obj: McpServer | None = None) -> Any:
-        """The fields of a program begin with a warning: what it may do, or that programs are off."""
+        """The fields of a program begin with a warning about its rights, or that programs are off."""
         fieldsets = super().get_fieldsets(request, obj)
         if settings.PARLEY_MCP_COMMANDS:
             return fieldsets
@@ -152,4 +155,4 @@ class McpServerAdmin(admin.ModelAdmin[McpServer]):
 
     @admin.display(description=_("tools"))
     def shown_tools(self, server: McpServer) -> str:
-        return ", ".join(str(kept["name"]) for kept in server.tools) or "–"
+        return ", ".join(str(tool["name"]) for tool in server.tools) or "–"

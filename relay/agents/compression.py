@@ -1,8 +1,8 @@
-"""Older turns become a summary: when a context is full, or when somebody asks, a person, a program or the agent itself.
+"""Summaries of older turns: when a context is full, or when a user, a program or the agent requests one.
 
 What is summarised is decided in `history.context.compression`, what the summary says by a model (`summarising`). The
 outcome is an entry on the path of the run like any other, so the next call is made from it, and so is every one after a
-restart. Whatever goes wrong on the way, the conversation goes on: without a summary, with less of the old results, and
+restart. If it fails, the conversation continues: without a summary, with less of the old results, and
 at worst without the oldest turns, which stay in the record.
 """
 
@@ -19,7 +19,7 @@ from history.context import ContextOptions, masked_results
 from history.context.compression import (
     CompressionPlan,
     CompressionPolicy,
-    Written,
+    SummaryOutcome,
     entries_of_plan,
     make_plan,
     stretch_between,
@@ -31,10 +31,18 @@ from history.record import selectors
 from history.record.branches import behind_notes
 from relay.agents.environment import environment_options
 from relay.agents.requests import compression_limit, context_limit, read_calibration
-from relay.agents.saving import finish_if_cancelled, set_leaf, set_summarising, store_entries, take_compression_request
 from relay.agents.settings import AgentSettings
 from relay.agents.summarising import summarise
-from relay.agents.turn import CompressionRequest, Turn, TurnObserver
+from relay.agents.turn import (
+    CompressionRequest,
+    Turn,
+    TurnObserver,
+    finish_if_cancelled,
+    set_leaf,
+    set_summarising,
+    store_entries,
+    take_compression_request,
+)
 from relay.models import Run
 from relay.providers.base import Model, Route
 from relay.providers.registry import router
@@ -43,10 +51,10 @@ from relay.tools.base import ToolContext
 
 logger = logging.getLogger(__name__)
 
-# Of whoever asks for a summary of what would still fit, so many turns stay.
+# So many turns stay if a summary is requested although the context is not full.
 KEPT_WHEN_REQUESTED = 2
 LEAST_SUMMARY, MOST_SUMMARY = 80, 1_500
-# Where another summary stands already, none is no reason to leave anything out.
+# Writing a summary again must not leave anything out.
 UNBOUNDED = 2**31
 
 
@@ -73,7 +81,7 @@ def read_run_updates(run_id: UUID, session_id: UUID, leaf: int) -> tuple[int, Co
 
 
 async def run_compression(turn: Turn, observer: TurnObserver, request: CompressionRequest) -> Run.Outcome:
-    """A run that answers nothing: somebody wants a summary."""
+    """A run that only writes a summary."""
     route = router().route(request.model or turn.agent.model_for("executor", picked=turn.model))
     await compress(turn, observer, turn.leaf, route=route, request=request)
     return Run.Outcome.DONE
@@ -88,7 +96,7 @@ async def compress_if_requested(turn: Turn, observer: TurnObserver, leaf: int) -
 
 
 async def compress(turn: Turn, observer: TurnObserver, leaf: int, *, route: Route, request: CompressionRequest) -> int:
-    """The entry to go on from: a summary, or `leaf` itself. Never raises but when it is cancelled."""
+    """The entry to continue from: a summary, or `leaf` itself. Raises only when it is cancelled."""
     if not route.model.can_summarise:
         return leaf
     try:
@@ -99,14 +107,14 @@ async def compress(turn: Turn, observer: TurnObserver, leaf: int, *, route: Rout
         entries = _entries(turn, job, written)
         return await store_entries(turn, observer, *entries, after=leaf) if entries else leaf
     except Exception:
-        logger.warning("A compression failed; the conversation goes on without it.", exc_info=True)
+        logger.warning("A compression failed; the conversation continues without it.", exc_info=True)
         return leaf
 
 
 async def _write_summaries(
     turn: Turn, observer: TurnObserver, leaf: int, *, job: CompressionJob, route: Route
-) -> list[Written]:
-    """One summary after the other; whoever watches is told that this is what they wait for."""
+) -> list[SummaryOutcome]:
+    """One summary after the other; viewers see that older messages are being summarised."""
     await _show_summarising(observer, is_on=True)
     try:
         return [await summarise(turn, one, job.plan, job.policy, route=route, leaf=leaf) for one in job.plan.stretches]
@@ -119,7 +127,7 @@ async def _show_summarising(observer: TurnObserver, *, is_on: bool) -> None:
     await observer.on_summarising(is_on=is_on)
 
 
-def _entries(turn: Turn, job: CompressionJob, written: Sequence[Written]) -> list[Entry]:
+def _entries(turn: Turn, job: CompressionJob, written: Sequence[SummaryOutcome]) -> list[Entry]:
     entries: list[Entry] = [*entries_of_plan(job.plan, written, job.policy, why=job.why, agent=turn.agent.name)]
     if job.request.instead_of and any(one.text for one in written):
         entries.insert(0, Retracted(seq=job.request.instead_of, agent=turn.agent.name, reason="again"))
@@ -130,12 +138,12 @@ def _entries(turn: Turn, job: CompressionJob, written: Sequence[Written]) -> lis
 
 
 def plan_compression(turn: Turn, leaf: int, *, model: Model, request: CompressionRequest) -> CompressionJob:
-    """Reads what is told now, and no more: not what earlier summaries stand for."""
+    """Plan from the present context: messages that earlier summaries replace are not read."""
     session = Session.objects.get(pk=turn.session_id)
     policy = make_policy(model, turn.agent, request)
     if request.instead_of:
         plan = _plan_again(session, leaf, summary=request.instead_of, model=model)
-        return CompressionJob(plan=plan, policy=replace(policy, room=UNBOUNDED), request=request)
+        return CompressionJob(plan=plan, policy=replace(policy, max_tokens=UNBOUNDED), request=request)
     around, _ = environment_options(
         ToolContext(user=turn.user, session_id=session.pk, agent=turn.agent.name), turn.agent
     )
@@ -145,19 +153,19 @@ def plan_compression(turn: Turn, leaf: int, *, model: Model, request: Compressio
 
 
 def make_policy(model: Model, agent: AgentSettings, request: CompressionRequest) -> CompressionPolicy:
-    """Half of what may be told is left for what is to come."""
-    room = compression_limit(model, agent) or context_limit(model, agent)
-    if request.why == "too_long":  # our count was too low, nobody knows by how much
-        room //= 2
+    """Half of the context is left for later turns."""
+    limit = compression_limit(model, agent) or context_limit(model, agent)
+    if request.why == "too_long":  # our count was too low, by an unknown amount
+        limit //= 2
     keep = agent.keep_turns or settings.PARLEY_COMPRESS_KEEP_TURNS or None
     is_asked = request.why in ("asked", "tool", "again")
-    summary = max(LEAST_SUMMARY, min(room // 8, MOST_SUMMARY))
+    summary = max(LEAST_SUMMARY, min(limit // 8, MOST_SUMMARY))
     return CompressionPolicy(
-        target=room // 2,
-        room=room,
+        target=limit // 2,
+        max_tokens=limit,
         summary_tokens=summary,
         keep_turns=keep or (KEPT_WHEN_REQUESTED if is_asked else None),
-        bulky=min(200, max(40, room // 20)),
+        bulky=min(200, max(40, limit // 20)),
         least=min(120, summary),
         is_asked=is_asked,
     )

@@ -1,26 +1,30 @@
-"""What surrounds a call: the notebook, what an agent is told of its surroundings, and what its tools show just now.
+"""The environment of a call: notebook, date, system, working folders and live panels.
 
-All of it is made anew for each call, goes into the context only, and is written down with the exchange, so that what a
-model was told can be had again. Nothing of it becomes an entry.
+All of it is made anew for each call, is part of the context only, and is stored with the exchange, so that a context
+can be reproduced. None of it becomes an entry.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import platform
 import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.utils import formats, timezone, translation
 from django.utils.translation import pgettext
 
 from history.context import environment_text
-from relay.agents.folders import list_folders
 from relay.agents.settings import AgentSettings
-from relay.tools import notebooks
-from relay.tools.base import ToolContext
+from relay.models import User
+from relay.tools.base import Tool, ToolContext, zone_of
+from relay.tools.built_in import notebooks
 from relay.tools.registry import toolbox
-from relay.tools.times import zone_of
 
 logger = logging.getLogger(__name__)
 
@@ -42,13 +46,13 @@ def environment_options(context: ToolContext, agent: AgentSettings) -> tuple[dic
     return options, noted if notebook.version else {}
 
 
-def environment_message(person: Any, agent: AgentSettings, notebook: str) -> str:
+def environment_message(user: User, agent: AgentSettings, notebook: str) -> str:
     """The first message of a conversation with an agent that asks for it."""
     parts = [
         "\n".join(
             [
                 "This is Parley. We are setting up the context for our chat.",
-                f"Today's date is {local_date(person)} (formatted according to the user's locale).",
+                f"Today's date is {local_date(user)} (formatted according to the user's locale).",
                 f"My operating system is: {platform.system().lower()}",
                 f"The project's temporary directory is: {tempfile.gettempdir()}",
             ]
@@ -61,12 +65,12 @@ def environment_message(person: Any, agent: AgentSettings, notebook: str) -> str
     return environment_text(parts)
 
 
-def local_date(person: Any) -> str:
+def local_date(user: User) -> str:
     """The date where this person is, as they write it."""
-    with translation.override(getattr(person, "language", "") or None):
+    with translation.override(getattr(user, "language", "") or None):
         # Translators: a whole date with the day of the week, in the letters of Django's date filter.
         how = pgettext("date", "l, F j, Y")
-        return str(formats.date_format(timezone.localtime(timezone=zone_of(person)), how))
+        return str(formats.date_format(timezone.localtime(timezone=zone_of(user)), how))
 
 
 def live_screen(context: ToolContext, agent: AgentSettings) -> str:
@@ -76,7 +80,7 @@ def live_screen(context: ToolContext, agent: AgentSettings) -> str:
     return "\n\n".join(panel for tool in toolbox(agent.tools) if (panel := _panel(tool, context)))[:MOST_SCREEN_CHARS]
 
 
-def _panel(tool: Any, context: ToolContext) -> str:
+def _panel(tool: Tool, context: ToolContext) -> str:
     if tool.panel is None:
         return ""
     try:
@@ -85,3 +89,88 @@ def _panel(tool: Any, context: ToolContext) -> str:
         # A call is worth more than what it would have shown.
         logger.exception("the panel of %s failed", tool.name)
         return f"{tool.name}\nnot available just now"
+
+
+# Working folders.
+
+
+MOST_LINES = 200
+MOST_FOLDERS = 20
+AT_ONCE = 8
+# Folders that are not listed.
+IGNORED = frozenset({"node_modules", "__pycache__", "venv", "dist", "build", "target"})
+
+
+class FolderNotAllowed(Exception):
+    """The folder is not there, or is outside of every root that the operator allows."""
+
+
+def resolve_folder(folder: str) -> Path:
+    """The folder, links followed. Raises FolderNotAllowed, which does not say whether a folder exists elsewhere."""
+    try:
+        place = Path(folder).expanduser().resolve(strict=True)
+    except (OSError, RuntimeError, ValueError):
+        raise FolderNotAllowed(folder) from None
+    if place.is_dir() and any(place.is_relative_to(Path(root).resolve()) for root in settings.PARLEY_FOLDERS):
+        return place
+    raise FolderNotAllowed(folder)
+
+
+def list_folders(folders: Sequence[str]) -> list[str]:
+    """One for each folder that may be listed, in their order; all are read side by side."""
+    wanted = list(dict.fromkeys(folders))[:MOST_FOLDERS]
+    with ThreadPoolExecutor(max_workers=AT_ONCE) as readers:
+        return [text for text in readers.map(_listing_or_nothing, wanted) if text]
+
+
+def list_folder(place: Path) -> str:
+    """A folder as an indented tree, level by level until there are enough lines."""
+    shown = _first_entries(place)
+    lines = [f"{place}{os.sep}", *_tree(place, shown, depth=1)]
+    if len(shown) > MOST_LINES:
+        lines.append("… and more")
+    return "\n".join(lines)
+
+
+def _listing_or_nothing(folder: str) -> str:
+    try:
+        return list_folder(resolve_folder(folder))
+    except FolderNotAllowed:
+        return ""
+
+
+def _first_entries(place: Path) -> dict[Path, bool]:
+    """So many entries, the uppermost first, and whether each is a folder; one more says that there are others."""
+    found: dict[Path, bool] = {}
+    level = [place]
+    while level and len(found) <= MOST_LINES:
+        below = []
+        for folder in level:
+            for entry in _entries(folder):
+                if len(found) > MOST_LINES:
+                    return found
+                found[Path(entry.path)] = entry.is_dir(follow_symlinks=False)
+                if found[Path(entry.path)]:
+                    below.append(Path(entry.path))
+        level = below
+    return found
+
+
+def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            shown = [entry for entry in entries if not entry.name.startswith(".") and entry.name not in IGNORED]
+    except OSError:
+        return
+    yield from sorted(shown, key=lambda entry: entry.name)
+
+
+def _tree(place: Path, shown: dict[Path, bool], *, depth: int) -> Iterator[str]:
+    for number, (path, is_folder) in enumerate(shown.items()):
+        if path.parent != place or number >= MOST_LINES:
+            continue
+        # A name may hold anything, and a listing has one line for each.
+        name = path.name.encode(errors="replace").decode().replace("\n", "�").replace("\r", "�")
+        yield f"{'  ' * depth}{name}{os.sep if is_folder else ''}"
+        if is_folder:
+            yield from _tree(path, shown, depth=depth + 1)

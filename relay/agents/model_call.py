@@ -1,4 +1,4 @@
-"""One call to a model within a turn: its answer is heard piece by piece and stored once, whole or cut short."""
+"""One call to a model within a turn: its answer is streamed, and stored once, whole or cut short."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from history.answers.assembly import Assembler
-from history.answers.events import Event
-from history.answers.surrogates import Halves
+from history.answers.events import Event, SurrogateJoiner
 from history.db.transactions import writing
 from history.entries import ModelOutput
 from history.models import Exchange
@@ -20,10 +19,17 @@ from history.record import exchanges, recorder
 from relay.agents import spending
 from relay.agents.compression import compress, read_run_updates
 from relay.agents.requests import ContextFull, PreparedCall, RenderedCall, call_outcome, open_call, render_call
-from relay.agents.saving import finish_if_cancelled, set_leaf
 from relay.agents.settings import RoleName
 from relay.agents.spending import Reservation
-from relay.agents.turn import CompressionRequest, StoredAnswer, Turn, TurnFailed, TurnObserver
+from relay.agents.turn import (
+    CompressionRequest,
+    StoredAnswer,
+    Turn,
+    TurnFailed,
+    TurnObserver,
+    finish_if_cancelled,
+    set_leaf,
+)
 from relay.errors import Cut, ProviderError
 from relay.providers.advice import failure_of
 from relay.providers.base import CallNotes, Route
@@ -35,24 +41,24 @@ from relay.usage.amounts import Use
 
 async def call_model(turn: Turn, observer: TurnObserver, role: RoleName, leaf: int) -> StoredAnswer:
     route = router().route(turn.agent.model_for(role, picked=turn.model))
-    rendered = await _rendered(turn, observer, role, route, leaf)
+    rendered = await _render(turn, observer, role, route, leaf)
     reservation = await spending.reserve(
         turn.user.pk, rendered.limits, route=route, read=rendered.tokens, written=rendered.options.max_tokens
     )
     try:
         prepared = await in_database_after_outages(open_call, rendered)
         call = _Call(turn, prepared, role, reservation)
-        return await _carried(call, observer)
+        return await _run_call(call, observer)
     finally:
         reservation.release()
 
 
-async def _carried(call: _Call, observer: TurnObserver) -> StoredAnswer:
+async def _run_call(call: _Call, observer: TurnObserver) -> StoredAnswer:
     await observer.on_call(call.prepared, call.assembler, role=call.role)
     try:
-        await call.listen(observer)
+        await call.stream(observer)
     except ProviderError as error:
-        if error.kind == "context_length" and (shorter := await _made_shorter(call, observer)):
+        if error.kind == "context_length" and (shorter := await _compress_after_refusal(call, observer)):
             return await call_model(call.turn, observer, call.role, shorter)
         await call.store(observer, "upstream_cut" if isinstance(error, Cut) else "upstream_error", error=error)
         raise TurnFailed(error) from error
@@ -65,21 +71,23 @@ async def _carried(call: _Call, observer: TurnObserver) -> StoredAnswer:
     return await finish_if_cancelled(call.store(observer, "done"))
 
 
-async def _rendered(turn: Turn, observer: TurnObserver, role: RoleName, route: Route, leaf: int) -> RenderedCall:
-    """The next call of a run, from what is on its path by now; shortened first where it is full or somebody asked."""
+async def _render(turn: Turn, observer: TurnObserver, role: RoleName, route: Route, leaf: int) -> RenderedCall:
+    """The next call of a run, from its path; compressed first if it is full or a summary was requested."""
     leaf, request = await in_database_after_outages(read_run_updates, observer.id, turn.session_id, leaf)
-    asked: Any = {"agent": turn.agent, "role": role, "route": route, "client": turn.client}
+    options: Any = {"agent": turn.agent, "role": role, "route": route, "client": turn.client}
     if request is None:
         try:
-            return await in_database_after_outages(render_call, turn.session_id, leaf=leaf, may_be_full=False, **asked)
+            return await in_database_after_outages(
+                render_call, turn.session_id, leaf=leaf, may_be_full=False, **options
+            )
         except ContextFull:
             request = CompressionRequest(why="full")
     leaf = await compress(turn, observer, leaf, route=route, request=request)
-    return await in_database_after_outages(render_call, turn.session_id, leaf=leaf, **asked)
+    return await in_database_after_outages(render_call, turn.session_id, leaf=leaf, **options)
 
 
-async def _made_shorter(call: _Call, observer: TurnObserver) -> int:
-    """The vendor says that it is too much, whatever we had counted: the entry from which less is told; 0: it cannot."""
+async def _compress_after_refusal(call: _Call, observer: TurnObserver) -> int:
+    """Compress a context that the provider refuses as too long. The entry to continue from; 0 if nothing can go."""
     exchange, route = call.prepared.exchange, call.prepared.route
     call.reservation.release()  # a summary reserves for itself
     shorter = await compress(
@@ -94,25 +102,25 @@ async def _made_shorter(call: _Call, observer: TurnObserver) -> int:
 
 
 class _Call:
-    """An answer in the making."""
+    """A call whose answer is being written."""
 
     def __init__(self, turn: Turn, prepared: PreparedCall, role: RoleName, reservation: Reservation) -> None:
         self.turn, self.prepared, self.role, self.reservation = turn, prepared, role, reservation
         route = prepared.route
         self.assembler = Assembler(provider=route.provider.name, model=route.model.name, agent=turn.agent.name)
-        self.halves, self.notes = Halves(), CallNotes()
-        self.begun = time.monotonic()
+        self.surrogates, self.notes = SurrogateJoiner(), CallNotes()
+        self.started = time.monotonic()
         self.latency: float | None = None
 
-    async def listen(self, observer: TurnObserver) -> None:
+    async def stream(self, observer: TurnObserver) -> None:
         provider, prepared = self.prepared.route.provider, self.prepared
         self.notes.on_retry = observer.on_retry
         async with aclosing(provider.call(prepared.context, prepared.options, notes=self.notes)) as events:
             async for event in events:
                 if self.latency is None:
-                    self.latency = time.monotonic() - self.begun
-                self._take(self.halves.joined(event), observer)
-        for event in self.halves.rest():
+                    self.latency = time.monotonic() - self.started
+                self._take(self.surrogates.join(event), observer)
+        for event in self.surrogates.rest():
             self._take(event, observer)
 
     def _take(self, event: Event, observer: TurnObserver) -> None:
@@ -124,7 +132,7 @@ class _Call:
     ) -> StoredAnswer:
         output = self.assembler.output(
             latency=self.latency,
-            duration=time.monotonic() - self.begun,
+            duration=time.monotonic() - self.started,
             metadata={} if self.role == "executor" else {"role": self.role},
         )
         if error is not None:

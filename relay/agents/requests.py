@@ -1,4 +1,4 @@
-"""One call to a model, from the history to a request: what is told and with which options, written down first."""
+"""Requests to models: context and options of a call, rendered from the history and recorded first."""
 
 from __future__ import annotations
 
@@ -10,36 +10,35 @@ from uuid import UUID
 from django.conf import settings
 
 from history.context import RENDERER_VERSION, Context, ContextOptions, render_context
-from history.context.repair import Code
+from history.context.remarks import RemarkCode
 from history.context.tokens import estimate_context
 from history.dialects import CallOptions, Switches
-from history.entries import Media
+from history.entries import JsonObject, Media
 from history.models import Blob, Exchange, Session, TokenCalibration
 from history.record import exchanges, selectors
 from relay.agents.environment import environment_options
 from relay.agents.settings import AgentSettings, RoleName
-from relay.providers.base import CallNotes, Model, Route
-from relay.providers.image_fallback import without_unsupported_images
-from relay.tools import plans
+from relay.providers.base import CallNotes, Model, Route, without_unsupported_images
 from relay.tools.base import ToolContext
+from relay.tools.built_in import plans
 from relay.usage import allowances
 from relay.usage.allowances import Limits
 
-# Of a model whose window nobody knows, this much is used; and so much of any window is left for the answer.
+# Tokens of a model whose window is not known, and the part of any window that is left for the answer.
 UNKNOWN_WINDOW = 16_000
 ANSWER_TOKENS = 4_096
 # An estimate may be off by some percent even after calibration.
 MARGIN = 0.95
-OVERFULL = frozenset({Code.LIMIT_TOKENS, Code.OVER_TOKENS})
+OVERFULL = frozenset({RemarkCode.LIMIT_TOKENS, RemarkCode.OVER_TOKENS})
 
 
 class ContextFull(Exception):
-    """So much would be told that older turns are to be summarised first."""
+    """The context is so long that older turns have to be summarised first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderedCall:
-    """What a call will say. Nothing is written yet: first it reserves its share of the person's `limits`."""
+    """A call before it is recorded: first it reserves its share of the user's `limits`."""
 
     session: Session
     leaf: int
@@ -50,13 +49,13 @@ class RenderedCall:
     route: Route
     limits: Limits
     tokens: int
-    inputs: Mapping[str, Any]
-    metadata: Mapping[str, Any]
+    inputs: JsonObject
+    metadata: JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedCall:
-    """A call that is about to be made. `exchange` is written already; nothing has been sent."""
+    """A call that is about to be made. Its `exchange` is recorded; nothing has been sent."""
 
     exchange: Exchange
     context: Context
@@ -71,7 +70,7 @@ def render_call(
     agent: AgentSettings,
     role: RoleName,
     route: Route,
-    client: Mapping[str, Any],
+    client: JsonObject,
     may_be_full: bool = True,
 ) -> RenderedCall:
     """Read the history up to `leaf` and render it for this model.
@@ -117,7 +116,6 @@ def render_call(
 
 
 def open_call(rendered: RenderedCall) -> PreparedCall:
-    """Write down that the call is about to be made."""
     route, session = rendered.route, rendered.session
     exchange = exchanges.open_exchange(
         session,
@@ -136,7 +134,7 @@ def open_call(rendered: RenderedCall) -> PreparedCall:
 
 
 def context_limit(model: Model, agent: AgentSettings) -> int:
-    """How many tokens may be told, so that an answer still fits behind them."""
+    """The most tokens of a context, so that an answer still fits after it."""
     if model.context_tokens:
         return model.context_tokens
     window = model.window or UNKNOWN_WINDOW
@@ -175,7 +173,7 @@ def _options(route: Route, agent: AgentSettings, *, media: Mapping[str, bytes]) 
 
 
 def _media_in(context: Context) -> dict[str, bytes]:
-    """The bytes of every attachment in it: a dialect asks for them where there is no database."""
+    """The bytes of every attachment in it: dialects have no database."""
     parts = [part for entry in context.entries for part in entry.parts]
     parts += [part for entry in context.entries for result in entry.results or () for part in result.parts]
     names = {part.sha256 for part in parts if isinstance(part, Media) and part.sha256}
@@ -183,17 +181,17 @@ def _media_in(context: Context) -> dict[str, bytes]:
     return {name: bytes(data) for name, data in found}
 
 
-def _notes(client: Mapping[str, Any], context: Context) -> dict[str, Any]:
+def _notes(client: JsonObject, context: Context) -> dict[str, Any]:
     repairs = sorted({remark.code.value for remark in context.report.remarks})
     return {**client, "repairs": repairs} if repairs else dict(client)
 
 
 def call_outcome(prepared: PreparedCall, notes: CallNotes) -> dict[str, Any]:
-    """What the exchange says of its call afterwards: tries, what was sent, and what could not be."""
+    """What the exchange records of its call afterwards: attempts, hash of the request, losses."""
     losses = sorted({loss.code.value for loss in notes.losses})
-    kept = prepared.exchange.metadata
+    metadata = prepared.exchange.metadata
     return {
         "attempts": max(1, notes.attempts),
         "request_hash": notes.request_hash,
-        "metadata": {**kept, "losses": losses} if losses else kept,
+        "metadata": {**metadata, "losses": losses} if losses else metadata,
     }

@@ -1,7 +1,7 @@
 """Reservations from a person's daily budget for the calls that chats make to models.
 
 Every call reserves before it is sent and settles when its answer is stored, with the mechanism of relayed calls
-(`relay.gateway.limits.budgets`). A call that does not fit beside running ones waits until one of them has ended.
+(`relay.usage.budgets`). A call that does not fit beside running ones waits until one of them has ended.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from django.conf import settings
 from history.context.tokens import estimate_parts
 from history.entries import ModelOutput, Usage
 from relay.errors import BudgetReserved, OverAllowance
-from relay.gateway.limits import budgets, usage_counters
-from relay.gateway.limits.budgets import BudgetLimit, Payer
 from relay.providers.base import Route
-from relay.usage import allowances
+from relay.usage import allowances, budgets, counters
 from relay.usage.allowances import Limits
 from relay.usage.amounts import NO_USE, Use
+from relay.usage.budgets import BudgetLimit, Payer
 from relay.usage.prices import cost_of
 
 # How long a call waits for running ones, and how often it tries.
@@ -65,12 +64,12 @@ class Reservation:
             return
         owner, counted = self.payer.owner, NO_USE
         await budgets.settle_in_redis(self.payer, self.name, spent)
-        usage_counters.begin_writing_chat(owner)
+        counters.begin_writing_chat(owner)
         try:
             yield
             counted = spent
         finally:
-            usage_counters.chat_is_written(owner, counted)
+            counters.end_writing_chat(owner, counted)
             budgets.release(self.payer, self.name)
 
     def release(self) -> None:
@@ -86,20 +85,20 @@ async def reserve(owner: int, limits: Limits, *, route: Route, read: int, writte
     """
     payer = Payer(owner)
     reservation = Reservation(payer, route, read)
-    usage_counters.take_limits(owner, limits)
+    counters.set_limits(owner, limits)
     if not limits.tokens_per_day and not limits.cost_per_day:
         return reservation
-    if usage_counters.owner_of(owner).must_be_read:
-        await usage_counters.load_owner(owner)
+    if counters.owner_account(owner).is_stale:
+        await counters.load_owner(owner)
     reservation.budgets = found = budgets.budgets_of(payer)
     name, model = route.provider.name, route.model.name
     most = settings.PARLEY_RELAY_RESERVED_TOKENS if written is None else written
-    amount = budgets.most_use(found, read=read, written=most, provider=name, model=model)
+    amount = budgets.estimate_most_use(found, read=read, written=most, provider=name, model=model)
     until = time.monotonic() + WAIT_SECONDS
     while (objection := await budgets.reserve(payer, reservation.name, amount, found)) is not None:
         what = allowances.TOKENS if objection.budget.unit == "tokens" else allowances.COST
         if objection.is_used_up:
-            raise OverAllowance(what=what, until=objection.budget.begins_anew())
+            raise OverAllowance(what=what, until=objection.budget.resets_at)
         if time.monotonic() >= until:
             raise BudgetReserved(what=what)
         await asyncio.sleep(TRY_EVERY_SECONDS)

@@ -1,19 +1,25 @@
-"""The tools that an answer asks for, within a turn: run in parallel, each call answered once, in the order asked."""
+"""Tool calls within a turn: run in parallel, answered once each, including calls of other agents."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from history.entries import Text, ToolRequest, ToolResult, ToolResults
-from relay.agents.saving import finish_if_cancelled, request_compression, store_entries
-from relay.agents.subagents import call_agent
-from relay.agents.turn import StoredAnswer, Turn, TurnObserver
+from django.conf import settings
+
+from history.context import FINISH_TOOL
+from history.db.transactions import writing
+from history.entries import Entry, ModelInput, ModelOutput, Text, ToolRequest, ToolResult, ToolResults, now
+from history.models import Session
+from history.record import recorder, selectors
+from relay.agents.settings import AgentSettings, callable_agents, setting_changes
+from relay.agents.turn import StoredAnswer, Turn, TurnObserver, finish_if_cancelled, request_compression, store_entries
 from relay.models import Run
 from relay.runtime.async_db import in_database_after_outages
-from relay.tools.base import ToolContext
+from relay.tools.base import ToolContext, ToolError
 from relay.tools.registry import Toolbox, toolbox
 from relay.tools.running import answer_all, run_call, run_calls
 
@@ -21,20 +27,20 @@ from relay.tools.running import answer_all, run_call, run_calls
 NO_ANSWER = "The user did not answer this question."
 
 
-async def run_tool_calls(turn: Turn, observer: TurnObserver, said: StoredAnswer) -> tuple[Run.Outcome | None, int]:
+async def run_tool_calls(turn: Turn, observer: TurnObserver, answer: StoredAnswer) -> tuple[Run.Outcome | None, int]:
     """Run what an answer asks for. None: ask the model again."""
-    requests, box = said.output.tool_requests, await in_database_after_outages(toolbox, turn.agent.tools)
+    requests, box = answer.output.tool_requests, await in_database_after_outages(toolbox, turn.agent.tools)
     context = ToolContext(
         user=turn.user,
         session_id=turn.session_id,
         agent=turn.agent.name,
-        ask_agent=partial(call_agent, turn, observer, said.seq),
+        ask_agent=partial(call_agent, turn, observer, answer.seq),
     )
     if not turn.answers and await _has_question(requests, box, context):
-        return Run.Outcome.WAITING, said.seq
-    await observer.on_tool_calls(seq=said.seq, requests=requests)
-    results = await _collect_results(turn, observer, said, box, context)
-    leaf = await store_entries(turn, observer, results, *context.kept_by(results), after=said.seq)
+        return Run.Outcome.WAITING, answer.seq
+    await observer.on_tool_calls(seq=answer.seq, requests=requests)
+    results = await _collect_results(turn, observer, answer, box, context)
+    leaf = await store_entries(turn, observer, results, *context.kept_by(results), after=answer.seq)
     succeeded = [
         _directive(box, request)
         for request, result in zip(requests, results.results, strict=True)
@@ -47,26 +53,26 @@ async def run_tool_calls(turn: Turn, observer: TurnObserver, said: StoredAnswer)
 
 
 async def _collect_results(
-    turn: Turn, observer: TurnObserver, said: StoredAnswer, box: Toolbox, context: ToolContext
+    turn: Turn, observer: TurnObserver, answer: StoredAnswer, box: Toolbox, context: ToolContext
 ) -> ToolResults:
     """One for each request, in their order: the person's answer, or the tool's; interrupted where we are ended."""
-    requests = said.output.tool_requests
+    requests = answer.output.tool_requests
     done = {
-        place: answer
+        place: result
         for place, request in enumerate(requests)
-        if (answer := await _answer_to(request, turn, box, context)) is not None
+        if (result := await _answer_to(request, turn, box, context)) is not None
     }
     left = [place for place in range(len(requests)) if place not in done]
 
     def note(place: int, result: ToolResult) -> None:
         done[left[place]] = result
-        observer.on_tool_result(seq=said.seq, index=left[place], result=result)
+        observer.on_tool_result(seq=answer.seq, index=left[place], result=result)
 
     try:
         await run_calls([requests[place] for place in left], toolbox=box, context=context, on_result=note)
     except asyncio.CancelledError:
         results = answer_all(requests, done, agent=turn.agent.name)
-        await finish_if_cancelled(store_entries(turn, observer, results, *context.kept_by(results), after=said.seq))
+        await finish_if_cancelled(store_entries(turn, observer, results, *context.kept_by(results), after=answer.seq))
         raise
     return answer_all(requests, done, agent=turn.agent.name)
 
@@ -96,3 +102,104 @@ async def _answer_to(request: ToolRequest, turn: Turn, box: Toolbox, context: To
 def _directive(box: Toolbox, request: ToolRequest) -> str:
     known = box.get(request.name)
     return known.directive if known else ""
+
+
+# Calls of other agents. A called agent has a session below that of its caller and a run of its own; its answer is the
+# result of the tool. It begins with its task alone, may read the conversation of its caller up to the call
+# (`read_caller`), and cannot ask the user. How deep agents call each other, and how often in one turn, is limited
+# (`PARLEY_AGENT_DEPTH`, `PARLEY_AGENT_CALLS`). What they use counts for the user and for the turns of all callers.
+
+
+# What a called agent has besides its own tools, and what it has not.
+ADDED_TOOL, REMOVED_TOOL = "read_caller", "ask_user"
+LAST = 20
+
+OUTCOME_TEXTS = {
+    Run.Outcome.LIMIT: "The agent {name} came to its limit before it was done.",
+    Run.Outcome.STOPPED: "The agent {name} was stopped by the person.",
+    Run.Outcome.FAILED: "The agent {name} failed: {error}.",
+    Run.Outcome.LOST: "The agent {name} was interrupted.",
+}
+
+
+async def call_agent(
+    turn: Turn, observer: TurnObserver, seq: int, context: ToolContext, *, name: str, task: str
+) -> str:
+    """The answer of the agent called `name`, which entry `seq` of the caller asks for; raises ToolError."""
+    agent = await in_database_after_outages(_find, turn.agent, name.strip())
+    if not task.strip():
+        raise ToolError("There is no task: say what the agent is to do, with everything that it has to know.")
+    if len(turn.callers) >= settings.PARLEY_AGENT_DEPTH:
+        deep = settings.PARLEY_AGENT_DEPTH
+        raise ToolError(f"Agents may call each other {deep} deep, and that is reached here: do it without calling one.")
+    if turn.budget.is_used_up or not turn.budget.take_call():
+        raise ToolError("No more agents may be called in this turn: do the rest without them.")
+    below = await in_database_after_outages(_open, turn, agent, task.strip(), seq, context.call_id)
+    run = await observer.run_subagent(below)
+    return await in_database_after_outages(_answer, below, run)
+
+
+def _find(caller: AgentSettings, name: str) -> AgentSettings:
+    others = callable_agents(caller)
+    found = next((agent for agent in others if agent.name == name), None)
+    if found is None:
+        there = ", ".join(agent.name for agent in others) or "none"
+        raise ToolError(f"There is no agent called {name[:100]} that could be called here. There are: {there}.")
+    return found
+
+
+def _open(turn: Turn, agent: AgentSettings, task: str, seq: int, call_id: str) -> Turn:
+    """The session of the called agent, with its task, ready to be answered."""
+    tools = tuple(name for name in agent.tools if name not in (ADDED_TOOL, REMOVED_TOOL))
+    agent = replace(agent, tools=(*tools, ADDED_TOOL))
+    with writing():
+        caller = Session.objects.select_related("api_key").get(pk=turn.session_id)
+        session = recorder.start_session(
+            owner=turn.user,
+            api_key=caller.api_key,
+            agent=agent.name,
+            workspace=caller.workspace,
+            parent=caller,
+            parent_call=call_id,
+            metadata={"called_at": seq, "called_by": turn.agent.name},
+        )
+        message = ModelInput(channel="agent", parts=(Text(text=task),), at=now(), metadata={"from": turn.agent.name})
+        entries: list[Entry] = [*setting_changes(None, agent, at=message.at), message]
+        leaf = recorder.append_many(session, entries, after=0)[-1].seq
+    return Turn(
+        session_id=session.pk,
+        user=turn.user,
+        leaf=leaf,
+        agent=agent,
+        model="" if agent.model else turn.model,
+        client=turn.client,
+        callers=(*turn.callers, turn.session_id),
+        budget=turn.budget.below(tokens=agent.max_turn_tokens),
+    )
+
+
+def _answer(turn: Turn, run: Run) -> str:
+    text = _final_text(turn, run)
+    if run.outcome == Run.Outcome.DONE:
+        return text or "The agent said nothing."
+    ended = OUTCOME_TEXTS.get(Run.Outcome(run.outcome), "The agent {name} did not answer.")
+    why = ended.format(name=turn.agent.name, error=run.error or "unknown")
+    raise ToolError(f"{why}\n\nIts last words: {text}" if text else why)
+
+
+def _final_text(turn: Turn, run: Run) -> str:
+    """The result with which it finished its task, or the text of its last answer."""
+    page = selectors.messages_of(Session(pk=turn.session_id), leaf=run.leaf, limit=LAST)
+    answers = [entry for entry in selectors.entries_of(page.messages) if isinstance(entry, ModelOutput)]
+    if not answers:
+        return ""
+    results = [_result_in(request.arguments) for request in answers[-1].tool_requests if request.name == FINISH_TOOL]
+    return next(filter(None, results), answers[-1].text)
+
+
+def _result_in(arguments: str) -> str:
+    try:
+        document = json.loads(arguments)
+    except ValueError:
+        return ""
+    return str(document.get("result", "")) if isinstance(document, dict) else ""

@@ -1,22 +1,63 @@
-"""A turn of an agent: its input, its observer, its stored answers and its failure."""
+"""A turn of an agent: its input, budget, observer and failure, and what it stores."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 from uuid import UUID
 
 from django.conf import settings
+from django.utils import timezone
 
 from history.answers.assembly import Assembler
 from history.answers.events import Event
-from history.entries import ModelOutput, ToolRequest, ToolResult
-from relay.agents.budgets import TurnBudget
+from history.db.transactions import writing
+from history.entries import Entry, JsonObject, ModelOutput, ToolRequest, ToolResult
+from history.models import Message, Session
+from history.record import recorder
 from relay.agents.requests import PreparedCall
 from relay.agents.settings import AgentSettings, RoleName
 from relay.errors import ProviderError
 from relay.models import Run
+from relay.runtime.async_db import in_database_after_outages
+
+T = TypeVar("T")
+
+
+class TurnBudget:
+    """Tokens and calls of agents that one turn may use, together with the agents that it calls.
+
+    The agents of a tree run in one process, so a few shared numbers are enough. What an agent uses counts for all its
+    callers, each of which may have a limit of its own.
+    """
+
+    def __init__(self, *, tokens: int | None = None, calls: int = 0, above: TurnBudget | None = None) -> None:
+        """`tokens` None: only the limits of the callers; `calls` is for the whole tree, so it counts at its top."""
+        self._tokens, self._calls, self._above = tokens, calls, above
+
+    def below(self, *, tokens: int | None) -> TurnBudget:
+        return TurnBudget(tokens=tokens, above=self)
+
+    def spend(self, tokens: int) -> None:
+        if self._tokens is not None:
+            self._tokens -= tokens
+        if self._above is not None:
+            self._above.spend(tokens)
+
+    @property
+    def is_used_up(self) -> bool:
+        own = self._tokens is not None and self._tokens <= 0
+        return own or (self._above is not None and self._above.is_used_up)
+
+    def take_call(self) -> bool:
+        """Whether one more agent may be called; if so, it counts."""
+        if self._above is not None:
+            return self._above.take_call()
+        self._calls -= 1
+        return self._calls >= 0
+
 
 # Stands for a budget from the limits of the agent. A called agent gets a part of its caller's budget instead.
 OWN_BUDGET = TurnBudget()
@@ -46,7 +87,7 @@ class Turn:
     agent: AgentSettings
     model: str = ""
     answers: Mapping[str, str] = field(default_factory=dict)
-    client: Mapping[str, Any] = field(default_factory=dict)
+    client: JsonObject = field(default_factory=dict)
     compression: CompressionRequest | None = None
     callers: tuple[UUID, ...] = ()
     budget: TurnBudget = OWN_BUDGET
@@ -100,3 +141,67 @@ class TurnFailed(Exception):
     def __init__(self, error: ProviderError) -> None:
         super().__init__(str(error))
         self.error = error
+
+
+async def store_entries(turn: Turn, observer: TurnObserver, *entries: Entry, after: int) -> int:
+    tries = 0
+
+    def append() -> int:
+        nonlocal tries
+        tries += 1
+        return _append(observer.id, turn.session_id, entries, after, is_repeated=tries > 1)
+
+    leaf = await finish_if_cancelled(in_database_after_outages(append))
+    await observer.on_stored(leaf=leaf)
+    return leaf
+
+
+def _append(run_id: UUID, session_id: UUID, entries: Sequence[Entry], after: int, *, is_repeated: bool) -> int:
+    """`is_repeated`: an earlier attempt failed, and may have been committed unnoticed."""
+    with writing():
+        session = Session.objects.get(pk=session_id)
+        last = entries[-1]
+        stored = Message.objects.of(session).filter(seq__gt=after, kind=last.kind, created_at=last.at)
+        if is_repeated and (seq := stored.values_list("seq", flat=True).last()):
+            return set_leaf(run_id, seq)
+        return set_leaf(run_id, recorder.append_behind(session, entries, after=after)[-1].seq)
+
+
+def set_leaf(run_id: UUID, leaf: int) -> int:
+    Run.objects.filter(pk=run_id).update(leaf=leaf)
+    return leaf
+
+
+def request_compression(run_id: UUID) -> bool:
+    """Have the run summarise older turns before its next call, or at its end. False: it has ended."""
+    waiting = Run.objects.filter(pk=run_id, ended_at=None)
+    with writing():
+        return bool(waiting.update(compression_asked_at=timezone.now()))
+
+
+def take_compression_request(run_id: UUID) -> bool:
+    """Whether a summary was requested. The request is removed."""
+    requested = Run.objects.filter(pk=run_id, compression_asked_at__isnull=False)
+    if not requested.exists():
+        return False
+    with writing():
+        return bool(requested.update(compression_asked_at=None))
+
+
+def set_summarising(run_id: UUID, *, is_on: bool) -> None:
+    with writing():
+        Run.objects.filter(pk=run_id).update(summarising_at=timezone.now() if is_on else None)
+
+
+def read_leaf(run_id: UUID) -> int:
+    return Run.objects.values_list("leaf", flat=True).get(pk=run_id)
+
+
+async def finish_if_cancelled(work: Coroutine[Any, Any, T]) -> T:
+    """Finish a write before a cancellation takes effect: half a write would leave a run without its leaf."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise

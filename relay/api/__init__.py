@@ -1,1 +1,1 @@
-"""What the REST API does with a model. The rest of it is in `history.api`."""
+"""REST endpoints that call models. All others are in `history.api`."""

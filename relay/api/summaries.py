@@ -1,4 +1,4 @@
-"""`/api/history/sessions/<id>/summaries`: have older messages summarised, and take a summary back."""
+"""`/api/history/sessions/<id>/summaries`: summarise older messages, undo a summary."""
 
 from __future__ import annotations
 
@@ -12,22 +12,20 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from history.access.permissions import Purpose
-from history.api.access import session_for
-from history.api.answers import Answer
+from history.api.base import ApiView, session_for
 from history.api.errors import ConflictError, NoSuchThing
-from history.api.fields import LARGEST, Plain
-from history.api.query import QueryParameters
+from history.api.fields import LARGEST, PlainSerializer
+from history.api.parameters import QueryParameters
 from history.api.schema import documented
-from history.api.views import ApiView
 from history.errors import NoSuchEntry
 from relay.chat import error_texts
-from relay.conversation import compression, summaries
+from relay.conversation import compression
 from relay.errors import NoSuchModel, RelayError
 from relay.live import groups
 
 
-class SummaryWish(Plain):
-    """What is left out is as the session has it."""
+class SummaryRequest(PlainSerializer):
+    """Missing fields take the value of the session."""
 
     model = serializers.RegexField(r"\S", required=False, max_length=160, help_text="Who writes it: `provider/model`.")
     instead_of = serializers.IntegerField(
@@ -36,11 +34,11 @@ class SummaryWish(Plain):
 
     def to_internal_value(self, data: Any) -> dict[str, Any]:
         if isinstance(data, dict) and (unknown := sorted(map(str, set(data) - set(self.fields)))):
-            raise ValidationError({name: [_("There is no such field.")] for name in unknown})
+            raise ValidationError({name: [_("Unknown field.")] for name in unknown})
         return dict(super().to_internal_value(data))
 
 
-class SummariesAnswer(Answer):
+class SummariesSerializer(PlainSerializer):
     summaries = serializers.ListField(
         child=serializers.IntegerField(), help_text="Numbers of the entries that came of it. None: there was nothing."
     )
@@ -53,24 +51,24 @@ class Summaries(ApiView):
     @documented(
         "summarise",
         "Summarise older messages",
-        SummariesAnswer,
-        asked=QueryParameters,
+        SummariesSerializer,
+        parameters=QueryParameters,
         path=("session_id",),
-        body=SummaryWish,
+        body=SummaryRequest,
         statuses=(409, 413, 415),
         description="A model is asked, which may take a while. What is summarised stays; only the model is told less.",
     )
     def post(self, request: Request, session_id: str) -> Response:
-        QueryParameters.of(request)
+        QueryParameters.parse(request)
         session = session_for(request, session_id, Purpose.WRITE)
-        wish = SummaryWish(data=request.data)
-        wish.is_valid(raise_exception=True)
+        parsed = SummaryRequest(data=request.data)
+        parsed.is_valid(raise_exception=True)
         made: list[int] = []
         is_waiting = False
         try:
-            sent, turn = compression.prepare_compression(session.owner, session, client={}, **wish.validated_data)
+            sent, turn = compression.prepare_compression(session.owner, session, client={}, **parsed.validated_data)
             is_waiting = turn is None
-            made = async_to_sync(summaries.run_compression)(session, sent, turn) if turn else []
+            made = async_to_sync(compression.run_compression)(session, sent, turn) if turn else []
         except compression.NothingToSummarise:
             pass
         except NoSuchModel as error:
@@ -89,14 +87,14 @@ class OneSummary(ApiView):
         "take_summary_back",
         "Take a summary back",
         None,
-        asked=QueryParameters,
+        parameters=QueryParameters,
         path=("session_id", "seq"),
         success=204,
         statuses=(409,),
         description="What it stood for counts again. The summary stays in the record, and says that it was taken back.",
     )
     def delete(self, request: Request, session_id: str, seq: int) -> Response:
-        QueryParameters.of(request)
+        QueryParameters.parse(request)
         session = session_for(request, session_id, Purpose.WRITE)
         try:
             compression.retract_summary(session.owner, session, seq=seq)

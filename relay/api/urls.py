@@ -1,4 +1,4 @@
-"""Addresses of the API behind which a model is asked."""
+"""URLs of REST endpoints that call models."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Files that people attach to a message: looked at when they come, stored, and named by a signed note until it is sent.
+"""Attachments of messages: checked and stored at upload, named by a signed note until the message is sent.
 
-The note travels with the form: who stored the file, what it is and how it is called. So nothing of it is kept on our
-side, a hash that somebody has guessed or copied opens nothing, and what is never sent goes with the next purge.
+The note is part of the form: owner, hash, type, size and name of the file. So the server stores no upload state, a hash
+that was guessed or copied opens nothing, and a file that is never sent is removed by the next purge.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from django.conf import settings
 from django.core import signing
@@ -22,6 +21,7 @@ from history.errors import HistoryOff
 from history.record import recorder
 from history.text.media_types import IMAGES, media_type_of
 from relay.errors import AttachmentRefused
+from relay.models import User
 
 SALT = "relay.chat.attachments"
 LIFE = timedelta(days=1)
@@ -43,7 +43,7 @@ class Attached:
         return self.media_type in IMAGES
 
 
-def attach(person: Any, file: UploadedFile[bytes]) -> Attached:
+def attach(user: User, file: UploadedFile[bytes]) -> Attached:
     """Look at a file and store it. Raises `AttachmentRefused`."""
     name = tidy(file.name or "")
     if not file.size:
@@ -58,47 +58,47 @@ def attach(person: Any, file: UploadedFile[bytes]) -> Attached:
         sha256 = recorder.store_blob(content, media_type=media_type)
     except HistoryOff as error:
         raise AttachmentRefused("off", name=name) from error
-    told = {"sha256": sha256, "name": name, "media_type": media_type, "size": len(content)}
-    note = signing.dumps(told | {"user": person.pk}, salt=SALT)
+    facts = {"sha256": sha256, "name": name, "media_type": media_type, "size": len(content)}
+    note = signing.dumps(facts | {"user": user.pk}, salt=SALT)
     return Attached(name=name, media_type=media_type, size=len(content), note=note)
 
 
-def parts_of(person: Any, notes: Sequence[str]) -> tuple[Media, ...]:
+def parts_of(user: User, notes: Sequence[str]) -> tuple[Media, ...]:
     """What the notes of a form name, as parts of a message; each file once. Raises `AttachmentRefused`."""
-    read = [_read(person, note) for note in notes if note]
+    read = [_read(user, note) for note in notes if note]
     media = tuple({(part.sha256, part.name): part for part in read}.values())
     if len(media) > settings.PARLEY_ATTACHMENTS_PER_MESSAGE:
         raise AttachmentRefused("too_many")
-    there = recorder.keep_blobs({part.sha256 for part in media}) if media else frozenset()
+    there = recorder.renew_blobs({part.sha256 for part in media}) if media else frozenset()
     for part in media:
         if part.sha256 not in there:
             raise AttachmentRefused("gone", name=part.name)
     return media
 
 
-def _read(person: Any, note: str) -> Media:
+def _read(user: User, note: str) -> Media:
     try:
-        told = signing.loads(note, salt=SALT, max_age=LIFE)
+        facts = signing.loads(note, salt=SALT, max_age=LIFE)
     except signing.SignatureExpired as error:
         raise AttachmentRefused("gone") from error
     except signing.BadSignature as error:
         raise AttachmentRefused("not_ours") from error
-    if told.pop("user") != person.pk:
-        raise AttachmentRefused("not_ours", name=told["name"])
-    return Media(**told)
+    if facts.pop("user") != user.pk:
+        raise AttachmentRefused("not_ours", name=facts["name"])
+    return Media(**facts)
 
 
-def told(error: AttachmentRefused) -> str:
+def refusal_text(error: AttachmentRefused) -> str:
     """What went wrong, and what to do about it."""
     most = settings.PARLEY_ATTACHMENTS_PER_MESSAGE
     words = {
         "empty": _("This file is empty."),
-        "too_large": _("Too large: a file may have %(size)s MB.") % {"size": settings.PARLEY_ATTACHMENT_MB},
-        "kind": _("Only pictures (PNG, JPEG, GIF, WebP), PDF and text files in UTF-8 can be attached."),
-        "too_many": _("Too many files: a message takes %(most)s.") % {"most": most},
-        "not_ours": _("This attachment was not stored here. Attach the file again."),
-        "gone": _("This attachment is not there any more. Attach the file again."),
-        "off": _("History is off, so nothing can be stored."),
+        "too_large": _("Too large: a file can have up to %(size)s MB.") % {"size": settings.PARLEY_ATTACHMENT_MB},
+        "kind": _("Only pictures (PNG, JPEG, GIF, WebP), PDF and UTF-8 text files can be attached."),
+        "too_many": _("Too many files: a message can have up to %(most)s.") % {"most": most},
+        "not_ours": _("This attachment is unknown. Attach the file again."),
+        "gone": _("This attachment is no longer available. Attach the file again."),
+        "off": _("History is off. Files cannot be stored."),
     }
     return words[error.reason]
 

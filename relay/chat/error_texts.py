@@ -1,4 +1,4 @@
-"""What is said to a person when something did not work: what happened, and what to do about it."""
+"""Error texts for users: what happened, and what to do."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ from relay.errors import (
     Unavailable,
 )
 from relay.providers.advice import advise
-from relay.usage.allowances import reserved_text, told
+from relay.usage.allowances import over_allowance_text, reserved_text
 
 
 def of_error(error: RelayError | HistoryError) -> str:
     match error:
         case OverAllowance():
-            return told(error)
+            return over_allowance_text(error)
         case BudgetReserved():
             return reserved_text(error)
         case NoSuchAgent():
-            return _("Agent “%(name)s” does not exist. Choose another one.") % {"name": error.agent[:100]}
+            return _("The agent “%(name)s” does not exist. Choose another one.") % {"name": error.agent[:100]}
         case NoSuchModel() if error.model:
-            return _("Model “%(name)s” is not available. Choose another one.") % {"name": error.model}
+            return _("The model “%(name)s” is not available. Choose another one.") % {"name": error.model}
         case NoSuchModel():
-            return _("No model is set up on this server. Tell your administrator.")
+            return _("No model is configured. Contact your administrator.")
         case ProviderError():
             advice = advise(error, is_staff=False)
             return f"{advice.what} {advice.todo}"
         case AttachmentRefused():
-            return attachments.told(error)
+            return attachments.refusal_text(error)
         case Unavailable():
             return _("The database is not available at the moment. Try again in a few seconds.")
         case HistoryOff():
-            return _("History is off on this server, so nothing new is taken.")
+            return _("History is off on this server. New messages are not accepted.")
         case NoSuchEntry():
-            return _("What this refers to is not there any more. Reload the page.")
+            return _("This no longer exists. Reload the page.")
         case NotPermitted():
             return _("You can see that this session exists, but you cannot read it.")
         case ReasonNeeded():
             return _("This session belongs to another user. Give a reason to read it first.")
         case NoSuchBlob():
-            return _("An attachment is not there any more. Attach it again.")
+            return _("An attachment is no longer available. Attach it again.")
     return str(error)
 
 
@@ -57,13 +57,13 @@ def of_queue_error(code: str) -> str:
     """Why a message of the queue was not sent, by the class of its error (`QueuedMessage.error`)."""
     match code:
         case "Interrupted":
-            return _("The server stopped in the middle. Send it again if it is still needed.")
+            return _("The server stopped before it finished. Send it again if needed.")
         case "NoSuchAgent":
-            return _("Its agent does not exist any more. Send it again to another one.")
+            return _("Its agent no longer exists. Choose another one and send again.")
         case "NoSuchModel":
-            return _("Its model is not available. Send it again with another one.")
+            return _("Its model is not available. Choose another one and send again.")
         case "AttachmentRefused" | "NoSuchBlob":
-            return _("An attachment is not there any more. Attach it again.")
+            return _("An attachment is no longer available. Attach it again.")
         case "OverAllowance":
             return _("Your allowance is used up. Send it later.")
-    return _("It was refused. Send it again, or drop it.")
+    return _("The message was refused. Send it again or discard it.")

@@ -1,4 +1,4 @@
-"""Slash commands: what somebody types into the composer to use Parley without a model. Pure: nothing is done here.
+"""Slash commands: lines of the composer that need no model. They are only parsed here.
 
     /help    /history 20    /rollback 2    /fork #12    /title The build server    /sys_monitor cpu
 

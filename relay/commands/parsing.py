@@ -1,16 +1,179 @@
-"""Whether a text is a command, and which."""
+"""Parsing of slash commands: whether a text is one, its words and its arguments."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Any
 
 from django.utils.translation import gettext as _
 
-from relay.commands.arguments import house_arguments, tool_arguments
-from relay.commands.usage import HOUSE, BadCommand, Command, suggestions, usable
+from history.entries import JsonObject
+from relay.commands.usage import OWN, BadCommand, Command, free_text, own_usage, suggestions, tool_usage, usable
 from relay.tools.base import Tool
+from relay.tools.schemas import BadArguments, check_arguments
+
+_CLOSING = {'"': '"', "'": "'", "“": "”", "”": "”", "‘": "’", "’": "’", "「": "」", "『": "』", "«": "»", "＂": "＂"}
+_NAME = re.compile(r"([A-Za-z_]\w*)[=＝]")
+_WORD = re.compile(r"\S+")
+_SPACE = re.compile(r"\s*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Word:
+    """`text` without its quotes; `raw` as it was typed. `name` is what stood before an equals sign, if anything."""
+
+    text: str
+    raw: str
+    name: str = ""
+    is_quoted: bool = False
+
+
+def words_of(line: str) -> Iterator[Word]:
+    place = _end(_SPACE, line, 0)
+    unclosed: set[str] = set()
+    while place < len(line):
+        word = _word_at(line, place, unclosed)
+        yield word
+        place = _end(_SPACE, line, place + len(word.raw))
+
+
+def _word_at(line: str, place: int, unclosed: set[str]) -> Word:
+    named = _NAME.match(line, place)
+    start = named.end() if named else place
+    name = named[1] if named else ""
+    if (end := _end_of_quoted(line, start, unclosed)) is not None:
+        text = line[start + 1 : end - 1].replace('\\"', '"')
+        return Word(text=text, raw=line[place:end], name=name, is_quoted=True)
+    end = _end(_WORD, line, place)
+    return Word(text=line[start:end], raw=line[place:end], name=name)
+
+
+def _end_of_quoted(line: str, start: int, unclosed: set[str]) -> int | None:
+    """Where a quoted stretch that begins here ends; None where none begins.
+
+    `unclosed` remembers quotes that nothing closes any more, so that a line is not searched again and again.
+    """
+    closing = _CLOSING.get(line[start : start + 1])
+    if closing is None or closing in unclosed:
+        return None
+    end = line.find(closing, start + 1)
+    while end >= 0:
+        if line[end - 1] != "\\" and (end + 1 == len(line) or line[end + 1].isspace()):
+            return end + 1
+        end = line.find(closing, end + 1)
+    unclosed.add(closing)
+    return None
+
+
+def _end(pattern: re.Pattern[str], line: str, place: int) -> int:
+    match = pattern.match(line, place)
+    return match.end() if match else place
+
+
+MOST_SHOWN = 500
+TITLE_CHARS = 200
+BEYOND_NUMBERS = 10**18
+YES = ("true", "yes", "on", "1")
+NO = ("false", "no", "off", "0")
+
+_NUMBER = re.compile(r"[0-9]{1,15}")
+_ENTRY = re.compile(r"[#＃]([0-9]{1,15})")
+
+
+# Of tools.
+
+
+def tool_arguments(tool: Tool, line: str) -> dict[str, Any]:
+    """Words with a name where they say, the others in order; raises BadCommand where that does not fit."""
+    properties = tool.parameters.get("properties", {})
+    named, rest = _by_name(properties, list(words_of(line)))
+    texts = {**_in_order(tool, rest, taken=named), **named}
+    values = {name: _value(properties[name], text) for name, text in texts.items()}
+    usage = tool_usage(tool)
+    for name in tool.parameters.get("required", ()):
+        if name not in values:
+            raise BadCommand(_("%(name)s is missing.") % {"name": name}, usage=usage)
+    for name, value in values.items():
+        if not _fits(properties[name], value):
+            words = {"name": name, "value": texts[name][:80]}
+            raise BadCommand(_("%(name)s cannot be “%(value)s”.") % words, usage=usage)
+    return values
+
+
+def _by_name(properties: JsonObject, words: Sequence[Word]) -> tuple[dict[str, str], list[Word]]:
+    """An equals sign behind anything but the name of a parameter is just a character."""
+    named = {word.name: word.text for word in words if word.name in properties}
+    return named, [word for word in words if word.name not in properties]
+
+
+def _in_order(tool: Tool, words: Sequence[Word], *, taken: Mapping[str, str]) -> dict[str, str]:
+    free = free_text(tool)
+    if words and free and free not in taken and not (words[0].is_quoted and not words[0].name):
+        return {free: " ".join(word.raw for word in words)}
+    texts = [word.raw if word.name else word.text for word in words]
+    names = [name for name in tool.parameters.get("properties", {}) if name not in taken]
+    if len(texts) > len(names):
+        words_left = {"words": " ".join(texts[len(names) :])[:80]}
+        raise BadCommand(_("“%(words)s” is not expected here.") % words_left, usage=tool_usage(tool))
+    return dict(zip(names, texts, strict=False))
+
+
+def _value(schema: JsonObject, text: str) -> object:
+    """As the schema wants it; what cannot be made so stays a text, and does not fit."""
+    kind, lowered = schema.get("type"), text.strip().casefold()
+    if kind == "array":
+        items = [item.strip() for item in re.split("[,，、]", text)]
+        return [_value(schema.get("items", {}), item) for item in items if item]
+    if "enum" in schema:
+        return next((value for value in schema["enum"] if str(value).casefold() == lowered), text)
+    if kind == "boolean" and lowered in (*YES, *NO):
+        return lowered in YES
+    if kind in ("integer", "number"):
+        return _number(text, whole=kind == "integer")
+    return text
+
+
+def _number(text: str, *, whole: bool) -> object:
+    try:
+        number = int(text) if whole else float(text)
+    except ValueError:
+        return text
+    return number if abs(number) < BEYOND_NUMBERS else text
+
+
+def _fits(schema: JsonObject, value: object) -> bool:
+    try:
+        check_arguments({"properties": {"value": schema}}, {"value": value})
+    except BadArguments:
+        return False
+    return True
+
+
+# Of our own commands.
+
+
+def own_arguments(name: str, line: str) -> dict[str, Any]:
+    if name == "context" and (folder := re.fullmatch(r"add\s+(\S.*)", line.strip(), re.IGNORECASE)):
+        return {"folder": folder[1].strip("\"'")}
+    line = " ".join(line.split())
+    if name == "title" and line:
+        return {"title": line[:TITLE_CHARS]}
+    if name == "history" and (not line or _NUMBER.fullmatch(line)):
+        return {"limit": max(1, min(int(line or 20), MOST_SHOWN))}
+    if name == "rollback" and (not line or _NUMBER.fullmatch(line)):
+        return {"turns": max(1, int(line or 1))}
+    if name in ("rollback", "fork") and (entry := _ENTRY.fullmatch(line)):
+        return {"seq": int(entry[1])}
+    if name == "compress" and " " not in line:
+        return {"model": line}
+    if name in ("fork", "help") and not line:
+        return {}
+    problem = _("This argument does not fit.") if line else _("An argument is missing.")
+    raise BadCommand(problem, usage=own_usage(name))
+
 
 # The slash of a Chinese keyboard is as good as any.
 _COMMAND = re.compile(r"\s*[/／]([A-Za-z][A-Za-z0-9_-]*)(?:\s+(.*))?", re.DOTALL)
@@ -26,14 +189,14 @@ def parse(text: str, tools: Iterable[Tool]) -> Command | None:
     there = usable(tools)
     name = match[1] if match[1] in there else match[1].lower()
     line = match[2] or ""
-    if name in HOUSE:
-        return Command(name=name, arguments=house_arguments(name, line))
+    if name in OWN:
+        return Command(name=name, arguments=own_arguments(name, line))
     if name in there:
         return Command(name=name, arguments=tool_arguments(there[name], line), is_tool=True)
-    if meant := get_close_matches(name, [*HOUSE, *there], n=1, cutoff=_SLIP):
+    if meant := get_close_matches(name, [*OWN, *there], n=1, cutoff=_SLIP):
         words = {"name": match[1], "meant": meant[0]}
         raise BadCommand(
-            _("There is no command /%(name)s. Did you mean /%(meant)s? To send it as it is, begin with //.") % words
+            _("There is no command /%(name)s. Did you mean /%(meant)s? Begin with // to send it as text.") % words
         )
     return None
 
@@ -46,4 +209,4 @@ def spoken(text: str) -> str:
 def help_text(tools: Iterable[Tool]) -> str:
     """All commands as a list, in Markdown."""
     lines = [f"- `{one.usage}` {one.description}" for one in suggestions(tools)]
-    return "\n".join([*lines, "", _("Two slashes send a text that begins with one: //text.")])
+    return "\n".join([*lines, "", _("Begin with // to send a text that starts with a slash: //text.")])

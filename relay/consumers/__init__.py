@@ -1,1 +1,1 @@
-"""The doors for whoever stays connected: pages that are shown HTML, and programs that speak JSON."""
+"""Websocket consumers: pages get HTML, programs get JSON."""

@@ -1,4 +1,4 @@
-"""Frame cursors: the last frame of a run that a socket has sent to its viewer.
+"""Frame cursors of sockets: what a page and a program have seen of a run.
 
 Frames can get lost: the session was opened in the middle of an answer, or the run is in another process and Redis was
 away. A frame after a gap waits until a snapshot of the run (`relay.live.snapshots`) fills the gap.
@@ -15,88 +15,49 @@ A dropped frame is counted but not sent, so the next event has `since`: the last
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from uuid import UUID
 from weakref import WeakValueDictionary
 
-from history.entries import ModelOutput
-from relay.live.frames import Frame, Piece, RunSnapshot, pieces_of
-from relay.live.live_answer import Change, LiveAnswer
+from relay.live.answer_html import AnswerCursor, Change
+from relay.live.frames import Frame, FrameCursor, Piece
 
-MAX_AHEAD = 1_000
-
-# Live answers by run, as long as a page shows them. All pages of a process use one event loop.
-_live_answers: WeakValueDictionary[UUID, LiveAnswer] = WeakValueDictionary()
-
-
-class FrameCursor:
-    """The position of a viewer in a run: frame `n` is the last one; `ahead` are frames after a gap."""
-
-    def __init__(self, run: UUID, *, n: int = 0) -> None:
-        self.run, self.n = run, n
-        self.ahead: dict[int, Frame] = {}
-        self.received_at = time.monotonic()
-
-    @property
-    def has_gap(self) -> bool:
-        return bool(self.ahead)
-
-    def is_silent(self, seconds: float) -> bool:
-        return time.monotonic() - self.received_at >= seconds
-
-    def receive(self, frame: Frame) -> list[Frame]:
-        """The frames that can be shown now: none if this one is a repetition or comes after a gap."""
-        self.received_at = time.monotonic()
-        if frame["n"] > self.n and len(self.ahead) < MAX_AHEAD:
-            self.ahead[frame["n"]] = frame
-        return list(self.pop_next())
-
-    def skip_to(self, n: int) -> None:
-        """Frames up to `n` are not needed any more."""
-        self.n = max(self.n, n)
-        self.ahead = {number: frame for number, frame in self.ahead.items() if number > self.n}
-
-    def pop_next(self) -> Iterator[Frame]:
-        while (frame := self.ahead.pop(self.n + 1, None)) is not None:
-            self.n += 1
-            yield frame
+# Rendered answers by run, as long as a page shows them. All pages of a process use one event loop.
+_answers: WeakValueDictionary[UUID, AnswerCursor] = WeakValueDictionary()
 
 
 class PageCursor(FrameCursor):
-    """What a page shows of a run: a live answer, if one is being written."""
+    """What a page shows of a run: an answer, if one is being written."""
 
-    answer: LiveAnswer | None = None
+    answer: AnswerCursor | None = None
 
     @property
     def element(self) -> str:
         """The id of the live answer on the page."""
         return f"run-{self.run}" if self.answer is not None else ""
 
-    def open_answer(self, frame: Frame) -> LiveAnswer:
+    def open_answer(self, frame: Frame) -> AnswerCursor:
         """The answer that this frame begins."""
-        answer = _live_answers.get(self.run)
+        answer = _answers.get(self.run)
         if answer is None or answer.exchange != frame["exchange"]:
-            exchange, n, model = frame["exchange"], frame["n"], frame["model"]
-            answer = LiveAnswer(run=str(self.run), exchange=exchange, n=n, label=model)
+            answer = AnswerCursor(self.run, exchange=frame["exchange"], n=frame["n"], label=frame["model"])
         return answer
 
-    async def resume_answer(self, snapshot: RunSnapshot) -> LiveAnswer:
+    async def resume_answer(self, snapshot: Frame) -> AnswerCursor:
         """The answer of a snapshot, with the frames that wait here."""
-        answer, n = _live_answers.get(self.run), snapshot.n or 0
-        if answer is None or answer.exchange != snapshot.exchange or answer.n < n:
-            answer = await LiveAnswer.from_snapshot(snapshot, run=str(self.run))
+        answer = _answers.get(self.run)
+        if answer is None or answer.exchange != snapshot["exchange"] or answer.n < (snapshot["n"] or 0):
+            answer = await AnswerCursor.from_snapshot(snapshot, run=self.run)
         self.skip_to(answer.n)
         for frame in self.pop_next():
             await answer.apply(frame)
         return answer
 
-    def show(self, answer: LiveAnswer) -> None:
+    def show(self, answer: AnswerCursor) -> None:
         """The page is sent the whole answer; call it with the lock of the answer."""
-        _live_answers[self.run] = answer
+        _answers[self.run] = answer
         self.answer = answer
         self.skip_to(answer.n)
-        self.received_at = time.monotonic()
 
     async def receive_changes(self, frame: Frame) -> list[Change] | None:
         """What the page has to change for this frame. Nothing for a repetition; None where something was missed."""
@@ -118,47 +79,46 @@ class ProgramCursor(FrameCursor):
 
     def __init__(self, run: UUID, *, n: int = 0, leaf: int = 0) -> None:
         super().__init__(run, n=n)
-        self.leaf = leaf
-        self.exchange = ""
-        self.sent_n = 0
+        self.leaf, self.exchange, self.sent_n = leaf, "", 0
         self.lengths: dict[tuple[str, str], int] = {}
 
-    def start_at(self, snapshot: RunSnapshot) -> list[Piece]:
+    def start_at(self, snapshot: Frame) -> list[Piece]:
         """Begin in the middle of a run: the pieces up to now. Frames after `n` follow as events."""
-        self.n = self.sent_n = snapshot.n or 0
-        self.leaf, self.exchange, self.lengths = snapshot.after, snapshot.exchange, {}
-        return self._unsent_pieces(snapshot.output, snapshot.names)
+        self.n = self.sent_n = snapshot["n"] or 0
+        self.leaf, self.exchange, self.lengths = snapshot["after"], snapshot["exchange"], {}
+        return self._unsent_pieces(snapshot["pieces"])
 
     def receive(self, frame: Frame) -> list[Frame]:
         return [event for one in super().receive(frame) for event in self._events_of(one)]
 
-    def catch_up(self, snapshot: RunSnapshot) -> list[Frame]:
+    def catch_up(self, snapshot: Frame) -> list[Frame]:
         """The events from what was sent to this snapshot, which has to be read after all frames in `ahead`."""
-        events = [event for seq, output in snapshot.entries for event in self._entry_events(seq, output)]
-        if snapshot.n is not None:
+        events = [event for seq, pieces in snapshot["entries"] for event in self._entry_events(seq, pieces)]
+        if snapshot["n"] is not None:
             events += self._answer_events(snapshot)
-        elif self.ahead and snapshot.is_consistent:
+        elif self.ahead and snapshot["is_consistent"]:
             events += self._skip_gap()
-        if snapshot.ended is not None and not any(event["kind"] == "ended" for event in events):
-            events.append(snapshot.ended)
+        if snapshot["ended"] is not None and not any(event["kind"] == "ended" for event in events):
+            events.append(snapshot["ended"])
         return events
 
-    def _entry_events(self, seq: int, output: ModelOutput | None) -> list[Frame]:
+    def _entry_events(self, seq: int, pieces: list[Piece]) -> list[Frame]:
         """Events of a stored entry: the rest of the answer that was being sent, and that it is stored."""
         if seq <= self.leaf:
             return []
-        pieces = self._unsent_pieces(output, self._sent_names(output)) if output else []
+        unsent = self._unsent_pieces(self._with_sent_names(pieces))
         self._note({"kind": "stored", "leaf": seq})
-        rest: list[Frame] = [{"kind": "pieces", "since": self.sent_n, "pieces": pieces}] if pieces else []
+        rest: list[Frame] = [{"kind": "pieces", "since": self.sent_n, "pieces": unsent}] if unsent else []
         return [*rest, {"kind": "stored", "leaf": seq}]
 
-    def _answer_events(self, snapshot: RunSnapshot) -> list[Frame]:
+    def _answer_events(self, snapshot: Frame) -> list[Frame]:
         events: list[Frame] = []
-        if snapshot.exchange and snapshot.exchange != self.exchange:
-            self._note({"kind": "opened", "exchange": snapshot.exchange})
-            events += [snapshot.opened] if snapshot.opened is not None else []
-        pieces = self._unsent_pieces(snapshot.output, snapshot.names) if snapshot.exchange else []
-        self.skip_to(snapshot.n or 0)
+        if snapshot["exchange"] and snapshot["exchange"] != self.exchange:
+            opened = {"kind": "opened", **{name: snapshot[name] for name in ("exchange", "after", "model", "role")}}
+            self._note(opened)
+            events += [opened] if snapshot["role"] else []
+        pieces = self._unsent_pieces(snapshot["pieces"]) if snapshot["exchange"] else []
+        self.skip_to(snapshot["n"] or 0)
         if pieces:
             events.append({"kind": "pieces", "n": self.n, "since": self.sent_n, "pieces": pieces})
             self.sent_n = self.n
@@ -199,17 +159,15 @@ class ProgramCursor(FrameCursor):
             case "stored":
                 self.exchange, self.lengths, self.leaf = "", {}, frame["leaf"]
 
-    def _sent_names(self, output: ModelOutput) -> list[str]:
-        """The names by which parts of an answer were sent. Parts of one kind have the same order in the entry."""
+    def _with_sent_names(self, pieces: list[Piece]) -> list[Piece]:
+        """Parts of an entry under the names by which they were sent. Parts of one kind have the same order in it."""
         names = {kind: iter([part for other, part in self.lengths if other == kind]) for kind, _ in self.lengths}
-        places = [f"part-{place}" for place in range(len(output.parts))]
-        kinds = {place: kind for kind, place, *_ in pieces_of(output, places)}
-        return [next(names.get(kinds.get(place, ""), iter(())), place) for place in places]
+        return [[kind, next(names.get(kind, iter(())), part), *rest] for kind, part, *rest in pieces]
 
-    def _unsent_pieces(self, output: ModelOutput | None, names: Sequence[str]) -> list[Piece]:
+    def _unsent_pieces(self, pieces: Iterable[Piece]) -> list[Piece]:
         """By the length of each part: what was sent is always its beginning."""
         unsent = []
-        for kind, part, text, *call in pieces_of(output, names) if output else ():
+        for kind, part, text, *call in pieces:
             length = self.lengths.get((kind, part))
             if length is None or length < len(text):
                 unsent.append([kind, part, text[length or 0 :], *call])

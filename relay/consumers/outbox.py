@@ -1,6 +1,6 @@
 """Output queue of one socket, bounded in bytes: a client that does not read is dropped, not buffered.
 
-`send` never waits, so a consumer goes on with its other work while a slow client reads. A task passes the messages on
+`send` never waits, so a consumer continues with its other work while a slow client reads. A task passes the messages on
 to the server and waits for it (`project.server.flow_control` makes Daphne wait, too). What is not sent yet is counted.
 Over the limit `ReaderTooSlow` is raised, everything unsent is dropped, and only a close frame is still accepted.
 """

@@ -1,52 +1,89 @@
-"""The socket of a chat page. The page sends intents, the server owns the conversation and sends back HTML.
+"""The socket of a chat page: it sends actions, and is shown HTML.
 
-Here is who may come in, how an intent is read, and what is said when it fails; the intents are in `page_verbs`, what
-the page is shown in `page_events`. Nothing here waits for a model: an intent is carried out and the consumer is free.
+A page that connects, or has missed frames, is brought up to date from the database (`catch_up`). An answer that is
+being written is shown from numbered frames.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qs
+from uuid import UUID
 
+from django.db import DatabaseError
 from django.utils.translation import gettext as _
 
 from history.access.permissions import Purpose, find
-from history.errors import HistoryError
+from history.db.packing import clean
 from history.models import Session
-from history.text.numbers import whole_number
-from relay.chat import error_texts
-from relay.consumers.intents import ActionRequest, InvalidRequest
-from relay.consumers.limits import MAX_MESSAGE_CHARS, MessageRate
-from relay.consumers.outbox import ReaderTooSlow
-from relay.consumers.page_actions import VERBS
-from relay.consumers.page_events import PageEvents
-from relay.consumers.sockets import DATABASE_AWAY, NOT_FOUND, NOT_SIGNED_IN, connection_info
+from history.text import whole_number
+from relay import conversation
+from relay.consumers.actions import ACTIONS, Action, ActionSocket, MessageRate, Result, SocketClosed
+from relay.consumers.frame_cursor import PageCursor
+from relay.consumers.requests import ActionRefused, ActionRequest
+from relay.consumers.sockets import NOT_FOUND, NOT_SIGNED_IN, Message, PageSocket, connection_info
 from relay.conversation import SendResult
-from relay.errors import RelayError, Unavailable
-from relay.live import groups, sign_outs
+from relay.live import groups, runs, sign_outs
+from relay.live.answer_html import AnswerCursor
+from relay.live.frames import Frame
+from relay.live.snapshots import read_snapshot
+from relay.models import User
 from relay.pages.chat import fragments
-from relay.pages.chat.fragments import View
+from relay.pages.chat.fragments import PageUpdate, View
 from relay.runtime.async_db import in_database
 from relay.runtime.locale import reader_of
-from relay.runtime.parsing import parse_apart
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+# How long a stored entry waits to be shown. Mostly the end of the run follows, and both are shown in one update.
+ENTRY_DELAY_SECONDS = 0.3
+CACHE_SECONDS = 2.0
 
-class ChatConsumer(PageEvents):
-    async def connect_page(self, user: Any) -> None:
+_shared_calls: dict[Hashable, asyncio.Future[Any]] = {}
+
+
+async def run_once(key: Hashable, call: Callable[[], Awaitable[T]]) -> T:
+    """Run a call that many pages need because of the same message once, for the first of them."""
+    if key not in _shared_calls:
+        _shared_calls[key] = asyncio.ensure_future(call())
+        asyncio.get_running_loop().call_later(CACHE_SECONDS, _shared_calls.pop, key, None)
+    result: T = await asyncio.shield(_shared_calls[key])
+    return result
+
+
+class ChatConsumer(ActionSocket, PageSocket):
+    """A page that shows `view` of a `session`. `cursor` is its position in the run that is being answered there."""
+
+    unlimited = frozenset({"ping"})
+    view: View
+    session: Session
+    cursor: PageCursor | None = None
+    # The last message of this page, and what the page showed when it was sent: its last entry and session version.
+    last_sent: tuple[tuple[int, int | None], SendResult] | None = None
+    _announced = ""
+    _delayed: asyncio.Task[None] | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.other_runs: set[str] = set()  # runs of other branches of the session
+
+    async def connect_page(self, user: User) -> None:
         session_id = self.scope["url_route"]["kwargs"]["session_id"]
         if not user.is_authenticated:
             await self.end(NOT_SIGNED_IN)
         session = await in_database(find, user, session_id, Purpose.WRITE)
         if session is None:
             await self.end(NOT_FOUND)
-        self.session, self.rate = session, MessageRate()
-        self.view = View(session_id=session.pk, user=user, reader=reader_of(user, self.scope), **self._asked())
-        self.client = connection_info(self.scope)
+        self.session, self.user, self.rate = session, user, MessageRate()
+        self.reader, self.client = reader_of(user, self.scope), connection_info(self.scope)
+        query = parse_qs(self.scope.get("query_string", b"").decode("latin-1"))
+        shown, leaf = (whole_number(query.get(name, [""])[0]) for name in ("shown", "leaf"))
+        self.view = View(session_id=session.pk, user=user, reader=self.reader, shown=shown or 0, leaf=leaf)
         await self.open_group(session.pk, version=session.version)
         await self.join_as(user)
         await self.accept()
@@ -54,72 +91,238 @@ class ChatConsumer(PageEvents):
             await self.degraded_changed({"is_degraded": True})
         await self.catch_up()
 
-    def _asked(self) -> dict[str, Any]:
-        asked = parse_qs(self.scope.get("query_string", b"").decode("latin-1"))
-        shown, leaf = (asked.get(name, [""])[0] for name in ("shown", "leaf"))
-        return {"shown": whole_number(shown) or 0, "leaf": whole_number(leaf)}
+    async def release(self) -> None:
+        if self._delayed is not None:
+            self._delayed.cancel()
+        await super().release()
 
-    # What the page wants.
+    # Actions.
 
-    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
-        try:
-            intent = await parse_apart(len(text_data or ""), self._read, text_data)
-            if intent is None:
-                return
-            await self._check_who()
-            with self.view.reader.reading():
-                sent = await VERBS[intent.type](self, intent)
-            await self._show(sent)
-        except InvalidRequest as error:
-            await self.complain(str(error))
-        except (RelayError, HistoryError) as error:
-            with self.view.reader.reading():
-                await self.complain(error_texts.of_error(error))
-        except Session.DoesNotExist:
-            pass  # told by the code that it was closed with
-        except DATABASE_AWAY:
-            with self.view.reader.reading():
-                await self.complain(error_texts.of_error(Unavailable()))
-        except ReaderTooSlow:
-            raise
-        except Exception:
-            logger.exception("An intent failed.")
-            with self.view.reader.reading():
-                await self.complain(_("Something went wrong here. It is in the log."))
+    def size_error(self, text_data: str | None) -> str:
+        return _("This is too long for one message. Attach it as a file.")
 
-    def _read(self, text_data: str | None) -> ActionRequest | None:
-        with self.view.reader.reading():
-            if text_data is None or len(text_data) > MAX_MESSAGE_CHARS:
-                raise InvalidRequest(_("This is more than one message can hold. Attach it as a file instead."))
-            intent = ActionRequest.read(text_data, verbs=VERBS.keys())
-            if intent.type != "ping" and not self.rate.allows_one_more():
-                raise InvalidRequest(_("That was too fast. Wait a few seconds and try again."))
-            return intent
+    def leaf_of(self, request: ActionRequest) -> int | None:
+        return self.view.leaf
 
-    async def _check_who(self) -> None:
-        """Whoever has signed out or was shut out meanwhile has no say any more."""
+    async def check_user(self) -> None:
         user = await sign_outs.read_current_user(self.scope)
         session = await in_database(find, user, self.view.session_id, Purpose.WRITE)
         if session is None:
             await self.close(NOT_SIGNED_IN if not user.is_authenticated else NOT_FOUND)
-            raise Session.DoesNotExist
+            raise SocketClosed
         self.session = session
 
-    async def _show(self, sent: SendResult | None) -> None:
-        if sent is None:
+    async def find_session(self, request: ActionRequest, *, scope: str = "read") -> Session:
+        return self.session
+
+    async def send_error(self, error: ActionRefused, request: ActionRequest | None) -> None:
+        await self.show(fragments.notices([str(error)], self.view.reader, level="error"))
+
+    async def send_result(self, request: ActionRequest, result: Result, session: Session) -> None:
+        if isinstance(result, Session) and result.pk != self.session.pk:
+            result = SendResult(go_to=result.pk)
+        if not isinstance(result, SendResult):
             return
-        if sent.go_to:
-            await self.show(fragments.way_to(sent.go_to))
-        if sent.is_branch:
-            self.view = replace(self.view, leaf=sent.seq)
-        if sent.words or sent.is_branch:
-            with self.view.reader.reading():
-                told = sent.words or _(
-                    "The conversation continued before your message arrived. Your message is on its own branch."
-                )
-            await self.show(fragments.notices([told], self.view.reader))
-        elif sent.seq or sent.is_queued:
+        if result.go_to:
+            await self.show(fragments.way_to(result.go_to))
+        if result.is_branch:
+            self.view = replace(self.view, leaf=result.seq)
+        if result.words or result.is_branch:
+            text = result.words or _(
+                "The conversation continued before your message arrived. Your message is on its own branch."
+            )
+            await self.show(fragments.notices([text], self.view.reader))
+        elif result.seq or result.is_queued:
             await self.show(fragments.notices([], self.view.reader))
 
-    async def complain(self, text: str) -> None:
-        await self.show(fragments.notices([text], self.view.reader, level="error"))
+    # Updates.
+
+    async def session_changed(self, message: Message) -> None:
+        self.other_runs.clear()
+        caught = await self.catch_up(because=message.get("id", ""))
+        if caught.has_answer and not caught.outcome:
+            await self.show(fragments.announcement("relayed", self.view.reader))
+
+    async def resync(self, message: Message) -> None:
+        self.other_runs.clear()
+        await self.catch_up(because=message.get("id", ""))
+
+    async def degraded_changed(self, message: Message) -> None:
+        await self.show(fragments.degraded(self.view.reader, is_degraded=message["is_degraded"]))
+
+    async def sidebar_changed(self, message: Message) -> None:
+        session_id, view = UUID(message["session"]), self.view
+        key = ("sidebar", message.get("id"), view.reader, view.user.pk, session_id == view.session_id)
+        await self.show(await run_once(key, lambda: in_database(fragments.sidebar_row, session_id, view)))
+
+    async def run_frame(self, frame: Frame) -> None:
+        """One frame of a run of this session. Runs of other branches are ignored."""
+        run, kind = frame["run"], frame["kind"]
+        if kind != "ended" and run != self.run and (self.run or run in self.other_runs):
+            return
+        if run == self.run and kind in ("stored", "summarising"):
+            self._catch_up_delayed(because=frame["id"])
+            return
+        if run != self.run or kind == "ended" or self._delayed is not None:
+            await self._catch_up_with(frame)
+        if self.cursor is not None and run == self.run:
+            await self._show_frame(self.cursor, frame)
+
+    @property
+    def run(self) -> str:
+        """The run that the page shows, or an empty string."""
+        return str(self.cursor.run) if self.cursor is not None else ""
+
+    async def _catch_up_with(self, frame: Frame) -> None:
+        """For a run that the page does not show yet, or whose last entry is not shown yet."""
+        run = frame["run"]
+        await self.catch_up(because=frame["id"])
+        if self.run != run:
+            self.other_runs.add(run)
+        if frame["kind"] == "ended" and frame["leaf"] == self.view.shown:
+            ended = await run_once(("outcome", frame["id"]), lambda: in_database(fragments.outcome_of, run))
+            await self._announce(run, ended)
+
+    async def _show_frame(self, cursor: PageCursor, frame: Frame) -> None:
+        answer = cursor.answer
+        match frame["kind"]:
+            case "opened" if answer is None or answer.exchange != frame["exchange"]:
+                await self.show(await self._render_answer(cursor, cursor.open_answer(frame)))
+            case "retrying" if answer is not None:
+                await self.show(fragments.live_retry(frame["run"], frame["error"], frame["at"], self.view.reader))
+            case "pieces":
+                await self._show_pieces(cursor, frame)
+            case "result":
+                await self._show_tool_result(frame)
+
+    async def _render_answer(self, cursor: PageCursor, answer: AnswerCursor) -> str:
+        async with answer.lock:
+            cursor.show(answer)
+            return fragments.live_answer(answer, self.view.reader)
+
+    async def _announce(self, run: str, outcome: str) -> None:
+        """Announce the end of a run once, whether a frame or the database reports it."""
+        if self._announced != run:
+            self._announced = run
+            await self.show(fragments.announcement(outcome, self.view.reader))
+
+    async def _show_pieces(self, cursor: PageCursor, frame: Frame) -> None:
+        changes, answer = await cursor.receive_changes(frame), cursor.answer
+        if changes and answer is not None:
+            await self.show("".join(fragments.live_change(answer, change, self.view.reader) for change in changes))
+        elif changes is None and (answer is None or cursor.n >= frame["n"] or runs.is_local(cursor.run)):
+            await self.catch_up()
+
+    async def _show_tool_result(self, frame: Frame) -> None:
+        status = {name: frame[name] for name in ("seq", "index", "status", "duration")}
+        await self.show(fragments.call_status(**status, reader=self.view.reader))
+
+    def _catch_up_delayed(self, *, because: str) -> None:
+        """The last entry of a run and its end come one after the other, and are shown in one update."""
+        if self._delayed is None:
+            self._delayed = asyncio.get_running_loop().create_task(self._catch_up_later(because))
+
+    async def _catch_up_later(self, because: str) -> None:
+        await asyncio.sleep(ENTRY_DELAY_SECONDS)
+        async with self.turn:
+            if self._delayed is not None:
+                await self._catch_up_or_wait(because=because)
+
+    async def catch_up(self, *, because: str = "") -> PageUpdate:
+        """Show everything that is stored, and the answer that is being written.
+
+        `because` is the id of the message that causes this: pages that show the same share one query for it.
+        """
+        self._delayed = None
+        before, cursor = self.run, self.cursor
+        caught = await self._read_update(because, cursor.element if cursor else "")
+        self.view = replace(self.view, shown=caught.shown, leaf=caught.leaf)
+        html = caught.html
+        self.cursor = None
+        if caught.run:
+            self.cursor = cursor if cursor and cursor.run == caught.run.pk else PageCursor(caught.run.pk)
+            self.cursor.answer = None
+            snapshot = await read_snapshot(caught.run.pk)
+            # An answer is stored a moment before its frame `stored` is sent, and must not be shown twice.
+            if snapshot and snapshot["exchange"] and snapshot["after"] >= caught.run.leaf:
+                html += await self._render_answer(self.cursor, await self.cursor.resume_answer(snapshot))
+                if retry := snapshot["retry"]:
+                    html += fragments.live_retry(self.run, retry["error"], retry["at"], self.view.reader)
+        await self.show(html)
+        if caught.outcome:
+            await self._announce(before, caught.outcome)
+        return caught
+
+    async def _read_update(self, because: str, live: str) -> PageUpdate:
+        view, run = self.view, self.run
+
+        async def read() -> PageUpdate:
+            return await in_database(fragments.catch_up, view, live=live, followed=run)
+
+        key = (because, view.session_id, view.user.pk, view.reader, view.shown, view.leaf, live, run)
+        return await run_once(key, read) if because else await read()
+
+    def has_gap(self) -> bool:
+        return self.cursor is not None and self.cursor.has_gap
+
+    async def fill_gap(self) -> None:
+        await self._catch_up_or_wait()
+
+    async def _catch_up_or_wait(self, *, because: str = "") -> None:
+        try:
+            await self.catch_up(because=because)
+        except (DatabaseError, Session.DoesNotExist) as error:
+            logger.warning("A page could not be brought up to date and tries again: %s", type(error).__name__)
+
+    async def show(self, html: str) -> None:
+        if html:
+            await self.send(text_data=clean(html))
+
+
+# Actions that only a page has, or has in another form than a program.
+
+
+async def send(page: ChatConsumer, session: Session, request: ActionRequest) -> SendResult:
+    """What the page showed is in the form: the last entry, the run, and the version of the session.
+
+    A second message with the same version was sent before the page showed the first: it continues that one.
+    """
+    after, run = request.number("after"), request.optional_id("run")
+    shown = (after, request.optional_number("version"))
+    if page.last_sent is not None and page.last_sent[0] == shown:
+        before = page.last_sent[1]
+        after, run = before.seq or after, before.run or run
+    on_leaf = request.optional_number("leaf") is not None
+    sent = await conversation.send(
+        page.user, session, draft=request.draft(), after=after, run=run, on_leaf=on_leaf, client=page.client
+    )
+    if sent.seq:
+        page.last_sent = (shown, sent)
+    return sent
+
+
+async def unqueue(page: ChatConsumer, session: Session, request: ActionRequest) -> None:
+    """`id`: that message; without it all that wait."""
+    await conversation.unqueue(session, queued_id=request.optional_number("id"))
+
+
+async def send_queued(page: ChatConsumer, session: Session, request: ActionRequest) -> None:
+    await conversation.send_queued(page.user, session, after=page.view.shown)
+
+
+async def switch(page: ChatConsumer, session: Session, request: ActionRequest) -> None:
+    await conversation.switch(page.user, session, leaf=request.number("leaf"))
+    page.view = replace(page.view, leaf=None)
+
+
+async def ping(page: ChatConsumer, session: Session, request: ActionRequest) -> None:
+    await page.show(fragments.pong())
+
+
+ChatConsumer.actions = ACTIONS | {
+    "send": Action(send),
+    "unqueue": Action(unqueue),
+    "send_queued": Action(send_queued),
+    "switch": Action(switch),
+    "ping": Action(ping),
+}

@@ -1,35 +1,34 @@
-"""The socket for programs: JSON in, JSON out, one engine with the pages. docs/websocket.md lists every word.
+"""The socket for programs: JSON in, JSON out, with the same actions as the chat page. docs/websocket.md lists them.
 
-A command is an object with a `type`, and an `id` that its answer repeats. What happens in the open session comes as
-events of its own. A command that makes no sense gets an error event, and the socket lives on.
+An action is an object with a `type`, and an `id` that its answer repeats. What happens in the open session comes as
+events. An action that makes no sense gets an error event, and the socket stays open.
 """
 
 from __future__ import annotations
 
 import logging
-import time
-from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from django.utils.translation import gettext as _
 
 from history.access import keys
 from history.access.key_cache import ApiKeyError
-from history.access.reasons import find_opened
-from history.errors import HistoryError
-from relay.chat import error_texts
+from history.models import Session
+from history.record.listing import ListCursor, list_sessions
+from history.transcripts import serializers
+from relay import conversation
+from relay.consumers.actions import ACTIONS, MAX_MESSAGE_CHARS, Action, MessageRate, Result
 from relay.consumers.authentication import read_api_key
-from relay.consumers.intents import ActionRequest, InvalidRequest
-from relay.consumers.limits import MAX_MESSAGE_CHARS, MessageRate
-from relay.consumers.outbox import ReaderTooSlow
-from relay.consumers.program_actions import COMMANDS
-from relay.consumers.program_sessions import ActionRefused, ProgramSessions
-from relay.consumers.sockets import DATABASE_AWAY, NOT_SIGNED_IN, POLL_SECONDS, connection_info
-from relay.errors import RelayError, Unavailable
+from relay.consumers.program_sessions import Answer, ProgramSessions
+from relay.consumers.requests import ActionRefused, ActionRequest, InvalidRequest
+from relay.consumers.sockets import NOT_SIGNED_IN, connection_info
+from relay.conversation import SendResult
+from relay.conversation.slash_commands import plain_history
+from relay.errors import Unavailable
 from relay.live import groups, sign_outs
+from relay.models import QueuedMessage
 from relay.runtime.async_db import in_database
-from relay.runtime.locale import reader_of
-from relay.runtime.parsing import parse_apart
+from relay.runtime.locale import ViewerLocale, reader_of
 
 logger = logging.getLogger(__name__)
 
@@ -37,67 +36,40 @@ PROTOCOL = 1
 
 
 class ProgramConsumer(ProgramSessions):
-    asked_at: float  # when it was last asked whether the open session may still be read
+    """`unused_id` is the id of the session that the next message without an open session creates."""
+
+    unused_id: UUID
 
     async def connect(self) -> None:
-        scope: dict[str, Any] = dict(self.scope)
-        self.user, self.api_key = scope.get("user"), scope.get("api_key")
+        self.user, self.api_key = self.scope.get("user"), self.scope.get("api_key")  # type: ignore[assignment]
         if self.user is None or not self.user.is_authenticated:
             return await self.close(NOT_SIGNED_IN)
         self.rate, self.client = MessageRate(), connection_info(self.scope)
-        self.reader = reader_of(self.user, self.scope)
-        self.fresh, self.asked_at = uuid4(), 0.0
+        self.reader, self.unused_id = reader_of(self.user, self.scope), uuid4()
         await self.accept()
-        known = {"protocol": PROTOCOL, "user": self.user.get_username(), "session_id": str(self.fresh)}
+        known = {"protocol": PROTOCOL, "user": self.user.get_username(), "session_id": str(self.unused_id)}
         await self.send_event("welcome", **known, is_degraded=groups.is_degraded(), **self.client)
         return None
 
-    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
-        asked = ""
-        try:
-            with self.reader.reading():
-                intent = await parse_apart(len(text_data or ""), self._read, text_data)
-                asked = str(intent.fields.get("id", ""))[:100]
-                if not self.rate.allows_one_more():
-                    raise ActionRefused("too_fast", _("That was too fast. Wait a few seconds and try again."))
-                await self._check_who()
-                answer = await COMMANDS[intent.type](self, intent)
-            await self.send_event(intent.type, id=asked, **answer)
-        except InvalidRequest as error:
-            await self.send_event("error", id=asked, code="bad_command", message=str(error))
-        except ActionRefused as error:
-            await self.send_event("error", id=asked, code=error.code, message=str(error))
-        except Unavailable:
-            await self._tell_unavailable(asked)
-        except (RelayError, HistoryError) as error:
-            with self.reader.reading():
-                text = error_texts.of_error(error)
-            await self.send_event("error", id=asked, code=_code(error), message=text)
-        except DATABASE_AWAY:
-            await self._tell_unavailable(asked)
-        except ReaderTooSlow:
-            raise
-        except Exception:
-            logger.exception("A command failed.")
-            with self.reader.reading():
-                text = _("Something went wrong here. It is in the log.")
-            await self.send_event("error", id=asked, code="internal", message=text)
+    # Actions.
 
-    async def _tell_unavailable(self, asked: str) -> None:
-        with self.reader.reading():
-            text = error_texts.of_error(Unavailable())
-        code, seconds = _code(Unavailable()), Unavailable.retry_after
-        await self.send_event("error", id=asked, code=code, message=text, retry_after=seconds)
-
-    def _read(self, text_data: str | None) -> ActionRequest:
+    def size_error(self, text_data: str | None) -> str:
         if text_data is None:
-            raise InvalidRequest(_("Send text frames with JSON."))
-        if len(text_data) > MAX_MESSAGE_CHARS:
-            raise InvalidRequest(_("A frame may have %(most)d characters.") % {"most": MAX_MESSAGE_CHARS})
-        return ActionRequest.read(text_data, verbs=COMMANDS.keys())
+            return _("Send text frames with JSON.")
+        return _("A frame may have %(most)d characters.") % {"most": MAX_MESSAGE_CHARS}
 
-    async def _check_who(self) -> None:
-        """A key that was revoked, or somebody who signed out, is done here."""
+    def leaf_of(self, request: ActionRequest) -> int | None:
+        return request.optional_number("leaf")
+
+    async def send_result(self, request: ActionRequest, result: Result, session: Session) -> None:
+        await self.send_event(request.type, id=_id_of(request), **_answer_of(result, session))
+
+    async def send_error(self, error: ActionRefused, request: ActionRequest | None) -> None:
+        retry = {} if error.retry_after is None else {"retry_after": error.retry_after}
+        fields = {"id": _id_of(request), "code": error.code, "message": str(error)}
+        await self.send_event("error", **fields, **retry)
+
+    async def check_user(self) -> None:
         if self.api_key is not None:
             try:
                 self.api_key = await in_database(keys.authenticate, read_api_key(self.scope), scope="read")
@@ -107,34 +79,170 @@ class ProgramConsumer(ProgramSessions):
                 await self.close(NOT_SIGNED_IN)
                 raise ActionRefused("not_signed_in", str(error)) from error
             return
-        self.user = await sign_outs.read_current_user(self.scope)  # with the rights that they have now
+        self.user = await sign_outs.read_current_user(self.scope)  # with the permissions of this moment
         if not self.user.is_authenticated:
             await self.close(NOT_SIGNED_IN)
             raise ActionRefused("not_signed_in", _("You are signed out."))
 
-    async def can_read_session(self) -> bool:
-        """Asked about once a second: a key is revoked, a right is taken away, the hour of a reason is over."""
-        if self.current is None or time.monotonic() - self.asked_at < POLL_SECONDS:
-            return self.current is not None
-        self.asked_at = time.monotonic()
-        try:
-            await self._check_who()
-            if await in_database(find_opened, self.api_key or self.user, self.current) is not None:
-                return True
-            problem = {"code": "no_such_session", "message": _("There is no such session.")}
-        except ActionRefused as error:
-            problem = {"code": error.code, "message": str(error)}
-        except HistoryError as error:
-            problem = {"code": _code(error), "message": error_texts.of_error(error)}
-        except (*DATABASE_AWAY, Unavailable) as error:
-            logger.warning("Whether a program may still be told could not be asked: %s", type(error).__name__)
-            return True
-        await self.let_go()
-        await self.send_event("error", id="", **problem)
-        return False
+
+def _id_of(request: ActionRequest | None) -> str:
+    return str(request.fields.get("id", ""))[:100] if request else ""
 
 
-def _code(error: Exception) -> str:
-    """NotPossible → not_possible."""
-    name = type(error).__name__
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
+def _answer_of(result: Result, session: Session) -> Answer:
+    match result:
+        case Session():
+            return {"session": serializers.session_json(result)}
+        case SendResult():
+            return _sent(session, result)
+        case None:
+            return {"session_id": str(session.pk)}
+    return result
+
+
+def _sent(session: Session, sent: SendResult) -> Answer:
+    answer: Answer = {"session_id": str(session.pk)}
+    if sent.seq:
+        answer |= {"seq": sent.seq, "is_branch": sent.is_branch}
+    if sent.run:
+        answer["run"] = str(sent.run)
+    if sent.is_queued:
+        answer |= {"is_queued": True, "queued": sent.queued_id}
+    if sent.words:
+        answer["text"] = sent.words
+    return answer | ({"forked": str(sent.go_to)} if sent.go_to else {})
+
+
+# Actions that only a program has, or has in another form than a page.
+
+
+async def create(program: ProgramConsumer, _none: object, request: ActionRequest) -> Session:
+    program.require_scope("write")
+    session = await in_database(program.create_session, request.text("agent"), request.text("title"), uuid4())
+    await program.open_session(session)
+    return session
+
+
+async def list_(program: ProgramConsumer, _none: object, request: ActionRequest) -> Answer:
+    before = request.text("cursor")
+    try:
+        cursor = ListCursor.read(before) if before else None
+    except ValueError:
+        raise InvalidRequest(_("“%(name)s” is not valid.") % {"name": "cursor"}) from None
+    count = min(max(1, request.optional_number("count") or 20), 100)
+    page = await in_database(lambda: list_sessions(program.visible_sessions(), before=cursor, limit=count))
+    sessions = [serializers.session_json(session) for session in page.sessions]
+    return {"sessions": sessions, "cursor": str(page.next_before) if page.next_before else None}
+
+
+async def open_(program: ProgramConsumer, session: Session, request: ActionRequest) -> Answer:
+    """Go to another session. If that is not possible, the open one stays open."""
+    await program.open_session(session)
+    running = await program.follow_runs(session)
+    text = _("Switched to session: %(name)s") % {"name": session.title or _("Untitled")}
+    return {"session": serializers.session_json(session), "text": text, "running": running}
+
+
+async def send(program: ProgramConsumer, _none: object, request: ActionRequest) -> Answer:
+    if program.current is None and not request.text("session"):
+        program.require_scope("write")
+        session = await in_database(program.create_session, request.text("agent"), "", program.unused_id)
+        program.unused_id = uuid4()
+    else:
+        session = await program.find_session(request, scope="write")
+    await program.open_session(session)
+    after, run = await _after(session, request), request.optional_id("run")
+    on_leaf, draft = bool(request.fields.get("on_leaf")), request.draft()
+    sent = await conversation.send(
+        program.user, session, draft=draft, after=after, run=run, on_leaf=on_leaf, client=program.client
+    )
+    return _sent(session, sent)
+
+
+async def _after(session: Session, request: ActionRequest) -> int:
+    """The entry that the program saw last: the head, unless it says so."""
+    after = request.optional_number("after")
+    return await in_database(lambda: Session.objects.get(pk=session.pk).head) if after is None else after
+
+
+async def queue(program: ProgramConsumer, session: Session, request: ActionRequest) -> Answer:
+    """The messages of a session that are not sent yet, oldest first: for its owner, as they are in no record."""
+    rows = await conversation.list_queued(session)
+    return {"session_id": str(session.pk), "queued": [_queued_json(row) for row in rows]}
+
+
+def _queued_json(row: QueuedMessage) -> Answer:
+    """`is_held`: it is not sent automatically; `error`: why it was refused."""
+    return {
+        "queued": row.pk,
+        "text": row.text,
+        "attachment": list(row.attachments),
+        "agent": row.agent,
+        "model": row.model,
+        "after": row.after,
+        "is_held": row.held_at is not None,
+        "error": row.error or None,
+        "created_at": row.created_at.isoformat(),
+    }
+
+
+async def send_queued(program: ProgramConsumer, session: Session, request: ActionRequest) -> SendResult:
+    """Send what waits, in order, behind `after` or the head."""
+    after = await _after(session, request)
+    return await conversation.send_queued(program.user, session, after=after, run=request.optional_id("run"))
+
+
+async def unqueue(program: ProgramConsumer, session: Session, request: ActionRequest) -> Answer:
+    """`queued`: that message; without it all that wait."""
+    withdrawn = await conversation.unqueue(session, queued_id=request.optional_number("queued"))
+    return {"session_id": str(session.pk), "withdrawn": withdrawn}
+
+
+async def rename(program: ProgramConsumer, session: Session, request: ActionRequest) -> Session:
+    await conversation.rename(session, title=request.text("title"))
+    return session
+
+
+async def delete(program: ProgramConsumer, session: Session, request: ActionRequest) -> None:
+    await conversation.delete(program.user, session)
+    if program.current == session.pk:
+        await program.close_session()
+
+
+async def history(program: ProgramConsumer, _none: object, request: ActionRequest) -> Answer:
+    """`format: "text"` gives the plain form for terminals as well."""
+    count = request.optional_number("count") or 20
+    before, leaf = request.optional_number("cursor"), request.optional_number("leaf")
+    if program.current is None and not request.text("session"):
+        empty: Answer = {"session_id": str(program.unused_id), "message_count": 0, "messages": [], "cursor": None}
+        return empty | {"text": _("No conversation history yet")}
+    session = await program.find_session(request)
+    answer = await in_database(serializers.history_json, session, count=count, before=before, leaf=leaf)
+    if request.text("format") == "text" or not answer["messages"]:
+        answer["text"] = await in_database(_plain_history, program.reader, session, count)
+    return answer
+
+
+def _plain_history(reader: ViewerLocale, session: Session, count: int) -> str:
+    with reader.reading():
+        return plain_history(session, count=count)
+
+
+async def ping(program: ProgramConsumer, _none: object, request: ActionRequest) -> Answer:
+    return {}
+
+
+ProgramConsumer.actions = ACTIONS | {
+    "create": Action(create, needs_session=False),
+    "list": Action(list_, needs_session=False),
+    "open": Action(open_, scope="read"),
+    "switch": Action(open_, scope="read"),
+    "send": Action(send, needs_session=False),
+    "queue": Action(queue),
+    "send_queued": Action(send_queued),
+    "unqueue": Action(unqueue),
+    "rename": Action(rename),
+    "delete": Action(delete, scope="delete"),
+    "history": Action(history, needs_session=False),
+    "ping": Action(ping, needs_session=False),
+}

@@ -1,85 +1,119 @@
-"""The sessions of a program: which it may see and change, which is open, and how a new one begins."""
+"""The sessions of a program: which it may see and change, and the events of the one that it has open."""
 
 from __future__ import annotations
 
-from uuid import UUID, uuid4
+import json
+import logging
+import time
+from typing import Any
+from uuid import UUID
 
 from django.conf import settings
+from django.db import DatabaseError
 from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
 from history.access.key_cache import has_scope
 from history.access.permissions import Purpose, find, sessions_for
 from history.access.reasons import find_opened
-from history.models import Session
+from history.db.packing import clean
+from history.errors import HistoryError
+from history.models import ApiKey, Session
 from history.record import recorder
+from history.transcripts import serializers
 from relay.agents.settings import pick_agent
-from relay.consumers.intents import ActionRequest
-from relay.consumers.program_events import ProgramEvents
+from relay.consumers.actions import ActionSocket, refusal_of
+from relay.consumers.frame_cursor import ProgramCursor
+from relay.consumers.requests import ActionRefused, ActionRequest
+from relay.consumers.sockets import DATABASE_AWAY, Message
+from relay.errors import Unavailable
+from relay.live import runs
+from relay.live.frames import Frame
+from relay.live.snapshots import local_snapshot, read_since, read_start
+from relay.models import Run
 from relay.runtime.async_db import in_database
 
+logger = logging.getLogger(__name__)
 
-class ActionRefused(Exception):
-    """`code` is for programs, the text for people."""
+# Fields of frames that are internal.
+INTERNAL_FIELDS = ("type", "id", "kind", "exchange")
+# How often an open session is checked: whether it may still be read.
+CHECK_SECONDS = 1.0
+Answer = dict[str, Any]
 
-    def __init__(self, code: str, text: str) -> None:
-        super().__init__(text)
-        self.code = code
 
+class ProgramSessions(ActionSocket):
+    """A program that has the session `current` open. `cursors` are its positions in running runs, `done` ended ones."""
 
-class ProgramSessions(ProgramEvents):
-    """`fresh` is the id of the session that the next message without an open session creates. It is used once."""
+    api_key: ApiKey | None
+    current: UUID | None = None
+    checked_at = 0.0  # when it was last checked whether the open session may still be read
 
-    fresh: UUID
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.cursors: dict[UUID, ProgramCursor] = {}
+        self.done: set[UUID] = set()
 
-    def mine(self) -> QuerySet[Session]:
-        """What this door shows: the person's own conversations, or those of the key."""
-        seen = sessions_for(self.api_key or self.user, Purpose.LIST)
-        return seen if self.api_key and has_scope(self.api_key, "admin") else seen.filter(owner=self.user)
+    async def can_read_session(self) -> bool:
+        """Checked once a second: a key is revoked, a permission is taken away, the hour of a reason is over."""
+        if self.current is None or time.monotonic() - self.checked_at < CHECK_SECONDS:
+            return self.current is not None
+        self.checked_at = time.monotonic()
+        try:
+            await self.check_user()
+            if await in_database(find_opened, self.api_key or self.user, self.current) is not None:
+                return True
+            problem = ActionRefused("no_such_session", _("There is no such session."))
+        except (ActionRefused, HistoryError) as error:
+            problem = refusal_of(error)
+        except (*DATABASE_AWAY, Unavailable) as error:
+            logger.warning("The permission of a program could not be checked: %s", type(error).__name__)
+            return True
+        await self.close_session()
+        await self.send_error(problem, None)
+        return False
 
-    def require(self, scope: str) -> None:
+    def require_scope(self, scope: str) -> None:
         if self.api_key is not None and not has_scope(self.api_key, scope):
             raise ActionRefused("scope_missing", _("This key lacks the scope “%(scope)s”.") % {"scope": scope})
 
-    async def session(self, intent: ActionRequest, *, scope: str = "read") -> Session:
-        self.require(scope)
-        name = intent.text("session") or (str(self.current) if self.current else "")
-        found = await in_database(self._found, name, scope, intent.text("reason")) if name else None
+    def visible_sessions(self) -> QuerySet[Session]:
+        """The user's own conversations, or those of the key."""
+        visible = sessions_for(self.api_key or self.user, Purpose.LIST)
+        return visible if self.api_key and has_scope(self.api_key, "admin") else visible.filter(owner=self.user)
+
+    async def find_session(self, request: ActionRequest, *, scope: str = "read") -> Session:
+        """The session of the request, or the open one."""
+        self.require_scope(scope)
+        name = request.text("session") or (str(self.current) if self.current else "")
+        found = await in_database(self._find, name, scope, request.text("reason")) if name else None
         if found is None:
-            await self._forget_if_gone(name)
+            await self._close_if_deleted(name)
             raise ActionRefused("no_such_session", _("There is no such session."))
         return found
 
-    async def _forget_if_gone(self, name: str) -> None:
-        """A session that was deleted elsewhere is not open any more."""
-        is_open = self.current is not None and name == str(self.current)
-        if is_open and await in_database(find, self.api_key or self.user, name, Purpose.LIST) is None:
-            await self.close_session()
-
-    def _found(self, name: str, scope: str, reason: str = "") -> Session | None:
-        """To read, for which somebody else's needs a reason, or one's own to change."""
+    def _find(self, name: str, scope: str, reason: str) -> Session | None:
+        """To read, another user's session too if there is a reason; to change, only one's own."""
         viewer = self.api_key or self.user
         if scope == "read":
             return find_opened(viewer, name, reason=reason)
         found = find(viewer, name, Purpose(scope))
         return found if found and found.owner_id == self.user.pk else None
 
-    async def session_or_new(self, intent: ActionRequest) -> Session:
-        if self.current is None and not intent.text("session"):
-            self.require("write")
-            started = await in_database(self.start, intent.text("agent"), "", self.fresh)
-            self.fresh = uuid4()
-            return started
-        return await self.session(intent, scope="write")
+    async def _close_if_deleted(self, name: str) -> None:
+        is_open = self.current is not None and name == str(self.current)
+        if is_open and await in_database(find, self.api_key or self.user, name, Purpose.LIST) is None:
+            await self.close_session()
 
-    def start(self, agent: str, title: str, session_id: UUID) -> Session:
+    def create_session(self, agent: str, title: str, session_id: UUID) -> Session:
         if self.api_key is not None and self.api_key.recording not in ("full", "redacted"):
-            raise ActionRefused("not_recorded", _("A conversation is kept here, and this key records none."))
+            raise ActionRefused("not_recorded", _("This key does not record conversations, so it cannot chat."))
         if not settings.CHAT_HISTORY_ENABLED:
-            raise ActionRefused("history_off", _("History is off on this server, so the chat takes no message."))
-        found = pick_agent(agent)
-        started = {"id": session_id, "owner": self.user, "api_key": self.api_key, "agent": found.name}
-        return recorder.start_session(**started, title=title.strip()[:200])
+            raise ActionRefused("history_off", _("History is off on this server. The chat accepts no messages."))
+        name = pick_agent(agent).name
+        return recorder.start_session(
+            id=session_id, owner=self.user, api_key=self.api_key, agent=name, title=title.strip()[:200]
+        )
 
     async def open_session(self, session: Session) -> None:
         if self.current == session.pk:
@@ -90,13 +124,111 @@ class ProgramSessions(ProgramEvents):
         await self.note_ended_runs(session)
 
     async def close_session(self) -> None:
-        self.stop_polling()
-        await self.let_go()
-
-    async def let_go(self) -> None:
-        """Nothing of the open session is told any more; whoever looks for it finds nothing to look for."""
         self.cursors.clear()
         self.done.clear()
         session, self.current = self.current, None
         if session is not None:
             await self.close_group(session)
+
+    # Events.
+
+    async def send_event(self, kind: str, **fields: Any) -> None:
+        await self.send(clean(json.dumps({"type": kind, **fields}, ensure_ascii=False)))
+
+    async def note_ended_runs(self, session: Session) -> None:
+        """Late frames of runs that ended before the session was opened are not sent."""
+        self.done |= await in_database(Run.objects.recently_ended_in, session.pk)
+
+    async def follow_runs(self, session: Session) -> list[Answer]:
+        """Start to follow the running runs of a session."""
+        begun = [await self._start_following(run.pk) for run in await in_database(Run.objects.running_in, session.pk)]
+        return [answer for answer in begun if answer]
+
+    async def _start_following(self, run_id: UUID) -> Answer | None:
+        """The partial answer of a run; frames after `n` follow as events."""
+        snapshot = local_snapshot(run_id) or await in_database(read_start, run_id)
+        if snapshot is None:
+            self.done.add(run_id)
+            return None
+        self.cursors[run_id] = cursor = ProgramCursor(run_id)
+        pieces = cursor.start_at(snapshot)
+        return {"run": str(run_id), "n": cursor.n, "leaf": cursor.leaf, "pieces": pieces}
+
+    async def run_frame(self, frame: Frame) -> None:
+        """One frame of a run of the open session. A frame after a gap waits until the gap is filled."""
+        run_id = UUID(frame["run"])
+        if run_id in self.done or not await self.can_read_session():
+            return
+        cursor = self.cursors.setdefault(run_id, ProgramCursor(run_id))
+        await self._send_frames(cursor, cursor.receive(frame))
+        if cursor.has_gap and runs.is_local(run_id):
+            await self._catch_up(cursor)
+
+    async def _send_frames(self, cursor: ProgramCursor, frames: list[Frame]) -> None:
+        for frame in frames:
+            kind = frame["kind"]
+            hidden = INTERNAL_FIELDS if kind == "opened" else (*INTERNAL_FIELDS, "after")
+            fields = {name: value for name, value in frame.items() if name not in hidden and value != ""}
+            if kind == "stored":
+                fields |= await self._read_message(frame["leaf"])
+            if kind == "ended":
+                self.done.add(cursor.run)
+                self.cursors.pop(cursor.run, None)
+            event = {**fields, "run": str(cursor.run)}
+            await self.send_event(f"run.{kind}", session_id=str(self.current), **event)
+
+    async def _read_message(self, leaf: int) -> Answer:
+        """The entry itself, unless the database has gone away since it was stored."""
+        try:
+            return await in_database(self._message_json, leaf)
+        except DATABASE_AWAY:
+            return {}
+
+    def has_gap(self) -> bool:
+        return any(cursor.has_gap for cursor in self.cursors.values())
+
+    async def fill_gap(self) -> None:
+        for cursor in list(self.cursors.values()):
+            if cursor.has_gap:
+                await self._catch_up(cursor)
+
+    async def _catch_up(self, cursor: ProgramCursor) -> None:
+        """Fill a gap from this process and the database, or from the database alone."""
+        try:
+            if await self.can_read_session():
+                # First the answer, then the entries: the entry that the answer follows is stored by then.
+                local = local_snapshot(cursor.run)
+                snapshot = await in_database(read_since, cursor.run, cursor.leaf, local)
+                await self._send_frames(cursor, cursor.catch_up(snapshot))
+        except DatabaseError as error:
+            logger.warning("A run could not be read: %s", type(error).__name__)
+
+    def _message_json(self, leaf: int) -> Answer:
+        session = Session.objects.filter(pk=self.current).first() if self.current else None
+        return (
+            {"message": serializers.history_json(session, count=1, leaf=leaf)["messages"][-1:]}
+            if session and leaf
+            else {}
+        )
+
+    async def resync(self, message: Message) -> None:
+        """Frames of other processes were missed."""
+        for cursor in list(self.cursors.values()):
+            await self._catch_up(cursor)
+        if self.current is not None:
+            await self.session_changed(message)
+
+    async def degraded_changed(self, message: Message) -> None:
+        await self.send_event("server.degraded", is_degraded=message["is_degraded"])
+
+    async def session_changed(self, message: Message) -> None:
+        if not await self.can_read_session():
+            return
+        session = await in_database(find, self.api_key or self.user, self.current or "", Purpose.READ)
+        if session is None:
+            return
+        await self.send_event("session.changed", session=serializers.session_json(session))
+        # The process of a lost run has sent no last frame.
+        others = [run_id for run_id in self.cursors if not runs.is_local(run_id)]
+        for run_id in await in_database(Run.objects.lost_among, others):
+            await self._catch_up(self.cursors[run_id])

@@ -1,9 +1,9 @@
-"""Base classes of all sockets: one message at a time, membership in groups, bounded output, and a clean end.
+"""Base classes of all sockets: one message at a time, groups, bounded output and close codes.
 
 Channels lets a consumer look after its database connections at every message, by way of a thread. Ours ask the database
 through `relay.runtime.async_db`, which looks after its own, so a frame costs no thread.
 
-A socket never ends without a close frame: whatever fails in it, its code says whether connecting again helps. Where the
+A socket never ends without a close frame: its code says whether connecting again helps. While the
 database is away, the socket stays open and reads what it missed as soon as the database is back.
 """
 
@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Hashable
-from typing import Any, NoReturn, TypeVar, cast
+from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn
 from uuid import UUID
 
 from channels.consumer import get_handler_name
@@ -25,28 +25,30 @@ from history.record import counters
 from relay.consumers.outbox import FAILED, Outbox, ReaderTooSlow
 from relay.live import groups, sign_outs
 from relay.live.sign_outs import SignIn
+from relay.models import User
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
+# ASGI: the scope of a connection, its callables, and the messages of the server and of the channel layer.
+Scope = Any
+Message = dict[str, Any]
+Send = Callable[[Any], Awaitable[None]]
+Receive = Callable[[], Awaitable[Any]]
+
 # Close codes, listed in docs/websocket.md. Daphne can send only 1000 and 3000 to 4999.
 # After these, connecting again does not help.
 NOT_SIGNED_IN, NOT_ALLOWED, NOT_FOUND = 4401, 4403, 4404
 # After these it does. 4011 to 4013 mean what 1011 to 1013 mean.
 TOO_SLOW, RESTARTING, UNAVAILABLE = 4008, 4012, 4013
-# How often a socket looks for itself while an answer is written by a process that we do not hear.
-POLL_SECONDS = 1.0
-# How long it waits for a frame that went missing between processes: by then what it said has been noted.
+# How long a socket waits for a frame of another process that is missing: by then that process has noted its text.
 GAP_SECONDS = 0.35
 # How long a socket waits until it reads again what it could not read while the database was away.
 RETRY_SECONDS = 1.0
-CACHE_SECONDS = 2.0
 # How long closing all sockets of this process may take.
 CLOSE_SECONDS = 3.0
 KEY_NOT_ALLOWED = "This socket is for browser pages. Use /ws/v1/ with an API key."
 DATABASE_AWAY = (OperationalError, InterfaceError)
 
-_shared_calls: dict[Hashable, asyncio.Future[Any]] = {}
 _open: set[Socket] = set()
 
 
@@ -59,10 +61,10 @@ class Socket(AsyncWebsocketConsumer):
         self.turn = asyncio.Lock()
         self.has_ended = asyncio.Event()
         self.sessions: set[UUID] = set()
-        self._polling: asyncio.Task[None] | None = None
+        self._filling: asyncio.Task[None] | None = None
         self._retrying: asyncio.Task[None] | None = None
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         counters.now["sockets"] += 1
         self.outbox = Outbox(send)
         _open.add(self)
@@ -82,7 +84,8 @@ class Socket(AsyncWebsocketConsumer):
 
     async def release(self) -> None:
         """Release everything, for whichever reason the socket ended."""
-        self.stop_polling()
+        if self._filling is not None:
+            self._filling.cancel()
         if self._retrying is not None:
             self._retrying.cancel()
         if self.is_accepted:
@@ -90,11 +93,12 @@ class Socket(AsyncWebsocketConsumer):
         for session_id in list(self.sessions):
             await self.close_group(session_id)
 
-    async def dispatch(self, message: Any) -> None:
+    async def dispatch(self, message: Message) -> None:
         """Handle one message at a time, also while another task looks for missed frames."""
         try:
             async with self.turn:
                 await getattr(self, get_handler_name(message))(message)
+                self._fill_gap_later()
         except StopConsumer:
             raise
         except ReaderTooSlow:
@@ -118,13 +122,13 @@ class Socket(AsyncWebsocketConsumer):
 
     # What the channel layer sends to every socket of this process.
 
-    async def resync(self, message: dict[str, Any]) -> None:
+    async def resync(self, message: Message) -> None:
         """Messages were missed: read the state from the database."""
 
-    async def degraded_changed(self, message: dict[str, Any]) -> None:
+    async def degraded_changed(self, message: Message) -> None:
         """Redis has gone or come back."""
 
-    async def server_stopping(self, message: dict[str, Any]) -> None:
+    async def server_stopping(self, message: Message) -> None:
         await self.end(RESTARTING)
 
     def resync_later(self) -> None:
@@ -150,14 +154,25 @@ class Socket(AsyncWebsocketConsumer):
         self.sessions.discard(session_id)
         await groups.leave_session(session_id, self.channel_name)
 
-    def start_polling(self, poll: Callable[[], Awaitable[None]]) -> None:
-        if self._polling is None or self._polling.done():
-            self._polling = asyncio.get_running_loop().create_task(cast(Any, poll()))
+    # Frames of another process are noted in its database four times a second, so a gap is filled from there a little
+    # later. A gap in the frames of this process is filled at once.
 
-    def stop_polling(self) -> None:
-        if self._polling is not None:
-            self._polling.cancel()
-            self._polling = None
+    def has_gap(self) -> bool:
+        return False
+
+    async def fill_gap(self) -> None:
+        """Read from the database what the missing frames contained."""
+
+    def _fill_gap_later(self) -> None:
+        if self.has_gap() and (self._filling is None or self._filling.done()):
+            self._filling = asyncio.get_running_loop().create_task(self._fill_gap())
+
+    async def _fill_gap(self) -> None:
+        while self.has_gap():
+            await asyncio.sleep(GAP_SECONDS)
+            async with self.turn:
+                if self.has_gap():
+                    await self.fill_gap()
 
 
 class PageSocket(Socket):
@@ -173,11 +188,11 @@ class PageSocket(Socket):
         else:
             await self.connect_page(self.scope["user"])
 
-    async def connect_page(self, user: Any) -> None:
+    async def connect_page(self, user: User) -> None:
         """Accept or close the socket of this user, who may be anonymous."""
         raise NotImplementedError
 
-    async def join_as(self, user: Any) -> None:
+    async def join_as(self, user: User) -> None:
         self.sign_in = sign_outs.sign_in_of(user, self.scope)
         sign_outs.register(self.sign_in)
         await groups.join_user(user.pk, self.channel_name)
@@ -188,11 +203,35 @@ class PageSocket(Socket):
             await groups.leave_user(self.sign_in.user_id, self.channel_name)
         await super().release()
 
-    async def signed_out(self, message: dict[str, Any]) -> None:
+    async def signed_out(self, message: Message) -> None:
         """The user has signed out: the page may be in front of another person now."""
         if message["sign_in"] == self.sign_in.name:
             await self.close(NOT_SIGNED_IN)
             raise StopConsumer
+
+
+class ListConsumer(PageSocket):
+    """The socket of a page that shows a list of sessions and no conversation.
+
+    It sends the id of a session that has changed. The page reads its list again as it read it first, so only one place
+    decides what its user may see.
+    """
+
+    async def connect_page(self, user: User) -> None:
+        if not user.is_authenticated:
+            await self.end(NOT_SIGNED_IN)
+        await self.join_as(user)
+        await self.accept()
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        """The page sends nothing."""
+
+    async def sidebar_changed(self, message: Message) -> None:
+        await self.send(text_data=message["session"])
+
+    async def resync(self, message: Message) -> None:
+        """Any session may have changed."""
+        await self.send(text_data="*")
 
 
 async def close_all() -> None:
@@ -205,16 +244,7 @@ async def close_all() -> None:
             one.cancel()
 
 
-async def run_once(key: Hashable, ask: Callable[[], Awaitable[T]]) -> T:
-    """What many sockets want to know because of one and the same message is asked by the first of them."""
-    if key not in _shared_calls:
-        _shared_calls[key] = asyncio.ensure_future(ask())
-        asyncio.get_running_loop().call_later(CACHE_SECONDS, _shared_calls.pop, key, None)
-    found: T = await asyncio.shield(_shared_calls[key])
-    return found
-
-
-def connection_info(scope: Any) -> dict[str, Any]:
+def connection_info(scope: Scope) -> dict[str, Any]:
     """Address and time of the connection, stored with each call that is made for it."""
     peer = scope.get("client") or ("", 0)
     return {"address": str(peer[0]), "connected_at": timezone.now().isoformat()}

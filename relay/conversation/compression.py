@@ -1,8 +1,6 @@
-"""Summaries on a person's or a program's behalf: written now, written anew by another model, taken back."""
+"""Summaries of older messages: request one, have one written again, take one back."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from django.utils.translation import gettext as _
 
@@ -12,13 +10,12 @@ from history.models import Message, Session
 from history.record import recorder, selectors
 from history.record.branches import retracted_in
 from relay.agents.compression import plan_compression
-from relay.agents.saving import request_compression
 from relay.agents.settings import find_agent
-from relay.agents.turn import CompressionRequest, Turn
-from relay.conversation.drafts import Client, NotPossible, SendResult
-from relay.conversation.turns import choose_model, get_message, read_head, start_answer
-from relay.live import groups, runs
-from relay.models import Run
+from relay.agents.turn import CompressionRequest, Turn, request_compression
+from relay.conversation.queue import start_answer
+from relay.conversation.turns import Client, NotPossible, SendResult, choose_model, get_message, read_head
+from relay.live import groups, run_task
+from relay.models import Run, User
 from relay.providers.base import Model
 from relay.providers.registry import router
 from relay.runtime.async_db import in_database
@@ -26,39 +23,43 @@ from relay.usage import allowances
 
 
 class NothingToSummarise(NotPossible):
-    """So little was said that a summary would be longer, or nothing since the last one."""
+    """A summary would be longer than the messages, or there are none since the last one."""
 
 
 class NoSuchSummary(NotPossible):
-    """The entry is none, or on another branch."""
+    """The entry is not a summary, or on another branch."""
 
 
-async def start_compression(
-    user: Any,
-    session: Session,
-    *,
-    model: str = "",
-    instead_of: int = 0,
-    client: Client | None = None,
-    on_end: runs.OnEnd | None,
+async def compress(
+    user: User, session: Session, *, model: str = "", instead_of: int = 0, client: Client | None = None
 ) -> SendResult:
-    """Have older messages summarised; `instead_of`: the ones that this summary stands for, anew.
+    """Have older messages summarised. `instead_of` is a summary that is to be written again.
 
-    While an answer is on its way, that happens before its next step, or at its end.
+    While an answer is being written, that happens before its next step, or at its end.
     """
     sent, turn = await in_database(
         prepare_compression, user, session, model=model, instead_of=instead_of, client=client or {}
     )
-    return await start_answer(session, sent, turn, on_end=on_end)
+    return await start_answer(session, sent, turn)
+
+
+async def run_compression(session: Session, sent: SendResult, turn: Turn) -> list[int]:
+    """Run to its end what `prepare_compression` has prepared; the summaries that came of it."""
+    sent = await start_answer(session, sent, turn)
+    running = run_task.local_tasks.get(sent.run) if sent.run else None
+    if running is not None and running.task is not None:
+        await running.task
+    summaries = Message.objects.on_path(session).filter(seq__gt=sent.seq, kind=Summary.kind).order_by("seq")
+    return await in_database(lambda: list(summaries.values_list("seq", flat=True)))
 
 
 def prepare_compression(
-    user: Any, session: Session, *, model: str = "", instead_of: int = 0, client: Client
+    user: User, session: Session, *, model: str = "", instead_of: int = 0, client: Client
 ) -> tuple[SendResult, Turn | None]:
-    """What is to be run; no turn: an answer is on its way and will see to it."""
+    """The turn to be run. None: an answer is being written, and its run summarises before its next step."""
     if not instead_of and any(request_compression(run.pk) for run in Run.objects.running_in(session.pk)):
-        return SendResult(words=_("Older messages are summarised before the next step of this answer.")), None
-    leaf = _place(session)
+        return SendResult(words=_("Older messages will be summarised before the next step of this answer.")), None
+    leaf = _find_leaf(session)
     if instead_of:
         _check_in_force(session, instead_of)
     request = CompressionRequest(why="again" if instead_of else "asked", model=model, instead_of=instead_of)
@@ -67,7 +68,7 @@ def prepare_compression(
         session_id=session.pk, user=user, leaf=leaf, agent=agent, model=picked, client=client, compression=request
     )
     if not plan_compression(turn, leaf, model=Model(name=""), request=request).plan:
-        raise NothingToSummarise(_("There is nothing to summarise here yet."))
+        raise NothingToSummarise(_("There is nothing to summarise yet."))
     route = router().route(model or agent.model_for("executor", picked=picked))
     if not route.model.can_summarise:
         name = {"name": _(route.model.shown)}
@@ -76,35 +77,35 @@ def prepare_compression(
     return SendResult(seq=leaf), turn
 
 
-async def undo_summary(user: Any, session: Session, *, seq: int) -> None:
-    """What the summary stood for counts again; the summary itself stays in the record."""
+async def undo_summary(user: User, session: Session, *, seq: int) -> None:
+    """Send the summarised messages to the model again; the summary itself stays in the record."""
     await in_database(retract_summary, user, session, seq=seq)
     groups.notify_session(session.pk)
 
 
-def retract_summary(user: Any, session: Session, *, seq: int) -> None:
+def retract_summary(user: User, session: Session, *, seq: int) -> None:
     with writing():
         _check_in_force(session, seq)
-        leaf = _place(session)
+        leaf = _find_leaf(session)
         entry = Retracted(seq=seq, reason="undo", metadata={"by": user.get_username()})
         appended = recorder.append(session, entry, after=leaf)
-        # Whoever answers there goes on behind it.
+        # A run that answers there continues after it.
         Run.objects.filter(session=session.pk, ended_at=None, leaf=leaf).update(leaf=appended.seq)
 
 
-def _place(session: Session) -> int:
-    """The head, unless calls are open there: their results must be the next thing."""
+def _find_leaf(session: Session) -> int:
+    """The head, unless tools are called there: their results must be the next entry."""
     head = read_head(session)
     message = Message.objects.at(session, head).first()
     entry = selectors.entries_of([message])[0] if message else None
     if isinstance(entry, ModelOutput) and entry.tool_requests and entry.status == "complete":
-        raise NotPossible(_("Tools are called here and have not answered yet. Try again when they have."))
+        raise NotPossible(_("Tools are still running. Try again when they have finished."))
     return head
 
 
 def _check_in_force(session: Session, seq: int) -> None:
     message = get_message(session, seq)
     if message.kind != Summary.kind or not message.on_path:
-        raise NoSuchSummary(_("This is no summary of this conversation."))
+        raise NoSuchSummary(_("This is not a summary of this conversation."))
     if seq in retracted_in(session.pk):
-        raise NotPossible(_("This summary was taken back already."))
+        raise NotPossible(_("This summary was already undone."))

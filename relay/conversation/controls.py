@@ -1,8 +1,7 @@
-"""What needs no model: stopping, going back, forking, names, deleting."""
+"""Actions without a model: stop, roll back, switch branches, fork, rename, delete."""
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import UUID
 
 from django.utils.translation import gettext as _
@@ -10,10 +9,9 @@ from django.utils.translation import gettext as _
 from history import retention
 from history.models import Session
 from history.record import recorder
-from relay.conversation.drafts import NotPossible
-from relay.conversation.turns import read_head
+from relay.conversation.turns import NotPossible, read_head
 from relay.live import groups, runs
-from relay.models import Run
+from relay.models import Run, User
 from relay.runtime.async_db import in_database
 
 
@@ -28,23 +26,23 @@ def _stop(session_id: UUID, run: UUID | None) -> None:
             runs.request_stop(row.pk)
 
 
-async def rollback(user: Any, session: Session, *, to: int) -> None:
-    """Go on from entry `to`; what came after it stays, beside the path."""
+async def rollback(user: User, session: Session, *, to: int) -> None:
+    """Continue from entry `to`; what came after it stays in the record, beside the path."""
     await in_database(_move, user, session, to, "rollback")
     groups.notify_session(session.pk)
 
 
-async def switch(user: Any, session: Session, *, leaf: int) -> None:
+async def switch(user: User, session: Session, *, leaf: int) -> None:
     await in_database(_move, user, session, leaf, "switch")
     groups.notify_session(session.pk)
 
 
-def _move(user: Any, session: Session, to: int, reason: str) -> None:
+def _move(user: User, session: Session, to: int, reason: str) -> None:
     runs.request_stop_in_session(session.pk)
     recorder.move_head(session, to=to, reason=reason, by=user.get_username())
 
 
-async def fork(user: Any, session: Session, *, at: int | None = None) -> Session:
+async def fork(user: User, session: Session, *, at: int | None = None) -> Session:
     return await in_database(lambda: recorder.fork(session, at=read_head(session) if at is None else at, owner=user))
 
 
@@ -56,12 +54,12 @@ async def rename(session: Session, *, title: str) -> None:
     groups.notify_sidebar(session.owner_id, session.pk)
 
 
-async def delete(user: Any, session: Session) -> None:
-    """Into the trash, and nobody goes on answering there."""
+async def delete(user: User, session: Session) -> None:
+    """Move the session to the trash and stop its runs."""
     await in_database(_delete, user, session)
     groups.notify_sidebar(session.owner_id, session.pk)
 
 
-def _delete(user: Any, session: Session) -> None:
+def _delete(user: User, session: Session) -> None:
     runs.request_stop_in_session(session.pk)
     retention.hide(session, actor=user)

@@ -1,8 +1,6 @@
-"""Saying it differently, asking again, going on, and answering a question."""
+"""Edit a message, regenerate or continue an answer, and answer a question of an agent."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from django.utils.translation import gettext as _
 
@@ -10,15 +8,26 @@ from history.context import Snapshot, is_task_finished
 from history.entries import Entry, ModelInput, ModelOutput, Part, Text, ToolResults, now
 from history.models import Message, Session
 from history.record import recorder, selectors
-from relay.agents.instructions import setting_changes
-from relay.agents.settings import AgentSettings, find_agent, pick_agent
+from relay.agents.settings import AgentSettings, find_agent, pick_agent, setting_changes
 from relay.agents.turn import Turn
 from relay.chat import attachments
-from relay.conversation.drafts import Client, Draft, NotPossible, SendResult, check_draft, text_parts
 from relay.conversation.positions import is_being_answered
-from relay.conversation.sending import send_next_queued
-from relay.conversation.turns import LAST_TURN, append_input, choose_model, get_message, read_head, start_answer
+from relay.conversation.queue import start_answer
+from relay.conversation.turns import (
+    LAST_TURN,
+    Client,
+    Draft,
+    NotPossible,
+    SendResult,
+    append_input,
+    check_draft,
+    choose_model,
+    get_message,
+    read_head,
+    text_parts,
+)
 from relay.live import runs
+from relay.models import User
 from relay.runtime.async_db import in_database
 from relay.tools.running import answer_all
 from relay.usage import allowances
@@ -26,92 +35,83 @@ from relay.usage import allowances
 CONTINUE = "Continue exactly where you stopped."
 
 
-async def edit(user: Any, session: Session, *, seq: int, draft: Draft, client: Client | None = None) -> SendResult:
+async def edit(user: User, session: Session, *, seq: int, draft: Draft, client: Client | None = None) -> SendResult:
     """A branch beside entry `seq`, which becomes the path, and its answer."""
     check_draft(draft)
     sent, turn = await in_database(_edit, user, session, seq, draft, client or {})
-    return await start_answer(session, sent, turn, on_end=send_next_queued)
+    return await start_answer(session, sent, turn)
 
 
-def _edit(user: Any, session: Session, seq: int, draft: Draft, client: Client) -> tuple[SendResult, Turn]:
+def _edit(user: User, session: Session, seq: int, draft: Draft, client: Client) -> tuple[SendResult, Turn]:
     message = get_message(session, seq)
     if message.kind != ModelInput.kind:
-        raise NotPossible(_("Only what a person said can be edited."))
+        raise NotPossible(_("Only messages of users can be edited."))
     runs.request_stop_in_session(session.pk)
     allowances.note_message(user)
     agent = pick_agent(draft.agent, otherwise=session.agent)
-    kept = attachments.parts_of(user, draft.attachments) if draft.attachments else _media_of(message)
-    said = ModelInput(parts=(*text_parts(draft.text), *kept))
-    appended = append_input(session, said, agent, after=message.parent_seq, moving="edit")
-    turn = Turn(
-        session_id=session.pk,
-        user=user,
-        leaf=appended.seq,
-        agent=agent,
-        model=choose_model(session, draft.model),
-        client=client,
-    )
+    media = attachments.parts_of(user, draft.attachments) if draft.attachments else _media_of(message)
+    edited = ModelInput(parts=(*text_parts(draft.text), *media))
+    appended = append_input(session, edited, agent, after=message.parent_seq, moving="edit")
+    model = choose_model(session, draft.model)
+    turn = Turn(session_id=session.pk, user=user, leaf=appended.seq, agent=agent, model=model, client=client)
     return SendResult(seq=appended.seq), turn
 
 
 async def regenerate(
-    user: Any, session: Session, *, seq: int, model: str = "", client: Client | None = None
+    user: User, session: Session, *, seq: int, model: str = "", client: Client | None = None
 ) -> SendResult:
     """Another answer beside entry `seq`."""
     sent, turn = await in_database(_regenerate, user, session, seq, model, client or {})
-    return await start_answer(session, sent, turn, on_end=send_next_queued)
+    return await start_answer(session, sent, turn)
 
 
-def _regenerate(user: Any, session: Session, seq: int, model: str, client: Client) -> tuple[SendResult, Turn]:
+def _regenerate(user: User, session: Session, seq: int, model: str, client: Client) -> tuple[SendResult, Turn]:
     message = get_message(session, seq)
     if message.kind != ModelOutput.kind:
-        raise NotPossible(_("Only an answer can be given again."))
+        raise NotPossible(_("Only answers can be regenerated."))
     runs.request_stop_in_session(session.pk)
     allowances.note_message(user)
     picked = choose_model(session, model)
     agent = find_agent(message.agent or session.agent)
-    leaf = _up_to_date(session, recorder.regenerate(session, seq=seq), agent)
+    leaf = _with_setting_changes(session, recorder.regenerate(session, seq=seq), agent)
     turn = Turn(session_id=session.pk, user=user, leaf=leaf, agent=agent, model=picked, client=client)
     return SendResult(seq=leaf), turn
 
 
-def _up_to_date(session: Session, leaf: int, agent: AgentSettings) -> int:
-    """So an answer that another program got is given again by our agent, with its instruction and tools."""
+def _with_setting_changes(session: Session, leaf: int, agent: AgentSettings) -> int:
+    """With the instruction and tools of our agent, also where another program got the first answer."""
     before = selectors.snapshot(session, leaf=leaf, options=LAST_TURN)
-    added = setting_changes(before, agent, at=now())
-    return recorder.append_many(session, added, after=leaf)[-1].seq if added else leaf
+    changes = setting_changes(before, agent, at=now())
+    return recorder.append_many(session, changes, after=leaf)[-1].seq if changes else leaf
 
 
 async def continue_(
-    user: Any, session: Session, *, leaf: int | None = None, model: str = "", client: Client | None = None
+    user: User, session: Session, *, leaf: int | None = None, model: str = "", client: Client | None = None
 ) -> SendResult:
-    """Go on where an answer was cut short, or where nobody has answered."""
+    """Continue a cut answer, or answer a message that has no answer."""
     sent, turn = await in_database(_continue, user, session, leaf, model, client or {})
-    return await start_answer(session, sent, turn, on_end=send_next_queued)
+    return await start_answer(session, sent, turn)
 
 
-def _continue(user: Any, session: Session, leaf: int | None, model: str, client: Client) -> tuple[SendResult, Turn]:
+def _continue(user: User, session: Session, leaf: int | None, model: str, client: Client) -> tuple[SendResult, Turn]:
     leaf = read_head(session) if leaf is None else leaf
     if is_being_answered(session.pk, leaf):
-        raise NotPossible(_("The answer is on its way already."))
-    taken = selectors.snapshot(session, leaf=leaf, options=LAST_TURN)
-    if is_task_finished(taken.nodes):
-        raise NotPossible(_("This task is finished. Say what to do next."))
-    if not taken.nodes:
-        raise NotPossible(_("Nothing has been said here yet."))
+        raise NotPossible(_("The answer is already being written."))
+    before = selectors.snapshot(session, leaf=leaf, options=LAST_TURN)
+    if is_task_finished(before.nodes):
+        raise NotPossible(_("This task is finished. Write what to do next."))
+    if not before.nodes:
+        raise NotPossible(_("This session has no messages yet."))
     allowances.note_message(user)
     agent = find_agent(session.agent)
-    leaf = _ready_to_go_on(session, leaf, agent, before=taken)
+    leaf = _prepare_to_continue(session, leaf, agent, before=before)
     picked = choose_model(session, model)
     turn = Turn(session_id=session.pk, user=user, leaf=leaf, agent=agent, model=picked, client=client)
     return SendResult(seq=leaf), turn
 
 
-def _ready_to_go_on(session: Session, leaf: int, agent: AgentSettings, *, before: Snapshot) -> int:
-    """An answer that broke off is asked to go on; calls that nobody answered are said to have been interrupted.
-
-    What has changed about the agent since is said before that.
-    """
+def _prepare_to_continue(session: Session, leaf: int, agent: AgentSettings, *, before: Snapshot) -> int:
+    """Append changes of the agent, and a request to continue a cut answer, or results of interrupted calls."""
     entry = selectors.entries_of([get_message(session, leaf)])[0]
     added: list[Entry] = setting_changes(before, agent, at=now())
     if isinstance(entry, ModelOutput) and entry.tool_requests:
@@ -122,34 +122,27 @@ def _ready_to_go_on(session: Session, leaf: int, agent: AgentSettings, *, before
 
 
 async def answer(
-    user: Any, session: Session, *, seq: int, call_id: str, text: str, client: Client | None = None
+    user: User, session: Session, *, seq: int, call_id: str, text: str, client: Client | None = None
 ) -> SendResult:
-    """A person's answer to `ask_user`, which entry `seq` asked."""
+    """The user's answer to a call of `ask_user` in entry `seq`."""
     sent, turn = await in_database(_answer, user, session, seq, call_id, text, client or {})
-    return await start_answer(session, sent, turn, on_end=send_next_queued)
+    return await start_answer(session, sent, turn)
 
 
-def _answer(user: Any, session: Session, seq: int, call_id: str, text: str, client: Client) -> tuple[SendResult, Turn]:
+def _answer(user: User, session: Session, seq: int, call_id: str, text: str, client: Client) -> tuple[SendResult, Turn]:
     check_draft(Draft(text=text))
     message = get_message(session, seq)
     entry = selectors.entries_of([message])[0]
-    asked = entry.tool_requests if isinstance(entry, ModelOutput) else ()
-    answered = Message.objects.of(session).filter(parent_seq=seq, kind=ToolResults.kind).exists()
-    if answered or call_id not in {request.call_id for request in asked}:
-        raise NotPossible(_("This question does not wait for an answer any more."))
+    requests = entry.tool_requests if isinstance(entry, ModelOutput) else ()
+    is_answered = Message.objects.of(session).filter(parent_seq=seq, kind=ToolResults.kind).exists()
+    if is_answered or call_id not in {request.call_id for request in requests}:
+        raise NotPossible(_("This question no longer waits for an answer."))
     if is_being_answered(session.pk, seq):
-        raise NotPossible(_("The answer is on its way already."))
+        raise NotPossible(_("The answer is already being written."))
     allowances.note_message(user)
     agent = find_agent(message.agent or session.agent)
-    turn = Turn(
-        session_id=session.pk,
-        user=user,
-        leaf=seq,
-        agent=agent,
-        model=choose_model(session, ""),
-        answers={call_id: text},
-        client=client,
-    )
+    model, answers = choose_model(session, ""), {call_id: text}
+    turn = Turn(session_id=session.pk, user=user, leaf=seq, agent=agent, model=model, answers=answers, client=client)
     return SendResult(seq=seq), turn
 
 

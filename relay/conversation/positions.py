@@ -110,4 +110,4 @@ def _run_ended(session_id: UUID, seen: ViewerPosition) -> Run | None:
 
 
 def _is_within(run: Run, seq: int) -> bool:
-    return run.origin <= seq <= run.leaf and is_on_way(run.session, seq, to=run.leaf)
+    return run.origin <= seq <= run.leaf and is_on_way(run.session_id, seq, to=run.leaf)

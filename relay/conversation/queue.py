@@ -2,47 +2,72 @@
 
 A row is deleted in the transaction that appends its message, so a crash neither loses nor repeats it. A tool command is
 a row while it is carried out, also where nothing waits before it. After a run that did not end well the rows are held:
-nothing is sent by itself until the owner decides. A new message joins the queue behind them and releases them, so the
-order stays. A message that is refused (its agent or a file is gone) is held alone, with the reason, and does not keep
-those behind it from being sent.
+nothing is sent automatically until the owner decides. A new message joins the queue behind them and releases them, so
+the order stays. A message that is refused (its agent or a file is gone) is held alone, with the reason, and does not
+keep those behind it from being sent.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from history.db.transactions import writing
+from history.entries import Entry, HeadMoved, ModelInput, ModelOutput, ToolRequest
+from history.errors import HistoryError
 from history.models import Session
+from history.record import recorder, writer
 from relay.agents.settings import pick_agent
+from relay.agents.turn import Turn
 from relay.chat import attachments
-from relay.conversation.drafts import Draft, NotPossible
-from relay.conversation.positions import InsertPosition
-from relay.live import groups
-from relay.live.queued_messages import INTERRUPTED, hold_with_error, release_rows, sendable_at
-from relay.models import QueuedMessage
+from relay.commands import Command
+from relay.conversation.positions import InsertPosition, ViewerPosition, find_branch_end, last_run_at
+from relay.conversation.turns import (
+    Draft,
+    NotPossible,
+    SendResult,
+    append_message,
+    parse_command,
+    read_head,
+    text_parts,
+)
+from relay.errors import RelayError
+from relay.live import groups, runs
+from relay.models import QueuedMessage, Run, User
+from relay.models.runs import INTERRUPTED
 from relay.providers.registry import router
 from relay.runtime import process_locks
-from relay.runtime.async_db import in_database
+from relay.runtime.async_db import in_database, in_database_after_outages
+from relay.tools.base import ToolContext
+from relay.tools.registry import all_tools
+from relay.tools.running import run_calls
+from relay.usage import allowances
 
 MAX_QUEUED = 20
 
+InDatabase = Callable[..., Awaitable[Any]]
 
-def enqueue(user: Any, session: Session, draft: Draft, place: InsertPosition) -> QueuedMessage:
-    """Put a message behind those that wait there already, and release these: their owner goes on."""
+
+def enqueue(user: User, session: Session, draft: Draft, place: InsertPosition) -> QueuedMessage:
+    """Put a message behind those that wait there already, and release these: their owner continues."""
     if QueuedMessage.objects.filter(session=session.pk).count() >= MAX_QUEUED:
-        raise NotPossible(_("Enough messages are waiting here already. Wait for the answer, or stop it."))
+        raise NotPossible(_("Too many messages are waiting. Wait for the answer, or stop it."))
     # What cannot be sent is refused while its writer is still there.
     attachments.parts_of(user, draft.attachments)
     pick_agent(draft.agent, otherwise=session.agent)
     if draft.model:
         router().route(draft.model)
-    release_rows(sendable_at(session.pk, place.seq))
+    waiting = [row.pk for row in QueuedMessage.objects.sendable(session.pk, place.seq)]
+    QueuedMessage.objects.filter(pk__in=waiting, held_at__isnull=False).update(held_at=None)
     return QueuedMessage.objects.create(
-        session=session.pk,
+        session=session,
         owner=user,
         text=draft.text,
         attachments=list(draft.attachments),
@@ -50,29 +75,6 @@ def enqueue(user: Any, session: Session, draft: Draft, place: InsertPosition) ->
         model=draft.model,
         after=place.seq,
     )
-
-
-def claim_message(row: QueuedMessage) -> bool:
-    """Whether this process carries out the tool command; for exactly one of those that try."""
-    free = QueuedMessage.objects.filter(pk=row.pk, claimed_at=None)
-    return bool(free.update(claimed_at=timezone.now(), process=process_locks.name_here()))
-
-
-def hold_message(row: QueuedMessage, error: Exception | None = None) -> None:
-    """It was refused, or not carried out to its end: it waits until its owner decides."""
-    with writing():
-        hold_with_error(
-            QueuedMessage.objects.filter(pk=row.pk), error=type(error).__name__[:40] if error else INTERRUPTED
-        )
-
-
-def remove_message(row: QueuedMessage) -> bool:
-    """Remove the row in the transaction that records its message. False: it was not there any more."""
-    return bool(QueuedMessage.objects.filter(pk=row.pk).delete()[0])
-
-
-def draft_of(row: QueuedMessage) -> Draft:
-    return Draft(text=row.text, attachments=row.attachments, agent=row.agent, model=row.model)
 
 
 async def list_queued(session: Session) -> list[QueuedMessage]:
@@ -90,3 +92,207 @@ def _unqueue(session_id: UUID, queued_id: int | None) -> int:
     with writing():
         rows = QueuedMessage.objects.filter(session=session_id)
         return (rows if queued_id is None else rows.filter(pk=queued_id)).delete()[0]
+
+
+def _hold(row: QueuedMessage, error: Exception | None = None) -> None:
+    """It was refused, or not carried out to its end: it waits until its owner decides."""
+    with writing():
+        reason = type(error).__name__[:40] if error else INTERRUPTED
+        QueuedMessage.objects.filter(pk=row.pk).hold_with_error(reason)
+
+
+def _remove(row: QueuedMessage) -> bool:
+    """Remove the row in the transaction that records its message. False: it was not there any more."""
+    return bool(QueuedMessage.objects.filter(pk=row.pk).delete()[0])
+
+
+def _draft_of(row: QueuedMessage) -> Draft:
+    return Draft(text=row.text, attachments=row.attachments, agent=row.agent, model=row.model)
+
+
+# Sending.
+
+
+async def start_answer(session: Session, sent: SendResult, turn: Turn | None) -> SendResult:
+    """Begin an answer if one is due, and notify all sockets. At its end, the next queued message is sent.
+
+    `sent.run` may have a row already.
+    """
+    run = await runs.start_run(turn, on_end=send_next_queued, run_id=sent.run) if turn else None
+    groups.notify_session(session.pk)
+    return replace(sent, run=run)
+
+
+async def send_next_queued(run: Run) -> None:
+    """A run has ended well: send the next message that waits for it."""
+    if run.outcome in (Run.Outcome.DONE, Run.Outcome.LIMIT):
+        seen = ViewerPosition(after=run.leaf, run=run.pk, on_leaf=True)
+        await send_next(run.owner_id, run.session_id, seen, take=in_database_after_outages)
+
+
+async def send_queued(user: User, session: Session, *, after: int, run: UUID | None = None) -> SendResult:
+    """The owner sends what waits, held or not, in order: the first now, the others as the answers end."""
+    seen = ViewerPosition(after=after, run=run, on_leaf=True)
+    await in_database(_release, session.pk, seen)
+    return await send_next(user.pk, session.pk, seen, is_requested=True) or SendResult()
+
+
+def _release(session_id: UUID, seen: ViewerPosition) -> None:
+    with writing():
+        writer.lock([session_id])
+        QueuedMessage.objects.release_all(session_id, find_branch_end(session_id, seen).seq)
+
+
+class _Refused(Exception):
+    """A message of the queue cannot be sent."""
+
+    def __init__(self, row: QueuedMessage, error: RelayError | HistoryError) -> None:
+        super().__init__(str(error))
+        self.row, self.error = row, error
+
+
+async def send_next(
+    owner_id: int,
+    session_id: UUID,
+    seen: ViewerPosition,
+    *,
+    is_requested: bool = False,
+    take: InDatabase = in_database,
+) -> SendResult | None:
+    """Send the oldest message that waits there, and further ones as long as they are tool commands.
+
+    What is refused is held with the reason, and those behind it are sent. If nothing could be sent that a user has
+    requested, the first error is raised. `take` waits for the database where no user waits for us.
+    """
+    follows, refused = seen.run, None
+    while True:
+        try:
+            carry_out = await take(_take, owner_id, session_id, seen, follows)
+            if carry_out is None:
+                break
+            sent: SendResult = await carry_out()
+        except _Refused as refusal:
+            refused = refused or refusal.error
+            await in_database(_hold, refusal.row, refusal.error)
+            groups.notify_session(session_id)
+            continue
+        if sent.run:
+            return sent
+        seen, refused = replace(seen, after=sent.seq, run=None), None
+    if refused is not None and is_requested:
+        raise refused
+    return None
+
+
+def _take(
+    owner_id: int, session_id: UUID, seen: ViewerPosition, follows: UUID | None
+) -> Callable[[], Awaitable[SendResult]] | None:
+    """What is to be done for the oldest message of that conversation.
+
+    It is removed and appended in one transaction, or claimed if it is a tool command.
+    """
+    # Mostly nothing waits. A message that was queued before the run ended is seen: the end waits for its transaction.
+    if not QueuedMessage.objects.filter(session=session_id).exists():
+        return None
+    with writing():
+        owned = Session.objects.select_related("owner").filter(
+            pk=session_id, owner_id=owner_id, state=Session.State.OPEN
+        )
+        if (session := owned.first()) is None:
+            return None
+        writer.lock([session_id])
+        place = find_branch_end(session_id, seen)
+        waiting = QueuedMessage.objects.sendable(session_id, place.seq)
+        if place.run is not None or not waiting or (row := waiting[0]).held_at is not None:
+            return None
+        try:
+            draft = _draft_of(row)
+            command = parse_command(draft)
+            if command is not None and command.is_tool:
+                tool = ToolCommand(session.owner, session, row, command, place.seq)
+                return tool.carry_out if tool.claim() else None
+            _remove(row)
+            follows = follows or last_run_at(session_id, place.seq)
+            sent, turn = append_message(
+                session.owner, session, draft, after=place.seq, client={}, on_leaf=True, follows=follows
+            )
+            return partial(start_answer, session, sent, turn)
+        except (RelayError, HistoryError) as error:
+            raise _Refused(row, error) from error
+
+
+# Tool commands: recorded as what was typed, the call and its result.
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCommand:
+    """A tool command in the queue. It leaves the queue when its result is recorded."""
+
+    user: User
+    session: Session
+    row: QueuedMessage
+    command: Command
+    after: int
+    on_leaf: bool = True
+
+    def claim(self) -> bool:
+        """Whether this process carries it out; true for exactly one of those that try."""
+        free = QueuedMessage.objects.filter(pk=self.row.pk, claimed_at=None)
+        return bool(free.update(claimed_at=timezone.now(), process=process_locks.name_here()))
+
+    async def carry_out(self) -> SendResult:
+        try:
+            return await self._call_tool()
+        except (RelayError, HistoryError) as error:
+            raise _Refused(self.row, error) from error
+        except BaseException:
+            await in_database(_hold, self.row)
+            raise
+
+    async def carry_out_typed(self) -> SendResult:
+        """The same for its writer, who gets the reason of a refusal. Then send what waits behind it."""
+        groups.notify_session(self.session.pk)
+        try:
+            sent = await self._call_tool()
+        except (RelayError, HistoryError):
+            await unqueue(self.session, queued_id=self.row.pk)
+            raise
+        except BaseException:
+            await in_database(_hold, self.row)
+            raise
+        await send_next(self.user.pk, self.session.pk, ViewerPosition(after=sent.seq, on_leaf=True))
+        return sent
+
+    async def _call_tool(self) -> SendResult:
+        await in_database(allowances.note_message, self.user)
+        request = self.command.as_request(f"typed-{uuid4().hex[:12]}")
+        context = ToolContext(user=self.user, session_id=self.session.pk, agent=self.session.agent, by_hand=True)
+        results = await run_calls([request], toolbox=all_tools(), context=context)
+        entries = [results, *context.kept_by(results)]
+        started_at = results.results[0].started_at or results.at
+        tries = 0
+
+        def record() -> SendResult:
+            nonlocal tries
+            tries += 1
+            return self._record(request, entries, started_at, is_repeated=tries > 1)
+
+        sent = await in_database_after_outages(record)
+        groups.notify_session(self.session.pk)
+        return sent
+
+    def _record(self, request: ToolRequest, results: Sequence[Entry], at: datetime, *, is_repeated: bool) -> SendResult:
+        """`is_repeated`: an earlier attempt failed, and may have been committed unnoticed."""
+        typed = {"source": "command"}
+        entries: list[Entry] = [
+            ModelInput(parts=text_parts(self.row.text), metadata=typed, at=at),
+            ModelOutput(parts=(request,), end_reason="tool_use", metadata=typed, at=at),
+            *results,
+        ]
+        with writing():
+            if not _remove(self.row) and is_repeated:
+                return SendResult(seq=read_head(self.session))
+            if self.on_leaf and self.after != read_head(self.session):
+                entries.insert(0, HeadMoved(to=self.after, reason="switch", at=at))
+            appended = recorder.append_many(self.session, entries, after=self.after)[-1]
+        return SendResult(seq=appended.seq, is_branch=not appended.moved_head)

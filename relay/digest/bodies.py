@@ -1,59 +1,140 @@
-"""Bodies of a call, read before its transaction: the answer, or a gap that says why there is none."""
+"""Bodies of calls, read from the journal before the transaction, and files for those too large to be parsed.
+
+The digester holds little of a call in memory: the beginning of a small reply, and where in the journal the rest is.
+What is larger than `PARLEY_MAX_DIGEST_MB` is never read at once. Its size and hash are taken piece by piece, and it is
+copied into a file of its own if its key records everything: a file holds the bytes as they came, unredacted.
+"""
 
 from __future__ import annotations
 
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from history.entries import Gap
-from relay.digest import raw_bytes
-from relay.digest.answers import TOO_LARGE, read_answer, too_large
+from relay.digest import files_aside
+from relay.digest.answers import TOO_LARGE, read_answer, unread_answer
 from relay.digest.calls import CallPlan, LargeBody, PendingCall, RecordedAnswer
 from relay.digest.requests import largest_body
+from relay.gateway.journal.records import head_size
+from relay.gateway.journal.segments import CHUNK, RecordPosition
+
+logger = logging.getLogger(__name__)
+
+UNREDACTED = "full"
+MOST_HEAD = 256 * 1024
+Body = Literal["request", "reply"]
+_RECORD_LETTERS: Mapping[Body, tuple[bytes, ...]] = {"request": (b"A",), "reply": (b"R", b"P", b"E")}
+
+
+def largest_record() -> int:
+    """A record of more bytes is not held in memory: the largest body that is parsed, and the head of its record."""
+    return largest_body() + MOST_HEAD
 
 
 def read_bodies(folder: Path, call: PendingCall, *, mode: str) -> None:
-    """Parse the reply, if the call has ended. What is too large is put aside instead, if `mode` allows it."""
-    record = call.asked.record
+    """Parse the reply, if the call has ended. Keep what is too large in a file instead, if `mode` allows it."""
+    record = call.request.record
     if record.skipped and call.large_request is None:
-        call.large_request = raw_bytes.put_aside(folder, call, "request", mode=mode)
+        call.large_request = put_aside(folder, call, "request", mode=mode)
     if call.ended is None or call.answer is not None:
         return
     most = largest_body()
     try:
         if call.received > most:
-            call.answer = too_large(record, call.ended)
+            call.answer = unread_answer(record, call.ended)
         else:
-            pieces = call.pieces if call.is_held else list(raw_bytes.pieces_of(folder, call, "reply"))
+            pieces = call.pieces if call.is_held else list(read_pieces(folder, call, "reply"))
             call.answer = read_answer(record, call.ended, pieces, missing=call.missing, most=most)
     except Exception:
-        # Of a call that is given up, at least how it ended.
+        # Of a call that is given up, keep at least how it ended.
         if not call.is_given_up:
             raise
         call.answer = RecordedAnswer(reason=call.ended.reason)
     if call.answer.unread == TOO_LARGE:
-        call.large_reply = raw_bytes.put_aside(folder, call, "reply", mode=mode)
+        call.large_reply = put_aside(folder, call, "reply", mode=mode)
 
 
-def gap_in_request(plan: CallPlan) -> Gap:
-    reason = f"The request is too large to be read: {plan.asked.record.skipped:,} bytes"
-    return Gap(at=plan.asked.at, reason=reason, metadata=_kept(plan.under.large_request))
+def read_pieces(folder: Path, call: PendingCall, body: Body) -> Iterator[bytes]:
+    """The bytes of a request, or of a reply up to its first gap."""
+    left = call.received if body == "reply" else None
+    for segment, places in call.places.items():
+        with (folder / segment).open("rb") as file:
+            for place in places:
+                for piece in _body_of_record(file.fileno(), place, _RECORD_LETTERS[body]):
+                    if left is not None:
+                        piece = piece[:left]
+                        left -= len(piece)
+                    if piece:
+                        yield piece
 
 
-def gap_in_reply(plan: CallPlan) -> Gap | None:
-    """What is missing of an answer in the session; None if nothing is, or it would not be there anyway."""
-    call, answer = plan.under, plan.answer
-    if plan.session_id is None or not plan.keeps_texts or plan.asked.side or call.ended is None or answer is None:
+def _body_of_record(fd: int, place: RecordPosition, letters: tuple[bytes, ...]) -> Iterator[bytes]:
+    at = place.start + place.frame
+    start = os.pread(fd, 64, at)
+    if start[:1] not in letters:
+        return
+    at += head_size(start)
+    while at < place.end and (piece := os.pread(fd, min(CHUNK, place.end - at), at)):
+        at += len(piece)
+        yield piece
+
+
+# Large bodies.
+
+
+def put_aside(folder: Path, call: PendingCall, body: Body, *, mode: str) -> LargeBody:
+    """Size and hash of a body that is too large to be parsed, and a copy of it where the key's mode allows that."""
+    size, digest = 0, sha256()
+    for piece in read_pieces(folder, call, body):
+        size += len(piece)
+        digest.update(piece)
+    name = files_aside.name_of(call.id, body, owner=call.request.record.owner)
+    is_kept = mode == UNREDACTED and _copy(folder, call, body, name, size=size)
+    return LargeBody(size, digest.hexdigest(), name if is_kept else "")
+
+
+def _copy(folder: Path, call: PendingCall, body: Body, name: str, *, size: int) -> bool:
+    path = folder / name
+    try:
+        for parent in (path.parent.parent, path.parent):
+            parent.mkdir(mode=0o700, exist_ok=True)
+        if size > files_aside.free_bytes(folder, without=name):
+            logger.error("No space to put the %s of the relayed call %s aside in %s.", body, call.id, path.parent)
+            return False
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            for piece in read_pieces(folder, call, body):
+                file.write(piece)
+    except OSError as error:
+        logger.error("The %s of the relayed call %s cannot be put aside: %s", body, call.id, error)
+        return False
+    logger.warning("The %s of the relayed call %s is too large to be read: %s", body, call.id, path)
+    return True
+
+
+def request_gap(plan: CallPlan) -> Gap:
+    reason = f"The request is too large to be read: {plan.request.record.skipped:,} bytes"
+    return Gap(at=plan.request.at, reason=reason, metadata=_facts(plan.call.large_request))
+
+
+def reply_gap(plan: CallPlan) -> Gap | None:
+    """What is missing of an answer in the session; None if nothing is, or the session would not have it anyway."""
+    call = plan.call
+    is_in_session = plan.session_id is not None and plan.keeps_texts and not plan.request.side_call
+    if not is_in_session or call.ended is None or plan.answer is None:
         return None
     if call.large_reply is not None:
         reason = f"The reply is too large to be read: {call.large_reply.size:,} bytes"
-        return Gap(at=plan.asked.at, reason=reason, metadata=_kept(call.large_reply))
+        return Gap(at=plan.request.at, reason=reason, metadata=_facts(call.large_reply))
     if call.missing:
-        return Gap(at=plan.asked.at, reason=f"{call.missing:,} bytes of the reply were damaged on disk.")
+        return Gap(at=plan.request.at, reason=f"{call.missing:,} bytes of the reply were damaged on disk.")
     return None
 
 
-def _kept(large: LargeBody | None) -> dict[str, Any]:
+def _facts(large: LargeBody | None) -> dict[str, object]:
     if large is None:
         return {}
     return {"size": large.size, "sha256": large.sha256, **({"file": large.file} if large.file else {})}

@@ -1,4 +1,4 @@
-"""A call on its way into the record: what there is of it so far, and what it will add."""
+"""Relayed calls between journal and record: what is known of a call so far, and the plan of what it adds."""
 
 from __future__ import annotations
 
@@ -7,53 +7,52 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
 from uuid import UUID
 
-from history.entries import Entry, Gap, HeadMoved, ModelOutput, Usage
+from history.entries import Entry, Gap, HeadMoved, JsonDict, JsonObject, ModelOutput, Usage
 from history.models import ApiKey, Exchange, Session
 from history.record.recorder import Append
-from relay.digest.requests import RelayedRequest, read
+from relay.digest.requests import RelayedRequest, read_request
 from relay.gateway.journal.records import Accepted, Ended, Record, ReplyBytes
 from relay.gateway.journal.segments import RecordPosition, writer_of
 from relay.gateway.journal.writer import WITHOUT_REPLIES
 
-NOTHING = Decimal(0)
-# How long a call waits for the answer that it continues from.
+NO_COST = Decimal(0)
+# How long a call waits for the answer that it continues.
 WAIT_SECONDS = 5.0
-# So much of a reply is held in memory until its call has ended; more is read from the journal again.
+# How much of a reply is held in memory until its call has ended; larger ones are read from the journal again.
 HELD_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedAnswer:
-    """`reason` is how the exchange ended, `output` what there is to keep (None: not a word and no error)."""
+    """`reason` is how the exchange ended. `output` is what to keep: None if there is neither text nor error.
+
+    `others` are further answers to the same request. `rest` is what came back, where `output` begins with the client's
+    prefill. `unread` says why the reply was not read. `items` are ids of items that the vendor stores.
+    """
 
     reason: str
     output: ModelOutput | None = None
     usage: Usage | None = None
     error: str = ""
     error_body: str = ""
-    # Why the reply was not read: compressed in a way that we do not know, or too large.
     unread: str = ""
     reply_id: str = ""
     blobs: Mapping[str, bytes] = field(default_factory=dict)
-    # Further answers to the same question, where the caller asked for several.
     others: tuple[ModelOutput, ...] = ()
-    # What came back, where the output begins with what the client had written of it.
     rest: ModelOutput | None = None
     skipped: int = 0
-    # Names of its items, where the vendor keeps them.
     items: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spot:
-    """Where a request goes on: in a session that is there (or is to be made), after entry `after`.
+class SessionMatch:
+    """Where a request continues: in a session that exists or is to be created, after entry `after`.
 
-    `known` entries of the request are in the record already. `move` says why the head has to go back first.
-    `is_guess`: the answer that the request names is not in the record, or not yet. `is_appended`: the request names a
-    session and does not resend what was said in it, so it goes on where the session ends.
+    `by` is how the session was found. `known` entries of the request are in the record already. `move` says why the
+    head has to go back first. `is_guess` means that the answer which the request names is not in the record, or not
+    yet. `is_appended` means that the request names a session without resending it, so it continues at its end.
     """
 
     session: Session | None
@@ -78,31 +77,31 @@ class LargeBody:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FiledCall:
-    """The request is in the record: its answer comes after entry `after` of this session.
+    """A call whose request is in the record: the answer follows entry `after`.
 
-    `is_overtaken`: the client has tried again meanwhile, and the exchange is the later try's.
+    `is_overtaken` means that the client has tried again since, and the exchange is the later try's.
     """
 
     session_id: UUID | None = None
     after: int = 0
     attempts: int = 0
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: JsonObject = field(default_factory=dict)
     is_overtaken: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
 class PendingCall:
-    """A call as far as the journal has told it."""
+    """A call as far as the journal has been read."""
 
-    asked: RelayedRequest
+    request: RelayedRequest
     writer: str
-    # In each segment that tells of it, where.
+    # Its records in each segment.
     places: dict[str, list[RecordPosition]] = field(default_factory=dict)
-    # By our own steady clock: when we read of it, and when it was accepted.
+    # On the monotonic clock: when it was read, and when it was accepted.
     seen_at: float = field(default_factory=time.monotonic)
     accepted_at: float = 0.0
     rounds: int = 0
-    # Of the reply: the bytes that came without a gap, as many as are held in memory, and whether all of them are.
+    # The bytes of the reply that came without a gap, as many as are held in memory, and whether all of them are.
     pieces: list[bytes] = field(default_factory=list)
     received: int = 0
     is_held: bool = True
@@ -114,48 +113,47 @@ class PendingCall:
     ended: Ended | None = None
     ended_at: float = 0.0
     filed: FiledCall | None = None
-    # An earlier try of the client's that is still under way here.
+    # An earlier try of the client that is still pending here.
     earlier: UUID | None = None
-    # Other hosts have nothing more from before it that is not in the record.
+    # No other host has anything from before it that is not in the record.
     is_clear: bool = False
-    # Others have written at the same moment: that is looked at once more.
+    # Another host has written at the same moment: the call is planned once more.
     has_clashed: bool = False
-    # It could not be stored as it is: then at least that there was a call.
+    # It could not be stored: only the exchange is.
     is_given_up: bool = False
 
     @property
     def id(self) -> UUID:
-        return self.asked.record.exchange
+        return self.request.record.exchange
 
     @property
     def is_due(self) -> bool:
         return self.filed is None or self.ended is not None
 
     def unseen_since(self, *, is_filed: bool) -> float | None:
-        """Since when there is something of it that others do not find in the record: its request, or its end."""
+        """Since when its request or its end is missing from the record."""
         if self.filed is None and not is_filed:
             return self.accepted_at
         return self.ended_at if self.ended is not None else None
 
     @property
     def size(self) -> int:
-        return len(self.asked.record.body) + sum(map(len, self.pieces))
+        return len(self.request.record.body) + sum(map(len, self.pieces))
 
     @property
     def missing(self) -> int:
-        """How many bytes of the reply were written to the journal and are not there any more."""
-        if self.ended is None or self.asked.record.recording in WITHOUT_REPLIES:
+        """How many bytes of the reply were written to the journal and cannot be read any more."""
+        if self.ended is None or self.request.record.recording in WITHOUT_REPLIES:
             return 0
         return max(0, self.ended.reply_size - self.ended.lost_bytes - self.received)
 
     @classmethod
-    def begun(cls, place: RecordPosition, record: Accepted) -> PendingCall:
-        call = cls(asked=read(record), writer=writer_of(place.segment), accepted_at=_moment_of(record))
-        call.note(place, record)
+    def begin(cls, place: RecordPosition, record: Accepted) -> PendingCall:
+        call = cls(request=read_request(record), writer=writer_of(place.segment), accepted_at=_monotonic_time(record))
+        call.add(place, record)
         return call
 
-    def note(self, place: RecordPosition, record: Record) -> None:
-        """That the journal tells of it there, and what."""
+    def add(self, place: RecordPosition, record: Record) -> None:
         self.places.setdefault(place.segment, []).append(place)
         if isinstance(record, ReplyBytes):
             self._receive(record.data, offset=record.offset, skipped=record.skipped)
@@ -165,7 +163,7 @@ class PendingCall:
             self._receive(record.reply, offset=offset, skipped=record.skipped)
 
     def _receive(self, data: bytes, *, offset: int, skipped: int) -> None:
-        """Bytes behind a gap are left out: half an answer is its beginning, never one with a hole."""
+        """Leave out bytes behind a gap: half an answer is its beginning, never one with a hole."""
         if self.has_gap or not (data or skipped):
             return
         if offset > self.received:
@@ -179,41 +177,42 @@ class PendingCall:
             self.pieces.clear()
 
     def forget_files(self) -> None:
-        """No row names them from now on, and so they are removed."""
-        for name in ("large_request", "large_reply"):
-            if (large := getattr(self, name)) is not None:
-                setattr(self, name, replace(large, file=""))
+        """No row names its files any more, so they are removed."""
+        if self.large_request is not None:
+            self.large_request = replace(self.large_request, file="")
+        if self.large_reply is not None:
+            self.large_reply = replace(self.large_reply, file="")
 
     def end(self, record: Ended) -> None:
-        self.ended, self.ended_at = record, _moment_of(record)
+        self.ended, self.ended_at = record, _monotonic_time(record)
 
 
-def _moment_of(record: Accepted | Ended) -> float:
-    """When it was, by a clock that nobody sets."""
+def _monotonic_time(record: Accepted | Ended) -> float:
     return time.monotonic() - max(0.0, time.time() - record.at)
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerCopy:
-    """The client's copy of an answer. `is_whole`: it has all that the answer has."""
+    """The client's copy of an answer. `is_complete` means that it has everything that the answer has."""
 
     session_id: UUID
     after: int
     seq: int
     message_id: int
-    is_whole: bool
+    is_complete: bool
 
 
 @dataclass(slots=True, kw_only=True)
 class CallPlan:
     """What one call adds to the record in this transaction.
 
-    `before` was filed in an earlier one; `earlier` is a try of the client's that this one takes the place of; `copy` is
-    the answer as the client has sent it back already. `entries` begin after entry `start`, and the answer, `message`,
-    follows them; then there may be a `gap` that says what is missing of it, and a `way_back`.
+    `before` is the call as an earlier transaction filed it. `earlier` is the try of the client that this one replaces.
+    `copy` is the answer as the client has already sent it back. `entries` follow entry `start`, then comes the answer,
+    `message`, then a `gap` that says what is missing of it, and `way_back`. `child` is the session that was found: its
+    parent may be known by now. `appends`, `further`, `note` and `columns` are redacted before the transaction.
     """
 
-    under: PendingCall
+    call: PendingCall
     key: ApiKey
     keeps_texts: bool
     before: FiledCall | None = None
@@ -225,22 +224,20 @@ class CallPlan:
     entries: list[Entry] = field(default_factory=list)
     after: int = 0
     answer: RecordedAnswer | None = None
-    cost: Decimal = NOTHING
+    cost: Decimal = NO_COST
     message: ModelOutput | None = None
     message_id: int | None = None
     message_seq: int = 0
     way_back: HeadMoved | None = None
     gap: Gap | None = None
-    # Redacted before the transaction: what is appended, further answers, the note of a side call, columns of the row.
     appends: list[Append] = field(default_factory=list)
     further: list[Append] = field(default_factory=list)
     note: Append | None = None
-    columns: Mapping[str, Any] = field(default_factory=dict)
-    # The session that was found; its parent may be known by now.
+    columns: JsonObject = field(default_factory=dict)
     child: Session | None = None
     attempts: int = 0
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: JsonDict = field(default_factory=dict)
 
     @property
-    def asked(self) -> RelayedRequest:
-        return self.under.asked
+    def request(self) -> RelayedRequest:
+        return self.call.request

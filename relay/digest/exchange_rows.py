@@ -1,26 +1,25 @@
-"""One call as a row of `Exchange`: what was accepted, how it ended, what it cost, and how its session was found."""
+"""Rows of `Exchange` for relayed calls: what was accepted, how it ended, cost, and how the session was found."""
 
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
-from typing import Any
 
 from history import redaction
 from history.db import bulk, packing
-from history.entries import Usage, thaw
+from history.entries import JsonDict, Usage, thaw
 from history.models import Exchange
 from history.redaction.walker import Redactors
-from relay.digest.answers import answered_by
-from relay.digest.calls import NOTHING, CallPlan
-from relay.digest.recognisers.retries import NAMED, TRY, cost_of_tries, name_of
+from relay.digest.answers import answering_model
+from relay.digest.calls import NO_COST, CallPlan
+from relay.digest.recognisers.retries import NAMED, TRY, cost_of_tries, session_name
 from relay.gateway.journal.records import Ended
 from relay.usage import prices
 
 # The kind of side call that an exchange is.
 HELPER = "helper"
 SHOWN_BODY, SHOWN_ERROR = 10_000, 500
-# Its sign of life is the journal. Should that never be read again, it counts as lost after so long.
+# A relayed call has no heartbeat but its journal. If that is never read again, the call counts as lost after so long.
 WAITS_FOR = timedelta(days=1)
 
 # The columns that the end of a call changes.
@@ -31,81 +30,87 @@ ENDING = (
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens", "source")
 
 
-def columns_of(plan: CallPlan) -> dict[str, Any]:
-    """The columns that have texts, redacted: made before the transaction that writes the row."""
-    record = plan.asked.record
-    texts = {"provider": record.provider, "model": name_told(plan, record.model), "dialect": record.dialect}
+def redacted_columns(plan: CallPlan) -> JsonDict:
+    """The columns with texts, made before the transaction that writes the row."""
+    record = plan.request.record
+    texts = {"provider": record.provider, "model": redact_name(plan, record.model), "dialect": record.dialect}
     return bulk.fit_values(Exchange, {**texts, **_ending(plan), "metadata": _metadata(plan)})
 
 
 def row_of(plan: CallPlan) -> Exchange:
-    asked, record = plan.asked, plan.asked.record
+    request = plan.request
     return bulk.new(
         Exchange,
-        id=record.exchange,
+        id=request.record.exchange,
         session_id=plan.session_id,
         owner_id=plan.key.owner_id,
         api_key=plan.key,
         after=plan.after,
         history_version=plan.after,
-        request_hash=asked.body_hash,
-        started_at=asked.at,
-        heartbeat_at=asked.at + WAITS_FOR,
+        request_hash=request.body_hash,
+        started_at=request.at,
+        heartbeat_at=request.at + WAITS_FOR,
         message_id=plan.message_id if plan.answer else None,
         **plan.columns,
     )
 
 
-def notes_at_accept(plan: CallPlan) -> dict[str, Any]:
-    """What is said of a call besides the columns; only what there is to say."""
-    asked, record = plan.asked, plan.asked.record
-    said = {
-        "client": told(plan, asked.client),
-        "path": told(plan, record.path),
+def request_metadata(plan: CallPlan) -> JsonDict:
+    request, record = plan.request, plan.request.record
+    facts = {
+        "client": redact_client(plan, request.client),
+        "path": redact_client(plan, record.path),
         "request_bytes": record.body_size,
         "streamed": record.stream,
-        HELPER: asked.side,
+        HELPER: request.side_call,
         "removed_session_field": record.removed_session_field,
         "translated_to": record.upstream_dialect if record.upstream_dialect != record.dialect else "",
-        "problem": asked.problem,
-        "request_file": plan.under.large_request.file if plan.under.large_request else "",
-        TRY: asked.retry,
-        NAMED: name_of(asked),
+        "problem": request.problem,
+        "request_file": plan.call.large_request.file if plan.call.large_request else "",
+        TRY: request.retry,
+        NAMED: session_name(request),
     }
-    return {name: value for name, value in said.items() if value}
+    return {name: value for name, value in facts.items() if value}
 
 
 def cost_of(plan: CallPlan) -> Decimal:
-    """As it was told when it ended, or at the price of that day."""
-    ended, answer = plan.under.ended, plan.answer
-    if ended is not None and answer is not None and not ended.is_counted:
-        by, day = answered_by(plan.asked.record, ended), date.fromtimestamp(ended.at)
-        return prices.cost_of(answer.usage, provider=by.provider, model=by.model, on=day) if answer.usage else NOTHING
+    """The cost that was counted when the call ended, or at the price of that day."""
+    ended, answer = plan.call.ended, plan.answer
+    if ended is None:
+        return NO_COST
+    if answer is not None and not ended.is_counted:
+        upstream, day = answering_model(plan.request.record, ended), date.fromtimestamp(ended.at)
+        if answer.usage is None:
+            return NO_COST
+        return prices.cost_of(answer.usage, provider=upstream.provider, model=upstream.model, on=day)
     try:
-        return Decimal(str(ended.metadata.get("cost", 0))) if ended else NOTHING
+        return Decimal(str(ended.metadata.get("cost", 0)))
     except InvalidOperation:
-        return NOTHING
+        return NO_COST
+
+
+# Redaction.
 
 
 def mode_of(plan: CallPlan) -> str:
-    """What the caller was told when it was accepted, or what the key says by now: whichever keeps less."""
-    return redaction.stricter(plan.asked.record.recording, plan.key.recording)
+    """The recording mode at acceptance or the key's mode now: whichever keeps less."""
+    return redaction.stricter(plan.request.record.recording, plan.key.recording)
 
 
-def redacted(plan: CallPlan, text: str) -> str:
-    """A text that is no part of an entry, as the key lets it be kept; cut by the caller, and not before."""
+def redact_text(plan: CallPlan, text: str) -> str:
+    """A text outside entries, as the key lets it be kept. Redact before cutting: half a secret is not detected."""
     if not text or not plan.keeps_texts:
         return ""
     return redaction.redacted_text(text, redaction.redactors_for(mode_of(plan)))[0]
 
 
-def told(plan: CallPlan, text: str) -> str:
-    """Which program calls, and where: told in every mode, but not a key that somebody wrote into it."""
+def redact_client(plan: CallPlan, text: str) -> str:
+    """Client and path are kept in every mode, without a secret that a caller wrote into them."""
     return redaction.redacted_text(text, _redactors(plan))[0]
 
 
-def name_told(plan: CallPlan, name: str) -> str:
-    """A model, a request, a tool: what a vendor or a caller has named may hold a key as well."""
+def redact_name(plan: CallPlan, name: str) -> str:
+    """The name of a model, a request or a tool may hold a secret as well."""
     return redaction.redacted_name(name, _redactors(plan))
 
 
@@ -113,69 +118,73 @@ def _redactors(plan: CallPlan) -> Redactors:
     return redaction.redactors_for(mode_of(plan) if plan.keeps_texts else "redacted")
 
 
-def _ending(plan: CallPlan) -> dict[str, Any]:
-    ended, answer = plan.under.ended, plan.answer
+# The end of a call.
+
+
+def _ending(plan: CallPlan) -> JsonDict:
+    ended, answer = plan.call.ended, plan.answer
     if ended is None or answer is None:
         return {"attempts": max(1, plan.attempts)}
-    by = answered_by(plan.asked.record, ended)
+    upstream = answering_model(plan.request.record, ended)
+    error = redact_text(plan, answer.error)[: packing.LONG_TEXT]
     return {
-        "provider": by.provider,
-        "model": name_told(plan, by.model),
+        "provider": upstream.provider,
+        "model": redact_name(plan, upstream.model),
         "ended_at": datetime.fromtimestamp(ended.at, UTC),
         "end_reason": answer.reason or "done",
         "attempts": plan.attempts + max(1, len(ended.attempts)),
         "status_code": ended.status or None,
-        "error": redacted(plan, answer.error)[: packing.LONG_TEXT] or redacted(plan, answer.error_body)[:SHOWN_ERROR],
+        "error": error or redact_text(plan, answer.error_body)[:SHOWN_ERROR],
         "usage": _usage(answer.usage),
         "cost": plan.cost + cost_of_tries(plan.metadata),
     }
 
 
-def _usage(usage: Usage | None) -> dict[str, Any]:
+def _usage(usage: Usage | None) -> JsonDict:
     if usage is None:
         return {}
     raw = packing.clean_json(thaw(usage.raw))
     return {name: getattr(usage, name) for name in _COUNTS} | ({"raw": raw} if raw else {})
 
 
-def _metadata(plan: CallPlan) -> dict[str, Any]:
-    ended, answer = plan.under.ended, plan.answer
+def _metadata(plan: CallPlan) -> JsonDict:
+    ended, answer = plan.call.ended, plan.answer
     if ended is None or answer is None:
         return plan.metadata
-    large = plan.under.large_reply
-    said = {
+    large = plan.call.large_reply
+    has_details = len(ended.attempts) > 1 or answer.error or answer.error_body
+    headers = [(name, value) for name, value in ended.response_headers if name.lower() != "set-cookie"]
+    facts = {
         "reply_bytes": ended.reply_size,
         "lost_bytes": ended.lost_bytes,
         "answers": 1 + len(answer.others) if answer.others else 0,
         "skipped_events": answer.skipped,
-        "upstream": _attempts(plan, ended) if len(ended.attempts) > 1 or answer.error or answer.error_body else [],
-        "headers": {
-            name: name_told(plan, value) for name, value in ended.response_headers if name.lower() != "set-cookie"
-        },
-        "error_body": redacted(plan, answer.error_body)[:SHOWN_BODY],
+        "upstream": _attempts(plan, ended) if has_details else [],
+        "headers": {name: redact_name(plan, value) for name, value in headers},
+        "error_body": redact_text(plan, answer.error_body)[:SHOWN_BODY],
         "unread_reply": answer.unread,
-        "missing_bytes": plan.under.missing,
+        "missing_bytes": plan.call.missing,
         "reply_hash": large.sha256 if large else "",
         "reply_file": large.file if large else "",
     }
     others = {
-        name: name_told(plan, value) if isinstance(value, str) else value
+        name: redact_name(plan, value) if isinstance(value, str) else value
         for name, value in ended.metadata.items()
         if name not in ("cost", "model", "dialect")
     }
     if "dialect" in ended.metadata:
-        spoken = str(ended.metadata["dialect"])
-        others["translated_to"] = spoken if spoken != plan.asked.record.dialect else ""
-    return {**plan.metadata, **others, **{name: value for name, value in said.items() if value}}
+        dialect = str(ended.metadata["dialect"])
+        others["translated_to"] = dialect if dialect != plan.request.record.dialect else ""
+    return {**plan.metadata, **others, **{name: value for name, value in facts.items() if value}}
 
 
-def _attempts(plan: CallPlan, ended: Ended) -> list[dict[str, Any]]:
+def _attempts(plan: CallPlan, ended: Ended) -> list[JsonDict]:
     return [
         {
-            "provider": one.provider,
-            "status": one.status,
-            "seconds": one.seconds,
-            "error": redacted(plan, one.error)[:SHOWN_BODY],
+            "provider": attempt.provider,
+            "status": attempt.status,
+            "seconds": attempt.seconds,
+            "error": redact_text(plan, attempt.error)[:SHOWN_BODY],
         }
-        for one in ended.attempts
+        for attempt in ended.attempts
     ]

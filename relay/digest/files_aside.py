@@ -1,9 +1,9 @@
-"""Files that the relay puts aside, and their removal: copies of large bodies, damaged bytes of the journal.
+"""Files that the relay puts aside: copies of large bodies and damaged bytes of the journal, and their removal.
 
-A copy of a large body belongs to its exchange, and stays as long as that names it: it goes with the session, with the
-texts of its turn and with the person. Nothing says whose call is in damaged bytes. They stay for `PARLEY_ASIDE_DAYS`,
-or until a person is erased. The digester of each host looks after its own folder, because no other host can reach it;
-an erasure removes the files of its own host at once.
+A copy of a large body belongs to its exchange and stays as long as that names it: it is removed with the session, with
+the texts of its turn and with the user. Damaged bytes do not show whose call they are from. They stay for
+`PARLEY_ASIDE_DAYS`, or until a user is erased. The digester of each host removes files of its own folder, because no
+other host can reach it. An erasure removes the files of its own host at once.
 
     <journal>/large/<owner>/<exchange>.request, .reply      <journal>/<segment>.<byte>.damaged
 """
@@ -12,19 +12,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractUser
 from django.db.models import F, Q
 
+from history.entries import JsonObject
 from history.models import AuditEvent, EarlierTry, Exchange
-from history.privacy import Holding
+from history.privacy import PersonalData
 from relay.gateway.journal.segments import ASIDE, UNNAMED, is_written
 
 logger = logging.getLogger(__name__)
@@ -36,13 +36,11 @@ UNNAMED_SECONDS = 3_600.0
 BATCH = 500
 
 
-def name_of(exchange: UUID, what: str, *, owner: int) -> str:
-    """The name of a copy within the journal's folder."""
-    return f"{FOLDER}/{owner}/{exchange}.{what}"
+def name_of(exchange: UUID, body: str, *, owner: int) -> str:
+    return f"{FOLDER}/{owner}/{exchange}.{body}"
 
 
-def room_left(folder: Path, *, without: str) -> int:
-    """How many bytes of copies there is room for, beside the others."""
+def free_bytes(folder: Path, *, without: str) -> int:
     taken = sum(_size(path) for path in copies_in(folder) if path != folder / without)
     return most_bytes() - taken
 
@@ -52,40 +50,38 @@ def most_bytes() -> int:
 
 
 def copies_in(folder: Path, *, owner: int | None = None) -> list[Path]:
-    place = folder / FOLDER if owner is None else folder / FOLDER / str(owner)
-    return [path for path in sorted(place.rglob("*")) if path.is_file()]
+    parent = folder / FOLDER if owner is None else folder / FOLDER / str(owner)
+    return [path for path in sorted(parent.rglob("*")) if path.is_file()]
 
 
 def damaged_in(folder: Path) -> list[Path]:
+    """The oldest first."""
     return sorted(folder.glob(f"*{ASIDE}"), key=_age, reverse=True)
 
 
 # Removal.
 
 
-def remove_due(folder: Path, *, under_way: Container[UUID] = ()) -> int:
-    """Remove the files of this folder that have no owner any more or are too old. Returns how many.
+def remove_due(folder: Path, *, pending: Container[UUID] = ()) -> int:
+    """Remove files that have no owner any more or are too old, and return how many.
 
-    Copies of calls `under_way` stay: the row that names them may not be committed yet.
+    Copies of `pending` calls stay: the row that names them may not be committed yet.
     """
-    copies = [path for path in copies_in(folder) if _exchange_of(path) not in under_way]
-    going = [*_without_owner(folder, copies), *_old_damaged(folder), *_unnamed(folder)]
-    return sum(map(_remove, going))
+    copies = [path for path in copies_in(folder) if _exchange_of(path) not in pending]
+    return sum(map(_remove, [*_without_owner(folder, copies), *_due_damaged(folder), *_unnamed(folder)]))
 
 
-def erase_for(folder: Path, person: AbstractUser) -> int:
-    """Remove the copies of a person, except of held sessions, and all damaged bytes: theirs may be among them."""
-    going = [*_without_owner(folder, copies_in(folder, owner=person.pk)), *damaged_in(folder)]
-    return sum(map(_remove, going))
+def erase_for(folder: Path, user: AbstractUser) -> int:
+    """Remove the copies of a user, except of held sessions, and all damaged bytes: theirs may be among them."""
+    return sum(map(_remove, [*_without_owner(folder, copies_in(folder, owner=user.pk)), *damaged_in(folder)]))
 
 
-def holding() -> Holding:
-    """What an erasure and an export of a person's data have to know of these files."""
-    return Holding("files_aside", _rows_of, lambda person: erase_for(_journal(), person))
+def personal_data() -> PersonalData:
+    return PersonalData("files_aside", _rows_of, lambda user: erase_for(_journal(), user))
 
 
-def _rows_of(person: AbstractUser) -> Iterator[Mapping[str, Any]]:
-    for path in copies_in(_journal(), owner=person.pk):
+def _rows_of(user: AbstractUser) -> Iterator[JsonObject]:
+    for path in copies_in(_journal(), owner=user.pk):
         yield {"file": str(path.relative_to(_journal())), "bytes": _size(path)}
 
 
@@ -96,35 +92,36 @@ def _journal() -> Path:
 def _without_owner(folder: Path, copies: Sequence[Path]) -> Iterator[Path]:
     for start in range(0, len(copies), BATCH):
         batch = copies[start : start + BATCH]
-        kept = _names_kept({exchange for path in batch if (exchange := _exchange_of(path)) is not None})
+        named = _named_copies({exchange for path in batch if (exchange := _exchange_of(path)) is not None})
         for path in batch:
-            is_held = kept.get(str(path.relative_to(folder)))
+            is_held = named.get(str(path.relative_to(folder)))
             if is_held is None or (not is_held and _is_old(path)):
                 yield path
 
 
-def _names_kept(exchanges: set[UUID]) -> dict[str, bool]:
+def _named_copies(exchanges: set[UUID]) -> dict[str, bool]:
     """The copies that these exchanges name, each with whether its session is held. Trimmed turns name none."""
     tries = EarlierTry.objects.filter(pk__in=exchanges).values_list("exchange_id", flat=True)
     rows = Exchange.objects.filter(pk__in={*exchanges, *tries}).filter(
         Q(session=None) | Q(session__hold=True) | Q(after__gte=F("session__trimmed_through"))
     )
-    kept: dict[str, bool] = {}
+    named: dict[str, bool] = {}
     for metadata, is_held in rows.values_list("metadata", "session__hold"):
-        kept |= {metadata[key]: bool(is_held) for key in ("request_file", "reply_file") if metadata.get(key)}
-    return kept
+        named |= {metadata[key]: bool(is_held) for key in ("request_file", "reply_file") if metadata.get(key)}
+    return named
 
 
-def _old_damaged(folder: Path) -> Iterator[Path]:
-    """The oldest first, until the rest is young enough and has room."""
+def _due_damaged(folder: Path) -> Iterator[Path]:
+    """The oldest first, until the rest is young enough and small enough."""
     paths = damaged_in(folder)
     if not paths:
         return
-    too_much = sum(map(_size, paths)) - most_bytes()
+    excess = sum(map(_size, paths)) - most_bytes()
     erased = AuditEvent.objects.filter(action="person.erased").order_by("-seq").values_list("at", flat=True).first()
     for path in paths:
-        if too_much > 0 or _is_old(path) or (erased is not None and _written_at(path) <= erased):
-            too_much -= _size(path)
+        written_at = datetime.fromtimestamp(time.time() - _age(path), UTC)
+        if excess > 0 or _is_old(path) or (erased is not None and written_at <= erased):
+            excess -= _size(path)
             yield path
 
 
@@ -162,10 +159,6 @@ def _age(path: Path) -> float:
         return time.time() - path.stat().st_mtime
     except FileNotFoundError:
         return 0.0
-
-
-def _written_at(path: Path) -> datetime:
-    return datetime.fromtimestamp(time.time() - _age(path), UTC)
 
 
 def _size(path: Path) -> int:

@@ -1,33 +1,56 @@
-"""Calls that take long are carried over: what the journal tells of them is copied into a segment of their own.
+"""Long calls: their records are copied into a new segment, so that old segments can be removed.
 
-Otherwise one stream of an hour would hold every segment in which it said a word, and with them all that is digested
-long since, until the journal is full. What is held of a writer becomes one segment with the same writer in its name,
-just behind those it is copied from: so it is read in its place, and its calls are lost only when their writer is.
+Otherwise one stream of an hour would hold every segment with a piece of it, until the journal is full. What is held of
+a writer becomes one segment with the same writer in its name, just behind those it is copied from. So it is read in
+order, and its calls are lost only when their writer is.
 
-The copy has a name that no reader looks for until the position that speaks of it is in the database, and takes its
-own after that; only then are the old segments removed. Whoever finds a copy after a crash asks the position about it.
+The copy has a name that no reader looks for until the position that names it is in the database. It is renamed after
+that; only then are the old segments removed. A copy that is found after a crash is compared with the position.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections import defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
+from typing import BinaryIO
+from uuid import UUID
+from zlib import crc32
 
 from django.conf import settings
 
 from relay.digest.calls import PendingCall
-from relay.digest.segment_copies import SUFFIX, SegmentCopy, copied, publish
+from relay.gateway.journal import frames
 from relay.gateway.journal.reader import JournalReader
-from relay.gateway.journal.segments import RecordPosition
+from relay.gateway.journal.segments import CHUNK, RecordPosition, name_of, number_of, writer_of
 
 logger = logging.getLogger(__name__)
 
+SUFFIX = ".carried"
 # Segments are worth a copy once they hold this part of what the journal may.
 PART = 8
 PAUSE_SECONDS = 10.0
+
+Records = list[tuple[RecordPosition, PendingCall]]
+
+
+@dataclass(slots=True, kw_only=True)
+class SegmentCopy:
+    name: str
+    size: int = frames.START
+    calls: int = 0
+    places: dict[UUID, list[RecordPosition]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, exchange: UUID, length: int, *, is_call: bool) -> None:
+        place = RecordPosition(self.name, self.size, self.size + frames.FRAME_SIZE + length, frame=frames.FRAME_SIZE)
+        self.places[exchange].append(place)
+        self.size = place.end
+        self.calls += is_call
 
 
 class Carrier:
@@ -36,7 +59,7 @@ class Carrier:
         self._pause_until = 0.0
 
     def held(self, reader: JournalReader, needed: Container[str]) -> set[str]:
-        """Segments that only calls under way keep from being removed, if those are so many bytes that it matters."""
+        """Segments that only pending calls keep from being removed, if those are so many bytes that it matters."""
         if time.monotonic() < self._pause_until:
             return set()
         held = {name for name in reader.finished if name in needed}
@@ -51,13 +74,16 @@ class Carrier:
         The caller commits the position, which names them, and publishes them after that. If the commit fails, its
         outcome is unknown: the digester begins again, as after a crash.
         """
-        copies = self._copies(calls, held) if _is_worth_it(calls, held, reader) else {}
+        held_bytes = sum(end for name, end in reader.read_to.items() if name in held)
+        used_bytes = sum(place.end - place.start for call in calls for place in _within(call, held))
+        # At least half is useless, so a copy never costs more than the first writing did.
+        copies = self._copy(calls, held) if held_bytes > 2 * used_bytes else {}
         if not copies:
             self._pause_until = time.monotonic() + PAUSE_SECONDS
             return ()
         for call in calls:
             if call.writer in copies:
-                call.places = _moved(call, held, copies[call.writer])
+                call.places = _moved_places(call, held, copies[call.writer])
         reader.add({copy.name: copy.size for copy in copies.values()})
         return copies.values()
 
@@ -65,17 +91,20 @@ class Carrier:
         for copy in copies:
             publish(self.folder, copy.name)
 
-    def _copies(self, calls: Collection[PendingCall], held: Container[str]) -> dict[str, SegmentCopy]:
+    def _copy(self, calls: Collection[PendingCall], held: Container[str]) -> dict[str, SegmentCopy]:
+        by_writer: Mapping[str, Records] = defaultdict(list)
+        for call in calls:
+            by_writer[call.writer].extend((place, call) for place in _within(call, held))
         try:
-            return {writer: copied(self.folder, records) for writer, records in _of_writers(calls, held).items()}
+            return {writer: write_copy(self.folder, records) for writer, records in by_writer.items() if records}
         except OSError as error:
             logger.warning("Calls that take long hold the relay's journal, and cannot be carried over: %s", error)
-            tidy(self.folder, ())
+            clean_up(self.folder, ())
             return {}
 
 
-def tidy(folder: Path, known: Container[str]) -> None:
-    """Copies that the position speaks of become segments, the others are of no use."""
+def clean_up(folder: Path, known: Container[str]) -> None:
+    """Publish the copies that the position names, and remove the others."""
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         name = path.name.removesuffix(SUFFIX)
         if name in known:
@@ -84,20 +113,8 @@ def tidy(folder: Path, known: Container[str]) -> None:
             path.unlink()
 
 
-def _is_worth_it(calls: Collection[PendingCall], held: Container[str], reader: JournalReader) -> bool:
-    """At least half of what is held is of no use, so that to copy never costs more than to write did."""
-    size = sum(end for name, end in reader.read_to.items() if name in held)
-    return size > 2 * sum(place.end - place.start for call in calls for place in _within(call, held))
-
-
-def _of_writers(
-    calls: Collection[PendingCall], held: Container[str]
-) -> Mapping[str, list[tuple[RecordPosition, PendingCall]]]:
-    found: dict[str, list[tuple[RecordPosition, PendingCall]]] = defaultdict(list)
-    for call in calls:
-        for place in _within(call, held):
-            found[call.writer].append((place, call))
-    return found
+def publish(folder: Path, name: str) -> None:
+    (folder / f"{name}{SUFFIX}").rename(folder / name)
 
 
 def _within(call: PendingCall, held: Container[str]) -> Iterator[RecordPosition]:
@@ -106,7 +123,63 @@ def _within(call: PendingCall, held: Container[str]) -> Iterator[RecordPosition]
             yield from places
 
 
-def _moved(call: PendingCall, held: Container[str], copy: SegmentCopy) -> dict[str, list[RecordPosition]]:
-    kept = {segment: places for segment, places in call.places.items() if segment not in held}
-    carried = copy.places.get(call.id)
-    return {copy.name: carried, **kept} if carried else kept
+def _moved_places(call: PendingCall, held: Container[str], copy: SegmentCopy) -> dict[str, list[RecordPosition]]:
+    rest = {segment: places for segment, places in call.places.items() if segment not in held}
+    copied = copy.places.get(call.id)
+    return {copy.name: copied, **rest} if copied else rest
+
+
+# Copies.
+
+
+def write_copy(folder: Path, records: Records) -> SegmentCopy:
+    """Copy these records of one writer, in the order in which it wrote them, with new frames."""
+    records.sort(key=lambda one: (one[0].segment, one[0].start))
+    copy = SegmentCopy(name=_free_name(folder, records[-1][0].segment))
+    path = folder / f"{copy.name}{SUFFIX}"
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(frames.heading())
+        for segment, group in groupby(records, key=lambda one: one[0].segment):
+            with (folder / segment).open("rb") as source:
+                for place, call in group:
+                    _copy_record(source, place, file, copy, exchange=call.id)
+        file.seek(frames.COUNTS_AT)
+        file.write(frames.pack_counts(copy.size, copy.calls))
+        file.flush()
+        os.fsync(file.fileno())  # because the original is removed
+    return copy
+
+
+def _copy_record(
+    source: BinaryIO, place: RecordPosition, target: BinaryIO, copy: SegmentCopy, *, exchange: UUID
+) -> None:
+    """Read twice, because the checksum comes first and a record may be too large for the memory."""
+    length = place.end - place.start - place.frame
+    beginning, check = frames.pack_frame(frames.mark_of(copy.name), length=length, position=copy.size, calls=copy.calls)
+    is_call = False
+    for number, chunk in enumerate(_chunks(source, place)):
+        check = crc32(chunk, check)
+        is_call = frames.is_call(chunk) if not number else is_call
+    target.write(beginning + frames.pack_check(check))
+    for chunk in _chunks(source, place):
+        target.write(chunk)
+    copy.add(exchange, length, is_call=is_call)
+
+
+def _chunks(source: BinaryIO, place: RecordPosition) -> Iterator[bytes]:
+    source.seek(place.start + place.frame)
+    left = place.end - place.start - place.frame
+    while left:
+        chunk = source.read(min(left, CHUNK))
+        if not chunk:
+            raise OSError(f"{place.segment} is shorter than it was")
+        left -= len(chunk)
+        yield chunk
+
+
+def _free_name(folder: Path, newest: str) -> str:
+    """Just behind the newest segment that is copied, and before those that its writer has begun since."""
+    number, writer = number_of(newest) + 1, writer_of(newest)
+    while (folder / name_of(number, writer=writer)).exists():
+        number += 1
+    return name_of(number, writer=writer)

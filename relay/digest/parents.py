@@ -1,7 +1,6 @@
-"""Whose child a session is. A program names the parent with each call of a subagent; either may be filed first.
+"""Parents of sessions: a program names the parent with each call of a subagent; either may be filed first.
 
-A child that comes before its parent is remembered until that comes; should the digester be another one by then, the
-child's next call looks again.
+A child that is filed before its parent is cached until the parent comes. After a restart, its next call looks again.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from uuid import UUID
 
+from history.clients import SUBAGENT_TOOLS
 from history.models import Session, ToolCall
 from history.record import writer
 from relay.digest.calls import CallPlan
@@ -17,55 +17,52 @@ from relay.digest.requests import RelayedRequest
 from relay.digest.session_cache import SessionCache
 
 MOST_GENERATIONS = 20
-# The tools by which Claude Code, opencode and Codex begin a subagent.
-BEGINNERS = ("Task", "Agent", "task", "spawn_agent")
 
 
-def parent_for(asked: RelayedRequest) -> Session | None:
-    """Where its owner has deleted the parent, the one that goes on in its place."""
-    return current_session(asked.parent, key=asked.record.key)[1] if asked.parent else None
+def parent_of(request: RelayedRequest) -> Session | None:
+    """If its owner has deleted the parent, the session that continues in its place."""
+    return current_session(request.parent, key=request.record.key)[1] if request.parent else None
 
 
-def call_that_began_it(parent: Session) -> tuple[str, int | None]:
-    """The call of a subagent that stands open in the newest answer, and its entry. Of two, nobody knows which."""
+def subagent_call(parent: Session) -> tuple[str, int | None]:
+    """The open call of a subagent in the newest answer, and its entry. Of two, either may have started the child."""
     if not parent.head_has_open_calls:
         return "", None
-    waiting = ToolCall.objects.of(parent).filter(message__on_path=True, answered_by=None, name__in=BEGINNERS)
+    waiting = ToolCall.objects.of(parent).filter(message__on_path=True, answered_by=None, name__in=SUBAGENT_TOOLS)
     newest = list(waiting.order_by("-message__seq").values_list("call_id", "message__seq")[:2])
     is_alone = len(newest) == 1 or (len(newest) == 2 and newest[0][1] != newest[1][1])
     return newest[0] if is_alone else ("", None)
 
 
-def look_again(asked: RelayedRequest, child: Session, memory: SessionCache) -> None:
-    """A child that is there already, and whose parent was not when it came."""
-    if asked.parent is None or child.parent_id is not None or child.pk in memory.orphans.get(asked.parent, ()):
+def link_existing_child(request: RelayedRequest, child: Session, cache: SessionCache) -> None:
+    if request.parent is None or child.parent_id is not None or child.pk in cache.orphans.get(request.parent, ()):
         return
-    parent = parent_for(asked)
+    parent = parent_of(request)
     if parent is not None:
-        _adopt(child.pk, parent)
+        _set_parent(child.pk, parent)
     else:
-        memory.note_orphan(child.pk, parent=asked.parent)
+        cache.note_orphan(child.pk, parent=request.parent)
 
 
-def join(plans: Iterable[CallPlan], memory: SessionCache) -> None:
-    """Sessions that have come about now find those that were waiting for them, or wait themselves."""
+def link_new_sessions(plans: Iterable[CallPlan], cache: SessionCache) -> None:
+    """New sessions get the children that were waiting for them, or wait for their own parent."""
     for plan in plans:
-        session, asked = plan.new_session, plan.asked
+        session, request = plan.new_session, plan.request
         if session is None:
             continue
-        if asked.parent is not None and session.parent_id is None:
-            memory.note_orphan(session.pk, parent=asked.parent)
-        for child in memory.orphans.pop(asked.session, ()) if asked.session else ():
-            _adopt(child, session)
+        if request.parent is not None and session.parent_id is None:
+            cache.note_orphan(session.pk, parent=request.parent)
+        for child in cache.orphans.pop(request.session, ()) if request.session else ():
+            _set_parent(child, session)
 
 
-def _adopt(child: UUID, parent: Session) -> None:
-    """Nobody becomes his own ancestor, whatever the headers say."""
-    above: UUID | None = parent.pk
+def _set_parent(child: UUID, parent: Session) -> None:
+    """No session becomes its own ancestor, even if its headers say so."""
+    ancestor: UUID | None = parent.pk
     for _ in range(MOST_GENERATIONS):
-        if above is None:
+        if ancestor is None:
             writer.change(child, parent=parent)
             return
-        if above == child:
+        if ancestor == child:
             return
-        above = Session.objects.filter(pk=above).values_list("parent_id", flat=True).first()
+        ancestor = Session.objects.filter(pk=ancestor).values_list("parent_id", flat=True).first()

@@ -1,68 +1,92 @@
-"""How far the digester of one journal came: up to where each segment is read, and which calls are still under way.
+"""Journal positions in the database: how far the digesters of this host and of others have come.
 
-Whatever lies before that and belongs to no call under way is in the record, or is not to be there any more: it is never
-looked at again, however often the digester is killed. So nothing has to be remembered of calls that are done, and what
-is kept is as long as what is under way. Of each of those it says whether its request is in the record: one that is, and
-whose row is gone, was erased in the meantime.
+Everything before a position that belongs to no pending call is in the record, or must not be: it is never read again,
+however often the digester is killed. So calls that are done need no memory, and the position is as long as what is
+pending. For each pending call it has whether its request is in the record: if so and the row is gone, it was erased.
 
-Besides, it says up to which moment all of the journal is in the record, by the clock of the database: those of several
-hosts may differ.
+Several hosts may write into one database. A client's next request may reach another host sooner than the first host's
+digester has filed the answer that it continues. So each digester writes now and then up to which moment all of its
+journal is in the record, by the clock of the database. One that misses an answer asks whether another host may have it.
+A host that is silent for a while is gone, or so far behind that waiting does not help.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+from django.db import DatabaseError, DataError, IntegrityError, InterfaceError
 from django.db.models import F
 from django.db.models.functions import Now
 
 from history.db.transactions import writing
+from history.entries import JsonDict, JsonObject
 from relay.gateway.journal.records import Lost
 from relay.models import JournalPosition
+
+OUTAGES = (DatabaseError, InterfaceError)
+# How often a digester that is alone looks for others, and one that is not writes how far it is.
+LOOK_SECONDS, WRITE_SECONDS = 5.0, 0.5
+GONE_SECONDS = 10.0
+# After so long without another host, a digester is alone.
+ALONE_SECONDS = 600.0
+# Many calls may wait in one step: an answer of the database is good for a moment.
+FRESH_SECONDS = 0.05
+# Clocks show milliseconds; no client reads an answer and sends the next request within that.
+BLUR_SECONDS = 0.002
+NEVER = float("-inf")
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether the database takes nothing at the moment: away, read-only after a failover, or not migrated yet.
+
+    To give up a call for that would lose it. Only what the database says of the values themselves counts against them.
+    """
+    return isinstance(error, OUTAGES) and not isinstance(error, (DataError, IntegrityError))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """Each segment is read up to `to`, and from `start` on there is something of a call that is under way; which ones
-    those are says `filed`, and whether their requests are in the record."""
+    """Each segment is read up to `to`. From `start` on it has records of pending calls.
+
+    `filed` has the pending calls and whether their requests are in the record. `holes` are where gaps in damaged
+    segments end: their loss is counted. The release before this one kept `done` instead of the pending calls.
+    """
 
     start: Mapping[str, int] = field(default_factory=dict)
     to: Mapping[str, int] = field(default_factory=dict)
     filed: Mapping[UUID, bool] = field(default_factory=dict)
-    # Where holes in damaged segments end: their loss is counted.
     holes: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    # The release before this one kept the calls that were done instead: all others may be under way, and filed.
     done: frozenset[UUID] | None = None
 
-    def has_under_way(self, exchange: UUID) -> bool:
+    def is_pending(self, exchange: UUID) -> bool:
         return exchange in self.filed if self.done is None else exchange not in self.done
 
 
-def kept_of(journal: str) -> Position:
-    kept = JournalPosition.objects.filter(pk=journal).values_list("position", flat=True).first() or {}
+def load_position(journal: str) -> Position:
+    stored = JournalPosition.objects.filter(pk=journal).values_list("position", flat=True).first() or {}
     return Position(
-        start=kept.get("from", {}),
-        to=kept.get("to", {}),
-        holes=kept.get("holes", {}),
-        filed={UUID(name): bool(filed) for name, filed in kept.get("under_way", {}).items()},
-        done=None if "under_way" in kept else frozenset(map(UUID, kept.get("done", ()))),
+        start=stored.get("from", {}),
+        to=stored.get("to", {}),
+        holes=stored.get("holes", {}),
+        filed={UUID(name): bool(filed) for name, filed in stored.get("under_way", {}).items()},
+        done=None if "under_way" in stored else frozenset(map(UUID, stored.get("done", ()))),
     )
 
 
-def keep(journal: str, position: Position, *, digested_at: datetime | None, lost: Iterable[Lost]) -> None:
-    """To be called in the transaction that writes what was made of all that lies before it."""
-    kept: dict[str, Any] = {
+def save_position(journal: str, position: Position, *, digested_at: datetime | None, lost: Iterable[Lost]) -> None:
+    """To be called in the transaction that writes the rows of everything before it."""
+    stored: JsonDict = {
         "from": position.start,
         "to": position.to,
         "under_way": {exchange.hex: int(filed) for exchange, filed in position.filed.items()},
     }
     if position.holes:
-        kept["holes"] = position.holes
-    values: dict[str, Any] = {"position": kept}
+        stored["holes"] = position.holes
+    values: JsonDict = {"position": stored}
     _write(journal, values if digested_at is None else values | {"digested_at": digested_at})
     for loss in lost:
         JournalPosition.objects.filter(pk=journal).update(
@@ -73,22 +97,65 @@ def keep(journal: str, position: Position, *, digested_at: datetime | None, lost
         )
 
 
-def tell(journal: str, *, digested_at: datetime) -> None:
-    """That all is in the record up to that moment."""
-    _write(journal, {"digested_at": digested_at})
-
-
-def look_around(journal: str) -> tuple[datetime, list[datetime]]:
-    """What the clock of the database says, and up to when other journals are in the record."""
-    rows = list(JournalPosition.objects.annotate(now=Now()).values_list("journal", "digested_at", "now"))
-    own = [now for name, _, now in rows if name == journal]
-    if not own:
-        _write(journal, {"digested_at": None})
-        return look_around(journal)
-    return own[0], [digested_at for name, digested_at, _ in rows if name != journal and digested_at is not None]
-
-
-def _write(journal: str, values: Mapping[str, Any]) -> None:
+def _write(journal: str, values: JsonObject) -> None:
     with writing():
         if not JournalPosition.objects.filter(pk=journal).update(**values):
             JournalPosition.objects.create(pk=journal, **values)
+
+
+class OtherHosts:
+    """Digesters of other hosts that write into the same database; `exist` is whether there are any."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.exist = False
+        self._digested: list[float] = []  # the moments of those that are alive, by our clock
+        self._clock: tuple[datetime, float] | None = None  # the database's, and ours a little later
+        self._looked_at = self._written_at = NEVER
+
+    def refresh(self) -> None:
+        """To be called at each step; mostly there is nothing to do."""
+        if time.monotonic() - self._looked_at >= LOOK_SECONDS:
+            self._look()
+
+    def publish(self, digested_until: float | None) -> None:
+        """Once at the beginning, so that others know of this host, and then as long as there are others."""
+        now, digested_at = time.monotonic(), self.to_database_time(digested_until)
+        if digested_at is None or now - self._written_at < WRITE_SECONDS:
+            return
+        if self.exist or self._written_at == NEVER:
+            _write(self.name, {"digested_at": digested_at})
+            self._written_at = now
+
+    def may_have(self, *, before: float) -> bool:
+        """Whether another host may have something from before that moment which is not in the record."""
+        if not self.exist:
+            return False
+        if time.monotonic() - self._looked_at >= FRESH_SECONDS:
+            self._look()
+        return any(moment <= before + BLUR_SECONDS for moment in self._digested)
+
+    def to_database_time(self, moment: float | None) -> datetime | None:
+        """A moment by the clock that all hosts share: rather too early than too late."""
+        if moment is None or self._clock is None:
+            return None
+        now, ours = self._clock
+        return now - timedelta(seconds=ours - moment)
+
+    def _look(self) -> None:
+        before = time.monotonic()
+        now, moments = self._digested_moments()
+        self._clock = now, time.monotonic()
+        ages = [(now - moment).total_seconds() for moment in moments]
+        self.exist = any(age < ALONE_SECONDS for age in ages)
+        self._digested = [before - age for age in ages if age < GONE_SECONDS]
+        self._looked_at = before
+
+    def _digested_moments(self) -> tuple[datetime, list[datetime]]:
+        """The database's time, and up to when other journals are in the record."""
+        rows = list(JournalPosition.objects.annotate(now=Now()).values_list("journal", "digested_at", "now"))
+        own = [now for name, _, now in rows if name == self.name]
+        if not own:
+            _write(self.name, {"digested_at": None})
+            return self._digested_moments()
+        return own[0], [digested_at for name, digested_at, _ in rows if name != self.name and digested_at is not None]

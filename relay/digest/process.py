@@ -1,9 +1,9 @@
-"""Where the digester runs: in a process of its own, or in a thread where there is one core; one for each journal.
+"""The digester's process: one per journal, in a process of its own, or in a thread where there is one core.
 
-Which one that is, a lock in the journal's folder decides. It needs no database, and whoever dies lets it go. The web
-process only looks after it: it starts one where nobody digests, and the child ends when its parent does, because it
-reads its standard input to the end. It waits for the first call as soon as there is a key for the relay, because to
-start takes longer than the second within which a call is to be seen; before that, nothing is started.
+A lock in the journal's folder decides which process digests. It needs no database, and a process that dies releases it.
+The web process starts a digester where there is none. The child ends when its parent does, because it reads its
+standard input to the end. It is started as soon as there is a key for the relay, because the start takes longer than
+the second within which a call must be visible; before that, nothing is started.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from django.conf import settings
 from django.db import connections
 
 from history.access import keys
-from relay.digest.db_errors import OUTAGES
+from relay.digest.positions import OUTAGES
 
 if TYPE_CHECKING:
     from relay.digest.digester import Digester
@@ -32,10 +32,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOCK, NAME = "digester.lock", "name"
-# Between two steps, unless more is waiting than one can read: what comes in the meantime shares the cost of a commit.
+# Between two steps: records that come in the meantime share the cost of a commit.
 PAUSE = 0.1
-# Where more waits than one step can read, it rests for this part of the time that a step took: whoever answers just now
-# has the machine first, and what was said is in the journal anyway.
+# With a backlog, the pause is this part of the time that a step took: clients that wait for an answer come first.
 REST = 0.5
 PAUSE_WHEN_AWAY = 1.0
 LAST_SECONDS = 10.0
@@ -48,16 +47,14 @@ def folder() -> Path:
 
 
 class DigestLease:
-    """The right to digest a journal, as long as this is held."""
-
-    def __init__(self, place: Path) -> None:
-        self.place = place
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self._fd = -1
 
     def take(self) -> bool:
         if self._fd >= 0:
             return True
-        fd = os.open(self.place / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        fd = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -72,55 +69,55 @@ class DigestLease:
             self._fd = -1
 
 
-def name_of(place: Path) -> str:
-    """The journal's own name, made once: several machines may share a database."""
+def name_of(journal: Path) -> str:
+    """The journal's own name, created once: several machines may share a database."""
     with contextlib.suppress(FileExistsError):
-        fd = os.open(place / NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        fd = os.open(journal / NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(fd, "w") as file:
             file.write(secrets.token_hex(16))
-    return (place / NAME).read_text().strip() or "unnamed"
+    return (journal / NAME).read_text().strip() or "unnamed"
 
 
-def _new_digester(place: Path) -> Digester:
-    # Only here: a web process that looks after one need not load what it is made of.
+def _new_digester(journal: Path) -> Digester:
+    # Imported here: a web process that only starts the child need not load the digester.
     from relay.digest.digester import Digester
 
-    return Digester(place, name=name_of(place))
+    return Digester(journal, name=name_of(journal))
 
 
 # In a process of its own: `python -m relay.digest`.
 
 
 def run(ended: threading.Event) -> None:
-    """Digest until told to end, then what is left, for a while. Nothing to do if somebody else digests."""
-    turn = DigestLease(folder())
-    if not turn.take():
+    """Digest until told to end, then what is left, for a while. Does nothing if another process digests."""
+    lease = DigestLease(folder())
+    if not lease.take():
         return
     digester = _new_digester(folder())
     while not ended.is_set():
-        begun = time.monotonic()
+        started = time.monotonic()
         _, pause = _step(digester)
-        ended.wait(pause or min(PAUSE, (time.monotonic() - begun) * REST))
+        ended.wait(pause or min(PAUSE, (time.monotonic() - started) * REST))
     last = time.monotonic() + LAST_SECONDS
     while time.monotonic() < last and (_step(digester)[0] or not digester.is_idle):
         time.sleep(PAUSE / 2)
 
 
-_trouble = {"told": ""}
+_last_error = {"text": ""}
 
 
 def _step(digester: Digester) -> tuple[int, float]:
-    """One step: how many records that were, and how long to wait before the next."""
+    """One step: the number of records, and how long to wait before the next. The same outage is logged once."""
     try:
         count = digester.step()
     except OUTAGES as error:
-        if _trouble["told"] != str(error):
+        if _last_error["text"] != str(error):
             logger.error("The relay's journal waits: the database does not take it (%s).", error)
-        _trouble["told"] = str(error)
+        _last_error["text"] = str(error)
         connections.close_all()
         return 0, PAUSE_WHEN_AWAY
-    if _trouble["told"]:
-        _trouble["told"] = ""
+    if _last_error["text"]:
+        _last_error["text"] = ""
         logger.info("The relay's journal is digested again.")
     return count, 0.0 if digester.has_more else PAUSE
 
@@ -128,41 +125,41 @@ def _step(digester: Digester) -> tuple[int, float]:
 # In the web process: a job of the background work.
 
 
-class _Here:
-    """What this process does about it."""
+class _OwnDigester:
+    """The digester that this process has started: a child or, in a thread, its own."""
 
     def __init__(self) -> None:
         self.child: subprocess.Popen[bytes] | None = None
-        self.turn: DigestLease | None = None
+        self.lease: DigestLease | None = None
         self.digester: Digester | None = None
         self.looked_at = 0.0
 
 
-_here = _Here()
+_own = _OwnDigester()
 
 
-def look_after() -> None:
-    """A job of every process that does background work, several times a second; mostly it finds nothing to do."""
+def keep_running() -> None:
+    """A job of every process that does background work, several times a second; mostly there is nothing to do."""
     if is_thread():
-        _digest_here()
-    elif time.monotonic() - _here.looked_at >= LOOK_SECONDS:
-        _here.looked_at = time.monotonic()
-        _look_after_child()
+        _digest_in_thread()
+    elif time.monotonic() - _own.looked_at >= LOOK_SECONDS:
+        _own.looked_at = time.monotonic()
+        _keep_child_running()
 
 
 def stop() -> None:
-    """The end of this process: the child digests what is left and goes, or we do it ourselves."""
-    if _here.child is not None and _here.child.stdin is not None:
-        _here.child.stdin.close()
+    """At the end of this process, digest what is left: in the child, or here."""
+    if _own.child is not None and _own.child.stdin is not None:
+        _own.child.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            _here.child.wait(LAST_SECONDS / 4)
-        _here.child = None
-    if _here.turn is not None and _here.digester is not None:
+            _own.child.wait(LAST_SECONDS / 4)
+        _own.child = None
+    if _own.lease is not None and _own.digester is not None:
         with contextlib.suppress(*OUTAGES):
-            _here.digester.step()
-    if _here.turn is not None:
-        _here.turn.give_back()
-    _here.turn = _here.digester = None
+            _own.digester.step()
+    if _own.lease is not None:
+        _own.lease.give_back()
+    _own.lease = _own.digester = None
 
 
 def is_thread() -> bool:
@@ -171,39 +168,39 @@ def is_thread() -> bool:
     return bool(settings.PARLEY_DIGESTER == "thread")
 
 
-def _digest_here() -> None:
-    place = folder()
-    if _here.turn is None or _here.turn.place != place:
-        if not place.is_dir() or not (turn := DigestLease(place)).take():
+def _digest_in_thread() -> None:
+    journal = folder()
+    if _own.lease is None or _own.lease.folder != journal:
+        if not journal.is_dir() or not (lease := DigestLease(journal)).take():
             return
-        _here.turn, _here.digester = turn, _new_digester(place)
-    if _here.digester is not None:
-        while _here.digester.step() and _here.digester.has_more:
+        _own.lease, _own.digester = lease, _new_digester(journal)
+    if _own.digester is not None:
+        while _own.digester.step() and _own.digester.has_more:
             pass
 
 
-def _is_awaited() -> bool:
-    """Whether there is a journal, or may be one soon: then its folder is made here."""
-    place = folder()
-    if not place.is_dir() and settings.CHAT_HISTORY_ENABLED and _has_relay_keys():
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return place.is_dir()
+def _has_journal() -> bool:
+    """Whether there is a journal, or may be one soon: then its folder is created here."""
+    journal = folder()
+    if not journal.is_dir() and settings.CHAT_HISTORY_ENABLED and _has_relay_keys():
+        journal.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return journal.is_dir()
 
 
 def _has_relay_keys() -> bool:
     return any("relay" in scopes for scopes in keys.list_keys().values_list("scopes", flat=True)[:MOST_KEYS])
 
 
-def _look_after_child() -> None:
-    if _here.child is not None and _here.child.poll() is None:
+def _keep_child_running() -> None:
+    if _own.child is not None and _own.child.poll() is None:
         return
-    _here.child = None
-    turn = DigestLease(folder())
-    if not _is_awaited() or not turn.take():
+    _own.child = None
+    lease = DigestLease(folder())
+    if not _has_journal() or not lease.take():
         return
-    turn.give_back()
+    lease.give_back()
     environment = {**os.environ, "PARLEY_DATA_DIR": str(settings.PARLEY_DATA_DIR)}
-    _here.child = subprocess.Popen(
+    _own.child = subprocess.Popen(
         [sys.executable, "-m", "relay.digest"],
         cwd=settings.BASE_DIR,
         env=environment,

@@ -1,6 +1,6 @@
-"""What a call asked, read once: its entries, the chain of fingerprints over them, who calls, and what kind it is of.
+"""Relayed requests, decoded once: entries, the chain of fingerprints over them, client, parent, side call.
 
-No database is asked here, and nothing that a client sends is an error: what cannot be read is told on the exchange.
+Nothing here reads the database, and no input is an error: what cannot be read becomes the `problem` of the exchange.
 """
 
 from __future__ import annotations
@@ -14,148 +14,158 @@ from uuid import UUID
 import msgspec
 from django.conf import settings
 
+from history.clients import client_name, parent_session_name
 from history.dialects import DIALECTS, DecodedRequest, DialectError
-from history.dialects.encoder import taking_text
-from history.dialects.json_access import parsed
-from history.dialects.types import Said
+from history.dialects.http_api import HttpApi
+from history.dialects.json_access import parse_json
+from history.dialects.tools import text_tool_names
+from history.dialects.types import ConversationEntry
 from history.entries import ModelOutput, ToolRequest, ToolResults
 from history.record import fingerprints
-from relay.digest.clients import client_of, parent_of
-from relay.digest.side_calls import new_words, side_call
-from relay.gateway.call.json_weight import is_too_heavy
+from relay.digest.side_calls import new_text, side_call_kind
+from relay.gateway.call.json_scanner import is_too_heavy
 from relay.gateway.call.session_ids import session_id
 from relay.gateway.journal.records import Accepted
 
-# By the place of an answer: from the id of a call to another one.
+# By the index of an answer: from the id of a call to another one.
 Renames = Mapping[int, Mapping[str, str]]
 LONGEST_NAME = 200
-SOME_WORDS = 200
+COMPARED_CHARS = 200
+_NO_API = HttpApi()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayedRequest:
-    """`chain` has a fingerprint for each entry of the request, as the record has them as far as we know; `sent` is the
-    same for what the client sent, whatever the record has. `begun` is the answer that the request ends with, if there
-    is one: the model goes on with it (`prefills`). `is_prefilled`: the client wrote that, and it is no entry.
+    """`chain` has a fingerprint for each entry as the record has it, as far as known; `sent_chain` the same for what
+    the client sent.
 
-    `of_text` are the tools that its client calls with plain text, whatever the model writes (`as_told`).
-    `side` is the kind of side call that it is, and `side_words` what it asks then.
-    `asks` is what it ends with, in a few words; `retry` is which try of the client's this is, from 0;
-    `session` is the one that the call itself names, by a header, an id of its program or the vendor's conversation."""
+    `session` is the one that the call itself names. `unfinished` is the answer that the request ends with: the model
+    continues it. With `is_prefilled` the client wrote that answer, and it is not an entry. `text_tools` are called with
+    plain text. `side_call` is the kind of side call, and `side_call_text` its question. `last_text` is the start of the
+    last entry, for comparison. `retry` counts the client's attempts from 0.
+    """
 
     record: Accepted
     at: datetime
     session: UUID | None = None
-    request: DecodedRequest | None = None
+    decoded: DecodedRequest | None = None
     problem: str = ""
     chain: tuple[bytes, ...] = ()
-    sent: tuple[bytes, ...] = ()
-    begun: ModelOutput | None = None
+    sent_chain: tuple[bytes, ...] = ()
+    unfinished: ModelOutput | None = None
     is_prefilled: bool = False
-    of_text: frozenset[str] = frozenset()
-    asks: str = ""
+    text_tools: frozenset[str] = frozenset()
+    last_text: str = ""
     client: str = ""
-    side: str = ""
-    side_words: str = ""
+    side_call: str = ""
+    side_call_text: str = ""
     parent: UUID | None = None
     retry: int = 0
     body_hash: str = ""
 
     @property
-    def entries(self) -> Sequence[Said]:
-        return self.request.entries if self.request else ()
+    def api(self) -> HttpApi:
+        dialect = DIALECTS.get(self.record.dialect)
+        return dialect.HTTP_API if dialect else _NO_API
+
+    @property
+    def entries(self) -> Sequence[ConversationEntry]:
+        return self.decoded.entries if self.decoded else ()
 
     @property
     def last_answer(self) -> int | None:
-        """The place of the newest answer that the client sends back."""
+        """The index of the newest answer that the client sends back."""
         return next(filter(self._is_answer, reversed(range(len(self.entries)))), None)
 
     @property
     def first_answer(self) -> int | None:
         return next(filter(self._is_answer, range(len(self.entries))), None)
 
-    def _is_answer(self, place: int) -> bool:
-        """An answer that says nothing (a thought alone) leaves the chain as it is, and is nothing to know it by."""
-        before = self.chain[place - 1] if place else fingerprints.START
-        return isinstance(self.entries[place], ModelOutput) and self.chain[place] != before
+    def _is_answer(self, index: int) -> bool:
+        """An answer without content (reasoning alone) leaves the chain unchanged and identifies nothing."""
+        return isinstance(self.entries[index], ModelOutput) and self.chain[index] != self.before(index)
+
+    def before(self, index: int) -> bytes:
+        return self.chain[index - 1] if index else fingerprints.START
 
     @property
     def end(self) -> bytes:
-        """The chain over the whole request: what an answer to it follows."""
+        """The fingerprint of the whole request: what an answer to it follows."""
         return self.chain[-1] if self.chain else b""
 
     @property
+    def sent_end(self) -> bytes:
+        return self.sent_chain[-1] if self.sent_chain else fingerprints.START
+
+    @property
     def ends(self) -> tuple[bytes, ...]:
-        """What an answer to it may follow: an answer that it ends with may turn out to be the beginning of that."""
-        if self.begun is None or self.is_prefilled:
+        """What an answer to it may follow: an answer that it ends with may be the beginning of that one."""
+        if self.unfinished is None or self.is_prefilled:
             return (self.end,)
         return (self.end, self.chain[-2] if len(self.chain) > 1 else fingerprints.START)
 
+    @property
+    def sends_only_new(self) -> bool:
+        """The vendor keeps the earlier entries under a name, and the client does not send them again."""
+        return bool(self.hint("previous_response_id") or self.hint("conversation"))
+
+    def hint(self, name: str) -> str:
+        return self.decoded.session_hints.get(name, "")[:LONGEST_NAME] if self.decoded else ""
+
+    def fingerprint(self, entry: ConversationEntry, *, after: bytes) -> bytes:
+        return next(_chain(self.record, [entry], after=after))
+
+    # The same request in another form.
+
     def prefilled(self) -> RelayedRequest:
-        """The request without the beginning of the answer."""
-        if self.request is None or self.is_prefilled:
+        """Without the beginning of the answer."""
+        if self.decoded is None or self.is_prefilled:
             return self
-        request = replace(self.request, entries=self.request.entries[:-1], places=self.request.places[:-1])
-        return replace(self, request=request, chain=self.chain[:-1], is_prefilled=True)
+        decoded = replace(self.decoded, entries=self.decoded.entries[:-1], places=self.decoded.places[:-1])
+        return replace(self, decoded=decoded, chain=self.chain[:-1], is_prefilled=True)
 
-    def chained_from(self, place: int, mark: bytes) -> RelayedRequest:
-        """With another mark for the entry at this place, and what follows from it for those after it."""
-        later = _chain(self.record, self.entries[place + 1 :], after=mark)
-        return replace(self, chain=(*self.chain[:place], mark, *later))
+    def with_fingerprint_at(self, index: int, fingerprint: bytes) -> RelayedRequest:
+        later = _chain(self.record, self.entries[index + 1 :], after=fingerprint)
+        return replace(self, chain=(*self.chain[:index], fingerprint, *later))
 
-    def chained_after(self, mark: bytes) -> RelayedRequest:
-        """With the chain of a request that has what leads to this mark before it."""
-        return replace(self, chain=tuple(_chain(self.record, self.entries, after=mark)))
+    def chained_after(self, fingerprint: bytes) -> RelayedRequest:
+        """With the chain of a request that has what leads to this fingerprint before it."""
+        return replace(self, chain=tuple(_chain(self.record, self.entries, after=fingerprint)))
 
-    def with_neighbours_joined(self, *, since: int = 0) -> RelayedRequest | None:
-        """With answers that follow each other as one, from this place on; None where there are no such."""
+    def with_adjacent_answers_joined(self, *, since: int = 0) -> RelayedRequest | None:
+        """With answers that follow each other as one, from this index on; None where there are none."""
         groups: list[list[int]] = []
-        for place in range(since, len(self.entries)):
-            if groups and all(isinstance(self.entries[one], ModelOutput) for one in (place - 1, place)):
-                groups[-1].append(place)
+        for index in range(since, len(self.entries)):
+            if groups and all(isinstance(self.entries[one], ModelOutput) for one in (index - 1, index)):
+                groups[-1].append(index)
             else:
-                groups.append([place])
+                groups.append([index])
         return self.regrouped(groups) if since + len(groups) < len(self.entries) else None
 
     def regrouped(self, groups: Sequence[Sequence[int]]) -> RelayedRequest:
-        """With one entry for each group of places. Groups are of one kind and go on to the end."""
-        if self.request is None:
+        """With one entry for each group of indices. The groups reach to the end, and each has entries of one kind."""
+        if self.decoded is None:
             return self
         start, added = groups[0][0], [self.joined(group) for group in groups]
-        places = [self.request.places[group[0]] for group in groups]
-        request = replace(
-            self.request,
+        decoded = replace(
+            self.decoded,
             entries=(*self.entries[:start], *added),
-            places=(*self.request.places[:start], *places),
+            places=(*self.decoded.places[:start], *(self.decoded.places[group[0]] for group in groups)),
         )
-        chain, sent = self.chain[:start], self.sent[:start]
-        taken_out = [self.begun] if self.begun is not None and self.is_prefilled else []
+        sent = self.sent_chain[:start]
+        prefill = [self.unfinished] if self.unfinished is not None and self.is_prefilled else []
+        sent_tail = _chain(self.record, [*added, *prefill], after=sent[-1] if sent else fingerprints.START)
         return replace(
             self,
-            request=request,
-            chain=(*chain, *_chain(self.record, added, after=chain[-1] if chain else fingerprints.START)),
-            sent=(*sent, *_chain(self.record, [*added, *taken_out], after=sent[-1] if sent else fingerprints.START)),
-            begun=self.begun if self.begun is None or self.is_prefilled else _begun(request),
+            decoded=decoded,
+            chain=(*self.chain[:start], *_chain(self.record, added, after=self.before(start))),
+            sent_chain=(*sent, *sent_tail),
+            unfinished=self.unfinished if self.unfinished is None or prefill else _unfinished_answer(decoded),
         )
 
-    def with_call_ids(self, renames: Renames) -> RelayedRequest:
-        """With other ids for the calls of the answers at these places, and for the results that follow each."""
-        if self.request is None:
-            return self
-        names: Mapping[str, str] = {}
-        entries: list[Said] = []
-        for place, entry in enumerate(self.entries):
-            if isinstance(entry, ModelOutput):
-                names = renames.get(place, {})
-            entries.append(_renamed(entry, names) if names else entry)
-        first = min(renames)
-        before = self.chain[first - 1] if first else fingerprints.START
-        chain = (*self.chain[:first], *_chain(self.record, entries[first:], after=before))
-        return replace(self, request=replace(self.request, entries=tuple(entries)), chain=chain)
-
-    def joined(self, places: Sequence[int]) -> Said:
+    def joined(self, indices: Sequence[int]) -> ConversationEntry:
         """The pieces of one answer, or of its results, as one entry."""
-        first, *others = (self.entries[place] for place in places)
+        first, *others = (self.entries[index] for index in indices)
         if isinstance(first, ModelOutput):
             parts = (part for entry in others if isinstance(entry, ModelOutput) for part in entry.parts)
             return replace(first, parts=(*first.parts, *parts)) if others else first
@@ -164,24 +174,27 @@ class RelayedRequest:
             return replace(first, results=(*first.results, *results)) if others else first
         return first
 
-    def mark(self, entry: Said, *, after: bytes) -> bytes:
-        return next(_chain(self.record, [entry], after=after))
-
-    def name(self, hint: str) -> str:
-        return self.request.session_hints.get(hint, "")[:LONGEST_NAME] if self.request else ""
-
-    @property
-    def sends_new_alone(self) -> bool:
-        """What came before is kept by the vendor, under a name, and is not sent again."""
-        return bool(self.name("previous_response_id") or self.name("conversation"))
+    def with_call_ids(self, renames: Renames) -> RelayedRequest:
+        """With other ids for the calls of the answers at these indices, and for the results that follow each."""
+        if self.decoded is None:
+            return self
+        ids: Mapping[str, str] = {}
+        entries: list[ConversationEntry] = []
+        for index, entry in enumerate(self.entries):
+            if isinstance(entry, ModelOutput):
+                ids = renames.get(index, {})
+            entries.append(_with_ids(entry, ids) if ids else entry)
+        first = min(renames)
+        chain = (*self.chain[:first], *_chain(self.record, entries[first:], after=self.before(first)))
+        return replace(self, decoded=replace(self.decoded, entries=tuple(entries)), chain=chain)
 
     def as_side_call(self, kind: str) -> RelayedRequest:
-        return replace(self, side=kind, side_words=new_words(self.request) if self.request else "")
+        return replace(self, side_call=kind, side_call_text=new_text(self.decoded) if self.decoded else "")
 
     def without_body(self) -> RelayedRequest:
-        """What is still of interest once the request is in the record."""
+        """What is still needed once the request is in the record."""
         record = msgspec.structs.replace(self.record, body=b"")
-        return replace(self, record=record, request=None, chain=self.chain[-2:], sent=self.sent[-2:])
+        return replace(self, record=record, decoded=None, chain=self.chain[-2:], sent_chain=self.sent_chain[-2:])
 
 
 def largest_body() -> int:
@@ -189,97 +202,92 @@ def largest_body() -> int:
     return int(settings.PARLEY_MAX_DIGEST_MB * 1024 * 1024)
 
 
-def is_too_large(body: bytes) -> bool:
-    """Whether parsing takes too much memory: by its size, or because it consists of very many small values."""
-    most = largest_body()
-    return len(body) > most or is_too_heavy(body, most=most)
-
-
 def without_large_body(record: Accepted) -> Accepted:
-    """A reader that leaves out large bodies counts the head of the record, too: this is the exact limit."""
-    if not is_too_large(record.body):
+    """Leave out a body whose parsing takes too much memory, by its size or by its many small values.
+
+    The journal reader leaves out large bodies too, but its limit includes the head of the record.
+    """
+    most = largest_body()
+    if len(record.body) <= most and not is_too_heavy(record.body, most=most):
         return record
     digest = hashlib.sha256(record.body).hexdigest()
     return msgspec.structs.replace(record, body=b"", skipped=len(record.body), skipped_hash=digest)
 
 
-def read(record: Accepted) -> RelayedRequest:
+def read_request(record: Accepted) -> RelayedRequest:
     record = without_large_body(record)
     headers = {name.lower(): value for name, value in record.headers}
-    request, problem = _decoded(record)
-    chain = tuple(_chain(record, request.entries if request else (), after=fingerprints.START))
-    above = parent_of(headers, named=request.session_hints.get("session_id", "") if request else "")
-    client = client_of(headers)
-    asked = RelayedRequest(
+    decoded, problem = _decode(record)
+    hints = decoded.session_hints if decoded else {}
+    chain = tuple(_chain(record, decoded.entries if decoded else (), after=fingerprints.START))
+    parent = parent_session_name(headers, body_session=hints.get("session_id", ""))[:LONGEST_NAME]
+    client = client_name(headers)
+    conversation = hints.get("conversation", "")[:LONGEST_NAME]
+    named = session_id(f"conversation {conversation}", key=record.key) if conversation else None
+    request = RelayedRequest(
         record=record,
         at=datetime.fromtimestamp(record.at, UTC),
-        session=record.session or _conversation(record, request),
-        request=request,
+        session=record.session or named,
+        decoded=decoded,
         problem=problem,
         chain=chain,
-        sent=chain,
-        begun=_begun(request),
-        of_text=taking_text(request.tools) if request else frozenset(),
-        asks=words_of(request.entries[-1]) if request and request.entries else "",
+        sent_chain=chain,
+        unfinished=_unfinished_answer(decoded),
+        text_tools=text_tool_names(decoded.tools) if decoded else frozenset(),
+        last_text=start_of_text(decoded.entries[-1]) if decoded and decoded.entries else "",
         client=client,
-        parent=session_id(above[:LONGEST_NAME], key=record.key) if above else None,
-        retry=_number(headers.get("x-stainless-retry-count", "")),
+        parent=session_id(parent, key=record.key) if parent else None,
+        retry=_retry_number(headers.get("x-stainless-retry-count", "")),
         body_hash=record.skipped_hash or (hashlib.sha256(record.body).hexdigest() if record.body else ""),
     )
-    kind = side_call(record, request, headers, client=client)
-    return asked.as_side_call(kind) if kind else asked
+    kind = side_call_kind(record, decoded, headers, client=client)
+    return request.as_side_call(kind) if kind else request
 
 
-def _decoded(record: Accepted) -> tuple[DecodedRequest | None, str]:
+def _decode(record: Accepted) -> tuple[DecodedRequest | None, str]:
     if record.skipped:
         return None, f"too large to be read: {record.skipped:,} bytes"
     dialect = DIALECTS.get(record.dialect)
     if dialect is None or not record.body or record.kind == "other":
         return None, ""
     try:
-        body = parsed(record.body)
         at = datetime.fromtimestamp(record.at, UTC)
-        return dialect.decode_request(body, provider=record.provider, at=at), ""
+        return dialect.decode_request(parse_json(record.body), provider=record.provider, at=at), ""
     except (DialectError, ValueError, RecursionError) as error:
         return None, str(error) or type(error).__name__
 
 
-def _conversation(record: Accepted, request: DecodedRequest | None) -> UUID | None:
-    name = request.session_hints.get("conversation", "")[:LONGEST_NAME] if request else ""
-    return session_id(f"conversation {name}", key=record.key) if name else None
-
-
-def _chain(record: Accepted, entries: Iterable[Said], *, after: bytes) -> Iterator[bytes]:
+def _chain(record: Accepted, entries: Iterable[ConversationEntry], *, after: bytes) -> Iterator[bytes]:
     scope = fingerprints.scope_of(api_key_id=record.key, owner_id=record.owner)
     for entry in entries:
         after = fingerprints.fingerprint(entry, after=after, scope=scope)
         yield after
 
 
-def _begun(request: DecodedRequest | None) -> ModelOutput | None:
-    last = request.entries[-1] if request and request.entries else None
+def _unfinished_answer(decoded: DecodedRequest | None) -> ModelOutput | None:
+    last = decoded.entries[-1] if decoded and decoded.entries else None
     if not isinstance(last, ModelOutput) or last.tool_requests:
         return None
     return last if fingerprints.essence_of(last) is not None else None
 
 
-def words_of(entry: Said) -> str:
-    """Enough to tell most of what is said apart, and no more: it is compared, and stored nowhere."""
-    return entry.text[:SOME_WORDS]
+def start_of_text(entry: ConversationEntry) -> str:
+    """Enough to tell most entries apart; compared in memory, never stored."""
+    return entry.text[:COMPARED_CHARS]
 
 
-def _renamed(entry: Said, names: Mapping[str, str]) -> Said:
+def _with_ids(entry: ConversationEntry, ids: Mapping[str, str]) -> ConversationEntry:
     if isinstance(entry, ModelOutput):
         parts = (
-            replace(part, call_id=names.get(part.call_id, part.call_id)) if isinstance(part, ToolRequest) else part
+            replace(part, call_id=ids.get(part.call_id, part.call_id)) if isinstance(part, ToolRequest) else part
             for part in entry.parts
         )
         return replace(entry, parts=tuple(parts))
     if isinstance(entry, ToolResults):
-        results = (replace(one, call_id=names.get(one.call_id, one.call_id)) for one in entry.results)
+        results = (replace(one, call_id=ids.get(one.call_id, one.call_id)) for one in entry.results)
         return replace(entry, results=tuple(results))
     return entry
 
 
-def _number(text: str) -> int:
+def _retry_number(text: str) -> int:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 5 else 0

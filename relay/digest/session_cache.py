@@ -1,8 +1,7 @@
-"""What the digester remembers of sessions between two requests, so that it need not read it back each time.
+"""Cache of what the digester knows of sessions: current instruction and tools, results of tools, missing parents.
 
-Which instruction and which tools hold (by a keyed hash that is kept with their entries), what each tool's result said
-when it was first sent, and which children wait for their parent. All of it can be read from the record again; the
-memory is only quicker.
+Instruction and tools are compared by a keyed hash that is stored with their entries, results by a hash of the text that
+was sent first. All of it can be read from the record again.
 """
 
 from __future__ import annotations
@@ -31,46 +30,47 @@ MARK = "mark"
 MOST_SESSIONS = 2_000
 MOST_RESULTS = 2_000
 
-
-Asking = tuple[bytes, str]
+# The fingerprint of the answer that called the tool, and the id of the call: models use ids again.
+ResultKey = tuple[bytes, str]
 
 
 @dataclass(slots=True)
-class Remembered:
-    """`states` hold where the session goes on, as long as it is at this `version`. `results`: a mark of each text by
-    the chain up to the answer that asked and the call's id, for models reuse their ids; None until they were looked
-    up."""
+class CachedSession:
+    """`states` are the hashes that apply at the head, as long as the session is at this `version`.
+
+    `results` are hashes of the texts of results; None until they were looked up.
+    """
 
     states: dict[str, str] = field(default_factory=dict)
-    results: dict[Asking, bytes] | None = None
+    results: dict[ResultKey, bytes] | None = None
     version: int = 0
 
 
 class SessionCache:
     def __init__(self) -> None:
-        self._sessions: OrderedDict[UUID, Remembered] = OrderedDict()
+        self._sessions: OrderedDict[UUID, CachedSession] = OrderedDict()
         self.orphans: OrderedDict[UUID, list[UUID]] = OrderedDict()  # by the parent that they name
 
-    def of(self, session_id: UUID, *, version: int) -> Remembered:
-        """`version` is the session's; 0 for a new one. Where somebody else has written to it, his states count."""
-        # A program's own id leads to the same name again after its session was removed, which holds nothing yet.
-        found = self._sessions.get(session_id) if version else None
-        if found is None:
-            found = self._sessions[session_id] = Remembered(results=None if version else {})
+    def get(self, session_id: UUID, *, version: int) -> CachedSession:
+        """`version` is the session's; 0 for a new one. After a write of another process the states are read again."""
+        # After a session was removed, its client's id leads to a new one, without entries.
+        cached = self._sessions.get(session_id) if version else None
+        if cached is None:
+            cached = self._sessions[session_id] = CachedSession(results=None if version else {})
             while len(self._sessions) > MOST_SESSIONS:
                 self._sessions.popitem(last=False)
-        if found.version != version:
-            found.states, found.version = states_at_head(session_id), version
+        if cached.version != version:
+            cached.states, cached.version = states_at_head(session_id), version
         self._sessions.move_to_end(session_id)
-        return found
+        return cached
 
     def note_version(self, session_id: UUID, version: int) -> None:
-        """What we have written ourselves is remembered already."""
-        if (found := self._sessions.get(session_id)) is not None:
-            found.version = version
+        """The digester's own writes are cached already."""
+        if (cached := self._sessions.get(session_id)) is not None:
+            cached.version = version
 
     def forget_all(self) -> None:
-        """What was remembered was not stored after all."""
+        """To be called when a transaction failed: nothing of it was stored."""
         self._sessions.clear()
         self.orphans.clear()
 
@@ -80,90 +80,95 @@ class SessionCache:
             self.orphans.popitem(last=False)
 
 
-def new_states(request: DecodedRequest, remembered: Remembered, *, at: datetime) -> list[Entry]:
-    """The instruction and the tools, where they are not those that hold already."""
+# Instruction and tools.
+
+
+def changed_states(request: DecodedRequest, cached: CachedSession, *, at: datetime) -> list[Entry]:
     entries: list[Entry] = []
     for entry in _states(request, at=at):
         mark = str(entry.metadata[MARK])
-        if remembered.states.get(entry.kind) != mark:
-            remembered.states[entry.kind] = mark
+        if cached.states.get(entry.kind) != mark:
+            cached.states[entry.kind] = mark
             entries.append(entry)
     return entries
 
 
 def _states(request: DecodedRequest, *, at: datetime) -> Iterable[SystemInstructionSet | ToolsOffered]:
     if request.system:
-        mark = {MARK: mark_of_instruction(request.system)}
+        mark = {MARK: instruction_hash(request.system)}
         yield SystemInstructionSet(instruction=request.system, at=at, is_internal=True, metadata=mark)
     if request.tools:
-        said = compact([[tool.name, tool.description, thaw(tool.parameters)] for tool in request.tools])
-        yield ToolsOffered(tools=request.tools, at=at, is_internal=True, metadata={MARK: _mark(said).hex()})
+        text = compact([[tool.name, tool.description, thaw(tool.parameters)] for tool in request.tools])
+        yield ToolsOffered(tools=request.tools, at=at, is_internal=True, metadata={MARK: _hash(text).hex()})
 
 
-def mark_of_instruction(instruction: str) -> str:
-    return _mark(instruction).hex()
-
-
-def changed_results(asked: RelayedRequest, remembered: Remembered, *, known: int, session: Session | None) -> list[str]:
-    """The calls whose results a client now tells differently from how it told them first."""
-    told = results_of(asked, range(known))
-    if remembered.results is None:
-        remembered.results = _stored_results(session, told) if session and told else {}
-    changed = []
-    for asking, text in told.items():
-        mark = _mark(text)
-        if remembered.results.setdefault(asking, mark) != mark:
-            changed.append(asking[1])
-    for asking, text in results_of(asked, range(known, len(asked.entries))).items():
-        remembered.results[asking] = _mark(text)
-    return changed
-
-
-def results_of(asked: RelayedRequest, places: Iterable[int]) -> dict[Asking, str]:
-    found: dict[Asking, str] = {}
-    for place in places:
-        if isinstance(entry := asked.entries[place], ToolResults):
-            before = asked.chain[place - 1] if place else b""
-            found |= {(before, result.call_id): result.text for result in entry.results}
-    return found
-
-
-def _stored_results(session: Session, sent: dict[Asking, str]) -> dict[Asking, bytes]:
-    """After a restart: what is stored is compared as it would be stored, that is, redacted and cut."""
-    rows = (
-        ToolCall.objects.of(session)
-        .filter(answered_by__isnull=False)
-        .order_by("-pk")
-        .values_list("message__fingerprint", "call_id", "result")[:MOST_RESULTS]
-    )
-    stored = {(bytes(mark), call_id): result for mark, call_id, result in rows}
-    key = session.api_key
-    redactors = redaction.redactors_for(key.recording) if key and redaction.stores_bodies(key.recording) else None
-    marks: dict[Asking, bytes] = {}
-    for (before, call_id), text in sent.items():
-        kept = stored.get((before, stored_id(call_id)))
-        if kept is None or redactors is None:
-            continue
-        told = redaction.redacted_text(text, redactors)[0]
-        is_same = told == kept or (len(kept) > 1_000 and told.startswith(kept))
-        marks[before, call_id] = _mark(text) if is_same else b""
-    return marks
+def instruction_hash(instruction: str) -> str:
+    return _hash(instruction).hex()
 
 
 def states_at(session_id: UUID, leaf: int) -> dict[str, str]:
-    """What holds after an entry, by those that it comes after itself: branches need not agree."""
+    """The states on the path to an entry: branches may differ."""
     rows = Path(session_id, leaf=leaf).state(partial(read_rows, Message)) if leaf else ()
     return {row.kind: str(row.metadata.get(MARK, "")) for row in rows}
 
 
 def states_at_head(session_id: UUID) -> dict[str, str]:
     rows = Message.objects.on_path(session_id).filter(is_state=True).order_by("-seq")
-    found: dict[str, str] = {}
-    for kind, metadata in rows.values_list("kind", "metadata")[:20]:
-        found.setdefault(kind, str(metadata.get(MARK, "")))
+    newest = list(rows.values_list("kind", "metadata")[:20])
+    return {kind: str(metadata.get(MARK, "")) for kind, metadata in reversed(newest)}
+
+
+# Results of tools.
+
+
+def changed_results(
+    request: RelayedRequest, cached: CachedSession, *, known: int, session: Session | None
+) -> list[str]:
+    """The calls whose results a client sends with another text than at first."""
+    resent = _results(request, range(known))
+    if cached.results is None:
+        cached.results = _stored_results(session, resent) if session and resent else {}
+    changed = []
+    for key, text in resent.items():
+        digest = _hash(text)
+        if cached.results.setdefault(key, digest) != digest:
+            changed.append(key[1])
+    for key, text in _results(request, range(known, len(request.entries))).items():
+        cached.results[key] = _hash(text)
+    return changed
+
+
+def _results(request: RelayedRequest, indices: Iterable[int]) -> dict[ResultKey, str]:
+    found: dict[ResultKey, str] = {}
+    for index in indices:
+        if isinstance(entry := request.entries[index], ToolResults):
+            before = request.chain[index - 1] if index else b""
+            found |= {(before, result.call_id): result.text for result in entry.results}
     return found
 
 
-def _mark(text: str) -> bytes:
-    said = b"mark:" + text.encode("utf-8", "surrogatepass")
-    return hmac.digest(settings.PARLEY_FINGERPRINT_KEY, said, "sha256")[:12]
+def _stored_results(session: Session, resent: dict[ResultKey, str]) -> dict[ResultKey, bytes]:
+    """After a restart, compare the results as they would be stored: redacted and cut."""
+    rows = (
+        ToolCall.objects.of(session)
+        .filter(answered_by__isnull=False)
+        .order_by("-pk")
+        .values_list("message__fingerprint", "call_id", "result")[:MOST_RESULTS]
+    )
+    stored = {(bytes(fingerprint), call_id): result for fingerprint, call_id, result in rows}
+    key = session.api_key
+    redactors = redaction.redactors_for(key.recording) if key and redaction.stores_bodies(key.recording) else None
+    hashes: dict[ResultKey, bytes] = {}
+    for (before, call_id), text in resent.items():
+        result = stored.get((before, stored_id(call_id)))
+        if result is None or redactors is None:
+            continue
+        redacted = redaction.redacted_text(text, redactors)[0]
+        is_same = redacted == result or (len(result) > 1_000 and redacted.startswith(result))
+        hashes[before, call_id] = _hash(text) if is_same else b""
+    return hashes
+
+
+def _hash(text: str) -> bytes:
+    payload = b"mark:" + text.encode("utf-8", "surrogatepass")
+    return hmac.digest(settings.PARLEY_FINGERPRINT_KEY, payload, "sha256")[:12]

@@ -1,4 +1,4 @@
-"""How it stands with the journals: what waits to be digested, since when, and what was lost. For staff and /metrics."""
+"""State of the journals: the backlog, its age, and what was lost. For the admin and /metrics."""
 
 from __future__ import annotations
 
@@ -8,35 +8,38 @@ from pathlib import Path
 
 from django.conf import settings
 
+from relay.digest.process import NAME
 from relay.gateway.journal.frames import START
 from relay.gateway.journal.segments import names
-from relay.gateway.process_stats import all_here
+from relay.gateway.process_stats import all_stats
 from relay.models import JournalPosition
 
 LATE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
-    """`waiting` bytes of this machine's journal are not in the record; the oldest of them for `behind` seconds."""
+class JournalState:
+    """`waiting` bytes of this machine's journal are not in the record; the oldest of them for `behind` seconds.
+
+    `stored_` losses are in the database. `unstored_` ones are known to processes of this machine alone.
+    """
 
     waiting: int = 0
     behind: float = 0.0
-    told_calls: int = 0
-    told_bytes: int = 0
-    untold_calls: int = 0
-    untold_bytes: int = 0
+    stored_calls: int = 0
+    stored_bytes: int = 0
+    unstored_calls: int = 0
+    unstored_bytes: int = 0
     lost_why: str = ""
     lost_at: datetime | None = None
 
     @property
     def lost_calls(self) -> int:
-        """What the journals have said, and what processes of this machine know that could not be written there yet."""
-        return self.told_calls + self.untold_calls
+        return self.stored_calls + self.unstored_calls
 
     @property
     def lost_bytes(self) -> int:
-        return self.told_bytes + self.untold_bytes
+        return self.stored_bytes + self.unstored_bytes
 
     @property
     def is_late(self) -> bool:
@@ -47,34 +50,31 @@ class State:
         return not self.lost_calls and not self.lost_bytes and not self.is_late
 
 
-def state_here(now: datetime | None = None) -> State:
-    """Losses of all journals of the installation; what waits, of this machine's."""
+def read_state(now: datetime | None = None) -> JournalState:
+    """Losses of all journals of the installation; the backlog of this machine's."""
     folder, now = Path(settings.PARLEY_DATA_DIR) / "journal", now or datetime.now(UTC)
-    losing = [one for one in all_here() if one.untold_calls or one.untold_bytes]
+    losing = [one for one in all_stats() if one.unreported_calls or one.unreported_bytes]
     rows = list(JournalPosition.objects.all())
-    here = next((row for row in rows if row.pk == _name(folder)), None)
-    waiting = _waiting(folder, here.position.get("to", {}) if here else {})
+    try:
+        own_name = (folder / NAME).read_text().strip()
+    except OSError:
+        own_name = ""
+    own = next((row for row in rows if row.pk == own_name), None)
+    waiting = _backlog(folder, own.position.get("to", {}) if own else {})
     last = max((row for row in rows if row.lost_at), key=lambda row: row.lost_at or datetime.min, default=None)
-    return State(
+    return JournalState(
         waiting=waiting,
-        behind=_behind(folder, here, now) if waiting else 0.0,
-        told_calls=sum(row.lost_calls for row in rows),
-        told_bytes=sum(row.lost_bytes for row in rows),
-        untold_calls=sum(one.untold_calls for one in losing),
-        untold_bytes=sum(one.untold_bytes for one in losing),
-        lost_why=losing[0].untold_why if losing else last.lost_why if last else "",
+        behind=_age_of_backlog(folder, own, now) if waiting else 0.0,
+        stored_calls=sum(row.lost_calls for row in rows),
+        stored_bytes=sum(row.lost_bytes for row in rows),
+        unstored_calls=sum(one.unreported_calls for one in losing),
+        unstored_bytes=sum(one.unreported_bytes for one in losing),
+        lost_why=losing[0].unreported_why if losing else last.lost_why if last else "",
         lost_at=now if losing else last.lost_at if last else None,
     )
 
 
-def _name(folder: Path) -> str:
-    try:
-        return (folder / "name").read_text().strip()
-    except OSError:
-        return ""
-
-
-def _waiting(folder: Path, digested_to: dict[str, int]) -> int:
+def _backlog(folder: Path, digested_to: dict[str, int]) -> int:
     total = 0
     for name in names(folder):
         try:
@@ -85,9 +85,9 @@ def _waiting(folder: Path, digested_to: dict[str, int]) -> int:
     return total
 
 
-def _behind(folder: Path, here: JournalPosition | None, now: datetime) -> float:
+def _age_of_backlog(folder: Path, own: JournalPosition | None, now: datetime) -> float:
     """Since the last time that everything was digested, or since the oldest segment was begun."""
-    begun = [int(name.partition("-")[0]) / 1e9 for name in names(folder) if name.partition("-")[0].isdecimal()]
-    since = [here.digested_at.timestamp()] if here and here.digested_at else []
-    oldest = max([*since, min(begun, default=now.timestamp())])
+    created = [int(name.partition("-")[0]) / 1e9 for name in names(folder) if name.partition("-")[0].isdecimal()]
+    digested = [own.digested_at.timestamp()] if own and own.digested_at else []
+    oldest = max([*digested, min(created, default=now.timestamp())])
     return max(0.0, now.timestamp() - oldest)

@@ -1,18 +1,18 @@
-"""What can go wrong between a person and a model, as a tree that says whose fault it is and whether a retry helps.
+"""Errors of calls to models, as a tree: whose fault each is, and whether a retry helps.
 
 RelayError
 ├── NoSuchModel          the caller names a model that no provider here offers
 ├── ProviderError        a call to a model failed
-│   ├── RequestRefused   ours or the caller's: this request will be refused again
+│   ├── RequestRefused   ours or the caller's: a retry is refused again
 │   ├── AccessRefused    the operator's: key, rights or payment
-│   ├── Busy             the vendor's: too many requests; later it will work (`retry_after`)
+│   ├── Busy             the vendor's: too many requests; a later retry works (`retry_after`)
 │   ├── VendorFault      the vendor's: it failed; the same request may work at once
-│   ├── Unreachable      the network's: nobody answered at that address
+│   ├── Unreachable      the network's: no server answered at that address
 │   └── Cut              the network's: the answer stopped in the middle
-├── Unavailable          the operator's: the database is away or the server stops; later it will work
-├── OverAllowance        the person's: over a limit that staff set (`until`)
-├── BudgetReserved       the person's: running answers may use up the rest of a limit; later it may work
-└── AttachmentRefused    the person's: a file that cannot be taken, or not any more (`reason`)
+├── Unavailable          the operator's: the database is away or the server stops; a later retry works
+├── OverAllowance        the user's: over a limit that staff set (`until`)
+├── BudgetReserved       the user's: running answers may use up the rest of a limit; a later retry may work
+└── AttachmentRefused    the user's: a file that is not accepted, or not any more (`reason`)
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class RelayError(Exception):
 
 
 class NoSuchAgent(RelayError):
-    """A name that no agent has; never answered by another one."""
+    """A name that no agent has. No other agent answers instead."""
 
     def __init__(self, agent: str) -> None:
         super().__init__(f"there is no agent {agent!r}")
@@ -45,7 +45,7 @@ class NoSuchModel(RelayError):
 
 
 class ProviderError(RelayError):
-    """The class says whether a retry helps; the vendor's own word on one error may correct it."""
+    """The class says whether a retry helps; a header of the vendor may override it."""
 
     whose: ClassVar[Whose] = "vendor"
     retry_helps: bool = False
@@ -83,7 +83,7 @@ class VendorFault(ProviderError):
 
 
 class Unreachable(ProviderError):
-    """Where it was us who could not reach somebody: whom, and why, in words that a page can translate."""
+    """`host` and `reason` are set if the connection failed; pages translate the reason."""
 
     whose = "network"
     retry_helps = True
@@ -113,12 +113,12 @@ _CLASS_OF_KIND: dict[ErrorKind, type[ProviderError]] = {
 
 
 def detached(error: ProviderError) -> ProviderError:
-    """The same error to be kept: a traceback would keep everything that was said in the call alive."""
+    """A copy without the traceback, which would keep all data of the call alive."""
     return copy(error)
 
 
 def error_of(failed: Failed, *, provider: str, retry_after: float | None = None) -> ProviderError:
-    """The vendor's own words as one of ours."""
+    """The vendor's error as a ProviderError."""
     known: dict[str, Any] = {"kind": failed.kind, "status": failed.status, "retry_after": retry_after}
     return _CLASS_OF_KIND[failed.kind](failed.message, provider=provider, failed=failed, **known)
 
@@ -133,7 +133,7 @@ class Unavailable(RelayError):
 
 
 class OverAllowance(RelayError):
-    """`what` names the limit, `until` says when it goes on."""
+    """`what` names the limit, `until` is when it resets."""
 
     def __init__(self, *, what: str, until: datetime) -> None:
         super().__init__(f"over the limit of {what} until {until.isoformat()}")
@@ -152,7 +152,7 @@ Refusal = Literal["empty", "too_large", "kind", "too_many", "not_ours", "gone", 
 
 
 class AttachmentRefused(RelayError):
-    """`relay.chat.attachments.told` says it to the person."""
+    """Its text for users is `relay.chat.attachments.refusal_text`."""
 
     def __init__(self, reason: Refusal, *, name: str = "") -> None:
         super().__init__(f"attachment {name!r}: {reason}")

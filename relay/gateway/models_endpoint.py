@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from decimal import Decimal
 from uuid import UUID
 
 from django.conf import settings
@@ -12,34 +12,35 @@ from django.db import DatabaseError, InterfaceError
 from history.dialects import DIALECTS
 from history.dialects.http_api import ListedModel
 from history.dialects.json_access import as_bytes
+from history.entries import JsonObject
 from history.models import ApiKey
 from relay.gateway.call.addresses import guess_dialect
 from relay.gateway.call.client import Client
 from relay.gateway.call.errors import model_not_found
-from relay.gateway.call.response_headers import json_headers
-from relay.gateway.limits import budgets, usage_counters, usage_store
-from relay.gateway.limits.usage_store import Total
+from relay.gateway.call.headers import json_headers
 from relay.gateway.recording import mode_of
 from relay.providers import registry
 from relay.providers.base import Route
 from relay.runtime.async_db import in_database
-from relay.usage.amounts import Use
+from relay.usage import budgets, counters, tables
+from relay.usage.amounts import Use, this_minute, today
+from relay.usage.tables import Total
 
 ME = "/v1/me"
 LISTS = ("/v1/models", "/v1beta/models")
 
 
 async def answer_get(path: str, headers: Mapping[str, str], key: ApiKey, client: Client, exchange: UUID) -> bool:
-    """What is asked for with GET. False: that is not one of ours."""
+    """False if the path is not one of these."""
     if path == ME:
-        told = await _standing(key)
+        answer = await _describe_key(key)
     elif path in LISTS:
-        told = _listed(guess_dialect(path, headers))
+        answer = _list_models(guess_dialect(path, headers))
     elif path.startswith(tuple(f"{start}/" for start in LISTS)):
-        told = _one(path, guess_dialect(path, headers))
+        answer = _find_model(path, guess_dialect(path, headers))
     else:
         return False
-    body = as_bytes(told)
+    body = as_bytes(answer)
     await client.begin(200, [*json_headers(body), (b"x-parley-exchange-id", str(exchange).encode())])
     await client.write(body, is_last=True)
     return True
@@ -49,7 +50,7 @@ async def answer_get(path: str, headers: Mapping[str, str], key: ApiKey, client:
 
 
 def offered_models() -> Iterator[tuple[str, Route]]:
-    """Each by its bare name where that leads to it, else with its provider's."""
+    """Each by its bare name if that is unique so far, else with its provider's."""
     taken: set[str] = set()
     for group in registry.router().choices():
         for route in group.routes:
@@ -58,7 +59,7 @@ def offered_models() -> Iterator[tuple[str, Route]]:
             yield name, route
 
 
-def _listed(dialect: str) -> dict[str, Any]:
+def _list_models(dialect: str) -> JsonObject:
     names = dict(offered_models())
     aliases = [rule.model for rule in settings.PARLEY_ROUTES if not rule.model.endswith("*")]
     listed = [_model(name, route) for name, route in names.items()]
@@ -66,7 +67,7 @@ def _listed(dialect: str) -> dict[str, Any]:
     return DIALECTS[dialect].HTTP_API.encode_models(listed)
 
 
-def _one(path: str, dialect: str) -> dict[str, Any]:
+def _find_model(path: str, dialect: str) -> JsonObject:
     name = path.partition("/models/")[2]
     is_alias = "*" not in name and any(rule.matches(name) for rule in settings.PARLEY_ROUTES)
     found = dict(offered_models()).get(name) or next(
@@ -86,23 +87,21 @@ def _model(name: str, route: Route | None) -> ListedModel:
 # The key.
 
 
-async def _standing(key: ApiKey) -> dict[str, Any]:
-    account = usage_counters.account_of(key.pk)
+async def _describe_key(key: ApiKey) -> JsonObject:
+    account = counters.key_account(key.pk)
     try:
-        total = await in_database(
-            usage_store.total_of, key.pk, minute=usage_store.this_minute(), day=usage_store.today()
-        )
+        total = await in_database(tables.total_of, key.pk, minute=this_minute(), day=today())
     except (DatabaseError, InterfaceError):
         total = Total()
-    owner = usage_counters.owner_of(key.owner_id)
-    if owner.must_be_read:
-        await usage_counters.load_owner(key.owner_id)
-    of_owner = budgets.pools(budgets.payer_of(key))["owner_day"].used
+    owner = counters.owner_account(key.owner_id)
+    if owner.is_stale:
+        await counters.load_owner(key.owner_id)
+    owner_use = budgets.pools(budgets.payer_of(key))["owner_day"].used
     minute = total.minute
-    if not usage_counters.is_limited(key):
+    if not counters.has_limits(key):
         # Its tokens are counted by the digester, its requests by this process alone.
         minute += account.minute.known
-    day = total.day + account.day.writing + account.day.new
+    day = total.day + account.day.unwritten
     return {
         "object": "key",
         "name": key.name,
@@ -110,27 +109,27 @@ async def _standing(key: ApiKey) -> dict[str, Any]:
         "scopes": key.scopes,
         "expires_at": key.expires_at.isoformat() if key.expires_at else None,
         "recording": mode_of(key),
-        "limits": {name: _plain(getattr(key, name)) for name in usage_counters.LIMITS},
+        "limits": {name: _number(getattr(key, name)) for name in counters.LIMITS},
         "use": {
-            "minute": _told(minute + account.minute.writing + account.minute.new),
-            "day": _told(day),
-            "month": _told(total.month_before + day),
+            "minute": _serialize(minute + account.minute.unwritten),
+            "day": _serialize(day),
+            "month": _serialize(total.month_before + day),
             "running": len(account.running) + total.elsewhere,
         },
-        # Chats and all keys of the person who owns this one.
+        # Chats and all keys of the owner.
         "owner": {
             "limits": {
                 "tokens_per_day": owner.limits.tokens_per_day or None,
-                "cost_per_day": _plain(owner.limits.cost_per_day or None),
+                "cost_per_day": _number(owner.limits.cost_per_day or None),
             },
-            "use": {"day": {"tokens": of_owner.tokens, "cost": _plain(of_owner.cost)}},
+            "use": {"day": {"tokens": owner_use.tokens, "cost": _number(owner_use.cost)}},
         },
     }
 
 
-def _told(use: Use) -> dict[str, Any]:
-    return {"requests": use.requests, "tokens": use.tokens, "cost": _plain(use.cost)}
+def _serialize(use: Use) -> JsonObject:
+    return {"requests": use.requests, "tokens": use.tokens, "cost": _number(use.cost)}
 
 
-def _plain(value: Any) -> Any:
+def _number(value: int | Decimal | None) -> int | float | None:
     return value if value is None or isinstance(value, int) else float(value)

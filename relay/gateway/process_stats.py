@@ -1,8 +1,8 @@
 """Statistics of each process, shared through small files in the data directory.
 
-A file is written in place once it is there, so a full disk does not keep a process from saying that it loses records.
-Its writer holds a lock on it: what nobody holds belongs to a process that is gone, and is removed by who finds it. No
-database is needed, because that may be what is missing.
+A file is overwritten in place, so that a process can report lost records even when the disk is full. Its writer holds a
+lock on it; a file without a lock belongs to a process that has ended, and is removed. No database is needed, because
+that may be away.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from django.conf import settings
 
 from history.record import counters
 from relay.gateway import recording
-from relay.gateway.limits import usage_counters
+from relay.usage import counters as usage_counters
 
 SIZE = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fares:
-    """`untold_*`: what the journal could not keep and could not say yet. `ended`: source, reason, how often."""
+class ProcessStats:
+    """`unreported_*` is what the journal lost and could not report in itself yet. `ended`: source, reason, count."""
 
     process: str
     resident: int = 0
     calls: int = 0
     sockets: int = 0
-    untold_calls: int = 0
-    untold_bytes: int = 0
-    untold_why: str = ""
+    unreported_calls: int = 0
+    unreported_bytes: int = 0
+    unreported_why: str = ""
     ended: list[tuple[str, str, int]] = field(default_factory=list)
 
 
@@ -56,17 +56,17 @@ def folder() -> Path:
     return Path(settings.PARLEY_DATA_DIR) / "processes"
 
 
-def fares() -> Fares:
+def current_stats() -> ProcessStats:
     """This process, at this moment."""
-    untold = recording.untold()
-    return Fares(
+    losses = recording.unreported_losses()
+    return ProcessStats(
         process=str(os.getpid()),
         resident=psutil.Process().memory_info().rss,
-        calls=usage_counters.running_here(),
+        calls=usage_counters.count_running(),
         sockets=counters.now["sockets"],
-        untold_calls=untold.calls,
-        untold_bytes=untold.lost_bytes,
-        untold_why=untold.why[:200],
+        unreported_calls=losses.calls,
+        unreported_bytes=losses.lost_bytes,
+        unreported_why=losses.why[:200],
         ended=[(source, reason, count) for (source, reason), count in sorted(counters.ended.items())],
     )
 
@@ -75,7 +75,7 @@ def write() -> None:
     """The background's job."""
     if _here.pid != os.getpid() or (_here.path and _here.path.parent != folder()):
         _begin()
-    text = json.dumps(asdict(fares()), ensure_ascii=False).encode()
+    text = json.dumps(asdict(current_stats()), ensure_ascii=False).encode()
     os.pwrite(_here.fd, text[:SIZE].ljust(SIZE), 0)
 
 
@@ -87,10 +87,10 @@ def stop() -> None:
     _here.path, _here.fd, _here.pid = None, -1, 0
 
 
-def all_here() -> list[Fares]:
+def all_stats() -> list[ProcessStats]:
     """This process as it is now, and the others of this machine as they last said."""
     mine = _here.path.name if _here.path and _here.pid == os.getpid() else ""
-    return [fares(), *_others(mine)]
+    return [current_stats(), *_others(mine)]
 
 
 def _begin() -> None:
@@ -102,17 +102,17 @@ def _begin() -> None:
     _here.path, _here.fd, _here.pid = path, fd, os.getpid()
 
 
-def _others(mine: str) -> Iterator[Fares]:
+def _others(mine: str) -> Iterator[ProcessStats]:
     for path in sorted(folder().glob("*.json")):
         if path.name != mine and (found := _read(path)):
             yield found
 
 
-def _read(path: Path) -> Fares | None:
+def _read(path: Path) -> ProcessStats | None:
     with contextlib.suppress(OSError, ValueError, TypeError), path.open("r+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return Fares(**json.loads(file.read()))
+            return ProcessStats(**json.loads(file.read()))
         path.unlink(missing_ok=True)
     return None

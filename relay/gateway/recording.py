@@ -1,7 +1,7 @@
-"""Recording of calls in the journal: a few microseconds per line, no exceptions.
+"""Recording of calls in the journal: a few microseconds per record, no exceptions.
 
-Of a key with limits, and where a reply is not recorded, the reply is kept for a moment as well, to see how many tokens
-were used. Everything else is counted by whoever digests the journal.
+For keys with limits, and for replies that are not recorded, the reply is copied to count its tokens. The digester
+counts all others.
 """
 
 from __future__ import annotations
@@ -10,124 +10,129 @@ import logging
 import time
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 from django.conf import settings
 
+from history.db.process_state import process_state
 from history.dialects import DIALECTS
 from history.entries import Usage
 from history.models import ApiKey
 from history.record import counters
+from relay.gateway import rate_limits
 from relay.gateway.call.calls import Call
 from relay.gateway.call.headers import Pairs
 from relay.gateway.journal.records import Accepted, Ended, without_credentials
 from relay.gateway.journal.writer import WITHOUT_BODIES, WITHOUT_REPLIES, Journal, Losses
-from relay.gateway.limits import rate_limits, usage_counters
 from relay.gateway.references.issued_ids import IssuedIdScanner, scanner_for
-from relay.gateway.replies.edges import MOST_PLAIN, Edges, ReplyCopy
-from relay.gateway.replies.usage import count_other_usage, count_usage, read_answer_id
-from relay.gateway.routing.routes import Upstream
-from relay.runtime.parsing import parse_apart
+from relay.gateway.replies import (
+    MOST_PLAIN,
+    ReplyCopy,
+    ReplyEdges,
+    count_other_usage,
+    count_usage,
+    read_answer_id,
+)
+from relay.gateway.routes import Upstream
+from relay.runtime.event_loop import parse_apart
+from relay.usage import counters as usage_counters
 from relay.usage.amounts import Use
 from relay.usage.prices import cost_of, price_of
 
 logger = logging.getLogger(__name__)
 
 OFF, NO_REPLIES = "off", "no_replies"
-NOTHING = Decimal(0)
 
 
 def mode_of(key: ApiKey) -> str:
     return key.recording if settings.CHAT_HISTORY_ENABLED else OFF
 
 
-_journal: Journal | None = None
-
-
 def journal() -> Journal:
-    """The one of this process."""
-    global _journal
-    if _journal is None:
-        folder = Path(settings.PARLEY_DATA_DIR) / "journal"
-        _journal = Journal(folder, most_bytes=settings.PARLEY_JOURNAL_MB * 1024 * 1024)
-    return _journal
+    """The journal of this process."""
+    return process_state.get(Journal, _new_journal)
 
 
-def untold() -> Losses:
-    """What this process could not keep, and its journal could not say yet."""
-    return _journal.untold if _journal is not None else Losses()
+def _new_journal() -> Journal:
+    folder = Path(settings.PARLEY_DATA_DIR) / "journal"
+    return Journal(folder, most_bytes=settings.PARLEY_JOURNAL_MB * 1024 * 1024)
 
 
-def begin_anew() -> None:
-    """Leave what is written to its readers: at the end of a process, or when the settings have changed."""
-    global _journal
-    if _journal is not None:
-        _journal.close()
-    _journal = None
+def close_journal() -> None:
+    """Leave the journal to its readers: at the end of a process, or when the settings have changed."""
+    process_state.reset(Journal)
+
+
+def unreported_losses() -> Losses:
+    """What the journal of this process lost and could not report in itself yet."""
+    opened = process_state.find(Journal)
+    return opened.unreported if opened is not None else Losses()
 
 
 class Recording:
     """One call in the journal, from before it is sent until it has ended, once."""
 
     __slots__ = (
-        *("_has_ended", "_instead", "call", "cost", "edges", "encoding", "first_byte_at", "is_counted_here", "is_kept"),
-        *("is_assumed_price", "journal", "names", "size", "upstream", "usage"),
+        *("_fallback", "_has_ended", "call", "copy", "cost", "encoding", "first_byte_at", "is_assumed_price"),
+        *("is_counted_here", "is_recorded", "issued_ids", "journal", "size", "upstream", "usage"),
     )
 
     def __init__(self, call: Call) -> None:
         self.call = call
         self.journal = journal()
-        self.is_kept = self.is_counted_here = self.is_assumed_price = self._has_ended = False
-        self.edges: Edges | None = None
+        self.is_recorded = self.is_counted_here = self.is_assumed_price = self._has_ended = False
+        self.copy: ReplyEdges | None = None
         self.encoding = ""
-        self.names: IssuedIdScanner | None = None
+        self.issued_ids: IssuedIdScanner | None = None
         self.first_byte_at: float | None = None
         self.size = 0
         self.upstream: Upstream | None = None
         self.usage: Usage | None = None
-        self.cost = NOTHING
-        self._instead: dict[str, str] | None = None
+        self.cost = Decimal(0)
+        self._fallback: dict[str, str] = {}
 
     def accept(self, upstream: Upstream) -> None:
+        """Write that the call is about to be sent."""
         call, self.upstream = self.call, upstream
         if call.recording != OFF:
-            self.is_kept = self.journal.accept(_accepted(call, upstream), call.told)
-        is_digested = self.is_kept and not call.is_limited and call.recording not in WITHOUT_REPLIES
+            self.is_recorded = self.journal.accept(_accepted(call, upstream), call.body)
         kind = call.address.kind
-        self.is_counted_here = not is_digested if kind == "chat" else _is_counted_unrecorded(call)
+        if kind == "chat":
+            self.is_counted_here = not self.is_recorded or call.is_limited or call.recording in WITHOUT_REPLIES
+        else:  # embeddings, images and audio of a key with limits; a GET repeats what was paid for before
+            self.is_counted_here = call.is_limited and kind == "other" and call.method == "POST"
         if self.is_counted_here:
-            self.edges = ReplyCopy()
+            self.copy = ReplyCopy()
         elif kind == "other" or DIALECTS[upstream.dialect].HTTP_API.stores_answers:
-            self.edges = Edges()
-        self.names = scanner_for(call, upstream.dialect)
+            self.copy = ReplyEdges()
+        self.issued_ids = scanner_for(call, upstream.dialect)
 
-    def answered_by(self, upstream: Upstream) -> None:
-        """Not the one that was asked first: its language, its prices."""
+    def set_upstream(self, upstream: Upstream) -> None:
+        """Another upstream answered than the first one: its dialect and its prices count."""
         self.upstream = upstream
-        self._instead = {"provider": upstream.provider.name, "model": upstream.model, "dialect": upstream.dialect}
-        self.edges = self.edges or Edges()
-        self.names = scanner_for(self.call, upstream.dialect)
+        self._fallback = {"provider": upstream.provider.name, "model": upstream.model, "dialect": upstream.dialect}
+        self.copy = self.copy or ReplyEdges()
+        self.issued_ids = scanner_for(self.call, upstream.dialect)
 
-    def compressed(self, encoding: str) -> None:
-        """The upstream was asked for plain bytes, and sends others all the same."""
+    def set_encoding(self, encoding: str) -> None:
+        """The upstream was asked for plain bytes and compresses all the same."""
         self.encoding = encoding
-        if self.names is not None:
-            self.names.unpack(encoding)
+        if self.issued_ids is not None:
+            self.issued_ids.decompress(encoding)
 
-    def reply(self, chunk: bytes) -> None:
-        """Bytes of the upstream, untouched."""
+    def add(self, chunk: bytes) -> None:
+        """Bytes of the reply as the upstream sent them."""
         if not self.size:
             self.first_byte_at = time.time()
         self.size += len(chunk)
-        if self.edges is not None:
-            self.edges.add(chunk)
-        if self.names is not None:
-            self.names.add(chunk)
-        if self.is_kept:
+        if self.copy is not None:
+            self.copy.add(chunk)
+        if self.issued_ids is not None:
+            self.issued_ids.add(chunk)
+        if self.is_recorded:
             self.journal.reply(self.call.exchange, chunk)
 
     async def end(
-        self, reason: str, *, status: int = 0, headers: Pairs | None = None, error: str = "", **metadata: Any
+        self, reason: str, *, status: int = 0, headers: Pairs | None = None, error: str = "", **metadata: object
     ) -> None:
         if self._has_ended:
             return
@@ -137,41 +142,39 @@ class Recording:
         self._has_ended = True
         counters.ended["relay", reason] += 1
         rate_limits.settle(self.call)
-        if self._instead is not None:
-            metadata |= self._instead
+        if not self.is_recorded:
+            return
+        metadata |= self._fallback
         if self.usage is not None:
             metadata["cost"] = str(self.cost)
             if self.is_assumed_price:
                 metadata["price"] = "assumed"
-        if self.call.recording == NO_REPLIES and self.edges is not None and (name := read_answer_id(self.beginning)):
+        if self.call.recording == NO_REPLIES and self.copy is not None and (name := read_answer_id(self.beginning)):
             metadata["reply_id"] = name
-        if self.is_kept:
-            self.journal.end(
-                Ended(
-                    exchange=self.call.exchange,
-                    at=time.time(),
-                    reason=reason,
-                    status=status,
-                    first_byte_at=self.first_byte_at,
-                    attempts=self.call.attempts,
-                    response_headers=headers or self._encoding_header(),
-                    is_counted=self.is_counted_here or not is_used,
-                    usage_hint=_hint(self.usage),
-                    reply_size=self.size,
-                    # In the vendor's words, once it has said anything; of a reply that is not kept, neither are they.
-                    error="" if self.size and self.call.recording in WITHOUT_REPLIES else error,
-                    metadata=metadata,
-                )
+        # Of a reply whose client left in the middle of it, the encoding is all that must be known.
+        of_encoding = [("content-encoding", self.encoding)] if self.encoding else []
+        self.journal.end(
+            Ended(
+                exchange=self.call.exchange,
+                at=time.time(),
+                reason=reason,
+                status=status,
+                first_byte_at=self.first_byte_at,
+                attempts=self.call.attempts,
+                response_headers=headers or of_encoding,
+                is_counted=self.is_counted_here or not is_used,
+                usage_hint=_hint(self.usage),
+                reply_size=self.size,
+                # It may have text of the vendor's reply, which is not recorded in these modes.
+                error="" if self.size and self.call.recording in WITHOUT_REPLIES else error,
+                metadata=metadata,
             )
+        )
 
     @property
     def beginning(self) -> bytes:
-        """Of the reply as it can be read."""
-        return self.edges.beginning(self.encoding) if self.edges is not None else b""
-
-    def _encoding_header(self) -> Pairs:
-        """All that must be known of a reply whose caller left in the middle of it."""
-        return [("content-encoding", self.encoding)] if self.encoding else []
+        """The first bytes of the reply, decompressed."""
+        return self.copy.beginning(self.encoding) if self.copy is not None else b""
 
     async def _try_to_count(self, *, is_done: bool) -> None:
         # A few compressed bytes may be very many.
@@ -179,20 +182,20 @@ class Recording:
         try:
             self.usage = await parse_apart(size, self._read_usage, is_done=is_done)
             self._count()
-        except Exception:  # the reply is on its way: whatever a count trips over, its end is told and written
+        except Exception:  # an error in counting must not break the reply, which is on its way
             logger.exception("What the call %s used cannot be counted.", self.call.name)
 
     def _read_usage(self, *, is_done: bool) -> Usage | None:
         upstream, call = self.upstream, self.call
-        if upstream is None or not isinstance(self.edges, ReplyCopy):
+        if upstream is None or not isinstance(self.copy, ReplyCopy):
             return None
         if call.address.kind != "chat":
-            return count_other_usage(upstream.dialect, self.edges, encoding=self.encoding)
+            return count_other_usage(upstream.dialect, self.copy, encoding=self.encoding)
         return count_usage(
             upstream.dialect,
-            self.edges,
+            self.copy,
             encoding=self.encoding,
-            request_size=len(call.told),
+            request_size=len(call.body),
             reply_size=self.size,
             is_done=is_done,
         )
@@ -209,13 +212,8 @@ class Recording:
             call.spent = Use(0, tokens, self.cost)
 
 
-def _is_counted_unrecorded(call: Call) -> bool:
-    """Embeddings, pictures and sounds of a key with limits; what is fetched again was paid for before."""
-    return call.is_limited and call.address.kind == "other" and call.method == "POST"
-
-
 def _accepted(call: Call, upstream: Upstream) -> Accepted:
-    naming, is_bare = call.naming, call.recording == WITHOUT_BODIES
+    session, is_bare = call.session_name, call.recording == WITHOUT_BODIES
     return Accepted(
         exchange=call.exchange,
         at=call.at,
@@ -227,26 +225,24 @@ def _accepted(call: Call, upstream: Upstream) -> Accepted:
         method=call.method,
         path=call.path,
         query="" if is_bare else call.query,
-        headers=_of_the_program(call.pairs) if is_bare else without_credentials(call.pairs),
-        body_size=len(call.told),
+        # Without bodies: only the client program and the number of its retry.
+        headers=[pair for pair in call.pairs if pair[0] in ("user-agent", "x-stainless-retry-count")]
+        if is_bare
+        else without_credentials(call.pairs),
+        body_size=len(call.body),
         provider=upstream.provider.name,
         model=upstream.model,
         stream=call.wants_stream,
-        session=naming.session,
-        recognised_by=naming.recognised_by,
-        new_session=naming.is_new,
+        session=session.session,
+        recognised_by=session.recognised_by,
+        new_session=session.is_new,
         removed_session_field=call.has_lost_session_field,
         peer=call.peer,
         upstream_dialect=upstream.dialect,
     )
 
 
-def _of_the_program(pairs: Pairs) -> Pairs:
-    """Of a call of which only times and counts are kept: which program it was, and the how manieth try."""
-    return [pair for pair in pairs if pair[0] in ("user-agent", "x-stainless-retry-count")]
-
-
-def _hint(usage: Usage | None) -> dict[str, Any]:
+def _hint(usage: Usage | None) -> dict[str, object]:
     if usage is None:
         return {}
     counts = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")

@@ -1,15 +1,15 @@
-"""Frames (numbered updates of a run) and snapshots of a run.
+"""Frames: numbered updates of a run, snapshots of it, and the position of a viewer among them.
 
 A frame is a small JSON object. Its number `n` counts up within its run: a viewer that has frame 41 knows that 42 is
-next, that 40 is a repetition, and that 44 means that frames were lost. A snapshot says which `n` it includes, so a
-viewer can start from it at any time.
+next, that 40 is a repetition, and that 44 means that frames were lost. A frame of the kind `snapshot` stands for all
+frames up to its `n`, so a viewer can start from it at any time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
+from uuid import UUID
 
 from history.answers.assembly import NO_ARGUMENTS
 from history.answers.events import Event, ReasoningPiece, TextPiece, ToolCallPiece
@@ -17,41 +17,71 @@ from history.entries import ModelOutput, Part, Reasoning, Text, ToolRequest
 
 Piece = list[str]  # kind, part, text; of a tool call also its id and the name of the tool
 Frame = dict[str, Any]
-StoredEntry = tuple[int, ModelOutput | None]
+StoredEntry = tuple[int, list[Piece]]  # its number, and the pieces of an answer
+
+MAX_AHEAD = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """The next attempt to call a provider: the kind of error that caused it, and when it begins (UNIX time)."""
-
-    kind: str
-    at: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSnapshot:
+def make_snapshot(
+    n: int | None = None,
+    *,
+    after: int = 0,
+    exchange: str = "",
+    pieces: Sequence[Piece] = (),
+    model: str = "",
+    role: str = "",
+    retry: Frame | None = None,
+    entries: Sequence[StoredEntry] = (),
+    ended: Frame | None = None,
+    is_consistent: bool = True,
+) -> Frame:
     """A run at one moment, including frame `n`. None: the number is not known, and no answer is being written.
 
     The answer of `exchange` is being written after the entry `after`; without an `exchange`, `after` is the last entry
-    of the run. `entries` are those after an entry that the reader named, `ended` is the frame of the run's end.
+    of the run. `entries` are those after an entry that the reader named, `ended` is the frame of the run's end. Where
+    the run changed whenever it was read, it is not consistent: only the entries are certain.
     """
+    return {
+        "kind": "snapshot",
+        "n": n,
+        "after": after,
+        "exchange": exchange,
+        "pieces": pieces,
+        "model": model,
+        "role": role,
+        "retry": retry,
+        "entries": entries,
+        "ended": ended,
+        "is_consistent": is_consistent,
+    }
 
-    n: int | None = None
-    after: int = 0
-    exchange: str = ""
-    output: ModelOutput | None = None
-    names: tuple[str, ...] = ()
-    model: str = ""
-    retry: Retry | None = None
-    entries: Sequence[StoredEntry] = ()
-    opened: Frame | None = None
-    ended: Frame | None = None
-    # False: the run kept changing while it was read, so only the entries are certain.
-    is_consistent: bool = True
+
+class FrameCursor:
+    """What a viewer has seen of a run: frame `n` is the last one; `ahead` are frames after a gap."""
+
+    def __init__(self, run: UUID, *, n: int = 0) -> None:
+        self.run, self.n = run, n
+        self.ahead: dict[int, Frame] = {}
 
     @property
-    def pieces(self) -> list[Piece]:
-        return pieces_of(self.output, self.names) if self.output else []
+    def has_gap(self) -> bool:
+        return bool(self.ahead)
+
+    def receive(self, frame: Frame) -> list[Frame]:
+        """The frames that can be shown now: none if this one is a repetition or comes after a gap."""
+        if frame["n"] > self.n and len(self.ahead) < MAX_AHEAD:
+            self.ahead[frame["n"]] = frame
+        return list(self.pop_next())
+
+    def skip_to(self, n: int) -> None:
+        """Frames up to `n` are not needed any more."""
+        self.n = max(self.n, n)
+        self.ahead = {number: frame for number, frame in self.ahead.items() if number > self.n}
+
+    def pop_next(self) -> Iterator[Frame]:
+        while (frame := self.ahead.pop(self.n + 1, None)) is not None:
+            self.n += 1
+            yield frame
 
 
 def piece_of(event: Event) -> Piece | None:
@@ -80,10 +110,11 @@ def merge_pieces(pieces: Iterable[Piece]) -> list[Piece]:
     return joined
 
 
-def pieces_of(output: ModelOutput, names: Sequence[str]) -> list[Piece]:
+def pieces_of(output: ModelOutput | None, names: Sequence[str] = ()) -> list[Piece]:
     """A partial answer as pieces, one for each part. Parts without a name are named by their position."""
     known = dict(enumerate(names))
-    pieces = (_whole_part(part, known.get(place, f"part-{place}")) for place, part in enumerate(output.parts))
+    parts = output.parts if output else ()
+    pieces = (_whole_part(part, known.get(place, f"part-{place}")) for place, part in enumerate(parts))
     return [piece for piece in pieces if piece]
 
 

@@ -17,7 +17,8 @@ from channels.layers import get_channel_layer
 
 from relay.runtime.memory_layer import PROCESS_GROUP
 
-SESSION_CHANGED = {"type": "session.changed"}
+Message = dict[str, Any]
+SESSION_CHANGED: Message = {"type": "session.changed"}
 
 
 @dataclass(slots=True)
@@ -114,17 +115,17 @@ def notify_sidebar(user_id: int, session_id: UUID) -> None:
     send_to_user(user_id, {"type": "sidebar.changed", "session": str(session_id)})
 
 
-def send_to_session(session_id: UUID, message: dict[str, Any]) -> None:
+def send_to_session(session_id: UUID, message: Message) -> None:
     if (session := _sessions.get(session_id)) is not None:
         session.sent_at = time.monotonic()
     _send(session_group(session_id), message)
 
 
-def send_to_user(user_id: int, message: dict[str, Any]) -> None:
+def send_to_user(user_id: int, message: Message) -> None:
     _send(user_group(user_id), message)
 
 
-def send_to_process(message: dict[str, Any]) -> None:
+def send_to_process(message: Message) -> None:
     """To all sockets of this process."""
     _layer().send_to_process(message)
 
@@ -140,7 +141,7 @@ def is_degraded() -> bool:
     return bool(_layer().is_degraded)
 
 
-def _send(group: str, message: dict[str, Any]) -> None:
+def _send(group: str, message: Message) -> None:
     """Each message has an id, by which its receivers share the work that it causes (`run_once`)."""
     _layer().send_to_group(group, {**message, "id": f"{_PROCESS}-{next(_numbers)}"})
 

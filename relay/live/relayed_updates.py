@@ -1,9 +1,7 @@
-"""Processes that share a database but no Redis do not hear each other: each looks once a second for itself.
+"""Refresh of open pages without Redis: what the digester and `manage.py work` wrote, read once a second.
 
-When a session that sockets of this process have open has grown, is being answered by another process, or has agents who
-begin or end below it, they are told that it has changed; what has changed they read from the database. What was said
-here they were told already. The same for the lists beside them: what programs say through the relay is stored by a
-process that has no sockets at all.
+With Redis those processes notify the pages themselves (`relay.digest.page_updates`). Several web processes need Redis,
+so nothing here looks for what another web process does.
 """
 
 from __future__ import annotations
@@ -18,28 +16,9 @@ from uuid import UUID
 from django.conf import settings
 from django.utils import timezone
 
-from history.db.in_list import among
+from history.db.parameters import among
 from history.models import Exchange, Session
 from relay.live import groups
-from relay.live.run_task import local_tasks
-from relay.models import Run
-
-
-@dataclass(frozen=True, slots=True)
-class SessionState:
-    """A session as it was at the last look."""
-
-    version: int
-    runs_elsewhere: frozenset[UUID]
-    at: float
-    below: frozenset[tuple[UUID, bool]] = frozenset()
-    """Sessions that agents opened from it, and whether somebody is at work there."""
-    waited_for: frozenset[UUID] = frozenset()
-    """Calls of programs that have no answer yet."""
-
-
-_seen: dict[UUID, SessionState] = {}
-_listed: dict[UUID, int] = {}  # versions of relayed sessions, as the lists of people here show them
 
 RECENT = timedelta(seconds=60)
 MOST_LISTED = 200
@@ -49,84 +28,76 @@ NEWEST_CALLS = 8
 MAX_OPEN_CALLS = 2_000
 
 
+@dataclass(frozen=True, slots=True)
+class SessionState:
+    """A session at the last look: its version, the sessions below it, and the open calls of programs in it."""
+
+    at: float
+    version: int
+    below: frozenset[UUID] = frozenset()
+    open_calls: frozenset[UUID] = frozenset()
+
+    def differs(self, other: SessionState) -> bool:
+        return (self.version, self.below, self.open_calls) != (other.version, other.below, other.open_calls)
+
+
+_seen: dict[UUID, SessionState] = {}
+_listed: dict[UUID, int] = {}  # versions of relayed sessions, as the lists of local users show them
+
+
 def refresh_open_sessions() -> None:
-    """A job of every process. Four small queries, however many sockets there are; none where there are none."""
+    """A job of every process: a few small queries, however many sockets are open. None with Redis."""
     opened = {} if settings.REDIS_URL else groups.local_sessions()
     for session_id in _seen.keys() - opened.keys():
         del _seen[session_id]
     if not opened:
         return
-    now, elsewhere, below, waited_for = time.monotonic(), _runs_elsewhere(opened), _below(opened), _open_calls(opened)
+    now, below, calls = time.monotonic(), _sessions_below(opened), _open_calls(opened)
     for session_id, version in Session.objects.filter(pk__in=among(opened)).values_list("pk", "version"):
         first = opened[session_id]
-        before = _seen.get(session_id) or SessionState(first.version, frozenset(), first.at)
-        _seen[session_id] = SessionState(
-            version, frozenset(elsewhere[session_id]), now, below[session_id], frozenset(waited_for[session_id])
-        )
-        if _has_news(before, _seen[session_id], sent_at=first.sent_at):
+        before = _seen.get(session_id) or SessionState(first.at, first.version)
+        state = SessionState(now, version, frozenset(below[session_id]), frozenset(calls[session_id]))
+        _seen[session_id] = state
+        # Changes that this process made were sent to its pages already.
+        if state.differs(before) and first.sent_at < before.at:
             groups.refresh_local_sockets(session_id)
 
 
 def refresh_session_lists() -> None:
-    """A job of every process: what was relayed a moment ago appears in the lists that are open here."""
-    people = {} if settings.REDIS_URL else groups.local_users()
-    if not people:
+    """A job of every process: what was relayed a moment ago appears in the open lists."""
+    users = {} if settings.REDIS_URL else groups.local_users()
+    if not users:
         _listed.clear()
         return
-    relayed = Session.objects.not_hidden().filter(
-        owner__in=among(people, kind=int),
+    relayed = Session.objects.open().filter(
+        owner__in=among(users, kind=int),
         source=Session.Source.RELAY,
         parent=None,
         last_activity_at__gte=timezone.now() - RECENT,
     )
-    found = relayed.order_by("-last_activity_at").values_list("pk", "owner", "version")[:MOST_LISTED]
-    known, now = dict(_listed), {pk: version for pk, _owner, version in found}
+    newest = relayed.order_by("-last_activity_at").values_list("pk", "owner", "version")[:MOST_LISTED]
+    known = dict(_listed)
     _listed.clear()
-    _listed.update(now)
-    for pk, owner, version in found:
+    for pk, owner, version in newest:
+        _listed[pk] = version
         if known.get(pk) != version:
             groups.notify_sidebar(owner, pk)
 
 
-def _runs_elsewhere(session_ids: dict[UUID, groups.OpenSession]) -> dict[UUID, set[UUID]]:
-    found: dict[UUID, set[UUID]] = defaultdict(set)
-    others = Run.objects.filter(session__in=among(session_ids), ended_at=None).exclude(pk__in=among(list(local_tasks)))
-    for run_id, session_id in others.values_list("pk", "session"):
-        if run_id not in local_tasks:  # it has begun since we asked
-            found[session_id].add(run_id)
-    return found
-
-
-def _below(session_ids: dict[UUID, groups.OpenSession]) -> dict[UUID, frozenset[tuple[UUID, bool]]]:
-    """The agents at work below each session. One query where there is none, and one more for each level."""
-    children: dict[UUID, list[UUID]] = defaultdict(list)
-    level = list(session_ids)
+def _sessions_below(opened: Collection[UUID]) -> dict[UUID, set[UUID]]:
+    """Sessions that agents opened below each session. One query for each level."""
+    below: dict[UUID, set[UUID]] = {pk: set() for pk in opened}
+    above: dict[UUID, set[UUID]] = {pk: {pk} for pk in opened}  # of one level: the open sessions above each
     for _ in range(settings.PARLEY_AGENT_DEPTH):
-        rows = Session.objects.not_hidden().filter(parent__in=among(level)).values_list("pk", "parent")[:MOST_BELOW]
-        level = [child for child, _parent in rows]
-        for child, parent in rows:
-            if parent is not None:
-                children[parent].append(child)
-        if not level:
+        rows = Session.objects.open().filter(parent__in=among(above)).values_list("pk", "parent_id")
+        children: dict[UUID, set[UUID]] = defaultdict(set)
+        for child, parent in rows[:MOST_BELOW]:
+            children[child] |= above[parent]
+            for top in above[parent]:
+                below[top].add(child)
+        if not (above := children):
             break
-    working = Run.objects.sessions_running(child for those in children.values() for child in those)
-    return {one: frozenset((pk, pk in working) for pk in _all_below(one, children)) for one in session_ids}
-
-
-def _all_below(session_id: UUID, children: dict[UUID, list[UUID]]) -> set[UUID]:
-    found: set[UUID] = set()
-    level = [session_id]
-    while level:
-        level = [child for parent in level for child in children.get(parent, ()) if child not in found]
-        found.update(level)
-    return found
-
-
-def _has_news(before: SessionState, now: SessionState, *, sent_at: float) -> bool:
-    """Somebody else has begun to answer, or it has grown and nobody here was told anything since the last look."""
-    is_answered = bool(now.runs_elsewhere - before.runs_elsewhere)
-    has_grown = (now.version, now.below, now.waited_for) != (before.version, before.below, before.waited_for)
-    return is_answered or (has_grown and sent_at < before.at)
+    return below
 
 
 # Open calls of programs. Their heartbeat is in the journal, so `heartbeat_at` is a time in the future.

@@ -18,7 +18,7 @@ from relay.agents.settings import RoleName
 from relay.agents.turn import Turn
 from relay.errors import ProviderError
 from relay.live import groups
-from relay.live.frames import Frame, Piece, Retry, RunSnapshot, merge_pieces, piece_of
+from relay.live.frames import Frame, Piece, make_snapshot, merge_pieces, piece_of, pieces_of
 from relay.models import Run
 
 # Seconds between two frames with text. It grows with the number of sockets, up to the maximum.
@@ -52,8 +52,8 @@ class RunTask:
         self._exchange: UUID | None = None
         self._after = turn.leaf
         self._assembler: Assembler | None = None
-        self._retry: Retry | None = None
-        self._model = ""
+        self._retry: Frame | None = None  # the next attempt to call a provider: its error, and when it begins
+        self._model = self._role = ""
         self._pending: list[Piece] = []
         self._has_pieces = asyncio.Event()
 
@@ -61,7 +61,7 @@ class RunTask:
 
     async def on_call(self, prepared: PreparedCall, assembler: Assembler, *, role: RoleName) -> None:
         self._exchange, self._assembler, self._after = prepared.exchange.pk, assembler, prepared.exchange.after
-        self._retry, self._model = None, prepared.route.name
+        self._retry, self._model, self._role = None, prepared.route.name, role
         self._send_next("opened", model=self._model, role=role)
         exchanges.note_partial(prepared.exchange.pk, assembler.snapshot(), n=self.n)
 
@@ -69,8 +69,8 @@ class RunTask:
         """Pages show that the provider is busy. The frame is not part of the answer and does not count in `n`."""
         if seconds < MIN_RETRY_NOTICE:
             return
-        self._retry = Retry(error.kind, time.time() + seconds)
-        self._send({"kind": "retrying", "error": error.kind, "at": self._retry.at})
+        self._retry = {"error": error.kind, "at": time.time() + seconds}
+        self._send({"kind": "retrying", **self._retry})
 
     def on_event(self, event: Event) -> None:
         self._retry = None
@@ -100,17 +100,17 @@ class RunTask:
 
     # Called by viewers and by `relay.live.runs`.
 
-    def snapshot(self) -> RunSnapshot:
+    def snapshot(self) -> Frame:
         """The run up to the last frame; pending pieces are sent first. Call it in the event loop of the run."""
         self._flush()
         assembler = self._assembler
-        return RunSnapshot(
-            n=self.n,
+        return make_snapshot(
+            self.n,
             after=self._after,
             exchange=str(self._exchange or ""),
-            output=assembler.output() if assembler is not None else None,
-            names=assembler.part_names if assembler is not None else (),
+            pieces=pieces_of(assembler.output(), assembler.part_names) if assembler is not None else (),
             model=self._model,
+            role=self._role,
             retry=self._retry,
         )
 

@@ -17,16 +17,15 @@ from uuid import UUID, uuid4
 from django.db.models import Q
 from django.utils import timezone
 
-from history.db.in_list import among
+from history.db.parameters import among
 from history.db.transactions import writing
 from history.models import Session
 from relay.agents import loop
 from relay.agents.turn import Turn, TurnFailed
 from relay.errors import RelayError
 from relay.live import groups
-from relay.live.queued_messages import SUCCESSFUL_OUTCOMES, hold_queue
 from relay.live.run_task import RunTask, hold_task, local_tasks
-from relay.models import Run
+from relay.models import QueuedMessage, Run
 from relay.runtime import process_locks
 from relay.runtime.async_db import in_database, in_database_after_outages
 
@@ -46,7 +45,7 @@ def create_run(turn: Turn, *, follows: UUID | None = None) -> UUID:
     with writing():
         run = Run.objects.create(
             pk=uuid4(),
-            session=turn.session_id,
+            session_id=turn.session_id,
             owner=turn.user,
             agent=turn.agent.name,
             model=turn.model,
@@ -109,9 +108,12 @@ async def _execute(run_task: RunTask, on_end: OnEnd | None) -> None:
 async def _end(run_task: RunTask, outcome: Run.Outcome, error: str, on_end: OnEnd | None) -> None:
     """Without a database the row is not written. Then the sweeper ends the run, because its heartbeats stop."""
     try:
-        run = await in_database_after_outages(_store_end, run_task.id, outcome, error)
+        run = await in_database_after_outages(_store_end, run_task, outcome, error)
     finally:
         local_tasks.pop(run_task.id, None)
+    if run is None:
+        logger.info("A run ended after its session was removed for good.")
+        return
     run_task.send_end(run)
     _notify_other_pages(run_task.turn)
     if on_end is not None and run_task.stop_reason != "server_stopped":
@@ -121,17 +123,17 @@ async def _end(run_task: RunTask, outcome: Run.Outcome, error: str, on_end: OnEn
             logger.exception("The action after a run failed.")
 
 
-def _store_end(run_id: UUID, outcome: Run.Outcome, error: str) -> Run:
+def _store_end(run_task: RunTask, outcome: Run.Outcome, error: str) -> Run | None:
+    """None: the session was removed for good, and the rows of its runs with it."""
     with writing():
-        run = Run.objects.get(pk=run_id)
         # A message that is sent at this moment is queued before this, or sees that the run has ended.
-        Session.objects.lock(run.session)
+        Session.objects.lock(run_task.turn.session_id)
         # The sweeper may have ended the run as lost during an outage of the database.
         open_or_lost = Q(ended_at=None) | Q(outcome=Run.Outcome.LOST)
-        Run.objects.filter(open_or_lost, pk=run_id).update(ended_at=timezone.now(), outcome=outcome, error=error)
-        run.refresh_from_db()
-        if run.outcome not in SUCCESSFUL_OUTCOMES:
-            hold_queue(run.session, run.leaf)
+        Run.objects.filter(open_or_lost, pk=run_task.id).update(ended_at=timezone.now(), outcome=outcome, error=error)
+        run = Run.objects.filter(pk=run_task.id).first()
+        if run is not None and not Run.Outcome(run.outcome).is_success:
+            QueuedMessage.objects.hold(run.session_id, run.leaf)
     return run
 
 

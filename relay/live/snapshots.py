@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -10,7 +9,7 @@ from history.entries import ModelOutput
 from history.models import Exchange, Message, Session
 from history.record import exchanges
 from history.record.selectors import entries_of
-from relay.live.frames import Frame, RunSnapshot, StoredEntry
+from relay.live.frames import Frame, StoredEntry, make_snapshot, pieces_of
 from relay.live.run_task import local_tasks
 from relay.models import Run
 from relay.runtime.async_db import in_database
@@ -19,43 +18,43 @@ from relay.runtime.async_db import in_database
 MOST_READS = 5
 
 
-def local_snapshot(run_id: UUID) -> RunSnapshot | None:
+def local_snapshot(run_id: UUID) -> Frame | None:
     """None: the run is in another process, or has ended."""
     task = local_tasks.get(run_id)
     return task.snapshot() if task else None
 
 
-async def read_snapshot(run_id: UUID) -> RunSnapshot | None:
+async def read_snapshot(run_id: UUID) -> Frame | None:
     """The answer of a run that is being written, from this process or as its own process noted it last."""
     return local_snapshot(run_id) or await in_database(read_stored_answer, run_id)
 
 
-def read_stored_answer(run_id: UUID) -> RunSnapshot | None:
+def read_stored_answer(run_id: UUID) -> Frame | None:
     """The partial answer of a run as the database has it. None: no answer is being written."""
     run = Run.objects.running().filter(pk=run_id).first()
     exchange = run.find_open_exchange() if run else None
     return _partial_answer(exchange) if exchange else None
 
 
-def read_start(run_id: UUID) -> RunSnapshot | None:
+def read_start(run_id: UUID) -> Frame | None:
     """A run of another process, for a viewer that opens its session. None: it has ended."""
     run, exchange, _ = _read_run(run_id)
     if run is None or run.ended_at is not None:
         return None
-    return _partial_answer(exchange) if exchange else RunSnapshot(n=0, after=run.leaf)
+    return _partial_answer(exchange) if exchange else make_snapshot(0, after=run.leaf)
 
 
-def read_since(run_id: UUID, leaf: int, local: RunSnapshot | None = None) -> RunSnapshot:
+def read_since(run_id: UUID, leaf: int, local: Frame | None = None) -> Frame:
     """A run with its entries after `leaf`. `local` is its snapshot where it is in this process."""
     run, exchange, is_consistent = _read_run(run_id)
     if run is None:
-        return RunSnapshot()
-    entries: Any = {"entries": _read_entries(run, leaf, local.after if local else run.leaf)}
+        return make_snapshot()
+    entries = _read_entries(run, leaf, local["after"] if local else run.leaf)
     if local is not None:
-        return replace(local, is_consistent=is_consistent, **entries)
+        return {**local, "entries": entries, "is_consistent": is_consistent}
     if not is_consistent:
-        return RunSnapshot(is_consistent=False, **entries)
-    return _partial_answer(exchange, **entries) if exchange else RunSnapshot(ended=_ended_frame(run), **entries)
+        return make_snapshot(entries=entries, is_consistent=False)
+    return _partial_answer(exchange, entries) if exchange else make_snapshot(entries=entries, ended=_ended_frame(run))
 
 
 def _read_run(run_id: UUID) -> tuple[Run | None, Exchange | None, bool]:
@@ -70,20 +69,17 @@ def _read_run(run_id: UUID) -> tuple[Run | None, Exchange | None, bool]:
     return run, None, False
 
 
-def _partial_answer(exchange: Exchange, **fields: Any) -> RunSnapshot:
+def _partial_answer(exchange: Exchange, entries: list[StoredEntry] | None = None) -> Frame:
     output = exchanges.partial_of(exchange)
-    notes = output.metadata if output else {}
-    model = f"{exchange.provider}/{exchange.model}"
-    opened = {"kind": "opened", "exchange": str(exchange.pk), "after": exchange.after, "model": model}
-    return RunSnapshot(
-        n=int(notes.get("n", 0)),
+    notes: dict[str, Any] = dict(output.metadata) if output else {}
+    return make_snapshot(
+        int(notes.get("n", 0)),
         after=exchange.after,
         exchange=str(exchange.pk),
-        output=output,
-        names=tuple(notes.get("names", ())),
-        model=model,
-        opened={**opened, "role": exchange.inputs.get("role", "executor")},
-        **fields,
+        pieces=pieces_of(output, notes.get("names", ())),
+        model=f"{exchange.provider}/{exchange.model}",
+        role=exchange.inputs.get("role", "executor"),
+        entries=entries or (),
     )
 
 
@@ -96,9 +92,9 @@ def _ended_frame(run: Run) -> Frame | None:
 def _read_entries(run: Run, leaf: int, last: int) -> list[StoredEntry]:
     """The entries of the run after `leaf` up to `last`, oldest first, with the content of answers."""
     path: list[Message] = []
-    session, place = Session(pk=run.session), last
+    session, place = Session(pk=run.session_id), last
     while place > (leaf or run.origin) and (message := Message.objects.at(session, place).first()):
         path.append(message)
         place = message.parent_seq
     entries = [(message.seq, entry) for message, entry in zip(path, entries_of(path), strict=True)]
-    return [(seq, entry if isinstance(entry, ModelOutput) else None) for seq, entry in reversed(entries)]
+    return [(seq, pieces_of(entry) if isinstance(entry, ModelOutput) else []) for seq, entry in reversed(entries)]

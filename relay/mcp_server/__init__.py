@@ -1,1 +1,1 @@
-"""Parley as an MCP server: `application` is the door, `protocol` the SDK behind it, `tools` what can be called."""
+"""Parley as an MCP server: `application` is the endpoint, `protocol` the SDK behind it, `tools` has the tools."""

@@ -1,7 +1,7 @@
-"""What an MCP client can do here: search, read and list what its key reaches, and leave a note.
+"""Tools of the MCP server: search, read and list the sessions of a key, and leave notes.
 
-The same rules as in REST: each tool needs a scope, `history.access.permissions` says which sessions there are, and
-somebody else's texts need a reason. The tools are made like those of our own agents, and run like them.
+The rules are those of REST: each tool needs a scope, `history.access.permissions` selects the sessions, and texts of
+other owners need a reason. The tools are defined and run like those of agents.
 """
 
 from __future__ import annotations
@@ -11,20 +11,23 @@ from typing import Annotated, Literal
 
 from history.access.key_cache import has_scope
 from history.access.permissions import Purpose, find, sessions_for
-from history.clients.programs import EXAMPLE_CLIENT
+from history.clients import EXAMPLE_CLIENT
+from history.entries import ModelInput, Text
 from history.errors import HistoryError
 from history.models import ApiKey, Session
-from history.record.listing import ListCursor, ListFilters
+from history.record import recorder
+from history.record.listing import ListCursor
 from history.record.listing import list_sessions as listed
-from history.search import sessions_with
-from relay.mcp_server.notes import NOTE_CHARS, keep_note
-from relay.tools.base import Tool, ToolContext, ToolError, tool
+from history.record.recorder import Append
+from history.search import SessionQuery, find_session_ids
+from relay.tools.base import Tool, ToolContext, ToolError, read_time, tool, zone_of
 from relay.tools.built_in import read_session as reading
 from relay.tools.built_in.search_history import search_history
 from relay.tools.registry import Toolbox
-from relay.tools.times import moment, zone_of
 
 MOST = 50
+NOTE_CHARS = 20_000
+NOTES_CHANNEL, NOTES_CLIENT = "note", "MCP notes"
 HOW_TO_OPEN = "give read_session a reason, which its owner can see"
 
 
@@ -45,16 +48,18 @@ def list_sessions(
 ) -> str:
     """List earlier sessions, newest activity first: id, title, when, with which program and model."""
     zone = zone_of(context.user)
-    filters = ListFilters(
-        source=source,
-        client=client,
-        since=moment(since, zone=zone) if since else None,
-        until=moment(until, zone=zone, is_end=True) if until else None,
+    filters = SessionQuery.parse(
+        {
+            "source": source,
+            "client": client,
+            "since": read_time(since, zone=zone) if since else None,
+            "until": read_time(until, zone=zone, is_end=True) if until else None,
+        }
     )
-    sessions = sessions_for(context.user, Purpose.LIST)
+    sessions = filters.apply(sessions_for(context.user, Purpose.LIST))
     if query:
-        sessions = sessions.filter(pk__in=sessions_with(context.user, query)[0])
-    page = listed(sessions, filters=filters, before=_place(cursor), limit=max(1, min(limit, MOST)))
+        sessions = sessions.filter(pk__in=find_session_ids(context.user, query)[0])
+    page = listed(sessions, before=_place(cursor), limit=max(1, min(limit, MOST)))
     lines = [
         _line(session, session.last_activity_at.astimezone(zone).strftime("%Y-%m-%d %H:%M"))
         for session in page.sessions
@@ -68,7 +73,7 @@ def _place(cursor: str | None) -> ListCursor | None:
     try:
         return ListCursor.read(cursor.strip()) if cursor else None
     except ValueError:
-        raise ToolError("This is no cursor that a list has given out.") from None
+        raise ToolError("Not a cursor that a list has returned.") from None
 
 
 def _line(session: Session, at: str) -> str:
@@ -84,7 +89,7 @@ def read_session(
     before: Annotated[int | None, "Show what stands before the entry with this number."] = None,
     after: Annotated[int | None, "Show what comes after the entry with this number."] = None,
     limit: Annotated[int, "How many entries, at most 100."] = 20,
-    reason: Annotated[str | None, "Why, where the session is somebody else's: its owner can see it."] = None,
+    reason: Annotated[str | None, "Why, if the session belongs to another user: its owner can see it."] = None,
 ) -> str:
     """Read one session: its newest entries, or those around, before or after an entry."""
     found = reading.opened(context, session.strip(), reason=reason or "")
@@ -106,14 +111,34 @@ def append_note(
     if session and find(context.user, session.strip(), Purpose.LIST) is None:
         raise ToolError("There is no such session.")
     try:
-        kept, seq = keep_note(context.user, text, about=session.strip() if session else "")
+        kept, seq = _append_note(context.user, text, about=session.strip() if session else "")
     except HistoryError as error:
         raise ToolError(f"The note was not kept: {error}.") from None
     return f"Kept as entry {seq} of session {kept.pk}."
 
 
+# Notes.  They are entries of one session for each key. In the conversation that a note is about it would be one more
+# message: the program that holds that conversation does not know it, and its next request would start another branch
+# before it.
+
+
+def _append_note(key: ApiKey, text: str, *, about: str = "") -> tuple[Session, int]:
+    """The session of this key's notes, and the number of the new entry."""
+    session = _notes_session(key) or recorder.start_session(
+        owner=key.owner, api_key=key, source=Session.Source.CHAT, client=NOTES_CLIENT, title=f"Notes: {key.name}"
+    )
+    body = f"{text.strip()}\n\n(About session {about}.)" if about else text.strip()
+    entry = ModelInput(channel=NOTES_CHANNEL, parts=(Text(text=body),), metadata={"about": about} if about else {})
+    return session, recorder.append_batch([Append(session.pk, entry, None)])[0].seq
+
+
+def _notes_session(key: ApiKey) -> Session | None:
+    own = sessions_for(key, Purpose.WRITE).filter(api_key=key, source=Session.Source.CHAT, client=NOTES_CLIENT)
+    return own.order_by("created_at").first()
+
+
 def _without(original: Tool, *names: str) -> Tool:
-    """The same tool without parameters that mean nothing outside of a conversation."""
+    """The same tool without parameters that make sense only in a conversation."""
     properties = {name: schema for name, schema in original.parameters["properties"].items() if name not in names}
     return replace(original, parameters={**original.parameters, "properties": properties})
 

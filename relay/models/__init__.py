@@ -1,5 +1,7 @@
 """Tables of the relay: agents, runs, usage and relayed calls."""
 
+from typing import Any
+
 from relay.models.agents import Agent as Agent
 from relay.models.agents import McpServer as McpServer
 from relay.models.relayed import IssuedId as IssuedId
@@ -13,3 +15,5 @@ from relay.models.usage import KeyStreams as KeyStreams
 from relay.models.usage import KeyUse as KeyUse
 from relay.models.usage import RecentMessage as RecentMessage
 from relay.models.usage import Spending as Spending
+
+User = Any  # settings.AUTH_USER_MODEL, which is in `project`

@@ -12,53 +12,59 @@ from django.utils.translation import gettext_lazy as _
 class Agent(models.Model):
     """An agent: its instruction, models, tools and limits."""
 
-    name = models.SlugField(_("name"), max_length=100, unique=True, help_text=_("Stored with everything it says."))
+    name = models.SlugField(_("name"), max_length=100, unique=True, help_text=_("Stored with each of its messages."))
     label = models.CharField(_("shown as"), max_length=100, blank=True)
     instruction = models.TextField(_("system instruction"), blank=True)
-    model = models.CharField(_("model"), max_length=160, blank=True, help_text=_("Empty: as the person picks."))
-    planner_model = models.CharField(_("model that plans"), max_length=160, blank=True)
-    reviewer_model = models.CharField(_("model that reviews"), max_length=160, blank=True)
+    model = models.CharField(_("model"), max_length=160, blank=True, help_text=_("Empty: the user’s choice."))
+    planner_model = models.CharField(_("planning model"), max_length=160, blank=True)
+    reviewer_model = models.CharField(_("reviewing model"), max_length=160, blank=True)
     tools = models.JSONField(_("tools"), default=list, blank=True)
     agents = models.JSONField(
-        _("agents it may call"), default=list, blank=True, help_text=_("With the tool call_agent. None: all others.")
+        _("callable agents"),
+        default=list,
+        blank=True,
+        help_text=_("For the tool call_agent. None selected: all other agents."),
     )
     max_steps = models.PositiveSmallIntegerField(_("model calls per turn"), default=12)
-    max_turns = models.PositiveSmallIntegerField(_("turns it is told"), null=True, blank=True)
+    max_turns = models.PositiveSmallIntegerField(_("turns in context"), null=True, blank=True)
     max_answer_tokens = models.PositiveIntegerField(_("tokens per answer"), null=True, blank=True)
     max_turn_tokens = models.PositiveIntegerField(
-        _("tokens per turn"), null=True, blank=True, help_text=_("Read and written, with the agents that it calls.")
+        _("tokens per turn"),
+        null=True,
+        blank=True,
+        help_text=_("Input and output, including the agents that it calls."),
     )
     compress_at = models.FloatField(
         _("compress at"),
         null=True,
         blank=True,
         validators=[MinValueValidator(0.1), MaxValueValidator(1.0)],
-        help_text=_("Share of the model's window, such as 0.8. Empty: as the settings say."),
+        help_text=_("Share of the model’s window, such as 0.8. Empty: the default of the settings."),
     )
     keep_turns = models.PositiveSmallIntegerField(
-        _("turns left whole"),
+        _("turns kept whole"),
         null=True,
         blank=True,
         validators=[MinValueValidator(1)],
-        help_text=_("So many of the newest stay as they are. Empty: as the settings say."),
+        help_text=_("The newest turns that stay unchanged. Empty: the default of the settings."),
     )
     environment = models.BooleanField(
-        _("knows its surroundings"),
+        _("knows its environment"),
         default=False,
-        help_text=_("A conversation begins with the date, the system, its folders and its notebook."),
+        help_text=_("The conversation starts with the date, the system, its folders and its notebook."),
     )
     folders = models.JSONField(
         _("working folders"),
         default=list,
         blank=True,
-        help_text=_("One on each line; it is told what is in them. Only below PARLEY_FOLDERS."),
+        help_text=_("One per line. The agent sees what is in them. Only below PARLEY_FOLDERS."),
     )
     live_screen = models.BooleanField(
-        _("sees live panels"), default=False, help_text=_("With each call it is told what its tools show just now.")
+        _("sees live panels"), default=False, help_text=_("Each call includes the current state of its tools.")
     )
     temperature = models.FloatField(_("temperature"), null=True, blank=True)
     reasoning_effort = models.CharField(_("reasoning effort"), max_length=20, blank=True)
-    is_default = models.BooleanField(_("answers unless another is picked"), default=False)
+    is_default = models.BooleanField(_("default agent"), default=False)
 
     class Meta:
         verbose_name = _("agent")
@@ -73,7 +79,7 @@ class Agent(models.Model):
 
 
 class McpServer(models.Model):
-    """A server of the Model Context Protocol. `tools` is the list that it gave when it was last asked."""
+    """A server of the Model Context Protocol. `tools` is its list of tools at the last request."""
 
     class Transport(models.TextChoices):
         STDIO = "stdio", _("a program on this server (stdio)")
@@ -83,22 +89,24 @@ class McpServer(models.Model):
         _("name"),
         max_length=30,
         unique=True,
-        validators=[RegexValidator(r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", _("Small letters, digits and single dashes."))],
+        validators=[
+            RegexValidator(r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", _("Lowercase letters, digits and single hyphens."))
+        ],
         help_text=_("Its tools are called name__tool."),
     )
-    transport = models.CharField(_("reached by"), max_length=10, choices=Transport.choices)
+    transport = models.CharField(_("connection"), max_length=10, choices=Transport.choices)
     command = models.CharField(_("program"), max_length=500, blank=True)
     arguments = models.JSONField(_("arguments"), default=list, blank=True)
     url = models.CharField(_("address"), max_length=500, blank=True)
-    # Encrypted: relay.tools.mcp.sealed.
+    # Encrypted: relay.tools.mcp.config.
     environment = models.TextField(_("environment"), blank=True)
     headers = models.TextField(_("headers"), blank=True)
     seconds = models.PositiveSmallIntegerField(
-        _("seconds for a call"), default=30, validators=[MinValueValidator(1), MaxValueValidator(600)]
+        _("timeout in seconds"), default=30, validators=[MinValueValidator(1), MaxValueValidator(600)]
     )
-    is_enabled = models.BooleanField(_("switched on"), default=True)
+    is_enabled = models.BooleanField(_("enabled"), default=True)
     tools = models.JSONField(_("tools"), default=list, blank=True, editable=False)
-    looked_at = models.DateTimeField(_("looked at"), null=True, blank=True, editable=False)
+    looked_at = models.DateTimeField(_("checked"), null=True, blank=True, editable=False)
     problem = models.TextField(_("problem"), blank=True, editable=False)
 
     class Meta:

@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy as _
 class IssuedId(models.Model):
     """An id that a provider gave out (of an answer, an item, a conversation, a container), and the key that got it.
 
-    All keys share one account of the provider, so a key may refer only to ids that were given to it.
+    All keys share one account of the provider, so a key may refer only to ids that it got.
     """
 
     key = models.ForeignKey("history.ApiKey", on_delete=models.CASCADE, related_name="+", db_index=False)
@@ -44,7 +44,7 @@ class NamedReply(models.Model):
     """The entry of an answer by the name that its provider gave it: a client may send only what follows it.
 
     Or by the text that a client may make of it, where the client wrote its beginning
-    (`relay.digest.recognisers.prefills`).
+    (`relay.digest.recognisers.named_replies`).
     """
 
     id = models.BigAutoField(primary_key=True)

@@ -1,12 +1,9 @@
-"""Runs (turns that are being answered) and queued messages, with their queries.
-
-`session` has no foreign key: rows of a session that was deleted for good are removed by `relay.live.sweeper`.
-"""
+"""Runs (turns that are being answered) and queued messages, with their queries."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from uuid import UUID
 
 from django.conf import settings
@@ -15,13 +12,17 @@ from django.db.models import Q
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from history.models import Exchange
+from history.db.transactions import writing
+from history.models import Exchange, Session
 from history.record import exchanges
+from history.record.paths import is_on_way
 
 # The role of a call to a model that writes a summary. It is not an answer of the conversation.
 SUMMARISER = "summariser"
 # How many ended runs of a session are looked at to recognise late frames.
 MOST_RECENT = 50
+# The error of a tool command that was not carried out to its end. The errors of others are classes of exceptions.
+INTERRUPTED = "Interrupted"
 
 
 class RunQuerySet(models.QuerySet["Run"]):
@@ -41,6 +42,10 @@ class RunQuerySet(models.QuerySet["Run"]):
         ended = self.ended().filter(session=session_id).order_by("-started_at")
         return set(ended.values_list("pk", flat=True)[:MOST_RECENT])
 
+    def lost_among(self, run_ids: Collection[UUID]) -> list[UUID]:
+        lost = self.filter(pk__in=run_ids, outcome=Run.Outcome.LOST)
+        return list(lost.values_list("pk", flat=True)) if run_ids else []
+
     def sessions_running(self, session_ids: Iterable[UUID]) -> set[UUID]:
         """Those of these sessions that have a run. One query."""
         wanted = set(session_ids)
@@ -58,8 +63,16 @@ class Run(models.Model):
         FAILED = "failed", _("failed")
         LOST = "lost", _("lost")
 
+        @property
+        def is_success(self) -> bool:
+            """Whether queued messages are sent or wait for the user; after any other outcome they are held."""
+            return self in (Run.Outcome.DONE, Run.Outcome.LIMIT, Run.Outcome.WAITING)
+
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    session = models.UUIDField(_("session"))
+    # Without an index of its own: `run_of_session` begins with it.
+    session = models.ForeignKey(
+        Session, verbose_name=_("session"), on_delete=models.CASCADE, related_name="+", db_index=False
+    )
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, verbose_name=_("owner"), on_delete=models.CASCADE, related_name="+", db_index=False
     )
@@ -69,9 +82,9 @@ class Run(models.Model):
     origin = models.PositiveBigIntegerField(_("answers entry"), default=0)
     leaf = models.PositiveBigIntegerField(_("leaf"), default=0)
     started_at = models.DateTimeField(_("started"), default=timezone.now)
-    heartbeat_at = models.DateTimeField(_("last sign of life"), default=timezone.now)
-    stop_requested_at = models.DateTimeField(_("stop asked"), null=True, blank=True)
-    compression_asked_at = models.DateTimeField(_("summary asked"), null=True, blank=True)
+    heartbeat_at = models.DateTimeField(_("last heartbeat"), default=timezone.now)
+    stop_requested_at = models.DateTimeField(_("stop requested"), null=True, blank=True)
+    compression_asked_at = models.DateTimeField(_("summary requested"), null=True, blank=True)
     summarising_at = models.DateTimeField(_("summarising since"), null=True, blank=True)
     ended_at = models.DateTimeField(_("ended"), null=True, blank=True)
     outcome = models.CharField(_("outcome"), max_length=10, choices=Outcome.choices, blank=True)
@@ -102,17 +115,17 @@ class Run(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.session} {self.outcome or 'running'}"
+        return f"{self.session_id} {self.outcome or 'running'}"
 
     def find_open_exchange(self) -> Exchange | None:
         """The answer that this run waits for. Another run may have begun at the same entry after it."""
-        waiting = Exchange.objects.of(self.session).running().filter(after=self.leaf)
+        waiting = Exchange.objects.of(self.session_id).running().filter(after=self.leaf)
         calls = self._own_calls(waiting.order_by("started_at"))
         return next((call for call in calls if call.metadata.get("role") != SUMMARISER), None)
 
     def find_lost_answer(self) -> int | None:
         """The entry that was stored from the partial answer of a run whose process died."""
-        swept = Exchange.objects.of(self.session).filter(after=self.leaf, end_reason=exchanges.SERVER_LOST)
+        swept = Exchange.objects.of(self.session_id).filter(after=self.leaf, end_reason=exchanges.SERVER_LOST)
         return self._own_calls(swept).values_list("message__seq", flat=True).first()
 
     def _own_calls(self, calls: models.QuerySet[Exchange]) -> models.QuerySet[Exchange]:
@@ -120,8 +133,42 @@ class Run(models.Model):
         begun = calls.filter(started_at__gte=self.started_at)
         if self.started_at <= timezone.now() or begun.exists():
             return begun
-        others = Run.objects.running().filter(session=self.session, leaf=self.leaf).exclude(pk=self.pk)
+        others = Run.objects.running().filter(session=self.session_id, leaf=self.leaf).exclude(pk=self.pk)
         return begun if others.exists() else calls
+
+
+class QueuedMessageQuerySet(models.QuerySet["QueuedMessage"]):
+    def followers_of(self, session_id: UUID, leaf: int) -> list[QueuedMessage]:
+        """The queue of the conversation that ends at `leaf`, oldest first, without messages for other branches."""
+        rows = self.filter(session=session_id).order_by("pk")
+        return [row for row in rows if is_on_way(session_id, row.after, to=leaf)]
+
+    def sendable(self, session_id: UUID, leaf: int) -> list[QueuedMessage]:
+        """The same without those that were refused."""
+        return [row for row in self.followers_of(session_id, leaf) if not row.error]
+
+    def hold(self, session_id: UUID, leaf: int) -> None:
+        """A run did not end well: what waits for it is not sent by itself."""
+        if waiting := [row.pk for row in self.followers_of(session_id, leaf)]:
+            self.filter(pk__in=waiting, held_at=None, claimed_at=None).update(held_at=timezone.now())
+
+    def release_all(self, session_id: UUID, leaf: int) -> None:
+        """The owner sends the whole queue: it continues the conversation on the screen, also from other branches."""
+        rows = self.filter(session=session_id)
+        rows.update(held_at=None, error="")
+        rows.exclude(pk__in=[row.pk for row in self.followers_of(session_id, leaf)]).update(after=leaf)
+
+    def hold_with_error(self, error: str) -> int:
+        """These were refused, or their tool command was not carried out to its end: they wait for their owner."""
+        return self.update(claimed_at=None, process="", held_at=timezone.now(), error=error)
+
+    def hold_claimed(self) -> set[UUID]:
+        """The same for tool commands of processes that are gone. The sessions that they belong to."""
+        claimed = dict(self.filter(claimed_at__isnull=False).values_list("pk", "session"))
+        if claimed:
+            with writing():
+                self.filter(claimed_at__isnull=False, pk__in=claimed).hold_with_error(INTERRUPTED)
+        return set(claimed.values())
 
 
 class QueuedMessage(models.Model):
@@ -130,7 +177,7 @@ class QueuedMessage(models.Model):
     After a stop or an error it is held: its owner sends it, withdraws it, or sends another message after it.
     """
 
-    session = models.UUIDField(_("session"), db_index=True)
+    session = models.ForeignKey(Session, verbose_name=_("session"), on_delete=models.CASCADE, related_name="+")
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, verbose_name=_("owner"), on_delete=models.CASCADE, related_name="+"
     )
@@ -144,10 +191,12 @@ class QueuedMessage(models.Model):
     # Why it was refused: the class of the error. Messages after it are still sent.
     error = models.CharField(_("error"), max_length=40, blank=True)
     # Set while a process runs the tool command in `text`. The row is deleted when the result is recorded.
-    claimed_at = models.DateTimeField(_("being carried out since"), null=True, blank=True)
+    claimed_at = models.DateTimeField(_("running since"), null=True, blank=True)
     # That process (`relay.runtime.process_locks`).
     process = models.CharField(_("process"), max_length=40, blank=True)
     created_at = models.DateTimeField(_("written"), default=timezone.now)
+
+    objects = QueuedMessageQuerySet.as_manager()
 
     class Meta:
         verbose_name = _("waiting message")

@@ -21,19 +21,19 @@ def what_happened(error: ProviderError) -> str:
         case "authentication":
             return _("The key was refused.")
         case "permission":
-            return _("This call is not allowed.")
+            return _("The provider does not allow this call.")
         case "billing":
-            return _("The account has no credit left, or its limit is reached.")
+            return _("The account has no credit left or reached its limit.")
         case "rate_limit":
             return _("Too many requests in a short time.")
         case "overloaded":
             return _("The provider is overloaded.")
         case "context_length" | "too_large":
-            return _("That was longer than the model can read.")
+            return _("The conversation is too long for the model.")
         case "not_found":
-            return _("The model does not exist, or nothing is served at this address.")
+            return _("The model or the address does not exist.")
         case "timeout":
-            return _("There was no answer in time.")
+            return _("The provider took too long.")
     return _by_class(error)
 
 
@@ -41,10 +41,10 @@ def _by_class(error: ProviderError) -> str:
     if isinstance(error, Unreachable):
         return _("The provider did not answer.")
     if isinstance(error, Cut):
-        return _("The answer stopped in the middle.")
+        return _("The answer was interrupted.")
     if isinstance(error, RequestRefused):
-        return _("The request was refused.")
-    return _("The provider failed.")
+        return _("The provider refused the request.")
+    return _("The provider reported an error.")
 
 
 def reason_of(error: ProviderError) -> str:
@@ -56,18 +56,18 @@ def reason_of(error: ProviderError) -> str:
 
 def what_to_do(error: ProviderError, *, variable: str = "") -> str:
     if error.kind == "authentication" and variable:
-        return _("Check %(variable)s, and start Parley again.") % {"variable": variable}
+        return _("Check %(variable)s and restart Parley.") % {"variable": variable}
     if isinstance(error, AccessRefused):
-        return _("Look at the account, its key and its rights at the provider.")
+        return _("Check the account, key and permissions at the provider.")
     if isinstance(error, Busy):
         return _later(error.retry_after)
     if error.kind == "not_found":
         return _("Check the base URL and the name of the model.")
     if isinstance(error, Unreachable):
-        return _("Check that the server runs, and that the base URL is right.")
+        return _("Check that the server runs and the base URL is right.")
     if isinstance(error, RequestRefused):
-        return _("Try another model; if none works, the server may speak another dialect.")
-    return _("Try again; if it stays so, look at the provider’s own status page.")
+        return _("Try another model. If none works, the server may use another dialect.")
+    return _("Try again. If it still fails, see the provider’s status page.")
 
 
 def _later(seconds: float | None) -> str:
@@ -95,14 +95,14 @@ def advise(error: ProviderError, *, is_staff: bool, variable: str = "") -> Advic
     if isinstance(error, AccessRefused):
         return Advice(
             _("This server’s account at the provider does not work."),
-            _("Choose another model, or tell your administrator."),
+            _("Choose another model, or contact your administrator."),
         )
     return Advice(_what_a_user_reads(error), what_a_user_can_do(error))
 
 
 def _what_a_user_reads(error: ProviderError) -> str:
     if isinstance(error, Cut):  # beside it the page says already that the answer was cut short
-        return _("The connection to the provider broke.")
+        return _("The connection to the provider was lost.")
     if error.kind == "not_found":  # addresses are the business of staff
         return _("The provider does not offer this model at the moment.")
     return what_happened(error)
@@ -110,12 +110,12 @@ def _what_a_user_reads(error: ProviderError) -> str:
 
 def what_a_user_can_do(error: ProviderError) -> str:
     if isinstance(error, Busy):
-        return f"{_later(error.retry_after)} {_('Or choose another model.')}"
+        return " ".join([_later(error.retry_after), _("You can also choose another model.")])
     if error.kind in ("context_length", "too_large"):
-        return _("Send less, summarise older messages, or choose another model.")
+        return _("Shorten the message, summarise older ones, or choose another model.")
     if isinstance(error, RequestRefused):
-        return _("Choose another model. If it stays so, tell your administrator.")
-    return _("Try again, or choose another model. If it stays so, tell your administrator.")
+        return _("Choose another model. If it still fails, contact your administrator.")
+    return _("Try again, or choose another model. If it still fails, contact your administrator.")
 
 
 # As it is kept with a failed answer.

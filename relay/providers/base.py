@@ -1,23 +1,25 @@
-"""Providers and models: the `Provider` protocol, without the database."""
+"""Providers, models and routing rules, and requests without images for models without vision."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeGuard
 
 from history.answers.events import Event
 from history.context import Context
+from history.context.values import ContextEntry
 from history.dialects import CallOptions, Loss, Switches
-from history.entries import nothing
+from history.entries import Media, Part, Text, empty_object
 from relay.errors import ProviderError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """One model as people pick it. `window` 0: unknown. `context_tokens`: tell it no more, whatever it can.
+    """One model that users can pick.
 
-    `can_summarise`: older turns are summarised by it; otherwise they are left out when the context is full.
+    A `window` of 0 means unknown; `context_tokens` limits its input further. A model that cannot summarise older turns
+    (`can_summarise`) loses them when the context is full.
     """
 
     name: str
@@ -36,16 +38,16 @@ class Model:
 
 @dataclass(slots=True, kw_only=True)
 class CallNotes:
-    """What became of a call, for whoever stores it: filled in while the call goes on.
+    """Facts about a call, filled in while it runs.
 
-    `supplied` are options that had to be told and that nobody had said. `request_hash` is of the body that was sent,
-    `request_id` the vendor's name for the call if a header gave one. `on_retry` is called before a
-    wait with the error and the seconds until the next attempt.
+    `supplied` are required options that the request did not have. `request_hash` is of the body that was sent,
+    `request_id` the vendor's id of the call if a header has one. `on_retry` is called before a wait, with the error and
+    the seconds until the next attempt.
     """
 
     attempts: int = 0
     losses: tuple[Loss, ...] = ()
-    supplied: Mapping[str, Any] = field(default_factory=nothing)
+    supplied: Mapping[str, Any] = field(default_factory=empty_object)
     request_hash: str = ""
     request_id: str = ""
     on_retry: Callable[[ProviderError, float], None] | None = None
@@ -68,13 +70,13 @@ class Provider(Protocol):
 
     @property
     def models(self) -> tuple[Model, ...]:
-        """What it offers, the one to begin with first."""
+        """The default comes first."""
         ...
 
     def call(
         self, context: Context, options: CallOptions, *, notes: CallNotes | None = None
     ) -> AsyncGenerator[Event, None]:
-        """Ask, and give the answer's events as they come. Closing the generator ends the call.
+        """Call a model and yield the events of its answer. Closing the generator ends the call.
 
         Raises a `relay.errors.ProviderError`: before the first event after retries, or in the middle of an answer. An
         answer whose generator ends without an error was ended by the vendor.
@@ -84,12 +86,66 @@ class Provider(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Who is called, and as what."""
+    """A provider and one of its models."""
 
     provider: Provider
     model: Model
 
     @property
     def name(self) -> str:
-        """As people write it: provider/model."""
+        """As users write it: provider/model."""
         return f"{self.provider.name}/{self.model.name}"
+
+
+# Routing rules.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """An empty `model` means the name in the request. A `weight` of 0: only if no other target answers."""
+
+    provider: str
+    model: str = ""
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A `model` that ends in * is the beginning of a name."""
+
+    model: str
+    targets: tuple[Target, ...]
+
+    def matches(self, model: str) -> bool:
+        if self.model.endswith("*"):
+            return model.startswith(self.model[:-1])
+        return model == self.model
+
+
+# Images.
+
+
+def without_unsupported_images(context: Context, model: Model) -> Context:
+    """The same object if the model takes images; else with their names in their place."""
+    return context if model.takes_images else replace(context, entries=tuple(map(_without_images, context.entries)))
+
+
+def images_in(context: Context) -> list[Media]:
+    parts = [part for entry in context.entries for part in entry.parts]
+    parts += [part for entry in context.entries for result in entry.results for part in result.parts]
+    return [part for part in parts if _is_image(part)]
+
+
+def _is_image(part: Part) -> TypeGuard[Media]:
+    return isinstance(part, Media) and part.media_type.startswith("image/")
+
+
+def _without_images(entry: ContextEntry) -> ContextEntry:
+    results = tuple(replace(result, parts=tuple(map(_name_image, result.parts))) for result in entry.results)
+    return replace(entry, parts=tuple(map(_name_image, entry.parts)), results=results)
+
+
+def _name_image(part: Part) -> Part:
+    if not _is_image(part):
+        return part
+    return Text(text=f"[A picture that this model cannot see: {part.name or part.media_type}]")

@@ -1,7 +1,7 @@
 """Catalogue of available models, refreshed in the background.
 
-Readers get what was known last. A provider whose list cannot be had keeps the models that it had, and the reason
-is kept for the staff's page. Servers on this machine that answer at their usual port appear, and go again.
+Readers get the latest known state. A provider whose list cannot be fetched keeps its models, and the error is shown to
+staff. Local servers appear while they answer at their usual port.
 """
 
 from __future__ import annotations
@@ -9,34 +9,38 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from history.dialects import DIALECTS
 from relay.errors import ProviderError, detached
 from relay.providers import sessions
+from relay.providers.base import Model
 from relay.providers.endpoints import Endpoint, host_of
-from relay.providers.http import HttpProvider
-from relay.providers.listing import list_models, merge_models, probe_dialects
+from relay.providers.http import HttpProvider, fetch
+from relay.providers.toml_config import LONGEST_MODEL
+from relay.providers.vendors import is_offered_for_chat
 from relay.providers.vendors.local_servers import list_local_models
 
 FRESH_SECONDS = 300.0
+NOT_THERE, COMPLAINTS = frozenset({404, 405, 410, 501}), frozenset({400, 415, 422})
 
 
 class Catalogue:
-    """`providers` are asked for their lists, `nearby` are places where a server may or may not be."""
+    """Lists of `providers`, and of servers that may run at the addresses `nearby`."""
 
     def __init__(self, providers: Sequence[HttpProvider], *, nearby: Sequence[Endpoint] = ()) -> None:
-        self.asked = [provider for provider in providers if provider.endpoint.lists_models]
+        self.listing = [provider for provider in providers if provider.endpoint.lists_models]
         known = {provider.name for provider in providers} | {host_of(p.endpoint.base_url) for p in providers}
         self.nearby = [place for place in nearby if not {place.name, host_of(place.base_url)} & known]
         self.found: tuple[HttpProvider, ...] = ()
         self.errors: dict[str, ProviderError] = {}
-        self._asked_at: float | None = None
+        self._refreshed_at: float | None = None
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def refresh_if_stale(self) -> None:
-        """Cheap, and it returns at once: the asking is done by a thread."""
+        """Returns at once: a thread fetches the lists."""
         if not self._is_stale():
             return
         with self._lock:
@@ -45,21 +49,20 @@ class Catalogue:
                 self._thread.start()
 
     def refresh(self) -> None:
-        """Ask them all, each for a few seconds at most."""
-        self._asked_at = time.monotonic()
-        if self.asked or self.nearby:
+        self._refreshed_at = time.monotonic()
+        if self.listing or self.nearby:
             asyncio.run(self._refresh())
 
     def _is_stale(self) -> bool:
-        return self._asked_at is None or time.monotonic() - self._asked_at > FRESH_SECONDS
+        return self._refreshed_at is None or time.monotonic() - self._refreshed_at > FRESH_SECONDS
 
     async def _refresh(self) -> None:
         try:
-            await asyncio.gather(self._look_nearby(), *(self._ask(provider) for provider in self.asked))
+            await asyncio.gather(self._find_nearby(), *(self._fetch_list(provider) for provider in self.listing))
         finally:
             await sessions.close()
 
-    async def _ask(self, provider: HttpProvider) -> None:
+    async def _fetch_list(self, provider: HttpProvider) -> None:
         endpoint = provider.endpoint
         if endpoint.probes_dialects and (spoken := await _probed(endpoint)) is not None:
             provider.endpoint = endpoint = replace(endpoint, also_speaks=spoken)
@@ -73,13 +76,13 @@ class Catalogue:
             merge_models(endpoint.models, listed, keeps_all=not endpoint.models_are_guessed) or endpoint.models
         )
 
-    async def _look_nearby(self) -> None:
-        models = await asyncio.gather(*(list_local_models(place) for place in self.nearby))
+    async def _find_nearby(self) -> None:
+        models = await asyncio.gather(*(list_local_models(endpoint) for endpoint in self.nearby))
         before = {provider.name: provider for provider in self.found}
         found = []
-        for place, offered in zip(self.nearby, models, strict=True):
+        for endpoint, offered in zip(self.nearby, models, strict=True):
             if offered:
-                provider = before.get(place.name) or HttpProvider(place)
+                provider = before.get(endpoint.name) or HttpProvider(endpoint)
                 provider.models = offered
                 found.append(provider)
         self.found = tuple(found)
@@ -90,3 +93,48 @@ async def _probed(endpoint: Endpoint) -> tuple[str, ...] | None:
         return await probe_dialects(endpoint)
     except ProviderError:
         return None
+
+
+# Lists.
+
+
+async def list_models(endpoint: Endpoint) -> tuple[Model, ...]:
+    """Raises a ProviderError if the endpoint has no list."""
+    api = DIALECTS[endpoint.dialect].HTTP_API
+    listed = api.read_models(await fetch(endpoint, endpoint.base_url + api.models_path))
+    return tuple(
+        Model(name=model.name, label=model.label, window=model.window, takes_images=model.takes_images)
+        for model in listed
+        if 0 < len(model.name) <= LONGEST_MODEL and is_offered_for_chat(model.name, endpoint.base_url)
+    )
+
+
+async def probe_dialects(endpoint: Endpoint) -> tuple[str, ...] | None:
+    """Further dialects of the server, found with an empty request to each; None if that is not clear.
+
+    A server that knows the path complains about the request, any other answers that nothing is there.
+    """
+    spoken = []
+    for dialect, path in DIALECTS[endpoint.dialect].HTTP_API.probe_paths.items():
+        try:
+            await fetch(endpoint, endpoint.base_url + path, body={})
+        except ProviderError as error:
+            if error.status in NOT_THERE:
+                continue
+            if error.status not in COMPLAINTS:
+                return None
+        spoken.append(dialect)
+    return tuple(spoken)
+
+
+def merge_models(known: Iterable[Model], listed: Iterable[Model], *, keeps_all: bool) -> tuple[Model, ...]:
+    """Known models first, then the rest. `keeps_all` includes known ones that are not listed."""
+    there = {model.name: model for model in listed}
+    first = []
+    for model in known:
+        on_list = there.pop(model.name, None)
+        if on_list is not None:
+            first.append(replace(model, label=model.label or on_list.label, window=on_list.window or model.window))
+        elif keeps_all:
+            first.append(model)
+    return (*first, *there.values())

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from history.answers.assembly import Assembler
 from history.context import Context
-from history.context.entries import ContextEntry, Role
+from history.context.values import ContextEntry, Role
 from history.dialects import CallOptions
 from history.entries import Text, text_of
 from relay.errors import ProviderError, VendorFault

@@ -1,6 +1,6 @@
 """Endpoints of providers: base URL, API key, headers, timeouts, switches.
 
-Plain values: nothing here dials. A key is in no `repr`, so that no traceback and no page of settings shows it.
+Plain values without I/O. Keys are not in `repr`, so that no traceback and no settings page shows them.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def no_headers() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How long to wait for what, in seconds, and how often to try."""
+    """Timeouts in seconds, and the number of attempts."""
 
     connect: float = 10.0
     idle: float = 300.0
     attempts: int = 3
-    # No further attempt begins after this, and a vendor that wants us to wait longer is told about instead.
+    # No further attempt begins after this. A longer wait that a vendor asks for is an error.
     retry_within: float = 60.0
 
 
@@ -40,10 +40,10 @@ class Patience:
 class Endpoint:
     """One provider as it was configured. `base_url` is what the vendor's own SDK would be given.
 
-    `key_variable` is where the key is to be written, for people. `azure_api_version` means Azure's older addresses,
-    with the deployment in the path. `lists_models`: its own list of models is asked for and offered; then
-    `models_are_guessed` says that those of ours which are not in it do not exist. `also_speaks` are languages that
-    the same address takes besides; `paths` are further addresses that the relay may pass on to it.
+    `key_variable` is the environment variable of the key. `azure_api_version` means Azure's older URLs, with the
+    deployment in the path. `lists_models`: its own list of models is fetched and offered; then `models_are_guessed`
+    says that configured models which are not in it do not exist. `also_speaks` are further dialects of the same
+    address; `paths` are further paths that the relay passes on.
     """
 
     name: str
@@ -92,7 +92,7 @@ class Endpoint:
         return dialect == self.dialect or dialect in self.also_speaks
 
     def passes(self, method: str, path: str) -> bool:
-        """Whether the operator lists this address: as it is, or as everything below one."""
+        """Whether the operator lists this path, or a folder that contains it."""
         for listed in self.paths:
             verb, _, wanted = listed.rpartition(" ")
             below = wanted.endswith("/*") and path.startswith(wanted[:-1])
@@ -101,7 +101,7 @@ class Endpoint:
         return False
 
     def lists(self, path: str) -> bool:
-        """Whether the operator lists this address or something below it, for whatever method."""
+        """Whether the operator lists this path or one below it, for any method."""
         for listed in self.paths:
             wanted = listed.rpartition(" ")[2]
             is_within = wanted.endswith("/*") and path.startswith(wanted[:-1])
@@ -125,7 +125,7 @@ class Endpoint:
 
 
 def is_address(text: str) -> bool:
-    """A web address that paths can be put behind: with a host, without a name or password, a question or a fragment."""
+    """Whether this is a base URL: with a host, without credentials, query or fragment."""
     try:
         parts = urlsplit(text)
         port_is_right = parts.port is None or parts.port > 0
@@ -136,10 +136,10 @@ def is_address(text: str) -> bool:
 
 
 def host_of(address: str) -> str:
-    """Host and port, the part of an address that may be told to anybody."""
+    """Host and port, the part of a URL that is not secret."""
     return urlsplit(address).netloc.rpartition("@")[2]
 
 
 def is_key(text: str) -> bool:
-    """What can stand in a header: printable, no spaces."""
+    """Whether it can be in a header: printable, no spaces."""
     return text.isascii() and all("!" <= mark <= "~" for mark in text)

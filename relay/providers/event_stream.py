@@ -12,14 +12,14 @@ from history.answers.events import Ended, Event, Failed
 from history.dialects import DIALECTS
 from relay.errors import Cut, ProviderError, Unreachable, VendorFault, error_of
 from relay.providers.endpoints import Endpoint, host_of
-from relay.runtime.parsing import StreamParser
+from relay.runtime.event_loop import StreamParser
 
-# The vendor has said that it is done; counts may still follow, but nobody waits long for them.
+# Counts may follow the end of an answer, but not for long.
 LINGER_SECONDS = 5.0
 
 
 class EventStream:
-    """The first byte is there. Ask for `events` until there are none, and `check` each before it is passed on."""
+    """An answer whose first byte has come. Call `events` until it returns None, and `check` for each event."""
 
     def __init__(self, response: aiohttp.ClientResponse, first: bytes, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
@@ -29,7 +29,7 @@ class EventStream:
         self._is_over = self._is_read = False
 
     async def events(self) -> list[Event] | None:
-        """What came next, None at the end."""
+        """The next events, None at the end."""
         if self._is_read:
             return None
         if chunk := await self._chunk():
@@ -47,7 +47,7 @@ class EventStream:
             raise _cut(self.endpoint)
 
     def close(self) -> None:
-        """At once: a vendor whose connection is gone stops, and stops counting."""
+        """At once: a vendor whose connection is closed stops, and stops charging."""
         self._response.close()
 
     async def _chunk(self) -> bytes:
@@ -55,12 +55,12 @@ class EventStream:
             first, self._first = self._first, b""
             return first
         if self._is_over:
-            return await self._last_words()
+            return await self._rest_after_end()
         with network_errors(self.endpoint, has_begun=True):
             return await self._response.content.readany()
 
-    async def _last_words(self) -> bytes:
-        """Once the vendor is done, no trouble with the connection matters."""
+    async def _rest_after_end(self) -> bytes:
+        """After the end of the answer errors of the connection do not matter."""
         try:
             async with asyncio.timeout(LINGER_SECONDS):
                 return await self._response.content.readany()
@@ -69,7 +69,7 @@ class EventStream:
 
 
 class network_errors:  # noqa: N801 - reads as a clause: with network_errors(endpoint, has_begun=True)
-    """The network's errors as ours. A class and no generator, since it stands around every piece of every reply."""
+    """Raises errors of the network as ProviderErrors. A class, because a generator is slower around every chunk."""
 
     __slots__ = ("endpoint", "has_begun")
 
@@ -78,7 +78,7 @@ class network_errors:  # noqa: N801 - reads as a clause: with network_errors(end
 
     @property
     def subject(self) -> str:
-        """What the sentences are about: staff read the host."""
+        """The subject of error texts: staff read the host."""
         return host_of(self.endpoint.base_url)
 
     def __enter__(self) -> None:
@@ -86,11 +86,11 @@ class network_errors:  # noqa: N801 - reads as a clause: with network_errors(end
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, (aiohttp.ClientError, OSError)):
-            raise _as_ours(error, self.endpoint, subject=self.subject, has_begun=self.has_begun) from None
+            raise _provider_error(error, self.endpoint, subject=self.subject, has_begun=self.has_begun) from None
 
 
-def _as_ours(error: Exception, endpoint: Endpoint, *, subject: str, has_begun: bool) -> ProviderError:
-    """Never with the network's own texts, which may hold whole addresses."""
+def _provider_error(error: Exception, endpoint: Endpoint, *, subject: str, has_begun: bool) -> ProviderError:
+    """Without the texts of the library, which may have whole URLs."""
     if isinstance(error, aiohttp.ConnectionTimeoutError | aiohttp.ClientConnectorError):
         return _unreached(subject, _reason(error), endpoint)
     if isinstance(error, TimeoutError):
@@ -123,7 +123,7 @@ def _reason(error: Exception) -> str:
 
 
 def mask_secrets(failed: Failed, endpoint: Endpoint) -> Failed:
-    """Some vendors repeat the key that they do not like."""
+    """Some vendors repeat the rejected key."""
     raw = str(failed.raw)
     return replace(
         failed, message=endpoint.masked(failed.message), raw=failed.raw if endpoint.masked(raw) == raw else {}

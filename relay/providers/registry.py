@@ -7,12 +7,12 @@ from the settings once; what is really there is kept up to date by the catalogue
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from django.conf import settings
 
+from history.db.process_state import process_state
 from history.dialects import DIALECTS
 from relay.errors import NoSuchModel, ProviderError
 from relay.providers import sessions
@@ -35,7 +35,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderStatus:
-    """How it stands with one provider, for the people who look after them; `missing` are packages that it needs."""
+    """The state of one provider, for staff; `missing` are packages that it needs."""
 
     name: str
     label: str
@@ -73,7 +73,7 @@ class Router:
         self.catalogue = Catalogue(dialled, nearby=nearby)
 
     def route(self, name: str = "") -> Route:
-        """Who is to be called by this name. Raises NoSuchModel."""
+        """The route of a model name. Raises NoSuchModel."""
         self.catalogue.refresh_if_stale()
         found = self._named(name) or self._bare(name) or self._of_family(name) if name else self._default()
         if found is None:
@@ -81,30 +81,32 @@ class Router:
         return found
 
     def choices(self) -> list[Group]:
-        """Everything that can be picked, the default first."""
+        """All models, the default first."""
         self.catalogue.refresh_if_stale()
         groups = [
             Group(provider, tuple(Route(provider, model) for model in provider.models))
-            for provider in self._everybody()
+            for provider in self._all_providers()
         ]
         return [group for group in groups if group.routes]
 
     def providers(self) -> list[ProviderStatus]:
         self.catalogue.refresh_if_stale()
-        standing = [self._standing(provider) for provider in self._everybody()]
-        return [*standing, *map(_not_configured, self.unconfigured)]
+        statuses = [self._status(provider) for provider in self._all_providers()]
+        return [*statuses, *map(_not_configured, self.unconfigured)]
 
     def provider(self, name: str) -> Provider | None:
-        return next((provider for provider in self._everybody() if provider.name == name), None)
+        return next((provider for provider in self._all_providers() if provider.name == name), None)
 
-    def _everybody(self) -> Iterator[Provider]:
-        """Those that were configured, then the demo model, then what happens to run on this machine."""
+    def _all_providers(self) -> Iterator[Provider]:
+        """Configured ones, then the demo model, then local servers."""
         yield from (provider for provider in self.configured if not provider.is_demo)
         yield from (provider for provider in self.configured if provider.is_demo)
         yield from self.catalogue.found
 
     def _default(self) -> Route | None:
-        return next((Route(provider, provider.models[0]) for provider in self._everybody() if provider.models), None)
+        return next(
+            (Route(provider, provider.models[0]) for provider in self._all_providers() if provider.models), None
+        )
 
     def _named(self, name: str) -> Route | None:
         first, _, rest = name.partition("/")
@@ -112,8 +114,8 @@ class Router:
         return _offered(provider, rest) if provider else None
 
     def named_alike(self, name: str) -> Iterator[Route]:
-        """Whoever lists a model of exactly this name."""
-        offers = (_listed(provider, name) for provider in self._everybody())
+        """Routes of all providers that list a model of exactly this name."""
+        offers = (_listed(provider, name) for provider in self._all_providers())
         yield from (route for route in offers if route)
 
     def _bare(self, name: str) -> Route | None:
@@ -121,11 +123,11 @@ class Router:
         return next(self.named_alike(name), None)
 
     def _of_family(self, name: str) -> Route | None:
-        """Newer than any list, but its name says whose it is."""
+        """For models that are newer than any list."""
         vendor = next((vendor for start, vendor in FAMILIES.items() if name.startswith(start)), "")
         return self._named(f"{vendor}/{name}") if vendor else None
 
-    def _standing(self, provider: Provider) -> ProviderStatus:
+    def _status(self, provider: Provider) -> ProviderStatus:
         endpoint = provider.endpoint if isinstance(provider, HttpProvider) else None
         return ProviderStatus(
             name=provider.name,
@@ -148,7 +150,7 @@ def _listed(provider: Provider, name: str) -> Route | None:
 
 
 def _offered(provider: Provider, name: str) -> Route | None:
-    """A provider that has models which we do not know is asked for them all the same."""
+    """A provider that may have more models than its list is tried with any name."""
     is_open = isinstance(provider, HttpProvider) and provider.is_open
     return _listed(provider, name) or (Route(provider, Model(name=name)) if is_open else None)
 
@@ -170,7 +172,7 @@ def _not_configured(endpoint: Endpoint) -> ProviderStatus:
 def router_from_settings() -> Router:
     written: tuple[Endpoint, ...] = settings.PARLEY_PROVIDERS
     named = {endpoint.name for endpoint in written}
-    # Whoever writes a file decides the order with it.
+    # The order of the file counts.
     endpoints = [*written, *(_from_variables(vendor) for vendor in VENDORS if vendor.name not in named)]
     providers: list[Provider] = [HttpProvider(endpoint) for endpoint in endpoints if endpoint.is_configured]
     if settings.PARLEY_DEMO_MODEL:
@@ -193,7 +195,7 @@ def _from_variables(vendor: Vendor) -> Endpoint:
         base_url=base_url,
         api_key=getattr(settings, vendor.key_variable),
         key_variable=vendor.key_variable,
-        # A server of one's own may want none.
+        # A self-hosted server may need none.
         needs_key=not given,
         key_header=DIALECTS[dialect].HTTP_API.key_header,
         models=vendor.models if base_url == vendor.base_url else (),
@@ -204,33 +206,16 @@ def _from_variables(vendor: Vendor) -> Endpoint:
     )
 
 
-# The one of this process
-
-_lock = threading.Lock()
-_router: Router | None = None
-
-
 def router() -> Router:
-    global _router
-    with _lock:
-        if _router is None:
-            _router = router_from_settings()
-        return _router
-
-
-def use(new: Router | None) -> None:
-    """Another router from now on; None: made anew from the settings when next asked for."""
-    global _router
-    with _lock:
-        _router = new
+    return process_state.get(Router, router_from_settings)
 
 
 def refresh() -> None:
-    """The background's job: ask for the lists, so that the first picker is right already."""
+    """Fetch the lists of models, so that the first picker has them: a background job."""
     router().catalogue.refresh()
 
 
 async def close_all() -> None:
-    """The end of this process, or of this loop: no call goes on, no server of ours stays behind."""
+    """At the end of this process or loop: end all calls and the demo model's server."""
     await sessions.close()
     await asyncio.to_thread(SERVER.end)

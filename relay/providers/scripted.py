@@ -1,4 +1,4 @@
-"""A provider for tests: it answers what it was given, in turn, and remembers what it was asked.
+"""A provider for tests: it gives scripted answers in turn and records its calls.
 
     ScriptedProvider("Hello.", [TextPiece(part="1", text="Hal"), 0.1, Busy("too many")], lambda context, options: "…")
 
@@ -30,7 +30,7 @@ Outcome = Literal["running", "ended", "failed", "closed"]
 
 @dataclass(slots=True)
 class ScriptedCall:
-    """One call as it was made; `outcome` is "closed" when whoever called went away before the end."""
+    """One call as it was made; `outcome` is "closed" if the caller left before the end."""
 
     context: Context
     options: CallOptions
@@ -38,7 +38,7 @@ class ScriptedCall:
 
 
 class ScriptedProvider:
-    """Asked more often than there are answers, it gives the last one again."""
+    """After the last answer it repeats that one."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class ScriptedProvider:
         try:
             yield Started(model=options.model, request_id=f"scripted-{len(self.calls)}", provider=self.name)
             for step in _whole(answer(context, options) if callable(answer) else answer):
-                if (event := await self._played(step)) is not None:
+                if (event := await self._play(step)) is not None:
                     yield event
             made.outcome = "ended"
         except (GeneratorExit, asyncio.CancelledError):
@@ -75,7 +75,7 @@ class ScriptedProvider:
             made.outcome = "failed"
             raise
 
-    async def _played(self, step: Step) -> Event | None:
+    async def _play(self, step: Step) -> Event | None:
         match step:
             case Exception():
                 raise step
@@ -95,7 +95,7 @@ class ScriptedProvider:
 
 
 def _whole(steps: Steps) -> list[Step]:
-    """With the end that a vendor would say."""
+    """With the end that a vendor would send."""
     whole: list[Step] = [steps] if isinstance(steps, str) else list(steps)
     if whole and (whole[-1] == CUT or isinstance(whole[-1], Ended | Exception | Failed)):
         return whole

@@ -1,8 +1,8 @@
 """HTTP client sessions, one for each running event loop.
 
-A session belongs to its loop, so `close` ends those of the running one; whoever makes a loop of its own for a few calls
-(`asyncio.run` in a thread) closes it at the end. Nothing here follows a redirect, keeps a cookie, or uses a proxy that
-the environment names. With PARLEY_LOOPBACK_ONLY no request leaves the machine, whoever makes it: tests run with it.
+A session belongs to its loop, so `close` ends those of the running one; code with a loop of its own (`asyncio.run` in a
+thread) calls it at the end. Sessions follow no redirects, keep no cookies, and use no proxy of the environment. With
+PARLEY_LOOPBACK_ONLY no request leaves the machine: tests run with it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import aiohttp
 from django.conf import settings
 
 from relay.errors import AccessRefused
-from relay.runtime.per_loop import PerLoop
+from relay.runtime.event_loop import PerLoop
 
 USER_AGENT = "Parley"
-# Kept open between calls for so long; vendors close after a minute or more.
+# Vendors close idle connections after a minute or more.
 KEEPALIVE_SECONDS = 30.0
 # Of a vendor's reply: policies for browsers and the like are longer than the eight thousand that aiohttp takes.
 LONGEST_HEADER = 64 * 1024
@@ -29,30 +29,32 @@ _connectors: PerLoop[dict[bool, aiohttp.TCPConnector]] = PerLoop(dict)
 
 def session(*, keeps_alive: bool = True) -> aiohttp.ClientSession:
     """`keeps_alive` off: a new connection for every call, for servers that close them in the wrong moment."""
-    loop, stays_here = asyncio.get_running_loop(), settings.PARLEY_LOOPBACK_ONLY
+    loop, is_loopback_only = asyncio.get_running_loop(), settings.PARLEY_LOOPBACK_ONLY
     of_loop = _sessions.of(loop)
-    found = of_loop.get((keeps_alive, stays_here))
+    found = of_loop.get((keeps_alive, is_loopback_only))
     if found is None or found.closed:
-        found = of_loop[keeps_alive, stays_here] = _new_session(loop, keeps_alive=keeps_alive, stays_here=stays_here)
+        found = of_loop[keeps_alive, is_loopback_only] = _create_session(
+            loop, keeps_alive=keeps_alive, is_loopback_only=is_loopback_only
+        )
     return found
 
 
 def connector(loop: asyncio.AbstractEventLoop, *, keeps_alive: bool) -> aiohttp.TCPConnector:
-    """The connections of a running loop, for whoever does without a session (`plain`): the same pool for both."""
+    """The connections of a running loop, shared by sessions and `raw_http`."""
     of_loop = _connectors.of(loop)
     found = of_loop.get(keeps_alive)
     if found is None or found.closed:
-        found = of_loop[keeps_alive] = _new_connector(keeps_alive=keeps_alive)
+        found = of_loop[keeps_alive] = _create_connector(keeps_alive=keeps_alive)
     return found
 
 
-def check_stays_here(host: str) -> None:
+def check_loopback(host: str) -> None:
     if settings.PARLEY_LOOPBACK_ONLY and not is_loopback(host):
         raise AccessRefused(f"PARLEY_LOOPBACK_ONLY is on and {host} is another machine", kind="permission")
 
 
 async def close() -> None:
-    """End the sessions of the running loop, and every call that still goes on in them."""
+    """End the sessions of the running loop, and every call in them."""
     loop = asyncio.get_running_loop()
     for found in (_sessions.pop(loop) or {}).values():
         await found.close()
@@ -60,13 +62,15 @@ async def close() -> None:
         await pool.close()
 
 
-def _new_connector(*, keeps_alive: bool) -> aiohttp.TCPConnector:
+def _create_connector(*, keeps_alive: bool) -> aiohttp.TCPConnector:
     if keeps_alive:
         return aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_SECONDS)
     return aiohttp.TCPConnector(limit=0, force_close=True)
 
 
-def _new_session(loop: asyncio.AbstractEventLoop, *, keeps_alive: bool, stays_here: bool) -> aiohttp.ClientSession:
+def _create_session(
+    loop: asyncio.AbstractEventLoop, *, keeps_alive: bool, is_loopback_only: bool
+) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
         connector=connector(loop, keeps_alive=keeps_alive),
         connector_owner=False,
@@ -76,12 +80,12 @@ def _new_session(loop: asyncio.AbstractEventLoop, *, keeps_alive: bool, stays_he
         max_line_size=LONGEST_HEADER,
         max_field_size=LONGEST_HEADER,
         trust_env=False,
-        middlewares=(_stay_here,) if stays_here else (),
+        middlewares=(_only_loopback,) if is_loopback_only else (),
     )
 
 
-async def _stay_here(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    check_stays_here(request.url.host or "")
+async def _only_loopback(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    check_loopback(request.url.host or "")
     return await handler(request)
 
 

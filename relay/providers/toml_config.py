@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from history.dialects import DIALECTS, Switches
-from relay.providers.base import Model
+from relay.providers.base import Model, Rule, Target
 from relay.providers.endpoints import KEY_HEADERS, Endpoint, Patience, is_address, is_key
-from relay.providers.rules import Rule, Target
 from relay.providers.vendors import (
     AZURE_ADVICE,
     AZURE_DIALECT,
@@ -179,11 +178,11 @@ def _endpoint(table: Table, place: int, variables: Variables) -> Endpoint:
     return replace(
         start,
         **_key(table, start, variables, where),
-        **_kept(table, "label"),
+        **_selected(table, "label"),
         headers=_headers(table, where),
         models=models or start.models,
         models_are_guessed=not models,
-        # Whoever names the models means these and no others, unless the file says so.
+        # Named models are the only ones, unless the file says otherwise.
         lists_models=bool(table.get("list_models", not models)),
         switches=_switches(table.get("switches", {}), start.switches, where),
         patience=_patience(table, where),
@@ -288,7 +287,7 @@ def _switches(table: Table, start: Switches, where: str) -> Switches:
     for key, value in table.items():
         if key not in known:
             raise ProvidersFileError(
-                f"{where} has the switch “{key}”, which nobody knows; write one of {', '.join(sorted(known))}"
+                f"{where} has the switch “{key}”, which does not exist; write one of {', '.join(sorted(known))}"
             )
         if hints[key] is bool and not isinstance(value, bool):
             raise ProvidersFileError(f"{where} has the switch {key} = {value!r}; write true or false")
@@ -315,15 +314,15 @@ def _check(table: Table, known: Mapping[str, type | tuple[type, ...]], where: st
     for key, value in table.items():
         if key not in known:
             raise ProvidersFileError(
-                f"{where} has the key “{key}”, which nobody knows; write one of {', '.join(known)}"
+                f"{where} has the key “{key}”, which does not exist; write one of {', '.join(known)}"
             )
         wanted = known[key]
-        # To Python true is a number; to whoever writes a file it is not.
+        # In Python `True` is an int, in a file it is not.
         if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
             raise ProvidersFileError(f"{where} has {key} = {_shown(key, value)}; write {WORDS[wanted]}")
 
 
-def _kept(table: Table, *keys: str) -> dict[str, Any]:
+def _selected(table: Table, *keys: str) -> dict[str, Any]:
     return {key: table[key] for key in keys if key in table}
 
 

@@ -1,4 +1,4 @@
-"""The record from the event loop: a few threads of our own, whose connections stay open between calls.
+"""Database access from the event loop: a pool of threads whose connections stay open between calls.
 
 Django's own way, one thread for everything that is "thread sensitive", would let a page that is rendered hold up every
 running answer, and a connection for each call would cost more than most calls.
@@ -18,7 +18,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
-from history.db.large_values import release_large_values
+from history.db.parameters import release_large_values
 from history.db.transactions import is_database_away
 
 logger = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ async def in_database_after_outages(work: Callable[P, T], *args: P.args, **kwarg
 
 
 def begin_in_database(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> None:
-    """The same, but nobody waits for it: `work` has to see to its own errors."""
+    """The same without waiting: `work` handles its own errors."""
     _pool.submit(partial(_connected, partial(work, *args, **kwargs)))
 
 

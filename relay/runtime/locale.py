@@ -1,4 +1,4 @@
-"""In whose language and time something is shown, where there is no request that would know it."""
+"""Language and time zone of a viewer, for code without a request."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class ViewerLocale:
 
 
 def reader_of(user: Any, scope: Mapping[str, Any]) -> ViewerLocale:
-    """What the person chose, else what their browser asks for."""
-    return ViewerLocale(getattr(user, "language", "") or _asked_for(scope), getattr(user, "time_zone", ""))
+    """The settings of the user, else the language of the browser."""
+    return ViewerLocale(getattr(user, "language", "") or _accepted_language(scope), getattr(user, "time_zone", ""))
 
 
-def _asked_for(scope: Mapping[str, Any]) -> str:
+def _accepted_language(scope: Mapping[str, Any]) -> str:
     headers = dict(scope.get("headers", ()))
     accepted = headers.get(b"accept-language", b"").decode("latin-1")
     for language, _ in parse_accept_lang_header(accepted):

@@ -19,7 +19,7 @@ from channels.layers import BaseChannelLayer
 
 Message = dict[str, Any]
 
-# Sent to a socket in the place of messages that it did not get: it reads its state from the database.
+# Sent in place of lost messages: the socket reads its state from the database.
 RESYNC: Message = {"type": "resync"}
 # All sockets of this process.
 PROCESS_GROUP = "process"
@@ -37,7 +37,7 @@ class LocalChannelLayer(BaseChannelLayer):
 
     @property
     def is_degraded(self) -> bool:
-        """Whether messages of other processes cannot arrive although they should."""
+        """Whether messages of other processes are lost."""
         return False
 
     async def new_channel(self, prefix: str = "local") -> str:
@@ -74,7 +74,7 @@ class LocalChannelLayer(BaseChannelLayer):
             self._forget(channel)
 
     def _forget(self, channel: str) -> None:
-        """An empty queue stays: its socket may be waiting at it."""
+        """An empty queue stays, because its socket may be waiting for it."""
         del self.memberships[channel]
         if channel in self.queues and not self.queues[channel].empty():
             del self.queues[channel]
@@ -108,7 +108,7 @@ class LocalChannelLayer(BaseChannelLayer):
             self._put(self._queue(channel), message)
 
     def _put(self, queue: asyncio.Queue[Message], message: Message) -> None:
-        """A socket that fell so far behind that its queue is full reads everything anew."""
+        """A socket whose queue is full reads its state again."""
         if queue.full():
             while not queue.empty():
                 queue.get_nowait()

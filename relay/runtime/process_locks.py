@@ -1,8 +1,8 @@
-"""The processes that carry runs, and which of them are gone: a locked file each, in the data directory.
+"""Lock files of the processes with runs, by which others see which processes are gone.
 
-A run names its process. A process holds the lock of its file as long as it lives, so whether it is gone needs no
-waiting and no process ids, which containers use again. Only files of this machine are judged: the same boot of the
-kernel, or the same host name after a reboot. Runs of other machines end after a time without a sign of life.
+A run names its process. A process holds the lock of its file in the data directory as long as it lives, so no waiting
+and no process ids are needed, which containers reuse. Only files of this machine are checked: the same boot of the
+kernel, or the same host name after a reboot. Runs of other machines end after a time without a heartbeat.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def folder() -> Path:
 
 
 def name_here() -> str:
-    """The name of this process. Empty where no file can be written: then its runs are waited for like any other's."""
+    """The name of this process. Empty if no file can be written: then its runs end by timeout."""
     with _lock:
         if _here.pid != os.getpid() or _here.folder != folder():
             try:
@@ -65,16 +65,16 @@ def forget() -> None:
 
 
 def count_living() -> int:
-    """How many processes of this machine carry runs or may do so, this one included."""
+    """The number of running processes of this machine, this one included."""
     name_here()
     return 1 + sum(1 for path in _others() if _is_held(path))
 
 
 @contextmanager
 def dead_processes() -> Iterator[list[str]]:
-    """Names of processes of this machine that are gone. Once their runs are ended, they are forgotten.
+    """Names of processes of this machine that are gone. Their files are removed afterwards.
 
-    Their locks are held meanwhile, so that one process ends the runs; after an error the next one tries again.
+    Their locks are held meanwhile, so that one process ends their runs; after an error the next one tries again.
     """
     with contextlib.ExitStack() as held:
         paths = [path for path in _others() if _take(path, held)]
@@ -102,19 +102,19 @@ def _others() -> list[Path]:
 
 
 def _take(path: Path, held: contextlib.ExitStack) -> bool:
-    """Whether it is one of this machine that no process holds."""
+    """Lock the file, if it is of this machine and no process holds it."""
     try:
         file = held.enter_context(path.open("rb"))
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        told = json.loads(file.read())
+        owner = json.loads(file.read())
     except (OSError, ValueError):
         return False
     boot = _boot_id()
-    return bool(boot and told.get("boot") == boot) or told.get("host") == socket.gethostname()
+    return bool(boot and owner.get("boot") == boot) or owner.get("host") == socket.gethostname()
 
 
 def _is_held(path: Path) -> bool:
-    """Shared, so that two processes that look at once do not take each other for the one that holds it."""
+    """With a shared lock, so that two processes that check at once do not see each other as its owner."""
     try:
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

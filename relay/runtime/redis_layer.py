@@ -2,8 +2,7 @@
 
 Sockets of this process never wait for Redis: a group message is put into their queues at once, and a thread publishes
 it on one Redis channel that every process subscribes to. While Redis is away, each process goes on serving its own
-sockets. What other processes did meanwhile is in the database: once Redis is back, every socket gets `RESYNC` and
-reads it there.
+sockets. The work of other processes is in the database: once Redis is back, every socket gets `RESYNC` and reads it.
 
 How an outage is noticed: the subscriber publishes a beat of its own every other second. A connection error, or a beat
 that does not come back, means that Redis is away.
@@ -200,7 +199,7 @@ class Subscriber:
             client.close()
 
     def _receive_from(self, pubsub: Any) -> None:
-        heard_at, beat_at = time.monotonic(), 0.0
+        received_at, beat_at = time.monotonic(), 0.0
         while not self.stopping.is_set():
             message = pubsub.get_message(timeout=0.25)
             now = time.monotonic()
@@ -213,12 +212,12 @@ class Subscriber:
                 if process != self.publisher.process:
                     self.receive(group, body)
                 elif group == BEAT:
-                    heard_at = now
+                    received_at = now
                     self._set_away(False)
             if now >= beat_at:
                 self.publisher.publish(BEAT, None)
                 beat_at = now + BEAT_SECONDS
-            if now - heard_at > SILENCE_SECONDS:
+            if now - received_at > SILENCE_SECONDS:
                 raise TimeoutError("no beat came back")
 
     def _set_away(self, is_away: bool, why: str = "") -> None:

@@ -1,4 +1,4 @@
-"""How it stands with keys, for the people who hold them: what each has used, against which limit, and what it left."""
+"""Usage of API keys: tokens, cost and sessions of each key, against its limits."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from django.utils.translation import gettext_lazy as _
 
 from history.models import ApiKey, Session
 from history.record.selectors import sessions_owned_by
-from relay.gateway.limits import usage_store
 from relay.models import KeyUse
 from relay.usage.allowances import limits_of, spent_today
-from relay.usage.amounts import Use
+from relay.usage.amounts import Use, today
 
-# Each limit by its words, and what it is held against.
+# Name of the field, label, and the period over which use is added up ("": counted by the minute).
 LIMITS = (
     ("requests_per_minute", _("requests per minute"), ""),
     ("tokens_per_minute", _("tokens per minute"), ""),
-    ("concurrent_streams", _("calls at once"), ""),
+    ("concurrent_streams", _("concurrent calls"), ""),
     ("tokens_per_day", _("tokens per day"), "day"),
     ("tokens_per_month", _("tokens per month"), "month"),
     ("cost_per_day", _("cost per day"), "day"),
@@ -32,7 +31,7 @@ LIMITS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """`used` is None where it is counted by the minute, and gone with it."""
+    """`used` is None for limits that are counted by the minute."""
 
     words: Any
     most: Decimal
@@ -67,7 +66,7 @@ class KeyUsage:
 
     @property
     def is_used_up(self) -> bool:
-        """A budget is: until its day or month is over, calls are refused."""
+        """Calls are refused until the day or month of the budget is over."""
         return self.is_active and any(limit.is_used_up for limit in self.limits)
 
     @property
@@ -85,7 +84,7 @@ class KeyUsage:
 
 
 def budget_of(user: Any) -> list[Limit]:
-    """What a person may use today, in chats and with all keys together; nothing where that is not limited."""
+    """Daily limits of a user over chats and all keys. Empty without limits."""
     limits, spent = limits_of(user), spent_today(user)
     found = (
         Limit(
@@ -96,9 +95,13 @@ def budget_of(user: Any) -> list[Limit]:
     return [limit for limit in found if limit.most]
 
 
-def standings(keys: Sequence[ApiKey]) -> list[KeyUsage]:
-    """Three questions, however many keys there are."""
-    days, months, sessions = _used(keys, since_first=False), _used(keys, since_first=True), _counted(keys)
+def load_key_usage(keys: Sequence[ApiKey]) -> list[KeyUsage]:
+    """Three queries for any number of keys."""
+    days, months, sessions = (
+        _usage_by_key(keys, since_first=False),
+        _usage_by_key(keys, since_first=True),
+        _sessions_by_key(keys),
+    )
     return [
         KeyUsage(
             key=key,
@@ -110,18 +113,18 @@ def standings(keys: Sequence[ApiKey]) -> list[KeyUsage]:
     ]
 
 
-def _used(keys: Sequence[ApiKey], *, since_first: bool) -> dict[int, Use]:
-    today = usage_store.today()
-    rows = KeyUse.objects.filter(key__in=keys, day__gte=today.replace(day=1) if since_first else today, day__lte=today)
+def _usage_by_key(keys: Sequence[ApiKey], *, since_first: bool) -> dict[int, Use]:
+    day = today()
+    rows = KeyUse.objects.filter(key__in=keys, day__gte=day.replace(day=1) if since_first else day, day__lte=day)
     sums = rows.order_by().values("key").annotate(Sum("requests"), Sum("tokens"), Sum("cost"))
     return {row["key"]: Use(row["requests__sum"], row["tokens__sum"], row["cost__sum"]) for row in sums}
 
 
-def _counted(keys: Sequence[ApiKey]) -> dict[int, int]:
-    rows = Session.objects.not_hidden().filter(api_key__in=keys).order_by().values("api_key")
+def _sessions_by_key(keys: Sequence[ApiKey]) -> dict[int, int]:
+    rows = Session.objects.open().filter(api_key__in=keys).order_by().values("api_key")
     return dict(rows.annotate(count=Count("pk")).values_list("api_key", "count"))
 
 
 def sessions_of(key: ApiKey) -> Any:
-    """Those that its holder has, and may delete."""
+    """Sessions of the key that its owner can see and delete."""
     return sessions_owned_by(key.owner).filter(api_key=key)

@@ -1,8 +1,8 @@
-"""Numbers for Prometheus, in its text format, written here: a handful of lines needs no library.
+"""Prometheus metrics in the text format.
 
-Whichever process is asked tells the same: what is in the database holds for the whole installation, the journal for
-this machine, and what only a process knows is told for each process of this machine under its own label, so that sums
-and rates come out right whoever answers. Without a database the rest is told all the same, and that it is away.
+Every process returns the same values: database values are for the installation, journal values for this machine, and
+process values have one label per process of this machine, so that sums and rates are right whichever process answers.
+Without a database the other metrics are still returned, with `parley_database_up` 0.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from django.db import DatabaseError, InterfaceError
 
-from relay.digest.state import State, state_here
-from relay.gateway.process_stats import Fares, all_here
+from relay.digest.state import JournalState, read_state
+from relay.gateway.process_stats import ProcessStats, all_stats
 from relay.models import Run
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -31,16 +31,16 @@ class Metric:
         yield f"# HELP {self.name} {self.help}"
         yield f"# TYPE {self.name} {self.kind}"
         for labels, value in self.samples:
-            told = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
-            yield f"{self.name}{{{told}}} {value:.15g}" if told else f"{self.name} {value:.15g}"
+            label_text = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
+            yield f"{self.name}{{{label_text}}} {value:.15g}" if label_text else f"{self.name} {value:.15g}"
 
 
 def text() -> str:
-    metrics = [*_of_processes(all_here()), *_of_database()]
+    metrics = [*_of_processes(all_stats()), *_of_database()]
     return "\n".join(line for metric in metrics for line in metric.lines()) + "\n"
 
 
-def _of_processes(found: Iterable[Fares]) -> Iterator[Metric]:
+def _of_processes(found: Iterable[ProcessStats]) -> Iterator[Metric]:
     all_of_them = list(found)
     ended = [
         ({"source": source, "outcome": reason, "process": one.process}, float(count))
@@ -55,12 +55,12 @@ def _of_processes(found: Iterable[Fares]) -> Iterator[Metric]:
         (
             "parley_journal_untold_calls",
             "Calls that could not be kept, since the journal last said so.",
-            "untold_calls",
+            "unreported_calls",
         ),
         (
             "parley_journal_untold_bytes",
             "Bytes that could not be kept, since the journal last said so.",
-            "untold_bytes",
+            "unreported_bytes",
         ),
     ):
         samples = [({"process": one.process}, float(getattr(one, attribute))) for one in all_of_them]
@@ -69,7 +69,7 @@ def _of_processes(found: Iterable[Fares]) -> Iterator[Metric]:
 
 def _of_database() -> Iterator[Metric]:
     try:
-        state, runs = state_here(), Run.objects.filter(ended_at=None).count()
+        state, runs = read_state(), Run.objects.filter(ended_at=None).count()
     except (DatabaseError, InterfaceError):
         yield Metric("parley_database_up", "gauge", "Whether the database answers.", [({}, 0)])
         return
@@ -78,12 +78,12 @@ def _of_database() -> Iterator[Metric]:
     yield from _of_journal(state)
 
 
-def _of_journal(state: State) -> Iterator[Metric]:
+def _of_journal(state: JournalState) -> Iterator[Metric]:
     for name, kind, help_text, value in (
         ("parley_journal_waiting_bytes", "gauge", "Bytes of the relay's journal that are not digested.", state.waiting),
         ("parley_journal_behind_seconds", "gauge", "For how long the oldest of them waits.", state.behind),
-        ("parley_journal_lost_calls_total", "counter", "Calls that could not be recorded.", state.told_calls),
-        ("parley_journal_lost_bytes_total", "counter", "Bytes that could not be recorded.", state.told_bytes),
+        ("parley_journal_lost_calls_total", "counter", "Calls that could not be recorded.", state.stored_calls),
+        ("parley_journal_lost_bytes_total", "counter", "Bytes that could not be recorded.", state.stored_bytes),
     ):
         yield Metric(name, kind, help_text, [({}, float(value))])
 

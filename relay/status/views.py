@@ -1,4 +1,4 @@
-"""`/metrics` for Prometheus. Who may read it is for `PARLEY_METRICS` to say; for everybody else it is not there."""
+"""`/metrics` for Prometheus. `PARLEY_METRICS` sets who may read it; others get a 404."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ OFF, ADMIN, OPEN = "off", "admin", "open"
 @never_cache
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
-    given = request.headers.get("Authorization", "")
-    if settings.PARLEY_METRICS == ADMIN and given:
-        if refusal := _refusal(given):
+    authorization = request.headers.get("Authorization", "")
+    if settings.PARLEY_METRICS == ADMIN and authorization:
+        if refusal := _refusal(authorization):
             return HttpResponse(refusal, status=401, headers={"WWW-Authenticate": 'Bearer realm="Parley"'})
     elif settings.PARLEY_METRICS != OPEN and not (settings.PARLEY_METRICS == ADMIN and _is_staff(request)):
         raise Http404
     return HttpResponse(numbers.text(), content_type=numbers.CONTENT_TYPE)
 
 
-def _refusal(given: str) -> str:
-    """Why the key does not open this; a scraper's log is read by whoever sets it up."""
-    raw = given[len(BEARER) :].strip() if given.lower().startswith(BEARER) else ""
+def _refusal(authorization: str) -> str:
+    """Error text for a key without access: the operator reads it in the log of the scraper."""
+    raw = authorization[len(BEARER) :].strip() if authorization.lower().startswith(BEARER) else ""
     try:
         keys.authenticate(raw, scope="admin")
     except ApiKeyError as error:

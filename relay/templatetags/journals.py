@@ -1,4 +1,4 @@
-"""How it stands with the relay's journal, for the admin's front page."""
+"""Template tags for the state of the relay's journal on the admin index."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from django import template
 from django.template.defaultfilters import filesizeformat
 from django.utils.translation import gettext as _
 
-from relay.digest.state import State, state_here
+from relay.digest.state import JournalState, read_state
 
 register = template.Library()
 
 
 @register.simple_tag
-def read_journals() -> State:
-    return state_here()
+def read_journals() -> JournalState:
+    return read_state()
 
 
 _FULL = re.compile(r"the journal holds its (\d+) bytes already")
@@ -23,9 +23,9 @@ _FULL = re.compile(r"the journal holds its (\d+) bytes already")
 
 @register.filter
 def loss_words(why: str) -> str:
-    """Why something was lost: in the reader's language where we know the reason, else as the system says it."""
+    """Reason of a loss, translated if known, else the text of the operating system."""
     if full := _FULL.search(why):
-        return _("The journal holds all that it may: %(size)s.") % {"size": filesizeformat(int(full[1]))}
+        return _("The journal is full: %(size)s.") % {"size": filesizeformat(int(full[1]))}
     if "no space left on device" in why.lower():
-        return _("There was no room left on the disk.")
+        return _("The disk was full.")
     return why

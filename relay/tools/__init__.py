@@ -1,7 +1,7 @@
-"""What an agent can do besides talking. A tool is one small module with a typed function that gives its schema.
+"""Tools of agents: typed functions whose signatures give their schemas.
 
-    schemas (from a signature to JSON schema, and arguments held against it) → base (what a tool is)
-    → built_in (one module per tool) → registry (which there are) → running (calls, their limits and their results)
+    schemas (JSON schema from a signature, and validation of arguments) → base (what a tool is)
+    → built_in (the tools of Parley) → registry (which there are) → running (calls, their limits and their results)
 
 `docs/agents.md` shows how to write one.
 """

@@ -1,16 +1,22 @@
-"""What a tool is: a name, what it is good for, the schema of its arguments, and a function that does it."""
+"""Tools: name, description, schema of the arguments, function and context of a call."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from datetime import datetime
+from typing import Literal
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
+from django.conf import settings
 from django_stubs_ext import StrOrPromise
 
-from history.entries import Entry, Media, ToolDefinition, ToolResults
+from history.entries import Entry, JsonObject, Media, ToolDefinition, ToolResults
+from history.models import ApiKey
+from history.search.session_query import parse_time
+from relay.models import User
 from relay.tools.schemas import schema_of
 
 Directive = Literal["", "finish_task", "ask_user", "compress"]
@@ -23,43 +29,43 @@ OUTPUT_CHARS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a tool found, where that is more than a text: pictures, whose bytes are stored already."""
+    """Output with more than a text: pictures, whose bytes are stored already."""
 
     text: str
     media: tuple[Media, ...] = ()
 
 
 class ToolError(Exception):
-    """The tool could not do what was asked, and its text tells the model why."""
+    """The tool failed; the text says to the model why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolContext:
-    """On whose behalf: a tool sees only what this person, or this key of theirs, may see.
+    """The user or API key of a call: a tool sees only what they may see.
 
     `call_id` is the call that it answers.
-    `ask_agent` lets another agent do something; None: nobody is in the middle of a turn here.
+    `ask_agent` calls another agent. None: the call is not part of a turn.
     """
 
-    user: Any
+    user: User
     session_id: UUID
     agent: str = ""
-    # The person typed the call; no agent asked for it.
+    # The user typed the call.
     by_hand: bool = False
-    # What has to be done before somebody else's session can be read.
+    # What has to be done before another user's session can be read.
     how_to_open: str = "the person has to open its page and say why first"
     call_id: str = ""
     ask_agent: Callable[..., Awaitable[str]] | None = None
-    kept: list[tuple[str, Entry]] = field(default_factory=list)
+    entries: list[tuple[str, Entry]] = field(default_factory=list)
 
     def keep(self, entry: Entry) -> None:
         """Store this behind the results of the answer that calls us, if our call succeeds."""
-        self.kept.append((self.call_id, entry))
+        self.entries.append((self.call_id, entry))
 
     def kept_by(self, results: ToolResults) -> list[Entry]:
         """What is to be stored behind these results, in the order of the calls."""
         done = dict.fromkeys(result.call_id for result in results.results if result.status == "success")
-        return [entry for call_id in done for asked_by, entry in self.kept if asked_by == call_id]
+        return [entry for call_id in done for origin, entry in self.entries if origin == call_id]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +74,12 @@ class Tool:
 
     `timeout` in seconds. A `directive` tells the agent's loop what a successful call means besides its result.
     `description` is for models, `summary` for people and in their language. `panel` shows, at once, how things are now:
-    an agent that has a live screen is told it with every call. `is_for_agents`: no slash command.
+    an agent with a live screen gets it with every call. `is_for_agents`: no slash command.
     """
 
     name: str
     description: str
-    parameters: Mapping[str, Any]
+    parameters: JsonObject
     run: Run
     timeout: float = SECONDS
     output_chars: int = OUTPUT_CHARS
@@ -84,7 +90,6 @@ class Tool:
 
     @property
     def definition(self) -> ToolDefinition:
-        """As a model is told of it."""
         return ToolDefinition(name=self.name, description=self.description, parameters=self.parameters)
 
 
@@ -116,3 +121,27 @@ def tool(
         )
 
     return made
+
+
+# Times in the zone of the user.
+
+
+def zone_of(user: User) -> ZoneInfo:
+    """The zone that the person chose, or the owner of the key, or that of the server."""
+    person = user.owner if isinstance(user, ApiKey) else user
+    return ZoneInfo(getattr(person, "time_zone", "") or settings.TIME_ZONE)
+
+
+def find_zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise ToolError(f"There is no time zone called {name[:60]}: write a name such as Europe/Berlin.") from None
+
+
+def read_time(text: str, *, zone: ZoneInfo, is_end: bool = False) -> datetime:
+    """Parse a day or time, in the user's zone unless it names one. Raises ToolError."""
+    try:
+        return parse_time(text.strip(), zone=zone, is_end=is_end)
+    except ValueError:
+        raise ToolError(f"{text[:60]} is not a valid time. Write 2026-11-01 or 2026-11-01T14:00.") from None

@@ -1,30 +1,35 @@
-"""Calls of tools and their results: every request gets exactly one answer, whatever happens to it.
+"""Calls of tools and their results: every request gets exactly one result.
 
-A name that nobody knows, arguments that are no JSON, a tool that raises, takes too long or says too much: each is a
-result that tells the model what went wrong, and the other calls of the same answer are not touched by it. Texts are in
-English because models read them.
+An unknown name, arguments that are not JSON, a tool that raises, takes too long or returns too much: each is a result
+that says to the model what went wrong, and does not affect the other calls of the same answer. Texts are in English
+because models read them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 import json
 import logging
+import threading
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
-from history.dialects.json_access import parsed
+from django.db import connections
+
+from history.dialects.json_access import parse_json
 from history.entries import Media, ResultStatus, Text, ToolRequest, ToolResult, ToolResults, now
-from relay.runtime.parsing import parse_apart
+from relay.runtime.event_loop import parse_apart
 from relay.tools.base import Output, Tool, ToolContext, ToolError
 from relay.tools.registry import Toolbox
-from relay.tools.schemas import BadArguments, checked
-from relay.tools.threads import in_thread
+from relay.tools.schemas import BadArguments, check_arguments
 
 logger = logging.getLogger(__name__)
 
@@ -47,10 +52,9 @@ OnResult = Callable[[int, ToolResult], Awaitable[None] | None]
 async def run_calls(
     requests: Sequence[ToolRequest], *, toolbox: Toolbox, context: ToolContext, on_result: OnResult | None = None
 ) -> ToolResults:
-    """Carry out all requests of one answer, some at a time; results in the order asked.
+    """Carry out all requests of one answer, some at a time; results in the order of the requests.
 
-    `on_result(index, result)` hears of each as it comes. Whoever cancels this loses nothing that it heard of before:
-    `answer_all` makes results of that.
+    `on_result(index, result)` gets each result as it comes; after a cancellation, `answer_all` completes them.
     """
     done: dict[int, ToolResult] = {}
     places = asyncio.Semaphore(AT_ONCE)
@@ -58,7 +62,7 @@ async def run_calls(
     async def carry_out(index: int, request: ToolRequest) -> None:
         async with places:
             done[index] = await run_call(request, toolbox=toolbox, context=context)
-        await _tell(on_result, index, done[index])
+        await _notify(on_result, index, done[index])
 
     async with asyncio.TaskGroup() as group:
         for index, request in enumerate(requests):
@@ -92,7 +96,7 @@ async def run_call(request: ToolRequest, *, toolbox: Toolbox, context: ToolConte
         return call.failed(f"There is no tool called {request.name[:SUMMARY_CHARS]}. There are: {there}.")
     try:
         size = len(request.arguments)
-        arguments = await parse_apart(size, lambda: checked(tool.parameters, _read(request.arguments)))
+        arguments = await parse_apart(size, lambda: check_arguments(tool.parameters, _read(request.arguments)))
     except BadArguments as error:
         return call.failed(f"{tool.name} was not called: {error}.")
     try:
@@ -150,7 +154,7 @@ def _read(arguments: str) -> Any:
     if not arguments.strip():
         return {}
     try:
-        return parsed(arguments)
+        return parse_json(arguments)
     except json.JSONDecodeError as error:
         is_cut = error.pos >= len(arguments.rstrip()) or error.msg.startswith("Unterminated string")
         why = "; they look cut off, so write them again, and shorter" if is_cut else ""
@@ -181,16 +185,16 @@ async def _output(tool: Tool, context: ToolContext, arguments: Mapping[str, Any]
     return output
 
 
-async def _tell(on_result: OnResult | None, index: int, result: ToolResult) -> None:
+async def _notify(on_result: OnResult | None, index: int, result: ToolResult) -> None:
     """A listener that fails is no reason to lose the other results."""
     if on_result is None:
         return
     try:
-        told = on_result(index, result)
-        if inspect.isawaitable(told):
-            await told
+        waiting = on_result(index, result)
+        if inspect.isawaitable(waiting):
+            await waiting
     except Exception:
-        logger.exception("whoever listens to results of %s failed", result.name)
+        logger.exception("The listener to results of %s failed.", result.name)
 
 
 def _in_brief(tool: Tool, error: BaseException) -> str:
@@ -206,3 +210,45 @@ def _shortened(error: BaseException) -> str:
 def _summary(arguments: str) -> str:
     line = " ".join(arguments[: SUMMARY_CHARS * 4].split())
     return line if len(line) <= SUMMARY_CHARS else f"{line[: SUMMARY_CHARS - 1]}…"
+
+
+# Threads for tools that are ordinary functions.
+#
+# A thread cannot be stopped from outside. In a pool, a tool that hangs would keep a place for ever and the process from
+# ending; a daemon thread of its own does neither.
+
+
+T = TypeVar("T")
+
+
+async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """What the function returns or raises. Cancelling stops the waiting, not the thread."""
+    call = partial(contextvars.copy_context().run, partial(function, *args, **kwargs))
+    return await asyncio.get_running_loop().run_in_executor(_OneThreadEach(), call)
+
+
+class _OneThreadEach(Executor):
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        future: Future[T] = Future()
+        future.set_running_or_notify_cancel()
+        work = partial(_carry_out, future, partial(fn, *args, **kwargs))
+        threading.Thread(target=work, name="tool", daemon=True).start()
+        return future
+
+
+def _carry_out(future: Future[T], call: Callable[[], T]) -> None:
+    try:
+        result = _with_connections_of_its_own(call)
+    except StopIteration as error:  # no future takes one: its caller would wait for ever
+        future.set_exception(RuntimeError(f"StopIteration: {error}").with_traceback(error.__traceback__))
+    except BaseException as error:  # noqa: BLE001 - it is raised again where it is awaited
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
+def _with_connections_of_its_own(call: Callable[[], T]) -> T:
+    try:
+        return call()
+    finally:
+        connections.close_all()

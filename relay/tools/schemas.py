@@ -2,7 +2,7 @@
 
 The schemas are as plain as can be, because every vendor knows another part of the standard: no `null`, no `anyOf`, no
 references. A parameter that may be left out is one that is not required, and a `null` for it means just that. The
-check knows what our schemas say and lets pass whatever else a foreign schema may ask for.
+check covers what our schemas say and ignores other keywords of foreign schemas.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import json
 import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from history.entries import JsonObject
 
 _NAMES = {str: "string", int: "integer", float: "number", bool: "boolean"}
 _WORDS = {
@@ -27,7 +29,7 @@ SHOWN_CHARS = 80
 
 
 class BadArguments(ValueError):
-    """The text says what is wrong, to whoever wrote the arguments."""
+    """The text says to the caller what is wrong."""
 
 
 def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
@@ -69,19 +71,19 @@ def _schema(hint: Any) -> dict[str, Any]:
 # Arguments.
 
 
-def checked(schema: Mapping[str, Any], arguments: Any) -> dict[str, Any]:
+def check_arguments(schema: JsonObject, arguments: object) -> dict[str, Any]:
     """The arguments as the function takes them; raises BadArguments with everything that is wrong with them."""
     if not isinstance(arguments, Mapping):
         raise BadArguments(f"the arguments must be an object, not {_shown(arguments)}")
     required = schema.get("required", ())
-    given = {name: value for name, value in arguments.items() if value is not None or name in required}
-    if problems := list(_problems(schema, given, "")):
+    present = {name: value for name, value in arguments.items() if value is not None or name in required}
+    if problems := list(_problems(schema, present, "")):
         raise BadArguments("; ".join(problems))
     properties = schema.get("properties", {})
-    return {name: _converted(properties.get(name, {}), value) for name, value in given.items()}
+    return {name: _converted(properties.get(name, {}), value) for name, value in present.items()}
 
 
-def _problems(schema: Mapping[str, Any], value: Any, place: str) -> Iterator[str]:
+def _problems(schema: JsonObject, value: object, place: str) -> Iterator[str]:
     kinds = _kinds(schema)
     if kinds and not any(_is(kind, value) for kind in kinds):
         yield f"{place or 'the value'} must be {' or '.join(_WORDS[kind] for kind in kinds)}, not {_shown(value)}"
@@ -94,7 +96,7 @@ def _problems(schema: Mapping[str, Any], value: Any, place: str) -> Iterator[str
         yield from _problems_of_object(schema, value, f"{place}." if place else "")
 
 
-def _problems_of_object(schema: Mapping[str, Any], value: Mapping[str, Any], before: str) -> Iterator[str]:
+def _problems_of_object(schema: JsonObject, value: Mapping[str, Any], before: str) -> Iterator[str]:
     properties = schema.get("properties", {})
     for name in schema.get("required", ()):
         if name not in value:
@@ -106,12 +108,12 @@ def _problems_of_object(schema: Mapping[str, Any], value: Mapping[str, Any], bef
             yield f"there is no parameter {before}{name[:SHOWN_CHARS]}; there are: {', '.join(properties) or 'none'}"
 
 
-def _kinds(schema: Mapping[str, Any]) -> list[str]:
+def _kinds(schema: JsonObject) -> list[str]:
     kinds = schema.get("type", ())
     return [kind for kind in ([kinds] if isinstance(kinds, str) else kinds) if kind in _WORDS]
 
 
-def _is(kind: str, value: Any) -> bool:
+def _is(kind: str, value: object) -> bool:
     """JSON knows one kind of number, so 3.0 is a whole one; and in Python True is a number."""
     if isinstance(value, bool):
         return kind == "boolean"
@@ -128,11 +130,11 @@ def _is(kind: str, value: Any) -> bool:
     return kind in known and isinstance(value, known[kind])
 
 
-def _converted(schema: Mapping[str, Any], value: Any) -> Any:
+def _converted(schema: JsonObject, value: object) -> Any:
     return int(value) if isinstance(value, float) and _kinds(schema) == ["integer"] else value
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, str):
         return f'the text "{value if len(value) <= SHOWN_CHARS else value[:SHOWN_CHARS] + "…"}"'
     if isinstance(value, list | Mapping):

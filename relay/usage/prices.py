@@ -1,4 +1,4 @@
-"""Prices of models: what a call costs, in dollars, by a dated table and each vendor's way of counting.
+"""Prices of models: the cost of a call in dollars, by dated tables.
 
 The operator's file (PARLEY_PRICES) is looked at first, then `prices_own.toml`, which is written by hand, then
 `prices.toml`, which `make prices` generates. A model that is in none of them costs 0. Under a budget in money it is
@@ -136,7 +136,7 @@ def _price(table: Mapping[str, Any], place: int) -> Price:
     known = {field.name for field in fields(Price)}
     for key, value in table.items():
         if key not in known:
-            raise WrongPrices(f"price {place} has the key “{key}”, which nobody knows; write some of {sorted(known)}")
+            raise WrongPrices(f"price {place} has the key “{key}”, which does not exist; write some of {sorted(known)}")
         if not _is_right(key, value):
             raise WrongPrices(f"price {place} has {key} = {value}; write {EXAMPLES.get(key, DOLLARS)}")
     if not table.get("model") or "*" in table["model"][:-1]:

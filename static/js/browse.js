@@ -85,7 +85,7 @@ document.addEventListener("htmx:beforeRequest", (event) => {
 });
 document.addEventListener("htmx:afterRequest", () => setTimeout(refresh));
 
-document.addEventListener("parley:news", () => {
+document.addEventListener("parley:sessions-changed", () => {
   hasNews = true;
   refresh();
 });

@@ -128,7 +128,7 @@ function pressed(event) {
     event.preventDefault();
     edit.click();
   } else if (event.key === "Escape") {
-    // Nothing to stop and nothing to close (keys.js): to the messages, where J and K work.
+    // Nothing to stop and nothing to close (keyboard.js): to the messages, where J and K work.
     const last = [...document.querySelectorAll("#rows > article")].at(-1);
     last?.focus({ preventScroll: true });
   }

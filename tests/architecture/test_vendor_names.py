@@ -21,25 +21,14 @@ ALLOWED = (
     "history.linting",
     "history.redaction",
     "project.settings",
-    "relay.digest.clients",
     "relay.providers.vendors",
     "relay.usage.prices",
 )
-# Modules that still name a vendor. This list only shrinks.
-REMAINING = {
-    "relay.digest.answers",
-    "relay.digest.openai_reply_names",
-    "relay.digest.ordering",
-    "relay.digest.recognisers.prefills",
-    "relay.digest.side_calls",
-    "relay.digest.recognisers.references",
-    "relay.digest.reply_names",
-}
 
 
 def test_vendors_are_named_only_where_their_facts_belong() -> None:
     naming = {module for module, tree in modules().items() if any(map(VENDORS.search, _texts(tree)))}
-    assert {module for module in naming if not module.startswith(ALLOWED)} == REMAINING
+    assert {module for module in naming if not module.startswith(ALLOWED)} == set()
 
 
 def _texts(tree: ast.Module) -> Iterator[str]:

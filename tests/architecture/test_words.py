@@ -15,9 +15,10 @@ pytestmark = pytest.mark.any_database
 
 ACTORS = ("nobody", "somebody", "whoever", "everybody", "whatever")
 METAPHORS = ("house", "door", "room", "bin", "crew", "rail", "wish", "footing", "wave", "errand", "lookout")
-WORDS = re.compile(rf"\b(?:{'|'.join((*ACTORS, *METAPHORS))})s?\b", re.IGNORECASE)
+# Not paths: `/rail/` and `.venv/bin` are addresses.
+WORDS = re.compile(rf"(?<![/\w])(?:{'|'.join((*ACTORS, *METAPHORS))})s?\b", re.IGNORECASE)
 # Occurrences that are left. These numbers only shrink.
-LEFT = {"history": 279, "relay": 353, "project": 51, "tests": 666, "templates": 141, "docs": 248, "locale": 9}
+LEFT = {"history": 0, "relay": 5, "project": 0, "tests": 94, "templates": 0, "docs": 0, "locale": 0}
 
 
 @pytest.mark.parametrize("folder", LEFT)

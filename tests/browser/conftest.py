@@ -26,9 +26,9 @@ from django.test import Client, override_settings
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, ViewportSize, expect, sync_playwright
 from pytest_django.fixtures import Settings
 
-from project.background import jobs
-from project.management.commands.serve import make_server
-from project.server.first_start import listening_socket
+from history.db.process_state import process_state
+from project.background import lifecycle
+from project.management.commands.serve import listening_socket, make_server
 from relay.models import Agent
 from relay.providers import registry
 from relay.providers.scripted import Answer, ScriptedProvider
@@ -83,7 +83,7 @@ class RunningServer:
         self.drain()  # the jobs that started with it: outside a test there is no database for them
 
     def drain(self) -> None:
-        asyncio.run_coroutine_threadsafe(jobs.drain(), self.loop).result(20)
+        asyncio.run_coroutine_threadsafe(lifecycle.drain(), self.loop).result(20)
 
     def stop(self) -> None:
         self.reactor.callFromThread(self.daphne.stop)
@@ -243,11 +243,11 @@ def scripted() -> Iterator[Scripted]:
 
     def use(*answers: Answer) -> ScriptedProvider:
         provider = ScriptedProvider(*answers)
-        registry.use(registry.Router([provider]))
+        process_state.set(registry.Router([provider]))
         return provider
 
     yield use
-    registry.use(None)
+    process_state.reset(registry.Router)
 
 
 @pytest.fixture

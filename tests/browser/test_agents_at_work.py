@@ -61,7 +61,7 @@ def test_the_plan_is_a_checklist_and_the_agents_a_tree_while_they_work_and_after
     plan, agents = page.locator("#plan"), page.locator("#agents")
     expect(plan.locator("summary")).to_contain_text("0 of 4 done")
     expect(agents.locator("summary")).to_contain_text("2 called")
-    expect(agents.locator("summary")).to_contain_text("2 at work")
+    expect(agents.locator("summary")).to_contain_text("2 running")
     plan.locator("summary").click()
     agents.locator("summary").click()
     expect(plan.locator(".step.doing")).to_contain_text("Ask the harbour office")
@@ -73,7 +73,7 @@ def test_the_plan_is_a_checklist_and_the_agents_a_tree_while_they_work_and_after
     # What was unfolded has stayed so.
     expect(plan.locator(".step.done")).to_be_visible()
     expect(agents.locator(".badge")).to_have_count(0)
-    expect(page.get_by_role("link", name="Open the session of this agent")).to_have_count(1)
+    expect(page.get_by_role("link", name="Open this agent’s session")).to_have_count(1)
     see("agents-done")
     agents.get_by_text("Look into the book.").click()
     page.wait_for_url(f"**/s/{Session.objects.get(agent='clerk').pk}/")
@@ -82,5 +82,5 @@ def test_the_plan_is_a_checklist_and_the_agents_a_tree_while_they_work_and_after
     expect(page.locator("#agents [aria-current]")).to_contain_text("clerk")
     expect(page.locator("#plan")).to_have_count(0)
     # Sessions of agents are not in the list beside the chat.
-    expect(page.locator("#rail-list .rail-session")).to_have_count(1)
+    expect(page.locator("#sidebar-list .sidebar-session")).to_have_count(1)
     see("agents-child")

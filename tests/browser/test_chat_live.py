@@ -16,7 +16,7 @@ from history.record import recorder
 from relay.live import groups, run_task
 from relay.models import Run
 from tests.browser.conftest import Scripted, enter, go_and_listen, until
-from tests.factories import chat_of
+from tests.factories import create_chat
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("one_agent")]
 See = Callable[[str], None]
@@ -74,7 +74,7 @@ def test_a_first_message_becomes_a_conversation_that_is_answered_as_one_watches(
     answered(signed_in, "And then they stop.")
     expect(signed_in.locator("#composer-text")).to_have_value("")
     expect(signed_in.locator("#panel .lanes").first).to_be_attached()
-    expect(signed_in.locator("#rail .rail-answering")).to_have_count(0)
+    expect(signed_in.locator("#sidebar .sidebar-answering")).to_have_count(0)
     see("chat-answered")
 
 
@@ -98,7 +98,7 @@ def test_a_screen_reader_hears_that_the_answer_is_finished_and_none_of_its_words
 ) -> None:
     gates = [asyncio.Event() for _ in range(3)]
     scripted(["one ", gates[0], "two ", gates[1], "three ", gates[2], "four"])
-    go_and_listen(signed_in, f"/s/{chat_of(ada, 'Hello?', 'Hello.').pk}/")
+    go_and_listen(signed_in, f"/s/{create_chat(ada, 'Hello?', 'Hello.').pk}/")
     signed_in.evaluate(LISTEN)
     say(signed_in, "Count")
     for gate, word in zip(gates, ("one", "two", "three"), strict=True):
@@ -207,7 +207,7 @@ def test_a_question_of_the_agent_is_answered_in_its_place(signed_in: Page, scrip
 @pytest.mark.any_database
 def test_edit_and_regenerate_make_branches_and_one_moves_among_them(signed_in: Page, scripted: Scripted) -> None:
     scripted("First answer.", "Second answer.", "Third answer.")
-    begin(signed_in, "A question")
+    begin(signed_in, "Question for you")
     finished(signed_in)
     signed_in.locator("article.answer").get_by_role("button", name="Regenerate").click()
     answered(signed_in, "Second answer.")
@@ -299,7 +299,7 @@ def test_a_server_that_is_away_is_said_and_what_was_missed_comes_when_it_is_back
 def test_whoever_is_about_to_press_a_button_stays_there_while_the_page_is_brought_up_to_date(
     signed_in: Page, ada: Any, name: str
 ) -> None:
-    page, session = signed_in, chat_of(ada, "one row")
+    page, session = signed_in, create_chat(ada, "one row")
     go_and_listen(page, f"/s/{session.pk}/")
     button = page.get_by_role("button", name=name, exact=True)
     button.focus()
@@ -315,7 +315,7 @@ def test_whoever_is_about_to_stop_an_answer_stays_there_when_a_part_of_it_is_sto
     page, first, second = signed_in, asyncio.Event(), asyncio.Event()
     call = ToolCallPiece(part="c", call_id="c", name="current_time", arguments="{}")
     scripted([first, call], ["And", second, "so on."])
-    session = chat_of(ada, "one row", "Yes.")
+    session = create_chat(ada, "one row", "Yes.")
     go_and_listen(page, f"/s/{session.pk}/")
     say(page, "What time is it?")
     stop = page.get_by_role("button", name="Stop", exact=True)
@@ -334,7 +334,7 @@ def test_older_messages_are_summarised_shown_and_brought_back(
 ) -> None:
     page, gate = signed_in, asyncio.Event()
     scripted([gate, "## Goal\nTo weave a long carpet.\n## Next step\nWeave on, row by row, until it is done."])
-    session = chat_of(ada, *["one row, and then another one " * 30] * 8)
+    session = create_chat(ada, *["one row, and then another one " * 30] * 8)
     go_and_listen(page, f"/s/{session.pk}/")
     expect(page.locator("#summarising")).to_be_empty()
     page.locator("#panel").get_by_role("button", name="Summarise").press("Enter")
@@ -350,10 +350,10 @@ def test_older_messages_are_summarised_shown_and_brought_back(
     expect(page.locator("#summarising")).to_be_empty()
     expect(page.locator("#panel").get_by_role("button", name="Summarise")).to_be_enabled()
     page.locator("[data-undo-summary]").click()
-    expect(fold).to_contain_text("taken back")
+    expect(fold).to_contain_text("undone")
     expect(page.locator("[data-undo-summary]")).to_have_count(0)
     page.reload()
-    expect(fold).to_contain_text("taken back")
+    expect(fold).to_contain_text("undone")
 
 
 @pytest.mark.any_database
@@ -368,7 +368,7 @@ def test_after_stop_what_waits_is_sent_or_dropped_by_its_buttons(signed_in: Page
     signed_in.get_by_role("button", name="Stop").click()
     expect(signed_in.locator("#queue")).to_contain_text("Not sent")
     see("messages-not-sent")
-    signed_in.locator("#queue .queued", has_text="three").get_by_role("button", name="Do not send this").click()
+    signed_in.locator("#queue .queued", has_text="three").get_by_role("button", name="Do not send").click()
     expect(signed_in.locator("#queue")).not_to_contain_text("three")
     signed_in.get_by_role("button", name="Send now").click()
     expect(signed_in.locator("article.answer").last).to_contain_text("Second")

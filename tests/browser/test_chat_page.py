@@ -18,7 +18,7 @@ from history.models import Exchange, Session
 from history.record import recorder
 from relay.models import Agent
 from tests.browser.conftest import enter, go_and_listen, opened, until
-from tests.factories import answered, call, chat_of, result, results, said
+from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
 
 pytestmark = pytest.mark.browser
 See = Callable[[str], None]
@@ -50,21 +50,26 @@ def conversation(ada: Any) -> Session:
     began = timezone.now() - timedelta(minutes=2)
     usage = Usage(input_tokens=76_000, output_tokens=412)
     asked = ModelOutput(
-        parts=(Reasoning(text="CPU first, then the disk."), Text(text="I will look."), call("a"), call("b")),
+        parts=(
+            Reasoning(text="CPU first, then the disk."), Text(text="I will look."),
+            tool_request("a"), tool_request("b"),
+        ),
         model="claude-sonnet", usage=usage, duration=2.2, at=began + timedelta(seconds=3),
     )  # fmt: skip
-    outcomes = results(
-        result("a", "CPU 3.0 %   load 0.41 0.38 0.36   2 cores", duration=0.5, started_at=began + timedelta(seconds=3)),
-        result("b", "", status="failed", error="timed out", duration=1.2, started_at=began + timedelta(seconds=3)),
+    outcomes = tool_results(
+        tool_result(
+            "a", "CPU 3.0 %   load 0.41 0.38 0.36   2 cores", duration=0.5, started_at=began + timedelta(seconds=3)
+        ),
+        tool_result("b", "", status="failed", error="timed out", duration=1.2, started_at=began + timedelta(seconds=3)),
     )
     entries = [
         SystemInstructionSet(instruction="You look after the build machines. Prefer evidence to guesses."),
-        said("The build takes twice as long since Monday. Can you look at the machine?", at=began),
+        model_input("The build takes twice as long since Monday. Can you look at the machine?", at=began),
         asked,
         outcomes,
-        answered(ANSWER, usage=usage, duration=3.1, model="claude-sonnet"),
-        said("It prints 98 % for nvme0n1."),
-        answered(
+        model_output(ANSWER, usage=usage, duration=3.1, model="claude-sonnet"),
+        model_input("It prints 98 % for nvme0n1."),
+        model_output(
             "Then the disk is the bottleneck. A likely cause is",
             status="interrupted",
             end_reason="upstream_cut",
@@ -96,7 +101,7 @@ def test_a_conversation_opens_at_its_end_and_everything_in_it_can_be_opened(
     page.goto(f"/s/{conversation.pk}/")
     expect(page.locator("#m7")).to_be_in_viewport()
     expect(page.get_by_role("button", name="Continue")).to_be_visible()
-    for beside in ("#rail", "#panel"):
+    for beside in ("#sidebar", "#panel"):
         expect(page.locator(beside)).to_be_visible()
     see("chat-session")
     page.evaluate("document.querySelector('#talk').scrollTo(0, -1e6)")
@@ -112,13 +117,13 @@ def test_a_conversation_opens_at_its_end_and_everything_in_it_can_be_opened(
 def test_on_a_phone_the_list_and_the_panel_are_sheets(signed_in: Page, conversation: Session, see: See) -> None:
     page = signed_in
     page.goto(f"/s/{conversation.pk}/")
-    rail, panel = page.locator("#rail"), page.locator("#panel")
-    expect(rail).to_be_hidden()
+    sidebar, panel = page.locator("#sidebar"), page.locator("#panel")
+    expect(sidebar).to_be_hidden()
     page.get_by_role("button", name="Sessions").click()
-    expect(rail).to_be_visible()
-    see("chat-rail-sheet")
+    expect(sidebar).to_be_visible()
+    see("chat-sidebar-sheet")
     page.keyboard.press("Escape")
-    expect(rail).to_be_hidden()
+    expect(sidebar).to_be_hidden()
     page.get_by_role("button", name="About this session").click()
     expect(panel.get_by_role("meter")).to_be_hidden()  # nobody knows that model's window
     expect(panel.get_by_text("76\u202f412 tokens")).to_be_visible()
@@ -147,7 +152,7 @@ def test_staff_say_why_and_read_what_belongs_to_somebody_else(
 @pytest.mark.parametrize("look", [(900, "light"), (2560, "dark")], indirect=True)
 def test_between_and_beyond_those_widths_it_is_laid_out_too(signed_in: Page, conversation: Session, see: See) -> None:
     signed_in.goto(f"/s/{conversation.pk}/")
-    expect(signed_in.locator("#rail")).to_be_visible()
+    expect(signed_in.locator("#sidebar")).to_be_visible()
     see("chat-session")
 
 
@@ -174,7 +179,7 @@ def position(page: Page, entry: str) -> float:
 
 def test_older_entries_come_in_above_and_what_is_read_stays_in_place(signed_in: Page, ada: Any) -> None:
     page = signed_in
-    session = chat_of(ada, *[f"text {number}\n\nand more of it" for number in range(1, 61)])
+    session = create_chat(ada, *[f"text {number}\n\nand more of it" for number in range(1, 61)])
     page.goto(f"/s/{session.pk}/")
     expect(page.locator("#m60")).to_be_in_viewport()
     page.evaluate("document.querySelector('#talk').scrollTo(0, -1e6)")
@@ -188,7 +193,7 @@ def test_older_entries_come_in_above_and_what_is_read_stays_in_place(signed_in: 
 
 def test_newer_entries_come_in_below_and_what_is_read_stays_in_place(signed_in: Page, ada: Any) -> None:
     page = signed_in
-    session = chat_of(ada, *[f"text {number}\n\nand more of it" for number in range(1, 101)])
+    session = create_chat(ada, *[f"text {number}\n\nand more of it" for number in range(1, 101)])
     page.goto(f"/s/{session.pk}/?at=42#m42")
     expect(page.locator("#m42")).to_be_in_viewport()
     page.locator("#m51").scroll_into_view_if_needed()
@@ -201,7 +206,7 @@ def test_newer_entries_come_in_below_and_what_is_read_stays_in_place(signed_in: 
 
 def test_what_grows_at_the_end_is_followed_there_and_nowhere_else(signed_in: Page, ada: Any) -> None:
     page = signed_in
-    page.goto(f"/s/{chat_of(ada, *[f'text {number}' for number in range(1, 21)]).pk}/")
+    page.goto(f"/s/{create_chat(ada, *[f'text {number}' for number in range(1, 21)]).pk}/")
     grow = """() => {
         const more = document.createElement("p");
         more.textContent = "and so on ".repeat(400);
@@ -234,7 +239,7 @@ def transferred(page: Page, address: str) -> int:
 @pytest.mark.parametrize("length", [10, 10_000])
 def test_the_first_load_is_small_however_long_the_conversation_is(signed_in: Page, ada: Any, length: int) -> None:
     texts = [f"Message {number}: {ANSWER}" for number in range(1, 21)]
-    session = chat_of(ada, *(["so it goes on"] * max(0, length - 20)), *texts[:length])
+    session = create_chat(ada, *(["so it goes on"] * max(0, length - 20)), *texts[:length])
     assert session.version == length
     total = transferred(signed_in, f"/s/{session.pk}/")
     assert 10_000 < total < 150_000
@@ -271,7 +276,7 @@ def test_the_enter_that_ends_a_chinese_word_does_not_send(signed_in: Page) -> No
 def test_the_box_grows_with_a_draft_which_outlives_the_page_and_belongs_to_its_session(
     signed_in: Page, conversation: Session, ada: Any, see: See
 ) -> None:
-    page, other = signed_in, chat_of(ada, "something else")
+    page, other = signed_in, create_chat(ada, "something else")
     page.goto(f"/s/{conversation.pk}/")
     box = page.get_by_label("Message", exact=True)
     height = "(box) => box.offsetHeight"
@@ -323,7 +328,7 @@ def test_files_are_attached_by_picking_pasting_and_dropping(signed_in: Page) -> 
 
 
 def test_a_refused_file_blocks_sending_until_it_is_removed(signed_in: Page, ada: Any) -> None:
-    page, session = signed_in, chat_of(ada, "one row", "Yes.")
+    page, session = signed_in, create_chat(ada, "one row", "Yes.")
     go_and_listen(page, f"/s/{session.pk}/")
     page.locator("#composer-pick").set_input_files({"name": "a.exe", "mimeType": "text/plain", "buffer": b"MZ\0\0"})
     expect(page.locator(".chip.refused")).to_contain_text("Only pictures")
@@ -332,7 +337,7 @@ def test_a_refused_file_blocks_sending_until_it_is_removed(signed_in: Page, ada:
     box.press("Enter")
     page.wait_for_timeout(500)
     expect(page.locator("article.you"), "nothing is sent without the file").to_have_count(1)
-    expect(page.locator("#composer-problem")).to_have_text("Remove the file that was not accepted, then send.")
+    expect(page.locator("#composer-problem")).to_have_text("Remove the rejected file, then send.")
     expect(page.get_by_role("button", name="Remove a.exe")).to_be_focused()
     expect(box).to_have_value("Look at this.")
     page.route("**/attachments/", lambda route: route.fulfill(status=413, body="too large"))
@@ -383,7 +388,7 @@ def test_up_in_the_empty_box_edits_what_was_said_last(signed_in: Page, conversat
     page = signed_in
     page.goto(f"/s/{conversation.pk}/")
     page.get_by_label("Message", exact=True).press("ArrowUp")
-    edit = page.get_by_label("Edit what you said")
+    edit = page.get_by_label("Edit message")
     expect(edit).to_have_value("It prints 98 % for nvme0n1.")
     expect(edit).to_be_focused()
     see("chat-edit")
@@ -454,12 +459,12 @@ def test_what_is_sent_without_a_connection_stays_in_the_box_and_goes_once_when_i
     go_and_listen(page, f"/s/{conversation.pk}/")
     page.evaluate("htmx.config.wsReconnectDelay = () => 600_000")
     sockets.opened[0].close(code=1011)
-    expect(page.get_by_text("No connection. Trying again")).to_be_visible()
+    expect(page.get_by_text("No connection. Reconnecting")).to_be_visible()
     box = page.get_by_label("Message", exact=True)
     box.fill("are you there?")
     box.press("Enter")
     box.press("Enter")
-    expect(page.get_by_text("Your message is sent as soon as it is back.")).to_be_visible()
+    expect(page.get_by_text("Your message will be sent when it is back.")).to_be_visible()
     expect(box).to_have_value("are you there?")
     see("chat-offline")
     page.clock.fast_forward(600_000)
@@ -483,9 +488,9 @@ def test_words_that_were_refused_come_back_into_the_box(signed_in: Page, convers
 
 
 def test_only_the_last_answer_can_be_continued(signed_in: Page, ada: Any) -> None:
-    session = chat_of(ada, "one")
-    cut = answered("Beca", status="interrupted", end_reason="server_lost")
-    recorder.append_many(session, [cut, said("two"), cut], after=1)
+    session = create_chat(ada, "one")
+    cut = model_output("Beca", status="interrupted", end_reason="server_lost")
+    recorder.append_many(session, [cut, model_input("two"), cut], after=1)
     signed_in.goto(f"/s/{session.pk}/")
     expect(signed_in.get_by_role("button", name="Try again")).to_have_count(2)
     expect(signed_in.get_by_role("button", name="Continue")).to_have_count(1)
@@ -520,8 +525,8 @@ def test_a_connection_that_the_server_ends_for_good_says_so(signed_in: Page, con
     page, sockets = signed_in, Sockets(signed_in)
     go_and_listen(page, f"/s/{conversation.pk}/")
     sockets.opened[0].close(code=4404)
-    expect(page.get_by_text("The server has ended this connection.")).to_be_visible()
-    page.get_by_role("link", name="Load the page again").click()
+    expect(page.get_by_text("The server closed this connection.")).to_be_visible()
+    page.get_by_role("link", name="Reload the page").click()
     expect(page.locator("#connection")).to_be_hidden()
 
 
@@ -573,7 +578,7 @@ def test_it_can_be_read_and_its_older_pages_found_without_javascript(
     expect(page.get_by_text("The answer was cut short.")).to_be_in_viewport()
     expect(page.get_by_role("button", name="Copy", exact=True).first).to_be_hidden()
     expect(page.get_by_role("button", name="Send")).to_be_visible()
-    session = chat_of(ada, *[f"text {number}" for number in range(1, 51)])
+    session = create_chat(ada, *[f"text {number}" for number in range(1, 51)])
     page.goto(f"/s/{session.pk}/")
     expect(page.locator("#m50")).to_be_in_viewport()
     page.get_by_role("link", name="Older", exact=True).click()
@@ -584,7 +589,7 @@ def test_on_paper_there_is_the_conversation_and_nothing_else(signed_in: Page, co
     page = signed_in
     page.goto(f"/s/{conversation.pk}/")
     page.emulate_media(media="print")
-    for part in ("#rail", "#panel", "#composer", ".entry-actions >> nth=0"):
+    for part in ("#sidebar", "#panel", "#composer", ".entry-actions >> nth=0"):
         expect(page.locator(part)).to_be_hidden()
     assert page.evaluate("document.documentElement.scrollHeight > 900")  # all of it, not one screen
 
@@ -609,10 +614,10 @@ graph LR
 def test_formulas_are_typeset_and_diagrams_drawn_where_there_are_any(signed_in: Page, ada: Any, see: See) -> None:
     page, asked = signed_in, []
     page.on("request", lambda request: asked.append(request.url))
-    page.goto(f"/s/{chat_of(ada, 'no formula', 'and no diagram').pk}/")
+    page.goto(f"/s/{create_chat(ada, 'no formula', 'and no diagram').pk}/")
     page.wait_for_load_state("networkidle")
     assert not [address for address in asked if "katex" in address or "mermaid" in address]
-    page.goto(f"/s/{chat_of(ada, 'Draw it.', RICH).pk}/")
+    page.goto(f"/s/{create_chat(ada, 'Draw it.', RICH).pk}/")
     expect(page.locator(".math.inline .katex")).to_be_visible()
     expect(page.locator(".math.block .katex")).to_be_visible()
     expect(page.frame_locator("iframe.diagram").locator("svg")).to_be_visible()
@@ -626,7 +631,7 @@ def test_formulas_are_typeset_and_diagrams_drawn_where_there_are_any(signed_in: 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_labels_of_edges_have_the_colour_of_the_page(signed_in: Page, ada: Any, scheme: Any) -> None:
     diagram = "```mermaid\ngraph LR\n  A -->|yes| B\n  B -- maybe --> C\n```"
-    page, session = signed_in, chat_of(ada, "Draw it.", diagram)
+    page, session = signed_in, create_chat(ada, "Draw it.", diagram)
     page.emulate_media(color_scheme=scheme)
     page.goto(f"/s/{session.pk}/")
     labels = page.frame_locator("iframe.diagram").locator(".edgeLabel p")
@@ -637,7 +642,7 @@ def test_labels_of_edges_have_the_colour_of_the_page(signed_in: Page, ada: Any, 
 
 
 def test_a_diagram_that_makes_no_sense_is_shown_as_it_was_written(signed_in: Page, ada: Any) -> None:
-    page, session = signed_in, chat_of(ada, "Draw it.", "```mermaid\ngraph LR\n  A[[[ -->\n```")
+    page, session = signed_in, create_chat(ada, "Draw it.", "```mermaid\ngraph LR\n  A[[[ -->\n```")
     page.goto(f"/s/{session.pk}/")
     expect(page.locator("iframe.diagram")).to_have_count(0)
     expect(page.locator("pre.mermaid-source")).to_be_visible()

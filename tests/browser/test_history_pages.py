@@ -17,7 +17,7 @@ from history.access import keys
 from history.models import DayTally, Session
 from history.record import recorder
 from tests.browser.conftest import enter
-from tests.factories import answered, call, chat_of, result, results, said
+from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
 
 pytestmark = pytest.mark.browser
 
@@ -40,17 +40,17 @@ def sessions(ada: Any) -> list[Session]:
     made = []
     for place, (hours, title, fields) in enumerate(given):
         at = timezone.now() - timedelta(hours=hours)
-        session = chat_of(ada, title=title, **fields)
+        session = create_chat(ada, title=title, **fields)
         words = "如果第三次重试仍然失败，就把订单标记为待人工处理" if place == 2 else "The retry must not run twice."
         entries = [
-            answered("Looking.", call("a", name="shell"), at=at, model="claude-sonnet"),
-            results(result("a", name="shell", duration=1.5), at=at),
-            answered(words, at=at, model="claude-sonnet" if place < 4 else "gpt", latency=0.8, duration=4.0),
+            model_output("Looking.", tool_request("a", name="shell"), at=at, model="claude-sonnet"),
+            tool_results(tool_result("a", name="shell", duration=1.5), at=at),
+            model_output(words, at=at, model="claude-sonnet" if place < 4 else "gpt", latency=0.8, duration=4.0),
         ]
-        recorder.append(session, said(title, at=at), after=0)
+        recorder.append(session, model_input(title, at=at), after=0)
         recorder.append_many(session, entries, after=1)
         if place == 3:
-            recorder.append(session, answered("", status="failed", error="quota", at=at), after=session.head)
+            recorder.append(session, model_output("", status="failed", error="quota", at=at), after=session.head)
         tokens = {"input_tokens": 18_600 * (place + 1), "output_tokens": 2_400, "cost": "0.42"}
         Session.objects.filter(pk=session.pk).update(last_activity_at=at, **tokens)
         made.append(session)
@@ -132,7 +132,7 @@ def test_a_single_day_is_a_dot_and_axes_speak_the_reader_s_language(signed_in: P
         };
     """)
     type(ada).objects.filter(pk=ada.pk).update(language="zh-hans")
-    recorder.append_many(chat_of(ada), [said("Why?"), answered("So.", latency=0.8)], after=0)
+    recorder.append_many(create_chat(ada), [model_input("Why?"), model_output("So.", latency=0.8)], after=0)
     signed_in.goto("/charts/")
     canvas = signed_in.locator(".chart:has(#chart-latency) .plot.drawn canvas")
     expect(canvas).to_be_visible()
@@ -148,20 +148,22 @@ def test_a_single_day_is_a_dot_and_axes_speak_the_reader_s_language(signed_in: P
 
 def test_a_timeline_shows_where_the_time_went(signed_in: Page, see: See, ada: Any) -> None:
     noon = timezone.now() - timedelta(hours=3)
-    session = chat_of(ada, title="Why is the build server slow?", created_at=noon)
+    session = create_chat(ada, title="Why is the build server slow?", created_at=noon)
     at = noon
     for turn in range(3):
         at += timedelta(minutes=20)
-        entries: list[Any] = [said("What is it now?", at=at)]
+        entries: list[Any] = [model_input("What is it now?", at=at)]
         for step in range(2 + turn):
             took = 2.5 + step
-            tool = result(f"{turn}-{step}", name="shell" if step % 2 else "sys_monitor", duration=3.0 + turn)
-            asks = answered("", call(tool.call_id, name=tool.name), at=at + timedelta(seconds=took), duration=took)
+            tool = tool_result(f"{turn}-{step}", name="shell" if step % 2 else "sys_monitor", duration=3.0 + turn)
+            asks = model_output(
+                "", tool_request(tool.call_id, name=tool.name), at=at + timedelta(seconds=took), duration=took
+            )
             begun = replace(tool, started_at=asks.at, status="failed" if step == 3 else "success")
             at = asks.at + timedelta(seconds=3 + turn)
-            entries += [asks, results(begun, at=at)]
+            entries += [asks, tool_results(begun, at=at)]
         at += timedelta(seconds=4)
-        entries.append(answered("The disk.", at=at, duration=4.0, model="claude-sonnet"))
+        entries.append(model_output("The disk.", at=at, duration=4.0, model="claude-sonnet"))
         recorder.append_many(session, entries, after=session.head)
     signed_in.goto(session.get_absolute_url())
     signed_in.get_by_role("link", name="Timeline").first.click()
@@ -199,7 +201,7 @@ def record_of_weeks(owner: Any) -> None:
 @pytest.mark.parametrize("look", [(1280, "light")], indirect=True, ids=["1280"])
 def test_a_long_list_goes_on_as_one_scrolls(signed_in: Page, ada: Any) -> None:
     for number in range(40):
-        chat_of(ada, title=f"Session {number}")
+        create_chat(ada, title=f"Session {number}")
     signed_in.goto("/history/")
     expect(signed_in.locator(".hit")).to_have_count(30)
     signed_in.locator(".hits-further").scroll_into_view_if_needed()
@@ -208,7 +210,7 @@ def test_a_long_list_goes_on_as_one_scrolls(signed_in: Page, ada: Any) -> None:
 
 def test_without_a_script_everything_can_be_reached(plain: Page, site: str, ada: Any) -> None:
     for number in range(35):
-        chat_of(ada, f"words of {number}", title=f"Session {number}", source="relay" if number % 2 else "chat")
+        create_chat(ada, f"words of {number}", title=f"Session {number}", source="relay" if number % 2 else "chat")
     page = plain
     enter(page, site, ada)
     page.goto("/history/")

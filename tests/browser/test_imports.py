@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import FilePayload, Page, expect
 
-from history.pages.imports import views as imports_views
+from history.pages import imports as imports_views
 from project.accounts.models import User
 from tests.browser.conftest import enter
 from tests.history.importing.files import chatgpt, chatgpt_node, claude_code, document, lines, text, zipped
@@ -49,8 +49,8 @@ def test_files_are_sent_in_pieces_and_the_report_leads_to_what_was_imported(
     page.get_by_role("button", name="Import").click()
     expect(page).to_have_url(re.compile(r"/import/[0-9a-f-]{36}/$"))
     expect(page.get_by_text("done", exact=True)).to_be_visible()
-    expect(page.get_by_text("parent is missing from the file")).to_be_visible()
-    expect(page.get_by_text("it has no id")).to_be_visible()
+    expect(page.get_by_text("parent of an entry is missing from the file")).to_be_visible()
+    expect(page.get_by_text("this conversation has no id")).to_be_visible()
     see("import-report")
     page.get_by_role("link", name="A greeting").click()
     expect(page.get_by_text("Hi.", exact=True)).to_be_visible()

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import Scripted, enter, go_and_listen
 from tests.browser.test_chat_live import begin, let_go, say
-from tests.factories import chat_of
+from tests.factories import create_chat
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("one_agent")]
 
@@ -21,14 +21,14 @@ def box(page: Page) -> Any:
 
 
 def test_a_session_page_opens_in_the_text_box(signed_in: Page, ada: Any) -> None:
-    session = chat_of(ada, "one row", "Yes.")
+    session = create_chat(ada, "one row", "Yes.")
     for address in ("/", f"/s/{session.pk}/", f"/s/{session.pk}/?at=1#m1"):
         signed_in.goto(address)
         expect(box(signed_in)).to_be_focused()
 
 
 def test_on_a_touch_screen_the_keyboard_stays_closed(browser: Browser, site: str, ada: Any) -> None:
-    session = chat_of(ada, "one row", "Yes.")
+    session = create_chat(ada, "one row", "Yes.")
     context = browser.new_context(base_url=site, has_touch=True, is_mobile=True, viewport={"width": 390, "height": 800})
     page = context.new_page()
     enter(page, site, ada)
@@ -64,7 +64,7 @@ def test_letters_outside_the_text_box_neither_leave_nor_call_a_model(
 ) -> None:
     page = signed_in
     scripted(["Again."])
-    session = chat_of(ada, "one row", "Yes.")
+    session = create_chat(ada, "one row", "Yes.")
     go_and_listen(page, f"/s/{session.pk}/")
     page.evaluate("document.activeElement.blur()")
     page.keyboard.type("no thanks, really")
@@ -82,7 +82,7 @@ def test_letters_outside_the_text_box_neither_leave_nor_call_a_model(
 def test_escape_stops_the_answer_from_anywhere_but_closes_first(signed_in: Page, ada: Any, scripted: Scripted) -> None:
     page, gate = signed_in, asyncio.Event()
     scripted(["One ", gate, "two."])
-    session = chat_of(ada, "one row", "Yes.")
+    session = create_chat(ada, "one row", "Yes.")
     go_and_listen(page, f"/s/{session.pk}/")
     say(page, "Count.")
     expect(page.locator("#rows .live")).to_contain_text("One")
@@ -97,7 +97,7 @@ def test_escape_stops_the_answer_from_anywhere_but_closes_first(signed_in: Page,
     page.keyboard.press("Escape")
     expect(page.locator(".talk-head details.menu")).not_to_have_attribute("open", "")
     expect(page.get_by_role("button", name="Stop", exact=True)).to_be_visible()
-    page.locator("#rail-words").focus()
+    page.locator("#sidebar-words").focus()
     page.keyboard.press("Escape")
     expect(page.locator("#announcer")).to_have_text("The answer was stopped.")
     expect(page).not_to_have_title(re.compile("^●"))

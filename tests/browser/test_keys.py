@@ -12,11 +12,11 @@ from playwright.sync_api import Page, expect
 
 from history.access import keys
 from history.models import ApiKey, Session
-from relay.gateway.limits import usage_store
 from relay.live import groups
 from relay.models import Allowance, KeyUse
+from relay.usage import amounts
 from tests.browser.conftest import enter
-from tests.factories import chat_of
+from tests.factories import create_chat
 
 pytestmark = pytest.mark.browser
 See = Callable[[str], None]
@@ -44,9 +44,9 @@ def test_a_key_is_made_and_shown_once_by_keyboard(page: Page, see: See, site: st
 
 def test_a_holder_changes_what_is_kept_and_deletes_what_was(page: Page, see: See, site: str, ada: Any) -> None:
     key = keys.create(name="laptop", owner=ada, tokens_per_month=2_000_000, cost_per_day=Decimal(3)).api_key
-    KeyUse.objects.create(key=key, day=usage_store.today(), requests=41, tokens=123_456, cost=Decimal("0.4321"))
+    KeyUse.objects.create(key=key, day=amounts.today(), requests=41, tokens=123_456, cost=Decimal("0.4321"))
     for number in range(3):
-        chat_of(ada, "Hello", "Hi", api_key=key, source="relay", title=f"Relayed {number}")
+        create_chat(ada, "Hello", "Hi", api_key=key, source="relay", title=f"Relayed {number}")
     enter(page, site, ada)
     page.goto("/keys/")
     page.get_by_role("link", name="laptop").press("Enter")
@@ -55,13 +55,13 @@ def test_a_holder_changes_what_is_kept_and_deletes_what_was(page: Page, see: See
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("takes effect within a second")).to_be_visible()
     assert ApiKey.objects.get().recording == "metadata"
-    page.get_by_role("link", name="Delete them all").press("Enter")
+    page.get_by_role("link", name="Delete all").press("Enter")
     see("key-forget")
     page.get_by_role("button", name="Delete 3 sessions").press("Enter")
     expect(page.get_by_text("3 sessions are deleted.")).to_be_visible()
     assert not Session.objects.filter(hidden_at=None).exists()
-    page.get_by_role("link", name="Revoke this key").click()
-    page.get_by_role("button", name="Revoke it").click()
+    page.get_by_role("link", name="Revoke key").click()
+    page.get_by_role("button", name="Revoke key").click()
     expect(page.get_by_text("The key laptop is revoked.")).to_be_visible()
 
 
@@ -72,7 +72,7 @@ def test_a_key_that_was_just_made_is_not_made_again_by_reloading(page: Page, sit
     page.get_by_role("button", name="Create key").click()
     expect(page.get_by_label("The key", exact=True)).to_be_visible()
     page.reload()
-    expect(page.get_by_text("This form has made its key already")).to_be_visible()
+    expect(page.get_by_text("This form has already created its key")).to_be_visible()
     assert ApiKey.objects.count() == 1
 
 
@@ -99,7 +99,7 @@ def test_the_list_shows_that_a_key_was_used_without_a_reload(page: Page, site: s
     page.goto("/keys/")
     expect(page.get_by_text("never used")).to_be_visible()
     ApiKey.objects.filter(pk=key.pk).update(last_used_at=timezone.now())
-    session = chat_of(ada, "Hello", "Hi", api_key=key, source="relay")
+    session = create_chat(ada, "Hello", "Hi", api_key=key, source="relay")
     for _ in range(20):  # until the page listens
         groups.notify_sidebar(ada.pk, session.pk)
         page.wait_for_timeout(250)

@@ -13,7 +13,7 @@ from history.sessions import actions
 from project.accounts.models import User
 from project.accounts.roles import Role, give_role
 from tests.browser.conftest import LOOKS, enter, judge, wear
-from tests.factories import chat_of
+from tests.factories import create_chat
 
 pytestmark = pytest.mark.browser
 
@@ -24,8 +24,8 @@ TITLES = ("x" * 200, "مرحبا بالعالم " * 14, "👩‍👩‍👧‍�
 def long_names(ada: User) -> Session:
     """Names and titles as long as their columns."""
     for title in TITLES:
-        actions.delete(chat_of(ada, "one", "two", title=title), by=ada)
-    shown = [chat_of(ada, "one", "two", title=title, model="m" * 90, agent="a" * 40) for title in TITLES]
+        actions.delete(create_chat(ada, "one", "two", title=title), by=ada)
+    shown = [create_chat(ada, "one", "two", title=title, model="m" * 90, agent="a" * 40) for title in TITLES]
     User.objects.filter(pk=ada.pk).update(username="a" * 150, first_name="Wolfe" * 30, last_name="مرحبا" * 30)
     ada.refresh_from_db()
     keys.create(name="k" * 100, owner=ada)

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from relay.models import Agent
-from relay.tools import notebooks
+from relay.tools.built_in import notebooks
 from tests.browser.conftest import enter
 
 pytestmark = pytest.mark.browser
@@ -22,9 +22,9 @@ def test_a_person_writes_sees_what_the_agent_changed_and_takes_it_back(
     enter(page, site, ada)
     page.goto("/notebook/")
     page.get_by_role("link", name="Assistant").click()
-    page.get_by_label("What it remembers of you").fill("# Ada\n\n- Likes tea.\n- Lives in London.")
+    page.get_by_label("Notes about you").fill("# Ada\n\n- Likes tea.\n- Lives in London.")
     page.get_by_role("button", name="Save").click()
-    expect(page.get_by_text("The notebook is kept.")).to_be_visible()
+    expect(page.get_by_text("Notebook saved.")).to_be_visible()
     notebooks.write(ada, "assistant", "# Ada\n\n- Likes coffee.\n- Lives in London.", seen=1, by_agent=True)
     page.reload()
     expect(page.locator("ins").first).to_have_text("- Likes coffee.")
@@ -32,5 +32,5 @@ def test_a_person_writes_sees_what_the_agent_changed_and_takes_it_back(
     see("notebook")
     page.locator(".version").nth(1).locator("summary").press("Enter")
     page.get_by_role("button", name="Restore this version").press("Enter")
-    expect(page.get_by_text("The notebook is as it was then.")).to_be_visible()
+    expect(page.get_by_text("Version restored.")).to_be_visible()
     assert notebooks.read(ada, "assistant").content.splitlines()[2] == "- Likes tea."

@@ -20,8 +20,8 @@ pytestmark = pytest.mark.browser
 See = Callable[[str], None]
 
 
-def open_rail(page: Page) -> None:
-    """Where there is no room for it, the rail is a sheet behind a button."""
+def open_sidebar(page: Page) -> None:
+    """Where there is no room for it, the sidebar is a sheet behind a button."""
     if is_narrow(page):
         page.get_by_role("button", name="Sessions").click()
 
@@ -46,7 +46,7 @@ def test_in_by_link_to_preferences_and_out(page: Page, see: See, staff: User) ->
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_label("Message", exact=True)).to_be_focused()
     see("home-empty")
-    open_rail(page)
+    open_sidebar(page)
     expect(page.get_by_text("No chats yet")).to_be_visible()
 
     open_menu_and_choose(page, "link", "Preferences")
@@ -95,7 +95,7 @@ def test_conversations_are_listed_at_home(page: Page, site: str, see: See, ada: 
         recorder.append(session, ModelInput(parts=(Text(text=text),), at=timezone.now()), after=0)
     enter(page, site, ada)
     page.goto("/")
-    open_rail(page)
+    open_sidebar(page)
     expect(page.get_by_text("Claude Code", exact=True)).to_be_visible()
     see("home")
 
@@ -103,7 +103,7 @@ def test_conversations_are_listed_at_home(page: Page, site: str, see: See, ada: 
 def test_staff_let_somebody_new_in(page: Page, site: str, see: See, staff: User, ada: User) -> None:
     enter(page, site, staff)
     page.goto("/")
-    open_rail(page)
+    open_sidebar(page)
     page.get_by_role("link", name="People").click()
     page.get_by_label("Username").fill("kay")
     page.get_by_label("First name").fill("Kay")

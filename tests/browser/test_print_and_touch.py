@@ -12,7 +12,7 @@ from history.models import Session
 from project.accounts.models import User
 from relay.models import Allowance
 from tests.browser.conftest import Look, enter, judge, wear
-from tests.factories import chat_of
+from tests.factories import create_chat
 
 pytestmark = pytest.mark.browser
 FINGER = 36
@@ -21,16 +21,16 @@ FINGER = 36
 @pytest.fixture
 def long_session(ada: Any) -> Session:
     turns = [text for number in range(16) for text in (f"Question {number}", f"Answer {number}")]
-    return chat_of(ada, *turns, title="A long conversation about the loom and everything that was woven on it")
+    return create_chat(ada, *turns, title="A long conversation about the loom and everything that was woven on it")
 
 
 def test_a_printed_conversation_says_what_is_missing_and_who_wrote(page: Page, site: str, ada: Any) -> None:
     turns = [text for number in range(60) for text in (f"Question {number}", f"Answer {number}")]
-    session = chat_of(ada, *turns)
+    session = create_chat(ada, *turns)
     enter(page, site, ada)
     page.emulate_media(media="print")
     page.goto(f"/s/{session.pk}/")
-    expect(page.get_by_text("Part of this conversation is not printed.").first).to_be_visible()
+    expect(page.get_by_text("Only a part of this conversation is printed.").first).to_be_visible()
     heading = page.locator(".entry.you > h2").last
     box = heading.bounding_box()
     assert box is not None
@@ -48,12 +48,12 @@ def test_a_conversation_of_16_turns_is_printed_whole_or_says_that_it_is_not(
     # At one moment: what is scrolled to loads what is older.
     text = page.evaluate("document.body.innerText")
     printed = sum(f"Question {number}\n" in text for number in range(16))
-    assert printed == 16 or "Part of this conversation is not printed." in text
+    assert printed == 16 or "Only a part of this conversation is printed." in text
 
 
 def test_long_code_is_printed_whole_and_dark_on_paper(page: Page, site: str, ada: User) -> None:
     User.objects.filter(pk=ada.pk).update(theme="dark")
-    session = chat_of(ada, "Show it", f"```python\nprint('{'x' * 400}')\n" + "line\n" * 60 + "```")
+    session = create_chat(ada, "Show it", f"```python\nprint('{'x' * 400}')\n" + "line\n" * 60 + "```")
     enter(page, site, ada)
     page.emulate_media(media="print")
     page.goto(f"/s/{session.pk}/")

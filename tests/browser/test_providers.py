@@ -39,18 +39,18 @@ def test_staff_try_a_provider_that_works_and_one_that_does_not(
     enter(page, site, staff)
     page.goto("/providers/")
     see("providers")
-    page.get_by_role("button", name="Try it · Anthropic").click()
+    page.get_by_role("button", name="Test · Anthropic").click()
     expect(page.get_by_text("It works.")).to_be_visible()
     page.get_by_label("Model of Google Gemini").select_option("gemini-pro")
-    page.get_by_role("button", name="Try it · Google Gemini").click()
+    page.get_by_role("button", name="Test · Google Gemini").click()
     expect(page.get_by_text("The account has no credit left")).to_be_visible()
     expect(page.get_by_label("Model of Google Gemini")).to_have_value("gemini-pro")
-    expect(page.get_by_role("button", name="Try it · Google Gemini")).to_be_focused()
+    expect(page.get_by_role("button", name="Test · Google Gemini")).to_be_focused()
     see("providers-tried")
 
 
 def test_it_works_without_javascript(plain: Page, site: str, staff: User) -> None:
     enter(plain, site, staff)
     plain.goto("/providers/")
-    plain.get_by_role("button", name="Try it · Anthropic").click()
+    plain.get_by_role("button", name="Test · Anthropic").click()
     expect(plain.get_by_text("It works.")).to_be_visible()

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from history.entries import ModelOutput, Reasoning, SystemInstructionSet, Text, Usage
 from history.models import Session
 from history.record import recorder
-from tests.factories import answered, call, chat_of, result, results, said
+from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
 
 pytestmark = pytest.mark.browser
 
@@ -60,19 +60,21 @@ $$
 def conversation(ada: Any) -> Session:
     session = recorder.start_session(owner=ada, title="Why is the build server slow?", source="relay", client="Codex")
     usage = Usage(input_tokens=76_000, output_tokens=412)
-    asked = ModelOutput(parts=(Reasoning(text="CPU first."), Text(text="I will look."), call("a"), call("b")))
-    outcomes = results(result("a", "CPU 3 %"), result("b", "", status="failed", error="timed out"))
+    asked = ModelOutput(
+        parts=(Reasoning(text="CPU first."), Text(text="I will look."), tool_request("a"), tool_request("b"))
+    )
+    outcomes = tool_results(tool_result("a", "CPU 3 %"), tool_result("b", "", status="failed", error="timed out"))
     entries = [
         SystemInstructionSet(instruction="You look after the build machines."),
-        said("The build takes twice as long since Monday."),
+        model_input("The build takes twice as long since Monday."),
         asked,
         outcomes,
-        answered(ANSWER, usage=usage, duration=3.1),
-        said("Go on."),
-        answered("Move the cache", status="interrupted", end_reason="client_gone"),
+        model_output(ANSWER, usage=usage, duration=3.1),
+        model_input("Go on."),
+        model_output("Move the cache", status="interrupted", end_reason="client_gone"),
     ]
     recorder.append_many(session, entries, after=0)
-    recorder.edit(session, seq=6, entry=said("Go on, please."))
+    recorder.edit(session, seq=6, entry=model_input("Go on, please."))
     return session
 
 
@@ -97,7 +99,7 @@ def test_older_entries_come_in_when_they_are_scrolled_to_and_nothing_jumps(
     signed_in: Page, ada: Any, see: Callable[[str], None]
 ) -> None:
     page = signed_in
-    session = chat_of(ada, *[f"text {number}" for number in range(1, 51)])
+    session = create_chat(ada, *[f"text {number}" for number in range(1, 51)])
     page.goto(f"/s/{session.pk}/")
     expect(page.locator("#m50")).to_be_in_viewport()
     page.evaluate("document.querySelector('#talk').scrollTo(0, -1e6)")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 from django.utils import timezone
@@ -17,7 +21,10 @@ from history.models import Exchange, Session
 from history.record import recorder
 from relay.live import relayed_updates
 from tests.browser.conftest import enter, go_and_listen, until
-from tests.factories import answered, call, chat_of, said
+from tests.factories import create_chat, model_input, model_output, tool_request
+from tests.servers.installation import Installation, Server, create_installation
+from tests.servers.processes import clean_environment, run_process
+from tests.vendors import says
 
 pytestmark = pytest.mark.browser
 See = Callable[[str], None]
@@ -28,7 +35,37 @@ NARROW = pytest.mark.parametrize("look", [(1280, "light"), (390, "dark")], indir
 @pytest.fixture
 def session(transactional_db: None, ada: Any) -> Session:
     key = keys.create(name="laptop", owner=ada).api_key
-    return chat_of(ada, "Fix the parser.", "It is fixed.", source="relay", client="Claude Code", api_key=key)
+    return create_chat(ada, "Fix the parser.", "It is fixed.", source="relay", client="Claude Code", api_key=key)
+
+
+def test_a_call_that_another_process_files_is_on_the_open_page_within_a_second(page: Page, tmp_path: Path) -> None:
+    """One web process without jobs and Redis: `manage.py work` runs the digester beside it."""
+    with create_installation(tmp_path, scopes=("relay", "read")) as installation:
+        environment = clean_environment(**installation.variables)
+        work = run_process([sys.executable, "manage.py", "work"], log=tmp_path / "work.log", environment=environment)
+        with installation.serving("uvicorn") as server, work:
+            site = f"http://127.0.0.1:{server.port}"
+            page.context.add_cookies([{"name": "parley_session", "value": installation.ada.cookie, "url": site}])
+            talk = [{"role": "user", "content": "Tell me of fjords."}]
+            session = call(installation, server, talk, "They are deep.")
+            until(page, lambda: page.goto(f"{site}/s/{session}/").ok)  # type: ignore[union-attr]
+            go_and_listen(page, f"{site}/s/{session}/")
+            expect(page.get_by_text("They are deep.")).to_be_visible()
+            talk += [{"role": "assistant", "content": "They are deep."}, {"role": "user", "content": "How deep?"}]
+            assert call(installation, server, talk, "A thousand metres.") == session
+            # A second, and what a busy machine needs to show it.
+            expect(page.get_by_text("A thousand metres.")).to_be_visible(timeout=6_000)
+
+
+def call(installation: Installation, server: Server, messages: list[dict[str, str]], answer: str) -> str:
+    """A program calls a model through the relay. The id of the session."""
+    installation.plays(says(answer))
+    body = json.dumps({"model": "model", "messages": messages}).encode()
+    headers = {"Authorization": f"Bearer {installation.ada.key}", "Content-Type": "application/json"}
+    address = f"http://127.0.0.1:{server.port}/v1/chat/completions"
+    with urlopen(Request(address, data=body, headers=headers | {"x-session-id": "fjords"}), timeout=30) as response:
+        response.read()
+        return str(response.headers["X-Parley-Session-Id"])
 
 
 @NARROW
@@ -39,16 +76,16 @@ def test_a_page_that_a_program_fills_tells_what_goes_on_and_its_panel_keeps_up(
     go_and_listen(page, f"/s/{session.pk}/")
     messages = page.locator("#panel dt", has_text="messages").locator("+ dd")
     expect(messages).to_have_text("2")
-    recorder.append(session, said("Now the lexer."), after=2)
+    recorder.append(session, model_input("Now the lexer."), after=2)
     waits = {"heartbeat_at": timezone.now() + timedelta(days=1), "api_key": session.api_key}
     exchange = Exchange.objects.create(session=session, owner=ada, model="m1", **waits)
     status = page.locator("#session-status")
     until(page, lambda: "waits" in status.inner_text(), doing=relayed_updates.refresh_open_sessions)
     see("relayed-waiting")
-    recorder.append(session, answered("Reading it.", call("c1", name="read_file")), after=3)
+    recorder.append(session, model_output("Reading it.", tool_request("c1", name="read_file")), after=3)
     Exchange.objects.filter(pk=exchange.pk).update(ended_at=timezone.now(), end_reason="done")
     until(page, lambda: page.get_by_text("Reading it.").count() == 1, doing=relayed_updates.refresh_open_sessions)
-    expect(page.locator("#announcer")).to_have_text("A new answer is here.")
+    expect(page.locator("#announcer")).to_have_text("A new answer arrived.")
     expect(page.get_by_text("no result yet")).to_be_visible()
     expect(status).to_be_hidden()
     expect(messages).to_have_text("4")
@@ -57,17 +94,17 @@ def test_a_page_that_a_program_fills_tells_what_goes_on_and_its_panel_keeps_up(
 def test_a_session_of_a_program_appears_and_grows_in_every_list_that_is_open(page: Page, site: str, ada: Any) -> None:
     enter(page, site, ada)
     page.goto("/history/")
-    expect(page.get_by_text("Nothing has been recorded yet")).to_be_visible()
+    expect(page.get_by_text("Nothing recorded yet")).to_be_visible()
     beside = page.context.new_page()
     beside.goto("/")
     for one in (page, beside):
-        expect(one.locator("html")).to_have_attribute("data-news", "open")
-    session = chat_of(ada, "Fix the parser.", title="Fix the parser.", source="relay")
+        expect(one.locator("html")).to_have_attribute("data-list-updates", "open")
+    session = create_chat(ada, "Fix the parser.", title="Fix the parser.", source="relay")
     row = page.locator(f"#hit-{session.pk}")
     until(page, lambda: row.count() == 1, doing=relayed_updates.refresh_session_lists)
-    expect(beside.locator("#rail-list").get_by_text("Fix the parser.")).to_be_visible()
+    expect(beside.locator("#sidebar-list").get_by_text("Fix the parser.")).to_be_visible()
     row.get_by_role("checkbox").check()
-    recorder.append(session, answered("It is fixed."), after=1)
+    recorder.append(session, model_output("It is fixed."), after=1)
     until(page, lambda: "2 messages" in row.inner_text(), doing=relayed_updates.refresh_session_lists)
     expect(row.get_by_role("checkbox")).to_be_checked()
     expect(row.get_by_role("checkbox")).to_be_focused()
@@ -79,15 +116,15 @@ def test_a_list_that_nobody_looks_at_is_told_when_somebody_does(page: Page, site
         window.away = false;
         window.told = [];
         Object.defineProperty(document, "hidden", { get: () => window.away });
-        document.addEventListener("parley:news", () => window.told.push(document.hidden));
+        document.addEventListener("parley:sessions-changed", () => window.told.push(document.hidden));
     """)
     frames: list[str | bytes] = []
     page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: frames.append(frame)))
     enter(page, site, ada)
     page.goto("/history/")
-    expect(page.locator("html")).to_have_attribute("data-news", "open")
+    expect(page.locator("html")).to_have_attribute("data-list-updates", "open")
     page.evaluate("window.away = true")
-    session = chat_of(ada, "Fix the parser.", source="relay")
+    session = create_chat(ada, "Fix the parser.", source="relay")
     until(page, lambda: str(session.pk) in frames, doing=relayed_updates.refresh_session_lists)
     page.evaluate("window.away = false; document.dispatchEvent(new Event('visibilitychange'))")
     expect(page.locator(".hit")).to_have_count(1)
@@ -104,13 +141,13 @@ def test_a_list_connects_again_when_the_network_is_back_and_not_after_the_sign_i
     page.goto("/history/")
     page.clock.pause_at(timezone.now() + timedelta(hours=1))
     html, back = page.locator("html"), "dispatchEvent(new Event('online'))"
-    expect(html).to_have_attribute("data-news", "open")
+    expect(html).to_have_attribute("data-list-updates", "open")
     opened[0].close(code=1001)
-    expect(html).not_to_have_attribute("data-news", "open")
+    expect(html).not_to_have_attribute("data-list-updates", "open")
     page.evaluate(back)
-    expect(html).to_have_attribute("data-news", "open")
+    expect(html).to_have_attribute("data-list-updates", "open")
     opened[1].close(code=4401)
-    expect(html).not_to_have_attribute("data-news", "open")
+    expect(html).not_to_have_attribute("data-list-updates", "open")
     page.evaluate(back)
     page.clock.run_for(60_000)
     assert len(opened) == 2
@@ -121,7 +158,7 @@ def test_what_is_new_while_somebody_narrows_the_list_is_asked_for_afterwards(sig
     with signed_in.expect_request(lambda request: request.headers.get("hx-trigger") == "found"):
         signed_in.evaluate("""
             htmx.trigger("#browse-form", "submit");
-            document.dispatchEvent(new CustomEvent("parley:news"));
+            document.dispatchEvent(new CustomEvent("parley:sessions-changed"));
         """)
 
 
@@ -129,7 +166,7 @@ def test_whoever_is_in_the_panel_stays_where_they_are_while_a_program_goes_on(
     page: Page, site: str, ada: Any, session: Session
 ) -> None:
     def go_on() -> None:
-        recorder.append_many(session, [said("Go on."), answered("Done.")], after=session.head)
+        recorder.append_many(session, [model_input("Go on."), model_output("Done.")], after=session.head)
         session.refresh_from_db()
         now = timezone.now()
         times = {"started_at": now, "ended_at": now + timedelta(seconds=2)}
@@ -147,23 +184,25 @@ def test_whoever_is_in_the_panel_stays_where_they_are_while_a_program_goes_on(
 
 @NARROW
 def test_an_older_branch_says_so_within_sight(page: Page, see: See, site: str, ada: Any, session: Session) -> None:
-    recorder.append_many(session, [said(LONG), answered(LONG), said(LONG), answered(LONG)], after=2)
-    recorder.append_many(session, [HeadMoved(to=0, reason="compacted"), said("A summary of it all.")], after=0)
+    recorder.append_many(
+        session, [model_input(LONG), model_output(LONG), model_input(LONG), model_output(LONG)], after=2
+    )
+    recorder.append_many(session, [HeadMoved(to=0, reason="compacted"), model_input("A summary of it all.")], after=0)
     enter(page, site, ada)
     page.goto(f"/s/{session.pk}/")
     see("relayed-compacted")
-    expect(page.get_by_text("The program summarised what came before.")).to_be_in_viewport()
+    expect(page.get_by_text("The program summarised earlier messages.")).to_be_in_viewport()
     page.goto(f"/s/{session.pk}/?leaf=6")
     expect(page.get_by_text("This is another branch of the conversation.")).to_be_in_viewport()
     see("relayed-branch")
     page.goto(f"/s/{session.pk}/")
-    page.get_by_role("link", name="Read it as it was").click()
+    page.get_by_role("link", name="Show the original").click()
     expect(page.locator("#m1 .prose")).to_be_in_viewport()
 
 
 def test_what_a_program_wraps_around_words_opens_where_it_stands(page: Page, see: See, site: str, ada: Any) -> None:
     text = "<system-reminder>\nAs you answer, use the notes below.\n</system-reminder>\nFix the parser."
-    session = chat_of(ada, text, "Done.", source="relay")
+    session = create_chat(ada, text, "Done.", source="relay")
     enter(page, site, ada)
     page.goto(f"/s/{session.pk}/")
     notes = page.get_by_text("use the notes below")

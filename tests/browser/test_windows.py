@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 
 from history.models import Session
 from tests.browser.conftest import enter, judge
-from tests.factories import chat_of
+from tests.factories import create_chat
 
 pytestmark = pytest.mark.browser
 
@@ -47,7 +47,7 @@ SHOWS_WORDS = (
 
 @pytest.fixture
 def conversation(ada: Any) -> Session:
-    return chat_of(ada, "What burns in it?", f"Oil, and {SECRET} keeps the keeper warm.", title=TITLE)
+    return create_chat(ada, "What burns in it?", f"Oil, and {SECRET} keeps the keeper warm.", title=TITLE)
 
 
 def look_through(page: Page, session: Session, *, place: int, reads: bool) -> None:

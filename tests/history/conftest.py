@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.servers.writers import Elsewhere, elsewhere_in
+from tests.servers.writers import Writers, start_writers
 
 
 @pytest.fixture(scope="session")
-def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Elsewhere]:
-    with elsewhere_in(tmp_path_factory.mktemp("elsewhere")) as place:
+def writers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Writers]:
+    with start_writers(tmp_path_factory.mktemp("writers")) as place:
         yield place

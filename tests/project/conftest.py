@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.databases import empty_database, ready_database
+from tests.servers.databases import create_empty_database, create_migrated_database
 
 
 @pytest.fixture
 def empty_database_url(tmp_path: Path) -> Iterator[str]:
-    with empty_database(tmp_path) as url:
+    with create_empty_database(tmp_path) as url:
         yield url
 
 
 @pytest.fixture(scope="session")
 def database_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """One with its tables, for all tests that do not mind what others left in it."""
-    with ready_database(tmp_path_factory.mktemp("processes")) as url:
+    with create_migrated_database(tmp_path_factory.mktemp("processes")) as url:
         yield url
 
 

@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 from channels.layers import channel_layers
 
+from history.db.process_state import process_state
 from history.models import Message, Session
 from history.record import exchanges
 from history.record.selectors import entries_of, messages_of
@@ -40,11 +41,11 @@ def scripted() -> Iterator[Scripted]:
 
     def use(*answers: Answer, **options: Any) -> ScriptedProvider:
         provider = ScriptedProvider(*answers, **options)
-        registry.use(registry.Router([provider]))
+        process_state.set(registry.Router([provider]))
         return provider
 
     yield use
-    registry.use(None)
+    process_state.reset(registry.Router)
 
 
 @pytest.fixture
@@ -71,7 +72,7 @@ class Talk:
         return await conversation.send(self.user, self.session, draft=draft, after=seen, **options)
 
     async def agent(self, **fields: Any) -> Agent:
-        """The one that answers unless another is picked."""
+        """Create or change the default agent."""
         return await in_database(_agent, fields)
 
     async def until(self, is_true: Callable[[], Any], *, seconds: float = 10) -> Any:

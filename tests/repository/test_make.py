@@ -11,6 +11,8 @@ import pytest
 
 from tests.servers.processes import ROOT, clean_environment
 
+SERVE = "MALLOC_ARENA_MAX=1 MALLOC_MMAP_THRESHOLD_=524288 exec .venv/bin/python manage.py serve"
+
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
 
 
@@ -90,7 +92,7 @@ def steps_of(folder: Path) -> list[str]:
 
 
 def test_what_is_installed_is_not_installed_again(installed: Path) -> None:
-    assert steps_of(installed) == ["exec .venv/bin/python manage.py serve"]
+    assert steps_of(installed) == [SERVE]
 
 
 @pytest.mark.parametrize("name", ["requirements.txt", "requirements-model.txt"])
@@ -98,7 +100,7 @@ def test_new_versions_are_installed_before_anything_is_served(installed: Path, n
     set_age(installed / name, seconds=0)
     steps = steps_of(installed)
     assert any(f"--requirement {name}" in step for step in steps)
-    assert steps[-2:] == ["touch .venv/.run", "exec .venv/bin/python manage.py serve"]
+    assert steps[-2:] == ["touch .venv/.run", SERVE]
 
 
 def test_an_installation_that_failed_is_tried_again(installed: Path) -> None:

@@ -19,7 +19,7 @@ import psycopg
 from django.conf import settings
 from django.db import connection, transaction
 
-from tests.servers.processes import manage
+from tests.servers.processes import run_manage
 
 # Where the workers of one run find what one of them has made.
 FOLDER = "TESTS_OF_ONE_RUN"
@@ -27,7 +27,7 @@ WRITTEN_BY_MIGRATIONS = {"django_content_type", "auth_permission"}
 
 
 @contextmanager
-def folder_of_this_run() -> Iterator[None]:
+def shared_folder() -> Iterator[None]:
     """For the process that starts the workers; they inherit its environment."""
     with tempfile.TemporaryDirectory(prefix="parley-tables-", ignore_cleanup_errors=True) as folder:
         os.environ[FOLDER] = folder
@@ -35,22 +35,22 @@ def folder_of_this_run() -> Iterator[None]:
 
 
 @contextmanager
-def empty_database(folder: Path) -> Iterator[str]:
+def create_empty_database(folder: Path) -> Iterator[str]:
     """Its URL."""
     with _new_database(folder / "parley.sqlite3") as url:
         yield url
 
 
 @contextmanager
-def ready_database(folder: Path) -> Iterator[str]:
+def create_migrated_database(folder: Path) -> Iterator[str]:
     """The URL of one with its tables."""
     with _new_database(folder / "parley.sqlite3", template=_on_server()) as url:
         if not _on_server():
-            ready_file(folder / "parley.sqlite3")
+            copy_migrated_file(folder / "parley.sqlite3")
         yield url
 
 
-def ready_file(file: Path) -> str:
+def copy_migrated_file(file: Path) -> str:
     """The URL of a new SQLite file with its tables, whatever the tests run on."""
     shutil.copyfile(file_with_tables(), file)
     return f"sqlite:///{file}"
@@ -96,7 +96,7 @@ def database_with_tables() -> str:
     return name
 
 
-def empty_tables() -> None:
+def clear_tables() -> None:
     """Those of the tests' own database that have rows: to truncate all takes PostgreSQL ten times as long."""
     names = connection.introspection.django_table_names(only_existing=True, include_views=False)
     tables = [connection.ops.quote_name(name) for name in names if name not in WRITTEN_BY_MIGRATIONS]
@@ -121,7 +121,7 @@ def _made_once(what: Path) -> Iterator[bool]:
 
 
 def _make_tables(url: str) -> None:
-    done = manage("migrate", "--verbosity", "0", DATABASE_URL=url, PARLEY_DATA_DIR=str(_folder()))
+    done = run_manage("migrate", "--verbosity", "0", DATABASE_URL=url, PARLEY_DATA_DIR=str(_folder()))
     assert done.returncode == 0, done.stderr
 
 

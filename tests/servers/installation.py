@@ -16,13 +16,13 @@ from urllib.request import Request, urlopen
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
-from tests.servers.databases import ready_database
-from tests.servers.processes import ROOT, Process, clean_environment, free_port, manage, serving
-from tests.sockets import Page, Program
+from tests.servers.databases import create_migrated_database
+from tests.servers.processes import ROOT, Process, clean_environment, free_port, run_manage, run_server
+from tests.sockets import ChatPage, ProgramSocket
 from tests.vendors import KEYS, Play, Vendors, says
 
-APPLICATION = "tests.servers.app:application"
-HASTY = "tests.servers.impatient_app:application"
+APP = "tests.servers.app:application"
+IMPATIENT_APP = "tests.servers.impatient_app:application"
 DIALECT = "openai-chat"
 CSRF = "c" * 32
 PROVIDERS = """
@@ -37,7 +37,7 @@ models = [{{ name = "model", window = 200000 }}]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Person:
+class SeededUser:
     name: str
     key: str
     cookie: str
@@ -54,35 +54,35 @@ class Server:
 
 
 @dataclass
-class House:
+class Installation:
     folder: Path
     vendors: Vendors
     variables: dict[str, str]
-    ada: Person
+    ada: SeededUser
     _sockets: ExitStack = field(default_factory=ExitStack)
     _started: int = 0
 
     @contextmanager
-    def serving(self, server: str = "uvicorn", *, application: str = APPLICATION, redis: str = "") -> Iterator[Server]:
+    def serving(self, server: str = "uvicorn", *, application: str = APP, redis: str = "") -> Iterator[Server]:
         """Only a hasty one looks after what others have left behind: that must be over while a test waits."""
         port, self._started = free_port(), self._started + 1
-        looks_after = {"PARLEY_BACKGROUND": "on" if application == HASTY else "off"}
+        looks_after = {"PARLEY_BACKGROUND": "on" if application == IMPATIENT_APP else "off"}
         environment = clean_environment(**self.variables, **looks_after, **({"REDIS_URL": redis} if redis else {}))
         log = self.folder / f"{server}-{self._started}.log"
-        with serving(server, application=application, port=port, log=log, environment=environment) as process:
+        with run_server(server, application=application, port=port, log=log, environment=environment) as process:
             yield Server(port, process)
 
     def plays(self, *plays: Play) -> None:
         self.vendors.plays(DIALECT, *plays)
 
-    def program(self, server: Server, *, receive_buffer: int = 0) -> Program:
+    def program(self, server: Server, *, receive_buffer: int = 0) -> ProgramSocket:
         """`receive_buffer`: how many bytes its system takes before the program reads them."""
         headers = {"Authorization": f"Bearer {self.ada.key}"}
-        return Program(self._connect(server, "/ws/v1/", headers, receive_buffer=receive_buffer))
+        return ProgramSocket(self._connect(server, "/ws/v1/", headers, receive_buffer=receive_buffer))
 
-    def page(self, server: Server, session: str) -> Page:
+    def page(self, server: Server, session: str) -> ChatPage:
         """Loaded and connected, as a browser does it."""
-        page = Page(self.read(server, f"/s/{session}/"))
+        page = ChatPage(self.read(server, f"/s/{session}/"))
         page.socket = self._connect(server, page.socket_address, self._cookies())
         return page
 
@@ -120,7 +120,7 @@ class House:
         return connected
 
     def manage(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return manage(*arguments, **self.variables)
+        return run_manage(*arguments, **self.variables)
 
     def close_sockets(self) -> None:
         self._sockets.close()
@@ -135,8 +135,10 @@ def _slow_options(port: int, receive_buffer: int) -> dict[str, Any]:
 
 
 @contextmanager
-def house_in(folder: Path, *, scopes: tuple[str, ...] = ("read", "write", "delete")) -> Iterator[House]:
-    with ready_database(folder) as url, Vendors() as vendors:
+def create_installation(
+    folder: Path, *, scopes: tuple[str, ...] = ("read", "write", "delete")
+) -> Iterator[Installation]:
+    with create_migrated_database(folder) as url, Vendors() as vendors:
         providers = folder / "providers.toml"
         providers.write_text(PROVIDERS.format(url=vendors.url, key=KEYS["openai"]))
         variables = {
@@ -146,7 +148,7 @@ def house_in(folder: Path, *, scopes: tuple[str, ...] = ("read", "write", "delet
             "PARLEY_DEMO_MODEL": "off",
             "PARLEY_CHAT_MESSAGES_PER_MINUTE": "0",
         }
-        house = House(folder, vendors, variables, Person(**_people(variables, scopes)))
+        house = Installation(folder, vendors, variables, SeededUser(**_people(variables, scopes)))
         yield house
         house.close_sockets()
 
@@ -158,10 +160,10 @@ def _people(variables: dict[str, str], scopes: tuple[str, ...]) -> dict[str, str
     return found
 
 
-def slowly(count: int, *, seconds: float) -> Play:
+def slow_words(count: int, *, seconds: float) -> Play:
     """w0 w1 w2 …, one word every so many seconds."""
     return replace(says(*(f"w{number} " for number in range(count))), delay=seconds)
 
 
-def words(count: int) -> list[str]:
+def numbered_words(count: int) -> list[str]:
     return [f"w{number}" for number in range(count)]

@@ -39,7 +39,9 @@ VENDOR_VARIABLES = (
     "GEMINI_API_KEY",
     "GOOGLE_GEMINI_BASE_URL",
 )
-# What keeps a process of ours from calling anybody else.
+# The settings of `make run` for glibc.
+MEMORY = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "524288"}
+# Keeps processes from calling other machines.
 HERMETIC = {
     "PARLEY_LOOPBACK_ONLY": "on",
     "PARLEY_FIND_LOCAL_MODELS": "off",
@@ -68,7 +70,7 @@ def clean_environment(**variables: str) -> dict[str, str]:
         "DJANGO_SETTINGS_MODULE",
     )
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours) and name not in names}
-    fixed = {"PYTHONUNBUFFERED": "1", "DJANGO_SETTINGS_MODULE": "project.settings", **HERMETIC}
+    fixed = {"PYTHONUNBUFFERED": "1", "DJANGO_SETTINGS_MODULE": "project.settings", **MEMORY, **HERMETIC}
     return {**kept, **fixed, **variables}
 
 
@@ -80,7 +82,7 @@ def database_url() -> str:
     return urlunsplit(urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{name}"))
 
 
-def manage(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def run_manage(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "manage.py", *arguments],
         cwd=ROOT,
@@ -92,7 +94,7 @@ def manage(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str
     )
 
 
-def settings_with(**variables: str) -> dict[str, Any]:
+def load_settings(**variables: str) -> dict[str, Any]:
     """Those that a process with these variables would have; read here, because a process takes a second."""
     with patch.dict(os.environ, clean_environment(**variables), clear=True):
         return runpy.run_path(str(ROOT / "project" / "settings.py"))
@@ -132,7 +134,7 @@ class Process:
 
 
 @contextmanager
-def running(command: list[str], *, log: Path, environment: Mapping[str, str]) -> Iterator[Process]:
+def run_process(command: list[str], *, log: Path, environment: Mapping[str, str]) -> Iterator[Process]:
     process = Process(command, log=log, environment=environment)
     try:
         yield process
@@ -140,7 +142,7 @@ def running(command: list[str], *, log: Path, environment: Mapping[str, str]) ->
         process.kill()
 
 
-def answers(port: int, path: str = "/healthz") -> bool:
+def is_answering(port: int, path: str = "/healthz") -> bool:
     try:
         with urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as response:
             return bool(response.status == 200)
@@ -149,11 +151,11 @@ def answers(port: int, path: str = "/healthz") -> bool:
 
 
 @contextmanager
-def serving(
+def run_server(
     server: str, *, application: str, port: int, log: Path, environment: Mapping[str, str]
 ) -> Iterator[Process]:
     words = [word.format(port=port, application=application) for word in SERVERS[server]]
-    with running([sys.executable, "-m", *words], log=log, environment=environment) as process:
-        wait_for(lambda: answers(port) or process.popen.poll() is not None, what=f"{server} serving ({log})")
+    with run_process([sys.executable, "-m", *words], log=log, environment=environment) as process:
+        wait_for(lambda: is_answering(port) or process.popen.poll() is not None, what=f"{server} serving ({log})")
         assert process.popen.poll() is None, process.output
         yield process

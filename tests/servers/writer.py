@@ -29,7 +29,7 @@ from history.entries import Entry, SystemInstructionSet  # noqa: E402
 from history.models import Exchange, Message, Session  # noqa: E402
 from history.record import exchanges, recorder  # noqa: E402
 from project.accounts.models import User  # noqa: E402
-from tests.factories import answered, call, result, results, said  # noqa: E402
+from tests.factories import model_input, model_output, tool_request, tool_result, tool_results  # noqa: E402
 
 
 def tell(value: Any) -> None:
@@ -45,7 +45,7 @@ def begin(number: str) -> None:
     """New sessions, each with a question; prints their ids."""
     sessions = [recorder.start_session(owner=owner()) for _ in range(int(number))]
     for session in sessions:
-        recorder.append(session, said("begin"), after=0)
+        recorder.append(session, model_input("begin"), after=0)
     tell([str(session.pk) for session in sessions])
 
 
@@ -77,7 +77,7 @@ def _write(name: str, many: int, sessions: Sequence[str]) -> None:
         session = Session.objects.get(pk=sessions[number % len(sessions)])
         seen = session.head
         texts = [f"{name}-{number}", f"{name}-{number}-b"]
-        appended = recorder.append_many(session, [said(text) for text in texts], after=seen)
+        appended = recorder.append_many(session, [model_input(text) for text in texts], after=seen)
         for text, after, one in zip(texts, [seen, appended[0].seq], appended, strict=True):
             tell({"session": str(session.pk), "seq": one.seq, "after": after, "text": text, "moved": one.moved_head})
 
@@ -96,13 +96,13 @@ def write_everything(name: str, session_id: str) -> None:
 
 def _steps(name: str, number: int, session: Session) -> Iterator[list[int]]:
     talk: list[Entry] = [
-        said(f"{name}-{number} " + "long " * random.choice([1, 10, 20_000])),
-        answered("", call(f"c{number}")),
+        model_input(f"{name}-{number} " + "long " * random.choice([1, 10, 20_000])),
+        model_output("", tool_request(f"c{number}")),
         SystemInstructionSet(instruction=f"rule {number % 3} " * 200),
-        results(result(f"c{number}", "out " * random.choice([1, 30_000]))),
+        tool_results(tool_result(f"c{number}", "out " * random.choice([1, 30_000]))),
     ]
     yield [one.seq for one in recorder.append_many(session, talk, after=session.head)]
-    yield [recorder.append(session, answered(f"answer {number}"), after=session.head).seq]
+    yield [recorder.append(session, model_output(f"answer {number}"), after=session.head).seq]
 
 
 def survey(session_id: str) -> None:
@@ -137,10 +137,10 @@ def stream(session_id: str) -> None:
     text = ""
     while not Exchange.objects.get(pk=exchange.pk).stop_requested_at:
         text += "word "
-        exchanges.note_partial(exchange.pk, answered(text))
+        exchanges.note_partial(exchange.pk, model_output(text))
         exchanges.flush_partials()
         tell({"flushed": text})
-    exchanges.finish(exchange, answered(text), end_reason="stopped")
+    exchanges.finish(exchange, model_output(text), end_reason="stopped")
     tell({"ended": exchange.end_reason})
 
 
@@ -161,9 +161,9 @@ def race_to_finish(rounds: str) -> None:
 
 
 def _race(session: Session) -> dict[str, object]:
-    recorder.append(session, said("question"), after=0)
+    recorder.append(session, model_input("question"), after=0)
     exchange = exchanges.open_exchange(session, owner=session.owner, after=1, model="model-1")
-    exchanges.note_partial(exchange.pk, answered("half"))
+    exchanges.note_partial(exchange.pk, model_output("half"))
     exchanges.flush_partials()
     Exchange.objects.filter(pk=exchange.pk).update(heartbeat_at=timezone.now() - timedelta(minutes=1))
     won: list[object] = []
@@ -175,7 +175,7 @@ def _race(session: Session) -> dict[str, object]:
             exchanges.sweep()
         else:
             mine = Exchange.objects.get(pk=exchange.pk)
-            won.append(exchanges.finish(mine, answered("whole"), end_reason="done"))
+            won.append(exchanges.finish(mine, model_output("whole"), end_reason="done"))
         connection.close()
 
     threads = [threading.Thread(target=end, args=[place]) for place in range(6)]

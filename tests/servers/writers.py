@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.servers.databases import ready_database
+from tests.servers.databases import create_migrated_database
 
 ROOT = Path(__file__).parents[2]
 Process = subprocess.Popen[str]
 
 
-def start_worker(environment: dict[str, str], *words: object) -> Process:
+def start_writer(environment: dict[str, str], *words: object) -> Process:
     return subprocess.Popen(
         [sys.executable, "-m", "tests.servers.writer", *map(str, words)],
         cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -29,12 +29,12 @@ def start_worker(environment: dict[str, str], *words: object) -> Process:
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class Writers:
     environment: dict[str, str]
     helper: Process  # runs commands one after the other, so that not each of them costs a start
 
     def start(self, command: str, *words: object) -> Process:
-        return start_worker(self.environment, command, *words)
+        return start_writer(self.environment, command, *words)
 
     @contextmanager
     def started(self, command: str, *words: object) -> Iterator[Process]:
@@ -71,12 +71,12 @@ def read_lines(text: str) -> list[Any]:
 
 
 @contextmanager
-def elsewhere_in(folder: Path) -> Iterator[Elsewhere]:
-    with ready_database(folder) as database_url:
+def start_writers(folder: Path) -> Iterator[Writers]:
+    with create_migrated_database(folder) as database_url:
         environment = os.environ | {
             "DATABASE_URL": database_url, "PARLEY_DATA_DIR": str(folder), "PARLEY_BACKGROUND": "false",
             "DJANGO_SETTINGS_MODULE": "project.settings",
         }  # fmt: skip
-        place = Elsewhere(environment, start_worker(environment, "serve"))
+        place = Writers(environment, start_writer(environment, "serve"))
         yield place
         place.helper.communicate(timeout=60)

@@ -10,7 +10,7 @@ from history.entries import Media, ModelInput, ModelOutput, Reasoning, Summary, 
 from history.models import Session
 from history.record import exchanges, recorder
 from project.accounts.models import User
-from tests.factories import answered, call, result, results, said
+from tests.factories import model_input, model_output, tool_request, tool_result, tool_results
 
 SESSION = UUID("11111111-2222-4333-8444-555555555555")
 BEGUN = datetime(2025, 12, 31, 10, 0, tzinfo=UTC)
@@ -28,25 +28,25 @@ def sample(owner: User) -> Session:
         SystemInstructionSet(instruction="Be brief.", at=_at(0)),
         ModelInput(parts=(Text(text="帮我查看 **CPU** & <memory>"), shown), at=_at(1)),
         ModelOutput(
-            parts=(Reasoning(text="Two tools."), Text(text="Let me look."), call("a"), call("b")),
+            parts=(Reasoning(text="Two tools."), Text(text="Let me look."), tool_request("a"), tool_request("b")),
             model="model-1",
             usage=usage,
             at=_at(2),
         ),
-        results(
-            result("a", "CPU 使用率: 3.0%", duration=0.5, started_at=_at(3)),
-            result("b", "", status="failed", error="broken", duration=0.25, started_at=_at(3)),
+        tool_results(
+            tool_result("a", "CPU 使用率: 3.0%", duration=0.5, started_at=_at(3)),
+            tool_result("b", "", status="failed", error="broken", duration=0.25, started_at=_at(3)),
             at=_at(4),
         ),
-        answered("CPU is at 3 %.", at=_at(5), usage=usage),
-        said("And the disk?", at=_at(6), metadata={"from": "a phone"}),
-        answered("It is", at=_at(7), status="failed", error="overloaded"),
+        model_output("CPU is at 3 %.", at=_at(5), usage=usage),
+        model_input("And the disk?", at=_at(6), metadata={"from": "a phone"}),
+        model_output("It is", at=_at(7), status="failed", error="overloaded"),
         Summary(first=2, last=5, summary="They looked at the CPU.", at=_at(8)),
-        said("Thank you.", at=_at(9)),
-        answered("```sh\ndf -h\n```", at=_at(10)),
+        model_input("Thank you.", at=_at(9)),
+        model_output("```sh\ndf -h\n```", at=_at(10)),
     ]
     recorder.append_many(session, entries, after=0)
-    recorder.append(session, answered("Beside the path.", at=_at(11)), after=6)
+    recorder.append(session, model_output("Beside the path.", at=_at(11)), after=6)
     exchange = exchanges.open_exchange(session, owner=owner, after=10, provider="openai", model="model-1")
     exchanges.finish(exchange, None, end_reason="upstream_error", error="overloaded", status_code=529)
     return session

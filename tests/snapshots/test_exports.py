@@ -7,7 +7,7 @@ import re
 import pytest
 
 from history.exporting import Selection, begin
-from history.formats.exporters import EXPORTERS
+from history.formats.writers import EXPORTERS
 from project.accounts.models import User
 from tests.snapshots.conftest import Snapshot
 from tests.snapshots.samples import sample

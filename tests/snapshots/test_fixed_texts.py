@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from history.exporting import Selection, begin
-from history.linting import given, lint_request
+from history.linting import lint_request, parse_conversation
 from history.record import recorder
 from history.record.snapshots import snapshot as context_of
 from history.text.titles import title_from
 from project.accounts.models import User
 from relay.runtime.async_db import in_database
-from relay.tools import notebooks
+from relay.tools.built_in import notebooks
 from relay.tools.registry import all_tools
-from tests.factories import answered, chat_of, said
+from tests.factories import create_chat, model_input, model_output
 from tests.relay.conftest import Talk
 from tests.snapshots.samples import BEGUN, SESSION
 from tests.snapshots.test_sockets import connected
@@ -40,7 +40,7 @@ My setup is complete. I will provide my first command in the next turn."""
 
 async def test_history_and_switches_are_told_in_the_fixed_chinese_words(talk: Talk) -> None:
     await in_database(lambda: User.objects.filter(pk=talk.user.pk).update(language="zh-hans"))
-    session = await in_database(lambda: chat_of(talk.user, "帮我查看CPU使用率", "CPU 使用率: 3.0%", title="服务器"))
+    session = await in_database(lambda: create_chat(talk.user, "帮我查看CPU使用率", "CPU 使用率: 3.0%", title="服务器"))
     async with connected(talk.user, "read", "write", recording="full", owner_wide=True) as program:
         assert (await program.ask("history"))["text"] == "暂无对话历史"
         assert (await program.ask("switch", session=str(session.pk)))["text"] == "已切换到会话: 服务器"
@@ -51,7 +51,7 @@ async def test_history_and_switches_are_told_in_the_fixed_chinese_words(talk: Ta
 
 
 async def test_history_has_twenty_messages_unless_a_number_is_given(talk: Talk) -> None:
-    session = await in_database(lambda: chat_of(talk.user, *(f"{number}" for number in range(25))))
+    session = await in_database(lambda: create_chat(talk.user, *(f"{number}" for number in range(25))))
     async with connected(talk.user, "read", owner_wide=True) as program:
         told = await program.ask("history", session=str(session.pk))
     assert (len(told["messages"]), told["message_count"]) == (20, 25)
@@ -71,18 +71,18 @@ async def test_the_environment_message_has_the_fixed_lines(talk: Talk) -> None:
 
 @pytest.mark.django_db
 def test_an_answer_that_failed_begins_with_the_fixed_mark(ada: User) -> None:
-    session = chat_of(ada, "Hello?")
-    recorder.append(session, answered("", status="failed", error="overloaded"), after=1)
+    session = create_chat(ada, "Hello?")
+    recorder.append(session, model_output("", status="failed", error="overloaded"), after=1)
     assert session.messages.get(seq=2).content == "【错误】overloaded"
 
 
 @pytest.mark.django_db
 def test_a_notebook_without_content_has_the_fixed_text(ada: User) -> None:
-    assert context_of(chat_of(ada, "Hello?")).notebook == "（尚无内容）"
+    assert context_of(create_chat(ada, "Hello?")).notebook == "（尚无内容）"
 
 
 def test_a_role_that_gemini_does_not_know_is_reported_in_the_fixed_words() -> None:
-    report = lint_request(given({"contents": [{"role": "assistant", "parts": [{"text": "hi"}]}]}))
+    report = lint_request(parse_conversation({"contents": [{"role": "assistant", "parts": [{"text": "hi"}]}]}))
     found = {finding.text for verdict in report.verdicts for finding in verdict.findings}
     assert "Role must be user or model, but got assistant." in found
 
@@ -103,7 +103,7 @@ def test_files_of_other_systems_have_their_fixed_names_and_keys(
     ada: User, name: str, file_name: str, keys: list[str]
 ) -> None:
     session = recorder.start_session(owner=ada, id=SESSION, created_at=BEGUN)
-    recorder.append_many(session, [said("hi", at=BEGUN), answered("Hello.", at=BEGUN)], after=0)
+    recorder.append_many(session, [model_input("hi", at=BEGUN), model_output("Hello.", at=BEGUN)], after=0)
     export = begin(ada, Selection(sessions=(SESSION,)), name)
     written: dict[str, Any] = json.loads(b"".join(export.pieces()))
     assert export.file_name == file_name

@@ -10,12 +10,13 @@ import pytest
 
 from history.access import keys
 from history.answers.events import ErrorKind, Failed, Started, TextPiece
+from history.db.process_state import process_state
 from history.dialects import DIALECTS
 from history.record import recorder
 from project.accounts.models import User
 from relay.providers import registry
 from relay.providers.http import HttpProvider
-from tests.relay_client import CALLS, Asked, Relay, ask
+from tests.relay_client import SMALLEST_CALLS, Reply, RunningRelay, send_request
 from tests.servers.processes import free_port
 from tests.snapshots.conftest import Snapshot
 from tests.snapshots.masks import Masks
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.any_database
 
 UNKNOWN_KEY = "parley_unknown123_" + "x" * 43
 PATHS = [
-    *(("POST", path) for path, _ in CALLS.values()),
+    *(("POST", path) for path, _ in SMALLEST_CALLS.values()),
     ("POST", "/v1/messages/count_tokens"),
     ("POST", "/v1/responses/input_tokens"),
     *(("POST", f"/v1/{name}") for name in ("embeddings", "moderations")),
@@ -75,11 +76,11 @@ def test_a_stream_that_fails_half_way_ends_as_recorded(snapshot: Snapshot, diale
     snapshot(f"relay_failed_stream_{dialect}.txt", sent.decode())
 
 
-def test_paths_of_the_relay_answer_as_recorded(relay: Relay, key: str, snapshot: Snapshot) -> None:
+def test_paths_of_the_relay_answer_as_recorded(relay: RunningRelay, key: str, snapshot: Snapshot) -> None:
     """A path that is served reaches the provider, which refuses the empty request, and is recorded."""
     lines = []
     for method, path in PATHS:
-        asked = ask(relay, path, {"model": "model"} if method == "POST" else b"", method=method, x_api_key=key)
+        asked = send_request(relay, path, {"model": "model"} if method == "POST" else b"", method=method, x_api_key=key)
         envelope = _told(asked)["body"] if asked.status >= 400 else sorted(asked.json)
         is_served = asked.status < 400 or "x-parley-recording" in asked.headers
         lines.append(f"{method} {path} {'served' if is_served else 'refused'} {asked.status} {json.dumps(envelope)}\n")
@@ -88,29 +89,29 @@ def test_paths_of_the_relay_answer_as_recorded(relay: Relay, key: str, snapshot:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_refusals_of_the_relay_are_as_recorded(
-    relay: Relay, key: str, ada: User, bob: User, settings: Any, snapshot: Snapshot, dialect: str
+    relay: RunningRelay, key: str, ada: User, bob: User, settings: Any, snapshot: Snapshot, dialect: str
 ) -> None:
-    path, body = CALLS[dialect]
+    path, body = SMALLEST_CALLS[dialect]
     unknown = {**body, "model": "none"}, path.replace("models/model", "models/none")
     limited = keys.create(name="limited", owner=ada, requests_per_minute=1).secret
     theirs = recorder.start_session(owner=bob)
     found = {
-        "no key": ask(relay, path, body),
-        "another vendor's key": ask(relay, path, body, x_api_key="sk-proj-1"),
-        "unknown key": ask(relay, path, body, x_api_key=UNKNOWN_KEY),
-        "scope missing": ask(relay, path, body, x_api_key=_key(ada, scopes=["read"])),
-        "unknown model": ask(relay, unknown[1], unknown[0], x_api_key=key),
-        "not JSON": ask(relay, path, b"{", x_api_key=key),
-        "not an object": ask(relay, path, b"[]", x_api_key=key),
-        "unknown encoding": ask(relay, path, b"{}", x_api_key=key, content_encoding="compress"),
-        "broken encoding": ask(relay, path, b"{}", x_api_key=key, content_encoding="gzip"),
-        "another user's session": ask(relay, path, body, x_api_key=key, x_parley_session_id=str(theirs.pk)),
-        "unknown session": ask(relay, path, body, x_api_key=key, x_parley_session_id=str(uuid4())),
+        "no key": send_request(relay, path, body),
+        "another vendor's key": send_request(relay, path, body, x_api_key="sk-proj-1"),
+        "unknown key": send_request(relay, path, body, x_api_key=UNKNOWN_KEY),
+        "scope missing": send_request(relay, path, body, x_api_key=_key(ada, scopes=["read"])),
+        "unknown model": send_request(relay, unknown[1], unknown[0], x_api_key=key),
+        "not JSON": send_request(relay, path, b"{", x_api_key=key),
+        "not an object": send_request(relay, path, b"[]", x_api_key=key),
+        "unknown encoding": send_request(relay, path, b"{}", x_api_key=key, content_encoding="compress"),
+        "broken encoding": send_request(relay, path, b"{}", x_api_key=key, content_encoding="gzip"),
+        "another user's session": send_request(relay, path, body, x_api_key=key, x_parley_session_id=str(theirs.pk)),
+        "unknown session": send_request(relay, path, body, x_api_key=key, x_parley_session_id=str(uuid4())),
         # Three, because another minute of the clock may begin between two.
-        "over the limit": max((ask(relay, path, body, x_api_key=limited) for _ in range(3)), key=_status),
+        "over the limit": max((send_request(relay, path, body, x_api_key=limited) for _ in range(3)), key=_status),
     }
     settings.PARLEY_RELAY_BODY_MB = 0
-    found["too large"] = ask(relay, path, body, x_api_key=key)
+    found["too large"] = send_request(relay, path, body, x_api_key=key)
     told = {name: _told(asked) for name, asked in found.items()}
     # How long to wait depends on the second in which the test runs.
     told["over the limit"]["headers"]["retry-after"] = "<seconds>"
@@ -118,19 +119,19 @@ def test_refusals_of_the_relay_are_as_recorded(
 
 
 def test_an_upstream_out_of_reach_is_reported_as_recorded(
-    relay: Relay, key: str, vendors: Vendors, snapshot: Snapshot
+    relay: RunningRelay, key: str, vendors: Vendors, snapshot: Snapshot
 ) -> None:
     nowhere = f"http://127.0.0.1:{free_port()}"
     told = {}
-    for dialect, (path, body) in CALLS.items():
+    for dialect, (path, body) in SMALLEST_CALLS.items():
         endpoint = endpoint_at(vendors, dialect, base_url=nowhere)
-        registry.use(registry.Router([HttpProvider(endpoint)]))
-        told[dialect] = _told(ask(relay, path, body, x_api_key=key))
+        process_state.set(registry.Router([HttpProvider(endpoint)]))
+        told[dialect] = _told(send_request(relay, path, body, x_api_key=key))
     snapshot("relay_unreachable.json", told)
 
 
-def test_reply_headers_of_the_relay_are_as_recorded(relay: Relay, key: str, snapshot: Snapshot) -> None:
-    path, body = CALLS["openai-chat"]
+def test_reply_headers_of_the_relay_are_as_recorded(relay: RunningRelay, key: str, snapshot: Snapshot) -> None:
+    path, body = SMALLEST_CALLS["openai-chat"]
     requests: dict[str, dict[str, str]] = {
         "plain": {},
         "named": {"x_parley_session_id": "job-1"},
@@ -142,7 +143,7 @@ def test_reply_headers_of_the_relay_are_as_recorded(relay: Relay, key: str, snap
     masks, told = Masks(), {}
     for name, headers in requests.items():
         sent = body | ({"sessionId": "new"} if name == "new in the body" else {})
-        asked = ask(relay, path, sent, x_api_key=key, **headers)
+        asked = send_request(relay, path, sent, x_api_key=key, **headers)
         ours = {name: value for name, value in asked.headers.items() if name.startswith(("x-parley-", "x-crs-"))}
         told[name] = {"status": asked.status, "headers": masks(ours)}
     snapshot("relay_reply_headers.json", told)
@@ -152,11 +153,11 @@ def _key(owner: User, **fields: Any) -> str:
     return keys.create(name="other", owner=owner, **fields).secret
 
 
-def _status(asked: Asked) -> int:
+def _status(asked: Reply) -> int:
     return asked.status
 
 
-def _told(asked: Asked) -> dict[str, Any]:
+def _told(asked: Reply) -> dict[str, Any]:
     try:
         body = Masks()(asked.json, sentences=("message",), varying=("prefix", "limits", "use"))
     except json.JSONDecodeError:

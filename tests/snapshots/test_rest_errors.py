@@ -20,8 +20,8 @@ from history.api import sessions
 from project.accounts.models import User
 from relay.mcp_server import application as mcp
 from relay.runtime.async_db import close_connections
-from tests.clients import Api, secret_of
-from tests.factories import chat_of
+from tests.clients import ApiClient, create_secret
+from tests.factories import create_chat
 from tests.snapshots.conftest import Snapshot
 from tests.snapshots.masks import Masks
 
@@ -34,13 +34,13 @@ DOCS = Path(live_settings.BASE_DIR) / "docs" / "rest.md"
 def test_errors_of_the_rest_api_are_as_recorded(
     ada: User, staff: User, settings: Any, monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot
 ) -> None:
-    session, held = chat_of(ada, "hello"), chat_of(ada, "kept")
+    session, held = create_chat(ada, "hello"), create_chat(ada, "kept")
     retention.hold(held, actor=staff, reason="audit")
     path = f"/sessions/{session.pk}"
-    api, read_only = Api(ada), Api(key=secret_of(ada, "read"))
+    api, read_only = ApiClient(ada), ApiClient(key=create_secret(ada, "read"))
     found = {
-        "not signed in": Api().call("GET", "/sessions"),
-        "unknown key": Api(key="parley_unknown1_" + "x" * 43).call("GET", "/sessions"),
+        "not signed in": ApiClient().call("GET", "/sessions"),
+        "unknown key": ApiClient(key="parley_unknown1_" + "x" * 43).call("GET", "/sessions"),
         "scope missing": read_only.call("DELETE", path),
         "unknown path": api.call("GET", "/api/none"),
         "unknown session": api.call("GET", NO_SESSION),
@@ -57,13 +57,13 @@ def test_errors_of_the_rest_api_are_as_recorded(
     }
     staff.user_permissions.set(Permission.objects.filter(codename__in=["view_session", "delete_session"]))
     staff = User.objects.get(pk=staff.pk)
-    found["another user's session"] = Api(staff).call("GET", f"{path}/messages")
+    found["another user's session"] = ApiClient(staff).call("GET", f"{path}/messages")
     staff.user_permissions.set(Permission.objects.filter(content_type__app_label="history"))
     staff = User.objects.get(pk=staff.pk)
-    found["reason needed"] = Api(staff).call("GET", f"{path}/messages")
-    found["under hold"] = Api(staff).call("DELETE", f"/sessions/{held.pk}", X_Parley_Reason="too old")
+    found["reason needed"] = ApiClient(staff).call("GET", f"{path}/messages")
+    found["under hold"] = ApiClient(staff).call("DELETE", f"/sessions/{held.pk}", X_Parley_Reason="too old")
     settings.CHAT_HISTORY_ENABLED = False
-    found["history is off"] = Api(key=secret_of(ada, "import")).call("POST", "/import", b"x")
+    found["history is off"] = ApiClient(key=create_secret(ada, "import")).call("POST", "/import", b"x")
     settings.CHAT_HISTORY_ENABLED, settings.PARLEY_API_REQUESTS_PER_MINUTE = True, 1
     # Three, because another minute of the clock may begin between two.
     found["too many requests"] = max((api.call("GET", "/sessions") for _ in range(3)), key=_status)

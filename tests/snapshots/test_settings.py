@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from project.settings import env
-from tests.servers.processes import settings_with
+from tests.servers.processes import load_settings
 from tests.snapshots.conftest import Snapshot
 
 pytestmark = pytest.mark.any_database
@@ -21,7 +21,7 @@ SECRETS = {"SECRET_KEY", "PARLEY_FINGERPRINT_KEY"}
 
 def test_variables_and_settings_have_the_recorded_defaults(snapshot: Snapshot, tmp_path: Path) -> None:
     # Empty counts as not set, and hides what a developer has in `.env`.
-    found = settings_with(**{**dict.fromkeys(env.names, ""), "PARLEY_DATA_DIR": str(tmp_path)})
+    found = load_settings(**{**dict.fromkeys(env.names, ""), "PARLEY_DATA_DIR": str(tmp_path)})
     variables = set(found["env"].names)
     # Without a variable of their own: read from a file that a variable names.
     derived = {name for name in found if name.startswith(OURS)} - variables

@@ -25,15 +25,16 @@ from history.answers.events import ToolCallPiece
 from history.errors import HistoryOff, NoSuchBlob, NoSuchEntry
 from history.record import recorder
 from project.accounts.models import User
-from relay.consumers import limits
-from relay.consumers.intents import ActionRequest
-from relay.consumers.page_actions import VERBS
-from relay.consumers.program_actions import COMMANDS
+from relay.consumers import actions
+from relay.consumers.actions import Action
+from relay.consumers.page import ChatConsumer
+from relay.consumers.program import ProgramConsumer
+from relay.consumers.requests import ActionRequest
 from relay.conversation import NotPossible
 from relay.errors import AttachmentRefused, BudgetReserved, NoSuchAgent, NoSuchModel, OverAllowance, Unavailable
 from relay.routing import sockets
 from relay.runtime.async_db import in_database
-from tests.factories import chat_of
+from tests.factories import create_chat
 from tests.relay.conftest import Talk
 from tests.snapshots.conftest import Snapshot
 from tests.snapshots.shapes import merge_shape
@@ -110,14 +111,14 @@ class ReadFields(dict[str, Any]):
 def read_fields(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
     """The names of the fields that each command has read."""
     read: dict[str, set[str]] = {}
-    parse = ActionRequest.read
+    parse = ActionRequest.of
 
-    def parse_and_note(text: str, **options: Any) -> ActionRequest:
-        intent = parse(text, **options)
-        return ActionRequest(intent.type, ReadFields(intent.fields, read.setdefault(intent.type, set())))
+    def parse_and_note(document: object, **options: Any) -> ActionRequest:
+        request = parse(document, **options)
+        return ActionRequest(request.type, ReadFields(request.fields, read.setdefault(request.type, set())))
 
-    monkeypatch.setattr(ActionRequest, "read", parse_and_note)
-    monkeypatch.setattr(limits, "MAX_MESSAGES", 10_000)
+    monkeypatch.setattr(ActionRequest, "of", parse_and_note)
+    monkeypatch.setattr(actions, "MAX_MESSAGES", 10_000)
     return read
 
 
@@ -141,10 +142,10 @@ async def test_messages_of_the_program_socket_are_as_recorded(
         await _summarise(talk, program)
     answers: dict[str, Any] = {}
     for told in program.received:
-        kind = "answers" if told["type"] in COMMANDS else "events"
+        kind = "answers" if told["type"] in ProgramConsumer.actions else "events"
         answers.setdefault(kind, {}).setdefault(told["type"], {})
         merge_shape(answers[kind][told["type"]], told)
-    assert set(answers["answers"]) == set(COMMANDS)
+    assert set(answers["answers"]) == set(ProgramConsumer.actions)
     steps = [told["type"] for told in program.received if told.get("run") == first_run and "n" in told]
     snapshot(
         "socket_v1.json",
@@ -218,7 +219,7 @@ async def _wait_in_the_queue(talk: Talk, program: Program) -> None:
 async def _summarise(talk: Talk, program: Program) -> None:
     talk.scripted(SUMMARY)
     long = ["one row, and then another one " * 30] * 8
-    session = await in_database(lambda: chat_of(talk.user, *long))
+    session = await in_database(lambda: create_chat(talk.user, *long))
     await program.ask("open", session=str(session.pk))
     await program.ask("compress")
     ended = await program.event("run.ended")
@@ -229,14 +230,14 @@ async def test_error_codes_of_the_program_socket_are_as_recorded(
     talk: Talk, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
     codes: dict[str, Any] = {}
-    monkeypatch.setattr(limits, "MAX_MESSAGES", 10_000)
+    monkeypatch.setattr(actions, "MAX_MESSAGES", 10_000)
     async with connected(talk.user, "read", "write", recording="full") as program:
         for what, error in RAISED.items():
 
             async def fail(*_: Any, error: Callable[[], Exception] = error) -> Any:
                 raise error()
 
-            monkeypatch.setitem(COMMANDS, "ping", fail)
+            monkeypatch.setitem(ProgramConsumer.actions, "ping", Action(fail, needs_session=False))
             codes[what] = _error(await program.ask("ping"))
         codes["an unknown command"] = _error(await program.ask("fly"))
         codes["a field of the wrong type"] = _error(await program.ask("send", text=7))
@@ -247,7 +248,7 @@ async def test_error_codes_of_the_program_socket_are_as_recorded(
         settings.CHAT_HISTORY_ENABLED = True
     async with connected(talk.user, "read", "write", recording="metadata") as program:
         codes["a key that records no texts"] = _error(await program.ask("send", text="Hello"))
-    monkeypatch.setattr(limits, "MAX_MESSAGES", 1)
+    monkeypatch.setattr(actions, "MAX_MESSAGES", 1)
     async with connected(talk.user, "read") as program:
         await program.ask("list")
         codes["too many commands"] = _error(await program.ask("list"))
@@ -264,13 +265,13 @@ async def test_actions_of_the_page_socket_are_as_recorded(
     talk: Talk, read_fields: dict[str, set[str]], snapshot: Snapshot
 ) -> None:
     talk.scripted(*["Hello."] * 5)
-    session = await in_database(lambda: chat_of(talk.user, "One?", "One.", "Two?", "Two."))
+    session = await in_database(lambda: create_chat(talk.user, "One?", "One.", "Two?", "Two."))
     page = await _page(talk.user, session.pk)
-    for action in sorted(VERBS, key="ping".__eq__):
-        await page.send_to(json.dumps({"type": action, **FIELDS}))
+    for name in sorted(ChatConsumer.actions, key="ping".__eq__):
+        await page.send_to(json.dumps({"type": name, **FIELDS}))
     await _until_answered(page)
     await page.disconnect(timeout=10)
-    assert set(read_fields) == set(VERBS)
+    assert set(read_fields) == set(ChatConsumer.actions)
     snapshot("socket_page.json", {name: sorted(read) for name, read in read_fields.items()})
 
 

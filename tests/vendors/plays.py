@@ -67,7 +67,7 @@ def thinks(thought: str, signature: str, *then: Event, reason: EndReason = "stop
 
 
 def refuses(kind: ErrorKind, message: str = "", *, status: int = 0, headers: Mapping[str, str] | None = None) -> Play:
-    """An error in the envelope of whoever is asked; `status` 0: the one that goes with the kind."""
+    """An error in the format of the requested dialect; `status` 0 means the status of the kind."""
     return Play(failed=Failed(message=message or f"played: {kind}", kind=kind), status=status, headers=headers or {})
 
 

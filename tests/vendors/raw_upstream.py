@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
+from history.db.process_state import process_state
 from relay.providers import registry
 from relay.providers.base import Model
 from relay.providers.endpoints import Endpoint, Patience
@@ -22,7 +23,7 @@ from tests.servers.processes import wait_for
 UPSTREAM_KEY = "sk-upstream-0123456789"
 
 
-def endpoint_at(upstream: Bare, **changes: Any) -> Endpoint:
+def raw_endpoint(upstream: RawUpstream, **changes: Any) -> Endpoint:
     fields: dict[str, Any] = {
         "name": "bare",
         "dialect": "anthropic-messages",
@@ -36,10 +37,10 @@ def endpoint_at(upstream: Bare, **changes: Any) -> Endpoint:
     return Endpoint(**{**fields, **changes})
 
 
-def speaking(upstream: Bare, dialect: str, **changes: Any) -> registry.Router:
+def use_raw_provider(upstream: RawUpstream, dialect: str, **changes: Any) -> registry.Router:
     """The one provider there is from now on."""
-    router = registry.Router([HttpProvider(endpoint_at(upstream, dialect=dialect, **changes))])
-    registry.use(router)
+    router = registry.Router([HttpProvider(raw_endpoint(upstream, dialect=dialect, **changes))])
+    process_state.set(router)
     return router
 
 
@@ -47,7 +48,7 @@ HEAD_END = b"\r\n\r\n"
 
 
 @dataclass
-class Heard:
+class RawRequest:
     """One request: its first line and headers, its body, and whether the caller left before the end."""
 
     head: str
@@ -64,30 +65,34 @@ class Heard:
         return {name.lower(): value for name, value in pairs}
 
 
-class Said:
+class RawReply:
     """What is answered: pieces, each after the event that it waits for; then the connection ends."""
 
     def __init__(self, *pieces: bytes | float | threading.Event) -> None:
         self.pieces = pieces
 
 
-def whole(body: bytes, *, status: str = "200 OK", headers: Sequence[str] = ("content-type: application/json",)) -> Said:
+def complete_reply(
+    body: bytes, *, status: str = "200 OK", headers: Sequence[str] = ("content-type: application/json",)
+) -> RawReply:
     head = "\r\n".join([f"HTTP/1.1 {status}", *headers, f"content-length: {len(body)}", "connection: close"])
-    return Said(head.encode() + HEAD_END + body)
+    return RawReply(head.encode() + HEAD_END + body)
 
 
-def stream(*pieces: bytes | float | threading.Event, ends: bool = True, headers: Sequence[str] = ()) -> Said:
+def streamed_reply(
+    *pieces: bytes | float | threading.Event, ends: bool = True, headers: Sequence[str] = ()
+) -> RawReply:
     """Server-sent events in chunks. Without an end the connection breaks off."""
     lines = ["HTTP/1.1 200 OK", "content-type: text/event-stream", "transfer-encoding: chunked", "connection: close"]
     lines += headers
     chunks = [b"%x\r\n%s\r\n" % (len(piece), piece) if isinstance(piece, bytes) else piece for piece in pieces]
-    return Said("\r\n".join(lines).encode() + HEAD_END, *chunks, *([b"0\r\n\r\n"] if ends else []))
+    return RawReply("\r\n".join(lines).encode() + HEAD_END, *chunks, *([b"0\r\n\r\n"] if ends else []))
 
 
-class Bare:
+class RawUpstream:
     def __init__(self) -> None:
-        self.heard: list[Heard] = []
-        self.says: deque[Said] = deque()
+        self.heard: list[RawRequest] = []
+        self.says: deque[RawReply] = deque()
         self.port = 0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="bare upstream", daemon=True)
@@ -96,7 +101,7 @@ class Bare:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def wait_for(self, count: int) -> Heard:
+    def wait_for(self, count: int) -> RawRequest:
         wait_for(lambda: len(self.heard) >= count, seconds=10, what=f"request {count}")
         return self.heard[count - 1]
 
@@ -117,9 +122,9 @@ class Bare:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = (await reader.readuntil(HEAD_END)).decode("latin-1")
-            heard = Heard(head=head.removesuffix("\r\n\r\n"), body=b"")
+            heard = RawRequest(head=head.removesuffix("\r\n\r\n"), body=b"")
             heard.body = await reader.readexactly(int(heard.headers.get("content-length", 0)))
-            said = self.says.popleft() if self.says else whole(b"{}")
+            said = self.says.popleft() if self.says else complete_reply(b"{}")
             self.heard.append(heard)
             await self._say(said, heard, reader, writer)
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -127,7 +132,9 @@ class Bare:
         finally:
             writer.close()
 
-    async def _say(self, said: Said, heard: Heard, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _say(
+        self, said: RawReply, heard: RawRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         gone = asyncio.ensure_future(reader.read(1))
         for piece in said.pieces:
             if isinstance(piece, bytes):

@@ -86,7 +86,7 @@ class Vendors:
         """What was to be played and was not."""
         self._plays.clear()
 
-    def asked(self, dialect: str) -> list[Seen]:
+    def requests_for(self, dialect: str) -> list[Seen]:
         return [seen for seen in self.requests if seen.dialect == dialect]
 
     def wait_for(self, count: int, *, seconds: float = 10) -> None:
@@ -171,7 +171,7 @@ class Vendors:
         return web.json_response({"models": listed} if vendor == "gemini" else {"object": "list", "data": listed})
 
     async def _page(self, request: web.Request) -> web.StreamResponse:
-        """Whatever else a test wants to be at an address."""
+        """Other content of a test at a path."""
         page = self.pages.get(request.path)
         if page is None:
             return web.json_response({"error": {"message": f"no page at {request.path}"}}, status=404)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from history.db.process_state import process_state
 from history.dialects import DIALECTS
 from relay.providers import registry
 from relay.providers.base import Model
@@ -34,5 +35,5 @@ def endpoint_at(vendors: Vendors, dialect: str, **changes: Any) -> Endpoint:
 def use_one_provider(vendors: Vendors, dialect: str) -> registry.Router:
     """Configure the played vendor of this dialect as the only provider."""
     router = registry.Router([HttpProvider(endpoint_at(vendors, dialect))])
-    registry.use(router)
+    process_state.set(router)
     return router

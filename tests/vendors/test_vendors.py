@@ -117,7 +117,7 @@ def chat_result(call_id: str) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call_id, "content": "42"}
 
 
-def said(role: str, *blocks: Any) -> dict[str, Any]:
+def message_of(role: str, *blocks: Any) -> dict[str, Any]:
     return {"role": role, "content": list(blocks) or "Hi"}
 
 
@@ -161,8 +161,8 @@ ASKED = ("user", [{"text": "Hi"}])
 
 GOOD = {
     "openai-chat": [
-        chat(said("user"), chat_calls("a", "b"), chat_result("a"), chat_result("b"), said("user")),
-        chat({"role": "system", "content": "x"}, said("user"), said("user")),
+        chat(message_of("user"), chat_calls("a", "b"), chat_result("a"), chat_result("b"), message_of("user")),
+        chat({"role": "system", "content": "x"}, message_of("user"), message_of("user")),
     ],
     "openai-responses": [
         responses(QUESTION, THOUGHT, ANSWER, CALL, {**CALL, "call_id": "b"}, OUTPUT, {**OUTPUT, "call_id": "b"}),
@@ -170,10 +170,14 @@ GOOD = {
     ],
     "anthropic-messages": [
         messages(
-            said("user"), said("assistant", TEXT, use("a"), use("b")), said("user", result("a"), result("b"), TEXT)
+            message_of("user"),
+            message_of("assistant", TEXT, use("a"), use("b")),
+            message_of("user", result("a"), result("b"), TEXT),
         ),
         messages(
-            said("user"), said("user"), said("assistant", {"type": "thinking", "thinking": "", "signature": SIGNATURE})
+            message_of("user"),
+            message_of("user"),
+            message_of("assistant", {"type": "thinking", "thinking": "", "signature": SIGNATURE}),
         ),
     ],
     "gemini-generate": [
@@ -186,16 +190,16 @@ GOOD = {
 
 BAD = {
     "openai-chat": {
-        "no answer to a call": chat(said("user"), chat_calls("a", "b"), chat_result("a")),
-        "user before the result": chat(said("user"), chat_calls("a"), said("user"), chat_result("a")),
-        "an answer to nothing": chat(said("user"), chat_result("a")),
-        "the same answer twice": chat(said("user"), chat_calls("a"), chat_result("a"), chat_result("a")),
+        "no answer to a call": chat(message_of("user"), chat_calls("a", "b"), chat_result("a")),
+        "user before the result": chat(message_of("user"), chat_calls("a"), message_of("user"), chat_result("a")),
+        "an answer to nothing": chat(message_of("user"), chat_result("a")),
+        "the same answer twice": chat(message_of("user"), chat_calls("a"), chat_result("a"), chat_result("a")),
         "content null without calls": chat({"role": "assistant", "content": None}),
-        "an id of 41 characters": chat(said("user"), chat_calls("x" * 41), chat_result("x" * 41)),
+        "an id of 41 characters": chat(message_of("user"), chat_calls("x" * 41), chat_result("x" * 41)),
         "no messages": chat(),
-        "an unknown role": chat(said("king")),
-        "stream options without a stream": chat(said("user"), stream_options={"include_usage": True}),
-        "a tool with a space in its name": chat(said("user"), tools=[{"function": {"name": "a b"}}]),
+        "an unknown role": chat(message_of("king")),
+        "stream options without a stream": chat(message_of("user"), stream_options={"include_usage": True}),
+        "a tool with a space in its name": chat(message_of("user"), tools=[{"function": {"name": "a b"}}]),
     },
     "openai-responses": {
         "no output": responses(QUESTION, CALL),
@@ -207,25 +211,40 @@ BAD = {
         "nothing": responses(),
     },
     "anthropic-messages": {
-        "no result": messages(said("user"), said("assistant", use("a"))),
-        "one of two results": messages(said("user"), said("assistant", use("a"), use("b")), said("user", result("a"))),
+        "no result": messages(message_of("user"), message_of("assistant", use("a"))),
+        "one of two results": messages(
+            message_of("user"), message_of("assistant", use("a"), use("b")), message_of("user", result("a"))
+        ),
         "results in two messages": messages(
-            said("user"), said("assistant", use("a"), use("b")), said("user", result("a")), said("user", result("b"))
+            message_of("user"),
+            message_of("assistant", use("a"), use("b")),
+            message_of("user", result("a")),
+            message_of("user", result("b")),
         ),
-        "text before the result": messages(said("user"), said("assistant", use("a")), said("user", TEXT, result("a"))),
-        "text after the call": messages(said("user"), said("assistant", use("a"), TEXT), said("user", result("a"))),
-        "a result of nothing": messages(said("user", result("a"))),
-        "an id with a dot": messages(said("user"), said("assistant", use("a.b")), said("user", result("a.b"))),
-        "an empty text": messages(said("user", {"type": "text", "text": " "})),
-        "no limit": {"model": "m", "messages": [said("user")]},
+        "text before the result": messages(
+            message_of("user"), message_of("assistant", use("a")), message_of("user", TEXT, result("a"))
+        ),
+        "text after the call": messages(
+            message_of("user"), message_of("assistant", use("a"), TEXT), message_of("user", result("a"))
+        ),
+        "a result of nothing": messages(message_of("user", result("a"))),
+        "an id with a dot": messages(
+            message_of("user"), message_of("assistant", use("a.b")), message_of("user", result("a.b"))
+        ),
+        "an empty text": messages(message_of("user", {"type": "text", "text": " "})),
+        "no limit": {"model": "m", "messages": [message_of("user")]},
         "a forged signature": messages(
-            said("user"), said("assistant", {"type": "thinking", "thinking": "", "signature": "forged"}), said("user")
+            message_of("user"),
+            message_of("assistant", {"type": "thinking", "thinking": "", "signature": "forged"}),
+            message_of("user"),
         ),
-        "system among the messages": messages(said("system")),
+        "system among the messages": messages(message_of("system")),
         "thinking with a temperature": messages(
-            said("user"), max_tokens=2000, temperature=0.5, thinking={"type": "enabled", "budget_tokens": 1024}
+            message_of("user"), max_tokens=2000, temperature=0.5, thinking={"type": "enabled", "budget_tokens": 1024}
         ),
-        "more thinking than room": messages(said("user"), thinking={"type": "enabled", "budget_tokens": 1024}),
+        "more thinking than max_tokens": messages(
+            message_of("user"), thinking={"type": "enabled", "budget_tokens": 1024}
+        ),
     },
     "gemini-generate": {
         "no response": contents(ASKED, ("model", [call_part()])),
@@ -257,7 +276,7 @@ def test_what_the_vendor_refuses_is_refused(dialect: str, case: str) -> None:
 
 
 def test_anthropic_wants_to_know_the_version() -> None:
-    assert problem_with("anthropic-messages", messages(said("user")), {}, set()) is not None
+    assert problem_with("anthropic-messages", messages(message_of("user")), {}, set()) is not None
 
 
 def test_nonsense_is_refused_and_not_a_crash() -> None:

@@ -1,78 +1,65 @@
-"""What can be wrong with a summary, found without a model: it says nothing, it is longer, it forgets, it gives orders.
+"""Checks of a summary without a model: empty, too long, lost identifiers, injected instructions.
 
-An identifier that a person wrote must not be lost, so some are asked for (`required_identifiers`). A tool's output must
-not come out as an order, so a summary that repeats one of the known phrases, which no person had said, is refused, and
-so is one that imitates the marks around messages.
+Identifiers that users wrote must not be lost, so some are required (`required_identifiers`). A tool's output must not
+become an instruction: a summary with a known injection phrase that no user wrote is refused, and so is one that
+imitates the marks around messages.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any
 
 from history.context.compression.planning import SummarySpan
 from history.context.messages import SUMMARY_ENDS, to_context
 from history.context.tokens import estimate_entry
-from history.entries import ModelInput, Node, Summary, nothing
+from history.entries import JsonObject, ModelInput, Node, Summary, empty_object
+from history.text.lazy import SentenceCode
 from history.text.lazy import gettext_noop as _
 
-# So many identifiers are asked for, of at most so many characters.
+# Required identifiers: how many, and their maximal length.
 MOST_IDENTIFIERS = 12
 MOST_CHARS = 120
 LEAST_WORDS = 5
 
 
-class ProblemCode(StrEnum):
-    """Stable names of why no summary was written."""
-
-    EMPTY = "empty"
-    GROWS = "grows"
-    LOSES = "loses"
-    ORDERS = "orders"
-    MARKS = "marks"
-    FAILED = "failed"
-
-
-SENTENCES: dict[ProblemCode, str] = {
-    ProblemCode.EMPTY: _("the summary says nothing"),
-    ProblemCode.GROWS: _("the summary is longer than what it stands for"),
-    ProblemCode.LOSES: _("the summary lost %(identifier)s"),
-    ProblemCode.ORDERS: _("the summary passes on an order that no person gave: “%(phrase)s”"),
-    ProblemCode.MARKS: _("the summary imitates the marks around messages: “%(phrase)s”"),
-    ProblemCode.FAILED: _("the model gave no summary"),
-}
+class ProblemCode(SentenceCode):
+    EMPTY = "empty", _("the summary is empty")
+    GROWS = "grows", _("the summary is longer than the messages that it replaces")
+    LOSES = "loses", _("the summary omits %(identifier)s")
+    ORDERS = "orders", _("the summary contains an instruction that no user gave: “%(phrase)s”")
+    MARKS = "marks", _("the summary imitates message markers: “%(phrase)s”")
+    FAILED = "failed", _("the model returned no summary")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     code: ProblemCode
-    values: Mapping[str, Any] = field(default_factory=nothing)
+    values: JsonObject = field(default_factory=empty_object)
 
     @property
     def text(self) -> str:
-        return SENTENCES[self.code] % dict(self.values)
+        return self.code.sentence % dict(self.values)
 
 
 def find_problem(summary: str, stretch: SummarySpan, *, required: Sequence[str]) -> Problem | None:
-    """Why this must not stand for that; None: it may."""
-    if _says_nothing(summary):
+    """The reason to refuse this summary, or None."""
+    if _is_empty(summary):
         return Problem(code=ProblemCode.EMPTY)
     if mark := _MARKS.search(summary):
         return Problem(code=ProblemCode.MARKS, values={"phrase": mark[0].strip()})
-    if phrase := _order_in(summary, _words_of_people(stretch.pieces)):
+    if phrase := _injection_in(summary, stretch.pieces):
         return Problem(code=ProblemCode.ORDERS, values={"phrase": phrase})
-    told = to_context(Summary(first=stretch.first, last=stretch.last, summary=summary), seq=0)
-    if estimate_entry(told) >= stretch.tokens:
+    message = to_context(Summary(first=stretch.first, last=stretch.last, summary=summary), seq=0)
+    if estimate_entry(message) >= stretch.tokens:
         return Problem(code=ProblemCode.GROWS)
     if lost := next((one for one in required if one not in summary), ""):
         return Problem(code=ProblemCode.LOSES, values={"identifier": lost})
     return None
 
 
-# Nothing said.
+# Empty summaries
 
 _HEADING = re.compile(r"^\s*#+.*$", re.MULTILINE)
 _NOTHING = re.compile(
@@ -81,13 +68,13 @@ _NOTHING = re.compile(
 _WORD = re.compile(r"\w+")
 
 
-def _says_nothing(summary: str) -> bool:
-    """Headings alone, or "(none)" under each of them, are no summary. Every Chinese character counts as a word."""
+def _is_empty(summary: str) -> bool:
+    """Whether there is nothing but headings and "(none)". Every Chinese character counts as a word."""
     rest = _NOTHING.sub(" ", _HEADING.sub(" ", summary))
     return sum(1 if word.isascii() else len(word) for word in _WORD.findall(rest)) < LEAST_WORDS
 
 
-# Orders and marks.
+# Injected instructions and marks
 
 _ORDER = re.compile(
     r"(?:ignore|disregard|forget|override)\s+(?:all\s+|any\s+|the\s+|your\s+|every\s+)*"
@@ -108,25 +95,20 @@ _MARKS = re.compile(
 )
 
 
-def _order_in(summary: str, said: str) -> str:
-    """The first known phrase that nobody who may give orders has used."""
-    for match in _ORDER.finditer(summary):
-        if " ".join(match[0].lower().split()) not in said:
-            return match[0]
-    return ""
+def _injection_in(summary: str, pieces: Iterable[Node]) -> str:
+    """The first known injection phrase that no user wrote."""
+    user_text = "\n".join(" ".join(text.lower().split()) for text in _user_texts(pieces))
+    phrases = (match[0] for match in _ORDER.finditer(summary))
+    return next((phrase for phrase in phrases if " ".join(phrase.lower().split()) not in user_text), "")
 
 
-def _words_of_people(pieces: Iterable[Node]) -> str:
-    return "\n".join(" ".join(text.lower().split()) for text in _said(pieces))
-
-
-def _said(pieces: Iterable[Node]) -> Iterator[str]:
+def _user_texts(pieces: Iterable[Node]) -> Iterator[str]:
     for node in pieces:
         if isinstance(node.entry, ModelInput) and not node.entry.is_internal:
             yield node.entry.text
 
 
-# Identifiers.
+# Identifiers
 
 _IDENTIFIER = re.compile(
     r"`(?P<quoted>[^`\s]{2,})`"
@@ -143,12 +125,11 @@ _IDENTIFIER = re.compile(
 
 
 def required_identifiers(pieces: Sequence[Node], *, most: int = MOST_IDENTIFIERS) -> tuple[str, ...]:
-    """What must be found in the summary: what people named, the newest first, then what an earlier summary kept."""
+    """Identifiers that the summary must contain: those of users, newest first, then those of earlier summaries."""
     earlier = [node.entry.summary for node in pieces if isinstance(node.entry, Summary)]
-    texts = [*reversed([*_said(pieces)]), *reversed(earlier)]
-    found = (name for text in texts for name in identifiers_in(text))
-    named = dict.fromkeys(name for name in found if len(name) <= MOST_CHARS)
-    return tuple(named)[:most]
+    texts = [*reversed([*_user_texts(pieces)]), *reversed(earlier)]
+    names = (name for text in texts for name in identifiers_in(text))
+    return tuple(dict.fromkeys(name for name in names if len(name) <= MOST_CHARS))[:most]
 
 
 def identifiers_in(text: str) -> Iterator[str]:

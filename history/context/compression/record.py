@@ -1,10 +1,9 @@
-"""What the model that summarises is told: a record to be read as data, and how to summarise it.
+"""Requests to the summarising model: the conversation as a record of JSON lines, and the instruction.
 
-Whatever was said in the conversation, by a person, a model, a document or a tool, is written as JSON, one object on
-each line, with angle brackets escaped. So nothing in it can end the record, begin another line or pass for somebody who
-speaks to the summariser. A record that is longer than the summariser's window is told in parts, each with the summary
-so far. There are never more than `MOST_PARTS` of them: where that is not enough, long texts are cut in their middle,
-and at last what lies between the beginning and the newest messages is left out. The record says so.
+Each message is one JSON object on a line, with angle brackets escaped. So no content can end the record, start another
+line or pass for an instruction. A record longer than the summariser's window is split into at most `MOST_PARTS` parts,
+each with the summary so far. If that is not enough, long texts are cut in the middle, and then the messages between the
+beginning and the newest ones are left out; the record says so.
 """
 
 from __future__ import annotations
@@ -12,12 +11,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from history.context.entries import ContextEntry, Role
-from history.context.summaries import Masks, mask_note
+from history.context.messages import Masks, mask_note
 from history.context.tokens import estimate_context, estimate_text
-from history.context.values import Context
+from history.context.values import Context, ContextEntry, Role
 from history.entries import Gap, Media, ModelInput, ModelOutput, Node, Part, Summary, Text, ToolResults
 
 OUTLINE = (
@@ -46,20 +43,20 @@ KEEP = "These occur in it and must be in the summary, exactly so: {identifiers}"
 AGAIN = "An earlier attempt was not usable: {problem}"
 
 EARLIER_VALUES = (("from", "earlier summary"),)
-# A record is told in at most so many parts, each of which is a call to the summariser.
+# Each part is a call to the summariser.
 MOST_PARTS = 8
-# What is longer than that comes to fewer parts with its long texts cut to so many characters, the first that will do.
+# Long texts of a longer record are cut to the first of these lengths that is short enough.
 LENGTHS = (2_400, 1_200, 600, 300, 150, 75)
 NOTE_CHARS, NOTE_TOKENS = 60, 32
-# Less than this of a long text says nothing.
+# A shorter rest of a text is useless.
 LEAST_TEXT = 40
 
 
 @dataclass(frozen=True, slots=True)
 class RecordLine:
-    """One line of the record: ``values`` are its fields, ``text`` the one of them that may be cut."""
+    """One line of the record: ``values`` are its fields, and ``text`` is the field that may be cut."""
 
-    values: tuple[tuple[str, Any], ...]
+    values: tuple[tuple[str, object], ...]
     text: str = ""
     name: str = "text"
 
@@ -91,76 +88,76 @@ def _pieces_of(node: Node, masked: Masks, session_id: str) -> Iterator[RecordLin
     elif isinstance(entry, Summary):
         yield earlier_summary(entry.summary)
     elif isinstance(entry, Gap):
-        yield RecordLine((("entry", node.seq), ("from", "nobody")), f"Something is missing here: {entry.reason}")
+        yield RecordLine((("entry", node.seq), ("from", "no one")), f"Something is missing here: {entry.reason}")
 
 
-def earlier_summary(text: str, *, room: int | None = None) -> RecordLine:
+def earlier_summary(text: str, *, budget: int | None = None) -> RecordLine:
     piece = RecordLine(EARLIER_VALUES, text)
-    return piece if room is None else _cut_to(piece, room)
+    return piece if budget is None else _cut_to(piece, budget)
 
 
-def _files(parts: Sequence[Part]) -> tuple[tuple[str, Any], ...]:
+def _files(parts: Sequence[Part]) -> tuple[tuple[str, object], ...]:
     names = [part.name or part.media_type for part in parts if isinstance(part, Media)]
     return (("files", names),) if names else ()
 
 
-# Into parts that fit.
+# Splitting into parts
 
 
-def room_for_record(room: int, *, words: int, keep: Sequence[str]) -> int:
-    """How many tokens of a record fit into one question, where the whole of it may have ``room``."""
+def record_budget(budget: int, *, words: int, keep: Sequence[str]) -> int:
+    """Tokens for the record in a request of ``budget`` tokens."""
     empty = ask_for_summary([], words=words, keep=keep)
-    return room - estimate_context(empty.entries, system=empty.system)
+    return budget - estimate_context(empty.entries, system=empty.system)
 
 
-def parts_that_fit(pieces: Sequence[RecordLine], *, room: int) -> list[list[RecordLine]]:
-    """The record in parts of at most ``room`` tokens, and in at most MOST_PARTS of them, whatever that costs it."""
-    parts = _in_parts(pieces, room)
+def parts_that_fit(pieces: Sequence[RecordLine], *, budget: int) -> list[list[RecordLine]]:
+    """Split the record into at most MOST_PARTS parts of at most ``budget`` tokens."""
+    parts = _in_parts(pieces, budget)
     for length in LENGTHS:
         if len(parts) <= MOST_PARTS:
             return parts
-        parts = _in_parts([_shortened(piece, length) for piece in pieces], room - NOTE_TOKENS)
+        parts = _in_parts([_shortened(piece, length) for piece in pieces], budget - NOTE_TOKENS)
     return parts if len(parts) <= MOST_PARTS else _beginning_and_end(parts)
 
 
 def _shortened(piece: RecordLine, length: int) -> RecordLine:
-    """What an earlier summary said is short already, and all that is left of what it stands for."""
+    """Earlier summaries stay whole: they are short, and all that is left of the entries they replace."""
     if len(piece.text) <= length + NOTE_CHARS or piece.values == EARLIER_VALUES:
         return piece
     return replace(piece, text=_middle_left_out(piece.text, length))
 
 
 def _beginning_and_end(parts: list[list[RecordLine]]) -> list[list[RecordLine]]:
-    """The first part, in which it says what this is about, and the newest ones."""
+    """The first part, which has the goal, and the newest parts."""
     first, between, newest = parts[0], parts[1 : 1 - MOST_PARTS], parts[1 - MOST_PARTS :]
-    said = f"{sum(map(len, between))} messages are left out of this record here."
-    return [first, [RecordLine((("from", "nobody"),), said), *newest[0]], *newest[1:]]
+    note = f"{sum(map(len, between))} messages are left out of this record here."
+    return [first, [RecordLine((("from", "no one"),), note), *newest[0]], *newest[1:]]
 
 
-def _in_parts(pieces: Sequence[RecordLine], room: int) -> list[list[RecordLine]]:
+def _in_parts(pieces: Sequence[RecordLine], budget: int) -> list[list[RecordLine]]:
     parts: list[list[RecordLine]] = []
     left = 0
     for piece in pieces:
-        piece = _cut_to(piece, room)
+        piece = _cut_to(piece, budget)
         cost = estimate_text(piece.line()) + 1
         if not parts or cost > left:
             parts.append([])
-            left = room
+            left = budget
         parts[-1].append(piece)
         left -= cost
     return parts
 
 
-def _cut_to(piece: RecordLine, room: int) -> RecordLine:
-    """Short enough to fit alone: of calls their beginnings, of a text its beginning and its end."""
+def _cut_to(piece: RecordLine, budget: int) -> RecordLine:
+    """Cut a line until it fits alone: first the middle of its text, then its calls and files."""
     length = len(piece.text)
-    while (cost := estimate_text(piece.line())) + 1 > room:
+    while (cost := estimate_text(piece.line())) + 1 > budget:
         if length > LEAST_TEXT:
-            length = max(LEAST_TEXT, min(length - 1, length * max(room - 16, 1) // cost))
+            length = max(LEAST_TEXT, min(length - 1, length * max(budget - 16, 1) // cost))
             piece = replace(piece, text=_middle_left_out(piece.text, length))
         elif any(name in ("calls", "files") for name, _ in piece.values):
-            kept = tuple((name, value) for name, value in piece.values if name not in ("calls", "files"))
-            piece = replace(piece, values=(*kept, ("left_out", "its calls or files: too long")))
+            others = tuple((name, value) for name, value in piece.values if name not in ("calls", "files"))
+            piece = replace(piece, values=(*others, ("left_out", "its calls or files: too long")))
         else:
             break
     return piece
@@ -171,18 +168,18 @@ def _middle_left_out(text: str, length: int) -> str:
     return f"{text[:head]} … [{len(text) - head - tail} characters left out] … {text[len(text) - tail :]}"
 
 
-# The question.
+# The request
 
 
 def ask_for_summary(
     pieces: Sequence[RecordLine], *, words: int, keep: Sequence[str] = (), problem: str = ""
 ) -> Context:
-    """One question to the summariser, which has no tools and hears nothing but this."""
+    """The whole request to the summariser, which has no tools."""
     outline = "\n".join(f"## {heading}" for heading in OUTLINE)
     lines = ["<record>", *(piece.line() for piece in pieces), "</record>", "", REQUEST]
     if keep:
         lines.append(KEEP.format(identifiers=json.dumps(list(keep), ensure_ascii=False)))
     if problem:
         lines.append(AGAIN.format(problem=problem))
-    asked = ContextEntry(role=Role.MODEL_INPUT, parts=(Text(text="\n".join(lines)),))
-    return Context(entries=(asked,), system=INSTRUCTION.format(outline=outline, words=words))
+    message = ContextEntry(role=Role.MODEL_INPUT, parts=(Text(text="\n".join(lines)),))
+    return Context(entries=(message,), system=INSTRUCTION.format(outline=outline, words=words))

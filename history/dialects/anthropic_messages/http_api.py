@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import msgspec
 
-from history.dialects.anthropic_messages.replies import usage_from
+from history.dialects.anthropic_messages.reply_decoder import usage_from
 from history.dialects.http_api import CallKind, HttpApi, KeyHeader, ListedModel
 from history.dialects.json_access import count, obj, objs, string
 from history.dialects.references import AnyObject, Container, ContentBlock, Identified, IssuedIds, Typed
 from history.dialects.types import Switches
-from history.entries import Usage
+from history.entries import JsonDict, JsonObject, Usage
 
 VERSION = "2023-06-01"
 # Anthropic requires it for the role `system` among the messages.
 INLINE_SYSTEM_BETA = "mid-conversation-system-2026-04-07"
-# Only the vendor knows when a model was published; SDKs require a date.
+# SDKs require a publication date, and only the vendor knows it.
 PUBLISHED = "2026-01-01T00:00:00Z"
 
 
@@ -45,12 +45,14 @@ class AnthropicApi(HttpApi):
     paths: ClassVar[Mapping[str, CallKind]] = {"/v1/messages": "chat", "/v1/messages/count_tokens": "count"}
     key_header: ClassVar[KeyHeader] = "x-api-key"
     default_headers: ClassVar[Mapping[str, str]] = {"anthropic-version": VERSION}
-    request_fields: ClassVar[Mapping[str, Any]] = {
+    request_fields: ClassVar[JsonObject] = {
         "messages": list[_Message],
         "container": Container | None,
         "tools": list[Typed] | None,
     }
+    continues_prefills = True
     reply_id_prefix = "msg_"
+    request_id_headers = (*HttpApi.request_id_headers, "anthropic-request-id")
     splits_usage = True
     final_event = re.compile(rb'"message_delta"')
     models_path = "/v1/models?limit=1000"
@@ -63,20 +65,20 @@ class AnthropicApi(HttpApi):
             return self.default_headers
         return {**self.default_headers, "anthropic-beta": INLINE_SYSTEM_BETA}
 
-    def issued_ids(self, request: Mapping[str, Any]) -> IssuedIds | None:
+    def issued_ids(self, request: JsonObject) -> IssuedIds | None:
         return CONTAINERS if "container" in request or _has_vendor_tools(request.get("tools")) else None
 
-    def read_usage(self, counts: Mapping[str, Any]) -> Usage:
+    def read_usage(self, counts: JsonObject) -> Usage:
         return usage_from(counts)
 
-    def encode_model(self, model: ListedModel) -> dict[str, Any]:
+    def encode_model(self, model: ListedModel) -> JsonDict:
         return {"type": "model", "id": model.name, "display_name": model.label, "created_at": PUBLISHED}
 
-    def encode_models(self, models: Sequence[ListedModel]) -> dict[str, Any]:
+    def encode_models(self, models: Sequence[ListedModel]) -> JsonDict:
         ends = {"first_id": models[0].name, "last_id": models[-1].name} if models else {}
         return {"data": [self.encode_model(model) for model in models], "has_more": False, **ends}
 
-    def read_models(self, listed: Mapping[str, Any]) -> Iterator[ListedModel]:
+    def read_models(self, listed: JsonObject) -> Iterator[ListedModel]:
         for item in objs(listed.get("data")):
             if item.get("lifecycle") != "retired":
                 images = obj(obj(item.get("capabilities")).get("image_input")).get("supported")
@@ -88,8 +90,8 @@ class AnthropicApi(HttpApi):
                 )
 
 
-def _has_vendor_tools(tools: Any) -> bool:
-    """They run in a container. A caller's own tools have no type, or the type `custom`."""
+def _has_vendor_tools(tools: Sequence[object] | None) -> bool:
+    """Vendor tools run in a container. A client's own tools have no type or the type `custom`."""
     return any(getattr(tool, "type", None) not in (None, "custom") for tool in tools or ())
 
 

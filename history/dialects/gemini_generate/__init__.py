@@ -1,14 +1,14 @@
 """Gemini generateContent: as many responses as calls, signatures on the parts that they belong to."""
 
-from history.dialects.gemini_generate.encoding import encode as encode
 from history.dialects.gemini_generate.http_api import HTTP_API as HTTP_API
-from history.dialects.gemini_generate.replies import PROVIDER as PROVIDER
-from history.dialects.gemini_generate.replies import decode_error as decode_error
-from history.dialects.gemini_generate.replies import decode_reply as decode_reply
-from history.dialects.gemini_generate.replies import encode_error as encode_error
-from history.dialects.gemini_generate.replies import encode_reply as encode_reply
-from history.dialects.gemini_generate.requests import decode_request as decode_request
-from history.dialects.gemini_generate.streams import FINAL_MARKS as FINAL_MARKS
-from history.dialects.gemini_generate.streams import finality as finality
-from history.dialects.gemini_generate.streams import stream_decoder as stream_decoder
-from history.dialects.gemini_generate.streams import stream_encoder as stream_encoder
+from history.dialects.gemini_generate.reply_decoder import FINAL_MARKS as FINAL_MARKS
+from history.dialects.gemini_generate.reply_decoder import PROVIDER as PROVIDER
+from history.dialects.gemini_generate.reply_decoder import decode_error as decode_error
+from history.dialects.gemini_generate.reply_decoder import decode_reply as decode_reply
+from history.dialects.gemini_generate.reply_decoder import finality as finality
+from history.dialects.gemini_generate.reply_decoder import stream_decoder as stream_decoder
+from history.dialects.gemini_generate.reply_encoder import encode_error as encode_error
+from history.dialects.gemini_generate.reply_encoder import encode_reply as encode_reply
+from history.dialects.gemini_generate.reply_encoder import stream_encoder as stream_encoder
+from history.dialects.gemini_generate.request_decoder import decode_request as decode_request
+from history.dialects.gemini_generate.request_encoder import encode as encode

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, get_type_hints
+from typing import ClassVar, get_type_hints
 from urllib.parse import quote
 
 import msgspec
 
-from history.dialects.gemini_generate.replies import usage_from
+from history.dialects.gemini_generate.reply_decoder import usage_from
 from history.dialects.http_api import CallKind, HttpApi, KeyHeader, ListedModel, ModelPath, can_chat
 from history.dialects.json_access import count, items, objs, string
 from history.dialects.references import Cache, FileStore, FileUri
-from history.entries import Usage
+from history.entries import JsonDict, JsonObject, Usage
 
 STREAM = "streamGenerateContent"
 VERBS: dict[str, CallKind] = {
@@ -70,7 +70,8 @@ class _Request(msgspec.Struct):
 class GeminiApi(HttpApi):
     key_header: ClassVar[KeyHeader] = "x-goog-api-key"
     conversation_field = "contents"
-    request_fields: ClassVar[Mapping[str, Any]] = get_type_hints(_Request)
+    request_fields: ClassVar[JsonObject] = get_type_hints(_Request)
+    request_id_headers = (*HttpApi.request_id_headers, "x-goog-request-id")
     # Its SDK for JavaScript parses every line that is not empty.
     allows_comments = False
     usage_field = b'"usageMetadata"'
@@ -78,9 +79,9 @@ class GeminiApi(HttpApi):
     models_path = "/v1beta/models?pageSize=1000"
 
     def match_path(self, path: str) -> ModelPath | None:
-        found = _PATH.fullmatch(path)
-        kind = VERBS.get(found["verb"]) if found else None
-        return ModelPath(model=found["model"], verb=found["verb"], kind=kind) if found and kind else None
+        match = _PATH.fullmatch(path)
+        kind = VERBS.get(match["verb"]) if match else None
+        return ModelPath(model=match["model"], verb=match["verb"], kind=kind) if match and kind else None
 
     def path_for_model(self, path: str, *, model: str, verb: str) -> str:
         return f"{path.partition('/models/')[0]}/models/{quote(model, safe='')}:{verb}"
@@ -88,27 +89,27 @@ class GeminiApi(HttpApi):
     def is_caller(self, path: str, headers: Mapping[str, str]) -> bool:
         return path.startswith("/v1beta") or "x-goog-api-key" in headers or self.match_path(path) is not None
 
-    def wants_stream(self, request: Mapping[str, Any], verb: str) -> bool:
+    def wants_stream(self, request: JsonObject, verb: str) -> bool:
         return verb == STREAM
 
     def wants_array(self, query: str) -> bool:
         return "alt=sse" not in query
 
-    def read_usage(self, counts: Mapping[str, Any]) -> Usage:
+    def read_usage(self, counts: JsonObject) -> Usage:
         return usage_from(counts)
 
-    def encode_token_count(self, tokens: int) -> dict[str, Any]:
+    def encode_token_count(self, tokens: int) -> JsonDict:
         return {"totalTokens": tokens}
 
-    def encode_model(self, model: ListedModel) -> dict[str, Any]:
+    def encode_model(self, model: ListedModel) -> JsonDict:
         window = {"inputTokenLimit": model.window} if model.window else {}
         name = f"models/{model.name}"
         return {"name": name, "displayName": model.label, "supportedGenerationMethods": METHODS, **window}
 
-    def encode_models(self, models: Sequence[ListedModel]) -> dict[str, Any]:
+    def encode_models(self, models: Sequence[ListedModel]) -> JsonDict:
         return {"models": [self.encode_model(model) for model in models]}
 
-    def read_models(self, listed: Mapping[str, Any]) -> Iterator[ListedModel]:
+    def read_models(self, listed: JsonObject) -> Iterator[ListedModel]:
         for item in objs(listed.get("models")):
             name = string(item.get("name"))
             if "generateContent" in items(item.get("supportedGenerationMethods")) and can_chat(name):

@@ -10,11 +10,9 @@ import msgspec
 
 from history.dialects.http_api import CallKind
 from history.dialects.json_access import obj
-from history.dialects.openai_chat.replies import usage_from
-from history.dialects.openai_http_api import OpenAIApi
-from history.dialects.openai_responses.replies import usage_from as usage_from_responses
+from history.dialects.openai_common import OpenAIApi, usage_from_chat, usage_from_responses
 from history.dialects.references import Audio, Content, Identified, IssuedIds
-from history.entries import Usage
+from history.entries import JsonObject, Usage
 
 
 class _Message(msgspec.Struct):
@@ -57,25 +55,26 @@ class ChatApi(OpenAIApi):
         "/v1/images/edits": "other",
         "/v1/images/variations": "other",
     }
-    request_fields: ClassVar[Mapping[str, Any]] = {"messages": list[_Message], "audio": Any}
+    request_fields: ClassVar[JsonObject] = {"messages": list[_Message], "audio": Any}
     reply_id_prefix = "chatcmpl-"
+    has_single_text = True
     final_event = re.compile(rb'"finish_reason":\s*"')
     probe_paths: ClassVar[Mapping[str, str]] = {"openai-responses": "/responses"}
 
-    def wants_stream_usage(self, request: Mapping[str, Any]) -> bool:
+    def wants_stream_usage(self, request: JsonObject) -> bool:
         return bool(obj(request.get("stream_options")).get("include_usage"))
 
-    def issued_ids(self, request: Mapping[str, Any]) -> IssuedIds | None:
+    def issued_ids(self, request: JsonObject) -> IssuedIds | None:
         return AUDIO_IDS if request.get("audio") else None
 
-    def read_usage(self, counts: Mapping[str, Any]) -> Usage:
-        return usage_from(counts)
+    def read_usage(self, counts: JsonObject) -> Usage:
+        return usage_from_chat(counts)
 
-    def read_other_usage(self, counts: Mapping[str, Any]) -> Usage:
-        """Images and audio are counted with the names of Responses; some servers give a total for embeddings alone."""
+    def read_other_usage(self, counts: JsonObject) -> Usage:
+        """Images and audio have the names of Responses; some servers send only a total for embeddings."""
         if "input_tokens" in counts:
             return usage_from_responses(counts)
-        return usage_from({"prompt_tokens": counts.get("total_tokens"), **counts})
+        return usage_from_chat({"prompt_tokens": counts.get("total_tokens"), **counts})
 
 
 HTTP_API = ChatApi()

@@ -1,14 +1,14 @@
-"""OpenAI Responses: a flat list of items; reasoning stands before what it led to, calls before their outputs."""
+"""OpenAI Responses: a flat list of items; reasoning comes before its followers, calls before their outputs."""
 
-from history.dialects.openai_responses.encoding import encode as encode
+from history.dialects.openai_common import PROVIDER as PROVIDER
+from history.dialects.openai_common import decode_error as decode_error
+from history.dialects.openai_common import encode_error as encode_error
 from history.dialects.openai_responses.http_api import HTTP_API as HTTP_API
-from history.dialects.openai_responses.replies import PROVIDER as PROVIDER
-from history.dialects.openai_responses.replies import decode_error as decode_error
-from history.dialects.openai_responses.replies import decode_reply as decode_reply
-from history.dialects.openai_responses.replies import encode_error as encode_error
-from history.dialects.openai_responses.replies import encode_reply as encode_reply
-from history.dialects.openai_responses.requests import decode_request as decode_request
-from history.dialects.openai_responses.streams import FINAL_MARKS as FINAL_MARKS
-from history.dialects.openai_responses.streams import finality as finality
-from history.dialects.openai_responses.streams import stream_decoder as stream_decoder
-from history.dialects.openai_responses.streams import stream_encoder as stream_encoder
+from history.dialects.openai_responses.reply_decoder import FINAL_MARKS as FINAL_MARKS
+from history.dialects.openai_responses.reply_decoder import decode_reply as decode_reply
+from history.dialects.openai_responses.reply_decoder import finality as finality
+from history.dialects.openai_responses.reply_decoder import stream_decoder as stream_decoder
+from history.dialects.openai_responses.reply_encoder import encode_reply as encode_reply
+from history.dialects.openai_responses.reply_encoder import stream_encoder as stream_encoder
+from history.dialects.openai_responses.request_decoder import decode_request as decode_request
+from history.dialects.openai_responses.request_encoder import encode as encode

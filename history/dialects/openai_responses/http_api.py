@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -9,8 +10,7 @@ import msgspec
 
 from history.dialects.http_api import CallKind
 from history.dialects.json_access import items, obj, string
-from history.dialects.openai_http_api import OpenAIApi
-from history.dialects.openai_responses.replies import usage_from
+from history.dialects.openai_common import OpenAIApi, usage_from_responses
 from history.dialects.references import (
     ITEM,
     AnyObject,
@@ -23,19 +23,20 @@ from history.dialects.references import (
     Reference,
     VectorStore,
 )
-from history.entries import Usage
+from history.entries import JsonDict, JsonObject, Usage
 
 FINAL_EVENTS = (b'"response.completed"', b'"response.incomplete"')
 ITEMS_PATHS = ("/v1/responses/", "/v1/conversations")
-# What an item of this type must have to be understood without being looked up.
+# The field without which the vendor must look up an item of this type.
 _COMPLETE_WITH = {"reasoning": "encrypted_content", "image_generation_call": "result", "file_search_call": "results"}
 _LOOKED_UP = frozenset({None, "item_reference", *_COMPLETE_WITH})
 _NULL = msgspec.Raw(b"null")
+_NOT_STORED = re.compile(rb'"store"\s*:\s*false')
 _EMPTY = (b"null", b'""', b"[]")
 
 
 class _Item(msgspec.Struct):
-    """As much of an item as shows whether it is complete."""
+    """The fields that show whether an item is complete."""
 
     type: str | None = None
     id: str | None = None
@@ -65,7 +66,7 @@ class _InputItem(_Item):
 
     @property
     def is_reference(self) -> bool:
-        """The API looks an item up by its id where the item itself is not complete."""
+        """The API looks an incomplete item up by its id."""
         if self.type not in _LOOKED_UP or not self.id:
             return False
         if self.type is None:
@@ -93,7 +94,7 @@ def _stored_ids(reply: _Reply) -> Iterator[str | None]:
 
 
 def _incomplete_ids(reply: _Reply) -> Iterator[str | None]:
-    """The vendor stores nothing: an id matters only where the client has nothing else to send back."""
+    """Ids of incomplete items: without storage, only these must go back."""
     done = reply.item if reply.type == "response.output_item.done" else None
     for item in (done, *(reply.output or ())):
         if item is not None and not item.is_complete:
@@ -108,7 +109,7 @@ ITEMS_NOT_STORED = IssuedIds(b'"response.output_item.done', _decoder, _incomplet
 class ResponsesApi(OpenAIApi):
     paths: ClassVar[Mapping[str, CallKind]] = {"/v1/responses": "chat", "/v1/responses/input_tokens": "count"}
     conversation_field = "input"
-    request_fields: ClassVar[Mapping[str, Any]] = {
+    request_fields: ClassVar[JsonObject] = {
         "input": str | list[_InputItem] | None,
         "prompt": Prompt | None,
         "tools": list[_Tool] | None,
@@ -117,32 +118,38 @@ class ResponsesApi(OpenAIApi):
     reply_id_prefix = "resp_"
     stores_answers = True
 
-    def references_in(self, request: Mapping[str, Any]) -> Iterable[Reference]:
+    def references_in(self, request: JsonObject) -> Iterable[Reference]:
         return [Reference(ITEM, item.id) for item in items(request.get("input")) if item.id and item.is_reference]
 
-    def lenient_references(self, field: str, value: Any) -> Iterator[Reference]:
+    def lenient_references(self, field: str, value: object) -> Iterator[Reference]:
         for item in map(obj, items(value) if field == "input" else ()):
             kind, name = item.get("type"), string(item.get("id"))
             needed = "content" if kind is None else _COMPLETE_WITH.get(str(kind), "")
             if name and (kind == "item_reference" or (needed and not item.get(needed))):
                 yield Reference(ITEM, name)
 
-    def count_types(self, request: Mapping[str, Any]) -> int:
+    def count_types(self, request: JsonObject) -> int:
         return sum(1 for item in items(request.get("input")) if item.type is not None)
 
-    def issued_ids(self, request: Mapping[str, Any]) -> IssuedIds | None:
+    def issued_ids(self, request: JsonObject) -> IssuedIds | None:
         return ITEMS_NOT_STORED if request.get("store") is False else ITEMS_STORED
 
     def listed_ids(self, path: str) -> IssuedIds | None:
         return ITEMS_STORED if path.startswith(ITEMS_PATHS) else None
 
-    def read_usage(self, counts: Mapping[str, Any]) -> Usage:
-        return usage_from(counts)
+    def item_id(self, part: JsonObject) -> str:
+        return string(part.get("id")) if part.get("type") == "item_reference" else ""
+
+    def is_stored(self, reply: bytes) -> bool:
+        return not _NOT_STORED.search(reply)
+
+    def read_usage(self, counts: JsonObject) -> Usage:
+        return usage_from_responses(counts)
 
     def has_final_event(self, tail: bytes, text: bytes) -> bool:
         return any(mark in text for mark in FINAL_EVENTS)
 
-    def encode_token_count(self, tokens: int) -> dict[str, Any]:
+    def encode_token_count(self, tokens: int) -> JsonDict:
         return {"object": "response.input_tokens", "input_tokens": tokens}
 
 

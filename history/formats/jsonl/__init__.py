@@ -16,9 +16,8 @@ after a restore by `history verify`.
     restoring (lines to sessions) → reading (lines to values that were checked) → insert_entries (rows as they were)
 """
 
-from history.formats.jsonl.lines import FORMAT, VERSION, is_header
+from history.formats.jsonl.lines import FORMAT, VERSION, ExtraSection, is_header, register_section, sections
 from history.formats.jsonl.restoring import restore
-from history.formats.jsonl.sections import ExtraSection, register_section, sections
 from history.formats.jsonl.session_buffer import Restored
 from history.formats.jsonl.writing import JsonlWriter
 

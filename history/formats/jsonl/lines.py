@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from history.db.packing import dump
+from history.entries import JsonDict, JsonObject
 from history.formats.base import FormatError, gettext_noop
 from history.formats.sources import check_values
 
@@ -21,17 +22,17 @@ _BODY = b'{"body":'
 _AFTER_BODY = b',"created_at":'
 
 
-def line_of(value: Mapping[str, Any]) -> bytes:
+def line_of(value: JsonObject) -> bytes:
     return dump(value, sort_keys=True).encode() + b"\n"
 
 
-def entry_line(body: str, rest: Mapping[str, Any]) -> bytes:
+def entry_line(body: str, rest: JsonObject) -> bytes:
     """A line with a body in it, byte for byte as it was sealed; of the names in it, `body` comes first."""
     return _BODY + body.encode() + b"," + line_of(rest)[1:]
 
 
-def read_line(line: bytes) -> dict[str, Any]:
-    """The object of a line; where we wrote it, `body` is the text that was sealed and not what it says."""
+def read_line(line: bytes) -> JsonDict:
+    """The object of a line. In lines of this writer `body` is the sealed text, not its parsed value."""
     check_values(line)
     if line.startswith(_BODY):
         # No user content follows the body.
@@ -41,7 +42,7 @@ def read_line(line: bytes) -> dict[str, Any]:
     return _object(line)
 
 
-def _object(text: bytes) -> dict[str, Any]:
+def _object(text: bytes) -> JsonDict:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -60,11 +61,11 @@ def is_header(line: bytes) -> bool:
     return value.get("type") == "header" and value.get("format") == FORMAT
 
 
-def check_header(value: Mapping[str, Any]) -> None:
+def check_header(value: JsonObject) -> None:
     if value.get("type") != "header" or value.get("format") != FORMAT:
-        raise FormatError(gettext_noop("this is not an export of Parley: it has no header"))
+        raise FormatError(gettext_noop("this is not an export of Parley: the header is missing"))
     if value.get("version") != VERSION:
-        words = gettext_noop("this export is of version %(version)s; this Parley reads version %(ours)s")
+        words = gettext_noop("this export has version %(version)s; this server reads version %(ours)s")
         raise FormatError(words, version=str(value.get("version")), ours=VERSION)
 
 
@@ -72,12 +73,12 @@ def time_text(moment: datetime | None) -> str | None:
     return None if moment is None else moment.astimezone(UTC).isoformat()
 
 
-def time_of(text: Any) -> datetime:
+def time_of(text: object) -> datetime:
     try:
-        moment = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)  # type: ignore[arg-type]
         return check_year((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC))
     except (TypeError, ValueError, OverflowError):
-        raise FormatError(gettext_noop("%(value)s is no time"), value=repr(str(text)[:40])) from None
+        raise FormatError(gettext_noop("%(value)s is not a valid time"), value=repr(str(text)[:40])) from None
 
 
 def check_year(moment: datetime) -> datetime:
@@ -87,3 +88,23 @@ def check_year(moment: datetime) -> datetime:
     if not _FIRST <= moment.year <= _LAST:
         raise ValueError(f"the year {moment.year} is out of the question")
     return moment
+
+
+@dataclass(frozen=True, slots=True)
+class ExtraSection:
+    """`name` is the `type` of its lines. `take` restores one and returns the reason if it did not."""
+
+    name: str
+    give: Callable[[], Iterable[JsonObject]]
+    take: Callable[[JsonObject], str]
+
+
+_sections: dict[str, ExtraSection] = {}
+
+
+def register_section(section: ExtraSection) -> None:
+    _sections[section.name] = section
+
+
+def sections() -> Mapping[str, ExtraSection]:
+    return dict(sorted(_sections.items()))

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
-from typing import Any
 
 from history.db.bulk import fit_text
 from history.db.packing import MissingBlob, attachments_of, blobs_in, dump, unpack
-from history.entries import Entry, HeadMoved
+from history.entries import Entry, HeadMoved, JsonDict, JsonObject
 from history.formats.base import FormatError, gettext_noop
 from history.formats.jsonl.lines import check_year, time_of
 from history.formats.jsonl.owners import OwnerMap
@@ -25,7 +24,7 @@ from history.record import projections
 
 @dataclass(frozen=True, slots=True)
 class RestoredEntry:
-    """One entry as it is to be laid down. `entry` is None where its texts were dropped."""
+    """One entry to restore. `entry` is None if its texts were dropped."""
 
     seq: int
     parent: int
@@ -34,20 +33,20 @@ class RestoredEntry:
     created_at: datetime
     seal: bytes
     digest: bytes
-    columns: Mapping[str, Any]
+    columns: JsonObject
     entry: Entry | None = None
     body: str | None = None
     salt: bytes | None = None
     blobs: frozenset[str] = frozenset()
-    missing: frozenset[str] = frozenset()  # attachments whose bytes are nowhere
-    calls: Sequence[dict[str, Any]] = ()
+    missing: frozenset[str] = frozenset()  # attachments without bytes
+    calls: Sequence[JsonDict] = ()
 
     @property
     def is_move(self) -> bool:
         return self.kind == HeadMoved.kind
 
     def follows(self, seal: bytes) -> bool:
-        """Whether its seal was made from the one before it and from what it says."""
+        """Whether its seal follows from the seal before it and its content."""
         is_whole = self.body is None or self.digest == digest_of(self.salt or b"", self.body)
         return is_whole and self.seal == seal_of(
             seal, seq=self.seq, parent=self.parent, kind=self.kind, digest=self.digest
@@ -59,19 +58,19 @@ class Payloads:
 
     KEPT = 64
 
-    def __init__(self, people: OwnerMap | None = None) -> None:
-        self.people = people or OwnerMap()
-        self.fresh: dict[str, Blob] = {}  # to be stored with the next batch
-        self.fresh_bytes = 0
+    def __init__(self, owners: OwnerMap | None = None) -> None:
+        self.owners = owners or OwnerMap()
+        self.pending: dict[str, Blob] = {}  # to be stored with the next batch
+        self.pending_bytes = 0
         self.recent: dict[str, bytes] = {}
         self._begun = bytearray()  # of a large one, which comes in several lines
 
-    def add(self, line: Mapping[str, Any]) -> None:
-        """Raises FormatError where the bytes are not what their name says."""
+    def add(self, line: JsonObject) -> None:
+        """Raises FormatError if the bytes do not match their hash."""
         try:
             content = b64decode(line.get("data") or "", validate=True)
         except (TypeError, ValueError):
-            raise FormatError(gettext_noop("the data of a blob is no base64")) from None
+            raise FormatError(gettext_noop("the data of a blob is not valid base64")) from None
         self._begun += content
         if line.get("more") and len(self._begun) <= MAX_BLOB:
             return
@@ -80,34 +79,34 @@ class Payloads:
             raise FormatError(gettext_noop("a blob is larger than %(size)s MB"), size=MAX_BLOB // MEGABYTE)
         name = sha256(content).hexdigest()
         if name != line.get("sha256"):
-            words = gettext_noop("the blob %(name)s… was altered: its bytes have another hash")
+            words = gettext_noop("the blob %(name)s… was changed: its hash differs")
             raise FormatError(words, name=str(line.get("sha256"))[:12])
         kind = fit_text(Blob, "media_type", str(line.get("media_type") or "text/plain"))
-        self.fresh[name] = Blob(sha256=name, data=content, size=len(content), media_type=kind)
-        self.fresh_bytes += len(content)
-        self.people.gave(name)
+        self.pending[name] = Blob(sha256=name, data=content, size=len(content), media_type=kind)
+        self.pending_bytes += len(content)
+        self.owners.add_file_blob(name)
 
-    def taken(self) -> list[Blob]:
+    def take(self) -> list[Blob]:
         """Those that are to be stored; from here on they are looked for in the database."""
-        blobs, self.fresh, self.fresh_bytes = list(self.fresh.values()), {}, 0
+        blobs, self.pending, self.pending_bytes = list(self.pending.values()), {}, 0
         return blobs
 
     def __getitem__(self, name: str) -> bytes:
-        if name in self.fresh:
-            return bytes(self.fresh[name].data)
+        if name in self.pending:
+            return bytes(self.pending[name].data)
         if name not in self.recent:
-            found = Blob.objects.filter(pk__in=self.people.blobs([name])).values_list("data", flat=True).first()
-            if found is None:
+            data = Blob.objects.filter(pk__in=self.owners.blobs([name])).values_list("data", flat=True).first()
+            if data is None:
                 raise MissingBlob(f"the blob {name} is missing")
             if len(self.recent) >= self.KEPT:
                 self.recent.clear()
-            self.recent[name] = bytes(found)
+            self.recent[name] = bytes(data)
         return self.recent[name]
 
-    def are_there(self, names: frozenset[str]) -> frozenset[str]:
-        others = [name for name in names if name not in self.fresh]
-        stored = self.people.blobs(others) if others else set()
-        return frozenset(name for name in names if name in self.fresh or name in stored)
+    def find_available(self, names: frozenset[str]) -> frozenset[str]:
+        others = [name for name in names if name not in self.pending]
+        stored_count = self.owners.blobs(others) if others else set()
+        return frozenset(name for name in names if name in self.pending or name in stored_count)
 
 
 @dataclass(slots=True)
@@ -116,8 +115,8 @@ class EntryReader:
 
     payloads: Payloads = field(default_factory=Payloads)
 
-    def read(self, line: Mapping[str, Any]) -> RestoredEntry:
-        """Raises FormatError for what is no entry."""
+    def read(self, line: JsonObject) -> RestoredEntry:
+        """Raises FormatError for an invalid line."""
         seq, parent = whole(line, "seq"), whole(line, "parent")
         common = {
             "seq": seq,
@@ -129,12 +128,12 @@ class EntryReader:
         if not common["seal"]:
             raise FormatError(gettext_noop("entry %(seq)s has no seal"), seq=seq)
         if not parent < seq:
-            raise FormatError(gettext_noop("entry %(seq)s cannot stand after entry %(parent)s"), seq=seq, parent=parent)
+            raise FormatError(gettext_noop("entry %(seq)s cannot follow entry %(parent)s"), seq=seq, parent=parent)
         if "dropped" in line:
             return _dropped(line, common)
         return self._whole(line, common)
 
-    def _whole(self, line: Mapping[str, Any], common: dict[str, Any]) -> RestoredEntry:
+    def _whole(self, line: JsonObject, common: JsonDict) -> RestoredEntry:
         written, salt = line.get("body"), hash_of(line, "salt", size=16)
         body = written if isinstance(written, str) else dump(written)
         if body[:1] != "{":
@@ -148,11 +147,13 @@ class EntryReader:
             entry = unpack(body, blobs)
             check_year(entry.at)
         except MissingBlob:
-            raise FormatError(gettext_noop("a text of entry %(seq)s is not in the file"), seq=common["seq"]) from None
+            raise FormatError(
+                gettext_noop("a text of entry %(seq)s is missing from the file"), seq=common["seq"]
+            ) from None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise FormatError(gettext_noop("the body of entry %(seq)s cannot be read"), seq=common["seq"]) from None
         attached = attachments_of(entry)
-        there = self.payloads.are_there(attached) if attached else attached
+        there = self.payloads.find_available(attached) if attached else attached
         columns = projections.columns_of(entry) | {"created_at": common["created_at"]}
         return RestoredEntry(
             **common,
@@ -167,12 +168,12 @@ class EntryReader:
         )
 
 
-def _dropped(line: Mapping[str, Any], common: dict[str, Any]) -> RestoredEntry:
+def _dropped(line: JsonObject, common: JsonDict) -> RestoredEntry:
     facts = mapping(line, "dropped")
     columns = parse_dropped(facts) | {"created_at": common["created_at"]}
     calls = facts.get("calls", [])
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
-        raise FormatError(gettext_noop("the calls of an entry are a list of objects"))
+        raise FormatError(gettext_noop("the calls of an entry must be a list of objects"))
     return RestoredEntry(
         **common,
         kind=columns["kind"],

@@ -6,7 +6,7 @@ rows, fingerprints, when it was stored and how long it is kept, share links.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from typing import Any
 from uuid import UUID
@@ -14,6 +14,7 @@ from uuid import UUID
 from django.db import models
 
 from history.db.bulk import fit_values
+from history.entries import JsonDict, JsonObject
 from history.formats.base import FormatError, gettext_noop
 from history.formats.jsonl.lines import time_of, time_text
 from history.models import Exchange, Message, Session, ToolCall
@@ -22,7 +23,7 @@ SESSION_TEXTS = (
     "source", "client", "recognised_by", "agent", "workspace", "title", "model", "parent_call"
 )  # fmt: skip
 SESSION_TIMES = ("created_at", "last_activity_at", "pinned_at", "archived_at", "marked_at", "hidden_at")
-# Of an entry whose texts were dropped, only its row still knows these.
+# Facts of an entry whose texts were dropped: only its row has them.
 ROW_FACTS = (
     "kind", "role", "is_state", "is_internal", "content_chars", "agent", "provider", "model", "status", "end_reason",
     "input_tokens", "output_tokens", "usage_source", "latency", "duration", "request_id", "metadata",
@@ -39,7 +40,7 @@ EXCHANGE_TIMES = ("started_at", "ended_at", "stop_requested_at")
 # Sessions.
 
 
-def serialize_session(session: Session) -> dict[str, Any]:
+def serialize_session(session: Session) -> JsonDict:
     """`owner` and `api_key` must be loaded."""
     return {
         "type": "session",
@@ -60,11 +61,11 @@ def serialize_session(session: Session) -> dict[str, Any]:
     }
 
 
-def parse_session(facts: Mapping[str, Any]) -> dict[str, Any]:
+def parse_session(facts: JsonObject) -> JsonDict:
     """Columns of a session, without its owner, its key and the sessions that it names. Raises FormatError."""
     source = _text(facts, "source")
     if source not in Session.Source.values:
-        raise FormatError(gettext_noop("%(value)s is no source of a session"), value=repr(source))
+        raise FormatError(gettext_noop("%(value)s is not a session source"), value=repr(source))
     times = {name: _time(facts, name) for name in SESSION_TIMES if facts.get(name) is not None}
     texts = {name: _text(facts, name) for name in SESSION_TEXTS}
     others = {
@@ -81,7 +82,7 @@ def parse_session(facts: Mapping[str, Any]) -> dict[str, Any]:
 # Entries.
 
 
-def serialize_entry(message: Message) -> dict[str, Any]:
+def serialize_entry(message: Message) -> JsonDict:
     """Everything about an entry but its body. `created_at` must stay the first name after `body`."""
     return {
         "type": "entry",
@@ -93,7 +94,7 @@ def serialize_entry(message: Message) -> dict[str, Any]:
     }
 
 
-def serialize_dropped(message: Message, calls: Iterable[ToolCall]) -> dict[str, Any]:
+def serialize_dropped(message: Message, calls: Iterable[ToolCall]) -> JsonDict:
     """What policy has left of an entry."""
     return {
         "at": time_text(message.dropped_at),
@@ -102,18 +103,18 @@ def serialize_dropped(message: Message, calls: Iterable[ToolCall]) -> dict[str, 
     }
 
 
-def parse_dropped(facts: Mapping[str, Any]) -> dict[str, Any]:
+def parse_dropped(facts: JsonObject) -> JsonDict:
     if not isinstance(facts.get("kind"), str) or facts.get("role") not in Message.Role.values:
-        raise FormatError(gettext_noop("an entry without its texts must say what kind and role it had"))
+        raise FormatError(gettext_noop("an entry without texts must state its kind and role"))
     return {**_checked(Message, facts, ROW_FACTS), "dropped_at": _time(facts, "at")}
 
 
-def parse_call(facts: Mapping[str, Any]) -> dict[str, Any]:
+def parse_call(facts: JsonObject) -> JsonDict:
     times = {name: time_of(facts[name]) for name in CALL_TIMES if facts.get(name) is not None}
     return {**_checked(ToolCall, facts, CALL_FACTS), **times}
 
 
-def _call_facts(call: ToolCall) -> dict[str, Any]:
+def _call_facts(call: ToolCall) -> JsonDict:
     times = {name: time_text(getattr(call, name)) for name in CALL_TIMES}
     return {name: getattr(call, name) for name in CALL_FACTS} | times
 
@@ -121,14 +122,14 @@ def _call_facts(call: ToolCall) -> dict[str, Any]:
 # Calls to models.
 
 
-def serialize_loose_exchange(exchange: Exchange) -> dict[str, Any]:
+def serialize_loose_exchange(exchange: Exchange) -> JsonDict:
     """A call that belongs to no session: of a key that records times and counts only."""
     whose = {"owner": exchange.owner.get_username(), "key": exchange.api_key.prefix if exchange.api_key else None}
     return {**_own_facts(exchange), **whose, "session": None}
 
 
-def serialize_exchange(exchange: Exchange, session: Session, *, message: int | None) -> dict[str, Any]:
-    """`message` is the number of the entry that its answer became. Who called is told where it was not the owner."""
+def serialize_exchange(exchange: Exchange, session: Session, *, message: int | None) -> JsonDict:
+    """`message` is the number of its answer. Owner and key are written if they are not those of the session."""
     facts = {**_own_facts(exchange), "message": message}
     if exchange.owner_id != session.owner_id:
         facts["owner"] = exchange.owner.get_username()
@@ -137,34 +138,34 @@ def serialize_exchange(exchange: Exchange, session: Session, *, message: int | N
     return facts
 
 
-def _own_facts(exchange: Exchange) -> dict[str, Any]:
-    facts: dict[str, Any] = {"type": "exchange", "id": str(exchange.pk), "cost": cost_text(exchange.cost)}
+def _own_facts(exchange: Exchange) -> JsonDict:
+    facts: JsonDict = {"type": "exchange", "id": str(exchange.pk), "cost": cost_text(exchange.cost)}
     facts |= {name: getattr(exchange, name) for name in EXCHANGE_FACTS}
     return facts | {name: time_text(getattr(exchange, name)) for name in EXCHANGE_TIMES}
 
 
-def parse_exchange(facts: Mapping[str, Any]) -> dict[str, Any]:
+def parse_exchange(facts: JsonObject) -> JsonDict:
     known = _checked(Exchange, facts, EXCHANGE_FACTS)
     times = {name: time_of(facts[name]) for name in EXCHANGE_TIMES if facts.get(name) is not None}
     if "ended_at" not in times or not known.get("end_reason"):
-        raise FormatError(gettext_noop("a call to a model must say when and why it ended"))
+        raise FormatError(gettext_noop("a model call must state when and why it ended"))
     return {"id": id_of(facts, "id"), "cost": cost_of(facts.get("cost", "0")), **known, **times}
 
 
-# Single values. What is wrong is said, not guessed.
+# Single values. Invalid ones raise FormatError.
 
 
-def _checked(model: type[models.Model], facts: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+def _checked(model: type[models.Model], facts: JsonObject, names: Iterable[str]) -> JsonDict:
     """Those of the facts that there are, as the columns of their names take them."""
-    found = {name: facts[name] for name in names if name in facts}
-    for name, value in found.items():
+    values = {name: facts[name] for name in names if name in facts}
+    for name, value in values.items():
         column = model._meta.get_field(name)
         if value is None and getattr(column, "null", False):
             continue
         wanted = next((kinds for kind, kinds in _TYPES.items() if isinstance(column, kind)), (str,))
         if type(value) not in wanted or (type(value) is int and not 0 <= value < 2**53):
             raise FormatError(gettext_noop("%(name)s cannot be %(value)s"), name=name, value=repr(str(value)[:40]))
-    return fit_values(model, found)
+    return fit_values(model, values)
 
 
 _TYPES: dict[type[models.Field[Any, Any]], tuple[type, ...]] = {
@@ -175,38 +176,38 @@ _TYPES: dict[type[models.Field[Any, Any]], tuple[type, ...]] = {
 }
 
 
-def id_of(facts: Mapping[str, Any], name: str) -> UUID:
+def id_of(facts: JsonObject, name: str) -> UUID:
     try:
         return UUID(facts[name])
     except (KeyError, TypeError, ValueError, AttributeError):
         raise FormatError(
-            gettext_noop("%(name)s is no id: %(value)s"), name=name, value=repr(facts.get(name))
+            gettext_noop("%(name)s is not an id: %(value)s"), name=name, value=repr(facts.get(name))
         ) from None
 
 
-def whole(facts: Mapping[str, Any], name: str) -> int:
+def whole(facts: JsonObject, name: str) -> int:
     value = facts.get(name, 0)
     if type(value) is not int or not 0 <= value < 2**53:
-        raise FormatError(gettext_noop("%(name)s is no whole number: %(value)s"), name=name, value=repr(value))
+        raise FormatError(gettext_noop("%(name)s is not a whole number: %(value)s"), name=name, value=repr(value))
     return value
 
 
-def hash_of(facts: Mapping[str, Any], name: str, *, size: int = 32) -> bytes:
-    """Empty where there is none."""
+def hash_of(facts: JsonObject, name: str, *, size: int = 32) -> bytes:
+    """The hash in a hexadecimal text; empty if there is none."""
     try:
-        found = bytes.fromhex(facts.get(name) or "")
+        values = bytes.fromhex(facts.get(name) or "")
     except (TypeError, ValueError):
-        found = b"?"
-    if len(found) not in (0, size):
+        values = b"?"
+    if len(values) not in (0, size):
         given = repr(str(facts.get(name))[:80])
-        raise FormatError(gettext_noop("%(name)s is no hash: %(value)s"), name=name, value=given)
-    return found
+        raise FormatError(gettext_noop("%(name)s is not a hash: %(value)s"), name=name, value=given)
+    return values
 
 
-def mapping(facts: Mapping[str, Any], name: str) -> dict[str, Any]:
+def mapping(facts: JsonObject, name: str) -> JsonDict:
     value = facts.get(name, {})
     if not isinstance(value, dict):
-        raise FormatError(gettext_noop("%(name)s is no object"), name=name)
+        raise FormatError(gettext_noop("%(name)s is not an object"), name=name)
     return value
 
 
@@ -214,13 +215,13 @@ def cost_text(cost: Decimal) -> str:
     return f"{cost:.6f}"
 
 
-def cost_of(value: Any) -> Decimal:
+def cost_of(value: object) -> Decimal:
     try:
         cost = Decimal(str(value))
     except InvalidOperation:
-        raise FormatError(gettext_noop("%(value)s is no cost"), value=repr(value)) from None
+        raise FormatError(gettext_noop("%(value)s is not a valid cost"), value=repr(value)) from None
     if not cost.is_finite() or not 0 <= cost < 10**8:
-        raise FormatError(gettext_noop("%(value)s is no cost"), value=repr(value))
+        raise FormatError(gettext_noop("%(value)s is not a valid cost"), value=repr(value))
     return cost
 
 
@@ -228,12 +229,12 @@ def _id(value: UUID | None) -> str | None:
     return None if value is None else str(value)
 
 
-def _text(facts: Mapping[str, Any], name: str) -> str:
+def _text(facts: JsonObject, name: str) -> str:
     value = facts.get(name, "")
     if not isinstance(value, str):
-        raise FormatError(gettext_noop("%(name)s is no text: %(value)s"), name=name, value=repr(value))
+        raise FormatError(gettext_noop("%(name)s is not a text: %(value)s"), name=name, value=repr(value))
     return value
 
 
-def _time(facts: Mapping[str, Any], name: str) -> Any:
+def _time(facts: JsonObject, name: str) -> object:
     return time_of(facts.get(name))

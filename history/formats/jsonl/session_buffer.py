@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from uuid import UUID
 
+from history.entries import JsonObject
 from history.formats.base import Note, Notes, gettext_noop
 from history.formats.jsonl.reading import RestoredEntry
 from history.models import ApiKey, Message, Session
@@ -19,9 +20,9 @@ Outcome = Literal["imported", "extended", "already there", "deleted", "noted", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """One session of a file, or one line of another section (`session` None), and what became of it.
+    """The outcome of one session of a file, or of one line of another section (`session` None).
 
-    `extended`: it was there already, and has now what the file knew besides. `noted`: nothing was done.
+    `extended`: it was stored before, and has got what the file adds. `noted`: nothing was done.
     """
 
     session: UUID | None
@@ -32,138 +33,140 @@ class Restored:
     notes: tuple[Note, ...] = ()
 
 
-@dataclass
 class StoredSession:
-    """The session as it is here already, to be compared with the file."""
+    """The session as it is stored already, to be compared with the file."""
 
-    session: Session
-    seals: dict[int, bytes] = field(default_factory=dict)  # of a stretch of entries
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.version = session.version
+        self.seals: dict[int, bytes] = {}  # of a window of entries
 
     def ends_with(self, seal: bytes) -> bool:
         return bytes(self.session.last_seal) == seal
 
-    def differs(self, laid: RestoredEntry) -> bool:
-        """Whether the entry of this number is another one here. What was trimmed here cannot be asked."""
-        if laid.seq <= self.session.trimmed_through:
+    def differs(self, restored: RestoredEntry) -> bool:
+        """Whether the stored entry of this number is another one. Trimmed entries cannot be compared."""
+        if restored.seq <= self.session.trimmed_through:
             return False
-        if laid.seq not in self.seals:
-            stretch = Message.objects.of(self.session).filter(seq__gte=laid.seq, seq__lt=laid.seq + WINDOW)
-            self.seals = {seq: bytes(seal) for seq, seal in stretch.values_list("seq", "seal")}
-        return self.seals.get(laid.seq) != laid.seal
+        if restored.seq not in self.seals:
+            window = Message.objects.of(self.session).filter(seq__gte=restored.seq, seq__lt=restored.seq + WINDOW)
+            self.seals = {seq: bytes(seal) for seq, seal in window.values_list("seq", "seal")}
+        return self.seals.get(restored.seq) != restored.seal
 
 
 @dataclass
 class SessionBuffer:
-    """`entries` and `exchanges` are what the next batch has to store; the rest is bookkeeping over all of it."""
+    """`entries` and `exchanges` are stored with the next batch; the other fields are about the whole session."""
 
     id: UUID
     title: str = ""
-    fields: Mapping[str, Any] = field(default_factory=dict)
+    fields: JsonObject = field(default_factory=dict)
     owner: Any = None
     key: ApiKey | None = None
-    is_strict: bool = False  # what was altered is not taken: of the operator alone it is taken, and told
+    is_strict: bool = False  # refuse altered entries; the operator's are stored and noted
     links: Mapping[str, UUID] = field(default_factory=dict)
     version: int = 0
-    known: StoredSession | None = None
+    stored_session: StoredSession | None = None
     notes: Notes = field(default_factory=Notes)
 
     entries: list[RestoredEntry] = field(default_factory=list)
-    exchanges: list[Mapping[str, Any]] = field(default_factory=list)
-    is_begun: bool = False  # its row is stored
+    exchanges: list[JsonObject] = field(default_factory=list)
+    is_stored: bool = False  # its row is stored
     is_over: bool = False  # its last line was read
+    is_marked: bool = False  # it was stored before, and got the file's title and marks
     refused: str = ""
-    is_marked: bool = False  # it was here, and got the file's title and marks
-    broken: str = ""  # from here on nothing can be laid down
+    problem: str = ""  # why no more entries can be stored
     last: int = 0
     last_seal: bytes = b""
-    stored: int = 0
-    met: int = 0  # entries in the file, laid down or not
-    dropped: list[int] = field(default_factory=lambda: [0, 0])  # how many without texts, and the last of them
+    stored_count: int = 0
+    dropped: list[int] = field(default_factory=lambda: [0, 0])  # how many entries have no text, and the last of them
     kept: dict[str, str] = field(default_factory=dict)  # before the anchor of a trim: number → digest
 
     @property
     def trimmed_through(self) -> int:
         return int(self.fields.get("trimmed_through", 0))
 
+    @property
+    def stored_version(self) -> int:
+        """The last entry that was stored before the restore."""
+        return self.stored_session.version if self.stored_session else 0
+
     def begin(self) -> None:
-        """Where the first entry of the file belongs; one that does not fit is refused."""
+        """Set the place of the first entry of the file; refuse the session if it does not fit the stored one."""
         self.last, self.last_seal = self.trimmed_through, self.fields.get("anchor_seal", b"")
-        if self.known and self.trimmed_through > self.known.session.version:
+        if self.stored_session and self.trimmed_through > self.stored_version:
             self.refused = gettext_noop(
-                "entries between what is here and what the file has were trimmed before it was exported"
+                "entries between those here and those in the file were trimmed before the export"
             )
 
-    def add(self, laid: RestoredEntry) -> None:
-        """Note one entry: new, known already, or the reason why nothing more can be taken."""
-        self.met += 1
-        if self.refused or self.broken:
+    def add(self, restored: RestoredEntry) -> None:
+        """Add one entry: it is new, stored already, or the reason why no more can be stored."""
+        seq = restored.seq
+        if self.refused or self.problem:
             return
-        if laid.seq <= self.trimmed_through:
-            self._keep(laid)
+        if seq <= self.trimmed_through:
+            self.kept[str(seq)] = restored.digest.hex()
+            if self.stored_session is None:
+                self._take(restored)
             return
-        if laid.seq != self.last + 1:
-            self.broken = LazyText(gettext_noop("entry %(seq)s is missing"), seq=self.last + 1)
+        if seq != self.last + 1:
+            self.problem = LazyText(gettext_noop("entry %(seq)s is missing"), seq=self.last + 1)
             return
-        if self.known and laid.seq == self.known.session.version + 1 and not self.known.ends_with(self.last_seal):
-            words = gettext_noop(
-                "another session with this id is here: entry %(seq)s does not follow what it ends with"
-            )
-            self.refused = LazyText(words, seq=laid.seq)
+        is_new = self.stored_session is None or seq > self.stored_version
+        if self.stored_session and seq == self.stored_version + 1 and not self.stored_session.ends_with(self.last_seal):
+            template = gettext_noop("another session with this id exists: entry %(seq)s does not follow its last entry")
+            self.refused = LazyText(template, seq=seq)
             return
-        if not laid.follows(self.last_seal):
-            if self.is_strict or (self.known and laid.seq > self.known.session.version):
-                self.broken = LazyText(gettext_noop("the seal of entry %(seq)s does not hold"), seq=laid.seq)
+        if not restored.follows(self.last_seal):
+            if self.is_strict or (self.stored_session and is_new):
+                self.problem = LazyText(gettext_noop("the seal of entry %(seq)s does not match"), seq=seq)
                 return
-            what = gettext_noop("seals that do not hold: altered before the export, or on the way")
-            self.notes("lost", what, where=f"#{laid.seq}")
-        self.last, self.last_seal = laid.seq, laid.seal
-        if self.known is None or laid.seq > self.known.session.version:
-            self._take(laid)
-        elif self.known.differs(laid):
-            words = gettext_noop("another session with this id is here: they differ from entry %(seq)s on")
-            self.refused = LazyText(words, seq=laid.seq)
+            what = gettext_noop("seals that do not match: changed before the export or in transit")
+            self.notes("lost", what, where=f"#{seq}")
+        self.last, self.last_seal = seq, restored.seal
+        if is_new:
+            self._take(restored)
+        elif self.stored_session and self.stored_session.differs(restored):
+            template = gettext_noop("another session with this id exists: they differ from entry %(seq)s on")
+            self.refused = LazyText(template, seq=seq)
 
-    def _keep(self, laid: RestoredEntry) -> None:
-        self.kept[str(laid.seq)] = laid.digest.hex()
-        if self.known is None:
-            self._take(laid)
+    def _take(self, restored: RestoredEntry) -> None:
+        self.entries.append(restored)
+        if restored.entry is None:
+            self.dropped = [self.dropped[0] + 1, restored.seq]
+        if restored.missing:
+            self.notes("lost", gettext_noop("attachments without data in the file"), where=f"#{restored.seq}")
 
-    def _take(self, laid: RestoredEntry) -> None:
-        self.entries.append(laid)
-        if laid.entry is None:
-            self.dropped = [self.dropped[0] + 1, laid.seq]
-        if laid.missing:
-            self.notes("lost", gettext_noop("attachments whose bytes are not in the file"), where=f"#{laid.seq}")
-
-    def end(self, line: Mapping[str, Any] | None) -> None:
-        """Its last line, or None: the file went on, or ended, without it."""
+    def end(self, line: JsonObject | None) -> None:
+        """Take the last line of the session; None if the file ends or continues without it."""
         self.is_over = True
-        laid = self.last
-        if self.broken:
-            what = LazyText(gettext_noop("%(problem)s: what comes after it was left out"), problem=self.broken)
-            self.notes("lost", what, where=LazyText(gettext_noop("after #%(seq)s"), seq=laid))
+        if self.problem:
+            what = LazyText(gettext_noop("%(problem)s: everything after it was left out"), problem=self.problem)
+            self.notes("lost", what, where=LazyText(gettext_noop("after #%(seq)s"), seq=self.last))
         elif line is None:
-            place = LazyText(gettext_noop("after #%(seq)s of %(count)s"), seq=laid, count=self.version)
+            place = LazyText(gettext_noop("after #%(seq)s of %(count)s"), seq=self.last, count=self.version)
             self.notes("lost", gettext_noop("the file ends within this session"), where=place)
-        elif not self.refused and (line.get("version"), line.get("seal")) != (laid, self.last_seal.hex()):
-            self.notes("lost", gettext_noop("the checkpoint at the end of the session is not that of its entries"))
+        elif not self.refused and (line.get("version"), line.get("seal")) != (self.last, self.last_seal.hex()):
+            self.notes("lost", gettext_noop("the checkpoint of the session does not match its entries"))
 
     def has_newer_marks(self, *, or_as_new: bool) -> bool:
         """Whether title, agent, pin and archive were changed at the source after they were changed here."""
         theirs = self.fields.get("marked_at")
-        ours = self.known.session.marked_at if self.known else None
+        ours = self.stored_session.session.marked_at if self.stored_session else None
         if theirs == ours:
             return or_as_new
         return ours is None or (theirs is not None and theirs > ours)
 
-    def outcome(self) -> Restored:
-        is_changed = self.stored or self.is_marked
-        said: Outcome = "imported" if self.known is None else "extended" if is_changed else "already there"
+    def result(self) -> Restored:
+        is_changed = self.stored_count or self.is_marked
+        outcome: Outcome = "extended" if is_changed else "already there"
+        if self.stored_session is None:
+            outcome = "imported"
         return Restored(
             session=self.id,
             title=self.title,
-            outcome="refused" if self.refused else said,
-            entries=self.stored,
+            outcome="refused" if self.refused else outcome,
+            entries=self.stored_count,
             why=self.refused,
             notes=self.notes.as_tuple(),
         )

@@ -1,28 +1,27 @@
 """Storage of a batch of restored sessions in one transaction.
 
-A session is `COPY_UNFINISHED` until its last entry is stored: it is not shown, and if the restore is interrupted, the
-purge removes it.
+A session is `incomplete` until its last entry is stored: it is not shown, and if the restore is interrupted, the purge
+removes it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
 from django.utils import timezone
 
 from history.access import audit
 from history.db.packing import blobs_in, dump
 from history.db.transactions import writing
+from history.entries import JsonObject
 from history.formats.base import FormatError, Notes, gettext_noop
 from history.formats.jsonl.insert_entries import EntryInserter
 from history.formats.jsonl.owners import OwnerMap
 from history.formats.jsonl.serialise import id_of, parse_exchange
 from history.formats.jsonl.session_buffer import SessionBuffer
-from history.models import COPY_UNFINISHED, Blob, EarlierTry, Exchange, Message, Session
+from history.models import Blob, EarlierTry, Exchange, Message, Session
 from history.models.seals import title_mark_of
 from history.record import daily_counts, writer
 from history.retention import removal
@@ -31,88 +30,88 @@ FACTS = ("model", "metadata", "cost", "last_activity_at")
 MARKS = ("title", "agent", "pinned_at", "archived_at", "marked_at")
 
 
-def store(batch: Sequence[SessionBuffer], *, blobs: Sequence[Blob], people: OwnerMap) -> None:
+def store(batch: Sequence[SessionBuffer], *, blobs: Sequence[Blob], owners: OwnerMap) -> None:
     """All of it or nothing."""
     with writing():
         if blobs:
             writer.store_blobs(blobs)
-        going_on = [incoming for incoming in batch if not incoming.refused]
-        for incoming in going_on:
-            if incoming.known is None and not incoming.is_begun:
-                _begin(incoming)
-        _lay(going_on)
-        for incoming in going_on:
-            _store_exchanges(incoming, people)
-            if incoming.is_over:
-                _finish(incoming, people)
-    for incoming in going_on:
-        incoming.is_begun = True
-        incoming.stored += len(incoming.entries)
+        accepted = [buffer for buffer in batch if not buffer.refused]
+        for buffer in accepted:
+            if buffer.stored_session is None and not buffer.is_stored:
+                _start_session(buffer)
+        _insert_entries(accepted)
+        for buffer in accepted:
+            _store_exchanges(buffer, owners)
+            if buffer.is_over:
+                _finish(buffer, owners)
+    for buffer in accepted:
+        buffer.is_stored = True
+        buffer.stored_count += len(buffer.entries)
 
 
 def clear(session_id: UUID) -> None:
-    """What is left of a restore that broke off."""
-    begun = Session.objects.filter(pk=session_id, hidden_at=COPY_UNFINISHED)
+    """Remove the remains of an interrupted restore."""
+    begun = Session.objects.filter(pk=session_id, state=Session.State.INCOMPLETE)
     for pk in removal.mark(begun, why="unfinished"):
         for _ in removal.finish([pk]):
             pass
 
 
-def _begin(incoming: SessionBuffer) -> None:
-    fields = {**incoming.fields, "hidden_at": COPY_UNFINISHED}
+def _start_session(buffer: SessionBuffer) -> None:
+    fields = {**buffer.fields, "state": Session.State.INCOMPLETE, "hidden_at": None}
     Session(
-        pk=incoming.id,
-        owner=incoming.owner,
-        api_key=incoming.key,
-        version=incoming.trimmed_through,
+        pk=buffer.id,
+        owner=buffer.owner,
+        api_key=buffer.key,
+        version=buffer.trimmed_through,
         last_seal=fields["anchor_seal"],
         stored_at=timezone.now(),
         **fields,
     ).save(force_insert=True)
 
 
-def _lay(batch: Sequence[SessionBuffer]) -> None:
-    writing_to = [incoming for incoming in batch if incoming.entries]
-    locked = writer.lock((incoming.id for incoming in writing_to), in_the_making=True) if writing_to else {}
-    layings = {pk: EntryInserter(session) for pk, session in locked.items()}
-    for incoming in writing_to:
-        for laid in incoming.entries:
-            layings[incoming.id].lay(laid)
-    writer.flush(list(layings.values()))
-    for laying in layings.values():
-        laying.write_calls()
-    writer.save_sessions([laying.session for laying in layings.values()])
-    for incoming in writing_to:
-        if incoming.is_over:
-            layings[incoming.id].close()
+def _insert_entries(batch: Sequence[SessionBuffer]) -> None:
+    with_entries = [buffer for buffer in batch if buffer.entries]
+    locked = writer.lock((buffer.id for buffer in with_entries), incomplete=True) if with_entries else {}
+    inserters = {pk: EntryInserter(session) for pk, session in locked.items()}
+    for buffer in with_entries:
+        for restored in buffer.entries:
+            inserters[buffer.id].insert(restored)
+    writer.flush(list(inserters.values()))
+    for inserter in inserters.values():
+        inserter.write_calls()
+    writer.save_sessions([inserter.session for inserter in inserters.values()])
+    for buffer in with_entries:
+        if buffer.is_over:
+            inserters[buffer.id].close()
 
 
-def _store_exchanges(incoming: SessionBuffer, people: OwnerMap) -> None:
-    if not incoming.exchanges:
+def _store_exchanges(buffer: SessionBuffer, owners: OwnerMap) -> None:
+    if not buffer.exchanges:
         return
-    numbers = {facts["message"] for facts in incoming.exchanges if facts.get("message")}
-    messages = dict(Message.objects.of(incoming.id).filter(seq__in=numbers).values_list("seq", "pk"))
-    ids = people.exchange_ids(id_of(facts, "id") for facts in incoming.exchanges)
-    made = [_exchange(facts, incoming, people, messages, ids) for facts in incoming.exchanges]
-    Session.objects.lock(incoming.id)  # one restore at a time
+    numbers = {facts["message"] for facts in buffer.exchanges if facts.get("message")}
+    messages = dict(Message.objects.of(buffer.id).filter(seq__in=numbers).values_list("seq", "pk"))
+    ids = owners.exchange_ids(id_of(facts, "id") for facts in buffer.exchanges)
+    made = [_exchange(facts, buffer, owners, messages, ids) for facts in buffer.exchanges]
+    Session.objects.lock(buffer.id)  # one restore at a time
     with daily_counts.recounting(exchanges=Exchange.objects.filter(pk__in=[exchange.pk for exchange in made])):
         Exchange.objects.bulk_create(made, ignore_conflicts=True)
-    ours = set(Exchange.objects.of(incoming.id).filter(pk__in=[e.pk for e in made]).values_list("pk", flat=True))
+    ours = set(Exchange.objects.of(buffer.id).filter(pk__in=[e.pk for e in made]).values_list("pk", flat=True))
     _store_tries([exchange for exchange in made if exchange.pk in ours])
     wanted = {(e.pk, name) for e in made if e.pk in ours for name in blobs_in(dump(e.inputs))}
-    stored = people.blobs({name for _, name in wanted})
+    permitted = owners.blobs({name for _, name in wanted})
     through = Exchange.blobs.through
-    links = [through(exchange_id=pk, blob_id=name) for pk, name in sorted(wanted) if name in stored]
+    links = [through(exchange_id=pk, blob_id=name) for pk, name in sorted(wanted) if name in permitted]
     through.objects.bulk_create(links, ignore_conflicts=True)
     if len(links) < len(wanted):
-        incoming.notes("lost", gettext_noop("texts that calls to models were made from are not in the file"))
+        buffer.notes("lost", gettext_noop("texts of model calls are missing from the file"))
 
 
 def _store_tries(exchanges: Sequence[Exchange]) -> None:
-    """The ids of a client's earlier tries lead to the call that they became, unless this server has such calls."""
+    """Link the ids of a client's earlier tries to their exchange, unless this server has exchanges with these ids."""
     tries = dict(pair for exchange in exchanges for pair in _tries_of(exchange))
-    taken = set(Exchange.objects.filter(pk__in=tries).values_list("pk", flat=True))
-    rows = [EarlierTry(pk=name, exchange_id=pk) for name, pk in tries.items() if name not in taken]
+    existing = set(Exchange.objects.filter(pk__in=tries).values_list("pk", flat=True))
+    rows = [EarlierTry(pk=name, exchange_id=pk) for name, pk in tries.items() if name not in existing]
     EarlierTry.objects.bulk_create(rows, ignore_conflicts=True)
 
 
@@ -124,41 +123,40 @@ def _tries_of(exchange: Exchange) -> Iterator[tuple[UUID, UUID]]:
                 yield id_of(one, "exchange"), exchange.pk
 
 
-def store_loose(facts: Mapping[str, Any], people: OwnerMap) -> bool:
-    """A call that belongs to no session. False: it is here already."""
-    owner, fields = people.named(facts.get("owner")), parse_exchange(facts)
-    [fields["id"]] = people.exchange_ids([fields["id"]]).values()
+def store_loose(facts: JsonObject, owners: OwnerMap) -> None:
+    """Store an exchange without a session, unless it is stored already."""
+    owner, fields = owners.find_owner(facts.get("owner")), parse_exchange(facts)
+    [fields["id"]] = owners.exchange_ids([fields["id"]]).values()
     if Exchange.objects.filter(pk=fields["id"]).exists():
-        return False
+        return
     with writing():
-        key = people.key(facts.get("key"), owner=owner, notes=Notes())
+        key = owners.key(facts.get("key"), owner=owner, notes=Notes())
         exchange = Exchange(owner=owner, api_key=key, heartbeat_at=fields["ended_at"], **fields)
         with daily_counts.recounting(exchanges=Exchange.objects.filter(pk=exchange.pk)):
             exchange.save(force_insert=True)
         names = blobs_in(dump(exchange.inputs))
         if names:
-            exchange.blobs.add(*Blob.objects.filter(pk__in=people.blobs(names)))
-    return True
+            exchange.blobs.add(*Blob.objects.filter(pk__in=owners.blobs(names)))
 
 
 def _exchange(
-    facts: Mapping[str, Any],
-    incoming: SessionBuffer,
-    people: OwnerMap,
+    facts: JsonObject,
+    buffer: SessionBuffer,
+    owners: OwnerMap,
     messages: Mapping[int, int],
     ids: Mapping[UUID, UUID],
 ) -> Exchange:
     try:
-        owner = people.named(facts["owner"]) if "owner" in facts else incoming.owner
+        owner = owners.find_owner(facts["owner"]) if "owner" in facts else buffer.owner
     except FormatError:
-        what = gettext_noop("who made a call to a model: it is the owner's now")
-        incoming.notes("lost", what, where=str(facts["owner"]))
-        owner = incoming.owner
-    key = people.key(facts["key"], owner=owner, notes=incoming.notes) if "key" in facts else incoming.key
+        what = gettext_noop("caller of a model call: replaced by the owner")
+        buffer.notes("lost", what, where=str(facts["owner"]))
+        owner = buffer.owner
+    key = owners.key(facts["key"], owner=owner, notes=buffer.notes) if "key" in facts else buffer.key
     fields = parse_exchange(facts)
     fields["id"] = ids[fields["id"]]
     return Exchange(
-        session_id=incoming.id,
+        session_id=buffer.id,
         owner=owner,
         api_key=key,
         message_id=messages.get(facts.get("message") or 0),
@@ -167,52 +165,53 @@ def _exchange(
     )
 
 
-def _finish(incoming: SessionBuffer, people: OwnerMap) -> None:
-    """Its last entry is there: record what was removed on purpose, and make the session visible."""
-    if not people.is_operator and (brought := incoming.stored + len(incoming.entries)):
-        # The author of the file decides what it says: the audit keeps that these were not recorded here.
-        audit.record("restore", actor=incoming.owner.pk, session=incoming.id, entries=brought, through=incoming.last)
-    count, through = incoming.dropped
+def _finish(buffer: SessionBuffer, owners: OwnerMap) -> None:
+    """Record removals on purpose in the audit chain, and make the session visible."""
+    if not owners.is_operator and (restored_count := buffer.stored_count + len(buffer.entries)):
+        # The file may say anything: the audit chain keeps that these entries were not recorded here.
+        audit.record("restore", actor=buffer.owner.pk, session=buffer.id, entries=restored_count, through=buffer.last)
+    count, through = buffer.dropped
     if count:
-        audit.record("drop", session=incoming.id, through=through, entries=count, restored=True)
-    if incoming.known is None:
-        if incoming.trimmed_through:
-            seal = incoming.fields["anchor_seal"].hex()
-            trimmed = {"through": incoming.trimmed_through, "entries": 0, "seal": seal, "kept": incoming.kept}
-            audit.record("trim", session=incoming.id, restored=True, **trimmed)
-        _tell_state(incoming)
-        writer.change(incoming.id, hidden_at=incoming.fields.get("hidden_at"))
+        audit.record("drop", session=buffer.id, through=through, entries=count, restored=True)
+    if buffer.stored_session is None:
+        if buffer.trimmed_through:
+            seal = buffer.fields["anchor_seal"].hex()
+            trimmed = {"through": buffer.trimmed_through, "entries": 0, "seal": seal, "kept": buffer.kept}
+            audit.record("trim", session=buffer.id, restored=True, **trimmed)
+        _record_state(buffer)
+        hidden_at = buffer.fields.get("hidden_at")
+        state = Session.State.DELETED if hidden_at else Session.State.OPEN
+        writer.change(buffer.id, state=state, hidden_at=hidden_at)
     else:
-        _follow(incoming)
+        _update_stored(buffer)
 
 
-def _tell_state(incoming: SessionBuffer) -> None:
-    """That it is held or in the trash is known from the audit chain alone."""
-    if incoming.fields.get("hold"):
-        audit.record("hold", session=incoming.id, restored=True)
-    if hidden_at := incoming.fields.get("hidden_at"):
-        audit.record("hide", session=incoming.id, restored=True, hidden_at=hidden_at.isoformat())
+def _record_state(buffer: SessionBuffer) -> None:
+    """Hold and deletion are verified with the audit chain."""
+    if buffer.fields.get("hold"):
+        audit.record("hold", session=buffer.id, restored=True)
+    if hidden_at := buffer.fields.get("hidden_at"):
+        audit.record("hide", session=buffer.id, restored=True, hidden_at=hidden_at.isoformat())
 
 
-def _follow(incoming: SessionBuffer) -> None:
-    """What no entry says: from the file if it is further than we were, and its marks where they are the newer ones."""
-    is_further = bool(incoming.entries or incoming.stored)
-    names: tuple[str, ...] = FACTS if is_further else ()
-    if incoming.has_newer_marks(or_as_new=is_further):
+def _update_stored(buffer: SessionBuffer) -> None:
+    """Update facts from a file with more entries, and marks if those of the file are newer."""
+    has_more = bool(buffer.entries or buffer.stored_count)
+    names: tuple[str, ...] = FACTS if has_more else ()
+    if buffer.has_newer_marks(or_as_new=has_more):
         names += MARKS
-        incoming.is_marked = True
+        buffer.is_marked = True
     if names:
-        writer.change(incoming.id, **{name: incoming.fields.get(name) for name in names})
+        writer.change(buffer.id, **{name: buffer.fields.get(name) for name in names})
     if "title" in names:
-        mark = title_mark_of(incoming.id, incoming.fields.get("title") or "")
-        audit.record("rename", session=incoming.id, restored=True, title=mark.hex())
+        mark = title_mark_of(buffer.id, buffer.fields.get("title") or "")
+        audit.record("rename", session=buffer.id, restored=True, title=mark.hex())
 
 
-def link(session_id: UUID, name: str, target: UUID, people: OwnerMap) -> bool:
-    """Let a session point to the one it comes from; False while that is not there."""
-    there: QuerySet[Session] = Session.objects.filter(pk=target).only("owner_id", "api_key_id")
-    found = there.first()
-    if found is None or not people.may_point_to(found):
+def link(session_id: UUID, name: str, target: UUID, owners: OwnerMap) -> bool:
+    """Link a session to its source; False while that is not stored."""
+    source = Session.objects.filter(pk=target).only("owner_id", "api_key_id").first()
+    if source is None or not owners.can_link_to(source):
         return False
     forks = Session.objects.filter(pk=session_id) if name == "forked_from" else Session.objects.none()
     with daily_counts.recounting_copies(forks):

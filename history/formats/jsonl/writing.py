@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import Model, Q, QuerySet
 
 from history.formats.base import Notes, gettext_noop
-from history.formats.jsonl.lines import HEADER, entry_line, line_of
-from history.formats.jsonl.sections import sections
+from history.formats.jsonl.lines import HEADER, entry_line, line_of, sections
 from history.formats.jsonl.serialise import (
     serialize_dropped,
     serialize_entry,
@@ -32,7 +31,7 @@ COLUMNS = ("content", "fingerprint")  # that an export does not need
 
 @dataclass
 class JsonlWriter:
-    """The lines of one file. What was written before decides only which blobs are written again: not at all."""
+    """The lines of one file. Each blob is written once."""
 
     notes: Notes = field(default_factory=Notes)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("sessions", "entries", "exchanges"), 0))
@@ -41,8 +40,8 @@ class JsonlWriter:
     def head(self) -> bytes:
         return line_of(HEADER)
 
-    def session(self, session: Session, **also: Any) -> Iterator[bytes]:
-        """Everything about one session as it was when its row was read. `also` goes with its last line."""
+    def session(self, session: Session, **also: object) -> Iterator[bytes]:
+        """Everything about one session up to the version of its row. `also` is added to its last line."""
         yield line_of(serialize_session(session))
         last, entries = None, 0
         for page in pages_of(session):
@@ -51,7 +50,7 @@ class JsonlWriter:
         if getattr(session, "has_exchanges", True):  # known from the query that read it, for many have none
             yield from self._exchanges(session)
         if last is not None and last.seq < session.version:
-            self.notes("lost", gettext_noop("entries were removed while they were exported"), where=str(session.pk))
+            self.notes("lost", gettext_noop("entries were removed during the export"), where=str(session.pk))
         seal = last.seal if last is not None and last.seq > session.trimmed_through else session.anchor_seal
         self.counts["sessions"] += 1
         self.counts["entries"] += entries
@@ -61,12 +60,12 @@ class JsonlWriter:
         })  # fmt: skip
 
     def loose_exchanges(self, rows: QuerySet[Exchange]) -> Iterator[bytes]:
-        """Calls to models that belong to no session, of those that are given; such as have ended."""
+        """The ended exchanges of these that belong to no session."""
         ended = rows.filter(session=None).exclude(ended_at=None).order_by("started_at", "pk")
         for exchange in self._exchange_pages(ended):
             yield exchange if isinstance(exchange, bytes) else line_of(serialize_loose_exchange(exchange))
 
-    def deleted(self, session_id: Any, at: str) -> bytes:
+    def deleted(self, session_id: object, at: str) -> bytes:
         return line_of({"type": "deleted", "session": str(session_id), "at": at})
 
     def sections(self) -> Iterator[bytes]:
@@ -74,12 +73,12 @@ class JsonlWriter:
             for value in section.give():
                 yield line_of({**value, "type": name})
 
-    def end(self, **also: Any) -> bytes:
+    def end(self, **also: object) -> bytes:
         notes = [asdict(note) for note in self.notes.as_tuple()]
         return line_of({"type": "end", **self.counts, "notes": notes, **also})
 
     def _entries(self, page: Sequence[Message]) -> Iterator[bytes]:
-        links = _links(Message.blobs.through.objects.filter(message_id__in=[row.pk for row in page]), "message_id")
+        links = _links(Message.blobs.through, "message_id", [row.pk for row in page])
         calls = _calls_of([row.pk for row in page if row.body is None])
         for row in page:
             yield from self._blobs(links.get(row.pk, ()))
@@ -88,16 +87,15 @@ class JsonlWriter:
                 dropped = serialize_dropped(row, calls.get(row.pk, ()))
                 yield line_of({**facts, "digest": row.digest.hex(), "dropped": dropped})
                 continue
-            if digest_of(row.salt or b"", row.body) != row.digest:  # altered: the restored copy must show that, too
+            if digest_of(row.salt or b"", row.body) != row.digest:  # altered: the restored copy must show it, too
                 facts["digest"] = row.digest.hex()
             yield entry_line(row.body, {**facts, "salt": (row.salt or b"").hex()})
 
     def _exchanges(self, session: Session) -> Iterator[bytes]:
         ended = Exchange.objects.of(session).order_by("started_at", "pk")
         running = ended.filter(ended_at=None).count()
-        self.notes(
-            "ignored", gettext_noop("calls to models that were still running"), where=str(session.pk), count=running
-        )
+        what = gettext_noop("model calls that were still running")
+        self.notes("ignored", what, where=str(session.pk), count=running)
         for exchange in self._exchange_pages(ended.exclude(ended_at=None)):
             if isinstance(exchange, bytes):
                 yield exchange
@@ -109,7 +107,7 @@ class JsonlWriter:
         """Each with the lines of its blobs before it."""
         last: Exchange | None = None
         while page := _exchanges_after(last, ended):
-            links = _links(Exchange.blobs.through.objects.filter(exchange_id__in=[e.pk for e in page]), "exchange_id")
+            links = _links(Exchange.blobs.through, "exchange_id", [exchange.pk for exchange in page])
             for exchange in page:
                 yield from self._blobs(links.get(exchange.pk, ()))
                 yield exchange
@@ -129,7 +127,7 @@ class JsonlWriter:
 
 
 def _blob_lines(blob: Blob) -> Iterator[bytes]:
-    """One line, or several where it is large: all but the last say that there is more."""
+    """One line, or several for a large blob: all but the last have `more`."""
     content = memoryview(blob.data)
     for start in range(0, max(1, len(content)), BLOB_PART):
         data = b64encode(content[start : start + BLOB_PART]).decode()
@@ -150,22 +148,23 @@ def pages_of(session: Session) -> Iterator[list[Message]]:
         size = max(1, min(PAGE, PAGE_CHARS // mean))
 
 
-def _exchanges_after(last: Exchange | None, rows: Any) -> list[Exchange]:
+def _exchanges_after(last: Exchange | None, rows: QuerySet[Exchange]) -> list[Exchange]:
     if last is not None:
         rows = rows.filter(Q(started_at__gt=last.started_at) | Q(started_at=last.started_at, pk__gt=last.pk))
     return list(rows.select_related("message", "owner", "api_key").defer("message__body", "message__content")[:PAGE])
 
 
-def _links(rows: Any, name: str) -> dict[Any, list[str]]:
-    found: dict[Any, list[str]] = {}
-    for pk, blob in rows.values_list(name, "blob_id"):
-        found.setdefault(pk, []).append(blob)
-    return found
+def _links(through: type[Model], name: str, ids: Sequence[object]) -> dict[object, list[str]]:
+    """The blobs of each of these rows, from a table of links."""
+    links: dict[object, list[str]] = defaultdict(list)
+    for pk, blob in through._default_manager.filter(**{f"{name}__in": ids}).values_list(name, "blob_id"):
+        links[pk].append(blob)
+    return links
 
 
 def _calls_of(messages: Sequence[int]) -> dict[int, list[ToolCall]]:
-    """Rows of calls whose texts were dropped cannot be made again: what is left of them is a fact."""
-    found: dict[int, list[ToolCall]] = {}
+    """The calls of these entries. Their texts were dropped, so the rows cannot be built again."""
+    calls: dict[int, list[ToolCall]] = defaultdict(list)
     for call in ToolCall.objects.filter(message_id__in=messages).order_by("index") if messages else ():
-        found.setdefault(call.message_id, []).append(call)
-    return found
+        calls[call.message_id].append(call)
+    return calls

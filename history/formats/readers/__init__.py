@@ -1,51 +1,24 @@
 """Import formats, in the order in which they are tried on a file.
 
-A format is a module with NAME, CLIENT, `recognises(sample)` and `read(source)`, a generator of conversations. The more
-particular ones come first: nearly everything has `messages`.
+The more specific formats come first, because nearly every file has `messages`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Protocol
-
-from history.formats.base import Conversation, UnreadableConversation
-from history.formats.readers import (
-    chatgpt,
-    claude_ai,
-    claude_code,
-    codex,
-    gemini_checkpoint,
-    gemini_cli,
-    nplt,
-    requests,
-    sharegpt,
-)
-from history.formats.sources import Sample, Source
-
-
-class Reader(Protocol):
-    @property
-    def NAME(self) -> str: ...  # noqa: N802 - a constant of the module
-
-    @property
-    def CLIENT(self) -> str: ...  # noqa: N802
-
-    def recognises(self, sample: Sample) -> bool: ...
-
-    def read(self, source: Source) -> Iterator[Conversation | UnreadableConversation]: ...
-
+from history.formats.readers import chatgpt, claude_ai, claude_code, codex, gemini_cli, nplt, requests
+from history.formats.sources import Reader as Reader
+from history.formats.sources import Sample
 
 READERS: tuple[Reader, ...] = (
-    claude_code,
-    codex,
-    gemini_cli,
-    gemini_checkpoint,
-    nplt,
-    chatgpt,
-    claude_ai,
-    sharegpt,
-    requests,
+    claude_code.READER,
+    codex.READER,
+    gemini_cli.READER,
+    gemini_cli.CHECKPOINT_READER,
+    nplt.READER,
+    chatgpt.READER,
+    claude_ai.READER,
+    requests.SHAREGPT_READER,
+    requests.READER,
 )
 
 

@@ -6,20 +6,26 @@ missing: then results belong to calls in their order. The newer exports say whic
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
 
 from history.dialects.json_access import count, obj, objs, string
-from history.entries import Entry, Media, ModelInput, ModelOutput, OtherPart, Part, Text, ToolResults
-from history.formats.base import Conversation, FormatError, Notes, UnreadableConversation, gettext_noop
-from history.formats.many import read_each
-from history.formats.sources import Sample, Source
-from history.formats.times import Clock, moment
-from history.formats.trees import Tree
-from history.formats.wire import CHANNEL, Wire
+from history.entries import (
+    Entry,
+    JsonDict,
+    JsonObject,
+    Media,
+    ModelInput,
+    ModelOutput,
+    OtherPart,
+    Part,
+    Text,
+    ToolResults,
+)
+from history.formats.base import Conversation, FormatError, Notes, gettext_noop
+from history.formats.conversations import CHANNEL, Clock, Tree, Wire, moment, read_each
+from history.formats.sources import Reader, Sample
 
-NAME = "claude-ai"
 CLIENT = "Claude.ai"
 ROOT = "00000000-0000-4000-8000-000000000000"
 BLOCKS = frozenset({"text", "thinking", "redacted_thinking", "tool_use", "tool_result", "image", "document"})
@@ -29,17 +35,13 @@ def recognises(sample: Sample) -> bool:
     return any("chat_messages" in item and "uuid" in item for item in sample.items)
 
 
-def read(source: Source) -> Iterator[Conversation | UnreadableConversation]:
-    yield from read_each(source, _conversation)
-
-
-def _conversation(item: Mapping[str, Any]) -> Iterator[Conversation]:
+def _conversation(item: JsonObject) -> Iterator[Conversation]:
     uuid = string(item.get("uuid"))
     if not uuid:
-        raise FormatError(gettext_noop("it has no uuid"))
+        raise FormatError(gettext_noop("this conversation has no uuid"))
     messages = objs(item.get("chat_messages"))
     if not messages:
-        raise FormatError(gettext_noop("it has no messages"))
+        raise FormatError(gettext_noop("this conversation has no messages"))
     reading = _Reading(item)
     for message in messages:
         reading.message(message)
@@ -60,7 +62,7 @@ def _conversation(item: Mapping[str, Any]) -> Iterator[Conversation]:
 
 
 class _Reading:
-    def __init__(self, item: Mapping[str, Any]) -> None:
+    def __init__(self, item: JsonObject) -> None:
         self.notes = Notes()
         self.clock = Clock(item.get("created_at"))
         self.wire = Wire("anthropic-messages", self.notes)
@@ -70,26 +72,26 @@ class _Reading:
         self.ends: dict[str, str] = {}  # message → the last entry that it became
         self.calls = 0
         if not self.model:
-            self.notes("lost", gettext_noop("The export does not say which model answered."))
+            self.notes("lost", gettext_noop("The export does not name the model."))
 
-    def message(self, message: Mapping[str, Any]) -> None:
+    def message(self, message: JsonObject) -> None:
         uuid = string(message.get("uuid")) or f"message-{len(self.ends) + 1}"
         at = self.clock.at(message.get("created_at"))
         parent = self._parent(message)
         entries = list(self._answer(message, at) if message.get("sender") == "assistant" else self._input(message, at))
         if not entries:
-            self.notes("ignored", gettext_noop("A message with nothing in it was left out."), where=uuid)
+            self.notes("ignored", gettext_noop("An empty message was left out."), where=uuid)
         for place, entry in enumerate(entries):
             parent = self.tree.add(f"{uuid}/{place}" if place else uuid, entry, parent=parent)
         self.ends[uuid] = self.last = parent
 
-    def _parent(self, message: Mapping[str, Any]) -> str:
+    def _parent(self, message: JsonObject) -> str:
         named = string(message.get("parent_message_uuid"))
         if not named:
             return self.last
         return "" if named == ROOT else self.ends.get(named, named)
 
-    def _input(self, message: Mapping[str, Any], at: datetime) -> Iterator[Entry]:
+    def _input(self, message: JsonObject, at: datetime) -> Iterator[Entry]:
         parts = list(self._attached(message))
         for entry in self.wire.read([{"role": "user", "content": self._blocks(message)}], at=at):
             if isinstance(entry, ModelInput):
@@ -99,21 +101,21 @@ class _Reading:
         if parts:
             yield ModelInput(at=at, channel=CHANNEL, parts=tuple(parts))
 
-    def _answer(self, message: Mapping[str, Any], at: datetime) -> Iterator[Entry]:
-        """One message may hold calls, their results and what was said after them: each in its place."""
-        said: list[dict[str, Any]] = []
-        results: list[dict[str, Any]] = []
+    def _answer(self, message: JsonObject, at: datetime) -> Iterator[Entry]:
+        """One message may have calls, their results and a text after them: each becomes an entry."""
+        answer_blocks: list[JsonDict] = []
+        results: list[JsonDict] = []
         for block in self._blocks(message):
             is_result = block.get("type") == "tool_result"
             if not is_result and results:
-                yield from self._written(said, results, at)
-                said, results = [], []
-            (results if is_result else said).append(block)
-        yield from self._written(said, results, at)
+                yield from self._convert(answer_blocks, results, at)
+                answer_blocks, results = [], []
+            (results if is_result else answer_blocks).append(block)
+        yield from self._convert(answer_blocks, results, at)
 
-    def _written(self, said: list[dict[str, Any]], results: list[dict[str, Any]], at: datetime) -> Iterator[Entry]:
-        self._pair(said, results)
-        messages = [{"role": "assistant", "content": said}] if said else []
+    def _convert(self, answer_blocks: list[JsonDict], results: list[JsonDict], at: datetime) -> Iterator[Entry]:
+        self._pair(answer_blocks, results)
+        messages = [{"role": "assistant", "content": answer_blocks}] if answer_blocks else []
         messages += [{"role": "user", "content": results}] if results else []
         for entry in self.wire.read(messages, at=at):
             if isinstance(entry, ModelOutput):
@@ -121,8 +123,8 @@ class _Reading:
             elif isinstance(entry, ToolResults):
                 yield entry
 
-    def _pair(self, said: list[dict[str, Any]], results: list[dict[str, Any]]) -> None:
-        calls = [block for block in said if block.get("type") == "tool_use"]
+    def _pair(self, answer_blocks: list[JsonDict], results: list[JsonDict]) -> None:
+        calls = [block for block in answer_blocks if block.get("type") == "tool_use"]
         nameless = [block for block in calls if not string(block.get("id"))]
         for call in nameless:
             self.calls += 1
@@ -132,33 +134,32 @@ class _Reading:
         for result in results:
             if not string(result.get("tool_use_id")) and open_calls:
                 result["tool_use_id"] = open_calls.pop(0)
-        self.notes(
-            "repaired",
-            gettext_noop("Calls without an id got one, and results were paired by their order."),
-            count=len(nameless),
-        )
+        what = gettext_noop("Calls without an id got one. Results were paired by order.")
+        self.notes("repaired", what, count=len(nameless))
 
-    def _blocks(self, message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def _blocks(self, message: JsonObject) -> list[JsonDict]:
         blocks = [dict(block) for block in objs(message.get("content"))]
-        if not any(_says_something(block) for block in blocks):
+        if not any(_has_content(block) for block in blocks):
             text = string(message.get("text"))
             return [{"type": "text", "text": text}] if text.strip() else []
-        return [_plain(block) for block in blocks if _says_something(block)]
+        return [_plain(block) for block in blocks if _has_content(block)]
 
-    def _attached(self, message: Mapping[str, Any]) -> Iterator[Part]:
+    def _attached(self, message: JsonObject) -> Iterator[Part]:
         for file in objs(message.get("attachments")):
             yield _attachment(file)
         for file in (*objs(message.get("files")), *objs(message.get("files_v2"))):
             name = string(file.get("file_name")) or string(file.get("name"))
-            self.notes("lost", gettext_noop("An attached file is not in the export; its name was kept."), where=name)
+            self.notes(
+                "lost", gettext_noop("The export does not contain an attached file. Its name was kept."), where=name
+            )
             yield Media(media_type=string(file.get("file_type")) or "application/octet-stream", name=name)
 
 
-def _says_something(block: Mapping[str, Any]) -> bool:
+def _has_content(block: JsonObject) -> bool:
     return block.get("type") != "text" or bool(string(block.get("text")).strip())
 
 
-def _plain(block: dict[str, Any]) -> dict[str, Any]:
+def _plain(block: JsonDict) -> JsonDict:
     """The block as the vendor's own wire has it, without what the export adds; others as they are."""
     if string(block.get("type")) not in BLOCKS:
         return block
@@ -175,15 +176,18 @@ def _plain(block: dict[str, Any]) -> dict[str, Any]:
         "content",
         "is_error",
     )
-    kept = {name: block[name] for name in (*known, "source", "title") if block.get(name) is not None}
+    fields = {name: block[name] for name in (*known, "source", "title") if block.get(name) is not None}
     if citations := objs(block.get("citations")):
-        kept["citations"] = citations
-    return kept
+        fields["citations"] = citations
+    return fields
 
 
-def _attachment(file: Mapping[str, Any]) -> Part:
+def _attachment(file: JsonObject) -> Part:
     """A file whose text is in the export: what the model read."""
     name, text = string(file.get("file_name")), string(file.get("extracted_content"))
     if not text:
         return OtherPart(data={"type": "attachment", "name": name, "size": count(obj(file).get("file_size"))})
     return Text(text=f"[{name or 'attachment'}]\n\n{text}", extra={"attachment": name})
+
+
+READER = Reader("claude-ai", recognises, lambda source: read_each(source, _conversation))

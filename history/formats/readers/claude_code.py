@@ -7,25 +7,24 @@ snapshots, attachments) may still be the parent of one that is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import PurePosixPath
-from typing import Any
 
 from history.dialects.json_access import string
+from history.entries import JsonObject
 from history.formats.base import Conversation, FormatError, Notes, UnreadableConversation, gettext_noop
 from history.formats.readers.claude_code_thread import Thread
-from history.formats.sources import Sample, Source
+from history.formats.sources import Reader, Sample, Source
 
-NAME = "claude-code"
 CLIENT = "Claude Code"
-TITLES = ("customTitle", "aiTitle", "summary")  # the first of them that there is
+TITLES = ("customTitle", "aiTitle", "summary")  # in order of preference
 
 
 def recognises(sample: Sample) -> bool:
     return sample.shape in ("lines", "object") and any(_is_record(item) for item in sample.items)
 
 
-def _is_record(item: Mapping[str, Any]) -> bool:
+def _is_record(item: JsonObject) -> bool:
     if item.get("type") == "summary":
         return "leafUuid" in item
     return isinstance(item.get("type"), str) and "uuid" in item and ("sessionId" in item or "parentUuid" in item)
@@ -43,12 +42,12 @@ class _Transcript:
         self.notes = Notes()
         self.main = Thread(self.notes)
         self.sides: dict[str, Thread] = {}
-        self.side_of: dict[str, str] = {}  # record of a side chain → its side chain, where records do not say it
+        self.side_of: dict[str, str] = {}  # record of a side chain → its side chain, for records without its id
         self.titles: dict[str, str] = {}
         self.sessions: dict[str, None] = {}
         self.facts: dict[str, str] = {}
 
-    def accept(self, record: Mapping[str, Any]) -> None:
+    def accept(self, record: JsonObject) -> None:
         for name in TITLES:
             if title := string(record.get(name)):
                 self.titles[name] = title
@@ -60,7 +59,7 @@ class _Transcript:
             self.facts.setdefault(name, string(record.get(name)))
         self._thread_of(record).add(record)
 
-    def _thread_of(self, record: Mapping[str, Any]) -> Thread:
+    def _thread_of(self, record: JsonObject) -> Thread:
         if record.get("isSidechain") is not True:
             return self.main
         uuid, parent = string(record.get("uuid")), string(record.get("parentUuid"))
@@ -85,9 +84,9 @@ class _Transcript:
             found = self._conversation(thread, name, notes=thread.notes, parent_id=session, parent_call=call)
             yield found
         if not self.main.records and not self.sides:
-            raise FormatError(gettext_noop("it has no messages"))
+            raise FormatError(gettext_noop("this conversation has no messages"))
 
-    def _conversation(self, thread: Thread, source_id: str, *, notes: Notes, **fields: Any) -> Conversation:
+    def _conversation(self, thread: Thread, source_id: str, *, notes: Notes, **fields: str) -> Conversation:
         nodes, leaf = thread.nodes()
         facts = {name: self.facts[name] for name in ("gitBranch", "version") if self.facts.get(name)}
         return Conversation(
@@ -104,3 +103,6 @@ class _Transcript:
             notes=notes.as_tuple(),
             **fields,
         )
+
+
+READER = Reader("claude-code", recognises, read)

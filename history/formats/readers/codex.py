@@ -9,15 +9,14 @@ what came before, and its `replacement_history` is context, nothing that was sai
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from history.dialects.json_access import compact, obj, string
+from history.entries import JsonObject
 from history.formats.base import Conversation, FormatError, Notes, UnreadableConversation, gettext_noop
+from history.formats.conversations import Clock
 from history.formats.readers.codex_items import Items
-from history.formats.sources import Sample, Source
-from history.formats.times import Clock
+from history.formats.sources import Reader, Sample, Source
 
-NAME = "codex"
 CLIENT = "Codex"
 WRAPPED = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
 BARE = frozenset({"message", "reasoning", "function_call", "function_call_output", "local_shell_call"})
@@ -33,7 +32,7 @@ def recognises(sample: Sample) -> bool:
     return has_items and (is_state or _is_meta(sample.first))
 
 
-def _is_meta(item: Mapping[str, Any]) -> bool:
+def _is_meta(item: JsonObject) -> bool:
     return "type" not in item and "id" in item and "timestamp" in item
 
 
@@ -49,27 +48,27 @@ class _Rollout:
         self.notes = Notes()
         self.clock = Clock()
         self.items = Items(self.clock, self.notes)
-        self.meta: Mapping[str, Any] = {}
+        self.meta: JsonObject = {}
 
-    def accept(self, line: Mapping[str, Any]) -> None:
+    def accept(self, line: JsonObject) -> None:
         kind, payload = string(line.get("type")), line.get("payload")
         if kind in WRAPPED and isinstance(payload, Mapping):
-            self.wrapped(kind, payload, line.get("timestamp"))
+            self.accept_wrapped(kind, payload, line.get("timestamp"))
         elif _is_meta(line):
             self.begin(line)
         elif line.get("record_type") == "state":
             return
         elif kind:
-            self.items.item(line, line.get("timestamp"), told=compact(line))
+            self.items.item(line, line.get("timestamp"), text=compact(line))
         else:
-            self.notes("ignored", gettext_noop("A line of an unknown kind was left out."))
+            self.notes("ignored", gettext_noop("A line of unknown kind was left out."))
 
-    def wrapped(self, kind: str, payload: Mapping[str, Any], time: Any) -> None:
+    def accept_wrapped(self, kind: str, payload: JsonObject, time: object) -> None:
         match kind:
             case "session_meta":
                 self.begin(payload)
             case "response_item":
-                self.items.item(payload, time, told=compact(payload))
+                self.items.item(payload, time, text=compact(payload))
             case "turn_context":
                 self.items.model = string(payload.get("model")) or self.items.model
             case "compacted":
@@ -77,12 +76,11 @@ class _Rollout:
             case _:
                 self.items.event(payload, time)
 
-    def begin(self, meta: Mapping[str, Any]) -> None:
+    def begin(self, meta: JsonObject) -> None:
         """The first word about the session counts; a fork repeats that of the session it came from."""
         if self.meta:
-            self.notes(
-                "ignored", gettext_noop("The file repeats the beginning of the session that it was forked from.")
-            )
+            what = gettext_noop("The file repeats the beginning of the session that it was forked from.")
+            self.notes("ignored", what)
             return
         self.meta = meta
         self.clock.at(meta.get("timestamp"))
@@ -94,10 +92,10 @@ class _Rollout:
     def conversation(self) -> Conversation:
         source_id = string(self.meta.get("id")) or string(self.meta.get("session_id"))
         if not source_id:
-            raise FormatError(gettext_noop("the file does not say which session it is"))
+            raise FormatError(gettext_noop("the file does not name its session"))
         nodes = self.items.nodes()
         if not nodes:
-            raise FormatError(gettext_noop("it has no messages"))
+            raise FormatError(gettext_noop("this conversation has no messages"))
         branch = string(obj(self.meta.get("git")).get("branch"))
         facts = {"cli_version": string(self.meta.get("cli_version")), "git_branch": branch}
         facts["forked_from"] = string(self.meta.get("forked_from_id"))
@@ -117,6 +115,9 @@ class _Rollout:
         )
 
 
-def _parent(meta: Mapping[str, Any]) -> str:
+def _parent(meta: JsonObject) -> str:
     spawn = obj(obj(obj(meta.get("source")).get("subagent")).get("thread_spawn"))
     return string(meta.get("parent_thread_id")) or string(spawn.get("parent_thread_id"))
+
+
+READER = Reader("codex", recognises, read)

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import Any
 
 from history.dialects.json_access import compact, items, obj, objs, string
+from history.entries import Entry, JsonDict, JsonObject, ModelInput, now
 from history.formats.base import Conversation, FormatError, Notes, UnreadableConversation, chain_id, gettext_noop
+from history.formats.conversations import Clock, Tree, Wire, add_ids, chain_nodes, moment
 from history.formats.readers.gemini_messages import GeminiMessages
-from history.formats.sources import Sample, Source
-from history.formats.times import Clock, moment
-from history.formats.trees import Tree
+from history.formats.sources import Reader, Sample, Source
 
-NAME = "gemini-cli"
 CLIENT = "Gemini CLI"
+OPENING_CONTENTS = 4  # the environment, its acknowledgement, the first question and its answer
 
 
 def recognises(sample: Sample) -> bool:
@@ -50,15 +50,15 @@ class _Log:
 
     def __init__(self) -> None:
         self.notes = Notes()
-        self.record: dict[str, Any] = {}
-        self.messages: dict[str, Mapping[str, Any]] = {}
+        self.record: JsonDict = {}
+        self.messages: dict[str, JsonObject] = {}
         self.parents: dict[str, str] = {}
         self.path: list[str] = []
         self.places: dict[str, int] = {}  # of the messages on the path
-        self.said: Counter[str] = Counter()  # what the messages on the path say
-        self.snapshots: dict[str, str] = {}  # a message that is a summary → the last one that it stands for
+        self.texts: Counter[str] = Counter()  # of the messages on the path
+        self.snapshots: dict[str, str] = {}  # a message that is a summary → the last one that it covers
 
-    def accept(self, line: Mapping[str, Any]) -> None:
+    def accept(self, line: JsonObject) -> None:
         if isinstance(target := line.get("$rewindTo"), str):
             self.rewind(target)
         elif isinstance(change := line.get("$set"), Mapping):
@@ -68,29 +68,26 @@ class _Log:
         elif "sessionId" in line or "startTime" in line:
             self.set(line)
         else:
-            self.notes("ignored", gettext_noop("A line of an unknown kind was left out."))
+            self.notes("ignored", gettext_noop("A line of unknown kind was left out."))
 
-    def message(self, message: Mapping[str, Any]) -> None:
+    def message(self, message: JsonObject) -> None:
         name = string(message.get("id")) or f"message-{len(self.messages) + 1}"
         if name not in self.messages:
             self.parents[name] = self.path[-1] if self.path else ""
         if name in self.places:
-            self.said[_said(self.messages[name])] -= 1
+            self.texts[_text_key(self.messages[name])] -= 1
         else:
             self.places[name] = len(self.path)
             self.path.append(name)
         self.messages[name] = message
-        self.said[_said(message)] += 1
+        self.texts[_text_key(message)] += 1
 
     def rewind(self, target: str) -> None:
         if target in self.places:
             self._cut_path(self.places[target])
             return
-        self.notes(
-            "repaired",
-            gettext_noop("A rewind names a message that is not there: the conversation begins anew."),
-            where=target,
-        )
+        what = gettext_noop("A rewind names a missing message. The conversation starts again.")
+        self.notes("repaired", what, where=target)
         self._cut_path(0)
 
     def _cut_path(self, length: int) -> None:
@@ -98,35 +95,37 @@ class _Log:
         while len(self.path) > length:
             name = self.path.pop()
             del self.places[name]
-            self.said[_said(self.messages[name])] -= 1
+            self.texts[_text_key(self.messages[name])] -= 1
 
-    def set(self, change: Mapping[str, Any]) -> None:
+    def set(self, change: JsonObject) -> None:
         self.record.update({name: value for name, value in change.items() if name != "messages"})
         if "messages" in change:
             self.replace([message for message in items(change["messages"]) if isinstance(message, Mapping)])
 
-    def replace(self, messages: list[Mapping[str, Any]]) -> None:
-        """What the model sees from now on. A shorter beginning of what there is takes the rest back."""
+    def replace(self, messages: list[JsonObject]) -> None:
+        """Replace what the model sees. A prefix of the path is a rewind."""
         names = [string(message.get("id")) for message in messages]
         if names == self.path[: len(names)]:
             self._cut_path(len(names))
             return
         covered = self.path[-1] if self.path else ""
-        said = {_said(message) for message in messages if self.said[_said(message)] > 0}
+        texts = {_text_key(message) for message in messages if self.texts[_text_key(message)] > 0}
         for message, name in zip(messages, names, strict=True):
             if name in self.messages:
                 continue
             if "<state_snapshot>" in str(message.get("content")) and covered:
                 self.snapshots[name] = covered
-            elif _said(message) in said:
-                self.notes("ignored", gettext_noop("What the model was told again after a compression was left out."))
+            elif _text_key(message) in texts:
+                self.notes(
+                    "ignored", gettext_noop("Text that the model received again after a compression was left out.")
+                )
                 continue
             self.message(message)
 
     def conversation(self, source_name: str) -> Conversation:
         session_id = string(self.record.get("sessionId"))
         if not session_id:
-            raise FormatError(gettext_noop("the file names no sessionId"))
+            raise FormatError(gettext_noop("the file has no sessionId"))
         clock = Clock(self.record.get("startTime"))
         tree = Tree(self.notes)
         written = GeminiMessages(tree, clock, snapshots=self.snapshots)
@@ -154,5 +153,58 @@ class _Log:
         )
 
 
-def _said(message: Mapping[str, Any]) -> str:
+def _text_key(message: JsonObject) -> str:
     return chain_id(string(message.get("type")), compact(message.get("content")))
+
+
+# Checkpoints (`/chat save`).
+
+
+def recognises_checkpoint(sample: Sample) -> bool:
+    if sample.shape == "object":
+        history = items(sample.first.get("history"))
+        return bool(history) and all(_is_content(content) for content in history[:3])
+    return sample.shape == "array" and bool(sample.items) and all(_is_content(item) for item in sample.items)
+
+
+def _is_content(value: object) -> bool:
+    return obj(value).get("role") in ("user", "model") and isinstance(obj(value).get("parts"), list)
+
+
+def read_checkpoint(source: Source) -> Iterator[Conversation | UnreadableConversation]:
+    document = source.document()
+    contents = items(document.get("history") if isinstance(document, Mapping) else document)
+    if not contents:
+        raise FormatError(gettext_noop("the checkpoint is empty"))
+    yield _checkpoint_conversation([obj(content) for content in contents])
+
+
+def _checkpoint_conversation(contents: list[JsonObject]) -> Conversation:
+    """A checkpoint has no ids or times. One that is saved again under the same tag begins like the one before.
+
+    So its id is made from its beginning: then new entries are appended, and where the two part a branch begins.
+    """
+    notes = Notes()
+    notes("lost", gettext_noop("The checkpoint has no times. Its entries get the time of the import."))
+    wire = Wire("gemini-generate", notes)
+    entries = [_mark_environment(entry) for entry in wire.read(contents, at=now())]
+    return Conversation(
+        source_id=chain_id("", compact(contents[:OPENING_CONTENTS])),
+        client=CLIENT,
+        nodes=chain_nodes(add_ids(entries)),
+        blobs=wire.blobs,
+        notes=notes.as_tuple(),
+    )
+
+
+def _mark_environment(entry: Entry) -> Entry:
+    """Mark the environment message, which the program writes first, as internal."""
+    if isinstance(entry, ModelInput) and entry.text.lstrip().startswith(
+        ("This is the Gemini CLI", "<session_context>")
+    ):
+        return replace(entry, is_internal=True)
+    return entry
+
+
+READER = Reader("gemini-cli", recognises, read)
+CHECKPOINT_READER = Reader("gemini-checkpoint", recognises_checkpoint, read_checkpoint)

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from history.dialects.json_access import compact, count, items, obj, objs, string
-from history.dialects.request_decoder import call_id_for
+from history.dialects.tools import call_id_for
 from history.entries import (
     LEAVES,
     DebugLog,
     Entry,
+    JsonObject,
     ModelInput,
     ModelOutput,
     Part,
@@ -32,16 +32,14 @@ from history.entries import (
     text_of,
 )
 from history.formats.base import gettext_noop
-from history.formats.times import Clock, moment
-from history.formats.trees import Tree
-from history.formats.wire import Wire
+from history.formats.conversations import Clock, Tree, Wire, moment
 
 PROVIDER = "gemini"
 NOT_FOR_THE_MODEL = ("/", "?", "<session_context>", "<hook_context>")
 STATUSES: dict[str, ResultStatus] = {"success": "success", "error": "failed", "cancelled": "interrupted"}
-TWICE = gettext_noop("A tool result that stands in the file twice was taken once.")
-UNANSWERED = gettext_noop("A call has no result in the file; it is marked as interrupted.")
-COMMANDS = gettext_noop("What was typed to the program, or told by it, was kept out of the context, as a log.")
+TWICE = gettext_noop("A repeated tool result was imported once.")
+UNANSWERED = gettext_noop("A call has no result in the file. It is marked as interrupted.")
+COMMANDS = gettext_noop("Commands and messages of the program are kept as a log, outside the context.")
 
 
 class GeminiMessages:
@@ -50,7 +48,7 @@ class GeminiMessages:
         self.wire = Wire("gemini-generate", tree.notes)
         self.answered: set[str] = set()
 
-    def add(self, name: str, message: Mapping[str, Any], *, parent: str) -> str:
+    def add(self, name: str, message: JsonObject, *, parent: str) -> str:
         """Hang the entries of a message on `parent`; returns what the next message follows."""
         at = self.clock.at(message.get("timestamp"))
         match message.get("type"):
@@ -62,21 +60,21 @@ class GeminiMessages:
                 log = DebugLog(at=at, category=string(kind) or "unknown", message=_plain(message.get("content")))
                 return self._put(name, log, parent)
 
-    def _put(self, name: str, entry: Entry, parent: str, **fields: Any) -> str:
-        placed = self.tree.add(name, entry, parent=parent, **fields)
+    def _put(self, name: str, entry: Entry, parent: str, *, covers: str = "") -> str:
+        placed = self.tree.add(name, entry, parent=parent, covers=covers)
         return parent if entry.kind in LEAVES else placed
 
-    def _input(self, name: str, message: Mapping[str, Any], at: datetime, parent: str) -> str:
-        said = self.wire.read([{"role": "user", "parts": _parts(message.get("content"))}], at=at)
-        for entry in said:
-            suffix = "" if entry is said[-1] else f"/{entry.kind}"
+    def _input(self, name: str, message: JsonObject, at: datetime, parent: str) -> str:
+        entries = self.wire.read([{"role": "user", "parts": _parts(message.get("content"))}], at=at)
+        for entry in entries:
+            suffix = "" if entry is entries[-1] else f"/{entry.kind}"
             if isinstance(entry, ToolResults):
                 parent = self._results(f"{name}{suffix}", entry, parent)
             elif isinstance(entry, ModelInput):
-                parent = self._said(f"{name}{suffix}", entry, message, parent)
+                parent = self._add_input(f"{name}{suffix}", entry, message, parent)
         return parent
 
-    def _said(self, name: str, entry: ModelInput, message: Mapping[str, Any], parent: str) -> str:
+    def _add_input(self, name: str, entry: ModelInput, message: JsonObject, parent: str) -> str:
         text = entry.text.strip()
         if name in self.snapshots:
             summary = Summary(at=entry.at, summary=text, provider=PROVIDER)
@@ -97,16 +95,16 @@ class GeminiMessages:
         self.answered.update(result.call_id for result in fresh)
         return self._put(name, replace(entry, results=fresh), parent) if fresh else parent
 
-    def _answer(self, name: str, message: Mapping[str, Any], at: datetime, parent: str) -> str:
+    def _answer(self, name: str, message: JsonObject, at: datetime, parent: str) -> str:
         calls = objs(message.get("toolCalls"))
         requests = _requests(calls)
-        said = self.wire.read([{"role": "model", "parts": _parts(message.get("content"))}], at=at)
+        entries = self.wire.read([{"role": "model", "parts": _parts(message.get("content"))}], at=at)
         parts: list[Part] = [_thought(thought) for thought in objs(message.get("thoughts"))]
-        parts += [part for entry in said if isinstance(entry, ModelOutput) for part in entry.parts]
-        asked = {part.call_id for part in parts if isinstance(part, ToolRequest)}
-        parts += [request for request in requests if request.call_id not in asked]
+        parts += [part for entry in entries if isinstance(entry, ModelOutput) for part in entry.parts]
+        called = {part.call_id for part in parts if isinstance(part, ToolRequest)}
+        parts += [request for request in requests if request.call_id not in called]
         if not parts:
-            self.tree.notes("ignored", gettext_noop("An answer with nothing in it was left out."), where=name)
+            self.tree.notes("ignored", gettext_noop("An empty answer was left out."), where=name)
             return parent
         output = ModelOutput(
             at=at,
@@ -122,29 +120,29 @@ class GeminiMessages:
         self.answered.update(request.call_id for request in requests)
         return self._put(f"{name}/results", ToolResults(at=at, results=results), parent)
 
-    def _result(self, call: Mapping[str, Any], asked: ToolRequest, at: datetime) -> ToolResult:
-        given = call.get("result")
-        parts = _parts(given)
+    def _result(self, call: JsonObject, request: ToolRequest, at: datetime) -> ToolResult:
+        content = call.get("result")
+        parts = _parts(content)
         read = self.wire.read([{"role": "user", "parts": parts}], at=at) if parts else []
         found = [result for entry in read if isinstance(entry, ToolResults) for result in entry.results]
         more = tuple(part for entry in read if isinstance(entry, ModelInput) for part in entry.parts)
-        told = tuple(part for result in found for part in result.parts) + more
+        result_parts = tuple(part for result in found for part in result.parts) + more
         status = STATUSES.get(string(call.get("status")))
         if status is None:
-            status = found[0].status if found else "success" if told else "interrupted"
-        if not told and status != "success":
-            self.tree.notes("repaired", UNANSWERED, where=asked.name)
+            status = found[0].status if found else "success" if result_parts else "interrupted"
+        if not result_parts and status != "success":
+            self.tree.notes("repaired", UNANSWERED, where=request.name)
         return ToolResult(
-            call_id=asked.call_id,
-            name=asked.name,
+            call_id=request.call_id,
+            name=request.name,
             status=status,
-            parts=told,
-            error=text_of(told)[:500] if status == "failed" else "",
+            parts=result_parts,
+            error=text_of(result_parts)[:500] if status == "failed" else "",
             started_at=moment(call.get("timestamp")),
         )
 
 
-def _requests(calls: list[Mapping[str, Any]]) -> list[ToolRequest]:
+def _requests(calls: list[JsonObject]) -> list[ToolRequest]:
     made: dict[str, ToolRequest] = {}
     for call in calls:
         name, arguments = string(call.get("name")) or "unknown", compact(obj(call.get("args")))
@@ -154,23 +152,23 @@ def _requests(calls: list[Mapping[str, Any]]) -> list[ToolRequest]:
     return list(made.values())
 
 
-def _parts(content: Any) -> list[Any]:
+def _parts(content: object) -> list[object]:
     """Content is a text, a part, or a list of both."""
-    given = items(content) if isinstance(content, list | tuple) else [content] if content else []
-    return [{"text": part} if isinstance(part, str) else part for part in given]
+    content = items(content) if isinstance(content, list | tuple) else [content] if content else []
+    return [{"text": part} if isinstance(part, str) else part for part in content]
 
 
-def _plain(content: Any) -> str:
+def _plain(content: object) -> str:
     return "\n".join(string(obj(part).get("text")) for part in _parts(content)).strip()
 
 
-def _thought(thought: Mapping[str, Any]) -> Reasoning:
+def _thought(thought: JsonObject) -> Reasoning:
     subject, description = string(thought.get("subject")), string(thought.get("description"))
     text = "\n\n".join(filter(None, [f"**{subject}**" if subject else "", description]))
     return Reasoning(text=text, provider=PROVIDER)
 
 
-def _usage(tokens: Mapping[str, Any]) -> Usage | None:
+def _usage(tokens: JsonObject) -> Usage | None:
     if not tokens:
         return None
     thoughts = count(tokens.get("thoughts"))

@@ -6,13 +6,13 @@ entries here: the calls, their results, and then what was said.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
 
 from history.dialects.json_access import compact, number, obj, objs, string
 from history.entries import (
     Entry,
+    JsonObject,
     ModelInput,
     ModelOutput,
     ResultStatus,
@@ -23,12 +23,9 @@ from history.entries import (
     ToolResults,
 )
 from history.formats.base import Conversation, FormatError, Notes, UnreadableConversation, chain_id, gettext_noop
-from history.formats.sources import Sample, Source
-from history.formats.times import Clock, moment
-from history.formats.trees import chain_nodes
-from history.formats.wire import CHANNEL, instruction
+from history.formats.conversations import CHANNEL, Clock, chain_nodes, instruction, moment
+from history.formats.sources import Reader, Sample, Source
 
-NAME = "nplt"
 CLIENT = "NPLT"
 
 STATUSES: dict[str, ResultStatus] = {
@@ -39,12 +36,12 @@ STATUSES: dict[str, ResultStatus] = {
 
 
 def recognises(sample: Sample) -> bool:
-    found = sample.first
+    record = sample.first
     return (
         sample.shape == "object"
-        and isinstance(found.get("session_id"), str)
-        and isinstance(found.get("messages"), list)
-        and "created_at" in found
+        and isinstance(record.get("session_id"), str)
+        and isinstance(record.get("messages"), list)
+        and "created_at" in record
     )
 
 
@@ -55,7 +52,7 @@ def read(source: Source) -> Iterator[Conversation | UnreadableConversation]:
     yield _conversation(record)
 
 
-def _conversation(record: Mapping[str, Any]) -> Conversation:
+def _conversation(record: JsonObject) -> Conversation:
     notes, clock = Notes(), Clock(record.get("created_at"))
     entries: list[tuple[str, Entry]] = []
     last = ""
@@ -73,11 +70,9 @@ def _conversation(record: Mapping[str, Any]) -> Conversation:
     )
 
 
-def _entries(
-    message: Mapping[str, Any], name: str, at: datetime, is_first: bool, notes: Notes
-) -> Iterator[tuple[str, Entry]]:
+def _entries(message: JsonObject, name: str, at: datetime, is_first: bool, notes: Notes) -> Iterator[tuple[str, Entry]]:
     text, metadata = _text(message.get("content")), obj(message.get("metadata"))
-    said = (Text(text=text),) if text else ()
+    parts = (Text(text=text),) if text else ()
     match message.get("role"):
         case "assistant":
             calls = objs(message.get("tool_calls"))
@@ -85,31 +80,35 @@ def _entries(
             if requests:
                 yield "/calls", ModelOutput(at=at, parts=requests)
                 pairs = zip(calls, requests, strict=True)
-                yield "/results", ToolResults(at=at, results=tuple(_result(call, asked) for call, asked in pairs))
-            if said or not requests:
-                yield "", ModelOutput(at=at, parts=said, metadata=metadata)
+                yield "/results", ToolResults(at=at, results=tuple(_result(call, request) for call, request in pairs))
+            if parts or not requests:
+                yield "", ModelOutput(at=at, parts=parts, metadata=metadata)
         case "system" if is_first:
             yield "", SystemInstructionSet(at=at, instruction=text, metadata=metadata)
         case "system":
             yield "", instruction(text, at=at)
         case role:
             if role != "user":
-                notes("repaired", gettext_noop("Messages of an unknown role were read as the user's."), where=str(role))
-            yield "", ModelInput(at=at, channel=CHANNEL, parts=said, metadata=metadata)
+                notes(
+                    "repaired",
+                    gettext_noop("Messages with an unknown role were imported as the user’s."),
+                    where=str(role),
+                )
+            yield "", ModelInput(at=at, channel=CHANNEL, parts=parts, metadata=metadata)
 
 
-def _request(call: Mapping[str, Any], call_id: str) -> ToolRequest:
+def _request(call: JsonObject, call_id: str) -> ToolRequest:
     arguments = call.get("arguments")
     text = arguments if isinstance(arguments, str) else compact(arguments if arguments is not None else {})
     return ToolRequest(call_id=call_id, name=string(call.get("tool_name")) or "unknown", arguments=text or "{}")
 
 
-def _result(call: Mapping[str, Any], asked: ToolRequest) -> ToolResult:
+def _result(call: JsonObject, request: ToolRequest) -> ToolResult:
     word, text = string(call.get("status")), _text(call.get("result"))
     status = STATUSES.get(word.lower(), "success")
     return ToolResult(
-        call_id=asked.call_id,
-        name=asked.name,
+        call_id=request.call_id,
+        name=request.name,
         status=status,
         parts=(Text(text=text),) if text else (),
         started_at=moment(call.get("timestamp")),
@@ -118,5 +117,8 @@ def _result(call: Mapping[str, Any], asked: ToolRequest) -> ToolResult:
     )
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value if isinstance(value, str) else "" if value is None else compact(value)
+
+
+READER = Reader("nplt", recognises, read)

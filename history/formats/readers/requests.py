@@ -6,22 +6,16 @@ There are no ids and no times in them: ids are made from what is said, so that t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from history.dialects import DIALECTS, DecodedRequest
-from history.dialects.json_access import compact, items, obj, objs, string
-from history.entries import Entry, ModelInput, ModelOutput, SystemInstructionSet, ToolsOffered
-from history.formats.base import Conversation, Notes, UnreadableConversation, chain_id, gettext_noop
-from history.formats.many import read_each
-from history.formats.sources import Sample, Source
-from history.formats.times import Clock
-from history.formats.trees import add_ids, chain_nodes
-from history.formats.wire import CHANNEL
+from history.dialects.json_access import compact, items, obj, objs, parse_json, string
+from history.entries import Entry, JsonDict, JsonObject, ModelInput, ModelOutput, SystemInstructionSet, ToolsOffered
+from history.formats.base import Conversation, FormatError, Notes, UnreadableConversation, chain_id, gettext_noop
+from history.formats.conversations import CHANNEL, Clock, add_ids, chain_nodes, read_each
+from history.formats.sources import Reader, Sample, Source
 
-NAME = "requests"
-CLIENT = "OpenAI"
 CLIENTS = {
     "openai-chat": "OpenAI",
     "openai-responses": "OpenAI",
@@ -33,7 +27,16 @@ ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function
 SAID = ("messages", "contents", "input")
 IDS = ("id", "conversation_id", "session_id", "uuid", "custom_id")
 TIMES = ("timestamp", "created_at", "created", "create_time")
-NO_TIMES = gettext_noop("The conversation has no times: its entries have that of the import.")
+SHAREGPT_CLIENT = "ShareGPT"
+SPEAKERS = {
+    **dict.fromkeys(("human", "user", "usr", "prompter"), "user"),
+    **dict.fromkeys(("gpt", "assistant", "chatgpt", "bing", "bard", "model", "bot", "ai", "claude"), "assistant"),
+    **dict.fromkeys(("system",), "system"),
+    **dict.fromkeys(("function_call", "tool_call", "function-call"), "call"),
+    **dict.fromkeys(("observation", "tool", "function", "function_response", "tool_response", "ipython"), "tool"),
+}
+OPENS, CLOSES = "<tool_call>", "</tool_call>"
+NO_TIMES = gettext_noop("The conversation has no times. Its entries get the time of the import.")
 
 
 def recognises(sample: Sample) -> bool:
@@ -42,21 +45,22 @@ def recognises(sample: Sample) -> bool:
     return any(_dialect_of(item) for item in sample.items)
 
 
-def _is_message(value: Any) -> bool:
-    return string(obj(value).get("role")) in ROLES and ("content" in value or "tool_calls" in value)
+def _is_message(value: object) -> bool:
+    message = obj(value)
+    return string(message.get("role")) in ROLES and ("content" in message or "tool_calls" in message)
 
 
-def _dialect_of(item: Mapping[str, Any]) -> str:
-    """In whose language it is written; '': in none that we know."""
-    messages, contents, given = (items(item.get(name)) for name in ("messages", "contents", "input"))
+def _dialect_of(item: JsonObject) -> str:
+    """The dialect of a body; '' means unknown."""
+    messages, contents, value = (items(item.get(name)) for name in ("messages", "contents", "input"))
     if messages and _is_message(messages[0]):
         return "anthropic-messages" if _is_anthropic(item) else "openai-chat"
     if contents and isinstance(obj(contents[0]).get("parts"), list):
         return "gemini-generate"
-    return "openai-responses" if given and ("role" in obj(given[0]) or "type" in obj(given[0])) else ""
+    return "openai-responses" if value and ("role" in obj(value[0]) or "type" in obj(value[0])) else ""
 
 
-def _is_anthropic(item: Mapping[str, Any]) -> bool:
+def _is_anthropic(item: JsonObject) -> bool:
     if "system" in item or "anthropic_version" in item:
         return True
     blocks = (block for message in objs(item.get("messages")) for block in objs(message.get("content")))
@@ -70,15 +74,15 @@ def read(source: Source) -> Iterator[Conversation | UnreadableConversation]:
     yield from read_each(source, _conversation)
 
 
-def _conversation(item: Mapping[str, Any]) -> Iterator[Conversation]:
+def _conversation(item: JsonObject) -> Iterator[Conversation]:
     notes = Notes()
     weights = sum("weight" in message for message in objs(item.get("messages")))
-    notes("lost", gettext_noop("The weight of a message for training is not kept."), count=weights)
+    notes("lost", gettext_noop("Training weights of messages are not kept."), count=weights)
     dialect = _dialect_of(item) or "openai-chat"
-    yield conversation(item, client=CLIENTS[dialect], notes=notes, dialect=dialect)
+    yield _convert(item, client=CLIENTS[dialect], notes=notes, dialect=dialect)
 
 
-def conversation(item: Mapping[str, Any], *, client: str, notes: Notes, dialect: str = "openai-chat") -> Conversation:
+def _convert(item: JsonObject, *, client: str, notes: Notes, dialect: str = "openai-chat") -> Conversation:
     """One conversation from a body as the vendor takes it."""
     clock = Clock(next((item[name] for name in TIMES if item.get(name)), None))
     if clock.first is None:
@@ -96,11 +100,11 @@ def conversation(item: Mapping[str, Any], *, client: str, notes: Notes, dialect:
     )
 
 
-def _id_of(item: Mapping[str, Any]) -> str:
+def _id_of(item: JsonObject) -> str:
     """Its own id, with how it begins, because ids are not always unique; without an id, a hash of the content."""
-    given = next((str(item[name]) for name in IDS if isinstance(item.get(name), str | int) and item[name]), "")
-    if given:
-        return f"{given[:100]}/{chain_id('', compact([items(item.get(name))[:1] for name in SAID]))[:12]}"
+    value = next((str(item[name]) for name in IDS if isinstance(item.get(name), str | int) and item[name]), "")
+    if value:
+        return f"{value[:100]}/{chain_id('', compact([items(item.get(name))[:1] for name in SAID]))[:12]}"
     return chain_id("", compact({name: item[name] for name in (*SAID, "tools", "functions") if name in item}))
 
 
@@ -116,3 +120,95 @@ def _entries(request: DecodedRequest, clock: Clock) -> Iterator[Entry]:
             yield replace(entry, model=request.model)
         else:
             yield entry
+
+
+# ShareGPT.
+
+
+def recognises_sharegpt(sample: Sample) -> bool:
+    return any(_is_turn(turn) for item in sample.items for turn in items(item.get("conversations"))[:1])
+
+
+def _is_turn(turn: object) -> bool:
+    turn = obj(turn)
+    return ("from" in turn and "value" in turn) or ("role" in turn and "content" in turn)
+
+
+def _sharegpt_conversation(item: JsonObject) -> Iterator[Conversation]:
+    turns = objs(item.get("conversations"))
+    if not turns:
+        raise FormatError(gettext_noop("it has no conversations"))
+    notes = Notes()
+    system = string(item.get("system"))
+    messages = [{"role": "system", "content": system}] if system else []
+    messages += _messages(turns, notes)
+    body = {name: value for name, value in item.items() if name not in ("conversations", "system", "tools")}
+    yield _convert(
+        {**body, "messages": messages, "tools": _tools(item.get("tools"), notes)}, client=SHAREGPT_CLIENT, notes=notes
+    )
+
+
+def _messages(turns: list[JsonObject], notes: Notes) -> list[JsonDict]:
+    messages: list[JsonDict] = []
+    waiting: list[str] = []
+    for place, turn in enumerate(turns, 1):
+        speaker = string(turn.get("from") or turn.get("role"))
+        value = turn.get("value", turn.get("content"))
+        text = value if isinstance(value, str) else compact(value)
+        match SPEAKERS.get(speaker.lower()):
+            case "call":
+                calls = _calls(text, place)
+                waiting += [call["id"] for call in calls]
+                messages.append(
+                    {"role": "assistant", "content": None, "tool_calls": calls}
+                    if calls
+                    else {"role": "assistant", "content": text}
+                )
+                notes("repaired", gettext_noop("A call is not valid JSON. It was read as text."), count=not calls)
+            case "tool":
+                messages.append({"role": "tool", "tool_call_id": waiting.pop(0) if waiting else "", "content": text})
+            case None:
+                notes(
+                    "repaired",
+                    gettext_noop("Messages with an unknown role were imported as the user’s."),
+                    where=speaker,
+                )
+                messages.append({"role": "user", "content": text})
+            case role:
+                waiting.clear()
+                messages.append({"role": role, "content": text})
+    return messages
+
+
+def _calls(text: str, place: int) -> list[JsonDict]:
+    text = text.strip()
+    if text.startswith(OPENS) and text.endswith(CLOSES):
+        text = text[len(OPENS) : -len(CLOSES)].strip()
+    try:
+        value = parse_json(text)
+    except ValueError:
+        return []
+    value = [call for call in (value if isinstance(value, list) else [value]) if string(obj(call).get("name"))]
+    return [
+        {"id": f"call_{place}_{number}", "type": "function", "function": _function(call)}
+        for number, call in enumerate(value, 1)
+    ]
+
+
+def _function(call: JsonObject) -> dict[str, str]:
+    arguments = call.get("arguments", call.get("parameters", {}))
+    return {"name": call["name"], "arguments": arguments if isinstance(arguments, str) else compact(arguments)}
+
+
+def _tools(value: object, notes: Notes) -> list[object]:
+    """A list, or a list written as a text."""
+    if isinstance(value, str) and value.strip():
+        try:
+            value = parse_json(value)
+        except ValueError:
+            notes("lost", gettext_noop("The list of tools could not be read."))
+    return [tool if "function" in tool else {"type": "function", "function": tool} for tool in objs(value)]
+
+
+READER = Reader("requests", recognises, read)
+SHAREGPT_READER = Reader("sharegpt", recognises_sharegpt, lambda source: read_each(source, _sharegpt_conversation))

@@ -1,1 +1,64 @@
-"""Writers, one module per format: each writes the path to the head and notes losses."""
+"""Export formats: name, file names and writer of each.
+
+A new format is one more row here and in docs/export.md. An exporter writes one session at a time, along its path, in
+chunks, and notes what its format cannot carry. All sessions go into one stream (`one_file`), or each session has a file
+of its own and several files go into a zip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from history.formats.base import Notes
+from history.formats.writers import gemini_cli, html, markdown, nplt, requests, table
+from history.models import Session
+
+Write = Callable[[Session, Notes], Iterator[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Exporter:
+    """`write` is None for Parley's own format, whose lines depend on each other."""
+
+    name: str
+    label: str | Promise
+    media_type: str
+    suffix: str
+    write: Write | None
+    one_file: bool = False
+    head: bytes = b""
+    file_name: Callable[[Session], str] | None = None
+
+    def name_of(self, session: Session) -> str:
+        if self.file_name is not None:
+            return self.file_name(session)
+        return f"{session.created_at:%Y-%m-%d}-{session.pk}{self.suffix}"
+
+
+LINES, JSON = "application/x-ndjson", "application/json"
+
+_EXPORTERS = (
+    Exporter("jsonl", _("Parley (complete, can be restored)"), LINES, ".jsonl", None, one_file=True),
+    Exporter("json", _("Messages with their calls (JSON)"), JSON, ".json", nplt.write, file_name=nplt.file_name),
+    Exporter("markdown", _("Markdown"), "text/markdown", ".md", markdown.write),
+    Exporter("html", _("A page to read and print (HTML)"), "text/html", ".html", html.write),
+    Exporter("csv", _("A table (CSV)"), "text/csv", ".csv", table.write, one_file=True, head=table.HEAD),
+    Exporter("gemini-cli", _("Gemini CLI (JSON)"), JSON, ".json", gemini_cli.write, file_name=gemini_cli.file_name),
+    Exporter(
+        "gemini-cli-jsonl",
+        _("Gemini CLI (newer, a line per message)"),
+        LINES,
+        ".jsonl",
+        gemini_cli.write_log,
+        file_name=gemini_cli.file_name_of_log,
+    ),
+    Exporter("openai", _("OpenAI chat (a line per session)"), LINES, ".jsonl", requests.write_openai, one_file=True),
+    Exporter("anthropic", _("Anthropic request (JSON)"), JSON, ".json", requests.write_anthropic),
+    Exporter("gemini", _("Gemini request (JSON)"), JSON, ".json", requests.write_gemini),
+    Exporter("sharegpt", _("ShareGPT (a line per session)"), LINES, ".jsonl", requests.write_sharegpt, one_file=True),
+)
+EXPORTERS = {exporter.name: exporter for exporter in _EXPORTERS}

@@ -12,18 +12,19 @@ import re
 from collections.abc import Iterator
 from datetime import UTC
 from hashlib import sha256
-from typing import Any
 
-from history.entries import Gap, Media, ModelInput, ModelOutput, Reasoning, Summary, Text, Usage
+from history.entries import Gap, JsonDict, Media, ModelInput, ModelOutput, Reasoning, Summary, Text, Usage
 from history.formats.base import Notes, gettext_noop
 from history.formats.writers.path import (
     ExportedCall,
-    arguments_of,
     bytes_of,
     entries_on_path,
     entry_place,
     indented,
+    note_kind,
     note_parts,
+    note_signature,
+    parse_arguments,
     to_json,
     utc_text,
 )
@@ -67,7 +68,7 @@ def write_log(session: Session, notes: Notes) -> Iterator[bytes]:
         yield f"{to_json(message)}\n".encode()
 
 
-def _record(session: Session) -> dict[str, Any]:
+def _record(session: Session) -> JsonDict:
     record = {
         "sessionId": str(session.pk),
         "projectHash": project_hash(session),
@@ -79,81 +80,76 @@ def _record(session: Session) -> dict[str, Any]:
     return record | ({"directories": [session.workspace]} if session.workspace else {})
 
 
-def _messages(session: Session, notes: Notes) -> Iterator[dict[str, Any]]:
-    for said in entries_on_path(session, notes):
-        entry, place = said.entry, entry_place(session, said.seq)
-        common = {"id": f"{session.pk}-{said.seq}", "timestamp": utc_text(entry.at)}
+def _messages(session: Session, notes: Notes) -> Iterator[JsonDict]:
+    for exported in entries_on_path(session, notes):
+        entry, place = exported.entry, entry_place(session, exported.seq)
+        common = {"id": f"{session.pk}-{exported.seq}", "timestamp": utc_text(entry.at)}
         if isinstance(entry, ModelInput):
             yield {**common, "type": "user", "content": _content(entry, notes, place)}
         elif isinstance(entry, ModelOutput):
-            yield {**common, "type": "gemini", **_answer(entry, said.calls, notes, place)}
+            yield {**common, "type": "gemini", **_answer(entry, exported.calls, notes, place)}
         elif isinstance(entry, Summary | Gap) and entry.text:
-            notes(
-                "repaired",
-                LazyText(gettext_noop("a %(kind)s became a message of the program"), kind=entry.kind),
-                where=place,
-            )
+            what = LazyText(gettext_noop("a %(kind)s was exported as a message of the program"), kind=entry.kind)
+            notes("repaired", what, where=place)
             yield {**common, "type": "info", "content": entry.text}
         else:
-            notes("lost", LazyText(gettext_noop("entries of the kind %(kind)s"), kind=entry.kind), where=place)
+            note_kind(entry, notes, place)
 
 
-def _content(entry: ModelInput, notes: Notes, place: str) -> list[dict[str, Any]]:
-    parts: list[dict[str, Any]] = []
+def _content(entry: ModelInput, notes: Notes, place: str) -> list[JsonDict]:
+    parts: list[JsonDict] = []
     for part in entry.parts:
         if isinstance(part, Text):
             parts.append({"text": part.text})
         elif isinstance(part, Media):
             parts += _media(part, notes, place)
         else:
-            notes("lost", gettext_noop("parts of other vendors"), where=place)
+            notes("lost", gettext_noop("parts of other providers"), where=place)
     return parts
 
 
-def _media(part: Media, notes: Notes, place: str) -> list[dict[str, Any]]:
+def _media(part: Media, notes: Notes, place: str) -> list[JsonDict]:
     if part.url:
         return [{"fileData": {"mimeType": part.media_type, "fileUri": part.url}}]
     try:
         data = base64.b64encode(bytes_of(part.sha256)).decode()
     except LookupError:
-        notes("lost", gettext_noop("attachments whose bytes are gone"), where=place)
+        notes("lost", gettext_noop("attachments without data"), where=place)
         return []
     return [{"inlineData": {"mimeType": part.media_type, "data": data}}]
 
 
-def _answer(entry: ModelOutput, calls: tuple[ExportedCall, ...], notes: Notes, place: str) -> dict[str, Any]:
+def _answer(entry: ModelOutput, calls: tuple[ExportedCall, ...], notes: Notes, place: str) -> JsonDict:
     note_parts(entry.parts, notes, place, reasoning=False)
     if entry.status != "complete":
-        notes("lost", gettext_noop("that an answer was cut off or failed"), where=place)
-    told: dict[str, Any] = {"content": entry.text}
+        notes("lost", gettext_noop("status of answers that were cut off or failed"), where=place)
+    message: JsonDict = {"content": entry.text}
     if thoughts := [_thought(part, entry, notes, place) for part in entry.parts if isinstance(part, Reasoning)]:
-        told["thoughts"] = thoughts
+        message["thoughts"] = thoughts
     if calls:
-        told["toolCalls"] = [_call(call, entry, notes, place) for call in calls]
+        message["toolCalls"] = [_call(call, entry, notes, place) for call in calls]
     if entry.usage is not None:
-        told["tokens"] = _tokens(entry.usage)
-    return told | ({"model": entry.model} if entry.model else {})
+        message["tokens"] = _tokens(entry.usage)
+    return message | ({"model": entry.model} if entry.model else {})
 
 
 def _thought(part: Reasoning, entry: ModelOutput, notes: Notes, place: str) -> dict[str, str]:
-    notes(
-        "lost", gettext_noop("signatures of reasoning"), where=place, count=int(bool(part.signature or part.redacted))
-    )
+    note_signature(part, notes, place)
     match = SUBJECT.match(part.text)
     subject, description = (match["subject"], part.text[match.end() :]) if match else ("", part.text)
     return {"subject": subject, "description": description, "timestamp": utc_text(entry.at)}
 
 
-def _call(call: ExportedCall, entry: ModelOutput, notes: Notes, place: str) -> dict[str, Any]:
+def _call(call: ExportedCall, entry: ModelOutput, notes: Notes, place: str) -> JsonDict:
     request, result = call.request, call.result
-    told: dict[str, Any] = {"id": request.call_id, "name": request.name, "args": arguments_of(request, notes)}
+    message: JsonDict = {"id": request.call_id, "name": request.name, "args": parse_arguments(request, notes)}
     if result is not None:
         note_parts(result.parts, notes, place)
         key = "error" if result.status == "failed" else "output"
         response = {"id": request.call_id, "name": request.name, "response": {key: call.outcome}}
-        told |= {"result": [{"functionResponse": response}], "resultDisplay": call.outcome}
+        message |= {"result": [{"functionResponse": response}], "resultDisplay": call.outcome}
     started = result.started_at if result is not None and result.started_at else entry.at
-    return told | {"status": STATUSES.get(call.status, "cancelled"), "timestamp": utc_text(started)}
+    return message | {"status": STATUSES.get(call.status, "cancelled"), "timestamp": utc_text(started)}
 
 
 def _tokens(usage: Usage) -> dict[str, int]:

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from django.conf import settings
 from django.template.loader import render_to_string
 
 from history.db.packing import clean
-from history.entries import Media, ModelInput, ModelOutput, Part, Reasoning, Text, ToolResults
+from history.entries import JsonDict, Media, ModelInput, ModelOutput, Part, Reasoning, Text, ToolResults
 from history.formats.base import Notes, gettext_noop
 from history.formats.writers.path import (
     ExportedEntry,
@@ -25,20 +24,20 @@ from history.formats.writers.path import (
 )
 from history.models import Session
 from history.text.media_types import IMAGES, media_type_of
-from history.transcripts import unrecorded_answers
+from history.transcripts import calls
 
 LARGEST_PICTURE = 5_000_000
-STYLES = ("tokens.css", "prose.css", "export.css")
+STYLES = ("tokens.css", "components/prose.css", "pages/export.css")
 
 
 def write(session: Session, notes: Notes) -> Iterator[bytes]:
-    yield _rendered("head", session=session, styles=_styles())
-    for said in chain(entries_on_path(session, notes), unrecorded_entries(session)):
-        yield _rendered("entry", **_shown(said, notes, entry_place(session, said.seq)))
-    yield _rendered("tail")
+    yield _render("head", session=session, styles=_styles())
+    for exported in chain(entries_on_path(session, notes), unrecorded_entries(session)):
+        yield _render("entry", **_entry_context(exported, notes, entry_place(session, exported.seq)))
+    yield _render("tail")
 
 
-def _rendered(name: str, **context: Any) -> bytes:
+def _render(name: str, **context: object) -> bytes:
     return render_to_string(f"history/export/{name}.html", context).encode()
 
 
@@ -48,34 +47,30 @@ def _styles() -> str:
     return "\n".join((folder / name).read_text(encoding="utf-8") for name in STYLES)
 
 
-def _shown(said: ExportedEntry, notes: Notes, place: str) -> dict[str, Any]:
-    entry = said.entry
+def _entry_context(exported: ExportedEntry, notes: Notes, place: str) -> JsonDict:
+    entry = exported.entry
     parts = entry.parts if isinstance(entry, ModelInput | ModelOutput) else ()
-    for call in said.calls:
+    for call in exported.calls:
         lost = sum(isinstance(part, Media) for part in call.result.parts) if call.result else 0
         notes("lost", gettext_noop("pictures in results of tools"), where=place, count=lost)
-    told = "" if parts or isinstance(entry, ModelInput | ModelOutput | ToolResults) else clean(entry.text)
+    text = "" if parts or isinstance(entry, ModelInput | ModelOutput | ToolResults) else clean(entry.text)
     return {
-        "said": said,
+        "exported": exported,
         "entry": entry,
         "speaker": clean(speaker_name(entry)),
         "parts": [_part(part, notes, place) for part in parts],
         "results": entry.results if isinstance(entry, ToolResults) else (),
-        "told": unrecorded_answers.unrecorded_text() if unrecorded_answers.is_unrecorded(entry) else told,
+        "text": calls.unrecorded_text() if calls.is_unrecorded(entry) else text,
     }
 
 
-def _part(part: Part, notes: Notes, place: str) -> dict[str, Any]:
+def _part(part: Part, notes: Notes, place: str) -> JsonDict:
     if isinstance(part, Text | Reasoning):
         return {"kind": part.type, "text": clean(part.text)}
     if isinstance(part, Media):
         source = _picture(part)
-        notes(
-            "lost",
-            gettext_noop("attachments that are no pictures: their names are told"),
-            where=place,
-            count=int(not source),
-        )
+        what = gettext_noop("attachments other than pictures: only their names")
+        notes("lost", what, where=place, count=int(not source))
         return {"kind": "media", "name": clean(part.name), "media_type": part.media_type, "source": source}
     return {"kind": "other"}
 

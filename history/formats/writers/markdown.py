@@ -17,20 +17,21 @@ from history.formats.writers.path import (
     ExportedEntry,
     entries_on_path,
     entry_place,
+    note_kind,
+    note_signature,
     speaker_name,
     unrecorded_entries,
 )
 from history.models import Session
-from history.text.lazy import LazyText as Sentence
-from history.transcripts import unrecorded_answers
+from history.transcripts import calls
 
 FENCES = re.compile(r"`{3,}")
 
 
 def write(session: Session, notes: Notes) -> Iterator[bytes]:
     yield clean(_head(session)).encode()
-    for said in chain(entries_on_path(session, notes), unrecorded_entries(session)):
-        yield clean(_entry(said, notes, entry_place(session, said.seq))).encode()
+    for exported in chain(entries_on_path(session, notes), unrecorded_entries(session)):
+        yield clean(_entry(exported, notes, entry_place(session, exported.seq))).encode()
 
 
 def _head(session: Session) -> str:
@@ -45,21 +46,22 @@ def _head(session: Session) -> str:
     return f"# {title}\n\n" + "".join(f"- {name}: {fact}\n" for name, fact in facts.items() if fact)
 
 
-def _entry(said: ExportedEntry, notes: Notes, place: str) -> str:
-    entry = said.entry
+def _entry(exported: ExportedEntry, notes: Notes, place: str) -> str:
+    entry = exported.entry
     head = f"\n## {speaker_name(entry)} · {entry.at:%Y-%m-%d %H:%M:%S}\n"
     if isinstance(entry, ModelInput | ModelOutput):
-        told = [_part(part, notes, place) for part in entry.parts] + [_call(call, notes, place) for call in said.calls]
-        if unrecorded_answers.is_unrecorded(entry):
-            told.insert(0, f"*{unrecorded_answers.unrecorded_text()}*")
+        blocks = [_part(part, notes, place) for part in entry.parts]
+        blocks += [_call(call, notes, place) for call in exported.calls]
+        if calls.is_unrecorded(entry):
+            blocks.insert(0, f"*{calls.unrecorded_text()}*")
         if isinstance(entry, ModelOutput) and entry.status != "complete":
-            told.append(f"*{entry.status}: {entry.error or entry.end_reason}*")
-        return "\n".join([head, *(f"{text}\n" for text in told if text)])
+            blocks.append(f"*{entry.status}: {entry.error or entry.end_reason}*")
+        return "\n".join([head, *(f"{text}\n" for text in blocks if text)])
     if isinstance(entry, ToolResults):
-        told = [fenced(result.text or result.error) for result in entry.results]
-        return "\n".join([head, *told]) + "\n"
+        blocks = [fenced(result.text or result.error) for result in entry.results]
+        return "\n".join([head, *blocks]) + "\n"
     if not entry.text:
-        notes("lost", Sentence(gettext_noop("entries of the kind %(kind)s"), kind=entry.kind), where=place)
+        note_kind(entry, notes, place)
         return ""
     return f"{head}\n{entry.text}\n"
 
@@ -68,27 +70,22 @@ def _part(part: Part, notes: Notes, place: str) -> str:
     if isinstance(part, Text):
         return part.text
     if isinstance(part, Reasoning):
-        notes(
-            "lost",
-            gettext_noop("signatures of reasoning"),
-            where=place,
-            count=int(bool(part.signature or part.redacted)),
-        )
+        note_signature(part, notes, place)
         return "\n".join(f"> {line}" for line in part.text.splitlines())
     if isinstance(part, Media):
-        notes("lost", gettext_noop("bytes of attachments: their names are told"), where=place, count=int(not part.url))
+        notes("lost", gettext_noop("data of attachments: only their names"), where=place, count=int(not part.url))
         return f"📎 {part.name or part.url or part.sha256} ({part.media_type})"
     return ""
 
 
 def _call(call: ExportedCall, notes: Notes, place: str) -> str:
     request = call.request
-    told = [f"**🔧 {request.name}** – {call.status}", fenced(_pretty(request.arguments), "json")]
+    blocks = [f"**🔧 {request.name}** – {call.status}", fenced(_pretty(request.arguments), "json")]
     if call.result is not None:
         lost = sum(isinstance(part, Media) for part in call.result.parts)
-        notes("lost", gettext_noop("bytes of attachments: their names are told"), where=place, count=lost)
-        told.append(fenced(call.outcome))
-    return "\n\n".join(told)
+        notes("lost", gettext_noop("data of attachments: only their names"), where=place, count=lost)
+        blocks.append(fenced(call.outcome))
+    return "\n\n".join(blocks)
 
 
 def _pretty(arguments: str) -> str:

@@ -8,23 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
 
 from history.context import SYSTEM_CHANNEL
-from history.entries import Gap, ModelInput, ModelOutput, Summary, SystemInstructionSet, ToolResults, thaw
+from history.entries import (
+    Gap,
+    JsonDict,
+    ModelInput,
+    ModelOutput,
+    Summary,
+    SystemInstructionSet,
+    ToolResults,
+    thaw,
+)
 from history.formats.base import Notes, gettext_noop
 from history.formats.writers.path import (
     ExportedCall,
     ExportedEntry,
-    arguments_of,
     entries_on_path,
     entry_place,
     indented,
+    note_kind,
     note_parts,
+    parse_arguments,
     to_json,
 )
 from history.models import Session
-from history.text.lazy import LazyText as Sentence
+from history.text.lazy import LazyText
 
 
 def file_name(session: Session) -> str:
@@ -42,15 +51,15 @@ def write(session: Session, notes: Notes) -> Iterator[bytes]:
     yield f'{end},\n  "created_at": "{created}",\n  "updated_at": "{updated}"\n}}\n'.encode()
 
 
-def _messages(session: Session, notes: Notes) -> Iterator[dict[str, Any]]:
-    waiting: list[dict[str, Any]] = []  # calls of answers that said nothing themselves
+def _messages(session: Session, notes: Notes) -> Iterator[JsonDict]:
+    waiting: list[JsonDict] = []  # calls of answers without a text
     last: ExportedEntry | None = None
-    for said in entries_on_path(session, notes):
-        entry, place = said.entry, entry_place(session, said.seq)
+    for exported in entries_on_path(session, notes):
+        entry, place = exported.entry, entry_place(session, exported.seq)
         if isinstance(entry, ModelOutput):
             note_parts(entry.parts, notes, place)
-            waiting += [_call(call, entry, notes, place) for call in said.calls]
-            last = said
+            waiting += [_call(call, entry, notes, place) for call in exported.calls]
+            last = exported
             if not entry.text:
                 continue
             yield _message("assistant", entry.text, entry.at, waiting, _answer_metadata(entry))
@@ -65,36 +74,29 @@ def _messages(session: Session, notes: Notes) -> Iterator[dict[str, Any]]:
             yield _message(role, entry.text, entry.at, [], thaw(entry.metadata))
         elif isinstance(entry, SystemInstructionSet | Summary | Gap) and entry.text:
             if not isinstance(entry, SystemInstructionSet):
-                notes(
-                    "repaired",
-                    Sentence(gettext_noop("a %(kind)s became a system message"), kind=entry.kind),
-                    where=place,
-                )
+                what = LazyText(gettext_noop("a %(kind)s was exported as a system message"), kind=entry.kind)
+                notes("repaired", what, where=place)
             yield _message("system", entry.text, entry.at, [], thaw(entry.metadata))
+        elif isinstance(entry, ToolResults):
+            notes("lost", gettext_noop("results without a call"), where=place)
         else:
-            notes("lost", _what(entry), where=place)
+            note_kind(entry, notes, place)
     if waiting and last is not None:
         yield _message("assistant", "", last.entry.at, waiting, {})
 
 
-def _what(entry: Any) -> str:
-    if isinstance(entry, ToolResults):
-        return gettext_noop("results that no call asked for")
-    return Sentence(gettext_noop("entries of the kind %(kind)s"), kind=entry.kind)
-
-
-def _message(role: str, content: str, at: datetime, calls: list[dict[str, Any]], metadata: Any) -> dict[str, Any]:
+def _message(role: str, content: str, at: datetime, calls: list[JsonDict], metadata: object) -> JsonDict:
     return {"role": role, "content": content, "timestamp": _time(at), "tool_calls": calls, "metadata": metadata}
 
 
-def _call(call: ExportedCall, answer: ModelOutput, notes: Notes, place: str) -> dict[str, Any]:
+def _call(call: ExportedCall, answer: ModelOutput, notes: Notes, place: str) -> JsonDict:
     result = call.result
     if result is not None:
         note_parts(result.parts, notes, place)
     started = result.started_at if result is not None and result.started_at else answer.at
     return {
         "tool_name": call.request.name,
-        "arguments": arguments_of(call.request, notes),
+        "arguments": parse_arguments(call.request, notes),
         "result": call.outcome,
         "status": call.status,
         "duration": float(result.duration or 0) if result is not None else 0.0,
@@ -102,11 +104,11 @@ def _call(call: ExportedCall, answer: ModelOutput, notes: Notes, place: str) -> 
     }
 
 
-def _answer_metadata(entry: ModelOutput) -> dict[str, Any]:
+def _answer_metadata(entry: ModelOutput) -> JsonDict:
     """What the format has no place for, and a reader may want."""
-    said: dict[str, Any] = dict(thaw(entry.metadata))
-    said |= {"model": entry.model} if entry.model else {}
-    return said | ({"status": entry.status} if entry.status != "complete" else {})
+    exported: JsonDict = dict(thaw(entry.metadata))
+    exported |= {"model": entry.model} if entry.model else {}
+    return exported | ({"status": entry.status} if entry.status != "complete" else {})
 
 
 def _time(moment: datetime) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from django.utils.translation import gettext as _
 
@@ -14,6 +13,8 @@ from history.entries import (
     CONVERSATION,
     Entry,
     Gap,
+    JsonDict,
+    JsonObject,
     Media,
     ModelOutput,
     Node,
@@ -27,7 +28,8 @@ from history.formats.base import Notes, gettext_noop
 from history.models import Blob, Message, Session
 from history.record import paths
 from history.record.loading import read_nodes
-from history.transcripts.unrecorded_answers import find_unrecorded_answer
+from history.text.lazy import LazyText
+from history.transcripts.calls import find_unrecorded_answer
 
 PAGE = 50
 
@@ -67,14 +69,14 @@ def path_of(session: Session) -> Iterator[Node]:
 
 
 def entries_on_path(session: Session, notes: Notes) -> Iterator[ExportedEntry]:
-    """The same with calls and results together. What stands beside the path, or was dropped, is noted."""
+    """The entries on the path, calls together with their results. Branches and dropped texts are noted."""
     note_beside(session, notes)
-    asking: Node | None = None  # an answer whose calls wait for their results
-    between: list[ExportedEntry] = []  # what stands between the two
+    asking: Node | None = None  # an answer with calls whose results come next
+    between: list[ExportedEntry] = []  # entries between the two
     for node in path_of(session):
         entry = node.entry
         if isinstance(entry, Gap) and entry.metadata.get("dropped"):
-            notes("lost", gettext_noop("texts that were dropped by policy"), where=entry_place(session, node.seq))
+            notes("lost", gettext_noop("texts removed by retention rules"), where=entry_place(session, node.seq))
         if asking is not None and entry.kind not in CONVERSATION:
             between.append(ExportedEntry(node.seq, entry))
             continue
@@ -91,27 +93,21 @@ def entries_on_path(session: Session, notes: Notes) -> Iterator[ExportedEntry]:
 
 
 def unrecorded_entries(session: Session) -> Iterator[ExportedEntry]:
-    """For formats that people read: that the last question was answered, where the answer was not kept."""
+    """The last answer if it was not recorded, for formats that people read."""
     if (answer := find_unrecorded_answer(session)) is not None:
         yield ExportedEntry(session.head, answer)
 
 
 def note_beside(session: Session, notes: Notes) -> None:
     rows = Message.objects.of(session).filter(on_path=False)
-    beside = rows.filter(seq__gt=session.trimmed_through).without_leaves().count()
-    notes("lost", gettext_noop("entries on other branches"), where=str(session.pk), count=beside)
-    notes(
-        "lost",
-        gettext_noop("notes beside the path"),
-        where=str(session.pk),
-        count=rows.filter(kind="debug_log").count(),
-    )
-    notes(
-        "lost",
-        gettext_noop("entries that were trimmed before"),
-        where=str(session.pk),
-        count=int(session.trimmed_through > 0),
-    )
+    others = rows.filter(seq__gt=session.trimmed_through).without_leaves().count()
+    counts = {
+        gettext_noop("entries on other branches"): others,
+        gettext_noop("notes beside the path"): rows.filter(kind="debug_log").count(),
+        gettext_noop("entries that were trimmed before"): int(session.trimmed_through > 0),
+    }
+    for what, count in counts.items():
+        notes("lost", what, where=str(session.pk), count=count)
 
 
 def entry_place(session: Session, seq: int) -> str:
@@ -119,7 +115,7 @@ def entry_place(session: Session, seq: int) -> str:
 
 
 def _with_results(node: Node, answer: ToolResults | None) -> ExportedEntry:
-    """Models reuse ids: each result is given away once, in the order asked."""
+    """Models reuse ids: each result belongs to one call, in the order of the calls."""
     output = node.entry
     assert isinstance(output, ModelOutput)
     waiting = list(answer.results) if answer else []
@@ -135,38 +131,42 @@ def _with_results(node: Node, answer: ToolResults | None) -> ExportedEntry:
 # Small things that several formats need.
 
 
-def arguments_of(request: ToolRequest, notes: Notes) -> dict[str, Any]:
+def parse_arguments(request: ToolRequest, notes: Notes) -> JsonDict:
     try:
         value = json.loads(request.arguments or "{}")
     except (ValueError, RecursionError):
         value = None
     if isinstance(value, dict):
         return value
-    notes("repaired", gettext_noop("arguments that are no object were put into one"), where=request.name)
+    notes("repaired", gettext_noop("arguments that are not an object were wrapped in one"), where=request.name)
     return {"arguments": request.arguments}
 
 
-def note_parts(
-    parts: tuple[Part, ...], notes: Notes, place: str, *, media: bool = True, reasoning: bool = True
-) -> None:
-    """What a format of plain texts leaves out."""
-    notes(
-        "lost", gettext_noop("attachments"), where=place, count=media * sum(isinstance(part, Media) for part in parts)
-    )
-    notes(
-        "lost",
-        gettext_noop("reasoning"),
-        where=place,
-        count=reasoning * sum(isinstance(part, Reasoning) for part in parts),
-    )
+def note_parts(parts: tuple[Part, ...], notes: Notes, place: str, *, reasoning: bool = True) -> None:
+    """Note what a format of plain texts leaves out."""
+    attachments = sum(isinstance(part, Media) for part in parts)
+    notes("lost", gettext_noop("attachments"), where=place, count=attachments)
+    if reasoning:
+        thoughts = sum(isinstance(part, Reasoning) for part in parts)
+        notes("lost", gettext_noop("reasoning"), where=place, count=thoughts)
+
+
+def note_signature(part: Reasoning, notes: Notes, place: str) -> None:
+    count = int(bool(part.signature or part.redacted))
+    notes("lost", gettext_noop("signatures of reasoning"), where=place, count=count)
+
+
+def note_kind(entry: Entry, notes: Notes, place: str) -> None:
+    """Note an entry of a kind that the format does not have."""
+    notes("lost", LazyText(gettext_noop("entries of the kind %(kind)s"), kind=entry.kind), where=place)
 
 
 def bytes_of(sha256: str) -> bytes:
     """The bytes of an attachment; raises LookupError where there are none."""
-    found = Blob.objects.filter(pk=sha256).values_list("data", flat=True).first()
-    if found is None:
+    content = Blob.objects.filter(pk=sha256).values_list("data", flat=True).first()
+    if content is None:
         raise LookupError(sha256)
-    return bytes(found)
+    return bytes(content)
 
 
 def utc_text(moment: datetime) -> str:
@@ -174,13 +174,13 @@ def utc_text(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def to_json(value: Mapping[str, Any] | list[Any], *, indent: int | None = None) -> str:
+def to_json(value: JsonObject | Sequence[object], *, indent: int | None = None) -> str:
     """Non-ASCII as it is; lone surrogates, which no encoding can write, escaped."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
-    return text if not _has_halves(text) else json.dumps(value, indent=indent)
+    return text if not _has_surrogates(text) else json.dumps(value, indent=indent)
 
 
-def _has_halves(text: str) -> bool:
+def _has_surrogates(text: str) -> bool:
     return not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)
 
 
@@ -189,7 +189,7 @@ def indented(text: str, spaces: int) -> str:
 
 
 def speaker_name(entry: Entry) -> str:
-    """Who says this; for an answer also which agent, and with which model."""
+    """The speaker; for an answer also the agent and the model."""
     if isinstance(entry, ModelOutput):
         return " · ".join(filter(None, [_("Assistant"), entry.agent, entry.model]))
     names = {

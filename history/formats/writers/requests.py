@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from history.context import Context, ContextOptions, render_context
-from history.context.entries import ContextEntry, Role
-from history.context.repair import SENTENCES as OF_REPAIRS
+from history.context.values import ContextEntry, Role
 from history.dialects import DIALECTS, CallOptions
-from history.entries import Media, Reasoning, Retracted, Summary, ToolDefinition, text_of, thaw
+from history.entries import JsonDict, Retracted, Summary, ToolDefinition, text_of, thaw
 from history.formats.base import Notes, gettext_noop
-from history.formats.writers.path import bytes_of, note_beside, to_json
+from history.formats.writers.path import bytes_of, note_beside, note_parts, to_json
 from history.models import Session
 from history.record.selectors import snapshot
 from history.text.lazy import LazyText
@@ -27,9 +25,9 @@ ALL = ContextOptions(max_turns=None)
 def write_openai(session: Session, notes: Notes) -> Iterator[bytes]:
     """A line for fine-tuning: messages and tools, and nothing else."""
     body = _body(session, "openai-chat", notes)
-    kept = {name: body[name] for name in ("messages", "tools") if body.get(name)}
-    if kept.get("messages"):
-        yield f"{to_json(kept)}\n".encode()
+    line = {name: body[name] for name in ("messages", "tools") if body.get(name)}
+    if line.get("messages"):
+        yield f"{to_json(line)}\n".encode()
 
 
 def write_anthropic(session: Session, notes: Notes) -> Iterator[bytes]:
@@ -46,7 +44,7 @@ def write_sharegpt(session: Session, notes: Notes) -> Iterator[bytes]:
     turns = [turn for entry in context.entries for turn in _turns(entry, notes, str(session.pk))]
     if not turns:
         return
-    line: dict[str, Any] = {"id": str(session.pk), "conversations": turns}
+    line: JsonDict = {"id": str(session.pk), "conversations": turns}
     if context.system:
         line["system"] = context.system
     if context.tools:
@@ -59,35 +57,31 @@ def context_of(session: Session, notes: Notes) -> Context:
     note_beside(session, notes)
     taken = snapshot(session)
     spoken = tuple(node for node in taken.nodes if not isinstance(node.entry, Summary | Retracted))
-    notes(
-        "ignored", gettext_noop("summaries: what they stand for is told in full"), count=len(taken.nodes) - len(spoken)
-    )
+    summaries = len(taken.nodes) - len(spoken)
+    notes("ignored", gettext_noop("summaries: the original messages are included in full"), count=summaries)
     context = render_context(replace(taken, nodes=spoken), ALL)
     for remark in context.report.remarks:
-        notes("repaired", LazyText(OF_REPAIRS[remark.code], **remark.values), where=str(session.pk))
+        notes("repaired", LazyText(remark.code.sentence, **remark.values), where=str(session.pk))
     return context
 
 
-def _body(session: Session, dialect: str, notes: Notes) -> dict[str, Any]:
+def _body(session: Session, dialect: str, notes: Notes) -> JsonDict:
     options = CallOptions(model=session.model, media=bytes_of)
     encoded = DIALECTS[dialect].encode(context_of(session, notes), options)
     for loss in encoded.losses:
-        notes("lost", loss.said, where=f"{session.pk} #{loss.seq}" if loss.seq else str(session.pk))
+        notes("lost", loss.lazy_text, where=f"{session.pk} #{loss.seq}" if loss.seq else str(session.pk))
     return encoded.body
 
 
-def _tool(tool: ToolDefinition) -> dict[str, Any]:
+def _tool(tool: ToolDefinition) -> JsonDict:
     return {"name": tool.name, "description": tool.description, "parameters": thaw(tool.parameters)}
 
 
 def _turns(entry: ContextEntry, notes: Notes, place: str) -> Iterator[dict[str, str]]:
-    notes("lost", gettext_noop("attachments"), where=place, count=sum(isinstance(part, Media) for part in entry.parts))
-    notes(
-        "lost", gettext_noop("reasoning"), where=place, count=sum(isinstance(part, Reasoning) for part in entry.parts)
-    )
+    note_parts(tuple(entry.parts), notes, place)
     if entry.role is Role.TOOL_RESULT:
-        told = [result.text or result.error for result in entry.results]
-        yield {"from": "observation", "value": told[0] if len(told) == 1 else to_json(list(told))}
+        outputs = [result.text or result.error for result in entry.results]
+        yield {"from": "observation", "value": outputs[0] if len(outputs) == 1 else to_json(list(outputs))}
         return
     if text := text_of(entry.parts):
         yield {"from": {Role.MODEL_OUTPUT: "gpt", Role.SYSTEM: "system"}.get(entry.role, "human"), "value": text}

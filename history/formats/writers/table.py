@@ -12,7 +12,7 @@ from io import StringIO
 from typing import Any
 
 from history.db.packing import clean
-from history.entries import Entry, ModelInput, ModelOutput
+from history.entries import Entry, JsonDict, ModelInput, ModelOutput
 from history.formats.base import Notes
 from history.formats.writers.path import ExportedCall, entries_on_path, entry_place, note_parts
 from history.models import Session
@@ -27,17 +27,17 @@ RISKY = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
 def write(session: Session, notes: Notes) -> Iterator[bytes]:
     common = {"session": session.pk, "title": session.title, "owner": session.owner.get_username()}
     common["source"] = session.source
-    for said in entries_on_path(session, notes):
-        place, entry = entry_place(session, said.seq), said.entry
+    for exported in entries_on_path(session, notes):
+        place, entry = entry_place(session, exported.seq), exported.entry
         if isinstance(entry, ModelInput | ModelOutput):
             note_parts(entry.parts, notes, place)
-        row = {**common, "seq": said.seq, "time": entry.at.isoformat(), "kind": entry.kind, "role": entry.role}
+        row = {**common, "seq": exported.seq, "time": entry.at.isoformat(), "kind": entry.kind, "role": entry.role}
         yield line({**row, "agent": entry.agent, "text": entry.text, **_answer(entry)})
-        for call in said.calls:
+        for call in exported.calls:
             yield line({**row, **_call(call)})
 
 
-def _answer(entry: Entry) -> dict[str, Any]:
+def _answer(entry: Entry) -> JsonDict:
     if not isinstance(entry, ModelOutput):
         return {}
     names = ("provider", "model", "status", "latency", "duration", "error")
@@ -47,16 +47,16 @@ def _answer(entry: Entry) -> dict[str, Any]:
     return {name: getattr(entry, name) for name in names} | counted
 
 
-def _call(call: ExportedCall) -> dict[str, Any]:
+def _call(call: ExportedCall) -> JsonDict:
     request, result = call.request, call.result
-    told = {"kind": "tool_call", "role": "tool", "tool": request.name, "call_id": request.call_id}
-    told |= {"arguments": request.arguments, "status": call.status}
+    row = {"kind": "tool_call", "role": "tool", "tool": request.name, "call_id": request.call_id}
+    row |= {"arguments": request.arguments, "status": call.status}
     if result is None:
-        return told
-    return {**told, "text": result.text, "error": result.error, "duration": result.duration}
+        return row
+    return {**row, "text": result.text, "error": result.error, "duration": result.duration}
 
 
-def line(values: dict[str, Any]) -> bytes:
+def line(values: JsonDict) -> bytes:
     written = StringIO()
     csv.writer(written).writerow([harmless(values.get(name)) for name in COLUMNS])
     return written.getvalue().encode()

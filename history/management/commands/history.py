@@ -1,6 +1,5 @@
-"""`manage.py history`: the record from a shell.
+"""`manage.py history`: list, read, search, export, import, delete and verify sessions from a shell.
 
-`list | show | search | export | import | delete | purge | verify | lint | person`
 Each sub-command is a module of `history.management.history_commands`. Exit codes: 0 done, 1 not found, refused or
 damaged, 2 wrong usage.
 """
@@ -63,10 +62,10 @@ class Command(BaseCommand):
         except HistoryError as error:
             raise CommandError(str(error)) from error
         except DatabaseError as error:
-            words = str(error).splitlines()[0]
-            raise CommandError(_("The database cannot be used (%(words)s).") % {"words": words}) from error
+            values = {"words": str(error).splitlines()[0]}
+            raise CommandError(_("The database is not available (%(words)s).") % values) from error
         except KeyboardInterrupt:
             raise CommandError(_("Stopped."), returncode=130) from None
         except BrokenPipeError:
-            # The reader of the pipe (`| head`) closed it. What is still buffered must go nowhere, or Python complains.
+            # The reader of the pipe (`| head`) closed it. Discard what is buffered, or Python reports an error at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,21 +1,20 @@
-"""`manage.py keys create | list | revoke`: who may use the relay and the REST API.
+"""`manage.py keys create | list | revoke`: API keys for the relay and the REST API.
 
 Exit codes: 0 done, 1 not found or refused, 2 wrong usage.
 """
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from django.contrib.auth import get_user_model
-from django.contrib.auth.models import AbstractUser
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from history.access import keys
+from history.management.history_commands.arguments import user_named
 from history.management.output import print_json, print_table
 from history.models import ApiKey
 
@@ -39,37 +38,37 @@ class Command(BaseCommand):
 
     def create_key(self, options: dict[str, Any]) -> None:
         try:
-            new = keys.create(**_wanted(options))
+            new = keys.create(**_key_values(options))
         except keys.NotAllowedError as error:
             raise CommandError(str(error)) from error
         except keys.CannotCreateError as error:
             raise CommandError(str(error), returncode=2) from error
         if options["json"]:
-            print_json(self.stdout, {"key": new.secret, **_described(new.api_key)})
+            print_json(self.stdout, {"key": new.secret, **_key_json(new.api_key)})
             return
         self.stdout.write(new.secret)
-        self.stderr.write(_("This is the only time that the key is shown: keep it in a safe place."))
+        self.stderr.write(_("The key is shown only once. Store it in a safe place."))
 
     def list_keys(self, options: dict[str, Any]) -> None:
-        found = [_described(api_key) for api_key in keys.list_keys(include_ended=options["all"])]
+        rows = [_key_json(api_key) for api_key in keys.list_keys(include_ended=options["all"])]
         if options["json"]:
-            print_json(self.stdout, found)
+            print_json(self.stdout, rows)
             return
         columns = (_("prefix"), _("name"), _("owner"), _("scopes"), _("recording"), _("state"), _("last used"))
         shown = ("prefix", "name", "owner", "scopes", "recording", "state", "last_used_at")
-        print_table(self.stdout, columns, [[_cell(key[field]) for field in shown] for key in found])
+        print_table(self.stdout, columns, [[_cell(key[field]) for field in shown] for key in rows])
 
     def revoke_key(self, options: dict[str, Any]) -> None:
         api_key = keys.find(options["prefix"])
         if api_key is None:
-            raise CommandError(_("There is no such key: `keys list` shows the prefixes."))
+            raise CommandError(_("There is no such key. `keys list` shows the prefixes."))
         ended = keys.revoke(api_key, actor=None)
         if options["json"]:
-            print_json(self.stdout, _described(api_key))
+            print_json(self.stdout, _key_json(api_key))
         elif ended:
             self.stdout.write(_("The key %(key)s is revoked.") % {"key": api_key})
         else:
-            self.stdout.write(_("The key %(key)s was revoked before.") % {"key": api_key})
+            self.stdout.write(_("The key %(key)s was already revoked.") % {"key": api_key})
 
 
 def _add_create(parser: CommandParser) -> None:
@@ -113,11 +112,11 @@ def _amount(text: str) -> Decimal:
         raise ValueError(text) from error
 
 
-def _wanted(options: dict[str, Any]) -> dict[str, Any]:
+def _key_values(options: dict[str, Any]) -> dict[str, Any]:
     """The arguments as `keys.create` takes them."""
     return {
         "name": options["name"],
-        "owner": _user(options["owner"]) if options["owner"] else None,
+        "owner": user_named(options["owner"]) if options["owner"] else None,
         "scopes": [scope.strip() for scope in options["scopes"].split(",") if scope.strip()],
         "recording": options["recording"],
         "owner_wide": options["owner_wide"],
@@ -126,15 +125,8 @@ def _wanted(options: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _user(name: str) -> AbstractUser:
-    found = get_user_model().objects.filter(username=name).first()
-    if found is None:
-        raise CommandError(_("There is no user called '%(name)s'.") % {"name": name})
-    return found
-
-
-def _described(api_key: ApiKey) -> dict[str, Any]:
-    """Everything about a key but the key: for programs, and for the table."""
+def _key_json(api_key: ApiKey) -> dict[str, Any]:
+    """Everything but the secret."""
     return {
         "prefix": api_key.prefix,
         "name": api_key.name,
@@ -142,7 +134,7 @@ def _described(api_key: ApiKey) -> dict[str, Any]:
         "scopes": api_key.scopes,
         "recording": api_key.recording,
         "owner_wide": api_key.owner_wide,
-        "state": _state(api_key, timezone.now()),
+        "state": _state(api_key),
         "created_at": api_key.created_at,
         "expires_at": api_key.expires_at,
         "revoked_at": api_key.revoked_at,
@@ -151,11 +143,11 @@ def _described(api_key: ApiKey) -> dict[str, Any]:
     }
 
 
-def _state(api_key: ApiKey, now: datetime) -> str:
+def _state(api_key: ApiKey) -> str:
     if api_key.revoked_at:
         return "revoked"
-    return "expired" if api_key.expires_at and api_key.expires_at <= now else "active"
+    return "expired" if api_key.expires_at and api_key.expires_at <= timezone.now() else "active"
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> object:
     return ",".join(value) if isinstance(value, list) else value

@@ -1,8 +1,8 @@
-"""`history delete`: into the trash, or with --erase for good. Without --yes it only says what would go."""
+"""`history delete`: move sessions to the trash, or erase them. A dry run without --yes."""
 
 from __future__ import annotations
 
-from typing import Any
+from uuid import UUID
 
 from django.contrib.auth.models import AbstractUser
 from django.core.management.base import CommandError, CommandParser
@@ -11,9 +11,8 @@ from django.utils.translation import gettext as _
 from history import retention
 from history.access.permissions import Purpose
 from history.access.reasons import ReasonNeeded, check_reason, is_own
-from history.management.history_commands.arguments import Options, add_viewer, session_named, viewer_of
-from history.management.history_commands.printing import print_line, progress_bar
-from history.management.output import Stream, print_json, print_table
+from history.management.history_commands.arguments import Options, add_viewer, require_reason, session_named, viewer_of
+from history.management.output import Stream, print_json, print_line, print_table, progress_bar
 from history.models import Session
 from history.sessions import actions
 
@@ -29,36 +28,30 @@ def add_arguments(parser: CommandParser) -> None:
 
 
 def run(options: Options, *, out: Stream, err: Stream) -> None:
-    if options["erase"] and not options["reason"].strip():
-        raise CommandError(_("Erasing needs a reason: add --reason."), returncode=2)
+    if options["erase"]:
+        require_reason(options)
     viewer = viewer_of(options)
     sessions = {
         session.pk: session for session in (session_named(name, viewer, Purpose.DELETE) for name in options["sessions"])
     }
     if viewer is not None and not all(is_own(viewer, session) for session in sessions.values()):
-        _check(options["reason"])
-    outcomes = {pk: _outcome(session, viewer, options) for pk, session in _watched(sessions, options)}
+        try:
+            check_reason(options["reason"])
+        except ReasonNeeded as error:
+            text = _("This session belongs to another user. Give a reason with --reason.")
+            raise CommandError(text, returncode=2) from error
+    outcomes = {}
+    with progress_bar(_("Deleting"), total=len(sessions)) as advance:
+        for pk, session in sessions.items():
+            outcomes[pk] = _delete(session, viewer, options)
+            advance(1)
     _print(list(sessions.values()), outcomes, options, out=out, err=err)
     if refused := [pk for pk, outcome in outcomes.items() if outcome == "held"]:
-        raise CommandError(_("Under hold and left alone: %(count)s. Release them first.") % {"count": len(refused)})
+        raise CommandError(_("Under hold and unchanged: %(count)s. Release them first.") % {"count": len(refused)})
 
 
-def _check(reason: str) -> None:
-    try:
-        check_reason(reason)
-    except ReasonNeeded as error:
-        raise CommandError(_("It belongs to another user: give a reason with --reason."), returncode=2) from error
-
-
-def _watched(sessions: dict[Any, Session], options: Options) -> Any:
-    with progress_bar(_("Deleting"), total=len(sessions)) as advance:
-        for item in sessions.items():
-            yield item
-            advance(1)
-
-
-def _outcome(session: Session, actor: AbstractUser | None, options: Options) -> str:
-    """A word for what happened, or would happen."""
+def _delete(session: Session, actor: AbstractUser | None, options: Options) -> str:
+    """Delete the session unless this is a dry run, and return the outcome."""
     if session.hold and (options["erase"] or actor is None or not is_own(actor, session)):
         return "held"
     if not options["yes"]:
@@ -72,7 +65,7 @@ def _outcome(session: Session, actor: AbstractUser | None, options: Options) -> 
     return "erased"
 
 
-def _print(sessions: list[Session], outcomes: dict[Any, str], options: Options, *, out: Stream, err: Stream) -> None:
+def _print(sessions: list[Session], outcomes: dict[UUID, str], options: Options, *, out: Stream, err: Stream) -> None:
     if options["json"]:
         rows = [{"session": s.pk, "messages": s.message_count, "outcome": outcomes[s.pk]} for s in sessions]
         print_json(out, {"dry_run": not options["yes"], "sessions": rows})
@@ -80,4 +73,4 @@ def _print(sessions: list[Session], outcomes: dict[Any, str], options: Options, 
     columns = (_("session"), _("messages"), _("title"), _("outcome"))
     print_table(out, columns, [(s.pk, s.message_count, s.title, outcomes[s.pk]) for s in sessions])
     if not options["yes"]:
-        print_line(err, _("Nothing was deleted: add --yes to do it."))
+        print_line(err, _("Nothing was deleted. Add --yes to delete."))

@@ -1,34 +1,23 @@
-"""`history export`: sessions into a file, a folder or a pipe, in any format; what is lost on the way goes to stderr."""
+"""`history export`: sessions into a file, a folder or a pipe. The report of losses goes to stderr."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 from django.utils.translation import gettext as _
 
 from history.exporting import Export, ExportReport, Selection, begin
-from history.formats.exporters import EXPORTERS
 from history.formats.note_texts import level_word, note_words
-from history.management.history_commands.arguments import (
-    Options,
-    add_viewer,
-    end_moment,
-    moment,
-    session_named,
-    viewer_of,
-)
-from history.management.history_commands.printing import print_json_line, print_line, progress_bar
-from history.management.output import Stream, is_a_terminal
+from history.formats.writers import EXPORTERS
+from history.management.history_commands.arguments import Options, add_times, add_viewer, session_named, viewer_of
+from history.management.output import Stream, print_json_line, print_line, progress_bar
 from history.models import Session
-from history.record.listing import ListFilters
+from history.search import SessionQuery
 
 HELP = "Export sessions: all of them, those that are named, or those that filters leave."
-
-FILTERS = ("owner", "key", "source", "agent", "workspace", "model")
 
 
 def add_arguments(parser: CommandParser) -> None:
@@ -42,19 +31,12 @@ def add_arguments(parser: CommandParser) -> None:
         "--since", metavar="CURSOR", help="'start', or where the last export ended: what is new, jsonl only"
     )
     parser.add_argument("--mine", action="store_true", help="with --as: only what is their own")
-    parser.add_argument("--reason", default="", help="with --as: why they export what is somebody else's")
+    parser.add_argument("--reason", default="", help="with --as: the reason for exporting sessions of other users")
     parser.add_argument("--source", choices=Session.Source.values)
-    for name, metavar in (
-        ("owner", "USER"),
-        ("key", "PREFIX"),
-        ("agent", "NAME"),
-        ("workspace", "PATH"),
-        ("model", "NAME"),
-    ):
+    metavars = {"owner": "USER", "key": "PREFIX", "agent": "NAME", "workspace": "PATH", "model": "NAME"}
+    for name, metavar in metavars.items():
         parser.add_argument(f"--{name}", metavar=metavar)
-    times = "last activity: 2026-11-01, 2026-11-01T14:00, or 7d, 12h, 30m ago"
-    parser.add_argument("--active-since", type=moment, metavar="TIME", help=times)
-    parser.add_argument("--active-until", type=end_moment, metavar="TIME", help="likewise; a day counts as a whole")
+    add_times(parser, prefix="active-", about="last activity: ")
     add_viewer(parser)
 
 
@@ -68,17 +50,16 @@ def run(options: Options, *, out: Stream, err: Stream) -> None:
                 raise
             words = {"path": options["output"] or "stdout", "words": error.strerror or str(error)}
             raise CommandError(_("Cannot write to %(path)s: %(words)s.") % words) from error
-    _tell(export.report, options, err)
+    _print_report(export.report, options, err)
 
 
 def _export(options: Options) -> Export:
     viewer = viewer_of(options)
     if options["mine"] and viewer is None:
-        raise CommandError(_("--mine needs --as: whose?"), returncode=2)
+        raise CommandError(_("--mine requires --as."), returncode=2)
     named = tuple(session_named(name, viewer).pk for name in options["sessions"]) or None
-    filters = {name: options[name] for name in FILTERS}
     times = {"since": options["active_since"], "until": options["active_until"]}
-    selection = Selection(sessions=named, mine=options["mine"], filters=ListFilters(**filters, **times))
+    selection = Selection(sessions=named, mine=options["mine"], filters=SessionQuery.parse({**options, **times}))
     return begin(
         viewer,
         selection,
@@ -89,62 +70,62 @@ def _export(options: Options) -> Export:
     )
 
 
-def _write(export: Export, options: Options, out: Stream, advance: Any) -> None:
-    where = options["output"]
-    if where in (None, "-"):
-        _write_out(_watched(export, export.pieces(), advance), export, out)
-    elif not where.endswith(os.sep) and not Path(where).is_dir():
-        _write_file(Path(where), _watched(export, export.pieces(), advance))
+def _write(export: Export, options: Options, out: Stream, advance: Callable[[int], None]) -> None:
+    target = options["output"]
+    if target in (None, "-"):
+        _write_out(_with_progress(export, advance), export, out)
+    elif not target.endswith(os.sep) and not Path(target).is_dir():
+        _write_file(Path(target), _with_progress(export, advance))
     elif export.exporter.one_file:
-        _write_file(Path(where) / export.file_name, _watched(export, export.pieces(), advance))
+        _write_file(Path(target) / export.file_name, _with_progress(export, advance))
     else:
         for name, pieces in export.files():
-            _write_file(Path(where) / name, pieces)
+            _write_file(Path(target) / name, pieces)
             advance(1)
 
 
-def _watched(export: Export, pieces: Iterable[bytes], advance: Any) -> Iterator[bytes]:
-    told = 0
-    for piece in pieces:
+def _with_progress(export: Export, advance: Callable[[int], None]) -> Iterator[bytes]:
+    done = 0
+    for piece in export.pieces():
         yield piece
-        advance(export.done - told)
-        told = export.done
+        advance(export.done - done)
+        done = export.done
 
 
 def _write_out(pieces: Iterator[bytes], export: Export, out: Stream) -> None:
     """Write bytes to the buffer of a command's output stream."""
-    if is_a_terminal(out) and (export.is_archive or export.compress):
-        raise CommandError(_("This is nothing to look at: name a file with -o."), returncode=2)
-    behind = getattr(getattr(out, "_out", out), "buffer", None)
-    if behind is not None:
+    if out.isatty() and (export.is_archive or export.is_compressed):
+        raise CommandError(_("Binary data: name a file with -o."), returncode=2)
+    buffer = getattr(getattr(out, "_out", out), "buffer", None)
+    if buffer is not None:
         for piece in pieces:
-            behind.write(piece)
-        behind.flush()
+            buffer.write(piece)
+        buffer.flush()
         return
-    text = b"".join(pieces)  # a stream of text alone, as tests have it
+    text = b"".join(pieces)  # a text stream without a buffer, in tests
     out.write(text.decode("utf-8", "replace"))
 
 
 def _write_file(path: Path, pieces: Iterable[bytes]) -> None:
-    """Under its name only when it is whole."""
+    """Under another name until it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    begun = path.with_name(f"{path.name}.part")
+    partial = path.with_name(f"{path.name}.part")
     try:
-        with begun.open("wb") as file:
+        with partial.open("wb") as file:
             for piece in pieces:
                 file.write(piece)
-        begun.replace(path)
+        partial.replace(path)
     finally:
-        begun.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
 
 
-def _tell(report: ExportReport, options: Options, err: Stream) -> None:
+def _print_report(report: ExportReport, options: Options, err: Stream) -> None:
     if options["json"]:
         print_json_line(err, report.to_json())
         return
-    told = {"sessions": report.sessions, "bytes": f"{report.bytes:,}"}
-    print_line(err, _("Sessions exported: %(sessions)s (%(bytes)s bytes)") % told)
+    totals = {"sessions": report.sessions, "bytes": f"{report.bytes:,}"}
+    print_line(err, _("Sessions exported: %(sessions)s (%(bytes)s bytes)") % totals)
     for note in report.notes:
         print_line(err, (f"{level_word(note.level)}: ", "yellow" if note.level == "lost" else "dim"), note_words(note))
     if report.cursor:
-        print_line(err, _("The next export goes on with --since %(cursor)s") % {"cursor": report.cursor})
+        print_line(err, _("The next export continues with --since %(cursor)s") % {"cursor": report.cursor})

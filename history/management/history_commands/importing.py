@@ -1,11 +1,9 @@
-"""`history import`: files, folders and archives of other products, and our own exports."""
+"""`history import`: files, folders and archives of other products, and exports of Parley."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from django.contrib.auth.models import AbstractUser
 from django.core.management.base import CommandError, CommandParser
 from django.utils.translation import gettext as _
 
@@ -14,8 +12,7 @@ from history.access.keys import NotAllowedError, first_staff_user
 from history.formats.note_texts import filled_in, level_word, note_words, worded
 from history.importing import ImportItem, ImportOutcome, ImportReport
 from history.management.history_commands.arguments import Options, user_named
-from history.management.history_commands.printing import print_json_line, print_line, progress_bar
-from history.management.output import Stream, print_table
+from history.management.output import Stream, print_counts, print_json_line, print_line, progress_bar
 
 HELP = "Import conversations of other products, and exports of Parley: files, folders, archives."
 
@@ -38,7 +35,7 @@ def add_arguments(parser: CommandParser) -> None:
     parser.add_argument(
         "--owner",
         metavar="USER",
-        help="whose they become; default: the first of the staff, and for exports of Parley whoever owned them",
+        help="the owner; default: the first staff account, and the original owner for exports of Parley",
     )
     parser.add_argument("--dry-run", action="store_true", help="say what would be imported, and do nothing")
 
@@ -46,8 +43,11 @@ def add_arguments(parser: CommandParser) -> None:
 def run(options: Options, *, out: Stream, err: Stream) -> None:
     for path in options["paths"]:
         if not path.exists():
-            raise CommandError(_("There is nothing at %(path)s.") % {"path": path}, returncode=2)
-    owner = user_named(options["owner"]) if options["owner"] else _first_of_the_staff()
+            raise CommandError(_("%(path)s does not exist.") % {"path": path}, returncode=2)
+    try:
+        owner = user_named(options["owner"]) if options["owner"] else first_staff_user()
+    except NotAllowedError:
+        raise CommandError(_("There is no user to own the sessions. Name one with --owner."), returncode=2) from None
     with progress_bar(_("Importing"), total=sum(map(_size, options["paths"]))) as advance:
         report = importing.run(
             owner,
@@ -59,20 +59,12 @@ def run(options: Options, *, out: Stream, err: Stream) -> None:
         )
     _print_report(report, options, out=out, err=err)
     if report[ImportOutcome.REFUSED]:
-        raise CommandError(_("Refused: %(count)s. The reasons are above.") % {"count": report[ImportOutcome.REFUSED]})
+        raise CommandError(_("Refused: %(count)s. See the reasons above.") % {"count": report[ImportOutcome.REFUSED]})
 
 
 def _size(path: Path) -> int:
-    return (
-        sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) if path.is_dir() else path.stat().st_size
-    )
-
-
-def _first_of_the_staff() -> AbstractUser:
-    try:
-        return first_staff_user()
-    except NotAllowedError:
-        raise CommandError(_("There is nobody to own it: name somebody with --owner."), returncode=2) from None
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def _print_item(item: ImportItem, options: Options, out: Stream) -> None:
@@ -94,7 +86,7 @@ def _print_report(report: ImportReport, options: Options, *, out: Stream, err: S
     if options["json"]:
         print_json_line(out, {"dry_run": options["dry_run"], "report": report.as_json()})
         return
-    rows: list[tuple[Any, Any]] = [
+    rows = [
         (_("imported"), report[ImportOutcome.IMPORTED]),
         (_("grown"), report[ImportOutcome.GROWN]),
         (_("already there"), report[ImportOutcome.THERE]),
@@ -103,6 +95,6 @@ def _print_report(report: ImportReport, options: Options, *, out: Stream, err: S
         (_("files without a conversation"), report[ImportOutcome.IGNORED]),
         (_("entries stored"), report.entries),
     ]
-    print_table(out, (_("conversations"), _("count")), [(words, f"{count:,}") for words, count in rows])
+    print_counts(out, (_("conversations"), _("count")), rows)
     if options["dry_run"]:
-        print_line(err, _("Nothing was imported: leave out --dry-run to do it."))
+        print_line(err, _("Nothing was imported. Leave out --dry-run to import."))

@@ -1,4 +1,4 @@
-"""`history lint`: would OpenAI Chat, Responses, Anthropic and Gemini take this conversation?"""
+"""`history lint`: whether OpenAI Chat, Responses, Anthropic and Gemini accept a conversation."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from django.utils.translation import gettext as _
 
 from history.access.permissions import Purpose
 from history.formats.note_texts import worded
-from history.linting import NAMES, LintReport, LintSeverity, NotAConversation, read_text
+from history.linting import NAMES, LintReport, LintSeverity, NotAConversation, parse_text
 from history.management.history_commands.arguments import Options, add_viewer, session_named, viewer_of
-from history.management.history_commands.printing import print_line
-from history.management.output import Stream, print_json, print_table
+from history.management.output import Stream, print_json, print_line, print_table
 from history.pages.lint.report import (
     TooLong,
-    as_json,
     check_length,
-    repair_words,
+    finding_text,
+    repair_text,
+    report_json,
     report_on,
     report_on_request,
-    words_of,
+    verdicts_for,
 )
-from history.text.lazy import why_of
+from history.text.lazy import error_text
 
 HELP = (
     "Say for each of four vendors whether it would take a conversation: the rule broken, the place, a repaired version."
 )
 
-NO_ID = frozenset("./\\_ghijklmnopqrstuvwxyz")  # what stands in paths and in no id
+PATH_CHARS = frozenset("./\\_ghijklmnopqrstuvwxyz")  # in paths, never in an id
 
 STYLES = {"rejected": "red", "unportable": "yellow", "odd": "yellow", "taken": "green"}
 
@@ -53,12 +53,16 @@ def run(options: Options, *, out: Stream, err: Stream) -> None:
     if options["repaired"]:
         _print_repaired(reports, options["repaired"], out)
     elif options["json"]:
-        told = [{"source": source, **as_json(report, vendors=options["vendor"])} for source, report in reports]
-        print_json(out, {"conversations": told})
+        documents = [{"source": source, **report_json(report, vendors=options["vendor"])} for source, report in reports]
+        print_json(out, {"conversations": documents})
     else:
         for source, report in reports:
             _print(source, report, options["vendor"], out)
-    rejected = [source for source, report in reports if as_json(report, vendors=options["vendor"])["rejected"]]
+    rejected = [
+        source
+        for source, report in reports
+        if any(verdict.is_rejected for verdict in verdicts_for(report, options["vendor"]))
+    ]
     if rejected and not options["repaired"]:
         raise CommandError(_("Would be rejected: %(names)s.") % {"names": ", ".join(rejected)})
 
@@ -68,7 +72,7 @@ def _reports(options: Options) -> Iterator[tuple[str, LintReport]]:
     for name in options["session"]:
         if name == "-":
             yield from _texts("-", sys.stdin.read(), options["language"])
-        elif not NO_ID.isdisjoint(name) and Path(name).is_file():
+        elif not PATH_CHARS.isdisjoint(name) and Path(name).is_file():
             yield from _texts(name, _read(name), options["language"])
         else:
             session = session_named(name, viewer, Purpose.READ)
@@ -91,11 +95,11 @@ def _read(path: str) -> str:
 def _texts(source: str, text: str, language: str) -> Iterator[tuple[str, LintReport]]:
     try:
         check_length(len(text))
-        told = read_text(text, language=language)
-        for number, one in enumerate(told, 1):
-            yield source if len(told) == 1 else f"{source}:{number}", report_on_request(one)
+        conversations = parse_text(text, language=language)
+        for number, one in enumerate(conversations, 1):
+            yield source if len(conversations) == 1 else f"{source}:{number}", report_on_request(one)
     except (NotAConversation, TooLong) as error:
-        raise CommandError(f"{source}: {worded(why_of(error))}") from None
+        raise CommandError(f"{source}: {worded(error_text(error))}") from None
 
 
 def _print_repaired(reports: list[tuple[str, LintReport]], vendor: str, out: Stream) -> None:
@@ -106,7 +110,7 @@ def _print_repaired(reports: list[tuple[str, LintReport]], vendor: str, out: Str
 def _print(source: str, report: LintReport, vendors: list[str], out: Stream) -> None:
     language = NAMES.get(report.language) or _("a stored session")
     print_line(out, (source, "bold"), (f"  {language}", "dim"))
-    chosen = [verdict for verdict in report.verdicts if not vendors or verdict.dialect in vendors]
+    chosen = verdicts_for(report, vendors)
     counted = [
         (
             NAMES[one.dialect],
@@ -115,15 +119,17 @@ def _print(source: str, report: LintReport, vendors: list[str], out: Stream) -> 
         )
         for one in chosen
     ]
-    print_table(out, (_("vendor"), _("outcome"), *(level.value for level in LintSeverity)), counted)
+    print_table(out, (_("provider"), _("outcome"), *(level.value for level in LintSeverity)), counted)
     for verdict in chosen:
         if verdict.findings or verdict.repairs:
             print_line(out)
             print_line(out, (NAMES[verdict.dialect], "bold"))
         for finding in verdict.findings:
             severity = finding.rule.severity.value
-            print_line(out, (f"{severity:<11}", STYLES[severity]), f"{finding.place}  {words_of(finding)}", indent=2)
+            print_line(
+                out, (f"{severity:<11}", STYLES[severity]), f"{finding.place}  {finding_text(finding)}", indent=2
+            )
             print_line(out, (f"{finding.rule.id}  {finding.rule.answer}".rstrip(), "dim"), indent=13)
         for repair in verdict.repairs:
-            print_line(out, (f"{_('repaired'):<11}", "green"), f"{repair.place}  {repair_words(repair)}", indent=2)
+            print_line(out, (_("repaired").ljust(11), "green"), f"{repair.place}  {repair_text(repair)}", indent=2)
     print_line(out)

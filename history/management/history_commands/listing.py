@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from django.core.management.base import CommandParser
 from django.utils.translation import gettext as _
@@ -12,20 +11,17 @@ from history.management.history_commands.arguments import (  # fmt: skip
     Options,
     add_times,
     add_viewer,
-    describe_session,
     page_size,
     sessions_for,
-    state_of,
     viewer_of,
 )
-from history.management.history_commands.printing import print_line
-from history.management.output import Stream, print_json, print_table
+from history.management.output import Stream, print_json, print_line, print_table
 from history.models import Session
-from history.record.listing import ListCursor, ListFilters, SessionPage, list_sessions
+from history.record.listing import ListCursor, SessionPage, list_sessions
+from history.search import SessionQuery
+from history.transcripts.serializers import retention_state, session_details_json
 
 HELP = "List sessions, newest activity first."
-
-FILTERS = ("owner", "key", "source", "agent", "workspace", "model", "since", "until")
 
 
 def add_arguments(parser: CommandParser) -> None:
@@ -42,22 +38,20 @@ def add_arguments(parser: CommandParser) -> None:
 
 
 def run(options: Options, *, out: Stream, err: Stream) -> None:
-    page = list_sessions(
-        sessions_for(viewer_of(options)),
-        filters=ListFilters(**{name: options[name] for name in FILTERS}),
-        before=options["before"],
-        limit=options["limit"],
-    )
+    sessions = SessionQuery.parse(options).apply(sessions_for(viewer_of(options)))
+    page = list_sessions(sessions, before=options["before"], limit=options["limit"])
     if options["json"]:
         cursor = str(page.next_before) if page.next_before else None
-        print_json(out, {"sessions": [describe_session(session) for session in page.sessions], "next_before": cursor})
+        print_json(
+            out, {"sessions": [session_details_json(session) for session in page.sessions], "next_before": cursor}
+        )
     else:
         _print(page, out=out, err=err)
 
 
 def _print(page: SessionPage, *, out: Stream, err: Stream) -> None:
     if not page.sessions:
-        print_line(err, _("No session fits."))
+        print_line(err, _("No session matches."))
         return
     columns = (
         _("session"), _("last activity"), _("owner"), _("source"), _("messages"), _("model"), _("state"), _("title"),
@@ -67,7 +61,7 @@ def _print(page: SessionPage, *, out: Stream, err: Stream) -> None:
         print_line(err, _("There are more: --before %(cursor)s") % {"cursor": page.next_before})
 
 
-def _row(session: Session) -> list[Any]:
+def _row(session: Session) -> list[object]:
     return [
         str(session.pk)[:8],
         session.last_activity_at,
@@ -75,7 +69,7 @@ def _row(session: Session) -> list[Any]:
         session.client or session.source,
         session.message_count,
         session.model,
-        state_of(session),
+        retention_state(session),
         session.title,
     ]
 

@@ -1,18 +1,17 @@
-"""`history person USER`: everything about one person into a file, or erased with a receipt."""
+"""`history person USER`: export or erase the personal data of one user."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
+from django.contrib.auth.models import AbstractUser
 from django.core.management.base import CommandError, CommandParser
 from django.core.serializers.json import DjangoJSONEncoder
 from django.utils.translation import gettext as _
 
-from history.management.history_commands.arguments import Options, user_named
-from history.management.history_commands.printing import print_line, progress_bar
-from history.management.output import Stream, print_json, print_table
+from history.management.history_commands.arguments import Options, require_reason, user_named
+from history.management.output import Stream, print_counts, print_json, print_line, print_table, progress_bar
 from history.privacy import Receipt, erase_person, export_person, plan_for
 
 HELP = "Give everything about one person, or erase it, with a receipt. Erasing is a dry run unless --yes is given."
@@ -20,9 +19,9 @@ HELP = "Give everything about one person, or erase it, with a receipt. Erasing i
 
 def add_arguments(parser: CommandParser) -> None:
     parser.add_argument("user", metavar="USER", help="a user name")
-    deed = parser.add_mutually_exclusive_group(required=True)
-    deed.add_argument("--export", metavar="FILE", help="a zip (….zip), or a folder that is made for it")
-    deed.add_argument("--erase", action="store_true", help="for good, past the trash; never what is held")
+    action = parser.add_mutually_exclusive_group(required=True)
+    action.add_argument("--export", metavar="FILE", help="a zip (….zip), or a folder that is made for it")
+    action.add_argument("--erase", action="store_true", help="for good, past the trash; never what is held")
     parser.add_argument("--yes", action="store_true", help="erase it")
     parser.add_argument("--reason", default="", help="kept in the audit trail; needed to erase")
     parser.add_argument("--receipt", metavar="FILE", help="write the receipt into this file, too")
@@ -38,7 +37,7 @@ def run(options: Options, *, out: Stream, err: Stream) -> None:
         _plan(person, options, out=out, err=err)
 
 
-def _export(person: Any, options: Options, out: Stream) -> None:
+def _export(person: AbstractUser, options: Options, out: Stream) -> None:
     with progress_bar(_("Exporting")) as advance:
         manifest = export_person(person, Path(options["export"]), reason=options["reason"], progress=advance)
     if options["json"]:
@@ -48,7 +47,7 @@ def _export(person: Any, options: Options, out: Stream) -> None:
     print_table(out, (_("file"), _("rows"), _("bytes")), rows)
 
 
-def _plan(person: Any, options: Options, *, out: Stream, err: Stream) -> None:
+def _plan(person: AbstractUser, options: Options, *, out: Stream, err: Stream) -> None:
     plan = plan_for(person)
     if options["json"]:
         kept = [str(pk) for pk in plan.kept]
@@ -56,20 +55,19 @@ def _plan(person: Any, options: Options, *, out: Stream, err: Stream) -> None:
         print_json(out, {"dry_run": True, "would_remove": counts, "would_keep": kept})
         return
     rows = [(_("sessions"), plan.sessions), (_("entries"), plan.entries), (_("keys"), plan.keys)]
-    print_table(out, (_("what goes"), _("count")), [(words, f"{count:,}") for words, count in rows])
+    print_counts(out, (_("to be removed"), _("count")), rows)
     for session in plan.kept:
-        print_line(out, _("kept, under hold: %(session)s") % {"session": session})
-    print_line(err, _("Nothing was erased: add --yes and a --reason to do it."))
+        print_line(out, _("kept because of a hold: %(session)s") % {"session": session})
+    print_line(err, _("Nothing was erased. Add --yes and --reason to erase."))
 
 
-def _erase(person: Any, options: Options, out: Stream) -> None:
-    if not options["reason"].strip():
-        raise CommandError(_("Erasing needs a reason: add --reason."), returncode=2)
-    place = _new_file(options["receipt"]) if options["receipt"] else None
+def _erase(person: AbstractUser, options: Options, out: Stream) -> None:
+    require_reason(options)
+    path = _new_file(options["receipt"]) if options["receipt"] else None
     with progress_bar(_("Erasing")) as advance:
         receipt = erase_person(person, reason=options["reason"], progress=advance)
-    if place:
-        place.write_text(json.dumps(receipt.to_json(), cls=DjangoJSONEncoder, ensure_ascii=False, indent=2) + "\n")
+    if path:
+        path.write_text(json.dumps(receipt.to_json(), cls=DjangoJSONEncoder, ensure_ascii=False, indent=2) + "\n")
     if options["json"]:
         print_json(out, receipt.to_json())
     else:
@@ -77,7 +75,7 @@ def _erase(person: Any, options: Options, out: Stream) -> None:
 
 
 def _new_file(name: str) -> Path:
-    """Made before anything is erased: a receipt that cannot be written is found out in time."""
+    """Created before anything is erased, so that a path that cannot be written stops the command."""
     try:
         Path(name).touch(mode=0o600, exist_ok=False)
     except OSError as error:
@@ -91,7 +89,7 @@ def _print(receipt: Receipt, out: Stream) -> None:
     for name, value in facts.items():
         print_line(out, f"{name}  {value}")
     print_line(out, _("The account is now called %(name)s.") % {"name": receipt.person["now"]})
-    print_table(out, (_("removed"), _("count")), [(name, f"{count:,}") for name, count in receipt.removed.items()])
+    print_counts(out, (_("removed"), _("count")), receipt.removed.items())
     for kept in receipt.kept:
-        print_line(out, f"{_('kept')}  {kept['session']}  ({kept['why']})")
+        print_line(out, _("kept") + f"  {kept['session']}  ({kept['why']})")
     print_line(out, f"audit  #{receipt.checkpoint['audit_seq']} {receipt.checkpoint['audit_seal']}")

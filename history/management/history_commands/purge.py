@@ -1,4 +1,4 @@
-"""`history purge`: remove what the rules say is due. Without --yes it only says what that is."""
+"""`history purge`: remove what retention rules say is due. A dry run without --yes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from django.utils.translation import gettext as _
 
 from history import retention
 from history.management.history_commands.arguments import Options
-from history.management.history_commands.printing import print_line, progress_bar
-from history.management.output import Stream, print_json, print_table
+from history.management.output import Stream, print_counts, print_json, print_line, progress_bar
 
 HELP = "Remove what has expired, lies long in the trash or is over a cap. A dry run unless --yes is given."
 
@@ -40,20 +39,20 @@ def _print(report: retention.PurgeReport, *, out: Stream, err: Stream) -> None:
         (_("sessions that expired"), report.expired),
         (_("sessions from the trash"), report.trashed),
         (_("sessions over a cap"), report.over_cap),
-        (_("forks that nobody finished"), report.unfinished),
-        (_("sessions whose removal was begun before"), report.resumed),
+        (_("unfinished forks"), report.unfinished),
+        (_("sessions whose removal started earlier"), report.resumed),
         (_("entries of these sessions"), report.messages),
         (_("exchanges"), report.exchanges),
         (_("entries trimmed from other sessions"), report.trimmed),
-        (_("entries whose texts are dropped"), report.dropped),
+        (_("entries with removed texts"), report.dropped),
         (_("search rows"), report.search_rows),
         (_("blobs"), report.blobs),
     )
-    print_table(out, (_("what goes"), _("count")), [(words, f"{count:,}") for words, count in rows])
+    print_counts(out, (_("to be removed"), _("count")), rows)
     if not report.is_complete:
-        print_line(err, _("The time was up before everything was done: the next run goes on."))
+        print_line(err, _("Time limit reached. The next run continues."))
     if report.dry_run:
-        print_line(err, _("Nothing was removed: add --yes to do it."))
+        print_line(err, _("Nothing was removed. Add --yes to remove."))
 
 
 def _seconds(text: str) -> timedelta:
@@ -62,5 +61,5 @@ def _seconds(text: str) -> timedelta:
     except (ValueError, OverflowError):
         budget = timedelta(0)
     if budget <= timedelta(0):
-        raise argparse.ArgumentTypeError(f"'{text}' is no time: write seconds, more than 0")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a valid time: write seconds, more than 0")
     return budget

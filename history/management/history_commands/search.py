@@ -1,14 +1,13 @@
-"""`history search`: full text over everything that was said, called and answered."""
+"""`history search`: full text of messages, tool calls and results."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.core.management.base import CommandParser
 from django.utils.translation import gettext as _
 
 from history.access.permissions import Purpose, Viewer
+from history.entries import JsonObject
 from history.management.history_commands.arguments import (  # fmt: skip
     Options,
     add_times,
@@ -19,14 +18,11 @@ from history.management.history_commands.arguments import (  # fmt: skip
     user_named,
     viewer_of,
 )
-from history.management.history_commands.printing import Piece, print_line
-from history.management.output import Stream, as_cell, is_a_terminal, print_json, print_table
-from history.models import ApiKey, Message, Session
-from history.search import Filters, Hit, Results, Snippet, facets, search
+from history.management.output import Piece, Stream, as_cell, print_json, print_line, print_table
+from history.models import Message, Session
+from history.search import Hit, Results, SessionQuery, Snippet, facets, named_facets, search
 
 HELP = "Search messages, tool arguments and results."
-
-NAMES = ("source", "client", "agent", "model", "tool", "role", "status")
 
 
 def add_arguments(parser: CommandParser) -> None:
@@ -55,7 +51,7 @@ def run(options: Options, *, out: Stream, err: Stream) -> None:
         return
     results = search(viewer, options["query"], filters=filters, before=options["before"], limit=options["limit"])
     if options["json"]:
-        print_json(out, _as_json(results))
+        print_json(out, _results_json(results))
         return
     for hit in results.hits:
         _print_hit(hit, out)
@@ -65,34 +61,29 @@ def run(options: Options, *, out: Stream, err: Stream) -> None:
 
 
 def operator() -> Viewer:
-    """The operator at the shell has all permissions and no account.
-
-    Deleted and expired sessions are never searched.
-    """
+    """The operator at the shell has all permissions and no account. Deleted and expired sessions are never searched."""
     return get_user_model()(username="", is_staff=True, is_superuser=True)
 
 
-def _filters(options: Options) -> Filters:
+def _filters(options: Options) -> SessionQuery:
+    """An unknown owner, key or session is an error here, not an empty result."""
     viewer = viewer_of(options)
-    return Filters(
-        owner=tuple(user_named(name).pk for name in options["owner"]),
-        key=tuple(key_named(prefix).pk for prefix in options["key"]),
-        session=tuple(session_named(name, viewer, Purpose.READ).pk for name in options["session"]),
-        has_error=options["has_error"],
-        since=options["since"],
-        until=options["until"],
-        **{name: tuple(options[name]) for name in NAMES},
-    )
+    for name in options["owner"]:
+        user_named(name)
+    for prefix in options["key"]:
+        key_named(prefix)
+    sessions = tuple(session_named(name, viewer, Purpose.READ).pk for name in options["session"])
+    return SessionQuery.parse({**options, "session": sessions})
 
 
 def _print_hit(hit: Hit, out: Stream) -> None:
     place: Piece = (f"{str(hit.session_id)[:8]} #{hit.seq}", "bold cyan")
     print_line(out, place, f"  {as_cell(hit.at)}  {hit.role}  ", (hit.title, "dim"))
-    print_line(out, *_marked(hit.snippet, coloured=is_a_terminal(out)), indent=4)
+    print_line(out, *_marked(hit.snippet, coloured=out.isatty()), indent=4)
 
 
 def _marked(snippet: Snippet, *, coloured: bool) -> list[Piece]:
-    """Matches stand out by colour, or where there is none, in brackets."""
+    """Matches are coloured, or in brackets without colours."""
     pieces: list[Piece] = ["… "] if snippet.is_cut_before else []
     for text, is_match in snippet.pieces:
         line = text.replace("\n", " ")
@@ -103,7 +94,7 @@ def _marked(snippet: Snippet, *, coloured: bool) -> list[Piece]:
     return [*pieces, " …"] if snippet.is_cut_after else pieces
 
 
-def _as_json(results: Results) -> dict[str, Any]:
+def _results_json(results: Results) -> JsonObject:
     hits = [
         {
             "session": hit.session_id,
@@ -129,14 +120,10 @@ def _as_json(results: Results) -> dict[str, Any]:
     }
 
 
-def _print_facets(viewer: Viewer, filters: Filters, options: Options, out: Stream) -> None:
-    found = facets(viewer, options["query"], filters=filters)
-    users = dict(get_user_model().objects.filter(pk__in=found["owner"]).values_list("pk", "username"))
-    keys = dict(ApiKey.objects.filter(pk__in=found["key"]).values_list("pk", "prefix"))
-    names: dict[str, dict[Any, str]] = {"owner": users, "key": keys}
+def _print_facets(viewer: Viewer, filters: SessionQuery, options: Options, out: Stream) -> None:
     rows = [
-        (facet, names.get(facet, {}).get(value, value), count)
-        for facet, counts in found.items()
+        (facet, value, count)
+        for facet, counts in named_facets(facets(viewer, options["query"], filters=filters)).items()
         for value, count in counts.items()
     ]
     if options["json"]:

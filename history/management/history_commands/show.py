@@ -1,32 +1,29 @@
-"""`history show`: one session in the terms of the record, as it is stored, or as a model would be told of it."""
+"""`history show`: one session as text, as stored JSON, or as the context of a model."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 from django.utils.translation import gettext as _
 
 from history.access.permissions import Purpose
 from history.context import VIEWS, ContextOptions, entry_view, render_context
-from history.context.entries import ContextEntry
-from history.entries import KINDS, Entry, ModelInput, ModelOutput, Summary, ToolResults, entry_to_json
+from history.context.values import ContextEntry
+from history.entries import KINDS, Entry, JsonObject, ModelInput, ModelOutput, Summary, ToolResults, entry_to_json
 from history.management.history_commands.arguments import (
     Options,
     add_viewer,
-    describe_session,
     page_size,
     session_named,
     viewer_of,
 )
-from history.management.history_commands.markdown import print_markdown
-from history.management.history_commands.printing import Piece, print_line, print_lines
-from history.management.output import Stream, as_cell, is_a_terminal, print_json
+from history.management.output import Piece, Stream, as_cell, print_json, print_line, print_lines, print_markdown
 from history.models import Message, Session
 from history.record.branches import versions_of
 from history.record.selectors import Page, entries_of, ledger_of, messages_of, snapshot
 from history.transcripts.previews import Preview, entries_in_brief, preview
+from history.transcripts.serializers import session_details_json
 
 HELP = "Show a session: ModelInput, ModelOutput, ToolResults and the rest, with times, tokens and branches."
 
@@ -62,9 +59,9 @@ def run(options: Options, *, out: Stream, err: Stream) -> None:
         for message in page.messages:
             out.write(f"{message.body or 'null'}\n")
     elif options["json"]:
-        print_json(out, _as_json(session, page))
+        print_json(out, _page_json(session, page))
     else:
-        _print(session, page, out=out, err=err)
+        _print_page(session, page, out=out, err=err)
 
 
 def _page(session: Session, options: Options) -> Page:
@@ -72,14 +69,11 @@ def _page(session: Session, options: Options) -> Page:
         after = options["after"] or 0
         rows = ledger_of(session, after=after, limit=options["limit"])
         return Page(rows, has_older=after > 0, has_newer=bool(rows) and rows[-1].seq < session.version)
-    where = {name: options[name] for name in ("before", "after", "limit", "leaf", "at_version")}
-    return messages_of(session, **where)
+    position = {name: options[name] for name in ("before", "after", "limit", "leaf", "at_version")}
+    return messages_of(session, **position)
 
 
-# For programs.
-
-
-def _as_json(session: Session, page: Page) -> dict[str, Any]:
+def _page_json(session: Session, page: Page) -> JsonObject:
     pairs = zip(page.messages, entries_of(page.messages), strict=True)
     entries = [
         {
@@ -92,17 +86,14 @@ def _as_json(session: Session, page: Page) -> dict[str, Any]:
         for message, entry in pairs
     ]
     return {
-        "session": describe_session(session),
+        "session": session_details_json(session),
         "entries": entries,
         "has_older": page.has_older,
         "has_newer": page.has_newer,
     }
 
 
-# For people.
-
-
-def _print(session: Session, page: Page, *, out: Stream, err: Stream) -> None:
+def _print_page(session: Session, page: Page, *, out: Stream, err: Stream) -> None:
     _print_head(session, out)
     versions = versions_of(session, page.messages) if page.messages else {}
     for message, entry in zip(page.messages, entries_in_brief(page.messages), strict=True):
@@ -143,13 +134,13 @@ def _print_entry(message: Message, entry: Entry, others: Sequence[int], out: Str
             print_line(out, ("→ ", "dim"), (request.name, "bold"), " ", _on_a_line(request.arguments), indent=4)
     if isinstance(entry, ToolResults):
         for result in entry.results:
-            said = _on_a_line(result.error or result.text)
-            print_line(out, ("← ", "dim"), (result.name, "bold"), " ", _status(result.status), " ", said, indent=4)
+            line = _on_a_line(result.error or result.text)
+            print_line(out, ("← ", "dim"), (result.name, "bold"), " ", _status(result.status), " ", line, indent=4)
 
 
 def _print_text(entry: Entry, text: str, out: Stream) -> None:
-    """On a terminal what people and models say is read as Markdown; the rest, and everything in a pipe, as it is."""
-    if is_a_terminal(out) and isinstance(entry, ModelInput | ModelOutput | Summary):
+    """On a terminal, messages and answers are formatted as Markdown. Other texts, and all texts in a pipe, are not."""
+    if out.isatty() and isinstance(entry, ModelInput | ModelOutput | Summary):
         print_markdown(out, text, indent=4)
     else:
         print_lines(out, text, indent=4)
@@ -181,8 +172,8 @@ def _status(status: str) -> Piece:
 
 
 def _on_a_line(text: str) -> str:
-    begun = preview(text, LINE_CHARS)
-    return " ".join(begun.text.split()) + _rest(begun)
+    beginning = preview(text, LINE_CHARS)
+    return " ".join(beginning.text.split()) + _rest(beginning)
 
 
 def _rest(text: Preview) -> str:
@@ -191,29 +182,27 @@ def _rest(text: Preview) -> str:
     return f" … ({text.chars:,} characters)" if text.chars else ""
 
 
-# What a model is told.
-
-
 def _show_view(session: Session, options: Options, *, out: Stream, err: Stream) -> None:
-    """No limits: debugging needs the complete text."""
-    wanted = ContextOptions(max_turns=None)
-    taken = snapshot(session, leaf=options["leaf"], at_version=options["at_version"])
-    told = VIEWS[options["view"]](taken, wanted)
-    remarks = render_context(taken, wanted).report.remarks if options["view"] == "validated" else ()
+    """Without limits, for debugging."""
+    context_options = ContextOptions(max_turns=None)
+    history = snapshot(session, leaf=options["leaf"], at_version=options["at_version"])
+    entries = VIEWS[options["view"]](history, context_options)
+    remarks = render_context(history, context_options).report.remarks if options["view"] == "validated" else ()
     if options["json"]:
         repairs = [{"code": remark.code, "seq": remark.seq, "text": remark.text} for remark in remarks]
-        print_json(out, {"view": options["view"], "entries": [entry_view(entry) for entry in told], "repairs": repairs})
+        shown = [entry_view(entry) for entry in entries]
+        print_json(out, {"view": options["view"], "entries": shown, "repairs": repairs})
         return
-    for entry in told:
-        _print_told(entry, out)
-    if not told:
-        print_line(err, _("A model is told nothing in this view."))
+    for entry in entries:
+        _print_context_entry(entry, out)
+    if not entries:
+        print_line(err, _("This view sends nothing to a model."))
     for remark in remarks:
         print_line(err, f"#{remark.seq} {remark.text}")
 
 
-def _print_told(entry: ContextEntry, out: Stream) -> None:
-    origin = ", ".join(f"#{seq}" for seq in entry.origin) or _("made for the call")
+def _print_context_entry(entry: ContextEntry, out: Stream) -> None:
+    origin = ", ".join(f"#{seq}" for seq in entry.origin) or _("created for the call")
     print_line(out, (entry.role.value, "bold cyan"), (f"  {origin}", "dim"))
     text = preview(entry.content.replace("\0", "\ufffd"), TEXT_CHARS)
     print_lines(out, f"{text.text}{_rest(text)}", indent=4)

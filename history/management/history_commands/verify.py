@@ -1,22 +1,21 @@
-"""`history verify`: is everything there that was written, and is it what was written?
+"""`history verify`: check the history for altered, missing and dangling rows.
 
-Findings are printed as they are met, the first one first. A checkpoint, kept elsewhere, shows later that nothing was
-cut off at the newest end.
+Findings are printed as they are found. A checkpoint that is stored elsewhere shows later that no newest entries were
+removed.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 from django.utils.translation import gettext as _
 
 from history import verification
+from history.entries import JsonObject
 from history.management.history_commands.arguments import Options, session_named
-from history.management.history_commands.printing import print_json_line, print_line, progress_bar
-from history.management.output import Stream
+from history.management.output import Stream, print_json_line, print_line, progress_bar
 from history.models import Message
 from history.verification import Checkpoint, VerificationFinding
 
@@ -49,16 +48,8 @@ def run(options: Options, *, out: Stream, err: Stream) -> None:
 
 def _print_finding(finding: VerificationFinding, options: Options, out: Stream) -> None:
     if options["json"]:
-        print_json_line(
-            out,
-            {
-                "session": finding.session,
-                "seq": finding.seq,
-                "code": finding.code,
-                "severity": finding.severity,
-                "sentence": finding.sentence,
-            },
-        )
+        names = ("session", "seq", "code", "severity", "sentence")
+        print_json_line(out, {name: getattr(finding, name) for name in names})
         return
     print_line(out, (finding.severity.value, "bold red" if finding.is_damage else "yellow"), f"  {finding}")
 
@@ -67,9 +58,9 @@ def _refuse(damaged: int, wrong: int, options: Options, out: Stream) -> None:
     if options["json"]:
         print_json_line(out, {"healthy": False, "damaged": damaged, "projections": wrong, "checkpoint": None})
     if damaged:
-        words = _("The record is damaged (findings: %(damaged)s; in what is made from it: %(wrong)s).")
+        words = _("The record is damaged (findings: %(damaged)s; in derived data: %(wrong)s).")
     else:
-        words = _("The record is whole, but what is made from it is not (findings: %(wrong)s): it can be made anew.")
+        words = _("The record is intact, but derived data is not (findings: %(wrong)s). It can be rebuilt.")
     raise CommandError(words % {"damaged": damaged, "wrong": wrong})
 
 
@@ -83,16 +74,10 @@ def _print_healthy(taken: Checkpoint, options: Options, out: Stream) -> None:
         print_line(out, f"{name}  {value}", indent=2)
 
 
-def _summary(taken: Checkpoint) -> dict[str, Any]:
-    """Without its list of sessions: few enough numbers to write on paper, and the root vouches for the file."""
-    return {
-        "entries": taken.entries,
-        "last_message_id": taken.last_message_id,
-        "sessions": len(taken.sessions),
-        "root": taken.root,
-        "audit_seq": taken.audit_seq,
-        "audit_seal": taken.audit_seal,
-    }
+def _summary(taken: Checkpoint) -> JsonObject:
+    """The numbers without the list of sessions, for which the root vouches."""
+    names = ("entries", "last_message_id", "sessions", "root", "audit_seq", "audit_seal")
+    return {name: len(taken.sessions) if name == "sessions" else getattr(taken, name) for name in names}
 
 
 def _read(path: Path) -> Checkpoint:
@@ -109,6 +94,5 @@ def _write(taken: Checkpoint, path: Path) -> None:
     try:
         path.write_text(json.dumps(taken.to_json()) + "\n")
     except OSError as error:
-        raise CommandError(
-            _("%(path)s cannot be written (%(why)s).") % {"path": path, "why": error.strerror}
-        ) from error
+        values = {"path": path, "why": error.strerror}
+        raise CommandError(_("%(path)s cannot be written (%(why)s).") % values) from error

@@ -1,4 +1,4 @@
-"""What an address of /history/ asks for. Every state of the page is such an address, and none is an error.
+"""The query of a /history/ URL. Every state of the page is a URL, and no URL is an error.
 
 Several values of one filter mean any of them. Without words, and without a filter that only messages have, sessions are
 listed; otherwise messages are found.
@@ -7,15 +7,15 @@ listed; otherwise messages are found.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from datetime import UTC, date, datetime, time, timedelta
-from typing import Any
+from datetime import date, datetime
 from urllib.parse import urlencode
 
 from django.http import QueryDict
 from django.utils import timezone
 from django.utils.dateparse import parse_date
 
-from history.record.listing import ListCursor, ListFilters
+from history.record.listing import ListCursor
+from history.search.session_query import SessionQuery, parse_time
 
 MOST_VALUES = 20
 VALUE_CHARS = 200
@@ -39,16 +39,16 @@ class BrowseQuery:
     before: str = ""
 
     @classmethod
-    def of(cls, given: QueryDict) -> BrowseQuery:
+    def parse(cls, values: QueryDict) -> BrowseQuery:
         return cls(
-            words=_text(given, "q", limit=2_000),
-            key=_text(given, "key"),
-            **{name: _texts(given, name) for name in MANY_VALUES},
-            has_error=given.get("error") == "1",
-            archived=given.get("archived") == "1",
-            since=_day(given, "since"),
-            until=_day(given, "until"),
-            before=_text(given, "before"),
+            words=_text(values, "q", limit=2_000),
+            key=_text(values, "key"),
+            **{name: _texts(values, name) for name in MANY_VALUES},
+            has_error=values.get("error") == "1",
+            archived=values.get("archived") == "1",
+            since=_day(values, "since"),
+            until=_day(values, "until"),
+            before=_text(values, "before"),
         )
 
     @property
@@ -57,7 +57,7 @@ class BrowseQuery:
 
     @property
     def is_narrowed(self) -> bool:
-        """Whether there is anything to take back."""
+        """Whether there is a filter to clear."""
         return replace(self, before="", archived=False) != BrowseQuery()
 
     @property
@@ -70,32 +70,23 @@ class BrowseQuery:
         empty = next(field.default for field in fields(self) if field.name == name)
         return replace(self, **{name: empty})  # type: ignore[arg-type]
 
-    def link(self, **others: Any) -> str:
-        """The query of the same page but for these; the page begins at its top unless `before` is among them."""
-        asked = replace(self, **{"before": "", **others})
-        pairs: list[tuple[str, str]] = [("q", asked.words), ("key", asked.key)]
-        pairs += [(name, value) for name in MANY_VALUES for value in getattr(asked, name)]
-        pairs += [("error", "1" if asked.has_error else ""), ("archived", "1" if asked.archived else "")]
-        pairs += [(name, day.isoformat() if (day := getattr(asked, name)) else "") for name in ("since", "until")]
-        query = urlencode([pair for pair in (*pairs, ("before", asked.before)) if pair[1]])
-        return f"?{query}" if query else "?"
+    def link(self, **changes: object) -> str:
+        """The query string of the same page with these changes. It begins at the top unless `before` is changed."""
+        query = replace(self, **{"before": "", **changes})  # type: ignore[arg-type]
+        pairs: list[tuple[str, str]] = [("q", query.words), ("key", query.key)]
+        pairs += [(name, value) for name in MANY_VALUES for value in getattr(query, name)]
+        pairs += [("error", "1" if query.has_error else ""), ("archived", "1" if query.archived else "")]
+        pairs += [(name, day.isoformat() if (day := getattr(query, name)) else "") for name in ("since", "until")]
+        text = urlencode([pair for pair in (*pairs, ("before", query.before)) if pair[1]])
+        return f"?{text}" if text else "?"
 
     @property
     def here(self) -> str:
         return self.link()
 
     @property
-    def begins(self) -> datetime | None:
-        return _midnight(self.since) if self.since else None
-
-    @property
-    def ends(self) -> datetime | None:
-        """The day named last is part of it."""
-        return _midnight(self.until + timedelta(days=1)) if self.until and self.until < date.max else None
-
-    @property
     def cursor(self) -> ListCursor | None:
-        """Of a list; what no list has given out asks for the beginning."""
+        """Position in a list of sessions; an invalid one means the top."""
         try:
             return ListCursor.read(self.before)
         except ValueError:
@@ -103,43 +94,34 @@ class BrowseQuery:
 
     @property
     def message(self) -> int | None:
-        """Under which message a search goes on."""
+        """Position in a list of hits: the message that the page continues below."""
         text = self.before
         return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
     @property
-    def list_filters(self) -> ListFilters:
-        return ListFilters(
-            owner=self.owner or None,
-            key=self.key or None,
-            source=self.source or None,
-            agent=self.agent or None,
-            model=self.model or None,
-            has_error=self.has_error or None,
-            since=self.begins,
-            until=self.ends,
-        )
+    def filters(self) -> SessionQuery:
+        """The filters with owners and key looked up. Archived sessions are a separate list, not a filter."""
+        names = {name: getattr(self, name) for name in MANY_VALUES}
+        days = {"since": _time(self.since), "until": _time(self.until, is_end=True)}
+        return SessionQuery.parse({**names, "key": self.key or None, "has_error": self.has_error or None, **days})
 
 
-def _text(given: QueryDict, name: str, *, limit: int = VALUE_CHARS) -> str:
-    return given.get(name, "").replace("\0", " ").strip()[:limit]
+def _text(values: QueryDict, name: str, *, limit: int = VALUE_CHARS) -> str:
+    return values.get(name, "").replace("\0", " ").strip()[:limit]
 
 
-def _texts(given: QueryDict, name: str) -> tuple[str, ...]:
-    values = (value.replace("\0", " ").strip()[:VALUE_CHARS] for value in given.getlist(name)[:MOST_VALUES])
-    return tuple(dict.fromkeys(filter(None, values)))
+def _texts(values: QueryDict, name: str) -> tuple[str, ...]:
+    texts = (value.replace("\0", " ").strip()[:VALUE_CHARS] for value in values.getlist(name)[:MOST_VALUES])
+    return tuple(dict.fromkeys(filter(None, texts)))
 
 
-def _day(given: QueryDict, name: str) -> date | None:
+def _day(values: QueryDict, name: str) -> date | None:
     try:
-        return parse_date(given.get(name, "").strip())
+        return parse_date(values.get(name, "").strip())
     except ValueError:
         return None
 
 
-def _midnight(day: date) -> datetime:
-    """When a day begins where the reader is; the first and the last of the calendar have no place elsewhere."""
-    try:
-        return timezone.make_aware(datetime.combine(day, time.min)).astimezone(UTC)
-    except (OverflowError, ValueError):
-        return datetime.combine(day, time.min, tzinfo=UTC)
+def _time(day: date | None, *, is_end: bool = False) -> datetime | None:
+    zone = timezone.get_current_timezone()
+    return parse_time(day.isoformat(), zone=zone, is_end=is_end) if day else None

@@ -1,21 +1,41 @@
-"""/history/: everything that was recorded, to search, narrow, select and take out. Every state is an address."""
+"""The browse page /history/: search, narrow, select and export sessions. Every state is a URL."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable, MutableMapping
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from functools import partial
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 from django.views.decorators.vary import vary_on_headers
 from django_htmx.http import push_url
 
-from history.http.htmx import HtmxRequest
-from history.pages.browse import BrowseQuery, browse, browse_again, browse_on, latest_archiving
-from history.pages.charts import headlines
+from history.access.permissions import Purpose, can_access_others
+from history.http import HtmxRequest
+from history.models import AuditEvent, Session
+from history.pages.browse.facets import Facet, Option, Spread, facets_for, keys_for
+from history.pages.browse.query import BrowseQuery
+from history.pages.browse.results import BrowseResults, count_results, count_spread, read_results
+from history.pages.charts.views import headlines
+
+UNDO = timedelta(seconds=30)
+SLOW_NETWORK = timedelta(seconds=5)  # accept an undo that is pressed in the last second
+LAST_EVENTS = 1_000
+ARCHIVING_KEY = "archiving"
+
+User = AbstractBaseUser | AnonymousUser
 
 
 @login_required
@@ -23,21 +43,125 @@ from history.pages.charts import headlines
 @require_safe
 @vary_on_headers("HX-Request")
 def history(request: HtmxRequest) -> HttpResponse:
-    """The page; what has changed of it for htmx, which shows the address without what is empty in it."""
-    asked = BrowseQuery.of(request.GET)
-    if request.htmx and asked.before:
-        return render(request, "history/browse/_rows.html", {"browse": browse_on(request.user, asked)})
-    context: dict[str, Any] = {"archiving": latest_archiving(request.session)}
-    if request.htmx.trigger == "found":  # the list itself, which has heard of something new in it
-        context["browse"] = browse_again(request.user, asked)
+    """The page, or for htmx the parts that have changed. The URL is shown without empty parameters."""
+    query = BrowseQuery.parse(request.GET)
+    if request.htmx and query.before:
+        return render(request, "history/browse/_rows.html", {"browse": read_rows(request.user, query)})
+    context: dict[str, object] = {"archiving": latest_archiving(request.session)}
+    if request.htmx.trigger == "found":  # the list itself was notified of a change
+        context["browse"] = replace(
+            read_rows(request.user, query),
+            spread=count_results(request.user, query),
+            deleted=tuple(just_deleted_by(request.user)),
+        )
         return render(request, "history/browse/_found.html", context)
     template = "history/browse/_answer.html" if request.htmx else "history/browse/page.html"
-    context["browse"] = browse(request.user, asked)
-    if not request.htmx and not asked.is_narrowed and not asked.before:
+    context["browse"] = read_page(request.user, query)
+    if not request.htmx and not query.is_narrowed and not query.before:
         context["headlines"] = headlines(request.user)
     response = render(request, template, context)
-    address = reverse("history:browse") + asked.here.removesuffix("?")
-    # The search box asks again when it loses the focus: the same address would need two steps back.
-    if request.htmx and request.htmx.current_url_abs_path != address:
-        push_url(response, address)
+    url = reverse("history:browse") + query.here.removesuffix("?")
+    # The search box sends its form again when it loses the focus: the same URL would need two steps back.
+    if request.htmx and request.htmx.current_url_abs_path != url:
+        push_url(response, url)
     return response
+
+
+@dataclass(frozen=True, slots=True)
+class DateRange:
+    """A preset range of dates."""
+
+    label: str
+    link: str
+    is_picked: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrowsePage:
+    query: BrowseQuery
+    results: BrowseResults
+    spread: Spread | None = None
+    facets: tuple[Facet, ...] = ()
+    keys: tuple[Option, ...] = ()
+    ranges: tuple[DateRange, ...] = ()
+    deleted: tuple[Session, ...] = ()
+    sees_others: bool = False
+    reads_others: bool = False
+    deletes_others: bool = False
+
+    @property
+    def more(self) -> str:
+        return self.query.link(before=self.results.next_before) if self.results.next_before else ""
+
+
+def read_page(viewer: User, query: BrowseQuery) -> BrowsePage:
+    """The whole page."""
+    page = read_rows(viewer, query)
+    spread = count_spread(viewer, query)
+    by_key = count_spread(viewer, query.without("key")) if query.key else spread
+    return replace(
+        page,
+        spread=spread,
+        facets=facets_for(query, spread, count=partial(count_spread, viewer), sees_others=page.sees_others),
+        keys=keys_for(viewer, by_key, query, sees_others=page.sees_others),
+        ranges=_ranges(query),
+        deleted=tuple(just_deleted_by(viewer)),
+    )
+
+
+def read_rows(viewer: User, query: BrowseQuery) -> BrowsePage:
+    """The rows of the page and nothing else."""
+    return BrowsePage(
+        query=query,
+        results=read_results(viewer, query),
+        sees_others=can_access_others(viewer, Purpose.LIST),
+        reads_others=can_access_others(viewer, Purpose.READ),
+        deletes_others=can_access_others(viewer, Purpose.DELETE),
+    )
+
+
+def _ranges(query: BrowseQuery) -> tuple[DateRange, ...]:
+    today = timezone.localdate()
+    choices: list[tuple[str, date | None]] = [
+        (_("any time"), None),
+        (_("today"), today),
+        (_("7 days"), today - timedelta(days=6)),
+        (_("30 days"), today - timedelta(days=29)),
+    ]
+    return tuple(
+        DateRange(label, query.link(since=since, until=None), query.since == since and query.until is None)
+        for label, since in choices
+    )
+
+
+# Undo.
+
+
+def just_deleted_by(user: User) -> QuerySet[Session]:
+    """Sessions that this user deleted in the last seconds, also those of other users."""
+    since = timezone.now() - UNDO - SLOW_NETWORK
+    newest = AuditEvent.objects.order_by("-seq").values_list("seq", flat=True).first() or 0
+    hidden = AuditEvent.objects.filter(seq__gt=newest - LAST_EVENTS, action="hide", actor=user.pk, at__gt=since)
+    ids = [pk for pk in hidden.values_list("session", flat=True) if pk]
+    return Session.objects.deleted().filter(pk__in=ids, hidden_at__gt=since).order_by("-hidden_at")
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivingStep:
+    """The sessions of the latest step, by id, and whether it archived or unarchived them."""
+
+    ids: tuple[str, ...]
+    is_archived: bool
+
+
+def note_archiving(store: MutableMapping[str, Any], ids: Iterable[str], *, archived: bool) -> None:
+    """Replace the latest step in the user's session; without ids there is nothing to undo."""
+    store[ARCHIVING_KEY] = {"ids": list(ids), "archived": archived, "at": time.time()}
+
+
+def latest_archiving(store: MutableMapping[str, Any]) -> ArchivingStep | None:
+    """The step that can still be undone."""
+    step = store.get(ARCHIVING_KEY) or {}
+    if not step.get("ids") or time.time() - step["at"] > UNDO.total_seconds():
+        return None
+    return ArchivingStep(tuple(step["ids"]), step["archived"])

@@ -1,73 +1,131 @@
-"""Rows of the tallies folded into points of time, each with its sums per value of a grouping."""
+"""Numbers of a chart: the query of a /charts/ URL, and daily counts added up to its points."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import date, timedelta
-from typing import Any
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, timedelta
+from typing import Any, Literal
+from urllib.parse import urlencode
 
 from django.contrib.auth import get_user_model
 from django.db.models import Sum
+from django.http import QueryDict
+from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from history.access.permissions import Purpose, Reach, Viewer, reach_of
 from history.models import ApiKey, DayTally, Session
-from history.pages.charts.query import ChartQuery, Step
 from history.record.daily_sums import COUNTS, WAIT_NAMES, WAITS
+
+Step = Literal["day", "week", "month"]
+
+DEFAULT = "30d"
+# Name → days, and the step of one point: at most about ninety points.
+RANGES: dict[str, tuple[int | None, Step]] = {
+    "7d": (7, "day"),
+    "30d": (30, "day"),
+    "90d": (90, "day"),
+    "1y": (365, "week"),
+    "all": (None, "month"),
+}
+MOST_MONTHS = 96
+GROUPINGS = ("", "model", "key", "agent", "source", "owner")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartQuery:
+    range: str = DEFAULT
+    by: str = ""
+    mine: bool = False
+
+    @classmethod
+    def parse(cls, values: QueryDict, *, sees_others: bool) -> ChartQuery:
+        """Unknown values mean the default."""
+        by, name = values.get("by", ""), values.get("range", "")
+        return cls(
+            range=name if name in RANGES else DEFAULT,
+            by=by if by in GROUPINGS and (sees_others or by != "owner") else "",
+            mine=sees_others and values.get("whose") == "me",
+        )
+
+    @property
+    def step(self) -> Step:
+        return RANGES[self.range][1]
+
+    @property
+    def last(self) -> date:
+        return timezone.now().astimezone(UTC).date()
+
+    @property
+    def first(self) -> date:
+        days = RANGES[self.range][0]
+        return self.last - timedelta(days=(days or 31 * MOST_MONTHS) - 1)
+
+    def link(self, **changes: Any) -> str:
+        query = replace(self, **changes)
+        pairs = {
+            "range": query.range if query.range != DEFAULT else "",
+            "by": query.by,
+            "whose": "me" if query.mine else "",
+        }
+        text = urlencode({name: value for name, value in pairs.items() if value})
+        return f"?{text}" if text else "?"
+
 
 MOST_VALUES = 5
 COLUMNS = {"model": "model", "key": "api_key_id", "agent": "agent", "source": "source", "owner": "owner_id"}
-
 Sums = dict[str, Any]
 NOTHING: Sums = dict.fromkeys(COUNTS, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Points:
-    """`sums[value]` has one entry per point; '' is the whole where nothing is grouped."""
+    """`sums[value]` has one entry per day of `days`; without a grouping the only value is ''."""
 
     days: tuple[date, ...]
-    values: tuple[tuple[Any, str], ...]  # value → its words, the largest first
+    values: tuple[tuple[Any, str], ...]  # value → label, the largest first
     sums: Mapping[Any, Sequence[Sums]] = field(default_factory=dict)
 
     def totals(self) -> Sums:
-        rows = [sums for series in self.sums.values() for sums in series]
-        return added(rows)
+        return add_sums([sums for series in self.sums.values() for sums in series])
+
+    def whole(self) -> Sequence[Sums]:
+        return self.sums.get("") or [dict(NOTHING) for _day in self.days]
 
 
 OTHERS = object()
 
 
-def points_for(viewer: Viewer, asked: ChartQuery) -> Points:
-    days = tuple(_days(asked))
+def read_points(viewer: Viewer, query: ChartQuery) -> Points:
+    days = tuple(_days(query))
     reach = reach_of(viewer, Purpose.LIST)
     if reach is None:
         return Points(days=days, values=(), sums={})
-    if asked.mine and not isinstance(viewer, ApiKey):
+    if query.mine and not isinstance(viewer, ApiKey):
         reach = Reach(owner_id=viewer.pk)
-    rows = list(_rows(reach, asked))
-    if asked.range == "all" and rows:
-        days = tuple(_months(min(row["point"] for row in rows), asked.last))
-    kept = _largest(rows) if asked.by else [""]
+    rows = list(_rows(reach, query))
+    if query.range == "all" and rows:
+        days = tuple(_months(min(row["point"] for row in rows), query.last))
+    largest = _largest(rows) if query.by else [""]
     places = {day: place for place, day in enumerate(days)}
     sums: dict[Any, list[Sums]] = {}
     for row in rows:
-        value = row["value"] if row["value"] in kept else OTHERS
+        value = row["value"] if row["value"] in largest else OTHERS
         series = sums.setdefault(value, [dict(NOTHING) for _day in days])
         if (place := places.get(row["point"])) is not None:
             for name in COUNTS:
                 series[place][name] += row[f"n_{name}"]
-    order = [value for value in [*kept, OTHERS] if value in sums]
-    return Points(days=days, values=tuple((value, word) for value, word in _words(asked, order)), sums=sums)
+    order = [value for value in [*largest, OTHERS] if value in sums]
+    return Points(days=days, values=tuple(_labels(query, order)), sums=sums)
 
 
-def added(rows: Sequence[Sums]) -> Sums:
+def add_sums(rows: Sequence[Sums]) -> Sums:
     return {name: sum(row[name] for row in rows) for name in COUNTS}
 
 
-def wait_below(share: float, sums: Sums) -> float | None:
-    """The time to the first token that so many of the answers stay below, from how many fell into each class."""
+def latency_percentile(share: float, sums: Sums) -> float | None:
+    """Time to the first token, estimated from the number of answers in each class."""
     numbers: list[int] = [sums[name] for name in WAIT_NAMES]
     wanted = share * sum(numbers)
     if not wanted:
@@ -80,14 +138,14 @@ def wait_below(share: float, sums: Sums) -> float | None:
     return WAITS[-1]
 
 
-def _rows(reach: Reach, asked: ChartQuery) -> Iterator[Mapping[str, Any]]:
-    """Summed by day; weeks and months are folded here, because SQLite would ask Python for each row's."""
-    found = DayTally.objects.filter(reach.as_q(), day__gte=asked.first, day__lte=asked.last).order_by()
-    found = found.exclude(source=Session.Source.NOTEBOOK)
-    column = COLUMNS.get(asked.by)
-    grouped = found.values(*([column] if column else []), "day")
+def _rows(reach: Reach, query: ChartQuery) -> Iterator[Mapping[str, Any]]:
+    """Sums by day. Weeks and months are added up here, because SQLite would call Python for the week of each row."""
+    rows = DayTally.objects.filter(reach.as_q(), day__gte=query.first, day__lte=query.last).order_by()
+    rows = rows.exclude(source=Session.Source.NOTEBOOK)
+    column = COLUMNS.get(query.by)
+    grouped = rows.values(*([column] if column else []), "day")
     for row in grouped.annotate(**{f"n_{name}": Sum(name) for name in COUNTS}):
-        yield {**row, "point": _begin(row["day"], asked.step), "value": row[column] if column else ""}
+        yield {**row, "point": _start_of_step(row["day"], query.step), "value": row[column] if column else ""}
 
 
 def _largest(rows: Sequence[Mapping[str, Any]]) -> list[Any]:
@@ -97,13 +155,11 @@ def _largest(rows: Sequence[Mapping[str, Any]]) -> list[Any]:
     return sorted(sizes, key=lambda value: (-sizes[value], str(value)))[:MOST_VALUES]
 
 
-def _words(asked: ChartQuery, values: Sequence[Any]) -> Iterator[tuple[Any, str]]:
-    known = _names(asked.by, [value for value in values if value is not OTHERS])
+def _labels(query: ChartQuery, values: Sequence[Any]) -> Iterator[tuple[Any, str]]:
+    names = _names(query.by, [value for value in values if value is not OTHERS])
+    without = {"model": _("users and tools"), "agent": _("no agent"), "key": _("no key")}.get(query.by, _("all"))
     for value in values:
-        if value is OTHERS:
-            yield value, _("others")
-        else:
-            yield value, known.get(value) or _nothing(asked.by)
+        yield value, _("others") if value is OTHERS else names.get(value) or without
 
 
 def _names(by: str, values: Sequence[Any]) -> dict[Any, str]:
@@ -116,22 +172,17 @@ def _names(by: str, values: Sequence[Any]) -> dict[Any, str]:
     return {value: value for value in values if value}
 
 
-def _nothing(by: str) -> str:
-    words = {"model": _("people and tools"), "agent": _("no agent"), "key": _("no key")}
-    return words.get(by, _("all"))
-
-
-def _days(asked: ChartQuery) -> Iterator[date]:
-    if asked.step == "month":
-        yield from _months(asked.last, asked.last)
+def _days(query: ChartQuery) -> Iterator[date]:
+    if query.step == "month":
+        yield from _months(query.last, query.last)
         return
-    day = _begin(asked.first, asked.step)
-    while day <= asked.last:
+    day = _start_of_step(query.first, query.step)
+    while day <= query.last:
         yield day
-        day += timedelta(days=7 if asked.step == "week" else 1)
+        day += timedelta(days=7 if query.step == "week" else 1)
 
 
-def _begin(day: date, step: Step) -> date:
+def _start_of_step(day: date, step: Step) -> date:
     if step == "month":
         return day.replace(day=1)
     return day - timedelta(days=day.weekday()) if step == "week" else day

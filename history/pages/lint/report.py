@@ -1,16 +1,15 @@
-"""The linter for what lies in the database, and its findings for programs and for people.
+"""Lint reports of stored sessions and pasted requests, as translated texts and as JSON.
 
-The rules know nothing of Django (`history.linting`); here sessions are read for them, and their texts translated.
+The rules are independent of Django (`history.linting`). This module reads sessions for them and translates their texts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
 
 from django.utils.translation import gettext as _
 
-from history.context import ContextOptions, entry_view, full_view
+from history.entries import JsonObject
 from history.formats.note_texts import worded
 from history.linting import (
     NAMES,
@@ -27,14 +26,14 @@ from history.models import Blob, Session
 from history.record.selectors import snapshot
 from history.text.lazy import LazyText
 
-# More than this is not looked at: a conversation, not an archive.
+# Limits of what is linted: a conversation, not an archive.
 MAX_CHARS = 2_000_000
 MAX_ENTRIES = 5_000
 MAX_VALUES = 100_000
 
 
 class TooLong(ValueError):
-    """The text says what the limit is."""
+    """The text names the limit."""
 
 
 def report_on(session: Session) -> LintReport:
@@ -42,19 +41,19 @@ def report_on(session: Session) -> LintReport:
     return lint_session(snapshot(session), media=_bytes_of)
 
 
-def report_on_request(given: LintInput) -> LintReport:
-    _check_count(given.count)
-    if _has_more_values(given.body, MAX_VALUES):
-        raise NotAConversation(_("it has too many values to be read"))
-    return lint_request(given)
+def report_on_request(parsed: LintInput) -> LintReport:
+    _check_count(parsed.count)
+    if _has_more_values(parsed.body, MAX_VALUES):
+        raise NotAConversation(_("too many values"))
+    return lint_request(parsed)
 
 
-def _has_more_values(value: Any, most: int) -> bool:
-    """Nothing but brackets is short to write and long to look at."""
+def _has_more_values(value: object, most: int) -> bool:
+    """A short text of nested brackets takes long to lint."""
     waiting, count = [value], 0
     while waiting and count <= most:
-        found = waiting.pop()
-        inner: Any = found.values() if isinstance(found, Mapping) else found if isinstance(found, list) else ()
+        outer = waiting.pop()
+        inner = list(outer.values()) if isinstance(outer, Mapping) else outer if isinstance(outer, list) else []
         count += len(inner)
         waiting.extend(inner)
     return count > most
@@ -63,18 +62,13 @@ def _has_more_values(value: Any, most: int) -> bool:
 def _check_count(count: int) -> None:
     if count > MAX_ENTRIES:
         words = {"limit": f"{MAX_ENTRIES:,}", "count": f"{count:,}"}
-        raise TooLong(_("Conversations of up to %(limit)s messages are looked at; this one has %(count)s.") % words)
+        raise TooLong(_("A conversation can have up to %(limit)s messages; this one has %(count)s.") % words)
 
 
 def check_length(chars: int) -> None:
     if chars > MAX_CHARS:
         words = {"limit": f"{MAX_CHARS:,}", "count": f"{chars:,}"}
-        raise TooLong(_("Up to %(limit)s characters are looked at; this is %(count)s.") % words)
-
-
-def as_it_is(session: Session) -> list[dict[str, Any]]:
-    """What was said in a session, in the words of the record: the left side of a comparison."""
-    return [entry_view(entry) for entry in full_view(snapshot(session), ContextOptions(max_turns=None))]
+        raise TooLong(_("Up to %(limit)s characters are checked; this has %(count)s.") % words)
 
 
 def _bytes_of(sha256: str) -> bytes:
@@ -84,26 +78,20 @@ def _bytes_of(sha256: str) -> bytes:
     return bytes(blob.data)
 
 
-# In words.
+def finding_text(finding: LintFinding) -> str:
+    return worded(LazyText(finding.rule.words, **finding.about))
 
 
-def words_of(told: LintFinding) -> str:
-    return worded(LazyText(told.rule.words, **told.about))
+def repair_text(repair: Repair) -> str:
+    return worded(LazyText(repair.sentence, **repair.values))
 
 
-def repair_words(told: Repair) -> str:
-    return worded(LazyText(told.sentence, **told.values))
+def verdicts_for(report: LintReport, vendors: Collection[str]) -> list[Verdict]:
+    return [verdict for verdict in report.verdicts if not vendors or verdict.dialect in vendors]
 
 
-def name_of(dialect: str) -> str:
-    return NAMES[dialect]
-
-
-# For programs.
-
-
-def as_json(report: LintReport, *, vendors: Iterable[str] = ()) -> dict[str, Any]:
-    chosen = [verdict for verdict in report.verdicts if not vendors or verdict.dialect in vendors]
+def report_json(report: LintReport, *, vendors: Collection[str] = ()) -> JsonObject:
+    chosen = verdicts_for(report, vendors)
     return {
         "language": report.language,
         "rejected": any(verdict.is_rejected for verdict in chosen),
@@ -111,7 +99,7 @@ def as_json(report: LintReport, *, vendors: Iterable[str] = ()) -> dict[str, Any
     }
 
 
-def _verdict(verdict: Verdict) -> dict[str, Any]:
+def _verdict(verdict: Verdict) -> JsonObject:
     return {
         "vendor": verdict.dialect,
         "name": NAMES[verdict.dialect],

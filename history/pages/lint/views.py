@@ -1,4 +1,7 @@
-"""/lint/: would OpenAI Chat, Responses, Anthropic and Gemini take this conversation? Nothing that is pasted is kept."""
+"""The page /lint/: whether OpenAI Chat, Responses, Anthropic and Gemini accept a conversation.
+
+Pasted conversations are not stored.
+"""
 
 from __future__ import annotations
 
@@ -17,25 +20,25 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
+from history.context import ContextOptions, entry_view, full_view
 from history.formats.note_texts import worded
-from history.http.body_limits import FORM_OVERHEAD, accepts_body
-from history.linting import NAMES, LintFinding, LintReport, LintSeverity, NotAConversation, Verdict, read_text
+from history.http import FORM_OVERHEAD, accepts_body
+from history.linting import NAMES, LintFinding, LintReport, LintSeverity, NotAConversation, Verdict, parse_text
 from history.models import Session
 from history.pages.lint.report import (
     MAX_CHARS,
     TooLong,
-    as_it_is,
     check_length,
-    repair_words,
+    finding_text,
+    repair_text,
     report_on,
     report_on_request,
-    words_of,
 )
-from history.pages.session_access import session_or_404
-from history.record.selectors import sessions_owned_by
+from history.pages.session import session_or_404
+from history.record.selectors import sessions_owned_by, snapshot
 
 SESSIONS = 50
-# A pasted text goes through a form, which Django reads into memory; what is longer comes as a file.
+# Django reads a form into memory; a longer text is uploaded as a file.
 PASTED_CHARS = 600_000
 SHOWN_CHARS = 300_000
 BYTES_PER_CHAR = 4  # at most, in UTF-8
@@ -45,7 +48,7 @@ OUTCOMES = {
     "rejected": _("rejected"),
     "unportable": _("unportable"),
     "odd": _("odd"),
-    "taken": _("taken"),
+    "taken": _("accepted"),
 }
 
 
@@ -55,15 +58,14 @@ class LintForm(forms.Form):
         required=False,
         strip=False,
         widget=forms.Textarea(attrs={"rows": 10, "spellcheck": "false", "class": "mono"}),
-        help_text=_("A request body of one of the four, or the list of its messages alone."),
+        help_text=_("A request body of one of the four providers, or only its list of messages."),
     )
     file = forms.FileField(label=_("or a file"), required=False)
     language = forms.ChoiceField(
-        label=_("Written for"), required=False, choices=[("", _("recognise it")), *NAMES.items()]
+        label=_("Format"), required=False, choices=[("", _("Detect automatically")), *NAMES.items()]
     )
 
     def clean(self) -> dict[str, Any]:
-        """`text` is what was chosen or pasted."""
         cleaned = super().clean() or {}
         try:
             text = _text_in(cleaned.get("file"), cleaned.get("text", ""))
@@ -99,18 +101,18 @@ class VerdictView:
         return NAMES[self.verdict.dialect]
 
     @property
-    def outcome(self) -> Any:
+    def outcome(self) -> object:
         return OUTCOMES[self.verdict.outcome]
 
     @property
-    def counts(self) -> list[tuple[Any, int]]:
+    def counts(self) -> list[tuple[object, int]]:
         levels = [finding.rule.severity for finding in self.verdict.findings]
         return [(OUTCOMES[level.value], levels.count(level)) for level in LintSeverity if level in levels]
 
     @property
-    def findings(self) -> list[tuple[LintFinding, Any, str]]:
+    def findings(self) -> list[tuple[LintFinding, object, str]]:
         return [
-            (finding, OUTCOMES[finding.rule.severity.value], words_of(finding))
+            (finding, OUTCOMES[finding.rule.severity.value], finding_text(finding))
             for finding in self.verdict.findings[:SHOWN_FINDINGS]
         ]
 
@@ -120,7 +122,7 @@ class VerdictView:
 
     @property
     def repairs(self) -> list[tuple[str, str]]:
-        return [(repair.place, repair_words(repair)) for repair in self.verdict.repairs[:SHOWN_FINDINGS]]
+        return [(repair.place, repair_text(repair)) for repair in self.verdict.repairs[:SHOWN_FINDINGS]]
 
     @property
     def repaired(self) -> str:
@@ -133,44 +135,40 @@ class VerdictView:
 @require_http_methods(["GET", "HEAD", "POST"])
 def lint(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
-        return _pasted(request)
+        return _lint_pasted(request)
     if name := request.GET.get("session", ""):
-        return _of_session(request, name)
+        return _lint_session(request, name)
     return _page(request, LintForm())
 
 
-def _pasted(request: HttpRequest) -> HttpResponse:
+def _lint_pasted(request: HttpRequest) -> HttpResponse:
     form = LintForm(request.POST, request.FILES)
     if not form.is_valid():
         return _page(request, form, status=422)
-    text = form.cleaned_data["text"]
     try:
-        given = read_text(text, language=form.cleaned_data["language"])
-        if len(given) > 1:
-            raise NotAConversation(gettext_noop("these are several conversations, one a line: look at one at a time"))
-        return _page(request, form, report=report_on_request(given[0]), given=_indented(given[0].body))
+        conversations = parse_text(form.cleaned_data["text"], language=form.cleaned_data["language"])
+        if len(conversations) > 1:
+            raise NotAConversation(gettext_noop("several conversations, one per line: check one at a time"))
+        [parsed] = conversations
+        return _page(request, form, report=report_on_request(parsed), source=_indented(parsed.body))
     except TooLong as error:
         form.add_error(None, str(error))
-        return _page(request, form, status=422)
     except NotAConversation as error:
-        form.add_error(None, gettext("Not a conversation: %(why)s.") % {"why": worded(error.said)})
-        return _page(request, form, status=422)
+        form.add_error(None, gettext("Not a conversation: %(why)s.") % {"why": worded(error.lazy_text)})
+    return _page(request, form, status=422)
 
 
-def _of_session(request: HttpRequest, name: str) -> HttpResponse:
-    session = session_or_404(request.user, _id(name))
+def _lint_session(request: HttpRequest, name: str) -> HttpResponse:
+    try:
+        session = session_or_404(request.user, UUID(name))
+    except ValueError:
+        raise Http404 from None
     try:
         report = report_on(session)
     except TooLong as error:
         return _page(request, LintForm(), session=session, problem=str(error), status=422)
-    return _page(request, LintForm(), report=report, given=_indented(as_it_is(session)), session=session)
-
-
-def _id(name: str) -> UUID:
-    try:
-        return UUID(name)
-    except ValueError:
-        raise Http404 from None
+    entries = [entry_view(entry) for entry in full_view(snapshot(session), ContextOptions(max_turns=None))]
+    return _page(request, LintForm(), report=report, source=_indented(entries), session=session)
 
 
 def _page(
@@ -178,7 +176,7 @@ def _page(
     form: LintForm,
     *,
     report: LintReport | None = None,
-    given: str = "",
+    source: str = "",
     session: Session | None = None,
     problem: str = "",
     status: int = 200,
@@ -192,7 +190,7 @@ def _page(
         "language": NAMES.get(report.language, "") if report else "",
         "verdicts": verdicts,
         "open": worst,
-        "given": given,
+        "given": source,
         "session": session,
         "problem": problem,
         "sessions": sessions,
@@ -200,10 +198,10 @@ def _page(
     return render(request, "history/lint/page.html", context, status=status)
 
 
-def _indented(value: Any) -> str:
-    """JSON to look at; what is very long ends with a note, and the command line gives all of it."""
+def _indented(value: object) -> str:
+    """Indented JSON, cut if it is very long. The command line prints all of it."""
     text = json.dumps(value, ensure_ascii=False, indent=2, default=dict)
     text = text.encode("utf-8", "replace").decode()
     if len(text) <= SHOWN_CHARS:
         return text
-    return text[:SHOWN_CHARS] + "\n… " + gettext("cut here; `history lint` prints all of it")
+    return text[:SHOWN_CHARS] + "\n… " + gettext("cut here; `history lint` prints everything")

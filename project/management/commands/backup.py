@@ -1,8 +1,15 @@
-"""`manage.py backup [PATH]`: a copy of the database while the server goes on writing."""
+"""`manage.py backup [PATH]`: an online copy of the SQLite database.
+
+The copy gets its name only when it is complete and checked.
+"""
+
+from __future__ import annotations
 
 import json
+import os
 import shlex
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +18,15 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connection
 from django.utils import timezone
 
-from project.background.backups import BackupError, copy_sqlite
-from project.server.preflight import check_database
+from project.server.readiness import check_database
+
+# Pages that are copied at a time: between two steps writers get their turn.
+PAGES = 2_000
 
 
 class Command(BaseCommand):
     help = "Copy the SQLite database while it is in use, check the copy, and print where it is."
-    # Whoever waits for one answer does not wait for every page to be imported and checked first: `serve` does that.
+    # `serve` runs the system checks: they import every page, which takes longer than a small backup.
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -43,9 +52,55 @@ def default_path() -> Path:
 
 
 def pg_dump_command() -> str:
-    """The password stays out of it: pg_dump asks for it, or finds it in PGPASSWORD or ~/.pgpass."""
+    """The command line without the password: pg_dump asks for it, or reads PGPASSWORD or ~/.pgpass."""
     to = connection.settings_dict
-    # A socket's folder is given as an option of the address: postgres://user@/name?host=/run/postgresql
+    # The folder of a socket is an option of the URL: postgres://user@/name?host=/run/postgresql
     options = {"host": to["HOST"] or to["OPTIONS"].get("host"), "port": to["PORT"], "username": to["USER"]}
-    given = [f"--{name}={value}" for name, value in options.items() if value]
-    return shlex.join(["pg_dump", "--format=custom", *given, "--file=parley.dump", str(to["NAME"])])
+    arguments = [f"--{name}={value}" for name, value in options.items() if value]
+    return shlex.join(["pg_dump", "--format=custom", *arguments, "--file=parley.dump", str(to["NAME"])])
+
+
+class BackupError(Exception):
+    """The copy could not be made. The text says why, and no file is left."""
+
+
+def copy_sqlite(source: Path, target: Path) -> None:
+    if target.exists():
+        raise BackupError(f"{target} exists already. Choose another name: a backup never overwrites.")
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    draft = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        # Created first with its mode: SQLite would make it readable for all users.
+        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        copy_pages(source, draft)
+        check_copy(draft)
+        flush_to_disk(draft)
+        draft.rename(target)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def copy_pages(source: Path, draft: Path) -> None:
+    read_only = f"{source.resolve().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(read_only, uri=True, timeout=20)) as live, closing(sqlite3.connect(draft)) as copy:
+        # In one read transaction writers continue, and the copy does not start again at each of their writes.
+        live.execute("BEGIN")
+        live.execute("SELECT 1 FROM sqlite_master").fetchone()
+        live.backup(copy, pages=PAGES)
+        # One file, without -wal and -shm beside it.
+        copy.execute("PRAGMA journal_mode=DELETE")
+
+
+def check_copy(draft: Path) -> None:
+    with closing(sqlite3.connect(draft)) as copy:
+        verdict = copy.execute("PRAGMA integrity_check").fetchone()[0]
+    if verdict != "ok":
+        raise BackupError(f"The copy is damaged and was thrown away: {verdict}")
+
+
+def flush_to_disk(draft: Path) -> None:
+    descriptor = os.open(draft, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

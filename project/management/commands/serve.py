@@ -1,4 +1,4 @@
-"""`manage.py serve`: everything between a fresh clone and a page in the browser."""
+"""`manage.py serve`: migrate, collect static files, print a sign-in link and serve."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management import call_command
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 
 from project.accounts.links import HOURS, create_link
-from project.server.collectstatic import collect_when_changed
-from project.server.first_start import first_staff_user, listening_socket
-from project.server.preflight import check_database
+from project.accounts.models import User
+from project.server.readiness import check_database
+from project.server.static_files import collect_when_changed
 
 
 class Command(BaseCommand):
@@ -21,7 +21,7 @@ class Command(BaseCommand):
     requires_migrations_checks = False
 
     def handle(self, *args: Any, **options: Any) -> None:
-        os.umask(0o077)  # what we write, the database first of all, is nobody else's to read
+        os.umask(0o077)  # the database and other files are readable for this user only
         listener = listening_socket(settings.HOST, settings.PORT)
         check_database()
         call_command("migrate", interactive=False, verbosity=0)
@@ -33,15 +33,48 @@ class Command(BaseCommand):
         make_server(listener).run()
 
 
+def first_staff_user() -> User:
+    """The oldest active staff account. The first start creates the superuser `admin`, who signs in by link."""
+    found = User.objects.filter(is_staff=True, is_active=True).order_by("pk").first()
+    if found:
+        return found
+    user, created = User.objects.get_or_create(username="admin", defaults={"is_staff": True, "is_superuser": True})
+    if not created:
+        raise CommandError(
+            "No staff member can sign in: the user “admin” is not active staff."
+            " Create another one: manage.py createsuperuser"
+        )
+    user.set_unusable_password()
+    user.save()
+    return user
+
+
+def listening_socket(host: str, port: int) -> socket.socket:
+    """Bind before the server starts, so that a port in use gives a clear error."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(1024)
+    except OSError as error:
+        raise CommandError(
+            f"Cannot listen on {host}:{port} ({error.strerror or error}). Is something else running there?"
+            f" Choose another port, for example: PORT={port + 1} make run"
+        ) from error
+    listener.setblocking(False)
+    return listener
+
+
 def make_server(listener: socket.socket, *, handles_signals: bool = True) -> Any:
-    """The server of `make run`. The browser tests use it in a thread, where no signals can be handled."""
-    # Only here: importing Daphne installs its reactor, which nothing but a server should do.
+    """The server of `make run`. Browser tests run it in a thread, which cannot handle signals."""
+    # Only here: importing Daphne installs its reactor, which only a server should do.
     from project.server.daphne import Server  # isort: skip
 
     from project.asgi import application
 
-    # No header that names the server, no access log: it would show one-time links.
-    # A call whose caller has left is drained for as long as the settings say; Daphne would end it after ten seconds.
+    # No access log, because it would show one-time links. A call whose client has left is drained for the time of the
+    # settings; Daphne would end it after ten seconds.
     return Server(
         application,
         endpoints=[endpoint_of(listener)],
@@ -52,7 +85,7 @@ def make_server(listener: socket.socket, *, handles_signals: bool = True) -> Any
 
 
 def endpoint_of(listener: socket.socket) -> str:
-    """In Daphne's words. It can take over a socket of IPv4 only; of IPv6 it opens its own in the same place."""
+    """The description of the listener for Daphne. It adopts sockets of IPv4 only, and opens its own for IPv6."""
     if listener.family == socket.AF_INET:
         return f"fd:fileno={listener.fileno()}"
     host, port = listener.getsockname()[:2]

@@ -1,4 +1,4 @@
-"""`manage.py signin USER`: a one-time sign-in link, for whoever has no password or forgot it."""
+"""`manage.py signin USER`: a one-time sign-in link for a user."""
 
 import json
 from typing import Any
@@ -7,12 +7,12 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from project.accounts.links import HOURS, create_link
 from project.accounts.models import User
-from project.server.preflight import check_database, check_migrations
+from project.server.readiness import check_database, check_migrations
 
 
 class Command(BaseCommand):
     help = "Print a fresh one-time sign-in link for a user."
-    # Whoever waits for one answer does not wait for every page to be imported and checked first: `serve` does that.
+    # The checks import every page, which takes longer than this command. `serve` runs them.
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -37,5 +37,5 @@ def active_user(name: str) -> User:
             f"There is no user “{name}”. Make one on the page /accounts/people/ or with createsuperuser."
         )
     if not user.is_active:
-        raise CommandError(f"The user “{name}” is switched off. Switch it on in the admin first.")
+        raise CommandError(f"The user “{name}” is disabled. Enable it in the admin first.")
     return user

@@ -6,8 +6,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from project.background.jobs import JOBS, LEASE_SECONDS, Crew
-from project.server.preflight import check_database, check_migrations
+from project.background.jobs import JOBS, LEASE_SECONDS
+from project.background.scheduler import Scheduler
+from project.server.readiness import check_database, check_migrations
 
 
 class Command(BaseCommand):
@@ -19,9 +20,11 @@ class Command(BaseCommand):
         ended = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ended.set())
-        crew = Crew(JOBS, lease_seconds=LEASE_SECONDS)
-        crew.start()
-        self.stdout.write(f"Working: {', '.join(job.name for job in crew.jobs)}")
+        scheduler = Scheduler(JOBS, lease_seconds=LEASE_SECONDS)
+        scheduler.start()
+        self.stdout.write(f"Working: {', '.join(job.name for job in scheduler.jobs)}")
         self.stdout.flush()
-        ended.wait()
-        crew.stop()
+        # With a timeout, because a signal that the kernel gives to another thread does not wake a wait without one.
+        while not ended.wait(0.5):
+            pass
+        scheduler.stop()

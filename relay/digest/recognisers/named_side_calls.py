@@ -1,12 +1,12 @@
 """Side calls known by their conversation: a request is compared with the session that it names or continues.
 
 Programs send titles, checks and summaries under the name of their conversation (Claude Code, opencode). Such a request
-holds no answer and no tools, has another instruction than the conversation, and either the conversation offers tools
-or the request asks for JSON. Only names that a client derives itself count: a name that the caller chose is obeyed.
+has no answer, no tools and another instruction, and either the conversation offers tools or the request asks for JSON.
+Only names that a client derives itself count: a name that the caller chose is obeyed.
 
-A program that names nothing sends the conversation itself with a question of its own behind it (Gemini CLI's
-`/compress`). Such a request has another instruction and no tools although the conversation offers tools, and it is not
-streamed although the conversation is: no person waits for it.
+Other programs send the whole conversation with a question of their own behind it (Gemini CLI's `/compress`). Such a
+request has another instruction and no tools although the conversation offers tools, and it is not streamed although the
+conversation is: no person waits for it.
 
 Titles often come before the first question. So a first request of that shape waits for another request of the same
 name. If none comes in time, it opens the conversation after all: nothing is lost.
@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from history.entries import ModelInput
 from history.models import Exchange
-from relay.digest.calls import Spot
+from relay.digest.calls import SessionMatch
 from relay.digest.recognisers.session_lookup import current_session, has_other_instruction, offers_tools
 from relay.digest.requests import RelayedRequest
-from relay.digest.side_calls import asks_for_title, is_answerless, kind_by_form
+from relay.digest.side_calls import is_answerless, kind_by_schema, wants_title
 from relay.gateway.call.session_ids import CLIENT_ID, HEADER
 
 # Claude Code and opencode send the first question 0.05 to 0.15 s after the title call. But Claude Code runs its hooks
@@ -28,43 +28,41 @@ from relay.gateway.call.session_ids import CLIENT_ID, HEADER
 HOLD_SECONDS, HOLD_TITLE_SECONDS = 2.0, 30.0
 
 
-def side_call_kind(asked: RelayedRequest) -> str:
+def named_side_call_kind(request: RelayedRequest) -> str:
     """The kind of side call that a request is beside the session that it names; '' if it is part of it."""
-    if not _may_be_side_call(asked) or asked.request is None or asked.session is None:
+    if not _may_be_side_call(request) or request.decoded is None or request.session is None:
         return ""
-    session = current_session(asked.session, key=asked.record.key)[1]
-    if session is None or not session.version or not has_other_instruction(asked, session):
+    session = current_session(request.session, key=request.record.key)[1]
+    if session is None or not session.version or not has_other_instruction(request, session):
         return ""
-    is_side_call = asked.request.options.form is not None or offers_tools(session)
-    return kind_by_form(asked.request) if is_side_call else ""
+    is_side_call = request.decoded.options.form is not None or offers_tools(session)
+    return kind_by_schema(request.decoded) if is_side_call else ""
 
 
-def is_beside(asked: RelayedRequest, spot: Spot) -> bool:
+def is_question_about_session(request: RelayedRequest, match: SessionMatch) -> bool:
     """Whether a request that continues a session is a question of the program's own about it."""
-    if asked.request is None or spot.session is None or asked.record.recognised_by == HEADER or asked.sends_new_alone:
+    session, decoded = match.session, request.decoded
+    if decoded is None or session is None or request.record.recognised_by == HEADER or request.sends_only_new:
         return False
-    if asked.request.tools or asked.record.stream or not asked.request.system:
+    if decoded.tools or request.record.stream or not decoded.system or not isinstance(request.entries[-1], ModelInput):
         return False
-    if not isinstance(asked.entries[-1], ModelInput):
+    first, is_new = request.first_answer, match.known < len(request.entries)
+    if first is None or match.known <= first or not is_new:
         return False
-    first, is_new = asked.first_answer, spot.known < len(asked.entries)
-    if first is None or spot.known <= first or not is_new:
-        return False
-    session = spot.session
-    is_other = offers_tools(session) and has_other_instruction(asked, session)
+    is_other = offers_tools(session) and has_other_instruction(request, session)
     return is_other and Exchange.objects.of(session).filter(metadata__streamed=True).exists()
 
 
-def hold_seconds(asked: RelayedRequest) -> float:
+def hold_seconds(request: RelayedRequest) -> float:
     """How long a first request of its name waits for the conversation that it may belong to."""
-    if not _may_be_side_call(asked) or asked.request is None:
+    if not _may_be_side_call(request) or request.decoded is None:
         return 0.0
-    if asked.request.options.form is not None or asks_for_title(asked.request):
+    if request.decoded.options.form is not None or wants_title(request.decoded):
         return HOLD_TITLE_SECONDS
-    return HOLD_SECONDS if asked.request.system else 0.0
+    return HOLD_SECONDS if request.decoded.system else 0.0
 
 
-def _may_be_side_call(asked: RelayedRequest) -> bool:
-    if asked.record.recognised_by != CLIENT_ID or asked.request is None or asked.sends_new_alone:
+def _may_be_side_call(request: RelayedRequest) -> bool:
+    if request.record.recognised_by != CLIENT_ID or request.decoded is None or request.sends_only_new:
         return False
-    return is_answerless(asked.request)
+    return is_answerless(request.decoded)

@@ -1,4 +1,4 @@
-"""Addresses of the relay: which dialect and which kind of call a path is.
+"""Paths of the relay: the dialect and the kind of call of each.
 
 The paths are the vendors' own (`HttpApi.paths`). Any other path is refused, because files, batches and stored answers
 of all keys share one account upstream. An operator can list further paths in the file of PARLEY_PROVIDERS.
@@ -19,7 +19,7 @@ _DOT_SEGMENT = re.compile(r"[/\\]\.{1,2}(?:[/\\]|$)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """`model` and `verb` are set by dialects that write them into the path. `path` is as it is written on the wire."""
+    """`model` and `verb` are set for dialects that have them in the path. `path` is quoted as on the wire."""
 
     dialect: str
     kind: CallKind
@@ -32,7 +32,7 @@ class Address:
         return DIALECTS[self.dialect].HTTP_API
 
     def path_below(self, dialect_of_base: str) -> str:
-        """The path that follows a base URL: some vendors' base URLs end with the version."""
+        """The path behind a base URL: some vendors' base URLs end with the version."""
         return self.path.removeprefix(DIALECTS[dialect_of_base].HTTP_API.version_in_base_url)
 
     def with_model(self, model: str) -> Address:
@@ -50,7 +50,7 @@ _KNOWN = {
 
 
 def find_address(method: str, path: str, raw: bytes = b"") -> Address | None:
-    """`path` is decoded and is compared; `raw` is the same as the caller wrote it and is sent on."""
+    """`path` is decoded; `raw` is the same as the caller wrote it, and is sent on."""
     if method != "POST":
         return None
     if known := _KNOWN.get(path):
@@ -58,13 +58,13 @@ def find_address(method: str, path: str, raw: bytes = b"") -> Address | None:
     for name, dialect in DIALECTS.items():
         found = dialect.HTTP_API.match_path(path)
         if found and not has_dot_segments(path):
-            written = quote_path(path, raw)
-            return Address(dialect=name, kind=found.kind, path=written, model=found.model, verb=found.verb)
+            quoted = quote_path(path, raw)
+            return Address(dialect=name, kind=found.kind, path=quoted, model=found.model, verb=found.verb)
     return None
 
 
 def has_dot_segments(path: str) -> bool:
-    """Whether a server that normalises the path, or decodes it once more, would see another one than we check."""
+    """Whether a server that normalises the path, or decodes it again, would see another one than was checked."""
     return bool(_DOT_SEGMENT.search(path) or _DOT_SEGMENT.search(unquote(path)))
 
 
@@ -74,7 +74,7 @@ def quote_path(path: str, raw: bytes) -> str:
 
 
 def guess_dialect(path: str, headers: Mapping[str, str]) -> str:
-    """The dialect of a caller at any path: an error must be in a form that its client reads."""
+    """The dialect of a caller at any path, so that its client can read the error."""
     if known := _KNOWN.get(path):
         return known.dialect
     callers = (name for name, dialect in DIALECTS.items() if dialect.HTTP_API.is_caller(path, headers))

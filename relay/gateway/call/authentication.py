@@ -1,25 +1,25 @@
-"""Authentication of callers by API key, in any header that a vendor's SDK uses."""
+"""Authentication of callers by API key, in any header that a vendor's SDK uses, or in the URL."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from urllib.parse import parse_qsl, unquote_plus
 
 from history.access import keys
 from history.access.key_cache import ApiKeyError
 from history.models import ApiKey
-from relay.gateway.call.headers import key_in
 from relay.runtime.async_db import begin_in_database, in_database
 
 SCOPE = "relay"
 
 
 class KeyMissing(ApiKeyError):
-    """The caller sent none at all."""
+    """The request has no key."""
 
 
 async def authenticate(headers: Mapping[str, str], query: str) -> ApiKey:
-    """The caller's key, good for the relay; else an ApiKeyError that says why not."""
-    raw = _key(headers, query)
+    """The caller's key, valid for the relay. Raises an ApiKeyError with the reason."""
+    raw = _find_key(headers, query)
     if known := keys.recall(raw, scope=SCOPE, when_due=_renew):
         return known
     return await in_database(keys.authenticate, raw, scope=SCOPE)
@@ -29,24 +29,31 @@ def _renew(raw: str) -> None:
     begin_in_database(keys.ring.renew, raw)
 
 
-def _key(headers: Mapping[str, str], query: str) -> str:
-    """Some clients send two: theirs in one place and ours in another."""
-    if (given := headers.get("authorization", "")).startswith("Bearer parley_"):
-        return given[7:].strip()
-    others = ""
-    for word in _given(headers, query):
-        if word.startswith("parley_"):
-            return word
-        others = others or word
-    if not others:
+def _find_key(headers: Mapping[str, str], query: str) -> str:
+    """Some clients send two: a vendor's in one place and ours in another."""
+    if (value := headers.get("authorization", "")).startswith("Bearer parley_"):
+        return value[7:].strip()
+    first = ""
+    for key in _sent_keys(headers, query):
+        if key.startswith("parley_"):
+            return key
+        first = first or key
+    if not first:
         raise KeyMissing("No API key: send one of Parley in Authorization: Bearer, x-api-key, x-goog-api-key or ?key=.")
-    return others
+    return first
 
 
-def _given(headers: Mapping[str, str], query: str) -> Iterator[str]:
+def _sent_keys(headers: Mapping[str, str], query: str) -> Iterator[str]:
     kind, _, credential = headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer" and credential:
         yield credential.strip()
     yield from (headers[name] for name in ("x-api-key", "x-goog-api-key", "api-key") if headers.get(name))
-    if query and (key := key_in(query)):
+    if "key=" in query and (key := dict(reversed(parse_qsl(query))).get("key")):
         yield key
+
+
+def without_key(query: str) -> str:
+    """The query string without the key, which every log would show. The rest is unchanged."""
+    if "key" not in query and "%" not in query:
+        return query
+    return "&".join(piece for piece in query.split("&") if unquote_plus(piece.partition("=")[0]) != "key")

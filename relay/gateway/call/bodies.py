@@ -1,416 +1,245 @@
-"""Request bodies: reading up to a size limit, decompression, partial parsing.
+"""Request bodies: reading up to a size limit, routing fields, references to what the vendor stores.
 
-It goes on as it came, to the byte. Two things may be taken out or replaced, each by cutting bytes and never by writing
-the JSON anew: the field `sessionId`, which is ours, and the model's name where the operator's routes say another one.
+The parser reports each reference and builds almost nothing of the conversation around it. Each dialect lists the fields
+in which a reference can be (`HttpApi.request_fields`), because the same keys in a citation, a tool result or a schema
+refer to nothing. In a body that only a lenient parser accepts, every possible reference counts.
+
+Parsers disagree on an object that has the same key twice: most take the last value, some the first, some merge both.
+So a body with references is refused if any of its objects has.
 """
 
 from __future__ import annotations
 
 import json
-import re
-import zlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import Any, NamedTuple, TypedDict
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, TypedDict
 
 import msgspec
-import zstandard
 
-from history.dialects.json_access import obj
-from relay.runtime.parsing import LARGE
+from history.dialects import DIALECTS
+from history.dialects.json_access import items, obj, string
+from history.dialects.references import NAME_FIELDS, REFERENCE_KEYS, CountedText, Reference
+from history.entries import JsonObject
+from relay.gateway.call.json_scanner import Unreadable, fields
+from relay.runtime.asgi import Receive
+from relay.runtime.event_loop import LARGE
 
-Receive = Callable[[], Awaitable[Any]]
+LONGEST_KEY = 100
+# Top-level fields that are references wherever they occur.
+_REFERRING_FIELDS = ("previous_response_id", "conversation")
 
-READ_HERE = ("gzip", "deflate", "zstd")
-MOST_ENCODINGS = 3
-GZIP = 31  # zlib's word for it
-SLICE = 4 * 1024
-# Vendors know some hundred top-level fields, and their forms some dozen.
-MOST_FIELDS = 1_000
-MOST_FORM_PARTS = 1_000
-MOST_MODEL_BYTES = 600
 
-# The scanners below read JSON in slices: a regex over all of 64 MB would keep Python's lock for most of a second.
-# Possessive quantifiers (`++`, `*+`) never backtrack, so each byte is looked at a fixed number of times.
-_SPACE = re.compile(rb"[ \t\r\n]*+")
-_SCALAR = re.compile(rb"[^,\]}\s]*+")
-_IN_STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
-_WHOLE_STRINGS = re.compile(rb'(?:[^"]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
-_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
-_STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[{}\[\]]', re.DOTALL)
-_QUOTE, _COMMA = b'",'
-_OPENING = b"{["
-_DEPTH = {b"{": 1, b"[": 1, b"}": -1, b"]": -1}
-# Leaves the brackets of a text, all as curly ones.
-_CURLY = bytes.maketrans(b"[]", b"{}")
-_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-_PAIRED = 8
-# Within a text the quotes would be escaped.
-_MODEL_WITHIN = re.compile(rb'("model"\s*+:\s*+)"((?:[^"\\]|\\/){1,%d}+)"' % MOST_MODEL_BYTES)
+# msgspec takes `object` for a type of its own.
+Value = Any
 
 
 class PeekedFields(TypedDict, total=False):
-    """The fields that carrying a call takes an interest in. A conversation of megabytes is passed over unread."""
+    """The fields that the relay reads of every body. A conversation of megabytes is skipped unparsed."""
 
-    model: Any
-    stream: Any
-    sessionId: Any
-    metadata: Any
-    litellm_session_id: Any
-    session_id: Any
-    conversation_id: Any
-    previous_response_id: Any
-    conversation: Any
-    stream_options: Any
+    model: Value
+    stream: Value
+    sessionId: Value
+    metadata: Value
+    litellm_session_id: Value
+    session_id: Value
+    conversation_id: Value
+    previous_response_id: Value
+    conversation: Value
+    stream_options: Value
 
 
-_glance = msgspec.json.Decoder(PeekedFields)
+_peeker = msgspec.json.Decoder(PeekedFields)
+Pairs = list[tuple[str, object]]
 
 
 class TooLarge(Exception):
-    """More than may be sent."""
-
-
-class Unreadable(Exception):
-    """Not what it says it is."""
-
-
-class NotAnObject(Unreadable):
-    """Not a JSON object."""
-
-
-class UnknownEncoding(Exception):
-    """Compressed in a way that is not read here."""
+    """Larger than the limit."""
 
 
 class ClientGone(Exception):
-    """Nobody waits for an answer any more."""
+    """The client has disconnected."""
 
 
-async def read(receive: Receive, *, limit: int) -> bytes:
-    message = await receive()
-    if message["type"] == "http.disconnect":
-        raise ClientGone
-    first: bytes = message.get("body", b"")
-    if not message.get("more_body"):
-        return _within(first, limit)
-    return await _rest(receive, [first], limit)
-
-
-async def _rest(receive: Receive, pieces: list[bytes], limit: int) -> bytes:
-    size, more = len(pieces[0]), True
+async def read_body(receive: Receive, *, limit: int) -> bytes:
+    pieces, size, more = list[bytes](), 0, True
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientGone
-        piece = message.get("body", b"")
+        piece: bytes = message.get("body", b"")
         size += len(piece)
         if size > limit:
             raise TooLarge
         pieces.append(piece)
         more = message.get("more_body", False)
-    return b"".join(pieces)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _within(body: bytes, limit: int) -> bytes:
-    if len(body) > limit:
-        raise TooLarge
-    return body
+# Fields.
 
 
-def unpacked(body: bytes, encoding: str, *, limit: int) -> bytes:
-    """As it was before it was compressed. A small body that would become a huge one stops at the limit."""
-    words = [word for word in (word.strip().lower() for word in encoding.split(",")) if word not in ("", "identity")]
-    if len(words) > MOST_ENCODINGS:
-        raise Unreadable(f"it is compressed more than {MOST_ENCODINGS} times")
-    for word in reversed(words):
-        body = _unpacked(body, word, limit)
-    return body
-
-
-def _unpacked(body: bytes, encoding: str, limit: int) -> bytes:
+def peek_fields(body: bytes) -> JsonObject:
+    """The `PeekedFields` of a JSON object; an empty object if it is not one."""
     try:
-        if encoding == "zstd":
-            unpacking = zstandard.ZstdDecompressor(max_window_size=2**27)
-            with unpacking.stream_reader(body, read_across_frames=True) as reader:
-                return _within(reader.read(limit + 1), limit)
-        if encoding in ("gzip", "x-gzip", "deflate"):
-            return _inflated(body, limit, wbits=_wbits(body, encoding))
-    except (zlib.error, zstandard.ZstdError) as error:
-        raise Unreadable(f"the body is not {encoding} ({error})") from None
-    raise UnknownEncoding(encoding)
-
-
-def _wbits(body: bytes, encoding: str) -> int:
-    """What is called deflate comes with a header or, from some, without."""
-    if encoding != "deflate":
-        return GZIP
-    return 15 if len(body) > 1 and body[0] & 0x0F == 8 and (body[0] * 256 + body[1]) % 31 == 0 else -15
-
-
-def _inflated(body: bytes, limit: int, *, wbits: int) -> bytes:
-    """A gzip may have several members, one behind the other. In slices, because zlib copies all that follows a member:
-    with many small ones that would be the whole body for each of them."""
-    whole, inflating = bytearray(), zlib.decompressobj(wbits)
-    for start in range(0, len(body), SLICE):
-        rest = body[start : start + SLICE]
-        while rest and not (inflating.eof and wbits != GZIP):
-            if inflating.eof:
-                if not (rest := rest.lstrip(b"\0")):
-                    break
-                inflating = zlib.decompressobj(wbits)
-            whole += inflating.decompress(rest, limit + 1 - len(whole))
-            if len(whole) > limit:
-                raise TooLarge
-            rest = inflating.unused_data
-    if not inflating.eof:
-        raise Unreadable("the compressed body is cut off")
-    return bytes(whole)
-
-
-# What it says.
-
-
-def peek_fields(body: bytes) -> Mapping[str, Any]:
-    """Of the object that it is, the fields of a `PeekedFields`; of what only a more lenient parser reads, all."""
-    try:
-        return dict(_glance.decode(body))
+        return dict(_peeker.decode(body))
     except (ValueError, RecursionError):
         return peek_fields_leniently(body)
 
 
-def peek_fields_leniently(body: bytes) -> Mapping[str, Any]:
-    """The same of what only a more lenient parser reads. Nothing else is built, so that little is to be thrown away."""
-    asked = {}
+def peek_fields_leniently(body: bytes) -> JsonObject:
+    """The same of JSON that only a lenient parser accepts, without building the rest."""
+    found = {}
     try:
         for field in fields(body):
             if field.name in PeekedFields.__annotations__ and field.end - field.value <= LARGE:
-                asked[field.name] = read_json(body[field.value : field.end], dict)
+                found[field.name] = read_json(body[field.value : field.end], dict)
     except (Unreadable, ValueError, RecursionError):
         return {}
-    return asked
+    return found
 
 
-def parse_object(body: bytes) -> Mapping[str, Any]:
-    """The object that it is; nothing where it is none."""
+def parse_object(body: bytes) -> JsonObject:
+    """The JSON object; an empty one if it is not one."""
     try:
         return obj(read_json(body, dict))
     except (ValueError, RecursionError):
         return {}
 
 
-def read_json(body: bytes, make: Callable[[list[tuple[str, Any]]], Any]) -> Any:
+def read_json(body: bytes, make: Callable[[Pairs], object]) -> Any:
     """JSON as Python reads it, NaN included. `make` gets the pairs of each object, also those with the same name.
 
-    For a large body it is called through a Python function: only between two of those do other threads get their turn.
+    For a large body it is called through a Python function, because threads switch only between two of those.
     """
 
-    def make_object(pairs: list[tuple[str, Any]]) -> Any:
+    def make_object(pairs: Pairs) -> object:
         return make(pairs)
 
     is_large = len(body) > LARGE
-    # As a text: given bytes, the parser would first find out which encoding they are, at twice the price.
+    # As text: given bytes, the parser detects their encoding first, which takes as long again.
     return json.loads(body.decode(), object_pairs_hook=make_object if is_large or make is not dict else None)
 
 
-def why_without_model(body: bytes) -> str:
+def explain_missing_model(body: bytes) -> str:
+    is_object = object()
     try:
-        told = read_json(body, _forgotten)
+        parsed = read_json(body, lambda pairs: is_object)
     except (ValueError, RecursionError) as error:
         return f"The body of the request cannot be read as JSON ({error})."
-    return "you must provide a model parameter" if told is _OBJECT else "The request must be a JSON object."
+    return "you must provide a model parameter" if parsed is is_object else "The request must be a JSON object."
 
 
-_OBJECT = object()
+# References.
 
 
-def _forgotten(pairs: list[tuple[str, Any]]) -> object:
-    return _OBJECT
+class _Report(threading.local):
+    """What the parser has reported of one body."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        self.references: list[Reference] = []
+        self.has_names = False
+        self.counted_texts = 0
 
 
-def model_in_form(body: bytes) -> str:
-    """Sounds and pictures are sent as forms."""
-    span = _model_span(body)
-    return body[slice(*span)].decode("utf-8", "replace") if span else ""
+_report = _Report()
 
 
-def _model_span(body: bytes) -> tuple[int, int] | None:
-    """Start and end of the value of the form field `model`. The first line of a form is the delimiter of its parts."""
-    start = body.find(b"--", 0, 4)
-    end = body.find(b"\r\n", start, start + 200)
-    if start < 0 or end < 0:
-        return None
-    delimiter = body[start:end]
-    place = end
-    for _ in range(MOST_FORM_PARTS):
-        next_part = body.find(b"\r\n" + delimiter, place)
-        if next_part < 0:
-            return None
-        head_end = body.find(b"\r\n\r\n", place, next_part)
-        if head_end >= 0 and b'name="model"' in body[place:head_end]:
-            value = head_end + 4
-            is_a_name = 0 < next_part - value <= MOST_MODEL_BYTES and b"\n" not in body[value:next_part]
-            return (value, next_part) if is_a_name else None
-        place = next_part + 2 + len(delimiter)
-    return None
+def _note_value(kind: type[Any], value: object) -> object:
+    if kind is CountedText:
+        _report.counted_texts += 1
+        return CountedText(string(value))
+    _report.has_names = True
+    _report.references.extend(kind.read(value))
+    return kind()
 
 
-def without_field(body: bytes, name: str) -> bytes:
-    """The same bytes without a top-level field and one comma beside it. Raises Unreadable."""
-    all_fields = list(fields(body))
-    kept, place = [], 0
-    is_first = True
-    for at, field in enumerate(all_fields):
-        if field.name != name:
-            is_first = False
-            continue
-        # With the comma before it; without one before it, with the comma behind.
-        start = field.start if is_first else all_fields[at - 1].end
-        end = field.end if not is_first or at + 1 == len(all_fields) else all_fields[at + 1].start
-        kept.append(body[place : max(place, start)])
-        place = end
-    kept.append(body[place:])
-    return b"".join(kept)
+_COMMON_FIELDS: dict[str, Value] = dict.fromkeys(PeekedFields.__annotations__, Value)
+_DECODERS: dict[str, msgspec.json.Decoder[dict[str, object]]] = {
+    name: msgspec.json.Decoder(
+        TypedDict("RequestFields", {**_COMMON_FIELDS, **dialect.HTTP_API.request_fields}, total=False),  # type: ignore[operator]
+        dec_hook=_note_value,
+    )
+    for name, dialect in DIALECTS.items()
+}
 
 
-def with_model(body: bytes, model: str) -> bytes:
-    """The same bytes with another model in them: in a field of the object, or of the form. Raises Unreadable."""
-    opening = _after_space(body, 0)
-    if body[opening : opening + 1] != b"{":
-        span = _model_span(body)
-        return body[: span[0]] + model.encode() + body[span[1] :] if span else body
-    written, kept, place = json.dumps(model, ensure_ascii=False).encode(), [], 0
-    for field in fields(body):
-        if field.name == "model":
-            kept += [body[place : field.value], written]
-            place = field.end
-    return b"".join([*kept, body[place:]])
-
-
-def with_model_of_path(body: bytes, model: str, *, instead_of: str) -> bytes:
-    """Gemini's address names the model; embeddings and counts name it once more inside, and both must be the same."""
-
-    def named(found: re.Match[bytes]) -> bytes:
-        name = found[2].decode("utf-8", "replace").replace("\\/", "/")
-        if name.removeprefix("models/") != instead_of:
-            return found[0]
-        start = "models/" if name != instead_of else ""
-        return found[1] + json.dumps(start + model, ensure_ascii=False).encode()
-
-    return _MODEL_WITHIN.sub(named, body)
-
-
-class Field(NamedTuple):
-    """Where a top-level field begins and ends, and where its value begins. In bytes."""
-
-    name: str
-    start: int
-    value: int
-    end: int
-
-
-def fields(body: bytes) -> Iterator[Field]:
-    """Each top-level field of a JSON object, without building its value. Raises Unreadable."""
+def peek_body(body: bytes, dialect: str) -> tuple[JsonObject, list[Reference]]:
+    """The `PeekedFields` and a few more, and each reference once. Raises Unreadable."""
+    _report.begin()
     try:
-        place = _after_space(body, 0)
-        if body[place] != _OPENING[0]:
-            raise NotAnObject("the body is not a JSON object")
-        place = _after_space(body, place + 1)
-        for _ in range(MOST_FIELDS + 1):
-            if body[place] != _QUOTE:
-                _check_end(body, place)
-                return
-            name_end = _string_end(body, place)
-            value = _after_space(body, _after_space(body, name_end) + 1)
-            end = _value_end(body, value)
-            yield Field(json.loads(body[place:name_end].decode("utf-8", "surrogateescape")), place, value, end)
-            place = _after_space(body, end)
-            if body[place] == _COMMA:
-                place = _after_space(body, place + 1)
-    except (IndexError, ValueError):
-        raise NotAnObject("the body is not a JSON object") from None
-    raise Unreadable(f"it has more than {MOST_FIELDS} top-level fields")
+        peeked = dict(_DECODERS[dialect].decode(body))
+    except (ValueError, RecursionError):
+        return _leniently(body)
+    api, found = DIALECTS[dialect].HTTP_API, _report.references
+    found += api.references_in(peeked)
+    has_lost_type = _report.counted_texts and _report.counted_texts != api.count_types(peeked)
+    if found or _report.has_names or not peeked.keys().isdisjoint(_REFERRING_FIELDS) or has_lost_type:
+        _check_unambiguous(body)
+    peeked.pop(api.conversation_field, None)
+    return peeked, list(dict.fromkeys(found)) if found else found
 
 
-def _check_end(body: bytes, place: int) -> None:
-    if body[place : place + 1] != b"}" or _after_space(body, place + 1) != len(body):
-        raise NotAnObject("the body is not a JSON object")
+def _leniently(body: bytes) -> tuple[JsonObject, list[Reference]]:
+    """Everything that is a reference in any dialect counts as one."""
+    _report.begin()
+    peeked, found, names = dict[str, object](), _report.references, Counter[str]()
+    try:
+        for field in fields(body):
+            names[field.name] += 1
+            value = body[field.value : field.end]
+            reduced = read_json(value, _reduce_object)
+            if field.name in NAME_FIELDS:
+                _note(field.name, reduced)
+            else:
+                for dialect in DIALECTS.values():
+                    found += dialect.HTTP_API.lenient_references(field.name, reduced)
+            if field.name in PeekedFields.__annotations__ and len(value) <= LARGE:
+                peeked[field.name] = read_json(value, dict)
+    except (ValueError, RecursionError) as error:
+        # Unread bodies are not passed on: the URL may name the model, and the vendor's parser be more lenient still.
+        raise Unreadable(f"it is not JSON ({str(error)[:LONGEST_KEY]})") from None
+    if (twice := names.most_common(1)) and twice[0][1] > 1:
+        raise _ambiguous(twice[0][0])
+    return peeked, list(dict.fromkeys(found))
 
 
-def _after_space(body: bytes, place: int) -> int:
-    return _end_of(_SPACE, body, place)
+def _reduce_object(pairs: Pairs) -> dict[str, object] | None:
+    """Note the references of an object, and keep the keys by which the enclosing object recognises a reference."""
+    made = _object_with_unique_keys(pairs)
+    for name in made.keys() & NAME_FIELDS.keys():
+        _note(name, made[name])
+    return {name: made[name] for name in made.keys() & REFERENCE_KEYS} or None
 
 
-def _end_of(pattern: re.Pattern[bytes], body: bytes, place: int) -> int:
-    """Where a run of such bytes ends."""
-    while (found := pattern.match(body, place, place + LARGE)) and found.end() == place + LARGE:
-        place += LARGE
-    return found.end() if found else place
+def _note(name: str, value: object) -> None:
+    for one in items(value) or [value]:
+        _report.references.extend(NAME_FIELDS[name].read(one))
 
 
-def _value_end(body: bytes, place: int) -> int:
-    if body[place] == _QUOTE:
-        return _string_end(body, place)
-    if body[place] not in _OPENING:
-        return _end_of(_SCALAR, body, place)
-    return _brackets_end(body, place)
+def _check_unambiguous(body: bytes) -> None:
+    """Parse the whole body again. Raises Unreadable if an object has a key twice."""
+    try:
+        read_json(body, _check_keys)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"it is not JSON ({str(error)[:LONGEST_KEY]})") from None
 
 
-def _brackets_end(body: bytes, place: int) -> int:
-    """The end of an object or a list. Brackets are looked at one by one only in a slice that may close the last."""
-    depth = 0
-    while place < len(body):
-        piece = body[place : place + SLICE]
-        found = _WHOLE_STRINGS.match(piece)
-        size = found.end() if found else 0
-        if not size:  # a string that is longer than the slice
-            place = _string_end(body, place)
-            continue
-        unpaired = _unpaired_brackets(piece[:size])
-        if depth > unpaired.count(b"}"):
-            depth += unpaired.count(b"{") - unpaired.count(b"}")
-        else:
-            for token in _STRING_OR_BRACKET.finditer(piece, 0, size):
-                depth += (step := _DEPTH.get(token[0], 0))
-                if step and not depth:
-                    return place + token.end()
-        place += size
-    raise IndexError("unclosed")
+def _check_keys(pairs: Pairs) -> None:
+    _object_with_unique_keys(pairs)
 
 
-def _unpaired_brackets(piece: bytes) -> bytes:
-    """The brackets of a slice without those that close within it, a few levels deep. Pairs do not change the depth."""
-    left = _STRING.sub(b"", piece).translate(_CURLY, _NO_BRACKETS)
-    for _ in range(_PAIRED):
-        if b"{}" not in left:
-            break
-        left = left.replace(b"{}", b"")
-    return left
+def _object_with_unique_keys(pairs: Pairs) -> dict[str, object]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise _ambiguous(twice)
+    return made
 
 
-def outside_strings(body: bytes) -> Iterator[bytes]:
-    """A JSON text without its strings, in slices. Ends before a string that is not closed."""
-    place = 0
-    while place < len(body):
-        piece = body[place : place + SLICE]
-        found = _WHOLE_STRINGS.match(piece)
-        if not found or not found.end():  # a string that is longer than the slice
-            try:
-                place = _string_end(body, place)
-            except IndexError:
-                return
-            continue
-        yield _STRING.sub(b"", piece[: found.end()])
-        place += found.end()
-
-
-def _string_end(body: bytes, place: int) -> int:
-    """The place behind the string that begins here."""
-    place += 1
-    while True:
-        found = _IN_STRING.match(body, place, place + LARGE)
-        end = found.end() if found else place
-        if body[end] == _QUOTE:
-            return end + 1
-        if end == place:
-            raise IndexError("an escape at the very end")
-        place = end
+def _ambiguous(name: str) -> Unreadable:
+    return Unreadable(f"an object has the key '{name[:LONGEST_KEY]}' twice; send each key once")

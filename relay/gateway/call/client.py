@@ -1,143 +1,140 @@
 """The connection to the client: writing, disconnects, keepalive comments.
 
-Comments, or empty lines, keep proxies and impatient clients from giving up. They are ours, so they stand only between
-two events of a stream and are no part of what is recorded. One task waits for the caller to go away; nothing else would
-tell us while the model is silent. Calls that are over in a moment never need it, so it begins a little later.
+Comments, or empty lines, keep proxies and impatient clients from giving up. They are written between two events of a
+stream and are not recorded. One task waits for the client to disconnect; nothing else reports that while the model is
+silent. Most calls are over in a moment and never need it, so it starts a little later.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Callable
 
-from relay.runtime.per_loop import PerLoop
-
-Send = Callable[[Any], Awaitable[None]]
-Receive = Callable[[], Awaitable[Any]]
-Headers = list[tuple[bytes, bytes]]
+from relay.runtime.asgi import Headers, Message, Receive, Send
+from relay.runtime.event_loop import PerLoop
 
 COMMENT = b": keepalive\n\n"
-# For Google's clients: its SDK takes every line that is not empty for JSON, comments too.
+# For Google's clients: their SDK parses every line that is not empty as JSON, comments too.
 EMPTY_LINE = b"\n"
-WATCH_AFTER = 0.05  # at the least; at the most twice that
+WATCH_AFTER = 0.05  # at least; at most twice that
 EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
 
-class _Patrol:
-    """Begins to watch whoever is still there after a moment: one timer for all callers of an event loop."""
+class _WatchTimer:
+    """Starts to watch clients that are still connected after a moment: one timer for all of an event loop."""
 
     def __init__(self) -> None:
         self.new: dict[Client, Callable[[], None]] = {}
         self.older: dict[Client, Callable[[], None]] = {}
         self.timer: asyncio.TimerHandle | None = None
 
-    def add(self, client: Client, when_gone: Callable[[], None]) -> None:
-        self.new[client] = when_gone
+    def add(self, client: Client, on_disconnect: Callable[[], None]) -> None:
+        self.new[client] = on_disconnect
         if self.timer is None:
-            self.timer = self._later()
+            self._schedule()
 
-    def leave(self, client: Client) -> None:
+    def discard(self, client: Client) -> None:
         if self.new.pop(client, None) is None:
             self.older.pop(client, None)
 
-    def _go_round(self) -> None:
-        for client, when_gone in self.older.items():
-            client.watch_now(when_gone)
-        self.older, self.new = self.new, {}
-        self.timer = self._later() if self.older else None
+    def _start_watching(self) -> None:
+        for client, on_disconnect in self.older.items():
+            client.watch_now(on_disconnect)
+        self.older, self.new, self.timer = self.new, {}, None
+        if self.older:
+            self._schedule()
 
-    def _later(self) -> asyncio.TimerHandle:
-        return asyncio.get_running_loop().call_later(WATCH_AFTER, self._go_round)
+    def _schedule(self) -> None:
+        self.timer = asyncio.get_running_loop().call_later(WATCH_AFTER, self._start_watching)
 
 
-_patrols = PerLoop(_Patrol)
+_timers = PerLoop(_WatchTimer)
 
 
 class Client:
     __slots__ = (
-        *("_comment", "_is_busy", "_keepalive", "_last", "_patrol", "_receive", "_send", "_sign", "_tail", "_timer"),
-        *("_watch", "has_begun", "is_gone", "loop"),
+        *("_comment", "_comment_task", "_is_writing", "_keepalive", "_last", "_receive", "_send", "_tail", "_timer"),
+        *("_watch_task", "_watch_timer", "has_begun", "is_gone", "loop"),
     )
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self.is_gone = self.has_begun = False
         self._receive, self._send = receive, send
-        self._watch: asyncio.Task[None] | None = None
+        self._watch_task: asyncio.Task[None] | None = None
         self.loop = asyncio.get_running_loop()
-        self._patrol: _Patrol | None = None
+        self._watch_timer: _WatchTimer | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._comment: asyncio.Task[None] | None = None
+        self._comment_task: asyncio.Task[None] | None = None
         self._keepalive = self._last = 0.0
-        self._is_busy = False
-        self._tail, self._sign = b"", COMMENT
+        self._is_writing = False
+        self._tail, self._comment = b"", COMMENT
 
-    def watch(self, when_gone: Callable[[], None]) -> None:
-        """Once the body has been read, the next thing that the server has to say is that the caller has left."""
-        self._patrol = _patrols.of(self.loop)
-        self._patrol.add(self, when_gone)
+    def watch(self, on_disconnect: Callable[[], None]) -> None:
+        """Call it once the body has been read: the next message of the server is then that the client has left."""
+        self._watch_timer = _timers.of(self.loop)
+        self._watch_timer.add(self, on_disconnect)
 
-    def watch_now(self, when_gone: Callable[[], None]) -> None:
-        self._watch = self.loop.create_task(self._wait(when_gone))
+    def watch_now(self, on_disconnect: Callable[[], None]) -> None:
+        self._watch_task = self.loop.create_task(self._wait_for_disconnect(on_disconnect))
 
-    async def begin(self, status: int, headers: Headers, *, keepalive: float = 0, sign: bytes = COMMENT) -> None:
-        """`keepalive`: seconds of silence after which a stream of events gets a comment, or that `sign`; 0: none."""
+    async def begin(self, status: int, headers: Headers, *, keepalive: float = 0, comment: bytes = COMMENT) -> None:
+        """A stream of events gets a `comment` after `keepalive` seconds of silence; 0 means never."""
         self.has_begun = True
-        await self._pass({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send_message({"type": "http.response.start", "status": status, "headers": headers})
         if keepalive:
-            self._keepalive, self._last, self._sign = keepalive, self.loop.time(), sign
-            self._timer = self.loop.call_later(keepalive, self._look)
+            self._keepalive, self._last, self._comment = keepalive, self.loop.time(), comment
+            self._timer = self.loop.call_later(keepalive, self._check_silence)
 
     async def write(self, chunk: bytes, *, is_last: bool = False) -> None:
-        if self._comment is not None:
-            await self._comment
-        self._is_busy = True
-        await self._pass({"type": "http.response.body", "body": chunk, "more_body": not is_last})
-        self._is_busy = False
+        if self._comment_task is not None:
+            await self._comment_task
+        self._is_writing = True
+        await self._send_message({"type": "http.response.body", "body": chunk, "more_body": not is_last})
+        self._is_writing = False
         if self._keepalive:
             self._last = self.loop.time()
             self._tail = chunk[-4:] if len(chunk) >= 4 else (self._tail + chunk)[-4:]
 
     def cut(self) -> None:
-        """End the connection without its proper end, so that nobody takes half a reply for a whole one.
+        """End the connection without its proper end, so that the client does not take half a reply for a whole one.
 
-        Most servers do that when an application returns early. Daphne would leave the caller waiting: there `send` can
-        do it (`project.server.flow_control`).
+        Most servers do that when an application returns early. Daphne would leave the client waiting: there `send` has
+        a method for it (`project.server.flow_control`).
         """
         if cut := getattr(self._send, "cut", None):
             cut()
 
     def close(self) -> None:
-        if self._patrol is not None:
-            self._patrol.leave(self)
-        for waiting in (self._watch, self._timer, self._comment):
+        if self._watch_timer is not None:
+            self._watch_timer.discard(self)
+        for waiting in (self._watch_task, self._timer, self._comment_task):
             if waiting is not None:
                 waiting.cancel()
 
-    async def _wait(self, when_gone: Callable[[], None]) -> None:
+    async def _wait_for_disconnect(self, on_disconnect: Callable[[], None]) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self.is_gone = True
-        when_gone()
+        on_disconnect()
 
-    async def _pass(self, message: Any) -> None:
+    async def _send_message(self, message: Message) -> None:
         if self.is_gone:
             return
         try:
             await self._send(message)
-        except OSError:  # how some servers say that nobody is there
+        except OSError:  # some servers report a disconnect like this
             self.is_gone = True
 
-    def _look(self) -> None:
-        """Due a comment? Only between two events, and only if nothing is just being sent."""
+    def _check_silence(self) -> None:
+        """Send a comment if it is due, the last event is complete and nothing is being sent."""
         left = self._last + self._keepalive - self.loop.time()
-        if left <= 0 and not self._is_busy and (not self._tail or self._tail.endswith(EVENT_ENDS)):
-            self._comment = self.loop.create_task(self._say())
+        if left <= 0 and not self._is_writing and (not self._tail or self._tail.endswith(EVENT_ENDS)):
+            self._comment_task = self.loop.create_task(self._send_comment())
             self._last, left = self.loop.time(), self._keepalive
-        self._timer = self.loop.call_later(max(left, 0.05), self._look)
+        self._timer = self.loop.call_later(max(left, 0.05), self._check_silence)
 
-    async def _say(self) -> None:
+    async def _send_comment(self) -> None:
         try:
-            await self._pass({"type": "http.response.body", "body": self._sign, "more_body": True})
+            await self._send_message({"type": "http.response.body", "body": self._comment, "more_body": True})
         finally:
-            self._comment = None
+            self._comment_task = None

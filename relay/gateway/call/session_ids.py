@@ -1,9 +1,8 @@
-"""Session ids that a call names in headers or body, without asking the database.
+"""Session ids in headers or bodies of calls, checked without the database.
 
 A client's own name for a session is valid within its key, so the id is made from both. The second half of an id that we
-issue is a MAC over the first half and the key. So any process can check that an id belongs to the caller, before the
-call is digested and without the database; only ids of other sessions have to be looked up. Calls without a session id
-are matched by the digester.
+issue is a MAC over the first half and the key. So any process can check that an id belongs to the caller before the
+call is digested; only ids of other sessions must be looked up. The digester matches calls without a session id.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 
-from history.clients.programs import AGENT_HEADER, SESSION_HEADER
-from history.dialects.json_access import obj, parsed, string
+from history.clients import AGENT_HEADER, SESSION_HEADER
+from history.dialects.json_access import obj, parse_json, string
+from history.entries import JsonObject
 
 HEADER, CLIENT_ID, NEW = "header", "client id", "new"
 EXPLICIT = ("x-parley-session-id", "x-crs-session-id")
@@ -29,16 +28,16 @@ FORCED_NEW = ("x-parley-new-session", "x-crs-new-session")
 NO = ("", "0", "false", "no", "off")
 BODY_FIELD = "sessionId"
 
-# In this order; the first that says something counts. Some proxies drop names with underscores, some clients send them.
+# The first that is set counts. Some proxies drop names with underscores, some clients send them.
 OF_CLIENTS = (
     *("thread-id", "thread_id", "session-id", "session_id", "conversation_id"),
     *("x-session-id", "x-session-affinity"),
 )
-# Fields of bodies, which are looked at last.
+# Fields of bodies, which come last.
 OF_BODIES = ("litellm_session_id", "session_id", "conversation_id")
 _FIELDS = frozenset({BODY_FIELD, "metadata", *OF_BODIES})
-# In each of all these names, and in few others.
-_TELLING = re.compile(r"session|thread|conversation")
+# One of these words is in each of all these names, and in few others.
+_SESSION_WORD = re.compile(r"session|thread|conversation")
 _LIKE_A_SESSION = re.compile(r"x-(?!parent-|parley-|crs-).+-session-id")
 LONGEST = 200
 LONGEST_USER_ID = 2_000
@@ -58,8 +57,8 @@ class SessionName:
 NOT_NAMED = SessionName()
 
 
-def read_session(headers: Mapping[str, str], body: Mapping[str, Any], *, key: int) -> SessionName:
-    if not _may_tell(tuple(headers)) and _FIELDS.isdisjoint(body):
+def read_session(headers: Mapping[str, str], body: JsonObject, *, key: int) -> SessionName:
+    if not _may_name_session(tuple(headers)) and _FIELDS.isdisjoint(body):
         return NOT_NAMED
     ours, crs = EXPLICIT
     explicit = headers.get(ours) or headers.get(crs) or string(body.get(BODY_FIELD))
@@ -73,9 +72,9 @@ def read_session(headers: Mapping[str, str], body: Mapping[str, Any], *, key: in
 
 
 @lru_cache(maxsize=1_000)
-def _may_tell(names: tuple[str, ...]) -> bool:
-    """A program sends the same headers each time."""
-    return bool(_TELLING.search(" ".join(names)))
+def _may_name_session(names: tuple[str, ...]) -> bool:
+    """Cached, because a program sends the same headers each time."""
+    return bool(_SESSION_WORD.search(" ".join(names)))
 
 
 def _is_forced_new(headers: Mapping[str, str]) -> bool:
@@ -83,8 +82,8 @@ def _is_forced_new(headers: Mapping[str, str]) -> bool:
     return headers.get(ours, "").lower() not in NO or headers.get(crs, "").lower() not in NO
 
 
-def client_names(headers: Mapping[str, str], body: Mapping[str, Any]) -> Iterator[str]:
-    """Session names that the client sent, the most specific first."""
+def client_names(headers: Mapping[str, str], body: JsonObject) -> Iterator[str]:
+    """The most specific first."""
     if session := headers.get(SESSION_HEADER):
         yield _with_agent(session, headers)
     if not headers.keys().isdisjoint(OF_CLIENTS):
@@ -109,14 +108,14 @@ def session_in_user_id(user_id: str) -> str:
         return ""
     if user_id.startswith("{"):
         try:
-            return string(obj(parsed(user_id)).get("session_id"))
+            return string(obj(parse_json(user_id)).get("session_id"))
         except ValueError:
             return ""
     return user_id.rpartition("_session_")[2] if "_session_" in user_id else ""
 
 
 def session_id(name: str, *, key: int) -> UUID:
-    """The id of the session that this key calls by this name: the same in every process."""
+    """The id of this key's session with this name, equal in every process."""
     return _issued(_mac(b"name", key, name.encode("utf-8", "surrogatepass")), key=key)
 
 
@@ -125,7 +124,7 @@ def is_issued_to(session: UUID, *, key: int) -> bool:
 
 
 def _explicit(name: str, *, key: int) -> SessionName:
-    """Ours, or any name that the caller likes."""
+    """An id of ours, or any name."""
     try:
         session = UUID(name)
     except ValueError:
@@ -139,5 +138,5 @@ def _issued(first: bytes, *, key: int) -> UUID:
     return UUID(bytes=first + bytes([second[0] & 0x3F | 0x80]) + second[1:_HALF])
 
 
-def _mac(purpose: bytes, key: int, what: bytes) -> bytes:
-    return hmac.digest(settings.PARLEY_FINGERPRINT_KEY, b"%s:%d:%s" % (purpose, key, what), hashlib.sha256)[:_HALF]
+def _mac(purpose: bytes, key: int, value: bytes) -> bytes:
+    return hmac.digest(settings.PARLEY_FINGERPRINT_KEY, b"%s:%d:%s" % (purpose, key, value), hashlib.sha256)[:_HALF]

@@ -1,9 +1,9 @@
 """Damaged journal segments: the report of what is lost, and damage in files of formats 1 to 3.
 
-A process that dies leaves a record whose bytes are fewer than its length says. That is the torn tail, and no caller was
-told that it is kept. Anything else that is not whole was damaged afterwards. Files of earlier formats do not say where
-a record belongs: if a whole record begins just where the damaged one ends, reading continues there, else the rest is
-lost. `frames` finds more in files of today's format. Bytes that cannot be read are put aside for staff to look at.
+A process that dies leaves a record with fewer bytes than its length. That is the torn tail, which was acknowledged to
+no caller. Anything else that is not whole was damaged afterwards. Files of earlier formats have no positions: if a
+whole record begins where the damaged one ends, reading continues there, else the rest is lost. `frames` finds more in
+files of the current format. Bytes that cannot be read are put aside for staff.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def is_damage(lost: Lost) -> bool:
     return lost.why.startswith(DAMAGED)
 
 
-def found(path: Path, at: int) -> tuple[RecordPosition, Lost] | None:
-    """What cannot be read from there on, in a segment of an earlier format that has no writer. None means nothing, or a
-    torn tail."""
+def find_damage(path: Path, at: int) -> tuple[RecordPosition, Lost] | None:
+    """What cannot be read from a position on, in a segment of an earlier format without a writer. None if all is whole
+    but a torn tail."""
     with _opened(path) as data:
         if data is None:
             return None
@@ -50,8 +50,8 @@ def _found_in(path: Path, data: Data, at: int) -> tuple[RecordPosition, Lost] | 
         return None
     is_rest = start + lost == len(data)
     calls = int(not is_rest and data[start + FRAME.size : start + FRAME.size + 1] == b"A")
-    told = note_loss(path, start, start + lost, at_position=start, lost=lost, calls=calls)
-    return RecordPosition(path.name, start, start + lost), told
+    loss = note_loss(path, start, start + lost, at_position=start, lost=lost, calls=calls)
+    return RecordPosition(path.name, start, start + lost), loss
 
 
 def note_loss(path: Path, start: int, end: int, *, at_position: int, lost: int, calls: int) -> Lost:
@@ -80,7 +80,7 @@ def _opened(path: Path) -> Iterator[Data | None]:
 
 
 def _past_whole(data: Data, at: int) -> int:
-    """Whole records that we do not understand are passed over, as they are in reading."""
+    """The first byte that no whole record covers."""
     while end := _end_of_whole(data, at):
         at = end
     return at
@@ -102,7 +102,7 @@ def _has_whole(data: Data, at: int) -> bool:
 
 
 def _end_of(data: Data, at: int) -> int:
-    """Where the frame that begins there says that it ends; past the data if there is not even a frame."""
+    """The end that the frame at this byte claims; past the data if there is no frame."""
     if len(data) < at + FRAME.size:
         return len(data) + 1
     length: int = FRAME.unpack_from(data, at)[0]
@@ -120,7 +120,7 @@ def _end_of_whole(data: Data, at: int) -> int:
 
 
 def _put_aside(path: Path, start: int, end: int) -> str:
-    """These bytes alone, for the rest is in the record; as old as the segment is. '' if there is no room for them."""
+    """Copy these bytes to a file with the time of the segment. Empty if the disk is full."""
     name = f"{path.name}.{start}{ASIDE}"
     try:
         with path.open("rb") as source, _private(path.with_name(name)) as target:

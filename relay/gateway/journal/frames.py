@@ -1,32 +1,30 @@
 """Frames around journal records, since format 4: reading them, and finding what is missing of a file.
 
 Each frame begins with four bytes that follow from the name of its file. No client knows them, so a body cannot look
-like a record, and whole records are found again behind damaged ones. A frame says at which byte of the file its record
-was written, and how many calls were accepted before it: so a hole is seen wherever it is, with its size and its calls.
+like a record, and whole records are found again behind damaged ones. A frame has the byte position at which its record
+was written, and how many calls were accepted before it: so a hole is detected anywhere, with its size and its calls.
 
-How many bytes and calls were written is kept behind the first line, after each write. A file that is shorter was cut.
-The beginning of a record behind that number is the torn tail of a process that died: it was acknowledged to no caller.
+After each write, the numbers of bytes and calls are stored behind the first line. A file that is shorter was cut. The
+beginning of a record beyond that number is the torn tail of a process that died: it was acknowledged to no caller.
 
-Positions are those of the writer. In a file with a hole a record lies before its position; `Place` has both.
+Positions are those of the writer. In a file with a hole a record is before its position; `RecordPosition` has both.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import mmap
 import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
 from zlib import crc32
 
 from relay.gateway.journal import damage
-from relay.gateway.journal.records import Lost, NotARecordError, Record, from_bytes, head_size, left_out
-from relay.gateway.journal.segments import CHUNK, MAGIC, RecordPosition
+from relay.gateway.journal.records import Lost, Record
+from relay.gateway.journal.segments import MAGIC, RecordPosition, parse_record, read_large
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +72,7 @@ def pack_counts(written: int, calls: int) -> bytes:
 
 
 def heading() -> bytes:
-    """How a file begins that has no record yet."""
+    """The first bytes of a file without records."""
     return MAGIC + pack_counts(START, 0)
 
 
@@ -117,7 +115,7 @@ def read_records(
 
 
 class _Reading:
-    """One walk through a file: `at` is where it is, `position` and `calls` are what the next frame should say."""
+    """One pass through a file: `at` is the current byte, `position` and `calls` are what the next frame should have."""
 
     def __init__(self, path: Path, file: BinaryIO, *, is_ended: bool, most: int | None) -> None:
         self.path, self.file, self.is_ended, self.most = path, file, is_ended, most
@@ -168,7 +166,7 @@ class _Reading:
         return written is not None and 0 < written[0] <= since
 
     def _skip_to(self, since: int) -> None:
-        """The position is not where it was: the file was damaged. Records before it are passed over."""
+        """The position has moved, because the file was damaged. Skip the records before it."""
         while (frame := self._frame_at(self.at) or self._next_frame(self.at)) is not None and frame.position < since:
             self.at, self.calls = frame.end, max(self.calls, frame.calls_after)
         self.position = since
@@ -181,14 +179,14 @@ class _Reading:
     # What is missing.
 
     def _look_ahead(self, frame: _Frame | None) -> tuple[RecordPosition, Lost] | None:
-        """Go to the next whole record, or to the end; what is missing before it, if anything is."""
+        """Go to the next whole record, or to the end. Returns what is missing before it, if anything."""
         start = self.at
         frame = frame or self._next_frame(start)
         if frame is not None:
             return self._note_loss(frame.start, position=frame.position, calls=frame.calls)
         written, left = self._written(), self.size - start
         if written is None:
-            # Where the end was is not known: at least the counts are lost. The position is the same the next time.
+            # The end is unknown: at least the counts are lost. The position is the same the next time.
             behind = self.position if self.position > self.size else self.size + COUNTS_SIZE
             return self._note_loss(self.size, position=behind, least=COUNTS_SIZE)
         if written[0] > self.position:
@@ -199,12 +197,12 @@ class _Reading:
         return None
 
     def _note_loss(self, end: int, *, position: int, calls: int = 0, least: int = 0) -> tuple[RecordPosition, Lost]:
-        """Nothing is whole up to byte `end`, where `position` and `calls` of the writer continue."""
+        """No record is whole up to byte `end`, where `position` and `calls` of the writer continue."""
         lost, lost_calls = max(least, position - self.position), max(0, calls - self.calls)
-        told = damage.note_loss(self.path, self.at, end, at_position=self.position, lost=lost, calls=lost_calls)
+        loss = damage.note_loss(self.path, self.at, end, at_position=self.position, lost=lost, calls=lost_calls)
         place = RecordPosition(self.path.name, self.at, end, frame=FRAME_SIZE, moved=position - end)
         self.at, self.position, self.calls = end, position, max(calls, self.calls)
-        return place, told
+        return place, loss
 
     def _is_torn(self) -> bool:
         """Whether the rest of the file is the beginning of the record that was to be written next."""
@@ -233,7 +231,7 @@ class _Reading:
     # Frames.
 
     def _next_frame(self, after: int) -> _Frame | None:
-        """The next whole record with a later position, wherever it begins."""
+        """The next whole record with a later position, at any byte."""
         if not self.size:
             return None
         with mmap.mmap(self.file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -256,36 +254,11 @@ class _Reading:
             return None
         check, wanted = crc32(beginning[: _BEGINNING.size]), _CHECK.unpack_from(beginning, _BEGINNING.size)[0]
         if self.most is not None and length > self.most:
-            first, record, check = _read_head(self.file, length, check)
+            first, record, check = read_large(self.file, length, check)
         else:
             payload = self.file.read(length)
             first, check = payload[:1], crc32(payload, check)
-            record = _understood(payload) if check == wanted else None
+            record = parse_record(payload) if check == wanted else None
         if check != wanted:
             return None
         return _Frame(at, at + FRAME_SIZE + length, position, calls, is_call(first), record)
-
-
-def _read_head(file: BinaryIO, length: int, check: int) -> tuple[bytes, Record | None, int]:
-    """A large record, read piece by piece: its first byte, its head with the size and hash of the rest, a checksum."""
-    start = file.read(min(length, 64))
-    head = start[: head_size(start)]
-    head += file.read(min(max(0, head_size(start) - len(start)), length - len(start)))
-    rest = start[len(head) :]
-    behind, check = sha256(rest), crc32(rest, crc32(head, check))
-    left = length - len(head) - len(rest)
-    while left and (chunk := file.read(min(left, CHUNK))):
-        behind.update(chunk)
-        check = crc32(chunk, check)
-        left -= len(chunk)
-    record = None
-    with contextlib.suppress(NotARecordError):
-        record = left_out(memoryview(head), size=length - len(head), sha256=behind.hexdigest())
-    return start[:1], record, check
-
-
-def _understood(payload: bytes) -> Record | None:
-    try:
-        return from_bytes(memoryview(payload))
-    except NotARecordError:
-        return None

@@ -27,19 +27,19 @@ class JournalReader:
     """Goes through all segments of a folder, in the order of time across the processes that write them.
 
     `read` gives what is new since it was last called, or since the position that it was made with. How far it came is
-    for the caller to keep, together with whatever it made of the records.
+    for the caller to store, together with the results.
     """
 
     def __init__(self, folder: Path, since: Mapping[str, int] | None = None, *, most: int | None = None) -> None:
         self.folder = folder
         self.most = most  # bytes of a record that are held in memory
         self.read_to: dict[str, int] = dict(since or {})
-        # Segments that nobody writes any more and that are read to their end.
+        # Segments without a writer that are read to their end.
         self.finished: set[str] = set()
 
     def read(self) -> Iterator[tuple[RecordPosition, Record]]:
         there = [name for name in names(self.folder) if name not in self.finished]
-        # Asked before they are read: what is there afterwards of a segment that had no writer is all there will be.
+        # Before reading: a segment without a writer gets no more records.
         ended = {name for name in there if not is_written(self.folder / name)}
         ended -= {name for name in ended if is_of_later_release(self.folder / name)}
         for place, record in read(self.folder, self.read_to, only=there, ended=ended, most=self.most):
@@ -48,13 +48,13 @@ class JournalReader:
         self.finished |= ended
 
     def writers_gone(self) -> set[str]:
-        """Whose segments are all finished: nothing more comes from them. A writer begins a segment before it leaves
-        the one before, so that it is never taken for gone in between."""
+        """Writers whose segments are all finished. A writer begins a segment before it leaves the one before, so it
+        never counts as gone in between."""
         at_work = {writer_of(name) for name in names(self.folder) if name not in self.finished}
         return {writer_of(name) for name in self.finished} - at_work
 
     def add(self, segments: Mapping[str, int]) -> None:
-        """Whole segments, of so many bytes, that need not be read: the caller knows what is in them."""
+        """Segments, with their sizes, that need not be read: the caller knows their content."""
         self.read_to |= segments
         self.finished |= segments.keys()
 
@@ -77,7 +77,7 @@ def read(
 ) -> Iterator[tuple[RecordPosition, Record]]:
     """Everything that is in the journal since a position, and until another, once, in the order of time.
 
-    `ended` have no writer any more: what is not whole in them is damaged, unless it is the torn tail.
+    `ended` segments have no writer: what is not whole in them is damaged, unless it is the torn tail.
     """
     starts, ends = since or {}, until or {}
     of_writers = sorted(names(folder) if only is None else only, key=lambda name: (writer_of(name), name))
@@ -92,8 +92,9 @@ def read(
 
 
 def _moment(found: tuple[RecordPosition, Record]) -> float:
-    """What was lost has no moment of its own, and holds up nobody: it comes just behind what its writer wrote before.
-    So does what is told by a clock that was set back."""
+    """A loss has no time of its own: it comes right behind the writer's record before it. So does a record with an
+    earlier time, after a clock was set back.
+    """
     return 0.0 if isinstance(found[1], Lost) else found[1].at
 
 
@@ -110,7 +111,7 @@ def _records(
                 return
             yield place, record
             at = place.end
-        found = damage.found(path, at) if is_ended else None
+        found = damage.find_damage(path, at) if is_ended else None
         if found is None:
             return
         yield found

@@ -1,7 +1,7 @@
 """Records of the journal: call accepted, reply bytes, call ended.
 
-A record is a payload of bytes behind one letter for its kind. Whatever is long (the body of a request, the bytes of a
-reply) lies in it untouched, behind a head; the head is JSON. Fields that a reader does not know are left out and fields
+A record is a payload of bytes behind one letter for its kind. What is long (the body of a request, the bytes of a
+reply) is in it unchanged, behind a head; the head is JSON. Fields that a reader does not know are left out and fields
 that a writer did not know have their defaults, so that an older journal can be digested by a newer process.
 """
 
@@ -17,7 +17,7 @@ import msgspec
 
 from history.dialects.http_api import CallKind
 
-# They never reach the journal.
+# Never written to the journal.
 CREDENTIALS = frozenset(
     {"authorization", "proxy-authorization", "x-api-key", "x-goog-api-key", "api-key", "cookie", "set-cookie"}
 )
@@ -75,8 +75,8 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How it ended, and what is known of it. `reply` is the last of the reply, or all of it: whatever was not written
-    before; `lost_bytes` of it could not be kept."""
+    """How it ended, and what is known of it. `reply` is the part of the reply that was not written
+    before; `lost_bytes` of it are lost."""
 
     exchange: UUID
     at: float
@@ -118,11 +118,11 @@ _decoders = {letter: msgspec.json.Decoder(kind) for letter, kind in _KINDS.items
 
 
 class NotARecordError(ValueError):
-    """The bytes are whole, but not those of a record that we know how to read."""
+    """The bytes are whole, but of an unknown kind of record."""
 
 
 def left_out(head: memoryview, *, size: int, sha256: str) -> Record:
-    """A record without what lies behind its head."""
+    """A record without what is behind its head."""
     record = from_bytes(head)
     if isinstance(record, Accepted):
         return msgspec.structs.replace(record, skipped=size, skipped_hash=sha256)
@@ -135,18 +135,18 @@ def without_credentials(headers: Iterable[tuple[str, str]]) -> list[tuple[str, s
 
 
 def head_of(record: Accepted | Ended | Lost) -> bytes:
-    """All of a record but what lies behind its head untouched; that is empty in here."""
+    """A record without its body or reply bytes, which are written behind it."""
     head = _as_json(record)
     return _LETTERS[type(record)] + _HEAD.pack(len(head)) + head
 
 
 def head_of_reply(exchange: UUID, at: float, *, offset: int) -> bytes:
-    """Behind it lie the bytes."""
+    """The bytes are written behind it."""
     return b"P" + _REPLY_AT.pack(exchange.bytes, at, offset)
 
 
 def head_size(start: bytes) -> int:
-    """How long the head of a record is that begins with these bytes: what lies behind it is untouched."""
+    """The size of the head of a record that begins with these bytes."""
     letter = start[:1]
     if letter in _KINDS and len(start) > _HEAD.size:
         return 1 + _HEAD.size + int(_HEAD.unpack_from(start, 1)[0])

@@ -1,8 +1,8 @@
 """The files of the journal (segments): names, locks and first lines; reading of formats 1 to 3.
 
-A segment begins with a line of its own; `frames` has the records behind it, and this module those of earlier formats.
-The process that writes holds a lock on its segment, which the kernel lets go when the process dies: so a reader knows
-without a clock or a process id whether more can come. A segment has its lock before it has its name.
+A segment begins with a line of its own; `frames` reads the records behind it, and this module those of earlier
+formats. The writing process holds a lock on its segment, which the kernel releases when the process dies: so a reader
+knows without a clock or a process id whether more can come. A segment has its lock before it has its name.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ UNNAMED = ".new"
 
 
 def heading(version: int) -> bytes:
-    """The first line of a segment. Its checksum tells a later release from damage."""
+    """The first line of a segment. By its checksum a later release differs from damage."""
     line = b"parley journal %d" % version
     return b"%s %08x\n" % (line, crc32(line))
 
@@ -53,9 +53,9 @@ EARLIER = (b"parley journal 1\n", b"parley journal 2\n", heading(3))
 
 @dataclass(frozen=True, slots=True)
 class RecordPosition:
-    """Where a record lies: its segment, the bytes from its start to its end, and how many of those are its frame.
+    """The position of a record: segment, first and last byte, and how many of the bytes are its frame.
 
-    `moved`: so many bytes before it are missing from the file. A `position` counts them.
+    `moved` bytes before it are missing from the file. A `position` counts them.
     """
 
     segment: str
@@ -74,7 +74,7 @@ class RecordPosition:
 
 
 def new_writer() -> str:
-    """A name for one that writes, in this process: part of the names of its segments."""
+    """The name of a writer, which is part of the names of its segments."""
     return f"{os.getpid()}-{secrets.token_hex(4)}"
 
 
@@ -93,7 +93,7 @@ def name_of(number: int, *, writer: str) -> str:
 
 def create(folder: Path, first: bytes = MAGIC, *, writer: str, after: str = "") -> tuple[str, int]:
     """A new segment that begins with `first`, locked before it can be seen. Its name sorts by the time it was begun,
-    and behind that of the writer's segment before it, whatever the clock says."""
+    and behind that of the writer's segment before it, even if the clock was set back."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = name_of(max(time.time_ns(), number_of(after) + BETWEEN), writer=writer)
     hidden = folder / f"{name}{UNNAMED}"
@@ -101,7 +101,7 @@ def create(folder: Path, first: bytes = MAGIC, *, writer: str, after: str = "") 
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.write(fd, first) != len(first):
-            raise OSError("no room for a segment")
+            raise OSError("no space for a segment")
         hidden.rename(folder / name)
     except BaseException:
         os.close(fd)
@@ -131,7 +131,7 @@ def bytes_in(folder: Path) -> int:
 
 
 def is_written(path: Path) -> bool:
-    """Whether a living process still has it open for writing. False for one that is gone."""
+    """Whether a running process has it open for writing."""
     try:
         fd = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -146,7 +146,7 @@ def is_written(path: Path) -> bool:
 
 
 def is_of_later_release(path: Path) -> bool:
-    """Whether it is written in a way that we do not know yet: it is left to the release that does."""
+    """Whether a later release has written it: that one reads it."""
     try:
         with path.open("rb") as file:
             found = _HEADING.match(file.read(LONGEST_HEADING))
@@ -169,11 +169,10 @@ def heading_size(start: bytes) -> int:
 
 
 def whole_records(path: Path, start: int = 0, *, most: int | None = None) -> Iterator[tuple[RecordPosition, Record]]:
-    """The records of an earlier format from there on, up to the first that is not whole. One that we cannot understand
-    is passed over.
+    """The records of an earlier format from a position on, up to the first that is not whole. Unknown kinds are
+    skipped.
 
-    Of a record larger than `most` bytes, what lies behind its head is left out. With a `start` the first line is not
-    looked at: callers pass positions where records begin.
+    Of a record larger than `most` bytes, what is behind its head is left out. A `start` is the position of a record.
     """
     try:
         file = path.open("rb")
@@ -185,7 +184,7 @@ def whole_records(path: Path, start: int = 0, *, most: int | None = None) -> Ite
         if not at:
             return
         file.seek(at)
-        while found := _next_record(file, room=size - at, most=most):
+        while found := _next_record(file, available=size - at, most=most):
             length, record = found
             place = RecordPosition(path.name, at, at + FRAME.size + length)
             if record is not None:
@@ -193,41 +192,43 @@ def whole_records(path: Path, start: int = 0, *, most: int | None = None) -> Ite
             at = place.end
 
 
-def _next_record(file: BinaryIO, *, room: int, most: int | None) -> tuple[int, Record | None] | None:
-    """Its length, and what it says if we understand it; None if what lies there is not whole (yet)."""
+def _next_record(file: BinaryIO, *, available: int, most: int | None) -> tuple[int, Record | None] | None:
+    """Its length, and the record if its kind is known; None if it is not whole (yet)."""
     head = file.read(FRAME.size)
     if len(head) < FRAME.size:
         return None
     length, check = FRAME.unpack(head)
-    if not length or length > room - FRAME.size:
+    if not length or length > available - FRAME.size:
         return None
     if most is not None and length > most:
-        return _without_what_is_behind(file, length, check)
-    payload = file.read(length)
-    return (length, _understood(payload)) if crc32(payload) == check else None
+        _, record, found = read_large(file, length)
+    else:
+        payload = file.read(length)
+        record, found = parse_record(payload), crc32(payload)
+    return (length, record) if found == check else None
 
 
-def _without_what_is_behind(file: BinaryIO, length: int, check: int) -> tuple[int, Record | None] | None:
-    """A large record, read piece by piece: its head, and the size and hash of what lies behind that."""
+def read_large(file: BinaryIO, length: int, check: int = 0) -> tuple[bytes, Record | None, int]:
+    """A large record, read in pieces: its first byte, its head with the size and hash of the rest, and a checksum that
+    continues `check`."""
     start = file.read(min(length, 64))
     head = start[: head_size(start)]
     head += file.read(min(max(0, head_size(start) - len(start)), length - len(start)))
-    behind, found = sha256(start[len(head) :]), crc32(head)
-    found = crc32(start[len(head) :], found)
-    left = length - max(len(start), len(head))
+    rest = start[len(head) :]
+    digest, check = sha256(rest), crc32(rest, crc32(head, check))
+    left = length - len(head) - len(rest)
     while left and (chunk := file.read(min(left, CHUNK))):
-        behind.update(chunk)
-        found = crc32(chunk, found)
+        digest.update(chunk)
+        check = crc32(chunk, check)
         left -= len(chunk)
-    if left or found != check:
-        return None
-    try:
-        return length, left_out(memoryview(head), size=length - len(head), sha256=behind.hexdigest())
-    except NotARecordError:
-        return length, None
+    record = None
+    with contextlib.suppress(NotARecordError):
+        record = left_out(memoryview(head), size=length - len(head), sha256=digest.hexdigest())
+    return start[:1], record, check
 
 
-def _understood(payload: bytes) -> Record | None:
+def parse_record(payload: bytes) -> Record | None:
+    """None for a kind of record that this release does not know."""
     try:
         return from_bytes(memoryview(payload))
     except NotARecordError:

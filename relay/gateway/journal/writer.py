@@ -1,8 +1,8 @@
-"""The relay's journal: what every call was and what came back, on disk before anybody waits for a database.
+"""Writer of the relay's journal: every call and its reply, on disk without a database.
 
 One segment at a time per process, appended to by plain writes: they are safe against the death of the process and cost
 tens of microseconds. Nothing in here ever raises to the caller or waits: a full disk or a full journal is counted in
-`Journal.lost`, the call goes on, and once there is room again the journal itself says what it missed.
+`Journal.lost`, the call continues, and once there is space again the journal itself reports the loss.
 
 Reply bytes are gathered for a quarter of a second or 64 KB. The recording mode of the key is obeyed here, before
 anything is on disk: `off` writes nothing, `metadata` no byte of a request or a reply, `no_replies` none of a reply.
@@ -41,12 +41,12 @@ IDLE_SECONDS = 5.0
 SEGMENT_SECONDS = 60.0
 MEASURE_SECONDS = 1.0
 MOST_BYTES = 1024 * 1024 * 1024
-# Ends that could not be written are short; so many are kept until there is room.
+# Ends that could not be written are short; so many are kept until there is space.
 MOST_OWED = 1_000
 # How many pieces the kernel takes in one write.
 MOST_PIECES = 500
 
-_this_process = os.getpid()  # known, because the system is slow to say it
+_this_process = os.getpid()  # `os.getpid` takes a system call
 
 
 def _note_fork() -> None:
@@ -72,7 +72,7 @@ class Losses:
 
 @dataclass(slots=True)
 class _Open:
-    """An exchange that is under way: what of its reply waits to be written, and whether a piece was lost."""
+    """A running exchange: the part of its reply that waits to be written, and how much was lost."""
 
     exchange: UUID
     keeps_reply: bool
@@ -90,7 +90,7 @@ class Journal:
         self.lost = Losses()
         self._open: dict[int, _Open] = {}  # by the exchange's number, which is found sooner than its UUID
         self._owed: list[Payload] = []
-        self._untold = Losses()
+        self._unreported = Losses()
         self._writer = ""
         self._segment = ""
         self._fd = -1
@@ -98,18 +98,18 @@ class Journal:
         self._begun = 0.0
         self._length = self._calls = 0
         self._mark = b""
-        self._room = 0
+        self._available = 0
         self._measured = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
-    def untold(self) -> Losses:
-        """What was lost since the journal could last say so."""
-        return self._untold
+    def unreported(self) -> Losses:
+        """What was lost since the journal last reported losses."""
+        return self._unreported
 
     def accept(self, record: Accepted, body: bytes = b"") -> bool:
-        """Write that a call is about to be sent. False if it is not recorded: by its mode, or because it was lost."""
+        """Write that a call is about to be sent. False if it is not recorded, by its mode or because it is lost."""
         mode = record.recording
         if mode == NOTHING:
             return False
@@ -123,7 +123,7 @@ class Journal:
         return True
 
     def reply(self, exchange: UUID, data: bytes) -> None:
-        """Bytes of the reply, as they came. Those of an exchange that is not recorded are passed over."""
+        """Bytes of the reply, as they came. Those of exchanges that are not recorded are ignored."""
         under_way = self._open.get(exchange.int)
         if under_way is None or not data:
             return
@@ -131,7 +131,7 @@ class Journal:
         if not under_way.keeps_reply:
             return
         if under_way.lost:
-            # What is kept of a reply is its beginning without a hole.
+            # Only the beginning of a reply without a hole is kept.
             self._lose(under_way, len(data))
             return
         now = time.monotonic()
@@ -142,7 +142,7 @@ class Journal:
             self._flush(under_way)
 
     def end(self, record: Ended) -> None:
-        """Write how it ended, with whatever of the reply was still waiting. A second end of the same is passed over."""
+        """Write how it ended, with the rest of the reply. A second end is ignored."""
         under_way = self._open.pop(record.exchange.int, None)
         if under_way is None:
             return
@@ -175,17 +175,17 @@ class Journal:
         under_way.waiting = 0
 
     def _write(self, payload: Payload) -> bool:
-        """All of it or nothing; and where there was no room before, what is owed."""
+        """All of it or nothing; after an outage also what is owed."""
         if not self._try([payload]):
             return False
-        if self._owed or self._untold.why:
+        if self._owed or self._unreported.why:
             self._catch_up()
         return True
 
     def _try(self, payloads: list[Payload]) -> bool:
         size = sum(frames.FRAME_SIZE + len(head) + len(behind) for head, behind in payloads)
         try:
-            if self._room < size or time.monotonic() - self._measured > MEASURE_SECONDS:
+            if self._available < size or time.monotonic() - self._measured > MEASURE_SECONDS:
                 self._measure(size)
             if self._pid != _this_process or self._length + size > SEGMENT_BYTES:
                 self._begin_segment()
@@ -193,7 +193,7 @@ class Journal:
         except OSError as error:
             self._note(str(error))
             return False
-        self._room -= size
+        self._available -= size
         return True
 
     def _append(self, payloads: list[Payload], size: int) -> None:
@@ -217,14 +217,14 @@ class Journal:
             os.pwrite(self._fd, frames.pack_counts(position, calls), frames.COUNTS_AT)
 
     def _cut_back(self) -> None:
-        """Half a record must not stand before whole ones: take it away, or leave this segment to its torn end."""
+        """Remove half a record, because whole ones follow; or else leave this segment."""
         try:
             os.ftruncate(self._fd, self._length)
         except OSError:
             self._close_segment()
 
     def _begin_segment(self) -> None:
-        """The new one before the old one is left: a reader takes a writer without any for dead."""
+        """The new one first: for a reader, a writer without a segment is dead."""
         if not self._writer.startswith(f"{_this_process}-"):
             self._writer = segments.new_writer()
             self._segment = ""
@@ -241,9 +241,9 @@ class Journal:
 
     def _measure(self, size: int) -> None:
         now = time.monotonic()
-        if now - self._measured > (MEASURE_SECONDS if self._room >= size else MEASURE_SECONDS / 4):
-            self._room, self._measured = self.most_bytes - bytes_in(self.folder), now
-        if self._room < size:
+        if now - self._measured > (MEASURE_SECONDS if self._available >= size else MEASURE_SECONDS / 4):
+            self._available, self._measured = self.most_bytes - bytes_in(self.folder), now
+        if self._available < size:
             raise OSError(f"the journal holds its {self.most_bytes} bytes already")
 
     # What could not be written
@@ -254,23 +254,23 @@ class Journal:
         self.lost.lost_bytes += size
 
     def _lose_call(self, size: int) -> None:
-        for counted in (self.lost, self._untold):
+        for counted in (self.lost, self._unreported):
             counted.calls += 1
             counted.lost_bytes += size
 
     def _note(self, why: str) -> None:
-        if not self._untold.why:
+        if not self._unreported.why:
             logger.error("The relay's journal cannot be written, and what it loses is counted: %s", why)
-        self.lost.why = self._untold.why = why
+        self.lost.why = self._unreported.why = why
 
     def _catch_up(self) -> None:
-        """If there is room again: the ends that are owed, then what was missed."""
-        untold = self._untold
-        told = Lost(at=time.time(), calls=untold.calls, lost_bytes=untold.lost_bytes, why=untold.why)
-        if self._try([*self._owed, (head_of(told), b"")] if untold.calls else self._owed):
-            self._owed, self._untold = [], Losses()
+        """Write the ends that are owed, then what was lost."""
+        lost = self._unreported
+        record = Lost(at=time.time(), calls=lost.calls, lost_bytes=lost.lost_bytes, why=lost.why)
+        if self._try([*self._owed, (head_of(record), b"")] if lost.calls else self._owed):
+            self._owed, self._unreported = [], Losses()
             logger.warning(
-                "The relay's journal is written again: %d calls, %d bytes lost.", told.calls, told.lost_bytes
+                "The relay's journal is written again: %d calls, %d bytes lost.", lost.calls, lost.lost_bytes
             )
 
     # Time
@@ -285,7 +285,7 @@ class Journal:
     def _tick(self) -> None:
         self._timer = None
         self.flush()
-        if self._owed or self._untold.why:
+        if self._owed or self._unreported.why:
             self._catch_up()
         age = time.monotonic() - self._begun
         # While the end of a call is owed it is not idle: a reader takes a call without an end for lost.

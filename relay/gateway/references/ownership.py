@@ -1,24 +1,26 @@
-"""Ownership of references: a key may name only its own sessions and stored answers.
+"""Ownership of references: a key may use only its own sessions, stored answers and items.
 
-Of anybody else's the caller is told that there is none. Names are noted as they pass by (`issuing`); a process that has
-not seen one asks the database, where every process writes what it saw about once a second: so it asks for a little
-longer than that before it says no. What no reply can have given (files, stores, prompts, caches) is nobody's, unless
-the operator has listed the address where it is made: then everybody's is everybody's to use.
+Of all others the caller reads that they do not exist. Ids are noted as they pass by (`issued_ids`). A process that has
+not seen an id asks the database, where every process writes what it saw about once a second: so it asks for a little
+longer than that before it refuses. Things that replies do not give out (files, stores, prompts, caches) belong to no
+key, and are refused unless the operator lists the path where they are made: then all keys may use them.
+
+Only the upstream that gave an answer can continue it. A process remembers which one gave what passed by. For an answer
+that passed by another process, or before a restart, each upstream is tried in turn: one that does not have it says so
+at once and without cost.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any
 
 from django.db import DatabaseError, InterfaceError
-from django.db.models import QuerySet
 
+from history.db.process_state import process_state
 from history.db.transactions import writing
 from history.dialects.json_access import obj, string
 from history.dialects.references import (
@@ -33,26 +35,26 @@ from history.dialects.references import (
     VECTOR_STORE,
     Reference,
 )
+from history.entries import JsonObject
 from history.models import Session
 from relay.gateway.call.calls import Call
 from relay.gateway.call.errors import Refusal, not_found
-from relay.gateway.call.session_ids import SessionName
+from relay.gateway.call.session_ids import NOT_NAMED
 from relay.gateway.references.issued_ids import ANSWER_PREFIXES
-from relay.gateway.replies.usage import LONGEST_NAME, read_ids
-from relay.gateway.routing.routes import Upstream
+from relay.gateway.replies import LONGEST_ID, read_ids
+from relay.gateway.routes import Upstream
 from relay.models import IssuedId
 from relay.runtime.async_db import in_database
 
-logger = logging.getLogger(__name__)
-
 MOST_REMEMBERED = 20_000
-ASKED_AGAIN = (0.3, 0.5, 0.7)
-ASKED_AT_ONCE = 500
-AGAIN = (("retry-after", "2"),)
-# What replies give names to.
-GIVEN = (ITEM, AUDIO, CONTAINER)
-# Where things are made that requests can name. Prompts are made by hand: whoever lists their address lends them out.
-OPENED_BY = {
+RETRY_DELAYS = (0.3, 0.5, 0.7)
+IDS_PER_QUERY = 500
+RETRY_HEADERS = (("retry-after", "2"),)
+# Kinds of things whose ids replies give out.
+GIVEN_OUT = (ITEM, AUDIO, CONTAINER)
+# Where things are made that requests can refer to. Prompts are made by hand: an operator who lists their path lends
+# them.
+MADE_AT = {
     CONTAINER: ("/v1/containers",),
     FILE: ("/v1/files", "/v1beta/files"),
     VECTOR_STORE: ("/v1/vector_stores",),
@@ -62,139 +64,146 @@ OPENED_BY = {
     FILE_STORE: ("/v1beta/fileSearchStores", "/v1/fileSearchStores"),
 }
 
-_lock = threading.Lock()
-_seen: OrderedDict[tuple[int, str], None] = OrderedDict()
-_unwritten: list[tuple[int, str]] = []
+
+class IssuedNames:
+    """Ids that replies gave out, each with its key; `unwritten` are not yet in the database."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.seen: OrderedDict[tuple[int, str], None] = OrderedDict()
+        self.unwritten: list[tuple[int, str]] = []
+
+
+class AnswerOrigins:
+    """The provider that gave an answer, by key and id."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.providers: OrderedDict[tuple[int, str], str] = OrderedDict()
 
 
 async def check_references(call: Call) -> None:
-    if call.naming.to_check:
+    if call.session_name.to_check:
         await _check_session(call)
     if call.address.api.stores_answers:
-        for name in _referred(call.asked):
+        for name in _continued_ids(call.fields):
             if await _not_issued(call.key.pk, [name]):
-                raise not_found(f"Previous response with id '{name[:LONGEST_NAME]}' not found.", call.address.dialect)
+                raise not_found(f"Previous response with id '{name[:LONGEST_ID]}' not found.", call.address.dialect)
+
+
+async def _check_session(call: Call) -> None:
+    own = Session.objects.open().filter(pk=str(call.session_name.session), api_key_id=call.key.pk)
+    try:
+        is_own = await in_database(own.exists)
+    except (DatabaseError, InterfaceError):
+        # The call continues, in the session that the digester finds.
+        call.session_name = NOT_NAMED
+        return
+    if not is_own:
+        raise not_found(f"There is no session {call.session_name.session}.", call.address.dialect)
+    call.session_name = replace(call.session_name, to_check=False)
 
 
 def continued_id(call: Call) -> str:
-    """What the vendor keeps and the call goes on from; nothing, if it tells all of it itself."""
-    return next(_referred(call.asked), "") if call.address.api.stores_answers else ""
+    """The id of the stored answer or conversation that the call continues; empty if the call has all of it."""
+    return next(_continued_ids(call.fields), "") if call.address.api.stores_answers else ""
 
 
 def previous_response(call: Call) -> str:
-    """The answer that the call continues by name, if it names one."""
-    return string(call.asked.get("previous_response_id")) if call.address.api.stores_answers else ""
+    """The id of the answer that the call continues, if it names one."""
+    return string(call.fields.get("previous_response_id")) if call.address.api.stores_answers else ""
+
+
+def _continued_ids(fields: JsonObject) -> Iterator[str]:
+    conversation = fields.get("conversation")
+    ids = (string(fields.get("previous_response_id")), string(conversation) or string(obj(conversation).get("id")))
+    yield from filter(None, ids)
 
 
 async def upstreams_with_references(call: Call, upstreams: list[Upstream]) -> list[Upstream]:
-    """Those that have what the call refers to. Whoever is asked in other words than the caller's is not told of it."""
+    """Upstreams that have what the call refers to. An upstream of another dialect does not get the references."""
     native = [upstream for upstream in upstreams if upstream.is_native(call.address.dialect)]
     if not native:
         return upstreams
-    given = {reference.name for reference in call.refers if reference.kind in GIVEN}
+    given = {reference.name for reference in call.references if reference.kind in GIVEN_OUT}
     unknown = await _not_issued(call.key.pk, given) if given else given
-    for reference in call.refers:
-        if reference.kind not in GIVEN or reference.name in unknown:
-            upstreams = native = [upstream for upstream in native if _opens(upstream, reference.kind)]
+    for reference in call.references:
+        if reference.kind not in GIVEN_OUT or reference.name in unknown:
+            paths = MADE_AT.get(reference.kind, ())
+            upstreams = native = [upstream for upstream in native if any(map(upstream.provider.endpoint.lists, paths))]
         if not native:
             raise _unknown(reference, call.address.dialect)
     return upstreams
 
 
-def _opens(upstream: Upstream, kind: str) -> bool:
-    return any(upstream.provider.endpoint.lists(path) for path in OPENED_BY.get(kind, ()))
-
-
 def _unknown(reference: Reference, dialect: str) -> Refusal:
-    kind, name = reference.kind, reference.name[:LONGEST_NAME]
+    kind, name = reference.kind, reference.name[:LONGEST_ID]
     if kind == ITEM:
-        words = (
+        text = (
             f"Item with id '{name}' not found. Of what the vendor keeps, a key can refer to what it was given itself."
         )
-    elif kind in GIVEN:
-        words = f"The {kind} '{name}' was not found. A key can use those that it was given itself."
+    elif kind in GIVEN_OUT:
+        text = f"The {kind} '{name}' was not found. A key can use those that it was given itself."
     else:
-        words = (
-            f"The {kind} '{name}' cannot be used here: whatever lies at the vendor is everybody's, "
-            f"and the operator has not listed {OPENED_BY[kind][0]} for this provider. Send its content instead."
+        text = (
+            f"The {kind} '{name}' cannot be used here: what the vendor stores is shared by all keys, "
+            f"and the operator has not listed {MADE_AT[kind][0]} for this provider. Send its content instead."
         )
-    return not_found(words, dialect)
-
-
-async def _check_session(call: Call) -> None:
-    try:
-        is_own = await in_database(_own_session(call).exists)
-    except (DatabaseError, InterfaceError):
-        # The call goes on all the same, into whichever session the digester recognises.
-        call.naming = SessionName()
-        return
-    if not is_own:
-        raise not_found(f"There is no session {call.naming.session}.", call.address.dialect)
-    call.naming = replace(call.naming, to_check=False)
-
-
-def _own_session(call: Call) -> QuerySet[Session]:
-    return Session.objects.not_hidden().filter(pk=str(call.naming.session), api_key_id=call.key.pk)
-
-
-# Names of answers.
-
-
-def _referred(asked: Mapping[str, Any]) -> Iterator[str]:
-    given = asked.get("conversation")
-    for name in (string(asked.get("previous_response_id")), string(given) or string(obj(given).get("id"))):
-        if name:
-            yield name
+    return not_found(text, dialect)
 
 
 async def _not_issued(key: int, names: Iterable[str]) -> set[str]:
-    """Those that this key was not given; another process may have been told of one a moment ago."""
-    unknown = set(names)
-    for wait in (*ASKED_AGAIN, None):
-        with _lock:
-            unknown = {name for name in unknown if (key, name[:LONGEST_NAME]) not in _seen}
+    """Ids that this key was not given; another process may have seen one a moment ago."""
+    issued, unknown = process_state.get(IssuedNames), set(names)
+    for delay in (*RETRY_DELAYS, None):
+        with issued.lock:
+            unknown = {name for name in unknown if (key, name[:LONGEST_ID]) not in issued.seen}
         try:
             known = await in_database(_issued_among, key, unknown) if unknown else ()
         except (DatabaseError, InterfaceError):
-            raise Refusal("Whose answer that was cannot be looked up just now.", "overloaded", headers=AGAIN) from None
-        unknown = {name for name in unknown if name[:LONGEST_NAME] not in known}
+            raise Refusal(
+                "Whose answer that was cannot be looked up just now.", "overloaded", headers=RETRY_HEADERS
+            ) from None
+        unknown = {name for name in unknown if name[:LONGEST_ID] not in known}
         if not unknown:
             break
-        if wait is not None:
-            await asyncio.sleep(wait)
+        if delay is not None:
+            await asyncio.sleep(delay)
     return unknown
 
 
 def _issued_among(key: int, names: Iterable[str]) -> set[str]:
-    asked, found = [name[:LONGEST_NAME] for name in names], set[str]()
-    for start in range(0, len(asked), ASKED_AT_ONCE):
-        some = asked[start : start + ASKED_AT_ONCE]
+    ids, found = [name[:LONGEST_ID] for name in names], set[str]()
+    for start in range(0, len(ids), IDS_PER_QUERY):
+        some = ids[start : start + IDS_PER_QUERY]
         found.update(IssuedId.objects.filter(key_id=key, name__in=some).values_list("name", flat=True))
     return found
 
 
 def note_issued(call: Call, head: bytes) -> None:
-    """What a reply calls itself stands at its beginning."""
+    """Note the ids of a reply, which are at its beginning."""
     is_response = call.address.api.stores_answers
     if is_response or b'"resp_' in head or b'"conv_' in head:
         remember(call, [name for name in read_ids(head) if is_response or name.startswith(ANSWER_PREFIXES)])
 
 
 def remember(call: Call, names: Iterable[str]) -> None:
-    with _lock:
+    issued = process_state.get(IssuedNames)
+    with issued.lock:
         for name in dict.fromkeys(names):
-            pair = (call.key.pk, name[:LONGEST_NAME])
-            if pair not in _seen:
-                _seen[pair] = None
-                _unwritten.append(pair)
-        while len(_seen) > MOST_REMEMBERED:
-            _seen.popitem(last=False)
+            pair = (call.key.pk, name[:LONGEST_ID])
+            if pair not in issued.seen:
+                issued.seen[pair] = None
+                issued.unwritten.append(pair)
+        while len(issued.seen) > MOST_REMEMBERED:
+            issued.seen.popitem(last=False)
 
 
 def write_issued() -> None:
-    """The background's job, once a second; what the database does not take now it is given again."""
-    with _lock:
-        pairs, _unwritten[:] = list(_unwritten), []
+    """A background job, once a second. After an error of the database the ids are written the next time."""
+    issued = process_state.get(IssuedNames)
+    with issued.lock:
+        pairs, issued.unwritten[:] = list(issued.unwritten), []
     if not pairs:
         return
     try:
@@ -203,12 +212,34 @@ def write_issued() -> None:
                 [IssuedId(key_id=key, name=name) for key, name in pairs], ignore_conflicts=True
             )
     except (DatabaseError, InterfaceError):
-        with _lock:
-            _unwritten[:0] = pairs[:MOST_REMEMBERED]
+        with issued.lock:
+            issued.unwritten[:0] = pairs[:MOST_REMEMBERED]
         raise
 
 
-def forget_all() -> None:
-    with _lock:
-        _seen.clear()
-        _unwritten.clear()
+# Which upstream gave an answer.
+
+
+def upstreams_with_answer(call: Call, upstreams: list[Upstream]) -> list[Upstream]:
+    """Upstreams that can continue the call: all, unless it continues an answer that one of them stores."""
+    name = continued_id(call) if len(upstreams) > 1 else ""
+    if not name:
+        return upstreams
+    origins = process_state.get(AnswerOrigins)
+    with origins.lock:
+        provider = origins.providers.get((call.key.pk, name))
+    found = [upstream for upstream in upstreams if upstream.provider.name == provider]
+    call.is_origin_unknown = not found
+    return found or upstreams
+
+
+def note_provider(call: Call, upstream: Upstream, head: bytes) -> None:
+    """Note which provider gave the answer with the ids at the beginning of this reply."""
+    if not call.address.api.stores_answers:
+        return
+    origins = process_state.get(AnswerOrigins)
+    with origins.lock:
+        for name in read_ids(head):
+            origins.providers[call.key.pk, name] = upstream.provider.name
+        while len(origins.providers) > MOST_REMEMBERED:
+            origins.providers.popitem(last=False)

@@ -1,73 +1,107 @@
 """Forwarding of calls whose client and upstream speak the same dialect, byte for byte.
 
-A hash of what was received equals a hash of what was sent. Nothing is gathered: each piece of a reply is passed on as
-soon as it is there, and the journal is given the same bytes beside.
+A hash of what was received equals a hash of what was sent. Each piece of a reply is passed on as soon as it is there,
+and the journal gets the same bytes. A reply whose final event was delivered is complete, no matter which side closes
+the connection and when. The dialect knows its final events (`history.dialects.sse`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 from django.conf import settings
 
 from history.dialects import DIALECTS, Switches
+from history.dialects.sse import FinalEventScanner, Finality
 from relay.errors import Cut
-from relay.gateway.call import headers as heads
-from relay.gateway.call.bodies import Unreadable, with_model, with_model_of_path
 from relay.gateway.call.calls import Call
 from relay.gateway.call.client import COMMENT, EMPTY_LINE, Client
+from relay.gateway.call.decompression import BoundedDecompression, UnknownEncoding
 from relay.gateway.call.errors import UNREADABLE, Refusal, unreadable_reply
-from relay.gateway.call.response_headers import our_headers
+from relay.gateway.call.headers import headers_for_client, headers_for_upstream
+from relay.gateway.call.json_scanner import Unreadable, with_model, with_model_of_path
 from relay.gateway.recording import Recording
-from relay.gateway.routing.routes import Upstream
+from relay.gateway.routes import Upstream
 from relay.gateway.upstream.dialing import Reply, dial
-from relay.gateway.upstream.endings import ReplyEnd
 from relay.providers.endpoints import Endpoint
 from relay.providers.raw_http import RawRequest
+from relay.runtime.asgi import Headers
 
-# The one word among the redirects that is none: what the caller has is still right.
-UNCHANGED = 304
-# They are for what we write ourselves; what the caller wrote is written as the vendor wants it.
+NOT_MODIFIED = 304
+# Switches are for requests that Parley encodes itself.
 NO_SWITCHES = Switches()
+# How long to wait for the upstream to close after its final event, so that its connection can be used again.
+CLOSING_SECONDS = 0.25
+REDIRECTED = "The upstream sends us to another address: check its base URL."
 
 
-async def carry(call: Call, upstreams: Sequence[Upstream], client: Client, recording: Recording) -> None:
-    reply = await dial(call, upstreams, request)
+async def forward(call: Call, upstreams: Sequence[Upstream], client: Client, recording: Recording) -> None:
+    reply = await dial(call, upstreams, make_request)
     if reply.upstream is not upstreams[0]:
-        recording.answered_by(reply.upstream)
+        recording.set_upstream(reply.upstream)
     await pass_back(call, reply, client, recording)
+
+
+def make_request(call: Call, upstream: Upstream, endpoint: Endpoint) -> RawRequest:
+    """The caller's request with the operator's key and, if a route says so, another model."""
+    address, body = call.address, call.wire_body
+    if upstream.model and upstream.model != call.model:
+        address = address.with_model(upstream.model)
+        body = _with_model(call, upstream.model)
+    url = endpoint.url(address.path_below(endpoint.dialect), model=upstream.model)
+    if call.query:
+        url += ("&" if "?" in url else "?") + call.query
+    own = endpoint.request_headers(NO_SWITCHES)
+    for name in DIALECTS[endpoint.dialect].HTTP_API.default_headers:
+        if name in call.headers and name not in endpoint.headers:
+            own.pop(name, None)
+    headers = headers_for_upstream(call.wire_headers, own.items(), has_connection="connection" in call.headers)
+    if body is not call.wire_body or call.is_changed:
+        headers.popall("content-encoding", None)
+    return RawRequest(url=url, headers=headers, body=body)
+
+
+def _with_model(call: Call, model: str) -> bytes:
+    if not call.address.model:
+        try:
+            return with_model(call.body, model)
+        except Unreadable as error:
+            raise Refusal(f"The request cannot be read: {error}.") from None
+    if call.address.kind == "chat":
+        return call.wire_body
+    renamed = with_model_of_path(call.body, model, instead_of=call.model)
+    return call.wire_body if renamed == call.body else renamed
 
 
 async def pass_back(call: Call, reply: Reply, client: Client, recording: Recording) -> None:
     end = ReplyEnd(call, reply, call.address.dialect)
     if encoding := reply.response.headers.get("content-encoding"):
-        recording.compressed(encoding)
-        end.unpack(encoding)
+        recording.set_encoding(encoding)
+        end.decompress(encoding)
     try:
-        if 300 <= reply.status < 400 and reply.status != UNCHANGED:
-            # Whoever followed it would show our caller's key to a stranger.
-            await recording.end("upstream_error", **_told(reply))
-            raise Refusal("The upstream sends us to another address: check its base URL.", "server", status=502)
+        if 300 <= reply.status < 400 and reply.status != NOT_MODIFIED:
+            # A client that follows it would send our caller's key to another server.
+            await reply.record_end(recording, "upstream_error")
+            raise Refusal(REDIRECTED, "server", status=502)
         if call.address.kind == "chat" and reply.status < 300 and (problem := await reply.problem()):
             if reply.first:
-                recording.reply(reply.first)
-            await recording.end(UNREADABLE, **_told(reply), error=problem)
+                recording.add(reply.first)
+            await reply.record_end(recording, UNREADABLE, error=problem)
             raise unreadable_reply(problem)
-        headers, keepalive = heads.returned(reply.response.raw_headers), 0.0
+        headers, keepalive = headers_for_client(reply.response.raw_headers), 0.0
         if reply.is_stream:
-            headers, keepalive = _of_stream(headers, reply)
-        sign = COMMENT if call.address.api.allows_comments else EMPTY_LINE
-        await client.begin(reply.status, headers + our_headers(call), keepalive=keepalive, sign=sign)
+            headers, keepalive = _stream_headers(headers, reply)
+        comment = COMMENT if call.address.api.allows_comments else EMPTY_LINE
+        await client.begin(reply.status, headers + call.response_headers, keepalive=keepalive, comment=comment)
         await _pass_on(reply, client, recording, end)
     except asyncio.CancelledError:
         if end.is_delivered:  # clients hang up as soon as they have read the final event
-            await recording.end("done", **_told(reply))
+            await reply.record_end(recording, "done")
         raise
     except Cut as cut:
-        # The caller must see that it is not whole: the connection ends without its proper end.
-        await recording.end("timeout" if cut.kind == "timeout" else "upstream_cut", **_told(reply), error=cut.message)
+        # The client must see that the reply is incomplete: the connection ends without its proper end.
+        await reply.record_end(recording, "timeout" if cut.kind == "timeout" else "upstream_cut", error=cut.message)
         if not client.has_begun:
             raise Refusal(cut.message, cut.kind) from None
         client.cut()
@@ -80,7 +114,7 @@ async def _pass_on(reply: Reply, client: Client, recording: Recording, end: Repl
     content = reply.response.content
     chunk = reply.first or await reply.next()
     while chunk:
-        recording.reply(chunk)
+        recording.add(chunk)
         end.read(chunk)
         if content.at_eof():
             break
@@ -88,51 +122,75 @@ async def _pass_on(reply: Reply, client: Client, recording: Recording, end: Repl
         end.note_delivery(client)
         chunk = await end.next(reply)
     done = "done" if end.is_delivered or not client.is_gone else "client_gone"
-    await recording.end(done if reply.status < 400 else "upstream_error", **_told(reply))
+    await reply.record_end(recording, done if reply.status < 400 else "upstream_error")
     await client.write(chunk, is_last=True)
 
 
-def request(call: Call, upstream: Upstream, endpoint: Endpoint) -> RawRequest:
-    """The caller's own, but for the operator's key and, where a route says so, the model's name."""
-    address, body = call.address, call.body
-    if upstream.model and upstream.model != call.model:
-        address = address.with_model(upstream.model)
-        body = _renamed(call, upstream.model)
-    url = endpoint.url(address.path_below(endpoint.dialect), model=upstream.model)
-    if call.query:
-        url += ("&" if "?" in url else "?") + call.query
-    given = endpoint.request_headers(NO_SWITCHES)
-    for name in DIALECTS[endpoint.dialect].HTTP_API.default_headers:
-        if name in call.headers and name not in endpoint.headers:
-            given.pop(name, None)
-    passed = heads.sent(call.wire, given.items(), has_connection="connection" in call.headers)
-    if body is not call.body or call.is_changed:
-        passed.popall("content-encoding", None)
-    return RawRequest(url=url, headers=passed, body=body)
-
-
-def _renamed(call: Call, model: str) -> bytes:
-    if not call.address.model:
-        try:
-            return with_model(call.told, model)
-        except Unreadable as error:
-            raise Refusal(f"The request cannot be read: {error}.") from None
-    if call.address.kind == "chat":
-        return call.body
-    renamed = with_model_of_path(call.told, model, instead_of=call.model)
-    return call.body if renamed == call.told else renamed
-
-
-def _of_stream(headers: list[tuple[bytes, bytes]], reply: Reply) -> tuple[list[tuple[bytes, bytes]], float]:
-    """Whatever length was told, our comments would make it wrong; and no proxy is to gather a stream."""
+def _stream_headers(headers: Headers, reply: Reply) -> tuple[Headers, float]:
+    """Without a length, which our comments would make wrong; proxies must not buffer a stream."""
     passed = [pair for pair in headers if pair[0] != b"content-length"] + [(b"x-accel-buffering", b"no")]
     is_plain = "content-encoding" not in reply.response.headers
     return passed, settings.PARLEY_RELAY_KEEPALIVE_SECONDS if is_plain else 0
 
 
-def _told(reply: Reply) -> dict[str, Any]:
-    return {
-        "status": reply.status,
-        "headers": heads.kept(reply.response.raw_headers),
-        "provider": reply.upstream.provider.name,
-    }
+class ReplyEnd:
+    """Reads a reply for its final event. A whole JSON reply has none: it ends with its connection."""
+
+    __slots__ = ("_decompression", "_over_at", "_scanner", "is_delivered")
+
+    def __init__(self, call: Call, reply: Reply, dialect: str) -> None:
+        self.is_delivered = False
+        self._over_at: float | None = None
+        self._decompression: BoundedDecompression | None = None
+        self._scanner: FinalEventScanner | None = None
+        # Some servers stream without the right content type; only JSON is certainly not a stream.
+        is_stream = reply.is_stream or (call.wants_stream and "json" not in reply.response.content_type)
+        if call.address.kind == "chat" and is_stream and reply.status < 400:
+            self._scanner = FinalEventScanner(DIALECTS[dialect].FINAL_MARKS, DIALECTS[dialect].finality)
+
+    def decompress(self, encoding: str) -> None:
+        try:
+            self._decompression = BoundedDecompression(encoding)
+        except UnknownEncoding:
+            self._scanner = None
+
+    def read(self, chunk: bytes) -> None:
+        if self._scanner is None:
+            return
+        if self._decompression is None:
+            self._scanner.feed(chunk)
+            return
+        try:
+            for piece in self._decompression.pieces(chunk):
+                self._scanner.feed(piece)
+        except Unreadable:
+            self._scanner = None
+
+    @property
+    def is_complete(self) -> bool:
+        return self._scanner is not None and self._scanner.state >= Finality.COMPLETE
+
+    @property
+    def is_over(self) -> bool:
+        return self._scanner is not None and self._scanner.state is Finality.OVER
+
+    def note_delivery(self, client: Client) -> None:
+        """All that was read so far has been passed to the client."""
+        if not client.is_gone:
+            self.is_delivered = self.is_complete
+        elif not self.is_complete:
+            self.is_delivered = False
+
+    async def next(self, reply: Reply) -> bytes:
+        """The next bytes of the reply. After the final event errors of the connection do not matter."""
+        if not self.is_complete:
+            return await reply.next()
+        try:
+            if not self.is_over:
+                return await reply.next()
+            if self._over_at is None:
+                self._over_at = reply.loop.time()
+            async with asyncio.timeout_at(self._over_at + CLOSING_SECONDS):
+                return await reply.next()
+        except (TimeoutError, Cut):
+            return b""

@@ -1,6 +1,6 @@
 """`manage.py agents list | export | import`: agents as TOML files.
 
-Exit codes: 0 done, 1 not found, refused or not a file of an agent, 2 wrong usage.
+Exit codes: 0 done, 1 not found, refused or not an agent file, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils.translation import gettext as _
 
+from history.entries import JsonDict
 from history.management.output import print_json, print_table
-from relay.agents import toml
+from relay.agents import files
 from relay.models import Agent
 
 
@@ -29,30 +30,30 @@ class Command(BaseCommand):
         imported = actions.add_parser("import", help="Make an agent of a TOML file.")
         imported.add_argument("file", help="- reads from stdin")
         imported.add_argument("--replace", action="store_true", help="change the agent of this name, if there is one")
-        for one in (shown, exported, imported):
-            one.add_argument("--json", action="store_true", help="print JSON")
+        for parser in (shown, exported, imported):
+            parser.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
         actions = {"list": self.list_agents, "export": self.export_agent, "import": self.import_agent}
         actions[options["action"]](options)
 
-    def list_agents(self, options: dict[str, Any]) -> None:
-        found = [_described(agent) for agent in Agent.objects.all()]
+    def list_agents(self, options: JsonDict) -> None:
+        agents = [_describe(agent) for agent in Agent.objects.all()]
         if options["json"]:
-            print_json(self.stdout, found)
+            print_json(self.stdout, agents)
             return
         columns = (_("name"), _("shown as"), _("model"), _("tools"), _("default"))
         rows = [
             [row["name"], row["label"], row["model"], ", ".join(row["tools"]), _("yes") if row["is_default"] else ""]
-            for row in found
+            for row in agents
         ]
         print_table(self.stdout, columns, rows)
 
-    def export_agent(self, options: dict[str, Any]) -> None:
+    def export_agent(self, options: JsonDict) -> None:
         agent = Agent.objects.filter(name=options["name"]).first()
         if agent is None:
-            raise CommandError(_("There is no agent called %(name)s.") % {"name": options["name"]})
-        text = toml.agent_to_toml(agent)
+            raise CommandError(_("There is no agent %(name)s.") % {"name": options["name"]})
+        text = files.agent_to_toml(agent)
         if options["json"]:
             print_json(self.stdout, {"name": agent.name, "toml": text})
         elif options["output"]:
@@ -60,25 +61,25 @@ class Command(BaseCommand):
         else:
             self.stdout.write(text, ending="")
 
-    def import_agent(self, options: dict[str, Any]) -> None:
+    def import_agent(self, options: JsonDict) -> None:
         try:
-            found = toml.parse_agent(_content_of(options["file"]))
-            agent = toml.save_agent(found, replacing=options["replace"])
-        except toml.InvalidAgentFile as error:
+            parsed = files.parse_agent(_read(options["file"]))
+            agent = files.save_agent(parsed, replacing=options["replace"])
+        except files.InvalidAgentFile as error:
             raise CommandError(str(error)) from error
         if options["json"]:
-            print_json(self.stdout, {**_described(agent), "remarks": list(found.remarks)})
+            print_json(self.stdout, {**_describe(agent), "remarks": list(parsed.remarks)})
             return
-        for remark in found.remarks:
+        for remark in parsed.remarks:
             self.stderr.write(remark)
-        self.stdout.write(_("The agent %(name)s is here now.") % {"name": agent.name})
+        self.stdout.write(_("Agent %(name)s imported.") % {"name": agent.name})
 
 
-def _described(agent: Agent) -> dict[str, Any]:
+def _describe(agent: Agent) -> JsonDict:
     return {name: getattr(agent, name) for name in ("name", "label", "model", "tools", "agents", "is_default")}
 
 
-def _content_of(name: str) -> bytes:
+def _read(name: str) -> bytes:
     try:
         return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except OSError as error:

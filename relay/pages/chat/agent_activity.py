@@ -1,7 +1,7 @@
-"""What agents do in a session besides talking, as the page shows it: the plan that holds, and who has called whom.
+"""Task plan and agent tree of a session.
 
-The tree is that of the sessions: each knows which call of which session it was opened for. Sessions of programs that
-came through the relay, and imported ones, have such trees, too.
+The tree consists of sessions: each names the call of the session that opened it. Relayed and imported sessions have
+such trees, too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from history.access.permissions import Purpose, sessions_for
 from history.models import Session
 from history.record import selectors
 from relay.models import Run
-from relay.tools.plans import TaskPlan, read_plan
+from relay.tools.built_in.plans import TaskPlan, read_plan
 
 FURTHEST = 12
 MOST = 200
@@ -43,17 +43,16 @@ class Tree:
 
     @property
     def count(self) -> int:
-        """How many sessions agents have opened."""
+        """Number of sessions that agents have opened."""
         return sum(1 for _ in self.root.walk()) - 1
 
     @property
     def answering(self) -> int:
-        """In how many of these somebody is at work."""
+        """Number of these with a run."""
         return sum(branch.is_answering for below in self.root.below for branch in below.walk())
 
 
 def work_of(session: Session, *, reader: Any, leaf: int | None = None) -> dict[str, Any]:
-    """For the templates of the page."""
     return {"plan": plan_of(session, leaf=leaf), "tree": tree_of(session, reader=reader)}
 
 
@@ -63,7 +62,7 @@ def plan_of(session: Session, *, leaf: int | None = None) -> TaskPlan | None:
 
 
 def tree_of(session: Session, *, reader: Any) -> Tree | None:
-    """The whole tree that this session is part of, as far as somebody may see it; None: it stands alone."""
+    """The tree around this session, as far as the reader may see it. None without other sessions."""
     root = _root_of(session, reader)
     children = _below(root, reader)
     if not children:
@@ -84,7 +83,7 @@ def _root_of(session: Session, reader: Any) -> Session:
 
 
 def _below(root: Session, reader: Any) -> dict[UUID, list[Session]]:
-    """Whom each session of the tree has opened, oldest first. One query a level."""
+    """Sessions opened by each session of the tree, oldest first. One query per level."""
     children: dict[UUID, list[Session]] = {}
     level, seen = [root.pk], 0
     while level and seen < MOST and len(children) < MOST:
@@ -97,7 +96,7 @@ def _below(root: Session, reader: Any) -> dict[UUID, list[Session]]:
 
 
 def _branch(session: Session, children: dict[UUID, list[Session]], *, current: UUID, working: set[UUID]) -> Branch:
-    below = children.pop(session.pk, [])  # each once, whatever the rows say of each other
+    below = children.pop(session.pk, [])  # each once, even if rows name each other in a circle
     return Branch(
         session=session,
         is_current=session.pk == current,

@@ -1,4 +1,4 @@
-"""What a writer can choose from: who answers, by which model, and the commands that need neither."""
+"""Choices of the composer: agents, models, and examples for a new chat."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """Choices under one heading; without one they stand by themselves."""
+    """Choices under one heading, or under none."""
 
     label: str
     choices: tuple[Choice, ...]
@@ -34,7 +34,7 @@ class Pickers:
 
 
 def pickers_for(session: Session | None, *, agent: str = "", model: str = "") -> Pickers:
-    """What was picked last in this session is picked again."""
+    """Preselect the agent and model that the session used last."""
     if session is not None:
         agent, model = agent or session.agent, model or str(session.metadata.get("model", ""))
     return Pickers(agents=tuple(_agents(agent)), models=tuple(_models(model)))
@@ -48,12 +48,12 @@ def _agents(picked: str) -> list[Choice]:
 
 
 def _models(picked: str) -> list[Choices]:
-    """The first is what an agent without a model of its own gets; it may change when the server's set-up does."""
+    """The first choice is the default of the router. It changes with the configuration of the server."""
     groups = [
         Choices(
-            _words(group.provider.label or group.provider.name, group.provider),
+            _label(group.provider.label or group.provider.name, group.provider),
             tuple(
-                Choice(route.name, _words(route.model.shown, group.provider), route.name == picked)
+                Choice(route.name, _label(route.model.shown, group.provider), route.name == picked)
                 for route in group.routes
             ),
         )
@@ -65,6 +65,24 @@ def _models(picked: str) -> list[Choices]:
     return [Choices("", (Choice("", label, not is_known),)), *groups]
 
 
-def _words(label: str, provider: Provider) -> str:
-    """A vendor's names are its own; what we call the model that we bring along is a word of ours."""
+def _label(label: str, provider: Provider) -> str:
+    """Only the label of the demo model is translated: names of providers are their own."""
     return _(label) if provider.is_demo else label
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    text: str
+    why: str
+
+    @property
+    def is_command(self) -> bool:
+        return self.text.startswith("/")
+
+
+def examples() -> list[Example]:
+    return [
+        Example(_("Write a haiku about a quiet library."), _("Asks the model selected below.")),
+        Example("/sys_monitor cpu", _("Shows how busy this server is, without a model.")),
+        Example("/help", _("Commands that need no model")),
+    ]

@@ -1,8 +1,7 @@
-"""Pieces of the chat page for a page that is open already, made by the same templates as the page itself.
+"""HTML fragments that update an open chat page, rendered by the templates of the page.
 
-Everything that is stored is rendered from the database. Only an answer that is being written is rendered from
-`relay.live.live_answer`.
-Each element says by `hx-swap-oob` where it belongs.
+Stored entries are rendered from the database. Only a running answer is rendered from `relay.live`. Each element names
+its target with `hx-swap-oob`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from history.models import Message, Session
 from history.record.branches import newest_below
 from history.transcripts.page import Transcript, TranscriptEntry, TranscriptPosition, read_page
 from relay.conversation.positions import is_unanswered
-from relay.live.live_answer import Change, LiveAnswer, PartUpdate
+from relay.live.answer_html import AnswerCursor, Change, PartUpdate
 from relay.live.relayed_updates import has_open_call
 from relay.models import QueuedMessage, Run
 from relay.pages.chat.agent_activity import work_of
@@ -33,7 +32,7 @@ from relay.runtime.locale import ViewerLocale
 
 # How far a branch is followed in one step; a page that is further behind catches up with the next.
 FURTHEST = 1_000
-# How often a page is looked up anew because somebody wrote meanwhile; what is written after that is told anyway.
+# Attempts to read a consistent page while others write. Later entries are announced anyway.
 MOST_LOOKS = 4
 
 
@@ -84,10 +83,10 @@ def catch_up(view: View, *, live: str = "", followed: str = "") -> PageUpdate:
         if found.is_elsewhere:
             html: str = _render("history/_transcript.html", context | {"transcript": page})
         else:
-            html = _taken_back(page, context) + _rows(page, context, shown=view.shown, live=live)
+            html = _render_undone_summaries(page, context) + _rows(page, context, shown=view.shown, live=live)
         html += _around(session, run, found.tip, found.leaf, context)
     outcome = outcome_of(followed) if followed and (run is None or str(run.pk) != followed) else ""
-    # Should somebody have written all the while: what was read is shown, and must not be sent again.
+    # If another writer was faster each time, what was read is shown and must not be sent again.
     return PageUpdate(
         html=html,
         shown=max(found.tip, page.last),
@@ -99,7 +98,7 @@ def catch_up(view: View, *, live: str = "", followed: str = "") -> PageUpdate:
 
 
 def _find(view: View) -> PageState:
-    """These are several questions. Where something was stored in between, they are asked again."""
+    """Repeat the queries if an entry was stored between them."""
     found = _find_once(view)
     for _ in range(MOST_LOOKS - 1):
         if _version_of(view.session_id) == found.session.version:
@@ -158,7 +157,7 @@ def _has_answered(run: Run) -> bool:
     """Mostly its last entry is the answer; a summary may have come after it."""
     place = run.leaf
     while place > run.origin:
-        kind, place = Message.objects.values_list("kind", "parent_seq").get(session=run.session, seq=place)
+        kind, place = Message.objects.values_list("kind", "parent_seq").get(session=run.session_id, seq=place)
         if kind == ModelOutput.kind:
             return True
     return False
@@ -169,8 +168,8 @@ def _has_answer(page: Transcript, *, since: int) -> bool:
     return any(isinstance(row.entry, ModelOutput) for row in rows)
 
 
-def _taken_back(page: Transcript, context: dict[str, Any]) -> str:
-    """Summaries that somebody took back since: they stand further up, and say so now."""
+def _render_undone_summaries(page: Transcript, context: dict[str, Any]) -> str:
+    """Render the summaries above that were undone since."""
     named = [
         row.entry.seq for row in page.rows if isinstance(row, TranscriptEntry) and isinstance(row.entry, Retracted)
     ]
@@ -183,9 +182,9 @@ def _rows(page: Transcript, context: dict[str, Any], *, shown: int, live: str) -
     rows = [row for row in page.rows if isinstance(row, TranscriptEntry)]
     html = "".join(_row(row, context) for row in rows if row.message.seq <= shown)
     if live:
-        html += _render("chat/live/_gone.html", {"id": live})
+        html += _update("remove", id=live)
     fresh = [_row(row, context) for row in rows if row.message.seq > shown]
-    return html + (_render("chat/live/_append.html", {"rows": fresh}) if fresh else "")
+    return html + (_update("append", rows=fresh) if fresh else "")
 
 
 def _row(row: TranscriptEntry, context: dict[str, Any]) -> SafeString:
@@ -203,7 +202,7 @@ def _around(session: Session, run: Run | None, tip: int, leaf: int | None, conte
 # An answer on its way.
 
 
-def live_answer(answer: LiveAnswer, reader: ViewerLocale) -> str:
+def live_answer(answer: AnswerCursor, reader: ViewerLocale) -> str:
     """All of it, as the last thing in the conversation."""
     waiting = demo_state(answer.label) if not answer.parts else ""
     with reader.reading():
@@ -215,10 +214,10 @@ def live_retry(run: str, kind: str, at: float, reader: ViewerLocale) -> str:
     """Why the provider is called again, and in how many seconds."""
     with reader.reading():
         what = what_happened(error_from({"kind": kind}, message=""))
-        return _render("chat/live/_retry.html", {"run": run, "what": what, "seconds": max(1, round(at - time.time()))})
+        return _update("retry", run=run, what=what, seconds=max(1, round(at - time.time())))
 
 
-def live_change(answer: LiveAnswer, change: Change, reader: ViewerLocale) -> str:
+def live_change(answer: AnswerCursor, change: Change, reader: ViewerLocale) -> str:
     """What one frame changed; rendered once, or once for each language where it brings words of ours."""
     language = reader.language if change.is_translated else ""
     if language not in change.html:
@@ -227,7 +226,7 @@ def live_change(answer: LiveAnswer, change: Change, reader: ViewerLocale) -> str
     return change.html[language]
 
 
-def _grown(answer: LiveAnswer, grown: PartUpdate) -> str:
+def _grown(answer: AnswerCursor, grown: PartUpdate) -> str:
     if grown.is_new and not grown.is_text:
         return _render("chat/live/_new_part.html", {"answer": answer, "grown": grown})
     return grown.html
@@ -235,8 +234,7 @@ def _grown(answer: LiveAnswer, grown: PartUpdate) -> str:
 
 def call_status(*, seq: int, index: int, status: str, duration: float | None, reader: ViewerLocale) -> str:
     with reader.reading():
-        context = {"seq": seq, "index": index, "status": status, "duration": duration}
-        return _render("chat/live/_call_status.html", context)
+        return _update("call_status", seq=seq, index=index, status=status, duration=duration)
 
 
 # Words to the person.
@@ -255,14 +253,14 @@ def degraded(reader: ViewerLocale, *, is_degraded: bool) -> str:
 
 def announcement(outcome: str, reader: ViewerLocale) -> str:
     with reader.reading():
-        return _render("chat/live/_announcement.html", {"outcome": outcome})
+        return _update("announcement", outcome=outcome)
 
 
 def way_to(session_id: UUID) -> str:
-    return _render("chat/live/_go.html", {"session_id": session_id})
+    return _update("go_to", session_id=session_id)
 
 
-def rail_row(session_id: UUID, view: View) -> str:
+def sidebar_row(session_id: UUID, view: View) -> str:
     """One session of the list beside the chat; none where it is not there any more."""
     with view.reader.reading():
         session = find(view.user, session_id, Purpose.WRITE)
@@ -274,11 +272,16 @@ def rail_row(session_id: UUID, view: View) -> str:
             "is_current": session_id == view.session_id,
             "user": view.user,
         }
-        return _render("chat/live/_rail_row.html", context)
+        return _update("sidebar_row", **context)
 
 
 def pong() -> str:
-    return _render("chat/live/_pong.html", {})
+    return _update("pong")
+
+
+def _update(kind: str, **context: Any) -> SafeString:
+    """One small fragment of `chat/live/_update.html`."""
+    return _render("chat/live/_update.html", {"update": kind, **context})
 
 
 def _render(template: str, context: dict[str, Any]) -> SafeString:

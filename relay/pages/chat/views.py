@@ -1,4 +1,4 @@
-"""The chat page: a conversation to read and to go on with, and the place where a new one begins.
+"""Chat pages: read and continue a session, start and fork one.
 
 A page without JavaScript posts its form here; with JavaScript the same form goes over the page's socket.
 """
@@ -16,15 +16,15 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
 from django.utils.cache import patch_vary_headers
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
 from history.access.access_log import unseen_readers
 from history.entries import ModelInput
-from history.errors import HistoryError
-from history.http.htmx import HtmxRequest
+from history.errors import HistoryError, HistoryOff, NoSuchEntry
+from history.http import HtmxRequest
 from history.models import Session
-from history.pages.session_access import message_or_404, number_in, session_or_404, transcript_or_404
+from history.pages.session import message_or_404, number_in, session_or_404, transcript_or_404
 from history.record.selectors import entries_of, sessions_owned_by
 from relay import conversation
 from relay.chat.error_texts import of_error
@@ -34,13 +34,12 @@ from relay.errors import RelayError
 from relay.live.relayed_updates import has_open_call
 from relay.models import QueuedMessage, Run
 from relay.pages.chat.agent_activity import work_of
-from relay.pages.chat.choices import pickers_for
-from relay.pages.chat.examples import examples
-from relay.pages.panel.details import panel_of
+from relay.pages.chat.choices import examples, pickers_for
+from relay.pages.panel import panel_of
 from relay.tools.registry import all_tools
 
-# What htmx wants to replace → the part of the page that is sent.
-REGIONS = {"older": "history/_more_older.html", "newer": "history/_more_newer.html"}
+# Targets of htmx requests that get further rows instead of the page.
+REGIONS = ("older", "newer")
 
 
 @login_required
@@ -48,10 +47,10 @@ REGIONS = {"older": "history/_more_older.html", "newer": "history/_more_newer.ht
 async def new_chat(request: HtmxRequest) -> HttpResponse:
     if request.method != "POST":
         return await sync_to_async(_new_page)(request)
-    if _asks_for_help(request.POST.get("text", "")):
+    if _is_help_command(request.POST.get("text", "")):
         return await sync_to_async(_new_page)(request, words=help_text(all_tools()))
     try:
-        session = await conversation.start_session(request.user, **_said(request), client=_client(request))
+        session = await conversation.start_session(request.user, **_draft_fields(request), client=_client(request))
     except (RelayError, HistoryError) as error:
         return await sync_to_async(_new_page)(request, problem=of_error(error))
     return _go_to(request, session)
@@ -68,7 +67,7 @@ async def session_page(request: HtmxRequest, session_id: UUID) -> HttpResponse:
         sent = await conversation.send(
             request.user,
             session,
-            draft=conversation.Draft(**_said(request)),
+            draft=conversation.Draft(**_draft_fields(request)),
             after=session.head if after is None else after,
             run=_run_in(request.POST.get("run", "")),
             on_leaf=bool(request.POST.get("leaf")),
@@ -84,7 +83,7 @@ async def session_page(request: HtmxRequest, session_id: UUID) -> HttpResponse:
 @login_required
 @require_safe
 def edit_form(request: HttpRequest, session_id: UUID, seq: int) -> HttpResponse:
-    """What somebody said, to say it differently; the page shows it in place of the words."""
+    """The form that replaces a message on the page to edit it."""
     session = _own_session(request, session_id)
     message = message_or_404(session, seq)
     if message.kind != ModelInput.kind:
@@ -93,8 +92,8 @@ def edit_form(request: HttpRequest, session_id: UUID, seq: int) -> HttpResponse:
     return render(request, "chat/_edit.html", context)
 
 
-def _asks_for_help(text: str) -> bool:
-    """The one command that needs neither a session nor a tool."""
+def _is_help_command(text: str) -> bool:
+    """`/help` is the only command that needs neither a session nor a tool."""
     try:
         command = parse(text, all_tools())
     except BadCommand:
@@ -117,7 +116,7 @@ def _new_page(request: HttpRequest, *, problem: str = "", words: str = "") -> Ht
 
 
 def _session_page(request: HtmxRequest, session_id: UUID, *, problem: str = "") -> HttpResponse:
-    """The whole page; only the rows that it lacks where htmx asks for them."""
+    """Render the page, or only further rows for htmx."""
     session = session_or_404(request.user, session_id)
     transcript = transcript_or_404(session, request.GET)
     may_compose = settings.CHAT_HISTORY_ENABLED and session.owner_id == request.user.pk
@@ -130,7 +129,8 @@ def _session_page(request: HtmxRequest, session_id: UUID, *, problem: str = "") 
         "can_write": may_compose and not transcript.newer,
         "after": after,
     }
-    region = REGIONS.get(request.htmx.target or "") if request.htmx else None
+    region = request.htmx.target if request.htmx and request.htmx.target in REGIONS else None
+    context["region"] = region
     if not region:
         context |= _state(request, session, after)
         context |= {"pickers": pickers_for(session), "commands": suggestions(all_tools())}
@@ -142,19 +142,21 @@ def _session_page(request: HtmxRequest, session_id: UUID, *, problem: str = "") 
             "problem": problem,
             "draft_text": request.POST.get("text", "") if problem else "",
         }
-    response = render(request, region or "chat/session.html", context, status=422 if problem else 200)
+    response = render(
+        request, "history/_more.html" if region else "chat/session.html", context, status=422 if problem else 200
+    )
     patch_vary_headers(response, ["HX-Request", "HX-Target"])
     return response
 
 
 def _notices(request: HttpRequest, *words: str) -> list[dict[str, str]]:
-    """What was said to the person instead of an answer: here, or before a page was loaded again."""
-    told = [{"level": message.tags, "text": str(message)} for message in messages.get_messages(request)]
-    return told + [{"level": "", "text": text} for text in words if text]
+    """Notices for the user: of this request, or stored before a redirect."""
+    stored = [{"level": message.tags, "text": str(message)} for message in messages.get_messages(request)]
+    return stored + [{"level": "", "text": text} for text in words if text]
 
 
 def _state(request: HttpRequest, session: Session, after: int) -> dict[str, Any]:
-    """What is going on in a session at this moment; `run` writes at the end of the path that is shown."""
+    """Running answer, queue and notices. `run` writes at the end of the path that is shown."""
     run = Run.objects.filter(session=session.pk, ended_at=None, leaf=after).first()
     return {
         "notices": _notices(request),
@@ -176,7 +178,7 @@ def _own_session(request: HttpRequest, session_id: UUID) -> Session:
     return get_object_or_404(sessions_owned_by(request.user), pk=session_id)
 
 
-def _said(request: HttpRequest) -> dict[str, Any]:
+def _draft_fields(request: HttpRequest) -> dict[str, Any]:
     post = request.POST
     return {
         "text": post.get("text", ""),
@@ -187,7 +189,7 @@ def _said(request: HttpRequest) -> dict[str, Any]:
 
 
 def _client(request: HttpRequest) -> dict[str, str]:
-    """Where the message came from, for the record of the call."""
+    """Origin of the message, for the record of the call."""
     return {"address": str(request.META.get("REMOTE_ADDR") or ""), "connected_at": timezone.now().isoformat()}
 
 
@@ -196,3 +198,19 @@ def _go_to(request: HtmxRequest, session: Session) -> HttpResponse:
     if request.htmx:
         return HttpResponseClientRedirect(address)
     return HttpResponseRedirect(address)
+
+
+@login_required
+@require_POST
+async def fork(request: HttpRequest, session_id: UUID, seq: int) -> HttpResponse:
+    session = await sync_to_async(sessions_owned_by(request.user).filter(pk=session_id).first)()
+    if session is None:
+        raise Http404
+    try:
+        copy = await conversation.fork(request.user, session, at=seq)
+    except NoSuchEntry as error:
+        raise Http404 from error
+    except HistoryOff as error:
+        await sync_to_async(messages.error)(request, of_error(error))
+        return HttpResponseRedirect(session.get_absolute_url())
+    return HttpResponseRedirect(copy.get_absolute_url())

@@ -1,7 +1,7 @@
-"""What part of the rail a request asks for, and how the answer remembers it.
+"""Query parameters of the sidebar, and the state that its HTML carries.
 
-The list carries its own state as `hx-vals`: whatever is pressed inside it tells the server which session is open, what
-was searched for and whether the archive is shown, and gets the same list back.
+The list carries its state as `hx-vals`: each request from inside it names the open session, the search words and
+whether the archive is shown, and gets the same list back.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from uuid import UUID
 
 from django.http import HttpRequest, QueryDict
+from django.urls import reverse
 
 from history.record.listing import ListCursor
-from relay.pages.sidebar.sessions import RailPage, SidebarResults, find_in_rail, read_rail
+from relay.pages.sidebar.sessions import SidebarPage, SidebarResults, read_sidebar_page, search_sidebar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +28,7 @@ class SidebarQuery:
 
     @classmethod
     def of(cls, given: QueryDict) -> SidebarQuery:
-        """Of a request for the list, or from inside it."""
+        """Parse a request for the list, or from inside it."""
         return cls(
             words=words_of(given),
             archived=given.get("archived") == "1",
@@ -37,7 +38,7 @@ class SidebarQuery:
 
     @classmethod
     def of_page(cls, request: HttpRequest, *, current: UUID | None) -> SidebarQuery:
-        """Of a page with the rail beside it: `before` there is the transcript's."""
+        """Parse the URL of a page with a sidebar. `before` there belongs to the transcript."""
         return cls(words=words_of(request.GET), current=current)
 
     @property
@@ -45,7 +46,7 @@ class SidebarQuery:
         return json.dumps(self._state())
 
     def link(self, **others: str) -> str:
-        """The query of the same list, of another part of it."""
+        """URL query of the same list with other parameters."""
         return "?" + urlencode({name: value for name, value in (self._state() | others).items() if value})
 
     @property
@@ -61,32 +62,35 @@ class SidebarQuery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rail:
-    """What the templates show: a page of the list, or what was found."""
+class Sidebar:
+    """A page of the list, or search results."""
 
     asked: SidebarQuery
-    page: RailPage | None = None
+    page: SidebarPage | None = None
     found: SidebarResults | None = None
 
     @property
+    def url(self) -> str:
+        return reverse("relay:sidebar")
+
+    @property
     def more(self) -> str:
-        """The query of the next page."""
         part = self.page or self.found
         return self.asked.link(before=str(part.next_before)) if part and part.next_before is not None else ""
 
 
-def rail_of(person: Any, asked: SidebarQuery) -> Rail:
+def load_sidebar(person: Any, asked: SidebarQuery) -> Sidebar:
     if asked.words:
         before = (
             int(asked.before) if asked.before.isascii() and asked.before.isdigit() and len(asked.before) < 19 else None
         )
-        return Rail(asked=asked, found=find_in_rail(person, asked.words, before=before, current=asked.current))
-    page = read_rail(person, archived=asked.archived, before=_cursor(asked.before), current=asked.current)
-    return Rail(asked=asked, page=page)
+        return Sidebar(asked=asked, found=search_sidebar(person, asked.words, before=before, current=asked.current))
+    page = read_sidebar_page(person, archived=asked.archived, before=_cursor(asked.before), current=asked.current)
+    return Sidebar(asked=asked, page=page)
 
 
 def address_with(address: str, *, words: str) -> str:
-    """The address of a page as it is to be shown after a search: only its own path, never another host."""
+    """URL of a page with other search words: only the path, never another host."""
     parts = urlsplit(address)
     kept = [(name, value) for name, value in parse_qsl(parts.query) if name != "q"]
     query = urlencode([*kept, ("q", words)] if words else kept)
@@ -105,7 +109,7 @@ def _session(text: str) -> UUID | None:
 
 
 def _cursor(text: str) -> ListCursor | None:
-    """What no list has given out asks for the beginning."""
+    """An invalid cursor returns None: the first page."""
     try:
         return ListCursor.read(text)
     except ValueError:

@@ -1,7 +1,7 @@
-"""The list beside every chat: a person's own conversations by last activity, grouped by day, and a search over them.
+"""Session list of the sidebar: sessions of a user by last activity, grouped by day, and their search.
 
-Only what belongs to the person is here, whatever else they may read; staff find other people's under /history/.
-Sessions that an agent opened for itself (subagents) and notebooks have their own places.
+Only the user's own sessions are listed; staff find those of other users under /history/. Sessions of subagents and
+notebooks are not listed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from django.utils.translation import gettext as _
 from history.models import Session
 from history.record.listing import ListCursor, find_by_title, list_sessions
 from history.record.selectors import sessions_deleted_by, sessions_owned_by
-from history.search import Filters, Hit, search
+from history.search import Hit, SessionQuery, search
 from relay.models import Run
 
 PAGE = 30
@@ -30,7 +30,7 @@ MOST_PINNED = 100
 TITLES = 8
 HITS = 20
 UNDO = timedelta(seconds=30)
-SLOW_NETWORK = timedelta(seconds=5)  # who presses Undo in the last second is heard
+SLOW_NETWORK = timedelta(seconds=5)  # Undo in the last second still works
 SOURCES = (Session.Source.CHAT, Session.Source.RELAY, Session.Source.IMPORT)
 
 
@@ -43,18 +43,18 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """Rows under one heading; without a label they go on where the page before ended."""
+    """Rows under one heading. Without a label they continue the last day of the page before."""
 
     label: str
     rows: tuple[Row, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RailPage:
+class SidebarPage:
     days: tuple[Day, ...]
     deleted: tuple[Session, ...] = ()
     put_away: tuple[Session, ...] = ()
-    """Archived a moment ago: the list offers to undo it."""
+    """Archived within the last 30 seconds: the list offers Undo."""
     next_before: ListCursor | None = None
 
     @property
@@ -64,7 +64,7 @@ class RailPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SidebarResults:
-    """What a search found: sessions by their titles, and messages by what they say."""
+    """Sessions found by title, and messages found by text."""
 
     titles: tuple[Row, ...]
     hits: tuple[Hit, ...]
@@ -82,22 +82,22 @@ class SidebarResults:
 # The list.
 
 
-def sessions_in_rail(person: Any) -> QuerySet[Session]:
+def sidebar_sessions(person: Any) -> QuerySet[Session]:
     return sessions_owned_by(person).filter(parent=None, source__in=SOURCES)
 
 
-def read_rail(
+def read_sidebar_page(
     person: Any, *, archived: bool = False, before: ListCursor | None = None, current: UUID | None = None
-) -> RailPage:
-    """A page of the list. The first one begins with what was just deleted and what is pinned."""
-    mine = sessions_in_rail(person)
+) -> SidebarPage:
+    """A page of the list. The first one starts with sessions just deleted and pinned ones."""
+    mine = sidebar_sessions(person)
     kept = mine.filter(archived_at=None, pinned_at=None) if not archived else mine.filter(archived_at__isnull=False)
     page = list_sessions(kept, before=before, limit=PAGE)
     pinned = [] if archived or before else list(mine.filter(archived_at=None, pinned_at__isnull=False)[:MOST_PINNED])
     rows = rows_of([*pinned, *page.sessions], current=current)
     days = [Day(_("Pinned"), rows[: len(pinned)])] if pinned else []
     days += _by_day(rows[len(pinned) :], after=before)
-    return RailPage(
+    return SidebarPage(
         days=tuple(days),
         deleted=tuple(just_deleted(person)) if before is None else (),
         put_away=tuple(just_archived(person)) if before is None and not archived else (),
@@ -106,7 +106,7 @@ def read_rail(
 
 
 def just_deleted(person: Any) -> QuerySet[Session]:
-    """What can still be brought back from the list."""
+    """Sessions for which the list offers Undo."""
     return sessions_deleted_by(person, since=timezone.now() - UNDO - SLOW_NETWORK).order_by("-hidden_at")
 
 
@@ -117,8 +117,7 @@ def in_trash(person: Any) -> QuerySet[Session]:
 
 
 def just_archived(person: Any) -> QuerySet[Session]:
-    """What the list offers to take out of the archive again."""
-    return sessions_in_rail(person).filter(archived_at__gt=timezone.now() - UNDO).order_by("-archived_at")
+    return sidebar_sessions(person).filter(archived_at__gt=timezone.now() - UNDO).order_by("-archived_at")
 
 
 def rows_of(sessions: Sequence[Session], *, current: UUID | None = None) -> tuple[Row, ...]:
@@ -127,15 +126,15 @@ def rows_of(sessions: Sequence[Session], *, current: UUID | None = None) -> tupl
 
 
 def _by_day(rows: Iterable[Row], *, after: ListCursor | None) -> Iterator[Day]:
-    """Under headings; the first one is left out where the page before has it already."""
+    """Group by day. The first heading is left out if the page before ended with it."""
     now = timezone.now()
-    said = day_label(after.at, now=now) if after else ""
+    last_label = day_label(after.at, now=now) if after else ""
     for label, group in groupby(rows, key=lambda row: day_label(row.session.last_activity_at, now=now)):
-        yield Day("" if label == said else label, tuple(group))
+        yield Day("" if label == last_label else label, tuple(group))
 
 
 def day_label(moment: datetime, *, now: datetime) -> str:
-    """The day of a time, as one would say it, in the time zone of the reader: today, a weekday, a month."""
+    """Today, yesterday, a weekday or a month, in the time zone of the reader."""
     day = timezone.localtime(moment).date()
     days = (timezone.localtime(now).date() - day).days
     if days <= 0:
@@ -148,15 +147,15 @@ def day_label(moment: datetime, *, now: datetime) -> str:
 # Search.
 
 
-def find_in_rail(
+def search_sidebar(
     person: Any, typed: str, *, before: int | None = None, current: UUID | None = None, titles_win: bool = False
 ) -> SidebarResults:
     """Sessions and messages with these words; the last word may be incomplete.
 
     A session is listed by its messages or by its title, not by both; `titles_win` decides which.
     """
-    titles = [] if before is not None else find_by_title(sessions_in_rail(person), typed, limit=TITLES)
-    filters = Filters(owner=(person.pk,), source=tuple(str(source) for source in SOURCES))
+    titles = [] if before is not None else find_by_title(sidebar_sessions(person), typed, limit=TITLES)
+    filters = SessionQuery(owner=(person.pk,), source=tuple(str(source) for source in SOURCES))
     results = search(person, as_typed_so_far(typed), filters=filters, before=before, limit=HITS)
     mine = set(
         sessions_owned_by(person).filter(pk__in={hit.session_id for hit in results.hits}).values_list("pk", flat=True)
@@ -174,5 +173,5 @@ def find_in_rail(
 
 
 def as_typed_so_far(typed: str) -> str:
-    """Who is still typing means every word that begins so."""
+    """Match the last word as a prefix while the user is typing."""
     return f"{typed}*" if typed[-1:].isalnum() else typed

@@ -1,11 +1,11 @@
-"""The list beside the chat: pages of it, a search in it, and what its owner can do to a session from there.
+"""Sidebar requests: pages of the session list, search, and actions on sessions of the user.
 
-Every verb is a plain form that redirects back, and htmx only swaps what changed. Whoever is not the owner is told that
-there is no such session.
+Each action is a plain form that redirects back; with htmx only the changed part is swapped. Other users get a 404.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
@@ -20,13 +20,14 @@ from django.views.decorators.vary import vary_on_headers
 from django_htmx.http import HttpResponseClientRedirect, replace_url, trigger_client_event
 
 from history import retention
-from history.http.htmx import HtmxRequest, wants_fragment
+from history.http import HtmxRequest, wants_fragment
 from history.models import Session
 from history.record import recorder
 from history.record.selectors import sessions_owned_by
 from history.sessions import actions
-from relay.live import groups
-from relay.pages.sidebar.query import SidebarQuery, address_with, rail_of
+from history.sessions.actions import What
+from relay.live import groups, runs
+from relay.pages.sidebar.query import SidebarQuery, address_with, load_sidebar
 from relay.pages.sidebar.sessions import in_trash, just_deleted, rows_of
 
 MOST_AT_ONCE = 200
@@ -36,13 +37,13 @@ MOST_AT_ONCE = 200
 @never_cache
 @require_safe
 @vary_on_headers("HX-Request")
-def rail(request: HtmxRequest) -> HttpResponse:
-    """The list; a page of its own for who has no script."""
+def sidebar(request: HtmxRequest) -> HttpResponse:
+    """The list, or a page of its own without JavaScript."""
     asked = SidebarQuery.of(request.GET)
-    context = {"rail": rail_of(request.user, asked)}
+    context = {"sidebar": load_sidebar(request.user, asked)}
     if not wants_fragment(request):
-        return render(request, "chat/rail.html", context)
-    response = render(request, "chat/_rail_rows.html" if asked.before else "chat/_rail_list.html", context)
+        return render(request, "chat/sidebar.html", context)
+    response = render(request, "chat/_sidebar_rows.html" if asked.before else "chat/_sidebar_list.html", context)
     if "q" in request.GET and not asked.before:
         replace_url(response, address_with(request.htmx.current_url or "", words=asked.words))
     return response
@@ -52,7 +53,6 @@ def rail(request: HtmxRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def row(request: HtmxRequest, session_id: UUID) -> HttpResponse:
-    """One session as it stands in the list."""
     return show_row(request, own_session(request, session_id))
 
 
@@ -61,7 +61,7 @@ def row(request: HtmxRequest, session_id: UUID) -> HttpResponse:
 def pin(request: HtmxRequest, session_id: UUID, *, pinned: bool) -> HttpResponse:
     session = own_session(request, session_id)
     recorder.pin(session, pinned=pinned)
-    tell(session)
+    notify_pages(session)
     if is_from_head(request):
         return show_in_head(request, session, "pinned" if pinned else "unpinned")
     return show_list(request)
@@ -72,7 +72,7 @@ def pin(request: HtmxRequest, session_id: UUID, *, pinned: bool) -> HttpResponse
 def archive(request: HtmxRequest, session_id: UUID, *, archived: bool) -> HttpResponse:
     session = own_session(request, session_id)
     recorder.archive(session, archived=archived)
-    tell(session)
+    notify_pages(session)
     if is_from_head(request):
         return show_in_head(request, session, "archived" if archived else "unarchived")
     if "undo" in request.POST:
@@ -85,17 +85,17 @@ def archive(request: HtmxRequest, session_id: UUID, *, archived: bool) -> HttpRe
 @require_http_methods(["GET", "HEAD", "POST"])
 @vary_on_headers("HX-Request")
 def rename(request: HtmxRequest, session_id: UUID) -> HttpResponse:
-    """The form in place of the row, and what comes of it. A title of nothing changes nothing."""
+    """The form in place of the row, and its result. An empty title changes nothing."""
     session = own_session(request, session_id)
     if request.method != "POST":
-        template = "chat/_rail_rename.html" if wants_fragment(request) else "chat/rename.html"
-        return render(request, template, {"session": session, "next": came_from(request)})
+        template = "chat/_sidebar_rename.html" if wants_fragment(request) else "chat/rename.html"
+        return render(request, template, {"session": session, "next": referer(request)})
     if title := request.POST.get("title", "").strip():
         recorder.rename(session, title=title)
-        tell(session)
+        notify_pages(session)
     response = show_row(request, session)
     renamed = {"session": str(session.pk), "title": session.title}
-    return trigger_client_event(response, "rail:renamed", renamed, after="settle")
+    return trigger_client_event(response, "sidebar:renamed", renamed, after="settle")
 
 
 @login_required
@@ -112,7 +112,7 @@ def delete(request: HtmxRequest, session_id: UUID) -> HttpResponse:
 @require_POST
 def undelete(request: HtmxRequest, session_id: UUID) -> HttpResponse:
     session = get_object_or_404(in_trash(request.user), pk=session_id)
-    bring_back(session, by=request.user)
+    restore_session(session, by=request.user)
     return show_row(request, session)
 
 
@@ -130,7 +130,7 @@ def delete_many(request: HtmxRequest) -> HttpResponse:
 def archive_many(request: HtmxRequest, *, archived: bool) -> HttpResponse:
     def change(session: Session) -> None:
         recorder.archive(session, archived=archived)
-        tell(session)
+        notify_pages(session)
 
     return _each(request, change)
 
@@ -139,12 +139,12 @@ def archive_many(request: HtmxRequest, *, archived: bool) -> HttpResponse:
 @require_POST
 def undelete_all(request: HtmxRequest) -> HttpResponse:
     for session in just_deleted(request.user):
-        bring_back(session, by=request.user)
+        restore_session(session, by=request.user)
     return show_list(request)
 
 
 def _each(request: HtmxRequest, change: Callable[[Session], Any]) -> HttpResponse:
-    for session in sessions_owned_by(request.user).filter(pk__in=picked(request)):
+    for session in sessions_owned_by(request.user).filter(pk__in=selected_ids(request)):
         change(session)
     current = SidebarQuery.of(request.POST).current
     if (
@@ -156,18 +156,18 @@ def _each(request: HtmxRequest, change: Callable[[Session], Any]) -> HttpRespons
     return show_list(request)
 
 
-def picked(request: HttpRequest) -> list[UUID]:
-    """The sessions that were ticked."""
+def selected_ids(request: HttpRequest) -> list[UUID]:
+    """Ids of the selected sessions."""
     return [found for text in request.POST.getlist("session")[:MOST_AT_ONCE] if (found := _uuid(text))]
 
 
-def bring_back(session: Session, *, by: Any) -> None:
+def restore_session(session: Session, *, by: Any) -> None:
     retention.unhide(session, actor=by)
-    tell(session)
+    notify_pages(session)
 
 
-def tell(session: Session) -> None:
-    """Other pages of its owner, and whoever has it open, show what has become of it."""
+def notify_pages(session: Session) -> None:
+    """Update other pages of the owner and pages that show the session."""
     groups.notify_sidebar(session.owner_id, session.pk)
     groups.notify_session(session.pk)
 
@@ -177,42 +177,42 @@ def tell(session: Session) -> None:
 
 def show_row(request: HtmxRequest, session: Session) -> HttpResponse:
     if not wants_fragment(request):
-        return back(request)
+        return redirect_back(request)
     found = rows_of([session], current=SidebarQuery.of(request.POST or request.GET).current)[0]
     context = {"session": found.session, "is_answering": found.is_answering, "is_current": found.is_current}
-    return render(request, "chat/_rail_session.html", context)
+    return render(request, "chat/_sidebar_session.html", context)
 
 
 def show_gone(request: HtmxRequest, session: Session, what: str) -> HttpResponse:
-    """In place of the row: what became of it, and the way back."""
+    """Replace the row by the outcome and Undo."""
     if not wants_fragment(request):
-        return back(request, leaving=session)
-    return render(request, "chat/_rail_gone.html", {"session": session, "what": what})
+        return redirect_back(request, leaving=session)
+    return render(request, "chat/_sidebar_gone.html", {"session": session, "what": what})
 
 
 def is_from_head(request: HtmxRequest) -> bool:
-    """Whether a verb was pressed in the menu of the open session, and not in the list."""
+    """Whether the action was chosen in the menu of the open session, not in the list."""
     return bool(request.htmx) and request.POST.get("from") == "head"
 
 
 def show_in_head(request: HtmxRequest, session: Session, what: str) -> HttpResponse:
-    """In the head of the session: what became of it, and the way back."""
+    """Show the outcome and Undo in the head of the session."""
     return render(request, "chat/_session_changed.html", {"session": session, "what": what})
 
 
 def show_list(request: HtmxRequest) -> HttpResponse:
     if not wants_fragment(request):
-        return back(request)
+        return redirect_back(request)
     asked = SidebarQuery.of(request.POST)
-    return render(request, "chat/_rail_list.html", {"rail": rail_of(request.user, asked)})
+    return render(request, "chat/_sidebar_list.html", {"sidebar": load_sidebar(request.user, asked)})
 
 
 def own_session(request: HttpRequest, session_id: UUID) -> Session:
     return get_object_or_404(sessions_owned_by(request.user), pk=session_id)
 
 
-def back(request: HttpRequest, *, leaving: Session | None = None, otherwise: str = "/") -> HttpResponse:
-    """To the page that the form stood on, unless that is gone now."""
+def redirect_back(request: HttpRequest, *, leaving: Session | None = None, otherwise: str = "/") -> HttpResponse:
+    """Redirect to the page of the form, unless its session is deleted."""
     address = request.POST.get("next", "")
     is_ours = url_has_allowed_host_and_scheme(
         address, allowed_hosts={request.get_host()}, require_https=request.is_secure()
@@ -222,7 +222,7 @@ def back(request: HttpRequest, *, leaving: Session | None = None, otherwise: str
     return redirect(address)
 
 
-def came_from(request: HttpRequest) -> str:
+def referer(request: HttpRequest) -> str:
     return request.headers.get("Referer", "/")
 
 
@@ -231,3 +231,17 @@ def _uuid(text: str) -> UUID | None:
         return UUID(text)
     except ValueError:
         return None
+
+
+logger = logging.getLogger(__name__)
+
+
+def session_changed(session: Session, what: What) -> None:
+    """Stop what is being answered where it goes; open pages show the rest. Not hearing of it must not undo it."""
+    try:
+        if what == "deleting":
+            runs.request_stop_in_session(session.pk)
+        else:
+            notify_pages(session)
+    except Exception:
+        logger.exception("Open pages were not told that session %s was %s.", session.pk, what)

@@ -66,7 +66,7 @@ VENDORS: tuple[Vendor, ...] = (
 # The provider of the embedded demo model.
 DEMO_NAME = "local"
 VENDOR_OF_NAME = {vendor.name: vendor for vendor in VENDORS}
-# Whose a model is that nobody lists, by how its name begins.
+# The vendor of a model that no provider lists, by the beginning of its name.
 FAMILIES = {
     "claude": "anthropic",
     "gpt-": "openai",
@@ -76,7 +76,7 @@ FAMILIES = {
     "o4": "openai",
     "gemini": "gemini",
 }
-# For texts that tell people what to do.
+# For help texts.
 EXAMPLE_PATTERN = "claude-*"
 HOW_TO_ADD_MODELS = (
     "the operator of this server sets a key of OpenAI, Anthropic or Gemini, or runs Ollama (docs/providers.md)"

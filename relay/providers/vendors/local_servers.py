@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from history.dialects import Switches
 from history.dialects.json_access import count, items, obj, objs, string
+from history.entries import JsonObject
 from relay.errors import ProviderError
 from relay.providers.base import Model
 from relay.providers.endpoints import Endpoint
-from relay.providers.listing import fetch
+from relay.providers.http import fetch
 from relay.providers.toml_config import LONGEST_MODEL
 
 OLLAMA = Endpoint(
@@ -30,12 +30,12 @@ LM_STUDIO = Endpoint(
     switches=Switches(legacy_max_tokens=True),
 )
 LOCAL_SERVERS = (OLLAMA, LM_STUDIO)
-# Asking after each model costs a request.
+# Each model takes a request.
 MOST_MODELS = 50
 
 
 async def list_local_models(endpoint: Endpoint) -> tuple[Model, ...]:
-    """What the server there can chat with; none where there is no such server."""
+    """Models for chats; none if there is no such server."""
     try:
         found = await (_of_ollama(endpoint) if endpoint.name == OLLAMA.name else _of_lm_studio(endpoint))
     except ProviderError:
@@ -47,23 +47,23 @@ async def _of_ollama(endpoint: Endpoint) -> Iterable[Model]:
     root = endpoint.base_url.removesuffix("/v1")
     listed = await fetch(endpoint, f"{root}/api/tags")
     names = [string(item.get("name")) for item in objs(listed.get("models"))[:MOST_MODELS]]
-    told = await asyncio.gather(*(_asked(endpoint, f"{root}/api/show", name) for name in names))
-    return [_ollama_model(name, about) for name, about in zip(names, told, strict=True) if _can_chat(about)]
+    details = await asyncio.gather(*(_fetch_details(endpoint, f"{root}/api/show", name) for name in names))
+    return [_ollama_model(name, about) for name, about in zip(names, details, strict=True) if _can_chat(about)]
 
 
-async def _asked(endpoint: Endpoint, url: str, name: str) -> Mapping[str, Any]:
+async def _fetch_details(endpoint: Endpoint, url: str, name: str) -> JsonObject:
     try:
-        return await fetch(endpoint, url, ask={"model": name})
+        return await fetch(endpoint, url, body={"model": name})
     except ProviderError:
         return {}
 
 
-def _can_chat(about: Mapping[str, Any]) -> bool:
-    """An older Ollama does not say what a model can do."""
+def _can_chat(about: JsonObject) -> bool:
+    """Older versions of Ollama do not list capabilities."""
     return "capabilities" not in about or "completion" in items(about["capabilities"])
 
 
-def _ollama_model(name: str, about: Mapping[str, Any]) -> Model:
+def _ollama_model(name: str, about: JsonObject) -> Model:
     can = items(about.get("capabilities"))
     details = obj(about.get("model_info"))
     trained = next((count(value) for key, value in details.items() if key.endswith(".context_length")), 0)

@@ -1,1 +1,1 @@
-"""The tools themselves: one module each, found by the registry."""
+"""The tools themselves: found by the registry."""

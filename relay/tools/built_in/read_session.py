@@ -1,4 +1,4 @@
-"""One session of the person as a text: what was said, called and answered, a stretch at a time."""
+"""Tools that read a session as text, in parts: one of the user's sessions, or that of the calling agent."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from history.entries import Entry, Gap, ModelOutput, ToolResults
 from history.models import Message, Session
 from history.record.selectors import Page, messages_of
 from history.transcripts.previews import entries_in_brief, preview
-from relay.tools.base import OUTPUT_CHARS, ToolContext, ToolError, tool
-from relay.tools.times import zone_of
+from relay.tools.base import OUTPUT_CHARS, ToolContext, ToolError, tool, zone_of
 
 MOST = 100
 LARGEST = 2**53
 ARGUMENT_CHARS = 500
 
 
-@tool(summary=_("Shows a stretch of a session"))
+@tool(summary=_("Shows part of a session"))
 def read_session(
     context: ToolContext,
     session: Annotated[str, "The id of the session."],
@@ -39,10 +38,10 @@ def opened(context: ToolContext, name: str, *, reason: str = "") -> Session:
     try:
         found = find_opened(context.user, name, reason=reason)
     except NotPermitted:
-        raise ToolError("This session is somebody else's, and the person may not read it.") from None
+        raise ToolError("This session belongs to another user, and the person may not read it.") from None
     except ReasonNeeded as error:
         why = f" ({error})" if reason else ""
-        raise ToolError(f"This session is somebody else's: {context.how_to_open}{why}.") from None
+        raise ToolError(f"This session belongs to another user: {context.how_to_open}{why}.") from None
     if found is None:
         raise ToolError("There is no such session.")
     return found
@@ -60,10 +59,10 @@ def stretch(
 ) -> str:
     """`leaf`: on the way to this entry, and nothing beyond it."""
     page = _page(session, around=around, before=before, after=after, leaf=leaf, limit=max(1, min(limit, MOST)))
-    told = [message for message in page.messages if not message.is_internal]
-    chars = OUTPUT_CHARS * 9 // 10 // max(1, len(told)) - 100
+    shown = [message for message in page.messages if not message.is_internal]
+    chars = OUTPUT_CHARS * 9 // 10 // max(1, len(shown)) - 100
     zone = zone_of(context.user)
-    pairs = zip(told, entries_in_brief(told), strict=True)
+    pairs = zip(shown, entries_in_brief(shown), strict=True)
     texts = [_shown(message, entry, zone, chars) for message, entry in pairs]
     return "\n\n".join([_head(session, zone), *texts, *_ways(page)])
 
@@ -81,7 +80,7 @@ def _page(
 
 
 def _seq(number: int | None) -> int | None:
-    """Within what a column holds; nothing stands beyond."""
+    """Within the range of a database column."""
     return None if number is None else max(0, min(number, LARGEST))
 
 
@@ -100,8 +99,8 @@ def _shown(message: Message, entry: Entry, zone: tzinfo, chars: int) -> str:
 def _lines(entry: Entry, chars: int) -> Iterator[str]:
     if isinstance(entry, ToolResults):
         for result in entry.results:
-            said = _brief(result.text or result.error, chars // max(1, len(entry.results)))
-            yield f"← {result.name} {result.status}: {said}"
+            text = _brief(result.text or result.error, chars // max(1, len(entry.results)))
+            yield f"← {result.name} {result.status}: {text}"
         return
     if text := _brief(f"[{entry.text}]" if isinstance(entry, Gap) else entry.text, chars):
         yield text
@@ -122,3 +121,19 @@ def _ways(page: Page) -> Iterator[str]:
         yield f"There are older entries: before={page.messages[0].seq}"
     if page.messages and page.has_newer:
         yield f"There are newer entries: after={page.messages[-1].seq}"
+
+
+@tool(is_for_agents=True, summary=_("Shows a called agent the conversation of its caller; included automatically"))
+def read_caller(
+    context: ToolContext,
+    before: Annotated[int | None, "Show what stands before the entry with this number."] = None,
+    limit: Annotated[int, "How many entries, at most 100."] = 20,
+) -> str:
+    """Read the conversation of your calling agent, up to the call: its newest entries, or those before an entry."""
+    mine = Session.objects.only("parent_id", "metadata").get(pk=context.session_id)
+    if mine.parent_id is None:
+        raise ToolError("No agent called you: you are talking to the user.")
+    caller = opened(context, str(mine.parent_id))
+    called_at = mine.metadata.get("called_at")
+    leaf = called_at if isinstance(called_at, int) else None
+    return stretch(context, caller, before=before, leaf=leaf, limit=limit)

@@ -9,15 +9,14 @@ from uuid import UUID
 from django.utils.translation import gettext_lazy as _
 
 from history.access.reasons import readable_without_reason
-from history.search import Filters, Hit, search
-from relay.tools.base import ToolContext, ToolError, tool
-from relay.tools.times import moment, zone_of
+from history.search import Hit, SessionQuery, search
+from relay.tools.base import ToolContext, ToolError, read_time, tool, zone_of
 
 MOST = 50
 PAGES = 5
 
 
-@tool(summary=_("Searches everything that was said"))
+@tool(summary=_("Searches all sessions"))
 def search_history(
     context: ToolContext,
     query: Annotated[str, 'Words that must all occur; "a phrase", pay*, -without, this OR that. May be empty.'],
@@ -39,16 +38,15 @@ def search_history(
     """
     zone = zone_of(context.user)
     only = _session_id(session) if session else None
-    filters = Filters(
-        role=_one(role),
-        tool=_one(tool),
-        agent=_one(agent),
-        model=_one(model),
-        source=_one(source),
-        session=(only,) if only else (),
-        has_error=has_error,
-        since=moment(since, zone=zone) if since else None,
-        until=moment(until, zone=zone, is_end=True) if until else None,
+    names = {"role": role, "tool": tool, "agent": agent, "model": model, "source": source}
+    filters = SessionQuery.parse(
+        {name: value or None for name, value in names.items()}
+        | {
+            "session": only,
+            "has_error": has_error,
+            "since": read_time(since, zone=zone) if since else None,
+            "until": read_time(until, zone=zone, is_end=True) if until else None,
+        }
     )
     left_out = None if this_conversation or only else context.session_id
     hits, is_all = _found(context, query, filters, limit=max(1, min(limit, MOST)), left_out=left_out)
@@ -63,10 +61,6 @@ def search_history(
     return "\n\n".join(texts) + rest
 
 
-def _one(value: str | None) -> tuple[str, ...]:
-    return (value,) if value else ()
-
-
 def _session_id(text: str) -> UUID:
     try:
         return UUID(text.strip())
@@ -75,7 +69,7 @@ def _session_id(text: str) -> UUID:
 
 
 def _found(
-    context: ToolContext, query: str, filters: Filters, *, limit: int, left_out: UUID | None
+    context: ToolContext, query: str, filters: SessionQuery, *, limit: int, left_out: UUID | None
 ) -> tuple[list[Hit], bool]:
     """So many hits outside the session to leave out, where every search and its results would be found again."""
     hits: list[Hit] = []
@@ -97,5 +91,5 @@ def _shown(hit: Hit, number: int, zone: tzinfo, *, shut: str) -> str:
     who = hit.role if hit.on_path else f"{hit.role}, on another branch"
     head = f"{number}. {hit.title or 'Untitled'} ({hit.at.astimezone(zone):%Y-%m-%d %H:%M}, {who}; {where})"
     if shut:
-        return f"{head}\n   (somebody else's: {shut})"
+        return f"{head}\n   (of another user: {shut})"
     return f"{head}\n   {before}{text}{after}"

@@ -2,7 +2,7 @@
 
 They live in a thread with an event loop of its own. A connection belongs to the loop it was made in, and is wanted from
 the chat's loop and from the staff's page alike; importing the SDK takes a second; and a server that floods us costs
-that thread, not everybody who is being answered.
+that thread, not the answers that are being written.
 
 A call that takes too long, or whose server dies, fails alone. Its connection is given up: calls that go on in it may
 end, and the next one begins with a new connection.
@@ -15,13 +15,14 @@ import atexit
 import logging
 import os
 import threading
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from history.entries import JsonObject
+from relay.tools.mcp.config import McpFailure, McpGone, McpSettings
 from relay.tools.mcp.shaping import blotted, cleaned, error_text
-from relay.tools.mcp.values import McpFailure, McpGone, McpSettings
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +83,7 @@ class Connection:
             raise McpGone(f"{self.server.name} gave no sign of life within {SECONDS_TO_CONNECT:g} seconds") from None
 
     def give_up(self) -> None:
-        """Nobody begins here any more; it ends when the last call has."""
+        """No new call begins here; it ends with the last call."""
         self.is_given_up = True
         if not self.uses:
             self.idle.set()
@@ -93,12 +94,12 @@ class Connection:
             self.idle.set()
 
     def failure(self, error: BaseException) -> McpGone:
-        """In words that hold no secret of ours, whatever the server repeats of them."""
+        """The error without our secrets, also where the server repeats them."""
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        said = error_text(error, self.secrets) or type(error).__name__
+        text = error_text(error, self.secrets) or type(error).__name__
         last = blotted(" ".join(cleaned(self.notes.complaint.decode("utf-8", "replace")).split()), self.secrets)
-        problem = "; ".join(filter(None, [self.notes.problem or said, last and f"its last words: {last}"]))
+        problem = "; ".join(filter(None, [self.notes.problem or text, last and f"its last words: {last}"]))
         return McpGone(f"{self.server.name} cannot be used: {problem}")
 
     async def close(self) -> None:
@@ -115,7 +116,7 @@ class Connections:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self.kept: dict[str, Connection] = {}
+        self.current: dict[str, Connection] = {}
         self.old: set[Connection] = set()
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self._run, name="mcp servers", daemon=True)
@@ -131,8 +132,8 @@ class Connections:
 
     # In the thread.
 
-    async def call(self, server: McpSettings, tool: str, arguments: Mapping[str, Any]) -> Any:
-        """The SDK's result, whatever it says; McpFailure where there is none."""
+    async def call(self, server: McpSettings, tool: str, arguments: JsonObject) -> Any:
+        """The SDK's result, also an error result; raises McpFailure without one."""
         return await self._use(server, lambda client: client.call_tool(tool, dict(arguments)))
 
     async def list_tools(self, server: McpSettings) -> list[Any]:
@@ -151,18 +152,18 @@ class Connections:
             connection.give_up()
             raise McpGone(f"{server.name} did not answer within {server.seconds:g} seconds and was given up") from None
         except MCPError as error:
-            raise self._told(connection, error) from None
+            raise self._failure_of(connection, error) from None
         except McpFailure:
             connection.give_up()
             raise
-        except Exception as error:  # noqa: BLE001 - whatever a foreign server makes the SDK raise costs one call
+        except Exception as error:  # noqa: BLE001 - any error of a foreign server costs one call
             connection.give_up()
             logger.warning("The MCP server %s made a call fail: %s", server.name, type(error).__name__)
             raise connection.failure(error) from None
         finally:
             connection.release()
 
-    def _told(self, connection: Connection, error: Exception) -> McpFailure:
+    def _failure_of(self, connection: Connection, error: Exception) -> McpFailure:
         """An error that the server sent is an answer; one that says that the connection is gone is not."""
         from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 
@@ -174,19 +175,19 @@ class Connections:
         return McpFailure(error_text(error, connection.secrets))
 
     def _connection(self, server: McpSettings) -> Connection:
-        found = self.kept.get(server.name)
+        found = self.current.get(server.name)
         if found is not None and found.is_usable and found.server == server:
             return found
         if found is not None:
             found.give_up()
             self.old.add(found)
             found.task.add_done_callback(lambda _task: self.old.discard(found))
-        made = self.kept[server.name] = Connection(server)
+        made = self.current[server.name] = Connection(server)
         return made
 
     async def close(self) -> None:
-        open_ones = [*self.kept.values(), *self.old]
-        self.kept.clear()
+        open_ones = [*self.current.values(), *self.old]
+        self.current.clear()
         await asyncio.gather(*(one.close() for one in open_ones), return_exceptions=True)
 
 
@@ -216,8 +217,8 @@ def connections() -> Connections:
         return _connections
 
 
-async def call(server: McpSettings, tool: str, arguments: Mapping[str, Any]) -> Any:
-    """From any event loop. Whoever cancels this cancels the call."""
+async def call(server: McpSettings, tool: str, arguments: JsonObject) -> Any:
+    """From any event loop. Cancelling this cancels the call."""
     ours = connections()
     return await asyncio.wrap_future(ours.submit(ours.call(server, tool, arguments)))
 

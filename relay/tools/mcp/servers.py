@@ -1,18 +1,19 @@
 """MCP servers as the staff has configured them, and the tools that agents get of them.
 
 What a server offers is written down when the staff looks (`look`), and that is what models are told: a server that
-describes a tool otherwise afterwards has to wait until somebody looks again.
+describes a tool otherwise afterwards has to wait for the next look.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings
+from django.db.models import QuerySet
 from django.utils import timezone
 
-from history.entries import Media
+from history.entries import JsonObject, Media
 from history.record import recorder
 from history.text.media_types import media_type_of
 from relay.chat.attachments import most_bytes
@@ -20,9 +21,8 @@ from relay.models import McpServer
 from relay.runtime.async_db import in_database
 from relay.tools.base import Output, Tool, ToolContext, ToolError
 from relay.tools.mcp import connections
-from relay.tools.mcp.sealed import unseal
+from relay.tools.mcp.config import McpFailure, McpSettings, unseal
 from relay.tools.mcp.shaping import described, pictures_in, result_text
-from relay.tools.mcp.values import McpFailure, McpSettings
 
 SEPARATOR = "__"
 SLACK = 5.0
@@ -31,7 +31,7 @@ SLACK = 5.0
 def settings_of(row: McpServer) -> McpSettings:
     environment, headers = unseal(row.environment), unseal(row.headers)
     if environment is None or headers is None:
-        raise McpFailure(f"the secrets of {row.name} were kept under another SECRET_KEY: write them again")
+        raise McpFailure(f"the secrets of {row.name} were encrypted under another SECRET_KEY: write them again")
     is_program = row.transport == McpServer.Transport.STDIO
     return McpSettings(
         name=row.name,
@@ -68,22 +68,22 @@ def all_tools() -> list[Tool]:
     return _tools(McpServer.objects.all())
 
 
-def _tools(rows: Any) -> list[Tool]:
+def _tools(rows: QuerySet[McpServer]) -> list[Tool]:
     enabled = [row for row in rows.filter(is_enabled=True) if not row.is_forbidden]
-    return [_tool(row, kept) for row in enabled for kept in row.tools]
+    return [_tool(row, document) for row in enabled for document in row.tools]
 
 
-def _tool(row: McpServer, kept: Mapping[str, Any]) -> Tool:
-    pk, original = row.pk, str(kept["tool"])
+def _tool(row: McpServer, document: JsonObject) -> Tool:
+    pk, original = row.pk, str(document["tool"])
 
     async def run(context: ToolContext, /, **arguments: Any) -> Output:
         return await _call(pk, original, arguments)
 
-    about = str(kept["description"])
+    about = str(document["description"])
     return Tool(
-        name=str(kept["name"]),
+        name=str(document["name"]),
         description=about,
-        parameters=kept["parameters"],
+        parameters=document["parameters"],
         run=run,
         timeout=connections.SECONDS_TO_CONNECT + row.seconds + SLACK,
         output_chars=settings.PARLEY_MCP_RESULT_CHARS,
@@ -91,7 +91,7 @@ def _tool(row: McpServer, kept: Mapping[str, Any]) -> Tool:
     )
 
 
-async def _call(pk: int, tool: str, arguments: Mapping[str, Any]) -> Output:
+async def _call(pk: int, tool: str, arguments: JsonObject) -> Output:
     try:
         server = await in_database(_settings, pk)
         result = await connections.call(server, tool, arguments)
@@ -107,7 +107,7 @@ async def _call(pk: int, tool: str, arguments: Mapping[str, Any]) -> Output:
 
 
 def _stored(content: Sequence[Any]) -> dict[int, Media]:
-    """The pictures of a result, kept like those that people attach, and within the same limits."""
+    """Store the pictures of a result within the limits of attachments."""
     found = pictures_in(content, most=settings.PARLEY_ATTACHMENTS_PER_MESSAGE, most_bytes=most_bytes())
     return {place: _picture(data, number) for number, (place, data) in enumerate(found.items(), 1)}
 

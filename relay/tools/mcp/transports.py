@@ -1,6 +1,6 @@
 """The two ways to a server, each within limits: a program on this machine, or streamable HTTP.
 
-A server may be broken or hostile. The SDK's own way to run a program reads lines of any length and logs whatever is no
+A server may be broken or hostile. The SDK's own way to run a program reads lines of any length and logs what is not
 JSON; ours reads so much and no more, counts the rubbish, and keeps the end of what the program complained about.
 """
 
@@ -16,14 +16,14 @@ from typing import Any
 
 import anyio
 import httpx2
-from django.conf import settings as house
+from django.conf import settings as django_settings
 from mcp.client.stdio import get_default_environment
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from relay.providers.sessions import USER_AGENT, is_loopback
-from relay.tools.mcp.values import McpFailure, McpSettings
+from relay.tools.mcp.config import McpFailure, McpSettings
 
 MOST_BYTES = 4 * 1024 * 1024
 MOST_RUBBISH = 100
@@ -35,7 +35,7 @@ Streams = tuple[Any, Any]
 
 
 class Notes:
-    """What became of a connection, for whoever asks why: the program's own last words among it."""
+    """Why a connection ended: our reason, and the end of the program's error output."""
 
     def __init__(self) -> None:
         self.problem = ""
@@ -55,7 +55,7 @@ async def opened(server: McpSettings, notes: Notes) -> AsyncGenerator[Streams]:
 
 @asynccontextmanager
 async def _process(server: McpSettings, notes: Notes) -> AsyncGenerator[Streams]:
-    if not house.PARLEY_MCP_COMMANDS:
+    if not django_settings.PARLEY_MCP_COMMANDS:
         raise McpFailure("PARLEY_MCP_COMMANDS is off: programs are not started as MCP servers")
     process = await _started(server)
     to_us, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -76,7 +76,7 @@ async def _process(server: McpSettings, notes: Notes) -> AsyncGenerator[Streams]
 
 async def _started(server: McpSettings) -> asyncio.subprocess.Process:
     """In a group of its own, in a folder of its own, and without what our own environment holds."""
-    folder = Path(house.PARLEY_DATA_DIR) / "mcp" / server.name
+    folder = Path(django_settings.PARLEY_DATA_DIR) / "mcp" / server.name
     folder.mkdir(parents=True, exist_ok=True)
     try:
         return await asyncio.create_subprocess_exec(
@@ -135,7 +135,7 @@ async def _hear_complaints(process: asyncio.subprocess.Process, notes: Notes) ->
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """As the protocol asks: its input ends, then it is asked to, then it is made to; with whatever it started."""
+    """As the protocol says: close its input, then SIGTERM, then SIGKILL, for its whole process group."""
     assert process.stdin
     process.stdin.close()
     for number in (None, signal.SIGTERM, signal.SIGKILL):
@@ -155,7 +155,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 @asynccontextmanager
 async def _http(server: McpSettings) -> AsyncGenerator[Streams]:
     host = httpx2.URL(server.url).host
-    if house.PARLEY_LOOPBACK_ONLY and not is_loopback(host):
+    if django_settings.PARLEY_LOOPBACK_ONLY and not is_loopback(host):
         raise McpFailure(f"PARLEY_LOOPBACK_ONLY is on and {host} is another machine")
     patience = httpx2.Timeout(CONNECT_SECONDS, read=server.seconds)
     headers = {"User-Agent": USER_AGENT, **server.headers}

@@ -111,7 +111,7 @@ def test_without_any_staff_user_the_error_says_what_to_do(ada: User) -> None:
 
 
 def test_an_unknown_scope_is_named_with_the_known_ones(ada: User) -> None:
-    with pytest.raises(keys.CannotCreateError, match=r"Unknown scope fly: choose from relay, read, write"):
+    with pytest.raises(keys.CannotCreateError, match=r"Unknown scope fly. Choose from relay, read, write"):
         keys.create(name="laptop", owner=ada, scopes=["read", "fly"])
 
 
@@ -355,7 +355,7 @@ def test_the_memory_for_keys_is_bounded(ada: User, clock: Clock) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_many_threads_cause_one_look_up(ada: User, ring: KeyRing) -> None:
-    """The database is asked by whoever comes first; the others wait for that answer."""
+    """The first caller asks the database; the others wait for its answer."""
     new = keys.create(name="laptop", owner=ada)
     asked: list[str] = []
     accepted: list[ApiKey] = []

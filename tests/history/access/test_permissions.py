@@ -17,7 +17,7 @@ from history.access import permissions
 from history.access.permissions import Purpose
 from history.models import ApiKey, Message, Session
 from history.search import search
-from tests.factories import chat_of
+from tests.factories import create_chat
 
 pytestmark = pytest.mark.django_db
 
@@ -67,23 +67,23 @@ def by_hand(viewer: Any, purpose: Purpose) -> set[Any]:
 
 
 def shown(ada: Any) -> Session:
-    return chat_of(ada, "plain")
+    return create_chat(ada, "plain")
 
 
 def hidden(ada: Any) -> Session:
-    return _changed(chat_of(ada, "gone"), hidden_at=timezone.now())
+    return _changed(create_chat(ada, "gone"), state=Session.State.DELETED, hidden_at=timezone.now())
 
 
 def held(ada: Any) -> Session:
-    return _changed(chat_of(ada, "held"), hold=True, expires_at=timezone.now() - timedelta(days=1))
+    return _changed(create_chat(ada, "held"), hold=True, expires_at=timezone.now() - timedelta(days=1))
 
 
 def held_hidden(ada: Any) -> Session:
-    return _changed(chat_of(ada, "held and gone"), hold=True, hidden_at=timezone.now())
+    return _changed(create_chat(ada, "held and gone"), hold=True, state=Session.State.DELETED, hidden_at=timezone.now())
 
 
 def expired(ada: Any) -> Session:
-    return _changed(chat_of(ada, "old"), expires_at=timezone.now() - timedelta(seconds=1))
+    return _changed(create_chat(ada, "old"), expires_at=timezone.now() - timedelta(seconds=1))
 
 
 def _changed(session: Session, **fields: Any) -> Session:
@@ -127,9 +127,9 @@ def test_strangers_and_people_who_are_not_staff_have_nothing_whatever_rights_the
 
 
 def test_staff_have_their_own_as_everybody_does_and_hold_it_with_the_right_alone(staff: Any) -> None:
-    assert allowed(staff, chat_of(staff, "mine")) == "LRWED"
+    assert allowed(staff, create_chat(staff, "mine")) == "LRWED"
     holder = with_right(staff, "view_session", "hold_session")
-    assert allowed(holder, chat_of(staff, "mine")) == "LRWEDH"
+    assert allowed(holder, create_chat(staff, "mine")) == "LRWEDH"
     assert allowed(holder, held_hidden(staff)) == "LREDH"
 
 
@@ -151,7 +151,7 @@ KEYS = {
 @pytest.mark.parametrize("scopes", KEYS)
 def test_a_key_needs_a_scope_for_each_purpose(ada: Any, scopes: str) -> None:
     key = key_of(ada, scopes=scopes.split())
-    own = chat_of(ada, "by a program", api_key=key, source="relay")
+    own = create_chat(ada, "by a program", api_key=key, source="relay")
     assert allowed(key, own) == KEYS[scopes]
     assert allowed(key, shown(ada)) == ""
 
@@ -162,7 +162,7 @@ def test_a_key_reaches_its_own_sessions_or_its_owners_or_as_an_admin_of_staff_ev
     every = ["read", "write", "export", "delete", "admin"]
     own, other = key_of(ada, scopes=["read"]), key_of(ada, scopes=["read"])
     wide, admin = key_of(ada, scopes=["read"], owner_wide=True), key_of(staff, scopes=every)
-    session = chat_of(ada, "by a program", api_key=own, source="relay")
+    session = create_chat(ada, "by a program", api_key=own, source="relay")
     assert [allowed(key, session) for key in (own, other, wide, admin)] == ["LR", "", "LR", "LREDH"]
     assert [allowed(key, shown(ada)) for key in (own, other, wide, admin)] == ["", "", "LR", "LREDH"]
     assert allowed(wide, shown(bob)) == ""
@@ -179,8 +179,8 @@ def test_no_key_sees_what_is_hidden_under_hold_or_expired(ada: Any, admin_user: 
 
 
 def test_search_finds_what_may_be_read_and_not_what_may_only_be_listed(ada: Any, staff: Any) -> None:
-    session = chat_of(ada, "the loom is broken")
-    chat_of(staff, "my own loom")
+    session = create_chat(ada, "the loom is broken")
+    create_chat(staff, "my own loom")
     found = {right: [hit.session_id for hit in search(with_right(staff, *right), "broken loom").hits] for right in (
         ("view_session",), ("read_session",), ("view_session", "read_session"),
     )}  # fmt: skip
@@ -214,5 +214,5 @@ def test_what_is_no_session_is_none(ada: Any, name: str) -> None:
 
 
 def test_a_session_is_found_by_its_id_as_text(ada: Any) -> None:
-    session = chat_of(ada, "hello")
+    session = create_chat(ada, "hello")
     assert permissions.find(ada, str(session.pk), Purpose.LIST) == session

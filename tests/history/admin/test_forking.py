@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 from history.models import AuditEvent, Session
-from tests.factories import chat_of
+from tests.factories import create_chat
 from tests.history.access.test_permissions import with_right
 
 pytestmark = pytest.mark.django_db
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def session(ada: Any) -> Session:
-    return chat_of(ada, "Threads", "Threads, indeed.", "Cards", "Cards, indeed.", title="The loom")
+    return create_chat(ada, "Threads", "Threads, indeed.", "Cards", "Cards, indeed.", title="The loom")
 
 
 def post_fork(client: Client, session: Session, **fields: Any) -> Any:
@@ -28,7 +28,7 @@ def test_session_page_shows_how_the_relay_recognised_it(client: Client, ada: Any
     Session.objects.filter(pk=session.pk).update(recognised_by="fingerprint")
     client.force_login(ada)
     page = client.get(f"/s/{session.pk}/")
-    assert "recognised by</dt><dd>what had been said before" in unescape(page.content.decode())
+    assert "recognised by</dt><dd>earlier messages" in unescape(page.content.decode())
 
 
 def test_staff_fork_a_session_for_its_owner(client: Client, staff: Any, ada: Any, session: Session) -> None:

@@ -1,4 +1,4 @@
-"""Messages, tool calls and exchanges in the admin: texts for who has said why, search by the engine."""
+"""Admin of messages, tool calls and exchanges: texts after a reason, search by the engine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from history.access import keys
 from history.access.reasons import open_for_reading
 from history.models import AuditEvent, Exchange, Message, Session, ToolCall
 from history.record import exchanges, recorder
-from tests.factories import answered, call, chat_of, result, results
+from tests.factories import create_chat, model_output, tool_request, tool_result, tool_results
 from tests.history.access.test_permissions import with_right
 
 pytestmark = pytest.mark.django_db
@@ -26,8 +26,11 @@ MESSAGES, CALLS, EXCHANGES = "/admin/history/message/", "/admin/history/toolcall
 
 @pytest.fixture
 def session(ada: Any) -> Session:
-    session = chat_of(ada, "the secret loom", title="Looms")
-    talk = [answered("I **look**.", call("c1", "sys_monitor", '{"metric": "cpu"}')), results(result("c1"))]
+    session = create_chat(ada, "the secret loom", title="Looms")
+    talk = [
+        model_output("I **look**.", tool_request("c1", "sys_monitor", '{"metric": "cpu"}')),
+        tool_results(tool_result("c1")),
+    ]
     recorder.append_many(session, talk, after=1)
     return session
 
@@ -38,8 +41,8 @@ def auditor(client: Client, staff: Any) -> Client:
     return client
 
 
-def read(client: Client, address: str, **asked: Any) -> str:
-    response = client.get(address, asked)
+def read(client: Client, address: str, **params: Any) -> str:
+    response = client.get(address, params)
     assert response.status_code == 200
     return unescape(response.content.decode())
 
@@ -61,8 +64,8 @@ def test_a_list_shows_no_text_of_what_was_not_opened(auditor: Client, session: S
 
 
 def test_the_page_of_one_asks_why(auditor: Client, session: Session) -> None:
-    answer, asked = Message.objects.get(session=session, seq=2), ToolCall.objects.get()
-    for address in (f"{MESSAGES}{answer.pk}/change/", f"{CALLS}{asked.pk}/change/"):
+    answer, call = Message.objects.get(session=session, seq=2), ToolCall.objects.get()
+    for address in (f"{MESSAGES}{answer.pk}/change/", f"{CALLS}{call.pk}/change/"):
         response = auditor.get(address)
         assert response.status_code == 403
         assert f'value="{address}"' in response.content.decode()
@@ -70,14 +73,14 @@ def test_the_page_of_one_asks_why(auditor: Client, session: Session) -> None:
     html = read(auditor, f"{MESSAGES}{answer.pk}/change/")
     assert "<strong>look</strong>" in html
     assert '{"metric": "cpu"}' in html, "its calls stand with it"
-    assert '{"metric": "cpu"}' in read(auditor, f"{CALLS}{asked.pk}/change/")
+    assert '{"metric": "cpu"}' in read(auditor, f"{CALLS}{call.pk}/change/")
     assert [event.action for event in AuditEvent.objects.all()] == ["session.read"]
 
 
 def test_messages_are_found_and_filtered_by_the_search_engine(
     auditor: Client, session: Session, bob: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chat_of(bob, "another loom", "an answer", model="m2")
+    create_chat(bob, "another loom", "an answer", model="m2")
     assert rows(read(auditor, MESSAGES)) == 5
     assert rows(read(auditor, MESSAGES, q="loom")) == 2
     assert rows(read(auditor, MESSAGES, q='"secret loom"')) == 1
@@ -89,7 +92,7 @@ def test_messages_are_found_and_filtered_by_the_search_engine(
 
 
 def test_what_is_hidden_is_not_there(auditor: Client, session: Session) -> None:
-    Session.objects.filter(pk=session.pk).update(hidden_at=session.created_at)
+    Session.objects.filter(pk=session.pk).update(state=Session.State.DELETED, hidden_at=session.created_at)
     assert rows(read(auditor, MESSAGES)) == rows(read(auditor, CALLS)) == 0
     message = Message.objects.filter(session=session)[0]
     assert auditor.get(f"{MESSAGES}{message.pk}/change/").status_code == 302
@@ -132,12 +135,12 @@ def test_a_call_that_has_ended_shows_how_long_it_took_and_no_time_to_come(
     )  # fmt: skip
     client.force_login(with_right(staff, "view_session"))
     address = f"{EXCHANGES}{exchange.pk}/change/"
-    assert "ast sign of life" not in read(client, address)
+    assert "ast heartbeat" not in read(client, address)
     Exchange.objects.filter(pk=exchange.pk).update(heartbeat_at=began)
-    assert "ast sign of life" in read(client, address)
+    assert "ast heartbeat" in read(client, address)
     Exchange.objects.filter(pk=exchange.pk).update(ended_at=began + timedelta(seconds=7), end_reason="done")
     page = read(client, address)
-    assert "ast sign of life" not in page
+    assert "ast heartbeat" not in page
     for words in (
         "7.0 s",
         "$0.0123",

@@ -11,11 +11,11 @@ from django.test import Client
 from django.utils import timezone
 
 from history.access.reasons import open_for_reading
-from history.admin import looking
+from history.admin import base
 from history.models import AuditEvent, Exchange, Session
 from history.record import recorder
-from tests.factories import answered, call, chat_of, result, results
-from tests.measures import effort_of, know_the_tables
+from tests.factories import create_chat, model_output, tool_request, tool_result, tool_results
+from tests.measures import analyze_tables, measure_db_work
 
 pytestmark = pytest.mark.django_db
 
@@ -39,7 +39,7 @@ def fill_exchanges(ada: Any, count: int) -> None:
 
 def fill_messages(ada: Any, count: int) -> None:
     session = recorder.start_session(owner=ada)
-    turn = [answered("said", call("c1")), results(result("c1"))]
+    turn = [model_output("said", tool_request("c1")), tool_results(tool_result("c1"))]
     for _ in range(count // 200):
         recorder.append_many(session, turn * 100, after=Session.objects.get(pk=session.pk).head)
 
@@ -69,19 +69,19 @@ def test_a_list_costs_the_same_among_thousands(
     fill: Callable[[Any, int], None],
     addresses: tuple[str, ...],
 ) -> None:
-    for module, name in ((looking, "MOST_COUNTED"), (looking, "LOOKED_AT")):
+    for module, name in ((base, "MOST_COUNTED"), (base, "LOOKED_AT")):
         monkeypatch.setattr(module, name, 60)
     client.force_login(admin_user)
 
     def effort(address: str) -> int:
-        return effort_of(lambda: client.get(f"/admin/history/{address}"))
+        return measure_db_work(lambda: client.get(f"/admin/history/{address}"))
 
     fill(ada, FEW)
-    know_the_tables()
-    effort(addresses[0])  # what is asked once in the life of a process
+    analyze_tables()
+    effort(addresses[0])  # queries made once per process
     among_few = [effort(address) for address in addresses]
     fill(ada, MANY)
-    know_the_tables()
+    analyze_tables()
     among_many = [effort(address) for address in addresses]
     assert [few and many / few < 1.5 for few, many in zip(among_few, among_many, strict=True)] == [True] * len(
         addresses
@@ -89,12 +89,12 @@ def test_a_list_costs_the_same_among_thousands(
 
 
 def test_the_transcript_of_a_long_session_costs_that_of_a_short_one(client: Client, ada: Any, admin_user: Any) -> None:
-    short, long = chat_of(ada, *["word"] * 30), chat_of(ada, *["word"] * 300)
+    short, long = create_chat(ada, *["word"] * 30), create_chat(ada, *["word"] * 300)
     client.force_login(admin_user)
     efforts = []
     for session in (short, long):
         open_for_reading(admin_user, session, reason="ticket 7")
-        know_the_tables()
+        analyze_tables()
         address = f"/admin/history/session/{session.pk}/transcript/"
-        efforts.append(effort_of(lambda address=address: client.get(address)))  # type: ignore[misc]
+        efforts.append(measure_db_work(lambda address=address: client.get(address)))  # type: ignore[misc]
     assert efforts[1] < 1.5 * efforts[0]

@@ -18,11 +18,11 @@ from history import retention
 from history.access import audit, keys
 from history.access.access_log import who_read
 from history.access.reasons import open_for_reading
-from history.admin import looking
+from history.admin import base
 from history.models import AuditEvent, Session
 from history.record import recorder
 from history.transcripts.share_links import share
-from tests.factories import answered, call, chat_of, result, results
+from tests.factories import create_chat, model_output, tool_request, tool_result, tool_results
 from tests.history.access.test_permissions import with_right
 
 pytestmark = pytest.mark.django_db
@@ -35,8 +35,8 @@ def enter(client: Client, staff: Any, *rights: str) -> Client:
     return client
 
 
-def read(reader: Client, address: str, **asked: Any) -> str:
-    response = reader.get(address, asked)
+def read(reader: Client, address: str, **params: Any) -> str:
+    response = reader.get(address, params)
     assert response.status_code == 200
     return unescape(response.content.decode())
 
@@ -44,8 +44,8 @@ def read(reader: Client, address: str, **asked: Any) -> str:
 def titles(html: str) -> list[str]:
     """Of the rows in a list, by their links: to staff other users' sessions are shown under neutral names."""
     ids = re.findall(r'<th class="field-shown_title"><a href="/admin/history/session/([^/"]*)/[^"]*">', html)
-    found = {str(pk): title for pk, title in Session.objects.values_list("pk", "title")}
-    return [found[pk] for pk in ids]
+    titles_by_id = {str(pk): title for pk, title in Session.objects.values_list("pk", "title")}
+    return [titles_by_id[pk] for pk in ids]
 
 
 def act(client: Client, action: str, *sessions: Session, **fields: str) -> Any:
@@ -66,7 +66,7 @@ def done(client: Client, action: str, *sessions: Session, reason: str = "a dispu
 def test_the_list_takes_the_right_to_view(
     client: Client, ada: Any, staff: Any, rights: tuple[str, ...], status: int
 ) -> None:
-    chat_of(ada, "secret", title="Looms")
+    create_chat(ada, "secret", title="Looms")
     response = enter(client, staff, *rights).get(LIST)
     assert response.status_code == status
     assert (b"Session of" in response.content) == (status == 200)
@@ -74,7 +74,7 @@ def test_the_list_takes_the_right_to_view(
 
 
 def test_metadata_is_all_that_the_right_to_view_shows(client: Client, ada: Any, staff: Any) -> None:
-    session = chat_of(ada, "secret", title="Looms")
+    session = create_chat(ada, "secret", title="Looms")
     html = read(enter(client, staff, "view_session"), f"{LIST}{session.pk}/change/")
     assert "Session of" in html
     assert "Looms" not in html
@@ -86,7 +86,7 @@ def test_metadata_is_all_that_the_right_to_view_shows(client: Client, ada: Any, 
 
 
 def test_people_who_are_not_staff_are_sent_away(client: Client, ada: Any) -> None:
-    session = chat_of(ada, "secret")
+    session = create_chat(ada, "secret")
     client.force_login(ada)
     for address in (LIST, f"{LIST}{session.pk}/change/", f"{LIST}{session.pk}/transcript/"):
         assert client.get(address).status_code == 302
@@ -96,8 +96,8 @@ def test_hidden_and_expired_sessions_are_not_listed_and_held_ones_are_for_those_
     client: Client, ada: Any, staff: Any
 ) -> None:
     for title in ("plain", "hidden", "expired", "held"):
-        chat_of(ada, "x", title=title)
-    Session.objects.filter(title__in=["hidden", "held"]).update(hidden_at=timezone.now())
+        create_chat(ada, "x", title=title)
+    Session.objects.filter(title__in=["hidden", "held"]).update(state=Session.State.DELETED, hidden_at=timezone.now())
     Session.objects.filter(title="expired").update(expires_at=timezone.now() - timedelta(days=1))
     Session.objects.filter(title="held").update(hold=True)
     assert titles(read(enter(client, staff, "view_session"), LIST)) == ["plain"]
@@ -110,7 +110,7 @@ def test_hidden_and_expired_sessions_are_not_listed_and_held_ones_are_for_those_
 def test_nothing_of_the_record_can_be_added_changed_or_deleted_in_the_admin(
     client: Client, admin_user: Any, ada: Any
 ) -> None:
-    session = chat_of(ada, "secret", title="Looms")
+    session = create_chat(ada, "secret", title="Looms")
     client.force_login(admin_user)
     open_for_reading(admin_user, session, reason="ticket 7")
     message = session.messages.get()
@@ -128,8 +128,8 @@ def test_nothing_of_the_record_can_be_added_changed_or_deleted_in_the_admin(
 
 
 def test_a_search_goes_through_the_engine_and_finds_by_id_and_title_too(client: Client, ada: Any, staff: Any) -> None:
-    session = chat_of(ada, "The loom is broken", title="Weaving")
-    chat_of(ada, "something else", title="Other")
+    session = create_chat(ada, "The loom is broken", title="Weaving")
+    create_chat(ada, "something else", title="Other")
     enter(client, staff, "view_session", "read_session")
     for words in ("broken loom", '"loom is broken"', str(session.pk), str(session.pk)[:8]):
         assert titles(read(client, LIST, q=words)) == ["Weaving"], words
@@ -146,7 +146,7 @@ def test_a_search_goes_through_the_engine_and_finds_by_id_and_title_too(client: 
 def test_the_search_box_has_a_name_to_read_and_all_is_offered_where_something_is_left_out(
     client: Client, ada: Any, staff: Any, language: str, words: str
 ) -> None:
-    chat_of(ada, title="Something")
+    create_chat(ada, title="Something")
     enter(client, staff, "view_session")
     html = client.get(LIST, headers={"Accept-Language": language}).content.decode()
     label = re.search(r'<label for="searchbar"><img [^>]* alt="">([^<]*)</label>', html)
@@ -158,19 +158,19 @@ def test_the_search_box_has_a_name_to_read_and_all_is_offered_where_something_is
 
 def test_filters_narrow_the_list(client: Client, ada: Any, bob: Any, staff: Any) -> None:
     key = keys.create(name="laptop", owner=ada).api_key
-    chat_of(ada, "x", title="relayed", api_key=key, source="relay", model="m1", client="Codex")
-    chat_of(bob, "x", title="chat", model="m2", agent="helper")
+    create_chat(ada, "x", title="relayed", api_key=key, source="relay", model="m1", client="Codex")
+    create_chat(bob, "x", title="chat", model="m2", agent="helper")
     enter(client, staff, "view_session")
-    for asked, found in (
+    for params, titles_by_id in (
         ({"owner": ada.pk}, "relayed"), ({"key": key.pk}, "relayed"), ({"source__exact": "chat"}, "chat"),
         ({"model": "m2"}, "chat"), ({"client": "Codex"}, "relayed"), ({"agent": "helper"}, "chat"),
     ):  # fmt: skip
-        assert titles(read(client, LIST, **asked)) == [found], asked
+        assert titles(read(client, LIST, **params)) == [titles_by_id], params
     assert titles(read(client, LIST, owner="nonsense")) == []
 
 
 def test_dates_are_walked_by_the_calendar(client: Client, ada: Any, staff: Any) -> None:
-    old, new = chat_of(ada, "x", title="old"), chat_of(ada, "x", title="new")
+    old, new = create_chat(ada, "x", title="old"), create_chat(ada, "x", title="new")
     for session, in_year in ((old, 2024), (new, 2026)):
         when = timezone.now().replace(year=in_year, month=3, day=5, hour=12)
         Session.objects.filter(pk=session.pk).update(last_activity_at=when)
@@ -190,8 +190,8 @@ def test_dates_are_walked_by_the_calendar(client: Client, ada: Any, staff: Any) 
 
 
 def test_the_transcript_asks_why_and_then_shows_markdown_and_calls(client: Client, ada: Any, staff: Any) -> None:
-    session = chat_of(ada, "look", title="Looms")
-    talk = [answered("I **look**.", call("c1", "sys_monitor")), results(result("c1"))]
+    session = create_chat(ada, "look", title="Looms")
+    talk = [model_output("I **look**.", tool_request("c1", "sys_monitor")), tool_results(tool_result("c1"))]
     recorder.append_many(session, talk, after=1)
     enter(client, staff, "view_session", "read_session")
     address = f"{LIST}{session.pk}/transcript/"
@@ -213,7 +213,7 @@ def test_the_transcript_asks_why_and_then_shows_markdown_and_calls(client: Clien
 
 
 def test_actions_are_offered_to_those_who_may(client: Client, ada: Any, staff: Any) -> None:
-    chat_of(ada, "x")
+    create_chat(ada, "x")
     offered = {
         rights: set(re.findall(r'<option value="(\w+_chosen)"', read(enter(client, staff, *rights), LIST)))
         for rights in (
@@ -227,7 +227,7 @@ def test_actions_are_offered_to_those_who_may(client: Client, ada: Any, staff: A
 
 
 def test_who_may_not_is_refused_even_when_they_ask_without_being_offered(client: Client, ada: Any, staff: Any) -> None:
-    session = chat_of(ada, "x")
+    session = create_chat(ada, "x")
     enter(client, staff, "view_session")
     for action in ("hold_chosen", "delete_chosen", "archive_chosen", "export_chosen"):
         act(client, action, session, apply="1", reason="a dispute")
@@ -237,12 +237,12 @@ def test_who_may_not_is_refused_even_when_they_ask_without_being_offered(client:
 
 
 def test_hold_and_release_ask_why_and_are_audited(client: Client, ada: Any, staff: Any) -> None:
-    session, other = chat_of(ada, "x", title="Looms"), chat_of(ada, "y")
+    session, other = create_chat(ada, "x", title="Looms"), create_chat(ada, "y")
     enter(client, staff, "view_session", "hold_session")
     page = act(client, "hold_chosen", session, other).content.decode()
     assert "Session of" in page
     assert "Looms" not in page
-    assert "Why?" in page
+    assert "Reason" in page
     assert act(client, "hold_chosen", session, apply="1", reason=" ").status_code == 422
     assert not Session.objects.filter(hold=True).exists()
     assert "Hold: 2 sessions." in done(client, "hold_chosen", session, other)
@@ -257,7 +257,7 @@ def test_hold_and_release_ask_why_and_are_audited(client: Client, ada: Any, staf
 def test_delete_says_what_goes_puts_it_into_the_trash_and_refuses_what_is_held(
     client: Client, ada: Any, staff: Any
 ) -> None:
-    going, held = chat_of(ada, "one", "two", "three", title="Looms"), chat_of(ada, "x", title="Kept")
+    going, held = create_chat(ada, "one", "two", "three", title="Looms"), create_chat(ada, "x", title="Kept")
     share(going, by=ada)
     retention.hold(held, actor=staff, reason="a dispute")
     enter(client, staff, "view_session", "delete_session")
@@ -267,9 +267,9 @@ def test_delete_says_what_goes_puts_it_into_the_trash_and_refuses_what_is_held(
         "sessions": "1", "messages": "3", "tool calls": "0", "exchanges": "0", "share links": "1",
         "under hold, and kept": "1",
     }  # fmt: skip
-    told = done(client, "delete_chosen", going, held, reason="asked for")
-    assert "Delete: 1 session." in told
-    assert f"under hold: {held}" in told
+    shown_text = done(client, "delete_chosen", going, held, reason="asked for")
+    assert "Delete: 1 session." in shown_text
+    assert f"because of a hold: {held}" in shown_text
     going.refresh_from_db()
     held.refresh_from_db()
     assert going.hidden_at
@@ -279,7 +279,7 @@ def test_delete_says_what_goes_puts_it_into_the_trash_and_refuses_what_is_held(
 
 
 def test_archive_takes_it_out_of_the_owners_list_and_is_audited(client: Client, ada: Any, staff: Any) -> None:
-    session = chat_of(ada, "x")
+    session = create_chat(ada, "x")
     enter(client, staff, "view_session", "change_session")
     assert "Archive: 1 session." in done(client, "archive_chosen", session)
     session.refresh_from_db()
@@ -291,8 +291,8 @@ def test_archive_takes_it_out_of_the_owners_list_and_is_audited(client: Client, 
 def test_what_was_selected_is_exported_for_a_reason_and_its_owner_sees_it(
     client: Client, ada: Any, bob: Any, staff: Any
 ) -> None:
-    first, second = chat_of(ada, "the secret"), chat_of(bob, "another secret")
-    chat_of(bob, "not this one")
+    first, second = create_chat(ada, "the secret"), create_chat(bob, "another secret")
+    create_chat(bob, "not this one")
     enter(client, staff, "view_session", "export_session")
     assert b"Format" in act(client, "export_chosen", first, second).content
     assert act(client, "export_chosen", first, apply="1", format="jsonl", reason="").status_code == 422
@@ -302,7 +302,9 @@ def test_what_was_selected_is_exported_for_a_reason_and_its_owner_sees_it(
     assert "the secret" in text
     assert "another secret" in text
     assert "not this one" not in text
-    assert [(reading.words, reading.reason) for reading in who_read(first)] == [("grace exported it", "an audit")]
+    assert [(reading.words, reading.reason) for reading in who_read(first)] == [
+        ("grace exported this session", "an audit")
+    ]
     assert len(who_read(second)) == 1
 
 
@@ -318,7 +320,7 @@ def test_a_list_takes_as_many_queries_however_many_rows_there_are(
 ) -> None:
     client.force_login(admin_user)
     for number in range(30):
-        chat_of(ada, "x", "y", title=f"number {number}")
+        create_chat(ada, "x", "y", title=f"number {number}")
     for address, most in ((LIST, 14), ("/admin/history/message/", 12), ("/admin/history/exchange/", 14)):
         with django_assert_max_num_queries(most):
             read(client, address)
@@ -327,12 +329,12 @@ def test_a_list_takes_as_many_queries_however_many_rows_there_are(
 def test_a_list_is_counted_as_far_as_anybody_pages(
     client: Client, ada: Any, admin_user: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looking, "MOST_COUNTED", 5)
+    monkeypatch.setattr(base, "MOST_COUNTED", 5)
     for number in range(8):
-        chat_of(ada, "x", title=f"number {number}")
+        create_chat(ada, "x", title=f"number {number}")
     client.force_login(admin_user)
-    assert "The newest 5: narrow the list down" in read(client, LIST)
+    assert "The newest 5 are shown. Narrow the list down" in read(client, LIST)
     request = RequestFactory().get(LIST)
     request.user = admin_user
     rows = site.get_model_admin(Session).get_queryset(request)
-    assert looking.CappedPaginator(rows, 2).count == 5
+    assert base.CappedPaginator(rows, 2).count == 5

@@ -1,4 +1,4 @@
-"""REST: who gets in, and how far. To a stranger there is nothing; whoever may list is told what is missing."""
+"""REST: authentication and permissions. Strangers get 404, viewers who may only list get 403."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from history.access import keys
 from history.models import AuditEvent, Session
 from history.record import exchanges, recorder
 from project.accounts.models import User
-from tests.clients import Api, secret_of
-from tests.factories import answered, call, result, results, said
+from tests.clients import ApiClient, create_secret
+from tests.factories import model_input, model_output, tool_request, tool_result, tool_results
 
 pytestmark = pytest.mark.django_db
 
@@ -24,7 +24,11 @@ pytestmark = pytest.mark.django_db
 def session(ada: User) -> Session:
     """Ada's, with a tool call and an exchange that failed."""
     session = recorder.start_session(owner=ada)
-    entries = [said("the secret loom"), answered("", call("c1")), results(result("c1", "a secret"))]
+    entries = [
+        model_input("the secret loom"),
+        model_output("", tool_request("c1")),
+        tool_results(tool_result("c1", "a secret")),
+    ]
     recorder.append_many(session, entries, after=0)
     return session
 
@@ -47,23 +51,23 @@ def everything_of(session: Session, exchange: str) -> list[tuple[str, str]]:
     return [*(("GET", path) for path in paths), ("PATCH", of_session), ("DELETE", of_session)]
 
 
-# Nobody, and strangers.
+# Anonymous callers and strangers.
 
 
-def test_nobody_gets_in_without_signing_in(session: Session, exchange: str) -> None:
+def test_requests_without_sign_in_are_refused(session: Session, exchange: str) -> None:
     lists = [("GET", path) for path in ("/sessions", "/tool-calls", "/search?q=loom")]
     for method, path in [*everything_of(session, exchange), *lists]:
-        assert Api().refused(path, method=method) == (401, "not_authenticated")
-    assert Api().call("GET", "/sessions")["WWW-Authenticate"].startswith("Bearer")
+        assert ApiClient().refused(path, method=method) == (401, "not_authenticated")
+    assert ApiClient().call("GET", "/sessions")["WWW-Authenticate"].startswith("Bearer")
 
 
 @pytest.mark.parametrize("way", ["signed in", "key", "owner-wide key", "every scope"])
 def test_a_stranger_is_told_that_there_is_nothing(session: Session, exchange: str, bob: User, way: str) -> None:
     api = {
-        "signed in": lambda: Api(bob),
-        "key": lambda: Api(key=secret_of(bob, "read", "write", "delete")),
-        "owner-wide key": lambda: Api(key=secret_of(bob, "read", "write", "delete", owner_wide=True)),
-        "every scope": lambda: Api(key=secret_of(bob, *set(keys.SCOPES) - {"admin"}, owner_wide=True)),
+        "signed in": lambda: ApiClient(bob),
+        "key": lambda: ApiClient(key=create_secret(bob, "read", "write", "delete")),
+        "owner-wide key": lambda: ApiClient(key=create_secret(bob, "read", "write", "delete", owner_wide=True)),
+        "every scope": lambda: ApiClient(key=create_secret(bob, *set(keys.SCOPES) - {"admin"}, owner_wide=True)),
     }[way]()
     for method, path in everything_of(session, exchange):
         assert api.refused(path, method=method, body={} if method == "PATCH" else None) == (404, "not_found")
@@ -78,33 +82,33 @@ def test_a_stranger_is_told_that_there_is_nothing(session: Session, exchange: st
 
 
 def test_a_key_sees_what_was_recorded_under_it(ada: User, session: Session) -> None:
-    secret = secret_of(ada, "read")
+    secret = create_secret(ada, "read")
     mine = recorder.start_session(owner=ada, api_key=keys.authenticate(secret), source="relay")
-    assert [told["id"] for told in Api(key=secret).get("/sessions")["results"]] == [str(mine.pk)]
-    assert Api(key=secret).refused(f"/sessions/{session.pk}") == (404, "not_found")
-    wide = Api(key=secret_of(ada, "read", owner_wide=True))
-    assert {told["id"] for told in wide.get("/sessions")["results"]} == {str(mine.pk), str(session.pk)}
+    assert [item["id"] for item in ApiClient(key=secret).get("/sessions")["results"]] == [str(mine.pk)]
+    assert ApiClient(key=secret).refused(f"/sessions/{session.pk}") == (404, "not_found")
+    wide = ApiClient(key=create_secret(ada, "read", owner_wide=True))
+    assert {item["id"] for item in wide.get("/sessions")["results"]} == {str(mine.pk), str(session.pk)}
 
 
 # Keys.
 
 
 def test_a_key_is_taken_from_either_header(ada: User, session: Session) -> None:
-    secret = secret_of(ada, "read", owner_wide=True)
+    secret = create_secret(ada, "read", owner_wide=True)
     for headers in ({"Authorization": f"bearer {secret}"}, {"x_api_key": secret}):
-        assert len(Api().call("GET", "/sessions", **headers).json()["results"]) == 1
+        assert len(ApiClient().call("GET", "/sessions", **headers).json()["results"]) == 1
 
 
 def test_a_key_that_is_not_valid_is_refused_even_from_who_is_signed_in(ada: User) -> None:
-    secret = secret_of(ada, "read")
+    secret = create_secret(ada, "read")
     keys.revoke(keys.authenticate(secret), actor=None)
     for wrong in (secret, "nonsense", "parley_aaaaaaaaaa_" + "a" * 43, "\xff"):
-        assert Api(ada).refused("/sessions", Authorization=f"Bearer {wrong}") == (401, "bad_key")
+        assert ApiClient(ada).refused("/sessions", Authorization=f"Bearer {wrong}") == (401, "bad_key")
 
 
 @pytest.mark.parametrize("scope", ["read", "write", "delete", "relay", "export", "import"])
 def test_a_scope_opens_its_own_door_and_no_other(ada: User, session: Session, exchange: str, scope: str) -> None:
-    api = Api(key=secret_of(ada, scope, owner_wide=True))
+    api = ApiClient(key=create_secret(ada, scope, owner_wide=True))
     needed = {"GET": "read", "PATCH": "write", "DELETE": "delete"}
     for method, path in [*everything_of(session, exchange), ("GET", "/search"), ("GET", "/tool-calls")]:
         if needed[method] == scope:
@@ -128,7 +132,7 @@ def test_a_cookie_alone_changes_nothing(ada: User, session: Session) -> None:
 def test_a_key_needs_no_csrf_token(ada: User, session: Session) -> None:
     client = Client(enforce_csrf_checks=True)
     client.force_login(ada)
-    headers = {"Authorization": f"Bearer {secret_of(ada, 'delete', owner_wide=True)}"}
+    headers = {"Authorization": f"Bearer {create_secret(ada, 'delete', owner_wide=True)}"}
     assert client.delete(f"/api/history/sessions/{session.pk}", headers=headers).status_code == 204
 
 
@@ -136,14 +140,17 @@ def test_a_key_needs_no_csrf_token(ada: User, session: Session) -> None:
 
 
 def test_staff_without_rights_are_strangers(staff: User, session: Session, exchange: str) -> None:
-    assert Api(staff).get("/sessions")["results"] == []
+    assert ApiClient(staff).get("/sessions")["results"] == []
     for method, path in everything_of(session, exchange):
-        assert Api(staff).refused(path, method=method, body={} if method == "PATCH" else None) == (404, "not_found")
+        assert ApiClient(staff).refused(path, method=method, body={} if method == "PATCH" else None) == (
+            404,
+            "not_found",
+        )
 
 
 def test_staff_with_metadata_only_see_no_text(staff: User, session: Session, exchange: str) -> None:
-    api = Api(permit(staff, "view_session"))
-    assert [told["id"] for told in api.get("/sessions?owner=ada")["results"]] == [str(session.pk)]
+    api = ApiClient(permit(staff, "view_session"))
+    assert [item["id"] for item in api.get("/sessions?owner=ada")["results"]] == [str(session.pk)]
     assert api.get(f"/sessions/{session.pk}")["message_count"] == 2
     assert api.get("/sessions?q=loom")["results"] == []
     assert api.get("/search?q=loom")["results"] == []
@@ -161,7 +168,7 @@ def test_staff_with_metadata_only_see_no_text(staff: User, session: Session, exc
 
 
 def test_staff_with_the_right_to_read_say_why(staff: User, ada: User, session: Session, exchange: str) -> None:
-    api = Api(permit(staff, "view_session", "read_session"))
+    api = ApiClient(permit(staff, "view_session", "read_session"))
     path = f"/sessions/{session.pk}/messages"
     (hit,) = [hit for hit in api.get("/search?q=loom")["results"] if hit["seq"] == 1]
     assert (hit["snippet"], hit["reason_needed"]) == (None, True)
@@ -175,7 +182,7 @@ def test_staff_with_the_right_to_read_say_why(staff: User, ada: User, session: S
     assert api.get("/search?q=loom")["results"][0]["snippet"]["pieces"]
     assert api.get("/tool-calls")["results"][0]["result"] == "a secret"
     assert api.get(f"/exchanges/{exchange}")["error"] == "a secret error"
-    assert Api(ada).get(path)["results"]
+    assert ApiClient(ada).get(path)["results"]
     assert AuditEvent.objects.filter(action="session.read").count() == 1
 
 
@@ -183,7 +190,7 @@ def test_staff_with_the_right_to_read_say_why(staff: User, ada: User, session: S
 def test_a_reason_can_be_given_wherever_there_are_texts(
     staff: User, session: Session, exchange: str, where: str
 ) -> None:
-    api = Api(permit(staff, "view_session", "read_session"))
+    api = ApiClient(permit(staff, "view_session", "read_session"))
     path = {
         "tool-calls": f"/tool-calls?session={session.pk}&reason=",
         "exchange": f"/exchanges/{exchange}?reason=",
@@ -193,9 +200,9 @@ def test_a_reason_can_be_given_wherever_there_are_texts(
     assert AuditEvent.objects.filter(action="session.read", reason="a complaint").count() == 1
 
 
-def test_a_link_that_somebody_else_made_says_nothing_in_ones_name(staff: User, session: Session) -> None:
-    """A browser sends its cookie with it: nobody is to be told that staff read it, or why."""
-    api = Api(permit(staff, "view_session", "read_session", "export_session"))
+def test_a_link_of_another_user_gives_no_reason_for_the_reader(staff: User, session: Session) -> None:
+    """A browser sends its cookie with it: the link must not record a read by staff, or its reason."""
+    api = ApiClient(permit(staff, "view_session", "read_session", "export_session"))
     for path in (f"/sessions/{session.pk}/messages?reason=curious", f"/export?session={session.pk}&reason=curious"):
         assert api.refused(path) == (403, "reason_needed")
     page = api.client.get(f"/history/export/?session={session.pk}&format=jsonl&reason=curious")
@@ -204,7 +211,7 @@ def test_a_link_that_somebody_else_made_says_nothing_in_ones_name(staff: User, s
 
 
 def test_a_reason_lasts_no_longer_than_the_right_it_was_given_for(staff: User, session: Session, exchange: str) -> None:
-    api = Api(permit(staff, "view_session", "read_session"))
+    api = ApiClient(permit(staff, "view_session", "read_session"))
     assert api.get(f"/sessions/{session.pk}/messages", X_Parley_Reason="a complaint")["results"]
     staff.user_permissions.remove(Permission.objects.get(codename="read_session"))
     (row,) = api.get("/tool-calls")["results"]
@@ -213,14 +220,14 @@ def test_a_reason_lasts_no_longer_than_the_right_it_was_given_for(staff: User, s
 
 
 def test_staff_delete_by_right_and_never_rename(staff: User, session: Session) -> None:
-    api = Api(permit(staff, "view_session", "delete_session"))
+    api = ApiClient(permit(staff, "view_session", "delete_session"))
     assert api.refused(f"/sessions/{session.pk}", method="PATCH", body={"title": "mine"}) == (403, "not_permitted")
     api.headers["X-Parley-Reason"] = "asked for"
     assert api.call("DELETE", f"/sessions/{session.pk}").status_code == 204
 
 
 def test_a_key_of_the_scope_admin_lists_everything_and_says_why_it_reads(staff: User, session: Session) -> None:
-    api = Api(key=secret_of(staff, "read", "admin"))
+    api = ApiClient(key=create_secret(staff, "read", "admin"))
     assert len(api.get("/sessions")["results"]) == 1
     assert api.refused(f"/sessions/{session.pk}/messages") == (403, "reason_needed")
     assert api.get(f"/sessions/{session.pk}/messages?reason=backup+check")["results"]
@@ -234,7 +241,7 @@ def test_so_many_requests_a_minute_and_no_more(ada: User, bob: User, settings: A
     settings.PARLEY_API_REQUESTS_PER_MINUTE = 3
     now = 1_800_000_000.0
     monkeypatch.setattr(time, "time", lambda: now)
-    api, key = Api(ada), Api(key=secret_of(ada, "read"))
+    api, key = ApiClient(ada), ApiClient(key=create_secret(ada, "read"))
     for _ in range(3):
         assert api.call("GET", "/sessions").status_code == 200
         assert key.call("GET", "/sessions").status_code == 200
@@ -242,7 +249,7 @@ def test_so_many_requests_a_minute_and_no_more(ada: User, bob: User, settings: A
     assert (refused.status_code, refused.json()["error"]["code"]) == (429, "throttled")
     assert 0 < int(refused["Retry-After"]) <= 60
     assert key.refused("/sessions") == (429, "throttled")
-    assert Api(bob).call("GET", "/sessions").status_code == 200
+    assert ApiClient(bob).call("GET", "/sessions").status_code == 200
     now += 60
     assert api.call("GET", "/sessions").status_code == 200
     settings.PARLEY_API_REQUESTS_PER_MINUTE = 0
@@ -254,7 +261,7 @@ def test_requests_are_counted_by_each_process_while_redis_is_away(ada: User, set
     settings.CACHES, settings.PARLEY_API_REQUESTS_PER_MINUTE = {"default": away}, 2
     now = 1_800_000_000.0
     monkeypatch.setattr(time, "time", lambda: now)
-    api = Api(ada)
+    api = ApiClient(ada)
     assert [api.call("GET", "/sessions").status_code for _ in range(3)] == [200, 200, 429]
     now += 60
     assert api.call("GET", "/sessions").status_code == 200

@@ -1,4 +1,4 @@
-"""REST: export as a stream, for whoever may."""
+"""REST: export as a stream, and its permissions."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from django.contrib.auth.models import Permission
 from django.db import connections
 from django.test import AsyncClient
 
-from history.formats.exporters import EXPORTERS
+from history.formats.writers import EXPORTERS
 from history.models import AuditEvent, Session
 from project.accounts.models import User
-from tests.clients import Api, secret_of
-from tests.factories import chat_of
+from tests.clients import ApiClient, create_secret
+from tests.factories import create_chat
 
 
-async def downloaded(client: AsyncClient, asked: str, **headers: str) -> tuple[Any, bytes]:
-    """Read piece by piece, as a server under ASGI does."""
-    response: Any = await client.get(f"/api/history/export?{asked}", headers=headers)
+async def downloaded(client: AsyncClient, query: str, **headers: str) -> tuple[Any, bytes]:
+    """Read in pieces, as an ASGI server does."""
+    response: Any = await client.get(f"/api/history/export?{query}", headers=headers)
     assert response.status_code == 200
     assert response.is_async
     content = b"".join([piece async for piece in response.streaming_content])
@@ -38,15 +38,15 @@ def titles(content: bytes) -> list[str]:
 
 @pytest.mark.django_db(transaction=True)
 async def test_an_export_is_a_stream_and_goes_on_from_its_cursor(async_client: AsyncClient, ada: User) -> None:
-    await sync_to_async(chat_of)(ada, "one", "yes")
-    key = await sync_to_async(secret_of)(ada, "export", owner_wide=True)
+    await sync_to_async(create_chat)(ada, "one", "yes")
+    key = await sync_to_async(create_secret)(ada, "export", owner_wide=True)
     bearer = {"Authorization": f"Bearer {key}"}
     response, content = await downloaded(async_client, "since=start", **bearer)
     assert response["Content-Type"] == "application/x-ndjson; charset=utf-8"
     assert response["Content-Disposition"].startswith("attachment; filename=")
     assert titles(content) == ["one"]
     cursor = json.loads(content.splitlines()[-1])["cursor"]
-    later = await sync_to_async(chat_of)(ada, "two", "yes")
+    later = await sync_to_async(create_chat)(ada, "two", "yes")
     _, content = await downloaded(async_client, f"since={cursor}", **bearer)
     assert "two" in titles(content)
     response, content = await downloaded(async_client, f"format=markdown&session={later.pk}", **bearer)
@@ -58,8 +58,8 @@ async def test_an_export_is_a_stream_and_goes_on_from_its_cursor(async_client: A
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("name", EXPORTERS)
 async def test_every_text_export_says_that_it_is_utf_8(async_client: AsyncClient, ada: User, name: str) -> None:
-    session = await sync_to_async(chat_of)(ada, "早上好", "yes")
-    key = await sync_to_async(secret_of)(ada, "export", owner_wide=True)
+    session = await sync_to_async(create_chat)(ada, "早上好", "yes")
+    key = await sync_to_async(create_secret)(ada, "export", owner_wide=True)
     response, content = await downloaded(
         async_client, f"format={name}&session={session.pk}", **{"Authorization": f"Bearer {key}"}
     )
@@ -69,26 +69,26 @@ async def test_every_text_export_says_that_it_is_utf_8(async_client: AsyncClient
 
 @pytest.fixture
 def session(ada: User) -> Session:
-    return chat_of(ada, "Ada's words", "yes")
+    return create_chat(ada, "Ada's words", "yes")
 
 
-def count(api: Api, asked: str = "", **headers: str) -> int:
-    told = api.get(f"/export?report=true&{asked}", **headers)
-    assert set(told) == {"format", "sessions", "bytes", "notes", "cursor"}
-    return int(told["sessions"])
+def count(api: ApiClient, query: str = "", **headers: str) -> int:
+    report = api.get(f"/export?report=true&{query}", **headers)
+    assert set(report) == {"format", "sessions", "bytes", "notes", "cursor"}
+    return int(report["sessions"])
 
 
 @pytest.mark.django_db
 def test_what_a_format_cannot_carry_is_told_without_the_bytes(ada: User, session: Session) -> None:
-    told = Api(ada).get("/export?format=csv&report=true")
-    assert (told["format"], told["sessions"]) == ("csv", 1)
-    assert all(note["level"] in ("lost", "repaired", "ignored") for note in told["notes"])
+    report = ApiClient(ada).get("/export?format=csv&report=true")
+    assert (report["format"], report["sessions"]) == ("csv", 1)
+    assert all(note["level"] in ("lost", "repaired", "ignored") for note in report["notes"])
 
 
 @pytest.mark.django_db
 def test_an_export_is_narrowed_as_lists_are(ada: User, session: Session) -> None:
-    other = chat_of(ada, "relayed", source="relay")
-    api = Api(ada)
+    other = create_chat(ada, "relayed", source="relay")
+    api = ApiClient(ada)
     assert count(api) == 2
     assert count(api, "source=relay") == 1
     assert count(api, "owner=bob") == 0
@@ -98,34 +98,34 @@ def test_an_export_is_narrowed_as_lists_are(ada: User, session: Session) -> None
 
 @pytest.mark.django_db
 def test_strangers_keys_and_staff_get_what_is_theirs(ada: User, bob: User, staff: User, session: Session) -> None:
-    asked = f"session={session.pk}"
-    for stranger in (Api(bob), Api(staff), Api(key=secret_of(bob, "export", owner_wide=True))):
+    query = f"session={session.pk}"
+    for stranger in (ApiClient(bob), ApiClient(staff), ApiClient(key=create_secret(bob, "export", owner_wide=True))):
         assert count(stranger) == 0
-        assert stranger.refused(f"/export?{asked}") == (404, "not_found")
-    assert Api(key=secret_of(ada, "read", owner_wide=True)).refused("/export") == (403, "scope_missing")
-    assert Api().refused("/export") == (401, "not_authenticated")
+        assert stranger.refused(f"/export?{query}") == (404, "not_found")
+    assert ApiClient(key=create_secret(ada, "read", owner_wide=True)).refused("/export") == (403, "scope_missing")
+    assert ApiClient().refused("/export") == (401, "not_authenticated")
     staff.user_permissions.add(*Permission.objects.filter(codename="view_session"))
-    assert Api(staff).refused(f"/export?{asked}") == (403, "not_permitted")
+    assert ApiClient(staff).refused(f"/export?{query}") == (403, "not_permitted")
     staff.user_permissions.add(*Permission.objects.filter(codename="export_session"))
-    assert Api(staff).refused(f"/export?{asked}") == (403, "reason_needed")
-    assert count(Api(staff), asked, X_Parley_Reason="a request by law") == 1
+    assert ApiClient(staff).refused(f"/export?{query}") == (403, "reason_needed")
+    assert count(ApiClient(staff), query, X_Parley_Reason="a request by law") == 1
     assert AuditEvent.objects.filter(action="session.exported", session=session.pk, actor=staff.pk).exists()
 
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(
-    "asked",
+    "query",
     [
         "format=docx", "format=", "since=x", "since=", "since=0~" + "9" * 400, "since=2026-13-01T00:00:00Z~1",
         "since=0~1~0~1~nonsense", "session=x", "mine=perhaps", "gzip=2", "limit=5",
         f"since=0~1~0~1~{'-' * 36}",
     ],
 )  # fmt: skip
-def test_an_export_that_makes_no_sense_is_400(ada: User, asked: str) -> None:
-    assert Api(ada).refused(f"/export?{asked}") == (400, "invalid")
+def test_an_export_that_makes_no_sense_is_400(ada: User, query: str) -> None:
+    assert ApiClient(ada).refused(f"/export?{query}") == (400, "invalid")
 
 
 @pytest.mark.django_db
 def test_asking_for_the_headers_exports_nothing(ada: User, session: Session) -> None:
-    assert Api(ada).call("HEAD", "/export").status_code == 405
+    assert ApiClient(ada).call("HEAD", "/export").status_code == 405
     assert not AuditEvent.objects.filter(action="export").exists()

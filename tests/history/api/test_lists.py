@@ -10,20 +10,20 @@ from django.contrib.auth.models import Permission
 from history import exporting
 from history.access import permissions
 from history.access.permissions import Purpose
-from history.api.answers import SessionAnswer
 from history.api.schema import schema
+from history.api.serializers import SessionSerializer
 from history.exporting import Selection
 from history.record import recorder
-from tests.clients import Api
-from tests.factories import answered, chat_of, said
+from tests.clients import ApiClient
+from tests.factories import create_chat, model_input, model_output
 
 pytestmark = pytest.mark.django_db
 
 
 def test_lists_serve_metadata_of_sessions_and_request_ids_of_messages(ada: Any) -> None:
     session = recorder.start_session(owner=ada, metadata={"client_id": "laptop"})
-    recorder.append_many(session, [said("hello"), answered("hi", request_id="req_1")], after=0)
-    api = Api(ada)
+    recorder.append_many(session, [model_input("hello"), model_output("hi", request_id="req_1")], after=0)
+    api = ApiClient(ada)
     assert api.get("/sessions")["results"][0]["metadata"] == {"client_id": "laptop"}
     assert api.get(f"/sessions/{session.pk}")["metadata"] == {"client_id": "laptop"}
     messages = api.get(f"/sessions/{session.pk}/messages")["results"]
@@ -34,14 +34,14 @@ def test_metadata_of_others_is_hidden_with_the_title(ada: Any, staff: Any) -> No
     recorder.start_session(owner=ada, metadata={"note": "private"})
     staff.user_permissions.set(Permission.objects.filter(codename="view_session"))
     [listed] = permissions.sessions_for(type(staff).objects.get(pk=staff.pk), Purpose.LIST).select_related("owner")
-    assert SessionAnswer(listed).data["metadata"] == {}
+    assert SessionSerializer(listed).data["metadata"] == {}
 
 
 def test_before_and_after_together_are_what_lies_between(ada: Any) -> None:
-    session = chat_of(ada, *"abcdefgh")
+    session = create_chat(ada, *"abcdefgh")
 
     def read(address: str) -> tuple[list[int], Any]:
-        page = Api(ada).get(address if "://" in address else f"/sessions/{session.pk}/messages?{address}")
+        page = ApiClient(ada).get(address if "://" in address else f"/sessions/{session.pk}/messages?{address}")
         return [message["seq"] for message in page["results"]], page["next"]
 
     assert read("after=2&before=6") == ([3, 4, 5], None)
@@ -52,11 +52,11 @@ def test_before_and_after_together_are_what_lies_between(ada: Any) -> None:
 
 
 def test_any_format_takes_a_cursor_of_what_has_changed(ada: Any) -> None:
-    session = chat_of(ada, "hello", "hi")
+    session = create_chat(ada, "hello", "hi")
     export = exporting.begin(ada, Selection(mine=True), "csv", since="start")
     assert b"hello" in b"".join(export.pieces())
     recorder.rename(session, title="later")
-    assert Api(ada).call("GET", "/export?since=start&format=csv").status_code == 200
+    assert ApiClient(ada).call("GET", "/export?since=start&format=csv").status_code == 200
 
 
 def test_the_schema_allows_no_nul_and_no_empty_import() -> None:

@@ -13,29 +13,36 @@ import pytest
 from django.test import Client
 from pytest_django.live_server_helper import LiveServer
 
-from history.api.examples import CURL, PYTHON, SETUP
-from history.api.schema import schema
+from history.api.schema import operation_name, read_examples, schema
 from history.entries import Summary
 from history.models import ImportJob, Session
 from history.record import exchanges, recorder
 from project.accounts.models import User
-from tests.clients import Api, secret_of
-from tests.factories import answered, call, chat_of, result, results, said
+from tests.clients import ApiClient, create_secret
+from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
 from tests.servers.processes import ROOT
 
 DOCS = (ROOT / "docs" / "rest.md").read_text(encoding="utf-8")
 OPERATIONS = {
-    told["operationId"]: (method.upper(), path, told)
+    operation["operationId"]: (method.upper(), path, operation)
     for path, methods in schema()["paths"].items()
-    for method, told in methods.items()
+    for method, operation in methods.items()
 }
+SETUP = read_examples().setup
+CURL = {name: read_examples().curl[operation_name(*operation[:2])] for name, operation in OPERATIONS.items()}
+PYTHON = {name: read_examples().python[operation_name(*operation[:2])] for name, operation in OPERATIONS.items()}
 EVERY_SCOPE = ("read", "write", "delete", "export", "import")
 
 
 def a_talk(owner: User) -> Session:
     session = recorder.start_session(owner=owner, source="relay")
-    outcome = result("c1", "no", status="failed", error="down")
-    entries = [said("punched cards"), answered("I'll look.", call("c1")), results(outcome), answered("None.")]
+    outcome = tool_result("c1", "no", status="failed", error="down")
+    entries = [
+        model_input("punched cards"),
+        model_output("I'll look.", tool_request("c1")),
+        tool_results(outcome),
+        model_output("None."),
+    ]
     recorder.append_many(session, entries, after=0)
     return session
 
@@ -43,10 +50,10 @@ def a_talk(owner: User) -> Session:
 # The schema and the page.
 
 
-def test_the_schema_is_served_to_whoever_asks(client: Client) -> None:
-    told = client.get("/api/schema").json()
-    assert told["openapi"].startswith("3.")
-    assert told["paths"] == schema()["paths"]
+def test_the_schema_is_public(client: Client) -> None:
+    operation = client.get("/api/schema").json()
+    assert operation["openapi"].startswith("3.")
+    assert operation["paths"] == schema()["paths"]
 
 
 def test_the_schema_names_every_address_once(client: Client) -> None:
@@ -56,26 +63,28 @@ def test_the_schema_names_every_address_once(client: Client) -> None:
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_every_operation_has_words_errors_and_both_examples(name: str) -> None:
-    _, _, told = OPERATIONS[name]
-    assert told["summary"]
-    assert told["description"]
-    assert {"400", "401", "403", "404", "429"} <= set(told["responses"])
-    assert [sample["label"] for sample in told["x-codeSamples"]] == ["curl", "Python"]
-    assert told["security"] == [{"bearerKey": []}, {"headerKey": []}, {"cookie": []}]
+    _, _, operation = OPERATIONS[name]
+    assert operation["summary"]
+    assert operation["description"]
+    assert {"400", "401", "403", "404", "429"} <= set(operation["responses"])
+    assert [sample["label"] for sample in operation["x-codeSamples"]] == ["curl", "Python"]
+    assert operation["security"] == [{"bearerKey": []}, {"headerKey": []}, {"cookie": []}]
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_every_operation_is_in_the_docs_with_its_examples(name: str) -> None:
-    method, path, _ = OPERATIONS[name]
-    assert f"{method} {path}".replace("{", "<").replace("}", ">") in DOCS
-    assert CURL[name] in DOCS
-    assert PYTHON[name].strip() in DOCS
-    assert SETUP.strip() in DOCS
+    method, path, operation = OPERATIONS[name]
+    assert operation_name(method, path) in DOCS
+    curl, python = (sample["source"] for sample in operation["x-codeSamples"])
+    assert curl == CURL[name]
+    assert curl.startswith("curl ")
+    assert python.startswith("import os\n")
+    assert PYTHON[name] in DOCS
 
 
 def test_every_code_of_an_error_is_in_the_docs() -> None:
-    told = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "history" / "api").glob("*.py"))
-    codes = {*re.findall(r'default_code = "(\w+)"', told), *re.findall(r'\d{3}: \("(\w+)"', told)}
+    operation = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "history" / "api").glob("*.py"))
+    codes = {*re.findall(r'default_code = "(\w+)"', operation), *re.findall(r'\d{3}: \("(\w+)"', operation)}
     assert codes > {"not_found", "internal"}
     for code in codes | {"reason_needed", "scope_missing", "bad_key", "csrf", "method_not_allowed", "throttled"}:
         assert f"`{code}`" in DOCS
@@ -109,7 +118,7 @@ def place(live_server: LiveServer, ada: User, tmp_path: Path) -> dict[str, str]:
     file.write_text('{"messages": [{"role": "user", "content": "Hello!"}]}')
     done = ImportJob.objects.create(owner=ada, state=ImportJob.State.DONE)
     exchange = exchanges.open_exchange(session, owner=ada, after=4)
-    secret = secret_of(ada, *EVERY_SCOPE, owner_wide=True)
+    secret = create_secret(ada, *EVERY_SCOPE, owner_wide=True)
     return {
         "PARLEY": live_server.url,
         "KEY": secret,
@@ -127,7 +136,7 @@ def test_the_examples_in_python_work(place: dict[str, str], monkeypatch: pytest.
     for name in ("PARLEY", "KEY"):
         monkeypatch.setenv(name, place[name])
     for name in sorted(OPERATIONS, key=lambda name: name == "delete_session"):
-        exec(SETUP + PYTHON[name], dict(place))
+        exec(f"{SETUP}\n{PYTHON[name]}", dict(place))
     assert "punched cards" in capsys.readouterr().out
     assert Session.objects.get(pk=place["SESSION"]).hidden_at
 
@@ -137,7 +146,7 @@ def test_the_examples_in_python_work(place: dict[str, str], monkeypatch: pytest.
 def test_the_examples_for_curl_ask_what_the_schema_describes(place: dict[str, str]) -> None:
     for name in sorted(OPERATIONS, key=lambda name: name == "delete_session"):
         method, status = sent(CURL[name], place)
-        success = next(int(told) for told in OPERATIONS[name][2]["responses"] if told.startswith("2"))
+        success = next(int(operation) for operation in OPERATIONS[name][2]["responses"] if operation.startswith("2"))
         assert (method, status) == (OPERATIONS[name][0], success)
 
 
@@ -170,17 +179,17 @@ def sent(command: str, place: dict[str, str]) -> tuple[str, int]:
 
 def test_what_the_schema_says_of_reasons_and_cursors_is_what_is_refused(ada: Any) -> None:
     """Texts that are refused for their form do not fit the pattern, and others do."""
-    api, session = Api(ada), chat_of(ada, "hello")
-    found = schema()["paths"]
+    api, session = ApiClient(ada), create_chat(ada, "hello")
+    paths = schema()["paths"]
     reason, since = (
-        next(one["schema"]["pattern"] for one in found[path]["get"]["parameters"] if one["name"] == name)
+        next(one["schema"]["pattern"] for one in paths[path]["get"]["parameters"] if one["name"] == name)
         for path, name in [("/api/history/sessions/{session_id}/messages", "reason"), ("/api/history/export", "since")]
     )
-    asked = [(f"/sessions/{session.pk}/messages?reason=", reason, text) for text in (" ", "\t\n", "\0", "a", " b ")]
-    asked += [
+    cases = [(f"/sessions/{session.pk}/messages?reason=", reason, text) for text in (" ", "\t\n", "\0", "a", " b ")]
+    cases += [
         ("/export?report=true&since=", since, text)
         for text in ("start", "0~1", "2026-02-30T00:00:00Z~1", "2026-13-01T00:00:00Z~1", "2026-11-30T23:59:59.5Z~7")
     ]
-    for path, pattern, text in asked:
+    for path, pattern, text in cases:
         status = api.call("GET", path + quote(text)).status_code
         assert (status == 400) == (re.search(pattern, text) is None), (path, text, status)

@@ -1,8 +1,7 @@
-"""REST: schemathesis asks whatever the schema allows, and what it does not, and finds nothing.
+"""REST: schemathesis sends requests within and outside the schema, and finds nothing.
 
-Each operation is asked by the owner's key about a session that is there. Answers must have the form and the status that
-the schema promises, what is not allowed must be refused, and nothing may be a fault of ours. Examples are the same
-every time.
+Each operation is called with the owner's key and an existing session. Responses must have the form and status of the
+schema, invalid requests must be refused, and nothing may be a server error. Examples are deterministic.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from history.api.schema import schema
 from history.models import ImportJob
 from history.record import exchanges, recorder
 from project.accounts.models import User
-from tests.clients import secret_of
-from tests.factories import answered, call, result, results, said
+from tests.clients import create_secret
+from tests.factories import model_input, model_output, tool_request, tool_result, tool_results
 
 pytestmark = [pytest.mark.any_database, pytest.mark.runs_first]
 
@@ -33,12 +32,12 @@ CONFIG = SchemathesisConfig.from_dict(
         "generation": {"deterministic": True, "max-examples": 5},
         # Words from our own code would be others with every change of it.
         "analysis": {"constants": {"enabled": False}},
-        # An If-Match that nobody has read is well-formed, too.
+        # An If-Match with an unknown tag is well-formed, too.
         "checks": {"positive_data_acceptance": {"expected-statuses": ["2xx", "3xx", 403, 404, 412]}},
     }
 )
-asked = schemathesis.openapi.from_dict(schema(), config=CONFIG)
-asked.app = get_wsgi_application()
+api_schema = schemathesis.openapi.from_dict(schema(), config=CONFIG)
+api_schema.app = get_wsgi_application()
 
 
 @pytest.fixture
@@ -54,7 +53,12 @@ def _one_connection() -> Iterator[None]:
 @pytest.fixture
 def place(db: None, ada: User) -> dict[str, str]:
     session = recorder.start_session(owner=ada, source="relay")
-    entries = [said("punched cards"), answered("I'll look.", call("c1")), results(result("c1")), answered("None.")]
+    entries = [
+        model_input("punched cards"),
+        model_output("I'll look.", tool_request("c1")),
+        tool_results(tool_result("c1")),
+        model_output("None."),
+    ]
     recorder.append_many(session, entries, after=0)
     exchange = exchanges.open_exchange(session, owner=ada, after=4)
     done = ImportJob.objects.create(owner=ada, state=ImportJob.State.DONE)
@@ -63,14 +67,14 @@ def place(db: None, ada: User) -> dict[str, str]:
 
 @pytest.fixture
 def key(ada: User) -> str:
-    return secret_of(ada, "read", "write", "delete", "export", "import", owner_wide=True)
+    return create_secret(ada, "read", "write", "delete", "export", "import", owner_wide=True)
 
 
 @pytest.mark.usefixtures("_one_connection")
-@asked.parametrize()
+@api_schema.parametrize()
 @settings(suppress_health_check=list(HealthCheck))
 def test_schemathesis_finds_nothing(case: Any, place: dict[str, str], key: str) -> None:
-    """Where an id is asked for that could be one, it is one that is there."""
+    """A well-formed id in the path is replaced by an existing one."""
     if case.path.endswith("/export") and case.query.get("report", False) in (False, "false"):
         case.query["report"] = "true"  # a stream is read by another thread, which is outside of our transaction
     for name, value in case.path_parameters.items():

@@ -14,8 +14,8 @@ from history.access import keys
 from history.models import AuditEvent, Session
 from history.record import recorder
 from project.accounts.models import User
-from tests.clients import Api, secret_of
-from tests.factories import answered, call, chat_of, result, results, said
+from tests.clients import ApiClient, create_secret
+from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
 
 pytestmark = pytest.mark.django_db
 
@@ -29,25 +29,30 @@ def at(session: Session, moment: datetime) -> None:
 
 
 def test_a_list_has_what_lists_show_and_no_text(ada: User) -> None:
-    session = chat_of(ada, "Where is my loom?", "In the cellar.", agent="assistant")
-    (told,) = Api(ada).get("/sessions")["results"]
-    assert told["id"] == str(session.pk)
-    assert told["title"] == "Where is my loom?"
-    assert (told["owner"], told["key"], told["source"]) == ("ada", None, "chat")
-    assert (told["message_count"], told["version"], told["head"]) == (2, 2, 2)
-    assert (told["pinned"], told["archived"], told["hidden"], told["hold"]) == (False, False, False, False)
-    assert told["url"] == f"/s/{session.pk}/"
-    assert told["created_at"].endswith("Z")
-    assert "In the cellar" not in json.dumps(told)
+    session = create_chat(ada, "Where is my loom?", "In the cellar.", agent="assistant")
+    (listed,) = ApiClient(ada).get("/sessions")["results"]
+    assert listed["id"] == str(session.pk)
+    assert listed["title"] == "Where is my loom?"
+    assert (listed["owner"], listed["key"], listed["source"]) == ("ada", None, "chat")
+    assert (listed["message_count"], listed["version"], listed["head"]) == (2, 2, 2)
+    assert (listed["pinned"], listed["archived"], listed["hidden"], listed["hold"]) == (
+        False,
+        False,
+        False,
+        False,
+    )
+    assert listed["url"] == f"/s/{session.pk}/"
+    assert listed["created_at"].endswith("Z")
+    assert "In the cellar" not in json.dumps(listed)
 
 
 def test_pages_lead_on_until_the_last_and_miss_nothing(ada: User) -> None:
     for number in range(7):
-        at(chat_of(ada, f"number {number}"), datetime(2026, 11, 1, tzinfo=UTC) + timedelta(hours=number // 2))
+        at(create_chat(ada, f"number {number}"), datetime(2026, 11, 1, tzinfo=UTC) + timedelta(hours=number // 2))
     seen: list[Any] = []
     address: Any = "/sessions?limit=3"
     while address:
-        page = Api(ada).get(address)
+        page = ApiClient(ada).get(address)
         assert page["previous"] is None
         assert len(page["results"]) <= 3
         seen += titles(page)
@@ -57,7 +62,7 @@ def test_pages_lead_on_until_the_last_and_miss_nothing(ada: User) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"),
+    ("filters", "expected"),
     [
         ("source=relay", ["by key"]),
         ("client=Codex", ["by key"]),
@@ -75,38 +80,38 @@ def test_pages_lead_on_until_the_last_and_miss_nothing(ada: User) -> None:
         ("q=", ["by agent", "by error", "by key", "by model"]),
         ("owner=ada&source=relay", ["by key"]),
         ("owner=bob", []),
-        ("owner=nobody", []),
+        ("owner=unknown", []),
         ("workspace=nowhere", []),
     ],
 )
-def test_a_list_is_narrowed(ada: User, bob: User, asked: str, found: list[str]) -> None:
+def test_a_list_is_narrowed(ada: User, bob: User, filters: str, expected: list[str]) -> None:
     key = keys.create(name="laptop", owner=ada).api_key
-    chat_of(bob, "a stranger's")
-    chat_of(ada, "one", title="by key", source="relay", api_key=key, client="Codex")
-    second = chat_of(ada, "two", title="by model", model="model-9")
+    create_chat(bob, "a stranger's")
+    create_chat(ada, "one", title="by key", source="relay", api_key=key, client="Codex")
+    second = create_chat(ada, "two", title="by model", model="model-9")
     at(second, datetime(2026, 11, 3, 12, tzinfo=UTC))
     recorder.archive(second, archived=True)
-    third = chat_of(ada, "three", "a unicorn", title="by agent", agent="reviewer")
+    third = create_chat(ada, "three", "a unicorn", title="by agent", agent="reviewer")
     recorder.pin(third, pinned=True)
     fourth = recorder.start_session(owner=ada, title="by error")
-    recorder.append_many(fourth, [said("four"), answered("no", status="failed", error="down")], after=0)
-    assert sorted(titles(Api(ada).get(f"/sessions?{asked}"))) == found
-    assert titles(Api(ada).get(f"/sessions?key={key.prefix}")) == ["by key"]
+    recorder.append_many(fourth, [model_input("four"), model_output("no", status="failed", error="down")], after=0)
+    assert sorted(titles(ApiClient(ada).get(f"/sessions?{filters}"))) == expected
+    assert titles(ApiClient(ada).get(f"/sessions?key={key.prefix}")) == ["by key"]
 
 
 def test_a_list_costs_the_same_few_queries_however_long_it_is(ada: User, django_assert_max_num_queries: Any) -> None:
     key = keys.create(name="laptop", owner=ada).api_key
-    api = Api(ada)
+    api = ApiClient(ada)
     for number in range(30):
-        chat_of(ada, f"number {number}", api_key=key, source="relay")
+        create_chat(ada, f"number {number}", api_key=key, source="relay")
     with django_assert_max_num_queries(4) as context:
         assert len(api.get("/sessions")["results"]) == 30
     assert not any("history_message" in query["sql"] for query in context.captured_queries)
 
 
 def test_what_has_not_changed_is_not_sent_again(ada: User) -> None:
-    session = chat_of(ada, "hello")
-    api = Api(ada)
+    session = create_chat(ada, "hello")
+    api = ApiClient(ada)
     for path in ("/sessions", f"/sessions/{session.pk}", f"/sessions/{session.pk}/messages"):
         tag = api.call("GET", path)["ETag"]
         again = api.call("GET", path, If_None_Match=tag)
@@ -114,30 +119,30 @@ def test_what_has_not_changed_is_not_sent_again(ada: User) -> None:
         assert api.call("GET", path, If_None_Match=f'"other", W/{tag}').status_code == 304
         assert api.call("GET", path, If_None_Match='"other"').status_code == 200
     tags = [api.call("GET", f"/sessions{path}")["ETag"] for path in ("", f"/{session.pk}", f"/{session.pk}/messages")]
-    recorder.append(session, answered("hello!"), after=1)
+    recorder.append(session, model_output("hello!"), after=1)
     for path, tag in zip(("", f"/{session.pk}", f"/{session.pk}/messages"), tags, strict=True):
         assert api.call("GET", f"/sessions{path}", If_None_Match=tag).status_code == 200
 
 
 def test_a_new_title_is_a_new_tag_though_the_version_is_the_same(ada: User) -> None:
-    session = chat_of(ada, "hello")
-    before = Api(ada).call("GET", f"/sessions/{session.pk}")["ETag"]
+    session = create_chat(ada, "hello")
+    before = ApiClient(ada).call("GET", f"/sessions/{session.pk}")["ETag"]
     recorder.rename(session, title="another")
-    assert Api(ada).call("GET", f"/sessions/{session.pk}", If_None_Match=before).status_code == 200
+    assert ApiClient(ada).call("GET", f"/sessions/{session.pk}", If_None_Match=before).status_code == 200
 
 
 def test_an_owner_renames_pins_and_archives(ada: User) -> None:
-    session = chat_of(ada, "hello")
-    told = Api(ada).call("PATCH", f"/sessions/{session.pk}", {"title": "  The   loom ", "pinned": True}).json()
-    assert (told["title"], told["pinned"], told["archived"]) == ("The loom", True, False)
-    told = Api(ada).call("PATCH", f"/sessions/{session.pk}", {"archived": True, "pinned": False}).json()
-    assert (told["title"], told["pinned"], told["archived"]) == ("The loom", False, True)
-    assert Api(ada).call("PATCH", f"/sessions/{session.pk}", {}).json() == told
+    session = create_chat(ada, "hello")
+    listed = ApiClient(ada).call("PATCH", f"/sessions/{session.pk}", {"title": "  The   loom ", "pinned": True}).json()
+    assert (listed["title"], listed["pinned"], listed["archived"]) == ("The loom", True, False)
+    listed = ApiClient(ada).call("PATCH", f"/sessions/{session.pk}", {"archived": True, "pinned": False}).json()
+    assert (listed["title"], listed["pinned"], listed["archived"]) == ("The loom", False, True)
+    assert ApiClient(ada).call("PATCH", f"/sessions/{session.pk}", {}).json() == listed
 
 
 def test_a_change_can_insist_on_what_was_read(ada: User) -> None:
-    session = chat_of(ada, "hello")
-    api = Api(ada)
+    session = create_chat(ada, "hello")
+    api = ApiClient(ada)
     tag = api.call("GET", f"/sessions/{session.pk}")["ETag"]
     done = api.call("PATCH", f"/sessions/{session.pk}", {"title": "first"}, If_Match=tag)
     assert (done.status_code, done["ETag"] != tag) == (200, True)
@@ -172,15 +177,15 @@ def test_a_change_can_insist_on_what_was_read(ada: User) -> None:
     ],
 )
 def test_a_change_that_makes_no_sense_changes_nothing(ada: User, body: Any) -> None:
-    session = chat_of(ada, "hello")
-    assert Api(ada).refused(f"/sessions/{session.pk}", method="PATCH", body=json.dumps(body)) == (400, "invalid")
+    session = create_chat(ada, "hello")
+    assert ApiClient(ada).refused(f"/sessions/{session.pk}", method="PATCH", body=json.dumps(body)) == (400, "invalid")
     session.refresh_from_db()
     assert (session.title, session.pinned_at) == ("hello", None)
 
 
 def test_delete_puts_it_into_the_trash(ada: User) -> None:
-    session = chat_of(ada, "a unicorn")
-    api = Api(ada)
+    session = create_chat(ada, "a unicorn")
+    api = ApiClient(ada)
     done = api.call("DELETE", f"/sessions/{session.pk}")
     assert (done.status_code, done.content) == (204, b"")
     assert api.get("/sessions")["results"] == []
@@ -195,27 +200,27 @@ def test_delete_puts_it_into_the_trash(ada: User) -> None:
 
 
 def test_delete_of_a_held_session_hides_it_and_keeps_it(ada: User, staff: User) -> None:
-    session = chat_of(ada, "evidence")
+    session = create_chat(ada, "evidence")
     retention.hold(session, actor=staff, reason="a lawsuit")
-    assert Api(ada).call("DELETE", f"/sessions/{session.pk}").status_code == 204
-    assert Api(ada).refused(f"/sessions/{session.pk}") == (404, "not_found")
+    assert ApiClient(ada).call("DELETE", f"/sessions/{session.pk}").status_code == 204
+    assert ApiClient(ada).refused(f"/sessions/{session.pk}") == (404, "not_found")
     retention.purge(dry_run=False, now=timezone.now() + timedelta(days=400))
     assert Session.objects.filter(pk=session.pk, hidden_at__isnull=False).exists()
 
 
 def test_who_deleted_it_and_why_is_in_the_audit_chain(ada: User) -> None:
-    session = chat_of(ada, "hello")
-    key = secret_of(ada, "delete", owner_wide=True)
-    assert Api(key=key).call("DELETE", f"/sessions/{session.pk}?reason=too+old").status_code == 204
+    session = create_chat(ada, "hello")
+    key = create_secret(ada, "delete", owner_wide=True)
+    assert ApiClient(key=key).call("DELETE", f"/sessions/{session.pk}?reason=too+old").status_code == 204
     event = AuditEvent.objects.get(action="hide")
     assert (event.session, event.actor, event.reason) == (session.pk, None, "too old")
     assert event.key is not None
 
 
-def test_staff_delete_somebody_elses_for_a_reason_and_nothing_that_is_held(ada: User, staff: User) -> None:
-    going, held = chat_of(ada, "hello"), chat_of(ada, "evidence")
+def test_staff_delete_others_sessions_with_a_reason_unless_held(ada: User, staff: User) -> None:
+    going, held = create_chat(ada, "hello"), create_chat(ada, "evidence")
     retention.hold(held, actor=staff, reason="a lawsuit")
-    api = Api(key=secret_of(staff, "delete", "read", "admin"))
+    api = ApiClient(key=create_secret(staff, "delete", "read", "admin"))
     assert api.refused(f"/sessions/{going.pk}", method="DELETE") == (403, "reason_needed")
     assert api.refused(f"/sessions/{held.pk}?reason=too+old", method="DELETE") == (409, "under_hold")
     assert not Session.objects.filter(hidden_at__isnull=False).exists()
@@ -225,6 +230,8 @@ def test_staff_delete_somebody_elses_for_a_reason_and_nothing_that_is_held(ada: 
 
 def test_a_tool_call_leaves_its_count_in_the_list(ada: User) -> None:
     session = recorder.start_session(owner=ada)
-    recorder.append_many(session, [said("load?"), answered("", call("c1")), results(result("c1"))], after=0)
-    (told,) = Api(ada).get("/sessions")["results"]
-    assert (told["message_count"], told["tool_call_count"], told["error_count"]) == (2, 1, 0)
+    recorder.append_many(
+        session, [model_input("load?"), model_output("", tool_request("c1")), tool_results(tool_result("c1"))], after=0
+    )
+    (listed,) = ApiClient(ada).get("/sessions")["results"]
+    assert (listed["message_count"], listed["tool_call_count"], listed["error_count"]) == (2, 1, 0)

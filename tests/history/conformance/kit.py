@@ -34,13 +34,21 @@ from history.entries import (
     Usage,
 )
 from tests.history.conformance.plain import PlainStore
-from tests.history.conformance.samples import AT, EVERY_KIND, HISTORIES, answered, asked, outcomes, said
-from tests.history.conformance.store import Holding, Refused, Store, Told
-from tests.measures import examples
+from tests.history.conformance.samples import (
+    AT,
+    EVERY_KIND,
+    HISTORIES,
+    answer_with_calls,
+    answered,
+    outcomes,
+    user_message,
+)
+from tests.history.conformance.store import Holding, Refused, SentMessage, Store
+from tests.measures import example_count
 
 # Each example makes sessions of its own, so one store serves them all.
 property_test = settings(
-    max_examples=examples(40),
+    max_examples=example_count(40),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors],
@@ -51,13 +59,13 @@ def texts(store: Store, session: str, **where: int) -> list[str]:
     return [node.entry.text for node in store.path(session, **where)]
 
 
-def told(store: Store, session: str) -> list[str | None]:
-    return [text for one in store.told(session) for text in one.texts]
+def sent_texts(store: Store, session: str) -> list[str | None]:
+    return [text for one in store.sent_messages(session) for text in one.texts]
 
 
 def chat(store: Store, *words: str) -> str:
     session = store.start()
-    talk = [said(word) if place % 2 == 0 else answered(word) for place, word in enumerate(words)]
+    talk = [user_message(word) if place % 2 == 0 else answered(word) for place, word in enumerate(words)]
     store.append_many(session, talk, after=0)
     return session
 
@@ -72,7 +80,7 @@ class StoreContract:
 
     def test_every_entry_gets_the_next_version_as_its_number(self, store: Store) -> None:
         session = store.start()
-        numbers = [store.append(session, said(f"n{after}"), after=after).seq for after in range(4)]
+        numbers = [store.append(session, user_message(f"n{after}"), after=after).seq for after in range(4)]
         assert numbers == [1, 2, 3, 4]
         assert store.counters(session).version == 4
         assert [(node.seq, node.parent) for node in store.path(session)] == [(1, 0), (2, 1), (3, 2), (4, 3)]
@@ -86,7 +94,9 @@ class StoreContract:
 
     def test_what_looks_like_a_reference_or_is_no_number_verifies(self, store: Store) -> None:
         session = chat(store, "hello")
-        store.append(session, said("x", metadata={"$blob": "a" * 64, "$$blob": {"$json_blob": "b" * 64}}), after=1)
+        store.append(
+            session, user_message("x", metadata={"$blob": "a" * 64, "$$blob": {"$json_blob": "b" * 64}}), after=1
+        )
         store.append(session, answered("x", latency=float("nan"), duration=float("inf")), after=2)
         assert store.verify(session) == []
 
@@ -98,15 +108,15 @@ class StoreContract:
 
     def test_two_writers_at_one_parent_give_two_branches(self, store: Store) -> None:
         session = chat(store, "one", "two")
-        mine = store.append(session, said("mine"), after=2)
-        yours = store.append(session, said("yours"), after=2)
+        mine = store.append(session, user_message("mine"), after=2)
+        yours = store.append(session, user_message("yours"), after=2)
         assert (mine.moved_head, yours.moved_head) == (True, False)
         assert texts(store, session) == ["one", "two", "mine"]
         assert texts(store, session, leaf=yours.seq) == ["one", "two", "yours"]
 
     def test_a_late_chain_stays_together_on_its_own_branch(self, store: Store) -> None:
         session = chat(store, "one", "two", "three")
-        late = store.append_many(session, [said("a"), answered("b"), said("c")], after=1)
+        late = store.append_many(session, [user_message("a"), answered("b"), user_message("c")], after=1)
         assert not any(stored.moved_head for stored in late)
         assert texts(store, session, leaf=late[-1].seq) == ["one", "a", "b", "c"]
         assert texts(store, session) == ["one", "two", "three"]
@@ -115,7 +125,7 @@ class StoreContract:
     def test_an_entry_after_one_that_is_not_there_is_refused(self, store: Store, after: int) -> None:
         session = chat(store, "one")
         with pytest.raises(Refused):
-            store.append(session, said("two"), after=after)
+            store.append(session, user_message("two"), after=after)
         assert store.counters(session).version == 1
 
     def test_nothing_continues_after_what_hangs_beside_the_path(self, store: Store) -> None:
@@ -124,7 +134,7 @@ class StoreContract:
         moved = store.move_head(session, to=1)
         for leaf in (log.seq, moved.seq):
             with pytest.raises(Refused):
-                store.append(session, said("on"), after=leaf)
+                store.append(session, user_message("on"), after=leaf)
             with pytest.raises(Refused):
                 store.move_head(session, to=leaf)
         assert store.counters(session).version == 4
@@ -132,7 +142,7 @@ class StoreContract:
     def test_a_chain_is_stored_as_a_whole_or_not_at_all(self, store: Store) -> None:
         session = chat(store, "one")
         with pytest.raises(Refused):
-            store.append_many(session, [answered("two"), outcomes("nobody asked")], after=1)
+            store.append_many(session, [answered("two"), outcomes("without_call")], after=1)
         assert texts(store, session) == ["one"]
         assert store.append(session, answered("two"), after=1).seq == 2
 
@@ -152,12 +162,12 @@ class StoreContract:
         session = chat(store, "one", "two")
         store.move_head(session, to=0)
         assert texts(store, session) == []
-        assert store.append(session, said("anew"), after=0).moved_head
+        assert store.append(session, user_message("anew"), after=0).moved_head
         assert texts(store, session) == ["anew"]
 
     def test_switching_between_branches_shows_each_whole(self, store: Store) -> None:
         session = chat(store, "one", "two", "three")
-        other = store.append_many(session, [said("drei"), answered("vier")], after=2)[-1].seq
+        other = store.append_many(session, [user_message("drei"), answered("vier")], after=2)[-1].seq
         store.move_head(session, to=other)
         assert texts(store, session) == ["one", "two", "drei", "vier"]
         store.move_head(session, to=3)
@@ -165,7 +175,7 @@ class StoreContract:
 
     def test_every_version_of_the_past_can_be_seen(self, store: Store) -> None:
         session = chat(store, "one", "two", "three")
-        store.append(session, said("late"), after=1)
+        store.append(session, user_message("late"), after=1)
         store.move_head(session, to=1)
         store.append(session, DebugLog(message="slow"), after=1)
         store.append(session, answered("zwei"), after=1)
@@ -241,34 +251,38 @@ class StoreContract:
     def test_a_summary_is_told_in_place_of_its_entries_until_it_is_taken_back(self, store: Store) -> None:
         session = chat(store, "one", "two", "three")
         store.append(session, Summary(first=1, last=2, summary="short"), after=3)
-        assert store.told(session) == [Told((4,), ("short",)), Told((3,), ("three",))]
+        assert store.sent_messages(session) == [SentMessage((4,), ("short",)), SentMessage((3,), ("three",))]
         store.append(session, Retracted(seq=4), after=4)
-        assert [one.numbers for one in store.told(session)] == [(1,), (2,), (3,)]
-        assert [one.numbers for one in store.told(session, leaf=4)] == [(4,), (3,)]
+        assert [one.numbers for one in store.sent_messages(session)] == [(1,), (2,), (3,)]
+        assert [one.numbers for one in store.sent_messages(session, leaf=4)] == [(4,), (3,)]
 
     def test_a_summary_counts_on_its_own_branch_only(self, store: Store) -> None:
         session = chat(store, "one", "two", "three")
         store.append(session, Summary(first=1, last=2, summary="short"), after=3)
         store.move_head(session, to=3)
         store.append(session, answered("four"), after=3)
-        assert told(store, session) == ["one", "two", "three", "four"]
+        assert sent_texts(store, session) == ["one", "two", "three", "four"]
 
     def test_a_masked_result_is_not_told(self, store: Store) -> None:
         session = chat(store, "look")
-        store.append_many(session, [asked("a", "b"), outcomes("a", "b")], after=1)
+        store.append_many(session, [answer_with_calls("a", "b"), outcomes("a", "b")], after=1)
         store.append(session, Summary(masks=(MaskedResult(seq=3, index=1),)), after=3)
-        assert store.told(session)[-1] == Told((3,), ("noon", None))
+        assert store.sent_messages(session)[-1] == SentMessage((3,), ("noon", None))
 
     def test_a_fork_tells_what_its_original_tells_by_numbers_of_its_own(self, store: Store) -> None:
         session = chat(store, "one", "two")
         store.move_head(session, to=0)
-        store.append_many(session, [said("eins"), asked("a"), outcomes("a"), answered("zwei"), said("drei")], after=0)
+        store.append_many(
+            session,
+            [user_message("eins"), answer_with_calls("a"), outcomes("a"), answered("zwei"), user_message("drei")],
+            after=0,
+        )
         mask = Summary(masks=(MaskedResult(seq=6, index=0),))
         summary, wrong = Summary(first=7, last=7, summary="short"), Summary(first=4, last=8, summary="wrong")
-        store.append_many(session, [summary, mask, wrong, Retracted(seq=11), said("vier")], after=8)
+        store.append_many(session, [summary, mask, wrong, Retracted(seq=11), user_message("vier")], after=8)
         copy = store.fork(session, at=13)
-        assert [one.texts for one in store.told(copy)] == [one.texts for one in store.told(session)]
-        assert told(store, copy) == ["eins", "", None, "short", "drei", "vier"]
+        assert [one.texts for one in store.sent_messages(copy)] == [one.texts for one in store.sent_messages(session)]
+        assert sent_texts(store, copy) == ["eins", "", None, "short", "drei", "vier"]
         stored = {node.seq: node.entry for node in store.path(copy)}
         assert (stored[6], stored[9]) == (replace(summary, first=4, last=4), Retracted(seq=8, at=stored[9].at))
 
@@ -276,36 +290,38 @@ class StoreContract:
 
     def test_results_are_kept_in_the_order_asked(self, store: Store) -> None:
         session = chat(store, "look")
-        store.append_many(session, [asked("a", "b"), outcomes("b", "a")], after=1)
+        store.append_many(session, [answer_with_calls("a", "b"), outcomes("b", "a")], after=1)
         stored = store.path(session)[-1].entry
         assert isinstance(stored, ToolResults)
         assert [result.call_id for result in stored.results] == ["a", "b"]
 
     def test_an_open_call_is_pending_and_a_new_message_answers_it_skipped(self, store: Store) -> None:
         session = chat(store, "look")
-        store.append(session, asked("a"), after=1)
+        store.append(session, answer_with_calls("a"), after=1)
         assert [call.status for call in store.calls(session)] == ["pending"]
-        assert store.append(session, said("never mind"), after=2).seq == 4
+        assert store.append(session, user_message("never mind"), after=2).seq == 4
         assert [(call.status, call.answered_by) for call in store.calls(session)] == [("skipped", 3)]
 
     @pytest.mark.parametrize("wrong", [outcomes(), outcomes("b"), outcomes("a", "a"), outcomes("a", "b")])
     def test_results_that_do_not_fit_are_refused(self, store: Store, wrong: ToolResults) -> None:
         session = chat(store, "look")
-        store.append(session, asked("a"), after=1)
+        store.append(session, answer_with_calls("a"), after=1)
         with pytest.raises(Refused):
             store.append(session, wrong, after=2)
         assert store.counters(session).version == 2
 
     def test_what_others_sent_is_kept_as_it_came(self, store: Store) -> None:
         session = store.start(source="relay")
-        store.append_many(session, [said("look"), asked("a"), said("next"), outcomes("x")], after=0)
+        store.append_many(
+            session, [user_message("look"), answer_with_calls("a"), user_message("next"), outcomes("x")], after=0
+        )
         assert [type(node.entry).__name__ for node in store.path(session)] == [
             "ModelInput", "ModelOutput", "ModelInput", "ToolResults",
         ]  # fmt: skip
 
     def test_a_call_shows_the_outcome_on_the_path(self, store: Store) -> None:
         session = chat(store, "look")
-        store.append_many(session, [asked("a"), outcomes("a", text="first")], after=1)
+        store.append_many(session, [answer_with_calls("a"), outcomes("a", text="first")], after=1)
         store.append(session, outcomes("a", text="second"), after=2)
         assert [call.result for call in store.calls(session)] == ["first"]
         store.move_head(session, to=4)
@@ -315,7 +331,7 @@ class StoreContract:
 
     def test_an_outcome_beside_the_path_does_not_answer_a_call_on_it(self, store: Store) -> None:
         session = chat(store, "look")
-        store.append_many(session, [asked("a"), SystemInstructionSet(instruction="be brief")], after=1)
+        store.append_many(session, [answer_with_calls("a"), SystemInstructionSet(instruction="be brief")], after=1)
         store.append(session, outcomes("a", text="beside"), after=2)
         assert [call.status for call in store.calls(session)] == ["pending"]
         store.append(session, outcomes("a", text="on it"), after=3)
@@ -324,7 +340,7 @@ class StoreContract:
     @pytest.mark.parametrize("call_id", ["c" * 500, "nul\0 and \ud800", ""])
     def test_a_call_with_an_odd_id_is_answered_all_the_same(self, store: Store, call_id: str) -> None:
         session = chat(store, "look")
-        store.append(session, asked(call_id), after=1)
+        store.append(session, answer_with_calls(call_id), after=1)
         store.append(session, outcomes(call_id), after=2)
         assert [call.status for call in store.calls(session)] == ["success"]
         assert store.verify(session) == []
@@ -334,7 +350,9 @@ class StoreContract:
     def test_counters_follow_every_entry(self, store: Store) -> None:
         session = chat(store, "hello")
         usage = Usage(input_tokens=7, output_tokens=3)
-        store.append_many(session, [asked("a", "b", usage=usage), outcomes("a", "b", status="failed")], after=1)
+        store.append_many(
+            session, [answer_with_calls("a", "b", usage=usage), outcomes("a", "b", status="failed")], after=1
+        )
         store.append(session, EVERY_KIND["an answer that failed"], after=3)
         counters = store.counters(session)
         assert (counters.messages, counters.tool_calls, counters.errors) == (3, 2, 3)
@@ -345,8 +363,8 @@ class StoreContract:
     def test_a_fork_copies_its_path_and_shares_nothing_afterwards(self, store: Store) -> None:
         session = chat(store, "one", "two", "three")
         copy = store.fork(session, at=2)
-        store.append(copy, said("drei"), after=2)
-        store.append(session, said("four"), after=3)
+        store.append(copy, user_message("drei"), after=2)
+        store.append(session, user_message("four"), after=3)
         assert texts(store, copy) == ["one", "two", "drei"]
         assert texts(store, session) == ["one", "two", "three", "four"]
 
@@ -363,7 +381,7 @@ class StoreContract:
 
     def test_words_are_found_where_they_were_said_called_or_answered(self, store: Store) -> None:
         session = chat(store, "quokka")
-        store.append_many(session, [asked("a", name="numbat"), outcomes("a", text="wombat")], after=1)
+        store.append_many(session, [answer_with_calls("a", name="numbat"), outcomes("a", text="wombat")], after=1)
         store.append_many(session, [NotebookSet(content="bilby"), SystemInstructionSet(instruction="dingo")], after=3)
         store.append(session, DebugLog(message="emu"), after=5)
         store.move_head(session, to=0)

@@ -1,4 +1,4 @@
-"""Parley's own record behind the kit's few verbs; on whatever database the tests run."""
+"""Parley's own record as a store of the kit, on the database of the tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from history.entries import Entry, Gap, Node, Summary
 from history.errors import HistoryError
 from history.models import Session, ToolCall
 from history.record import recorder, selectors
-from tests.history.conformance.store import Call, Counters, Holding, Refused, Slice, Stored, Told
+from tests.history.conformance.store import Call, Counters, Holding, Refused, SentMessage, Slice, Stored
 
 
 @contextmanager
@@ -72,7 +72,7 @@ class ParleyStore:
     def holding(self, session: str, *, leaf: int | None = None, at_version: int | None = None) -> Holding:
         return holding_in(selectors.snapshot(self.read(session), leaf=leaf, at_version=at_version))
 
-    def told(self, session: str, *, leaf: int | None = None) -> list[Told]:
+    def sent_messages(self, session: str, *, leaf: int | None = None) -> list[SentMessage]:
         return told_in(selectors.snapshot(self.read(session), leaf=leaf))
 
     def counters(self, session: str) -> Counters:
@@ -113,10 +113,10 @@ def holding_in(taken: Snapshot) -> Holding:
     return Holding(taken.system_instruction, taken.notebook, tuple(tool.name for tool in taken.tools))
 
 
-def told_in(taken: Snapshot) -> list[Told]:
+def told_in(taken: Snapshot) -> list[SentMessage]:
     entries = {node.seq: node.entry for node in taken.nodes}
     told = VIEWS["curated"](taken, ContextOptions())
-    return [Told(one.origin, _texts(one, entries[one.seq], taken.session_id)) for one in told]
+    return [SentMessage(one.origin, _texts(one, entries[one.seq], taken.session_id)) for one in told]
 
 
 def _texts(told: ContextEntry, entry: Entry, session: str) -> tuple[str | None, ...]:

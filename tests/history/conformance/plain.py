@@ -28,8 +28,9 @@ from history.entries import (
     ToolResults,
     ToolsOffered,
 )
-from tests.history.conformance.store import Call, Counters, Holding, Refused, Slice, Stored, Told
-from tests.history.conformance.telling import summaries_in, told_of
+from history.record.row_builder import NOT_ANSWERED
+from tests.history.conformance.sent_messages import sent_messages_of, summaries_in
+from tests.history.conformance.store import Call, Counters, Holding, Refused, SentMessage, Slice, Stored
 
 CONVERSATION = (ModelInput, ModelOutput, ToolResults)
 LEAVES = (DebugLog, HeadMoved)
@@ -165,9 +166,9 @@ class PlainStore:
                     tools = tuple(tool.name for tool in offered)
         return Holding(instruction, notebook, tools)
 
-    def told(self, session: str, *, leaf: int | None = None) -> list[Told]:
+    def sent_messages(self, session: str, *, leaf: int | None = None) -> list[SentMessage]:
         kept = self.sessions[session]
-        return told_of(kept.remembered(kept.head_at(kept.version) if leaf is None else leaf))
+        return sent_messages_of(kept.remembered(kept.head_at(kept.version) if leaf is None else leaf))
 
     def counters(self, session: str) -> Counters:
         kept = self.sessions[session]
@@ -217,7 +218,9 @@ def _add(session: PlainSession, entry: Entry, *, after: int) -> Stored:
     if isinstance(entry, ToolResults):
         entry = _paired(entry, calls, strict=session.source == "chat")
     elif isinstance(entry, CONVERSATION) and calls and session.source == "chat":
-        skipped = [ToolResult(call_id=call.call_id, name=call.name, status="skipped") for call in calls]
+        skipped = [
+            ToolResult(call_id=call.call_id, name=call.name, status="skipped", error=NOT_ANSWERED) for call in calls
+        ]
         after = _put(session, ToolResults(results=tuple(skipped), at=entry.at, is_internal=True), after=after).seq
     return _put(session, entry, after=after)
 
@@ -278,7 +281,7 @@ def _dropped(entry: Entry) -> Gap:
 
 
 def _pairs(path: Sequence[Node]) -> Iterable[tuple[int, int]]:
-    """Stretches (first, last + 1) of a path that no page may cut: a call, its results, and whatever stands between."""
+    """Ranges (first, last + 1) of a path that no page may cut: a call, its results and the entries between."""
     talk = [place for place, row in enumerate(path) if isinstance(row.entry, CONVERSATION)]
     for place, later in pairwise(talk):
         first, second = path[place].entry, path[later].entry

@@ -79,7 +79,7 @@ EVERY_KIND: dict[str, Entry] = {
 }  # fmt: skip
 
 
-def asked(*call_ids: str, text: str = "", name: str = "clock", **fields: Any) -> ModelOutput:
+def answer_with_calls(*call_ids: str, text: str = "", name: str = "clock", **fields: Any) -> ModelOutput:
     calls = tuple(ToolRequest(call_id=call_id, name=name, arguments='{"zone": "utc"}') for call_id in call_ids)
     said = (Text(text=text),) if text else ()
     return ModelOutput(parts=(*said, *calls), model="model-1", **fields)
@@ -90,7 +90,7 @@ def outcomes(*call_ids: str, text: str = "noon", name: str = "clock", **fields: 
     return ToolResults(results=tuple(results))
 
 
-def said(text: str, **fields: Any) -> ModelInput:
+def user_message(text: str, **fields: Any) -> ModelInput:
     return ModelInput(parts=(Text(text=text),), **fields)
 
 
@@ -114,11 +114,11 @@ BETWEEN = st.lists(
 @st.composite
 def called(draw: st.DrawFn) -> list[Entry]:
     ids = [f"c{number}" for number in range(draw(st.integers(1, 3)))]
-    return [asked(*ids), *draw(BETWEEN), outcomes(*ids)]
+    return [answer_with_calls(*ids), *draw(BETWEEN), outcomes(*ids)]
 
 
 STRETCHES = st.one_of(
-    st.just([said("question")]),
+    st.just([user_message("question")]),
     st.just([answered("answer")]),
     st.just([NotebookSet(content="likes coffee")]),
     called(),

@@ -21,8 +21,8 @@ from history.record import selectors
 from project.accounts.models import User
 from tests.history.conformance.parley import ParleyStore, holding_in, told_in
 from tests.history.conformance.plain import LEAVES, PlainSession, PlainStore
-from tests.history.conformance.store import Refused, Told
-from tests.history.conformance.telling import told_of
+from tests.history.conformance.sent_messages import sent_messages_of
+from tests.history.conformance.store import Refused, SentMessage
 from tests.rows import assert_counts_equal_a_recount
 
 PLACES = st.integers(0, 10_000)
@@ -122,14 +122,14 @@ class SideBySide(RuleBasedStateMachine):
     def holdings(self, name: str) -> dict[int, Any]:
         return {leaf: self.real.holding(self.names[name], leaf=leaf) for leaf in self.leaves(name)}
 
-    def told_at_leaves(self, name: str) -> dict[int, list[Told]]:
-        return {leaf: self.real.told(self.names[name], leaf=leaf) for leaf in self.leaves(name)}
+    def told_at_leaves(self, name: str) -> dict[int, list[SentMessage]]:
+        return {leaf: self.real.sent_messages(self.names[name], leaf=leaf) for leaf in self.leaves(name)}
 
-    def told_by_entries(self, name: str, leaf: int) -> list[Told]:
+    def told_by_entries(self, name: str, leaf: int) -> list[SentMessage]:
         """Without summaries that stand only for numbers beside the path, as none has in a fork."""
         session = self.plain.sessions[name]
         path = session.remembered(leaf)
-        return told_of(path, among={*range(1, session.trimmed_through + 1), *(node.seq for node in path)})
+        return sent_messages_of(path, among={*range(1, session.trimmed_through + 1), *(node.seq for node in path)})
 
     def compare_all(self) -> None:
         for name in self.names:
@@ -153,7 +153,7 @@ class SideBySide(RuleBasedStateMachine):
         assert shown(whole.nodes, kept) == shown(self.plain.path(name, leaf=leaf), kept)
         if not kept.dropped:
             assert holding_in(whole) == self.plain.holding(name, leaf=leaf)
-        assert told_in(whole) == self.plain.told(name, leaf=leaf)
+        assert told_in(whole) == self.plain.sent_messages(name, leaf=leaf)
         check_that_nothing_is_lost(told_in(whole), render_context(whole, UNLIMITED))
         part = selectors.snapshot(session, leaf=leaf, options=options)
         assert context_to_bytes(render_context(part, options)) == context_to_bytes(render_context(whole, options))
@@ -170,22 +170,22 @@ def outcome_of(verb: Callable[[Any, str], Any], store: Any, session: str) -> Any
         return Refused
 
 
-def texts_in(told: list[Told]) -> list[Any]:
+def texts_in(told: list[SentMessage]) -> list[Any]:
     """What can be compared with a fork, which may also say that something was trimmed."""
     texts = ([text for text in one.texts if text != "trimmed before the fork"] for one in told)
     return [some for some in texts if some]
 
 
-def check_that_nothing_is_lost(told: list[Told], context: Context) -> None:
+def check_that_nothing_is_lost(told: list[SentMessage], context: Context) -> None:
     """What was told is sent, or there is a remark on it; and nothing else is."""
     numbers = {number for one in told for number in one.numbers}
     sent = {number for entry in context.entries for number in entry.origin}
     assert sent <= numbers <= sent | {remark.seq for remark in context.report.remarks}
 
 
-def without(told: list[Told], gone: set[int]) -> list[Told]:
+def without(told: list[SentMessage], gone: set[int]) -> list[SentMessage]:
     """What is left of it when these entries are trimmed; nothing else is told in their place."""
-    left = [Told(tuple(number for number in one.numbers if number not in gone), one.texts) for one in told]
+    left = [SentMessage(tuple(number for number in one.numbers if number not in gone), one.texts) for one in told]
     return [one for one in left if one.numbers]
 
 

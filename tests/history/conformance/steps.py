@@ -33,7 +33,7 @@ from history.entries import (
 )
 from history.models import Exchange, Message, SearchRow, Session, ToolCall
 from history.record import recorder
-from tests.factories import said
+from tests.factories import model_input
 from tests.history.conformance.plain import CONVERSATION, PlainSession
 from tests.history.conformance.state_machine import PICK, PLACES, WHERE, SideBySide, texts_in, without
 
@@ -53,7 +53,7 @@ class Talking(SideBySide):
             request = ToolRequest(call_id="c", name="clock")
             result = ToolResult(call_id="c", name="clock", parts=(Text(text=self.word()),))
             chain += [
-                said(self.word(), at=at),
+                model_input(self.word(), at=at),
                 ModelOutput(parts=(request,), at=at),
                 ToolResults(results=(result,), at=at),
             ]
@@ -89,7 +89,7 @@ class Summarising(SideBySide):
 
     @rule(pick=PICK, where=WHERE, which=PICK)
     def take_back(self, pick: int, where: int | None, which: int) -> None:
-        """Some summary on the path, or if there is none, whatever is there."""
+        """A summary on the path, or any entry if there is none."""
         session = self.plain.sessions[self.session(pick)]
         path = session.path_to(self.place(session, where))
         numbers = [node.seq for node in path if isinstance(node.entry, Summary)] or [node.seq for node in path]
@@ -110,7 +110,7 @@ class Branching(SideBySide):
         row = self.row(self.plain.sessions[name], where)
         if row is None:
             return
-        session, entry = self.real.read(self.names[name]), said(self.word())
+        session, entry = self.real.read(self.names[name]), model_input(self.word())
         if regenerate:
             assert recorder.regenerate(session, seq=row.seq) == row.parent
             self.plain.move_head(name, to=row.parent)
@@ -130,7 +130,7 @@ class Branching(SideBySide):
         with transaction.atomic():
             copy = self.plain.fork(name, at=at)
             self.names[copy] = self.real.fork(self.names[name], at=at)
-            assert texts_in(self.real.told(self.names[copy])) == texts_in(self.told_by_entries(name, at))
+            assert texts_in(self.real.sent_messages(self.names[copy])) == texts_in(self.told_by_entries(name, at))
             self.compare(copy)
             if len(self.names) > 3:
                 transaction.set_rollback(True)
@@ -191,7 +191,7 @@ class Thinning(SideBySide):
 
 
 def check_that_pairs_stay_together(session: PlainSession, gone: set[int]) -> None:
-    """No trim takes a call and leaves its results, on whatever branch, nor the other way round."""
+    """No trim removes a call without its results or the reverse, on any branch."""
     for row in session.rows:
         if isinstance(row.entry, ToolResults):
             above = [node for node in session.path_to(row.parent) if isinstance(node.entry, CONVERSATION)]

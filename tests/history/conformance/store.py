@@ -66,7 +66,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SentMessage:
     """One message to a model: the entries that it comes from, and its texts; of results one each, None where masked."""
 
     numbers: tuple[int, ...]
@@ -103,7 +103,7 @@ class Store(Protocol):
 
     def holding(self, session: str, *, leaf: int | None = None, at_version: int | None = None) -> Holding: ...
 
-    def told(self, session: str, *, leaf: int | None = None) -> list[Told]:
+    def sent_messages(self, session: str, *, leaf: int | None = None) -> list[SentMessage]:
         """What a path says to a model, summaries in place of what they stand for; before pairing and limits."""
 
     def counters(self, session: str) -> Counters: ...
@@ -111,10 +111,10 @@ class Store(Protocol):
     def calls(self, session: str) -> list[Call]: ...
 
     def ledger(self, session: str) -> list[Node]:
-        """Every entry in the order of writing, whatever branch it is on."""
+        """Every entry of all branches in the order of writing."""
 
     def search(self, word: str) -> set[tuple[str, int]]:
-        """(session, seq) of every entry that somebody said, called or answered with this word in it."""
+        """(session, seq) of every message, call or result with this word."""
 
     def verify(self, session: str) -> list[str]:
         """What is wrong with the session; nothing, if it is whole."""

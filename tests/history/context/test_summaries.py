@@ -21,19 +21,19 @@ from history.context import ContextOptions, context_to_bytes, render_context
 from history.entries import DebugLog, Entry, MaskedResult, Node, Retracted, Summary, SystemInstructionSet
 from history.models import Message
 from history.record import recorder, selectors, snapshots
-from tests.factories import answered, call, result, results, said
+from tests.factories import model_input, model_output, tool_request, tool_result, tool_results
 from tests.history.conformance.parley import ParleyStore, told_in
+from tests.history.conformance.sent_messages import sent_messages_of
 from tests.history.conformance.state_machine import texts_in, without
-from tests.history.conformance.store import Told
-from tests.history.conformance.telling import told_of
+from tests.history.conformance.store import SentMessage
 from tests.history.context.strategies import options, paths
-from tests.measures import examples
+from tests.measures import example_count
 
 pytestmark = [pytest.mark.django_db, pytest.mark.runs_first]
 
 # A failure prints its steps; to shrink them takes minutes.
 property_test = settings(
-    max_examples=examples(30),
+    max_examples=example_count(30),
     deadline=None,
     derandomize=True,
     phases=[Phase.generate],
@@ -69,8 +69,11 @@ def walk(store: ParleyStore, steps: list[Any], *, session: str = "") -> str:
         seqs = sorted(path)
         match step:
             case "turn":
-                called, found = answered("", call(f"c{number}")), results(result(f"c{number}", f"r{number}"))
-                add(said(f"q{number}"), called, found, answered(f"a{number}"))
+                called, found = (
+                    model_output("", tool_request(f"c{number}")),
+                    tool_results(tool_result(f"c{number}", f"r{number}")),
+                )
+                add(model_input(f"q{number}"), called, found, model_output(f"a{number}"))
             case "instruct":
                 add(SystemInstructionSet(instruction=f"i{number}"))
             case ("summary", one, other) if seqs:
@@ -107,9 +110,9 @@ def test_a_trim_changes_nothing_in_what_is_told_of_the_rest(ada: Any, steps: lis
     store = ParleyStore(ada)
     with undone():
         session = walk(store, steps)
-        before = store.told(session)
+        before = store.sent_messages(session)
         gone = trimmed(store, session, limit)
-        assert store.told(session) == without(before, gone)
+        assert store.sent_messages(session) == without(before, gone)
 
 
 @property_test
@@ -121,17 +124,19 @@ def test_a_fork_tells_what_its_original_tells(ada: Any, steps: list[Any], limit:
         trimmed(store, session, limit)
         walk(store, later, session=session)
         copy = store.fork(session, at=store.counters(session).head)
-        assert texts_in(store.told(copy)) == texts_in(told_by_entries(store, session))
+        assert texts_in(store.sent_messages(copy)) == texts_in(told_by_entries(store, session))
         assert store.verify(copy) == []
 
 
-def told_by_entries(store: ParleyStore, session: str) -> list[Told]:
+def told_by_entries(store: ParleyStore, session: str) -> list[SentMessage]:
     """What is told, but no summary that stands only for numbers beside the path: in a fork there are none."""
     path = store.path(session)
-    return told_of(path, among={*range(1, store.read(session).trimmed_through + 1), *(node.seq for node in path)})
+    return sent_messages_of(
+        path, among={*range(1, store.read(session).trimmed_through + 1), *(node.seq for node in path)}
+    )
 
 
-@settings(property_test, max_examples=examples(80))
+@settings(property_test, max_examples=example_count(80))
 @given(path=paths(), wanted=options(), first_load=st.integers(1, 4))
 def test_what_is_read_under_limits_renders_like_the_whole_path(
     ada: Any, monkeypatch: pytest.MonkeyPatch, path: tuple[Node, ...], wanted: ContextOptions, first_load: int
@@ -151,9 +156,11 @@ def test_a_retraction_that_another_summary_stands_for_counts_all_the_same(ada: A
     monkeypatch.setattr(snapshots, "FIRST_LOAD", 1)
     store, wanted = ParleyStore(ada), ContextOptions(max_turns=4)
     session = store.start(source="relay")
-    turns = [said("one"), answered("two"), Summary(first=1, last=2, summary="short")]
-    store.append_many(session, [*turns, said("three"), Retracted(seq=3), answered("four"), said("five")], after=0)
-    store.append_many(session, [Summary(first=4, last=6, summary="shorter"), said("six")], after=7)
+    turns = [model_input("one"), model_output("two"), Summary(first=1, last=2, summary="short")]
+    store.append_many(
+        session, [*turns, model_input("three"), Retracted(seq=3), model_output("four"), model_input("five")], after=0
+    )
+    store.append_many(session, [Summary(first=4, last=6, summary="shorter"), model_input("six")], after=7)
     part = selectors.snapshot(store.read(session), options=wanted)
     assert 4 not in {node.seq for node in part.nodes}
     told = [one.texts[0] for one in told_in(part)]

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from history.context.entries import ContextEntry, Role
 from history.context.tokens import (
     LEAST_FACTOR,
     MESSAGE_OVERHEAD,
@@ -25,8 +24,9 @@ from history.context.tokens import (
     estimate_tools,
     updated_factor,
 )
+from history.context.values import ContextEntry, Role
 from history.entries import Media, OtherPart, Reasoning, Text, ToolDefinition, ToolRequest, ToolResult
-from tests.measures import examples
+from tests.measures import example_count
 
 pytestmark = pytest.mark.no_database
 
@@ -122,7 +122,7 @@ def test_nothing_costs_nothing_and_something_costs_something() -> None:
     assert estimate_text(" ") == 1
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=example_count(200), deadline=None)
 @given(st.text(st.characters()), st.text(st.characters()))
 def test_any_text_can_be_estimated_and_more_text_costs_no_less(first: str, second: str) -> None:
     # Joining may merge two words or numbers into one.

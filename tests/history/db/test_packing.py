@@ -1,4 +1,4 @@
-"""Putting entries into rows and taking them out again: nothing is lost, whatever the text, whatever goes to blobs."""
+"""Packing and unpacking of entries: nothing is lost, for any text and any blobs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from history.entries import (
     read_entry,
 )
 from tests.history.conformance.samples import EVERY_KIND, ODD
-from tests.measures import examples
+from tests.measures import example_count
 
 # Any code point at all: NUL, lone surrogates, what JSON escapes; and what looks like our own references.
 LOOK_ALIKES = st.sampled_from(["$blob", "$json_blob", "$$blob", "$", "0" * 64, '{"$blob":"' + "0" * 64 + '"}'])
@@ -73,7 +73,7 @@ def there_and_back(entry: Entry) -> Entry:
     return packing.unpack(packed.body, packed.blobs)
 
 
-@settings(max_examples=examples(200), deadline=None, derandomize=True)
+@settings(max_examples=example_count(200), deadline=None, derandomize=True)
 @given(entry=ENTRIES, limit=st.sampled_from([0, 1, 5, 30, 65_536]))
 def test_any_entry_comes_back_whatever_is_moved_to_blobs(entry: Entry, limit: int) -> None:
     # The limit is a constant of the module; small ones bring every string to the border.
@@ -83,7 +83,7 @@ def test_any_entry_comes_back_whatever_is_moved_to_blobs(entry: Entry, limit: in
         assert there_and_back(entry) == entry
 
 
-@settings(max_examples=examples(100), deadline=None, derandomize=True)
+@settings(max_examples=example_count(100), deadline=None, derandomize=True)
 @given(entry=ENTRIES)
 def test_a_body_is_text_that_any_database_takes(entry: Entry) -> None:
     body = packing.pack(entry).body
@@ -131,7 +131,7 @@ def test_a_body_that_cannot_be_read_is_shown_as_what_it_is() -> None:
     assert entry.kind == "unknown"
 
 
-@settings(max_examples=examples(100), deadline=None, derandomize=True)
+@settings(max_examples=example_count(100), deadline=None, derandomize=True)
 @given(inputs=OBJECTS)
 def test_inputs_come_back_with_clean_texts(inputs: dict[str, Any]) -> None:
     stored, blobs = packing.pack_inputs({"given": inputs, "prompt": "p" * 2_000})

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from history.answers.assembly import Assembler
 from history.answers.events import Event
 from history.context import Context
-from history.context.entries import ContextEntry, Role
+from history.context.values import ContextEntry, Role
 from history.dialects import DIALECTS
 from history.entries import ModelOutput, Part, Text, ToolDefinition, ToolRequest, ToolResult
 
@@ -48,7 +48,7 @@ def answer(name: str, *chunks: bytes) -> ModelOutput:
 
 
 def check_type(kind: Any, body: Any) -> None:
-    """Whether a request has the type that the vendor's own SDK gives it. Lists are checked only when somebody looks."""
+    """Whether a request has the type that the vendor's own SDK gives it. Lists are checked lazily."""
     # The lists need the adapter as long as they are looked at.
     adapter = TypeAdapter(kind)
     _look_at(adapter.validate_python(body))
@@ -235,7 +235,7 @@ CALLS = (
 )
 
 
-def said(*parts: Part | str, **fields: Any) -> ContextEntry:
+def input_entry(*parts: Part | str, **fields: Any) -> ContextEntry:
     return ContextEntry(role=Role.MODEL_INPUT, parts=_parts(parts), **fields)
 
 
@@ -247,7 +247,7 @@ def answered(*parts: Part | str, **fields: Any) -> ContextEntry:
     return ContextEntry(role=Role.MODEL_OUTPUT, parts=_parts(parts), **fields)
 
 
-def found(*results: ToolResult, **fields: Any) -> ContextEntry:
+def result_entry(*results: ToolResult, **fields: Any) -> ContextEntry:
     return ContextEntry(role=Role.TOOL_RESULT, results=results, **fields)
 
 
@@ -267,8 +267,10 @@ def context(*entries: ContextEntry, system: str = "Be kind.", tools: tuple[ToolD
 
 
 def canonical(*after: ContextEntry) -> Context:
-    """Text and two parallel calls, their results, and whatever comes after."""
-    return context(said("How is it?"), answered("Let me look.", *CALLS), found(*RESULTS), *after, tools=TOOLS)
+    """Text and two parallel calls, their results, and the given entries."""
+    return context(
+        input_entry("How is it?"), answered("Let me look.", *CALLS), result_entry(*RESULTS), *after, tools=TOOLS
+    )
 
 
 # Below these, names are people's own.

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from history.dialects import DIALECTS, LossCode
-from history.dialects.types import SENTENCES
 
 pytestmark = pytest.mark.no_database
 
@@ -31,7 +30,7 @@ def test_every_test_that_the_page_names_exists() -> None:
 def test_every_loss_is_on_the_page_and_has_a_sentence() -> None:
     for code in LossCode:
         assert f"`{code.value}`" in PAGE
-        assert SENTENCES[code]
+        assert code.sentence
 
 
 def test_every_dialect_is_on_the_page() -> None:

@@ -15,10 +15,10 @@ from tests.history.dialects.samples import (
     answered,
     canonical,
     context,
-    found,
+    input_entry,
     instructed,
     result,
-    said,
+    result_entry,
 )
 
 pytestmark = pytest.mark.no_database
@@ -42,14 +42,14 @@ def codes(encoded: Encoded) -> list[LossCode]:
 
 
 def test_the_system_instruction_is_a_field_of_its_own_or_stands_before_the_first_user_text() -> None:
-    assert encode(context(said("hi"))).body["systemInstruction"] == {"parts": [{"text": "Be kind."}]}
-    encoded = encode(context(said("hi")), switches=Switches(system_role="remove"))
+    assert encode(context(input_entry("hi"))).body["systemInstruction"] == {"parts": [{"text": "Be kind."}]}
+    encoded = encode(context(input_entry("hi")), switches=Switches(system_role="remove"))
     assert "systemInstruction" not in encoded.body
     assert encoded.body["contents"][0]["parts"] == [{"text": "Be kind."}, {"text": "hi"}]
 
 
 def test_an_instruction_in_mid_conversation_is_marked_user_text() -> None:
-    encoded = encode(context(said("hi"), answered("ho"), instructed("Be brief.")))
+    encoded = encode(context(input_entry("hi"), answered("ho"), instructed("Be brief.")))
     assert encoded.body["contents"][2]["parts"][0]["text"] == "<system>\nBe brief.\n</system>"
     assert codes(encoded) == [LossCode.SYSTEM_AS_TEXT]
 
@@ -69,15 +69,15 @@ def test_a_result_is_an_output_or_an_error() -> None:
 
 
 def test_user_text_follows_the_responses_in_the_same_content_or_by_a_switch_in_its_own() -> None:
-    written = contents(canonical(said("And now?")))
+    written = contents(canonical(input_entry("And now?")))
     assert [len(content["parts"]) for content in written] == [1, 3, 3]
-    written = contents(canonical(said("And now?")), switches=Switches(separate_user_text=True))
+    written = contents(canonical(input_entry("And now?")), switches=Switches(separate_user_text=True))
     assert [content["role"] for content in written] == ["user", "model", "user", "user"]
     assert written[3]["parts"] == [{"text": "And now?"}]
 
 
 def test_the_signature_stands_on_the_first_call_of_a_turn_only() -> None:
-    given = context(said("hi"), answered("So:", SIGNED, *CALLS), found(*RESULTS))
+    given = context(input_entry("hi"), answered("So:", SIGNED, *CALLS), result_entry(*RESULTS))
     parts = contents(given)[1]["parts"]
     assert [part.get("thoughtSignature") for part in parts] == [None, "c2ln", None]
 
@@ -92,18 +92,18 @@ def test_a_lost_signature_is_replaced_by_the_documented_sentinel() -> None:
 
 
 def test_a_signature_of_a_text_goes_back_on_the_text() -> None:
-    assert contents(context(said("hi"), answered("ho", SIGNED)))[1]["parts"] == [
+    assert contents(context(input_entry("hi"), answered("ho", SIGNED)))[1]["parts"] == [
         {"text": "ho", "thoughtSignature": "c2ln"}
     ]
 
 
 def test_sequential_steps_each_have_their_signature() -> None:
     given = context(
-        said("hi"),
+        input_entry("hi"),
         answered(SIGNED, CALLS[0]),
-        found(result(CALLS[0], "1")),
+        result_entry(result(CALLS[0], "1")),
         answered(Reasoning(signature="c2lo", provider="gemini"), CALLS[1]),
-        found(result(CALLS[1], "2")),
+        result_entry(result(CALLS[1], "2")),
     )
     written = contents(given)
     assert [written[place]["parts"][0]["thoughtSignature"] for place in (1, 3)] == ["c2ln", "c2lo"]
@@ -112,7 +112,7 @@ def test_sequential_steps_each_have_their_signature() -> None:
 def test_thoughts_are_never_sent_back_and_foreign_signatures_neither() -> None:
     thought = Reasoning(text="secret", provider="gemini")
     foreign = Reasoning(text="secret", signature="Zm9v", provider="anthropic")
-    encoded = encode(context(said("hi"), answered(thought, foreign, "ho")))
+    encoded = encode(context(input_entry("hi"), answered(thought, foreign, "ho")))
     assert "secret" not in json.dumps(encoded.body)
     assert "Zm9v" not in json.dumps(encoded.body)
     assert codes(encoded) == [LossCode.REASONING_UNSIGNED, LossCode.REASONING_FOREIGN]
@@ -120,18 +120,18 @@ def test_thoughts_are_never_sent_back_and_foreign_signatures_neither() -> None:
 
 def test_args_are_an_object_and_cut_off_ones_are_wrapped() -> None:
     call = ToolRequest(call_id="c", name="cpu", arguments='{"core": ')
-    written = contents(context(said("hi"), answered(SIGNED, call), found(result(call, "?"))))
+    written = contents(context(input_entry("hi"), answered(SIGNED, call), result_entry(result(call, "?"))))
     assert written[1]["parts"][0]["functionCall"]["args"] == {"INVALID_JSON": '{"core": '}
 
 
 def test_what_one_side_said_in_a_row_is_one_content_and_empty_parts_are_dropped() -> None:
-    written = contents(context(said("one", Text(text="")), said("two"), answered("a"), answered("b")))
+    written = contents(context(input_entry("one", Text(text="")), input_entry("two"), answered("a"), answered("b")))
     assert [len(content["parts"]) for content in written] == [2, 2]
 
 
 def test_media_goes_inline_or_by_its_address_and_into_a_result_or_behind_it() -> None:
     image, file = Media(media_type="image/png", sha256="abc"), Media(media_type="video/mp4", url="gs://a/b.mp4")
-    given = context(said(image, file), answered(SIGNED, CALLS[0]), found(result(CALLS[0], "1", image)))
+    given = context(input_entry(image, file), answered(SIGNED, CALLS[0]), result_entry(result(CALLS[0], "1", image)))
     media = {"abc": PNG}.__getitem__
     written = contents(given, media=media)
     inline = {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}
@@ -143,7 +143,7 @@ def test_media_goes_inline_or_by_its_address_and_into_a_result_or_behind_it() ->
 
 
 def test_the_live_screen_is_a_part_of_its_own() -> None:
-    given = context(said("hi"), answered(SIGNED, *CALLS), found(*RESULTS, live_screen="12:00"))
+    given = context(input_entry("hi"), answered(SIGNED, *CALLS), result_entry(*RESULTS, live_screen="12:00"))
     assert contents(given)[2]["parts"][2] == {"text": "[Live Screen]\n12:00"}
     written = contents(given, switches=Switches(separate_user_text=True))
     assert written[3]["parts"] == [{"text": "[Live Screen]\n12:00"}]
@@ -170,4 +170,6 @@ def test_options_become_geminis_fields() -> None:
 
 
 def test_a_stream_is_asked_for_as_events() -> None:
-    assert encode(context(said("hi")), stream=True).path == "/v1beta/models/gemini-x:streamGenerateContent?alt=sse"
+    assert (
+        encode(context(input_entry("hi")), stream=True).path == "/v1beta/models/gemini-x:streamGenerateContent?alt=sse"
+    )

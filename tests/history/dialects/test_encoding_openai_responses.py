@@ -15,10 +15,10 @@ from tests.history.dialects.samples import (
     canonical,
     check_type,
     context,
-    found,
+    input_entry,
     instructed,
     result,
-    said,
+    result_entry,
 )
 
 pytestmark = pytest.mark.no_database
@@ -45,18 +45,24 @@ def codes(encoded: Encoded) -> list[LossCode]:
 
 
 def test_the_system_instruction_is_the_instructions_or_a_developer_item() -> None:
-    assert encode(context(said("hi"))).body["instructions"] == "Be kind."
-    written = items(context(said("hi")), switches=Switches(system_role="developer"))
+    assert encode(context(input_entry("hi"))).body["instructions"] == "Be kind."
+    written = items(context(input_entry("hi")), switches=Switches(system_role="developer"))
     assert kinds(written) == ["developer", "user"]
 
 
 def test_an_instruction_in_mid_conversation_is_an_item_where_it_stands() -> None:
-    assert kinds(items(context(said("hi"), instructed("Be brief."), said("go")))) == ["user", "system", "user"]
+    assert kinds(items(context(input_entry("hi"), instructed("Be brief."), input_entry("go")))) == [
+        "user",
+        "system",
+        "user",
+    ]
 
 
 def test_reasoning_comes_before_the_message_and_the_message_before_the_calls_and_outputs_are_grouped() -> None:
     given = context(
-        said("hi"), answered(SIGNED, "Let me look.", *CALLS), found(result(CALLS[0], "1"), result(CALLS[1], "2"))
+        input_entry("hi"),
+        answered(SIGNED, "Let me look.", *CALLS),
+        result_entry(result(CALLS[0], "1"), result(CALLS[1], "2")),
     )
     assert kinds(items(given)) == [
         "user",
@@ -76,7 +82,7 @@ def test_a_call_and_its_output_share_the_call_id_and_arguments_are_text() -> Non
 
 
 def test_signed_reasoning_goes_back_unmodified_with_its_id() -> None:
-    assert items(context(said("hi"), answered(SIGNED, "ho")))[1] == {
+    assert items(context(input_entry("hi"), answered(SIGNED, "ho")))[1] == {
         "type": "reasoning",
         "id": "rs_1",
         "summary": [{"type": "summary_text", "text": "hm"}],
@@ -87,19 +93,21 @@ def test_signed_reasoning_goes_back_unmodified_with_its_id() -> None:
 def test_a_summary_of_several_pieces_goes_back_in_these_pieces() -> None:
     summary = [{"type": "summary_text", "text": "one"}, {"type": "summary_text", "text": "two"}]
     part = Reasoning(text="one\n\ntwo", signature="gAAA", provider="openai", extra={"id": "rs_1", "summary": summary})
-    assert items(context(said("hi"), answered(part, "ho")))[1]["summary"] == summary
+    assert items(context(input_entry("hi"), answered(part, "ho")))[1]["summary"] == summary
 
 
 def test_each_reasoning_keeps_what_it_led_to() -> None:
     second = Reasoning(signature="gBBB", provider="openai", extra={"id": "rs_2"})
     given = context(
-        said("hi"), answered(SIGNED, CALLS[0], second, CALLS[1]), found(result(CALLS[0], "1"), result(CALLS[1], "2"))
+        input_entry("hi"),
+        answered(SIGNED, CALLS[0], second, CALLS[1]),
+        result_entry(result(CALLS[0], "1"), result(CALLS[1], "2")),
     )
     assert kinds(items(given))[1:5] == ["reasoning", "function_call", "reasoning", "function_call"]
 
 
 def test_reasoning_without_its_following_item_is_left_out() -> None:
-    encoded = encode(context(said("hi"), answered("ho", SIGNED)))
+    encoded = encode(context(input_entry("hi"), answered("ho", SIGNED)))
     assert kinds(encoded.body["input"]) == ["user", "assistant"]
     assert codes(encoded) == [LossCode.REASONING_ALONE]
 
@@ -107,13 +115,16 @@ def test_reasoning_without_its_following_item_is_left_out() -> None:
 def test_reasoning_of_another_provider_or_without_a_signature_is_never_sent() -> None:
     foreign = Reasoning(text="secret", signature="s", provider="anthropic")
     unsigned = Reasoning(text="secret", provider="openai")
-    encoded = encode(context(said("hi"), answered(foreign, unsigned, "ho")))
+    encoded = encode(context(input_entry("hi"), answered(foreign, unsigned, "ho")))
     assert "secret" not in json.dumps(encoded.body)
     assert codes(encoded) == [LossCode.REASONING_FOREIGN, LossCode.REASONING_UNSIGNED]
 
 
 def test_reasoning_can_be_kept_back_altogether() -> None:
-    assert kinds(items(context(said("hi"), answered(SIGNED, "ho")), return_reasoning=False)) == ["user", "assistant"]
+    assert kinds(items(context(input_entry("hi"), answered(SIGNED, "ho")), return_reasoning=False)) == [
+        "user",
+        "assistant",
+    ]
 
 
 def test_nothing_is_stored_at_the_vendor_and_reasoning_is_asked_for_encrypted() -> None:
@@ -125,17 +136,20 @@ def test_nothing_is_stored_at_the_vendor_and_reasoning_is_asked_for_encrypted() 
 
 
 def test_stop_words_are_an_option_that_responses_does_not_have() -> None:
-    assert codes(encode(context(said("hi")), stop=("END",))) == [LossCode.OPTION_NOT_CARRIED]
+    assert codes(encode(context(input_entry("hi")), stop=("END",))) == [LossCode.OPTION_NOT_CARRIED]
 
 
 def test_cut_off_arguments_are_sent_to_the_letter() -> None:
     call = ToolRequest(call_id="c", name="cpu", arguments='{"core": ')
-    assert items(context(said("hi"), answered(call), found(result(call, "?"))))[1]["arguments"] == '{"core": '
+    assert (
+        items(context(input_entry("hi"), answered(call), result_entry(result(call, "?"))))[1]["arguments"]
+        == '{"core": '
+    )
 
 
 def test_media_goes_into_a_result_or_behind_it() -> None:
     image = Media(media_type="image/png", sha256="abc")
-    given = context(said("hi", image), answered(CALLS[0]), found(result(CALLS[0], "1", image)))
+    given = context(input_entry("hi", image), answered(CALLS[0]), result_entry(result(CALLS[0], "1", image)))
     media = {"abc": PNG}.__getitem__
     written = items(given, media=media)
     assert written[0]["content"][1]["image_url"] == "data:image/png;base64,iVBORw0KGgo="
@@ -145,7 +159,9 @@ def test_media_goes_into_a_result_or_behind_it() -> None:
 
 
 def test_the_live_screen_is_told_with_the_latest_input_or_result() -> None:
-    written = items(context(said("hi", live_screen="12:00")))
+    written = items(context(input_entry("hi", live_screen="12:00")))
     assert [part["text"] for part in written[0]["content"]] == ["hi", "[Live Screen]\n12:00"]
-    written = items(context(said("hi"), answered(CALLS[0]), found(result(CALLS[0], "1"), live_screen="12:00")))
+    written = items(
+        context(input_entry("hi"), answered(CALLS[0]), result_entry(result(CALLS[0], "1"), live_screen="12:00"))
+    )
     assert written[2]["output"] == "1\n\n[Live Screen]\n12:00"

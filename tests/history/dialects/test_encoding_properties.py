@@ -1,4 +1,4 @@
-"""Whatever a history holds, what goes out is what the vendor takes: calls answered, beside them and completely."""
+"""Encoded requests of any history are valid: every call has its results directly after it."""
 
 import json
 from itertools import pairwise
@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from history.context import Context, ContextOptions, render_context
-from history.context.entries import Role
+from history.context.values import Role
 from history.dialects import DIALECTS, CallOptions, Switches
 from history.entries import Node
 from tests.history.context.strategies import options, paths, snapshot_of
-from tests.measures import examples
+from tests.measures import example_count
 
 pytestmark = pytest.mark.no_database
 
-MANY = settings(max_examples=examples(100), deadline=None)
+MANY = settings(max_examples=example_count(100), deadline=None)
 SWITCHES = st.builds(
     Switches,
     system_role=st.sampled_from(["system", "developer", "remove"]),

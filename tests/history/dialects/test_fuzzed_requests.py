@@ -17,7 +17,7 @@ from history.dialects import DIALECTS
 from history.dialects.types import DialectError, context_of
 from history.linting.linter import lint_request
 from history.linting.parse_input import LintInput, NotAConversation
-from tests.measures import examples
+from tests.measures import example_count
 
 pytestmark = pytest.mark.no_database
 
@@ -162,7 +162,7 @@ VALUES = st.recursive(
 
 @pytest.mark.parametrize("language", REQUESTS)
 def test_no_request_raises_anything_but_the_domain_error(language: str) -> None:
-    @settings(max_examples=examples(120), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=example_count(120), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(changes=st.lists(st.tuples(st.sampled_from(PLACES[language]), VALUES), min_size=1, max_size=3))
     def try_request(changes: list[tuple[tuple[Any, ...], Any]]) -> None:
         body = REQUESTS[language]

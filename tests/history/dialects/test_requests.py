@@ -1,4 +1,4 @@
-"""What clients send, read into entries: the shapes that real clients use, and the ones that nobody should."""
+"""Decoding of client requests: shapes of real clients, and invalid ones."""
 
 import base64
 import hashlib
@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from history.context import SYSTEM_CHANNEL
-from history.context.entries import Role
 from history.context.repair import find_unpaired
+from history.context.values import Role
 from history.dialects import DIALECTS, DecodedRequest, DialectError, LossCode, context_of
 from history.entries import (
     Media,
@@ -26,7 +26,7 @@ from history.entries import (
     entry_to_json,
 )
 from tests.history.dialects.samples import AT, NAMES, PNG
-from tests.measures import examples
+from tests.measures import example_count
 
 pytestmark = pytest.mark.no_database
 
@@ -106,7 +106,7 @@ JSON = st.recursive(
 
 @every_dialect
 @given(said=JSON, around=st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=3))
-@settings(deadline=None, max_examples=examples(150))
+@settings(deadline=None, max_examples=example_count(150))
 def test_odd_requests_are_read_without_an_error_and_survive_storage(name: str, said: Any, around: Any) -> None:
     field = {"openai-responses": "input", "gemini-generate": "contents"}.get(name, "messages")
     decoded = read(name, {**around, field: said})

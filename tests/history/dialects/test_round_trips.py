@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from history.answers.assembly import Assembler, end_reason, events_of
 from history.answers.events import END_REASONS, Event, ReasoningPiece, TextPiece, ToolCallPiece
 from history.context import Context
-from history.context.entries import ContextEntry, Role
+from history.context.values import ContextEntry, Role
 from history.dialects import DIALECTS, CallOptions, LossCode, context_of
 from history.dialects.request_decoder import from_base64
 from history.entries import (
@@ -32,7 +32,7 @@ from history.entries import (
     text_of,
 )
 from tests.history.dialects.samples import AT, NAMES, PNG
-from tests.measures import examples
+from tests.measures import example_count
 
 pytestmark = pytest.mark.no_database
 
@@ -125,7 +125,7 @@ def _halves(draw: st.DrawFn, text: str) -> list[str]:
 
 @every_dialect
 @given(data=st.data())
-@settings(deadline=None, max_examples=examples(120))
+@settings(deadline=None, max_examples=example_count(120))
 def test_an_answer_comes_back_through_a_stream_in_any_chunking(name: str, data: st.DataObject) -> None:
     output = data.draw(outputs())
     encoder = DIALECTS[name].stream_encoder(model="m", reply_id="r1")
@@ -147,7 +147,7 @@ def test_an_answer_comes_back_through_a_stream_in_any_chunking(name: str, data: 
 
 @every_dialect
 @given(output=outputs())
-@settings(deadline=None, max_examples=examples(80))
+@settings(deadline=None, max_examples=example_count(80))
 def test_an_answer_comes_back_through_a_whole_reply(name: str, output: ModelOutput) -> None:
     output = replace(output, status="complete", end_reason=output.end_reason or "stop", error="")
     events = DIALECTS[name].decode_reply(DIALECTS[name].encode_reply(output, reply_id="r1"))
@@ -293,7 +293,7 @@ EXPECTED_LOSSES = {
 
 @every_dialect
 @given(data=st.data())
-@settings(deadline=None, max_examples=examples(80))
+@settings(deadline=None, max_examples=example_count(80))
 def test_a_conversation_comes_back_through_a_request(name: str, data: st.DataObject) -> None:
     dialect = DIALECTS[name]
     context = data.draw(contexts(dialect.PROVIDER))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from google.genai import types
 
-from history.dialects.gemini_generate.schemas import as_json_schema
+from history.dialects.gemini_generate.normalisation import as_json_schema
 
 pytestmark = pytest.mark.no_database
 
@@ -59,7 +59,7 @@ def test_the_names_that_people_give_are_theirs() -> None:
 
 
 def test_all_that_googles_sdk_can_write_is_known() -> None:
-    """A field of a later SDK that is neither JSON Schema's nor translated here is looked at by somebody."""
+    """A field of a later SDK that is neither JSON Schema nor converted fails here."""
     of_json_schema = {
         *("type", "format", "title", "description", "enum", "items", "properties", "required", "anyOf", "default"),
         *("maxItems", "minItems", "maxLength", "minLength", "maxProperties", "minProperties", "pattern", "minimum"),

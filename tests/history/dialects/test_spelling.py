@@ -1,4 +1,4 @@
-"""Gemini's names in camelCase, in snake_case and in both at once: one request, whoever wrote it."""
+"""Gemini's names in camelCase, in snake_case and mixed give the same request."""
 
 import base64
 from collections.abc import Callable
@@ -8,8 +8,8 @@ import pytest
 from google.genai import types
 
 from history.dialects import DIALECTS, CallOptions, DecodedRequest, context_of
-from history.dialects.gemini_generate.spelling import in_one_spelling
-from history.linting import given, lint_request
+from history.dialects.gemini_generate.normalisation import in_one_spelling
+from history.linting import lint_request, parse_conversation
 from tests.history.dialects.samples import AT, PNG, in_snake_case
 
 pytestmark = pytest.mark.no_database
@@ -181,7 +181,7 @@ def test_a_request_of_which_tokens_are_counted_may_come_in_an_envelope(name: str
 
 def test_the_linter_finds_the_same_in_both_spellings() -> None:
     """And what it repairs has each option once."""
-    camel, snake = (lint_request(given(body)) for body in (REQUEST, in_snake_case(REQUEST)))
+    camel, snake = (lint_request(parse_conversation(body)) for body in (REQUEST, in_snake_case(REQUEST)))
     assert camel == snake
     native = next(verdict for verdict in snake.verdicts if verdict.is_native)
     assert native.repaired is not None

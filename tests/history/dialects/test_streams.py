@@ -25,7 +25,7 @@ from tests.history.dialects.samples import (
     gemini_chunk,
     sent,
 )
-from tests.measures import examples
+from tests.measures import example_count
 
 pytestmark = pytest.mark.no_database
 
@@ -57,7 +57,7 @@ def test_input_tokens_are_all_that_was_read_cached_or_not(name: str) -> None:
 
 @every_dialect
 @given(data=st.data())
-@settings(deadline=None, max_examples=examples(40))
+@settings(deadline=None, max_examples=example_count(40))
 def test_any_chunking_gives_the_same_events(name: str, data: st.DataObject) -> None:
     stream = STREAMS[name]
     places = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
@@ -103,7 +103,7 @@ def test_a_stream_that_breaks_off_has_no_end_and_is_interrupted(name: str) -> No
 
 @every_dialect
 @given(junk=st.binary(max_size=200))
-@settings(deadline=None, max_examples=examples(60))
+@settings(deadline=None, max_examples=example_count(60))
 def test_random_bytes_never_raise(name: str, junk: bytes) -> None:
     assemble(decode(name, junk))
     assemble(decode(name, b"data: " + junk))

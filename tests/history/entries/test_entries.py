@@ -1,4 +1,4 @@
-"""Entries: frozen, typed, and written to JSON and back without loss, whatever they hold."""
+"""Entries: frozen, typed, and serialised to JSON without loss."""
 
 import json
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ from history.entries import (
     kind_of,
     read_entry,
 )
-from tests.measures import examples
+from tests.measures import example_count
 
 pytestmark = pytest.mark.no_database
 
@@ -123,7 +123,7 @@ def test_the_strategies_know_every_kind() -> None:
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_every_kind_survives_json_without_loss(kind: str) -> None:
-    @settings(max_examples=examples(40), deadline=None)
+    @settings(max_examples=example_count(40), deadline=None)
     @given(BY_KIND[kind])
     def survives(entry: Entry) -> None:
         assert there_and_back(entry) == entry
@@ -133,7 +133,7 @@ def test_every_kind_survives_json_without_loss(kind: str) -> None:
     survives()
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=example_count(60), deadline=None)
 @given(OBJECTS, TEXTS.filter(lambda kind: kind not in KINDS))
 def test_an_unknown_kind_is_kept_exactly_as_it_came(data: dict[str, Any], kind: str) -> None:
     stored = {**data, "kind": kind}
@@ -151,7 +151,7 @@ def test_a_later_schema_version_is_kept_and_shown_as_such() -> None:
     assert entry_to_json(entry) == stored
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=example_count(60), deadline=None)
 @given(st.one_of(JSON, OBJECTS.map(lambda data: {**data, "kind": "model_input"})))
 def test_reading_never_fails_and_keeps_what_it_cannot_read(stored: Any) -> None:
     entry = read_entry(stored)

@@ -13,12 +13,12 @@ from asgiref.sync import sync_to_async
 from django.db import connection, connections, transaction
 
 from history import retention
-from history.exporting import Selection, begin, cursors, prepare, stream
+from history.exporting import Selection, begin, cursors, prepare
 from history.exporting.cursors import ExportCursor
 from history.models import Session
 from history.record import exchanges, recorder
 from project.accounts.models import User
-from tests.factories import answered, chat_of, said
+from tests.factories import create_chat, model_input, model_output
 from tests.history.formats.exported import restored, wipe
 
 
@@ -37,12 +37,12 @@ def increment(viewer: Any, since: str, selection: Selection = Selection()) -> tu
 
 @pytest.mark.django_db
 def test_the_next_export_brings_what_has_changed_and_nothing_else(ada: User) -> None:
-    one, two = chat_of(ada, "one"), chat_of(ada, "two")
+    one, two = create_chat(ada, "one"), create_chat(ada, "two")
     titles, _, cursor = increment(ada, "start")
     assert titles == ["one", "two"]
     assert increment(ada, cursor)[0] == []
-    recorder.append(one, answered("yes"), after=one.head)
-    chat_of(ada, "three")
+    recorder.append(one, model_output("yes"), after=one.head)
+    create_chat(ada, "three")
     titles, _, cursor = increment(ada, cursor)
     assert titles == ["one", "three"]
     recorder.rename(two, title="zwei")
@@ -56,7 +56,7 @@ def test_the_next_export_brings_what_has_changed_and_nothing_else(ada: User) -> 
 
 @pytest.mark.django_db
 def test_what_was_deleted_is_told_to_whom_it_belonged(ada: User, bob: User) -> None:
-    hidden, erased, back = chat_of(ada, "hidden"), chat_of(ada, "erased"), chat_of(ada, "back")
+    hidden, erased, back = create_chat(ada, "hidden"), create_chat(ada, "erased"), create_chat(ada, "back")
     cursors_before = {user: increment(user, "start")[2] for user in (ada, bob)}
     retention.hide(hidden, actor=ada)
     retention.erase(erased, actor=ada, reason="asked for")
@@ -74,24 +74,24 @@ def test_what_was_deleted_is_told_to_whom_it_belonged(ada: User, bob: User) -> N
 @pytest.mark.django_db
 def test_an_export_that_was_cut_off_goes_on_and_ends_where_it_would_have(ada: User) -> None:
     for name in ("one", "two", "three"):
-        chat_of(ada, name)
+        create_chat(ada, name)
     whole = b"".join(begin(ada, Selection(), "jsonl", since="start").pieces()).splitlines()
     lines = [json.loads(line) for line in whole]
     first_end = next(line for line in lines if line["type"] == "session_end")
-    recorder.append(Session.objects.get(pk=first_end["session"]), said("late"), after=1)
+    recorder.append(Session.objects.get(pk=first_end["session"]), model_input("late"), after=1)
     titles, _, cursor = increment(ada, first_end["cursor"])
     assert len(titles) == 2
-    assert cursor == str(ExportCursor.read(lines[-1]["cursor"]))
+    assert cursor == str(ExportCursor.parse(lines[-1]["cursor"]))
     assert len(increment(ada, cursor)[0]) == 1  # what came late is brought by the next one
 
 
 @pytest.mark.django_db
 def test_a_series_of_exports_restores_what_one_export_of_everything_would(ada: User) -> None:
-    one = chat_of(ada, "one")
+    one = create_chat(ada, "one")
     first = b"".join(begin(ada, Selection(), "jsonl", since="start").pieces())
     cursor = json.loads(first.splitlines()[-1])["cursor"]
-    recorder.append(one, answered("yes"), after=one.head)
-    two = chat_of(ada, "two")
+    recorder.append(one, model_output("yes"), after=one.head)
+    two = create_chat(ada, "two")
     second = b"".join(begin(ada, Selection(), "jsonl", since=cursor).pieces())
     whole = b"".join(begin(ada, Selection(), "jsonl").pieces())
     retention.hide(two, actor=ada)
@@ -114,7 +114,7 @@ def test_what_commits_late_is_brought_by_the_next_export(ada: User) -> None:
     def write_slowly() -> None:
         with transaction.atomic():
             # Of another source: two writers of one row of counts wait for each other.
-            chat_of(ada, "late", source="import")
+            create_chat(ada, "late", source="import")
             written.set()
             go_on.wait(20)
         connections.close_all()
@@ -126,7 +126,7 @@ def test_what_commits_late_is_brought_by_the_next_export(ada: User) -> None:
         if connection.vendor == "sqlite":
             go_on.set()
         else:
-            chat_of(ada, "early")
+            create_chat(ada, "early")
         titles, _, cursor = increment(ada, "start")
         assert titles == (["late"] if connection.vendor == "sqlite" else ["early"])
     finally:
@@ -139,13 +139,13 @@ def test_what_commits_late_is_brought_by_the_next_export(ada: User) -> None:
 @pytest.mark.django_db(transaction=True)
 async def test_from_the_event_loop_it_is_a_stream_that_may_be_left(ada: User) -> None:
     for number in range(3):
-        await sync_to_async(chat_of)(ada, f"{number} " + "long " * 20_000, "yes")
+        await sync_to_async(create_chat)(ada, f"{number} " + "long " * 20_000, "yes")
     export = await prepare(ada, Selection(), "jsonl")
     sizes = [len(piece) async for piece in export]
     assert len(sizes) > 3
     assert export.report.bytes == sum(sizes)
     assert export.report.sessions == 3
-    async for _ in stream(ada, Selection(), "jsonl"):
+    async for _ in await prepare(ada, Selection(), "jsonl"):
         break
     for _ in range(100):
         if not (left := [thread.name for thread in threading.enumerate() if thread.name.startswith("export")]):

@@ -19,12 +19,12 @@ from history.access.reasons import NotPermitted, ReasonNeeded
 from history.exporting import CannotExport, NothingSelected, Selection, begin
 from history.models import AuditEvent, Exchange, Session
 from history.record import exchanges
-from history.record.listing import ListFilters
+from history.search import SessionQuery
 from project.accounts.models import User
 from relay.models import Agent
-from tests.factories import chat_of
+from tests.factories import create_chat
 from tests.history.formats.exported import restored
-from tests.rows import by_hand
+from tests.rows import without_guards
 
 pytestmark = pytest.mark.django_db
 
@@ -43,8 +43,8 @@ def allow(user: User, *names: str) -> User:
 
 
 def test_an_owner_exports_their_own_and_a_stranger_nothing_of_it(ada: User, bob: User) -> None:
-    session = chat_of(ada, "Ada's words", "yes")
-    chat_of(bob, "Bob's words", "yes")
+    session = create_chat(ada, "Ada's words", "yes")
+    create_chat(bob, "Bob's words", "yes")
     assert exported(ada) == {"Ada's words"}
     assert exported(bob) == {"Bob's words"}
     with pytest.raises(NothingSelected):
@@ -54,7 +54,7 @@ def test_an_owner_exports_their_own_and_a_stranger_nothing_of_it(ada: User, bob:
 
 
 def test_staff_without_the_right_see_that_it_is_there_and_do_not_get_it(ada: User, staff: User) -> None:
-    session = chat_of(ada, "Ada's words", "yes")
+    session = create_chat(ada, "Ada's words", "yes")
     lister = allow(staff, "view_session", "read_session")
     with pytest.raises(NotPermitted):
         begin(lister, Selection(sessions=(session.pk,)), "jsonl", reason="curious")
@@ -62,7 +62,7 @@ def test_staff_without_the_right_see_that_it_is_there_and_do_not_get_it(ada: Use
 
 
 def test_staff_say_why_and_the_owner_can_read_it(ada: User, staff: User) -> None:
-    session = chat_of(ada, "Ada's words", "yes")
+    session = create_chat(ada, "Ada's words", "yes")
     exporter = allow(staff, "view_session", "export_session")
     with pytest.raises(ReasonNeeded):
         begin(exporter, Selection(), "jsonl")
@@ -75,7 +75,7 @@ def test_staff_say_why_and_the_owner_can_read_it(ada: User, staff: User) -> None
 
 
 def test_every_export_is_an_event(ada: User) -> None:
-    chat_of(ada, "one", "two")
+    create_chat(ada, "one", "two")
     exported(ada)
     event = AuditEvent.objects.get(action="export")
     assert (event.actor, json.loads(event.details)) == (ada.pk, {"count": 1, "format": "jsonl"})
@@ -85,21 +85,21 @@ def test_every_export_is_an_event(ada: User) -> None:
 def test_a_key_exports_what_was_recorded_under_it_if_it_may(ada: User) -> None:
     key = keys.create(name="k", owner=ada, scopes=["export"]).api_key
     other = keys.create(name="o", owner=ada, scopes=["read"]).api_key
-    chat_of(ada, "by the key", "yes", api_key=key, source="relay")
-    chat_of(ada, "in the chat", "yes")
+    create_chat(ada, "by the key", "yes", api_key=key, source="relay")
+    create_chat(ada, "in the chat", "yes")
     assert exported(key) == {"by the key"}
     assert exported(other) == set()
 
 
 def test_a_selection_is_narrowed_by_owner_and_filters(ada: User, bob: User) -> None:
-    chat_of(ada, "a chat", "yes")
-    chat_of(ada, "relayed", "yes", source="relay")
-    chat_of(bob, "Bob's", "yes")
+    create_chat(ada, "a chat", "yes")
+    create_chat(ada, "relayed", "yes", source="relay")
+    create_chat(bob, "Bob's", "yes")
     root = User.objects.create_superuser("root")
-    chat_of(root, "root's own", "yes")
+    create_chat(root, "root's own", "yes")
     assert exported(root, reason="backup") == {"a chat", "relayed", "Bob's", "root's own"}
     assert exported(root, Selection(mine=True)) == {"root's own"}
-    assert exported(None, Selection(filters=ListFilters(owner="ada", source="relay"))) == {"relayed"}
+    assert exported(None, Selection(filters=SessionQuery(owner=(ada.pk,), source=("relay",)))) == {"relayed"}
 
 
 def test_calls_that_belong_to_no_session_go_with_what_is_narrowed_by_nothing_else(ada: User, bob: User) -> None:
@@ -110,24 +110,24 @@ def test_calls_that_belong_to_no_session_go_with_what_is_narrowed_by_nothing_els
     assert [(call["owner"], call["key"], call["session"]) for call in calls] == [("ada", key.prefix, None)]
     assert [line for line in lines(bob) if line["type"] == "exchange"] == []
     assert [
-        line for line in lines(ada, Selection(filters=ListFilters(source="chat"))) if line["type"] == "exchange"
+        line for line in lines(ada, Selection(filters=SessionQuery(source=("chat",)))) if line["type"] == "exchange"
     ] == []
     file = b"".join(begin(ada, Selection(), "jsonl").pieces())
-    by_hand(Exchange.objects.all()).delete()
+    without_guards(Exchange.objects.all()).delete()
     assert restored(file) == []
     assert b"".join(begin(ada, Selection(), "jsonl").pieces()) == file
     assert restored(file) == []
 
 
 def test_what_is_deleted_is_not_exported(ada: User) -> None:
-    session = chat_of(ada, "hidden", "yes")
+    session = create_chat(ada, "hidden", "yes")
     retention.hide(session, actor=ada)
     assert exported(ada) == set()
 
 
 def test_only_an_export_of_everything_holds_what_belongs_to_the_house(ada: User) -> None:
     Agent.objects.get_or_create(name="assistant")
-    chat_of(ada, "one", "two")
+    create_chat(ada, "one", "two")
     assert "agent" not in {line["type"] for line in lines(ada)}
     assert "agent" in {line["type"] for line in lines(None)}
 
@@ -135,12 +135,12 @@ def test_only_an_export_of_everything_holds_what_belongs_to_the_house(ada: User)
 def test_unknown_formats_and_cursors_are_refused_with_words(ada: User) -> None:
     with pytest.raises(CannotExport, match="take one of"):
         begin(ada, Selection(), "docx")
-    with pytest.raises(CannotExport, match="no cursor"):
+    with pytest.raises(CannotExport, match="not a valid cursor"):
         begin(ada, Selection(), "jsonl", since="yesterday")
 
 
 def test_gzip_is_the_same_bytes_inside_and_every_time(ada: User) -> None:
-    chat_of(ada, "one", "two")
+    create_chat(ada, "one", "two")
     plain = b"".join(begin(ada, Selection(), "jsonl").pieces())
     export = begin(ada, Selection(), "jsonl", compress=True)
     packed = b"".join(export.pieces())
@@ -151,7 +151,7 @@ def test_gzip_is_the_same_bytes_inside_and_every_time(ada: User) -> None:
 
 def test_a_time_that_no_zip_knows_breaks_no_archive(ada: User) -> None:
     for year in (1979, 2150):
-        session = chat_of(ada, f"of {year}")
+        session = create_chat(ada, f"of {year}")
         Session.objects.filter(pk=session.pk).update(last_activity_at=datetime(year, 1, 1, tzinfo=UTC))
     archive = ZipFile(BytesIO(b"".join(begin(None, Selection(), "markdown").pieces())))
     assert sorted(info.date_time[0] for info in archive.infolist())[0] == 1980

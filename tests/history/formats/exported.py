@@ -24,8 +24,8 @@ from history.formats import jsonl
 from history.models import ApiKey, Blob, DayTally, Exchange, Message, SearchRow, Session, ToolCall
 from history.record import recorder
 from project.accounts.models import User
-from tests.factories import answered, call, result, results, said
-from tests.rows import by_hand
+from tests.factories import model_input, model_output, tool_request, tool_result, tool_results
+from tests.rows import without_guards
 
 
 def rich_session(owner: User, **fields: Any) -> Session:
@@ -41,17 +41,17 @@ def rich_session(owner: User, **fields: Any) -> Session:
             NotebookSet(content="Ada likes tea."),
             PlanSet(plan="- [ ] Measure it"),
             ModelInput(parts=(Text(text="How warm is it? 温度"), shown)),
-            answered("", call("a"), call("b")),
-            results(result("a", "x" * 70_000), result("b", "no", status="failed", error="broken")),
-            answered("\0 warm \ud83d", status="interrupted"),
+            model_output("", tool_request("a"), tool_request("b")),
+            tool_results(tool_result("a", "x" * 70_000), tool_result("b", "no", status="failed", error="broken")),
+            model_output("\0 warm \ud83d", status="interrupted"),
             Summary(first=4, last=6, summary="They spoke of the weather."),
         ],
         after=0,
     )
     recorder.append(session, DebugLog(category="net", message="slow"), after=session.head)
-    recorder.edit(session, seq=4, entry=said("How cold is it?"))
-    recorder.append(session, answered("Cold."), after=session.head)
-    recorder.append(session, said("beside"), after=3)
+    recorder.edit(session, seq=4, entry=model_input("How cold is it?"))
+    recorder.append(session, model_output("Cold."), after=session.head)
+    recorder.append(session, model_input("beside"), after=3)
     recorder.move_head(session, to=7)
     recorder.append(session, Gap(reason="something"), after=session.head)
     return session
@@ -65,12 +65,12 @@ def everything(*, sections: bool = False) -> bytes:
 
 
 def wipe() -> None:
-    """As if the house were new, but for its people."""
+    """Empty the record; users stay."""
     for model in (Message.blobs.through, Exchange.blobs.through):
-        by_hand(model._default_manager.all())._raw_delete(connection.alias)
+        without_guards(model._default_manager.all())._raw_delete(connection.alias)
     Session.objects.update(parent=None, forked_from=None)
     for rows in (DayTally, SearchRow, ToolCall, Exchange, Message, Session, Blob, ApiKey):
-        by_hand(rows._default_manager.all()).delete()
+        without_guards(rows._default_manager.all()).delete()
 
 
 def restored(file: bytes | Iterable[bytes], **how: Any) -> list[jsonl.Restored]:

@@ -20,13 +20,13 @@ from history.entries import Media, ModelInput, SystemInstructionSet
 from history.formats import jsonl, sources
 from history.formats.base import FormatError
 from history.formats.jsonl import owners, reading
-from history.models import COPY_UNFINISHED, ApiKey, AuditEvent, Blob, EarlierTry, Exchange, Message, Session, ToolCall
+from history.models import ApiKey, AuditEvent, Blob, EarlierTry, Exchange, Message, Session, ToolCall
 from history.record import exchanges, recorder, selectors
 from project.accounts.models import User
 from relay.models import Agent
-from tests.factories import answered, call, chat_of, result, results, said
+from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
 from tests.history.formats.exported import everything, restored, rich_session, wipe
-from tests.rows import by_hand
+from tests.rows import without_guards
 
 pytestmark = pytest.mark.django_db
 
@@ -43,7 +43,7 @@ def findings() -> list[str]:
 def test_a_restored_record_is_exported_as_the_same_bytes_and_verifies_clean(ada: User, bob: User) -> None:
     first = rich_session(ada, agent="assistant", workspace="/home/ada")
     fork = recorder.fork(first, at=7, owner=ada)
-    chat_of(bob, "hello", "hello Bob", source="relay", client="Codex", parent=fork, parent_call="c1")
+    create_chat(bob, "hello", "hello Bob", source="relay", client="Codex", parent=fork, parent_call="c1")
     recorder.rename(fork, title="Renamed, 重命名")
     recorder.pin(fork, pinned=True)
     before, told = everything(), context_of(first)
@@ -61,10 +61,10 @@ def test_what_policy_took_away_is_explained_after_a_restore(ada: User) -> None:
     for number in range(6):
         at = old if number < 4 else timezone.now()
         turn = [
-            said(f"question {number}", at=at),
-            answered("", call("c"), at=at),
-            results(result("c", "no", status="failed"), at=at),
-            answered("so", at=at, status="failed"),
+            model_input(f"question {number}", at=at),
+            model_output("", tool_request("c"), at=at),
+            tool_results(tool_result("c", "no", status="failed"), at=at),
+            model_output("so", at=at, status="failed"),
         ]
         recorder.append_many(session, turn, after=session.head)
     with override_settings(CHAT_HISTORY_MAX_MESSAGES=18):
@@ -77,7 +77,7 @@ def test_what_policy_took_away_is_explained_after_a_restore(ada: User) -> None:
     before = everything()
     calls = list(ToolCall.objects.order_by("message__seq", "index").values_list("message__seq", "name", "status"))
     wipe()
-    by_hand(AuditEvent.objects.all()).delete()
+    without_guards(AuditEvent.objects.all()).delete()
     restored(before)
     again = Session.objects.get(pk=session.pk)
     assert everything() == before
@@ -90,9 +90,9 @@ def test_what_policy_took_away_is_explained_after_a_restore(ada: User) -> None:
 
 
 def test_calls_to_models_come_back_with_what_they_were_made_from(ada: User) -> None:
-    session = chat_of(ada, "hello")
+    session = create_chat(ada, "hello")
     exchange = exchanges.open_exchange(session, owner=ada, after=1, inputs={"system": "s" * 3_000}, model="m")
-    exchanges.finish(exchange, answered("hi"), end_reason="done", cost=None)
+    exchanges.finish(exchange, model_output("hi"), end_reason="done", cost=None)
     before = everything()
     wipe()
     restored(before)
@@ -105,8 +105,8 @@ def test_calls_to_models_come_back_with_what_they_were_made_from(ada: User) -> N
 
 
 def test_a_call_to_a_model_that_makes_no_sense_costs_only_itself(ada: User) -> None:
-    session = chat_of(ada, "hello")
-    exchanges.finish(exchanges.open_exchange(session, owner=ada, after=1), answered("hi"), end_reason="done")
+    session = create_chat(ada, "hello")
+    exchanges.finish(exchanges.open_exchange(session, owner=ada, after=1), model_output("hi"), end_reason="done")
     file = everything().replace(b'"attempts":1', b'"attempts":"many"')
     wipe()
     (item,) = restored(file)
@@ -115,12 +115,12 @@ def test_a_call_to_a_model_that_makes_no_sense_costs_only_itself(ada: User) -> N
 
 
 def test_a_restored_session_goes_on(ada: User) -> None:
-    session = chat_of(ada, "hello", "hi")
+    session = create_chat(ada, "hello", "hi")
     file = everything()
     wipe()
     restored(file)
     again = Session.objects.get(pk=session.pk)
-    appended = recorder.append(again, said("and now?"), after=again.head)
+    appended = recorder.append(again, model_input("and now?"), after=again.head)
     assert (appended.seq, appended.moved_head) == (3, True)
     assert [entry.text for entry in selectors.entries_of(selectors.messages_of(again).messages)] == [
         "hello", "hi", "and now?"
@@ -129,9 +129,9 @@ def test_a_restored_session_goes_on(ada: User) -> None:
 
 
 def test_doing_it_again_changes_nothing_and_a_file_that_knows_more_extends(ada: User) -> None:
-    session = chat_of(ada, "hello", "hi")
+    session = create_chat(ada, "hello", "hi")
     short = everything()
-    recorder.append(session, said("more"), after=session.head)
+    recorder.append(session, model_input("more"), after=session.head)
     recorder.rename(session, title="Longer")
     long = everything()
     wipe()
@@ -145,7 +145,7 @@ def test_doing_it_again_changes_nothing_and_a_file_that_knows_more_extends(ada: 
 
 
 def test_a_new_title_alone_is_taken_over_and_an_old_one_changes_nothing(ada: User) -> None:
-    session = chat_of(ada, "hello", title="First")
+    session = create_chat(ada, "hello", title="First")
     unnamed = everything()
     recorder.rename(session, title="Second")
     recorder.pin(session, pinned=True)
@@ -157,19 +157,19 @@ def test_a_new_title_alone_is_taken_over_and_an_old_one_changes_nothing(ada: Use
 
 
 def test_another_session_with_the_same_id_is_left_alone(ada: User) -> None:
-    session = chat_of(ada, "hello", "hi")
+    session = create_chat(ada, "hello", "hi")
     file = everything()
     wipe()
     other = recorder.start_session(owner=ada, id=session.pk)
-    recorder.append(other, said("somebody else"), after=0)
+    recorder.append(other, model_input("another session"), after=0)
     (item,) = restored(file)
     assert item.outcome == "refused"
     assert "differ from entry 1" in item.why
-    assert Message.objects.get().content == "somebody else"
+    assert Message.objects.get().content == "another session"
 
 
 def test_link_of_an_export_of_0_1_0_is_kept_in_metadata(ada: User) -> None:
-    earlier, session = chat_of(ada, "hello"), chat_of(ada, "more")
+    earlier, session = create_chat(ada, "hello"), create_chat(ada, "more")
     old, new = f'"id":"{session.pk}"', f'"continues":"{earlier.pk}","id":"{session.pk}"'
     file = everything().replace(old.encode(), new.encode())
     assert new.encode() in file
@@ -181,7 +181,7 @@ def test_link_of_an_export_of_0_1_0_is_kept_in_metadata(ada: User) -> None:
 
 
 def test_an_unknown_owner_is_named_or_mapped(ada: User, bob: User) -> None:
-    chat_of(ada, "hello", "hi")
+    create_chat(ada, "hello", "hi")
     file = everything().replace(b'"owner":"ada"', b'"owner":"carol"')
     wipe()
     (item,) = restored(file)
@@ -194,7 +194,7 @@ def test_an_unknown_owner_is_named_or_mapped(ada: User, bob: User) -> None:
 
 def test_an_unknown_key_becomes_a_stub_that_opens_nothing(ada: User) -> None:
     key = ApiKey.objects.create(name="k", prefix="abcd1234", secret_hash=b"h" * 32, owner=ada, scopes=["relay"])
-    chat_of(ada, "hello", "hi", api_key=key, source="relay")
+    create_chat(ada, "hello", "hi", api_key=key, source="relay")
     file = everything()
     wipe()
     restored(file)
@@ -205,10 +205,10 @@ def test_an_unknown_key_becomes_a_stub_that_opens_nothing(ada: User) -> None:
 
 
 def test_one_person_does_not_fill_the_list_of_keys(ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(owners, "MOST_KEYS", 2)
+    monkeypatch.setattr(owners, "MAX_KEYS", 2)
     for number in range(4):
         key = ApiKey.objects.create(name="k", prefix=f"abcd{number}", secret_hash=b"h" * 32, owner=ada)
-        chat_of(ada, "hello", "hi", api_key=key, source="relay")
+        create_chat(ada, "hello", "hi", api_key=key, source="relay")
     file = everything()
     wipe()
     assert {item.outcome for item in restored(file, owner=ada)} == {"imported"}
@@ -216,9 +216,9 @@ def test_one_person_does_not_fill_the_list_of_keys(ada: User, monkeypatch: pytes
 
 
 def test_one_person_restores_for_themselves_alone(ada: User, bob: User) -> None:
-    theirs = chat_of(bob, "bob's", "own")
-    parent = chat_of(ada, "parent")
-    child = chat_of(ada, "hello", "hi", parent=parent, hold=True)
+    theirs = create_chat(bob, "bob's", "own")
+    parent = create_chat(ada, "parent")
+    child = create_chat(ada, "hello", "hi", parent=parent, hold=True)
     file = everything()
     retention.release(child, actor=ada, reason="for the test")
     retention.erase(child, actor=ada, reason="for the test")
@@ -234,9 +234,9 @@ def test_one_person_restores_for_themselves_alone(ada: User, bob: User) -> None:
 def test_an_import_does_not_tell_what_other_users_have(ada: User, bob: User) -> None:
     """The same file has the same result, whether its ids and key prefixes are taken by another user or not."""
     key = ApiKey.objects.create(name="k", prefix="abcd1234", secret_hash=b"h" * 32, owner=ada)
-    parent = chat_of(ada, "parent", api_key=key, source="relay")
-    session = chat_of(ada, "hello", "hi", parent=parent, api_key=key, source="relay")
-    gone = chat_of(ada, "gone")
+    parent = create_chat(ada, "parent", api_key=key, source="relay")
+    session = create_chat(ada, "hello", "hi", parent=parent, api_key=key, source="relay")
+    gone = create_chat(ada, "gone")
     exchange = exchanges.open_exchange(session=session, owner=ada, model="m", after=1)
     exchanges.finish(exchange, None, end_reason="done")
     file = everything()
@@ -252,14 +252,14 @@ def test_an_import_does_not_tell_what_other_users_have(ada: User, bob: User) -> 
     assert [outcome for _, outcome, *_ in taken[0]] == ["imported"] * 3
     assert {name for *_, name, _, _ in taken[1]} == {"abcd1234 (restored)", None}
     assert Session.objects.filter(owner=ada).count() == 2
-    by_hand(AuditEvent.objects.all()).delete()
+    without_guards(AuditEvent.objects.all()).delete()
     wipe()
     ApiKey.objects.all().delete()
     assert result() == taken
 
 
 def test_a_file_that_was_cut_off_is_restored_as_far_as_it_goes(ada: User) -> None:
-    session = chat_of(ada, "one", "two", "three", "four")
+    session = create_chat(ada, "one", "two", "three", "four")
     whole = everything()
     lines = whole.splitlines(keepends=True)
     wipe()
@@ -273,7 +273,7 @@ def test_a_file_that_was_cut_off_is_restored_as_far_as_it_goes(ada: User) -> Non
 
 
 def test_a_damaged_session_does_not_keep_the_others_out(ada: User) -> None:
-    sessions = sorted((chat_of(ada, "one", "two", "three") for _ in range(3)), key=lambda session: session.pk)
+    sessions = sorted((create_chat(ada, "one", "two", "three") for _ in range(3)), key=lambda session: session.pk)
     lines = everything().splitlines(keepends=True)
     lines[8] = b'{"type":"entry","seq":"x"}\n'
     wipe()
@@ -285,19 +285,19 @@ def test_a_damaged_session_does_not_keep_the_others_out(ada: User) -> None:
 
 
 def test_what_was_altered_on_the_way_is_told(ada: User) -> None:
-    chat_of(ada, "one", "two")
+    create_chat(ada, "one", "two")
     file = everything().replace(b'"text":"one"', b'"text":"eno"')
     wipe()
     (item,) = restored(file)
-    assert "seals that do not hold" in item.notes[0].what
+    assert "seals that do not match" in item.notes[0].what
     assert any("altered" in finding for finding in findings())
 
 
 def test_nobody_else_makes_the_record_look_altered(ada: User) -> None:
     """One's own file neither brings in entries whose seals do not hold nor adds such to what is here."""
-    session = chat_of(ada, "one", "two")
+    session = create_chat(ada, "one", "two")
     before = everything()
-    recorder.append(session, said("three"), after=2)
+    recorder.append(session, model_input("three"), after=2)
     longer = everything()
     wipe()
     restored(before)
@@ -318,9 +318,9 @@ def test_nobody_else_makes_the_record_look_altered(ada: User) -> None:
 
 
 def test_what_somebody_brought_is_told_from_what_was_recorded_here(ada: User) -> None:
-    session = chat_of(ada, "one", "two")
+    session = create_chat(ada, "one", "two")
     before = everything()
-    recorder.append(session, said("three"), after=2)
+    recorder.append(session, model_input("three"), after=2)
     longer = everything()
     wipe()
     for file in (before, longer, longer):
@@ -375,7 +375,7 @@ def test_lines_are_canonical_and_can_be_read_by_anybody(ada: User) -> None:
 
 
 def test_a_file_that_somebody_wrote_anew_with_other_spaces_is_read_all_the_same(ada: User) -> None:
-    chat_of(ada, "one", "two")
+    create_chat(ada, "one", "two")
     file = everything()
     wipe()
     spaced = [json.dumps(json.loads(line), ensure_ascii=False).encode() + b"\n" for line in file.splitlines()]
@@ -389,7 +389,7 @@ def test_agents_travel_along_and_only_the_operator_restores_them(ada: User) -> N
     Agent.objects.get_or_create(name="assistant")
     file = everything(sections=True)
     Agent.objects.get(name="cook").delete()
-    assert "only the operator" in " ".join(item.why for item in restored(file, owner=ada))
+    assert "only operators" in " ".join(item.why for item in restored(file, owner=ada))
     assert not Agent.objects.filter(name="cook").exists()
     outcomes = {item.title: item.outcome for item in restored(file)}
     assert outcomes["agent cook"] == "imported"
@@ -428,7 +428,7 @@ ENTRY = {"type": "entry", "seq": 3, "parent": 2, "created_at": "2026-01-01T00:00
     ],
 )  # fmt: skip
 def test_a_line_that_nobody_should_have_written_breaks_nothing(ada: User, line: dict[str, Any]) -> None:
-    _, second = sorted((chat_of(ada, "one", "two") for _ in range(2)), key=lambda session: session.pk)
+    _, second = sorted((create_chat(ada, "one", "two") for _ in range(2)), key=lambda session: session.pk)
     lines = everything().splitlines(keepends=True)
     wipe()
     items = restored([*lines[:4], json.dumps(line).encode(), *lines[4:]])
@@ -440,7 +440,7 @@ def test_a_line_that_nobody_should_have_written_breaks_nothing(ada: User, line: 
     assert findings() == []
 
 
-# A file that somebody wrote to get at what is not theirs, or to break the house.
+# Files written to reach what belongs to other users, or to break the server.
 
 
 def altered(file: bytes, **facts: Any) -> list[bytes]:
@@ -485,11 +485,11 @@ def test_nor_as_an_attachment_or_with_a_call_to_a_model(ada: User, bob: User) ->
 
 
 def test_nobody_takes_the_name_of_a_session_that_was_somebody_elses(ada: User, bob: User) -> None:
-    theirs, begun = chat_of(ada, "hello", "hi"), chat_of(ada, "half")
+    theirs, begun = create_chat(ada, "hello", "hi"), create_chat(ada, "half")
     file = everything()
     retention.erase(theirs, actor=ada, reason="for the test")
     long_ago = timezone.now() - timedelta(days=1)
-    Session.objects.filter(pk=begun.pk).update(hidden_at=COPY_UNFINISHED, stored_at=long_ago)
+    Session.objects.filter(pk=begun.pk).update(state=Session.State.INCOMPLETE, stored_at=long_ago)
     assert [item.outcome for item in restored(file, owner=bob)] == ["imported", "imported"]
     assert not Session.objects.filter(owner=bob, pk__in=[theirs.pk, begun.pk]).exists()
     assert Session.objects.get(pk=begun.pk).owner == ada
@@ -499,15 +499,15 @@ def test_nobody_takes_the_name_of_a_session_that_was_somebody_elses(ada: User, b
 @pytest.mark.parametrize("at", ["9999-12-31T23:59:59+00:00", "0001-01-01T00:00:00+00:00"])
 @pytest.mark.parametrize("name", ["last_activity_at", "created_at", "archived_at"])
 def test_a_time_at_the_end_of_the_calendar_is_no_time(ada: User, name: str, at: str) -> None:
-    """No zone but one has a place for it: whoever listed such a session, or purged, would fail."""
-    chat_of(ada, "hello", "hi", source="relay")
+    """Only one time zone has this time: lists and purges of such a session would fail."""
+    create_chat(ada, "hello", "hi", source="relay")
     lines = altered(everything(), **{name: at})
     wipe()
     assert [item.outcome for item in restored(lines, owner=ada)] == ["refused"]
 
 
 def test_what_was_said_at_the_end_of_the_calendar_is_left_out(ada: User) -> None:
-    session = chat_of(ada, "hello", "hi")
+    session = create_chat(ada, "hello", "hi")
     file = everything()
     at = selectors.entries_of(list(Message.objects.filter(session=session, seq=2)))[0].at.isoformat().encode()
     wipe()
@@ -518,7 +518,7 @@ def test_what_was_said_at_the_end_of_the_calendar_is_left_out(ada: User) -> None
 
 def test_a_blob_without_an_end_does_not_fill_the_memory(ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "MAX_BLOB", 1_000)
-    chat_of(ada, "hello", "hi")
+    create_chat(ada, "hello", "hi")
     head, *rest = everything().splitlines()
     wipe()
     part = json.dumps({"type": "blob", "sha256": "00", "data": "A" * 400, "more": True}).encode()
@@ -534,7 +534,7 @@ def test_a_blob_without_an_end_does_not_fill_the_memory(ada: User, monkeypatch: 
 
 
 def test_a_cost_that_is_no_number_costs_only_itself(ada: User) -> None:
-    chat_of(ada, "hello", "hi")
+    create_chat(ada, "hello", "hi")
     lines = altered(everything(), cost="NaN")
     wipe()
     assert [item.outcome for item in restored(lines)] == ["refused"]
@@ -543,7 +543,7 @@ def test_a_cost_that_is_no_number_costs_only_itself(ada: User) -> None:
 def test_more_values_than_anybody_reads_are_refused_before_they_are_read(
     ada: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, second = sorted((rich_session(ada).pk, chat_of(ada, "hello", "hi").pk))
+    first, second = sorted((rich_session(ada).pk, create_chat(ada, "hello", "hi").pk))
     file = everything()
     wipe()
     monkeypatch.setattr(sources, "MAX_VALUES", 60)
@@ -572,22 +572,22 @@ ENDED: dict[str, Any] = {"started_at": timezone.now(), "ended_at": timezone.now(
 
 def test_calls_without_a_session_are_no_conversations_of_the_report(ada: User) -> None:
     """Nothing is said of them when they are taken, so nothing when they are there."""
-    chat_of(ada, "hello", "hi")
+    create_chat(ada, "hello", "hi")
     for number in range(3):
         Exchange.objects.create(owner=ada, model=f"m{number}", **ENDED)
     loose = b"".join(jsonl.JsonlWriter().loose_exchanges(Exchange.objects.all()))
     *lines, end = everything().splitlines(keepends=True)
     file = b"".join([*lines, loose, end])
     assert [item.outcome for item in restored(file, owner=ada)] == ["already there"]
-    by_hand(Exchange.objects.all()).delete()
+    without_guards(Exchange.objects.all()).delete()
     assert [item.outcome for item in restored(file, owner=ada)] == ["already there"]
     assert Exchange.objects.count() == 3
 
 
 def test_the_ids_of_earlier_tries_lead_to_a_restored_call(ada: User) -> None:
-    session = chat_of(ada, "hello")
+    session = create_chat(ada, "hello")
     exchange = exchanges.open_exchange(session, owner=ada, after=1)
-    exchanges.finish(exchange, answered("hi"), end_reason="done")
+    exchanges.finish(exchange, model_output("hi"), end_reason="done")
     here = Exchange.objects.create(owner=ada, **ENDED)
     tries: list[Any] = [{"exchange": ID}, {"exchange": "no id"}, "nothing", {"exchange": str(here.pk)}]
     Exchange.objects.filter(pk=exchange.pk).update(metadata={"retried": tries})

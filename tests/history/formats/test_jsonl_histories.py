@@ -13,7 +13,7 @@ from history.record import recorder
 from tests.history.conformance.state_machine import PICK, WHERE, SideBySide
 from tests.history.formats.exported import everything, restored, wipe
 from tests.history.record.test_model_based import Histories, Summaries
-from tests.measures import examples
+from tests.measures import example_count
 
 pytestmark = pytest.mark.runs_first
 
@@ -52,7 +52,7 @@ def test_any_history_is_the_same_after_a_round_trip(steps: type[SideBySide]) -> 
     run_state_machine_as_test(
         steps,
         settings=settings(
-            max_examples=examples(4) * many,
+            max_examples=example_count(4) * many,
             stateful_step_count=15,
             deadline=None,
             derandomize=many == 1,

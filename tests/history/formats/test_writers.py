@@ -29,13 +29,13 @@ from history.entries import (
 )
 from history.exporting import Selection, begin
 from history.exporting.exports import Export
-from history.formats.exporters import EXPORTERS
 from history.formats.readers import reader_for
 from history.formats.sources import Source
+from history.formats.writers import EXPORTERS
 from history.models import Session
 from history.record import recorder
 from project.accounts.models import User
-from tests.factories import answered, call, chat_of, result, results, said
+from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
 from tests.history.formats.exported import rich_session
 from tests.vendors.rules import problem_with
 
@@ -61,18 +61,18 @@ def notes_of(session: Session, format: str) -> set[str]:
 def monitored(owner: User) -> Session:
     """The conversation of seed 0."""
     session = recorder.start_session(owner=owner, created_at=BEGUN, workspace="/home/ada/project")
-    outcome = result("c1", "CPU 使用率: 3.0%", duration=0.5, started_at=BEGUN.replace(second=2))
+    outcome = tool_result("c1", "CPU 使用率: 3.0%", duration=0.5, started_at=BEGUN.replace(second=2))
     recorder.append_many(
         session,
         [
-            said("帮我查看CPU使用率", at=BEGUN),
-            answered(
+            model_input("帮我查看CPU使用率", at=BEGUN),
+            model_output(
                 "让我查看一下系统资源使用情况",
-                call("c1", arguments='{"metric": "cpu"}'),
+                tool_request("c1", arguments='{"metric": "cpu"}'),
                 at=BEGUN.replace(second=1),
                 model="",
             ),
-            results(outcome, at=BEGUN.replace(second=2)),
+            tool_results(outcome, at=BEGUN.replace(second=2)),
         ],
         after=0,
     )
@@ -114,7 +114,7 @@ def test_the_file_of_seed_0_is_exactly_that(ada: User) -> None:
 
 def test_what_that_file_says_is_read_again_without_loss(ada: User) -> None:
     session = rich_session(ada)
-    recorder.append(session, said("with metadata", metadata={"from": "a phone"}), after=session.head)
+    recorder.append(session, model_input("with metadata", metadata={"from": "a phone"}), after=session.head)
     first = written(session, "json")
     (conversation,) = reads(first.encode(), "session.json")
     again = recorder.start_session(owner=ada, created_at=session.created_at, id=None)
@@ -125,15 +125,20 @@ def test_what_that_file_says_is_read_again_without_loss(ada: User) -> None:
 
 
 def test_calls_without_words_stand_on_the_message_that_was_said_after_them(ada: User) -> None:
-    session = chat_of(ada, "How warm?")
-    chain = [answered("", call("a")), results(result("a", "20")), answered("", call("b")), results(result("b", "30"))]
-    recorder.append_many(session, [*chain, answered("Warm.")], after=1)
+    session = create_chat(ada, "How warm?")
+    chain = [
+        model_output("", tool_request("a")),
+        tool_results(tool_result("a", "20")),
+        model_output("", tool_request("b")),
+        tool_results(tool_result("b", "30")),
+    ]
+    recorder.append_many(session, [*chain, model_output("Warm.")], after=1)
     messages = json.loads(written(session, "json"))["messages"]
     assert [(m["role"], m["content"], [c["result"] for c in m["tool_calls"]]) for m in messages] == [
         ("user", "How warm?", []),
         ("assistant", "Warm.", ["20", "30"]),
     ]
-    recorder.append(session, answered("", call("c"), status="interrupted"), after=session.head)
+    recorder.append(session, model_output("", tool_request("c"), status="interrupted"), after=session.head)
     last = json.loads(written(session, "json"))["messages"][-1]
     assert (last["content"], last["tool_calls"][0]["status"]) == ("", "interrupted")
 
@@ -168,7 +173,7 @@ def test_a_session_that_goes_on_keeps_its_file_and_its_id(ada: User) -> None:
     session = recorder.start_session(owner=ada, created_at=BEGUN)
     begun = export_of(session, "gemini-cli")
     assert json.loads(b"".join(begun.pieces()))["messages"] == []
-    recorder.append_many(session, [said("hello"), answered("hi")], after=0)
+    recorder.append_many(session, [model_input("hello"), model_output("hi")], after=0)
     resumed = export_of(Session.objects.get(pk=session.pk), "gemini-cli")
     record = json.loads(b"".join(resumed.pieces()))
     assert resumed.file_name == begun.file_name
@@ -207,8 +212,12 @@ def test_recordings_of_gemini_cli_are_read_again(ada: User, form: str) -> None:
 
 
 def test_markdown_tells_everything_and_no_text_breaks_out_of_its_block(ada: User) -> None:
-    session = chat_of(ada, "Try\n# not a title")
-    recorder.append_many(session, [answered("So:", call("a")), results(result("a", "```\n# break out\n````"))], after=1)
+    session = create_chat(ada, "Try\n# not a title")
+    recorder.append_many(
+        session,
+        [model_output("So:", tool_request("a")), tool_results(tool_result("a", "```\n# break out\n````"))],
+        after=1,
+    )
     text = written(session, "markdown")
     assert text.startswith("# Try")
     assert "`````\n```\n# break out\n````\n`````" in text
@@ -235,7 +244,11 @@ def test_the_page_is_one_file_without_scripts_or_addresses(ada: User) -> None:
     )
     recorder.append_many(
         session,
-        [ModelInput(parts=parts), answered("", call("<img src=x>")), results(result("<img src=x>", "</pre><script>"))],
+        [
+            ModelInput(parts=parts),
+            model_output("", tool_request("<img src=x>")),
+            tool_results(tool_result("<img src=x>", "</pre><script>")),
+        ],
         after=0,
     )
     recorder.rename(session, title="</title><script>alert(2)</script>")
@@ -255,9 +268,11 @@ def test_the_page_is_one_file_without_scripts_or_addresses(ada: User) -> None:
 
 
 def test_a_table_has_a_row_for_each_message_and_call_and_no_formula(ada: User) -> None:
-    session = chat_of(ada, "=HYPERLINK(1)")
+    session = create_chat(ada, "=HYPERLINK(1)")
     recorder.append_many(
-        session, [answered("+1", call("a", arguments="@SUM(1)")), results(result("a", '-2"\n,3'))], after=1
+        session,
+        [model_output("+1", tool_request("a", arguments="@SUM(1)")), tool_results(tool_result("a", '-2"\n,3'))],
+        after=1,
     )
     rows = list(csv.DictReader(StringIO(written(session, "csv").removeprefix("\ufeff"))))
     assert [row["kind"] for row in rows] == ["model_input", "model_output", "tool_call"]
@@ -277,12 +292,14 @@ def test_a_table_has_a_row_for_each_message_and_call_and_no_formula(ada: User) -
 def test_a_request_is_one_that_its_vendor_takes(ada: User, form: str, dialect: str) -> None:
     session = rich_session(ada)
     summary = Summary(first=4, last=6, summary="They spoke of the weather.")
-    recorder.append_many(session, [summary, said("one more"), answered("", call("x"))], after=session.head)
+    recorder.append_many(
+        session, [summary, model_input("one more"), model_output("", tool_request("x"))], after=session.head
+    )
     body = json.loads(written(session, form))
     headers = {"anthropic-version": "2023-06-01"}
     assert problem_with(dialect, {"model": "m", **body}, headers, set()) is None
     assert "They spoke of the weather." not in json.dumps(body)
-    assert notes_of(session, form) >= {"summaries: what they stand for is told in full"}
+    assert notes_of(session, form) >= {"summaries: the original messages are included in full"}
 
 
 def test_a_line_for_training_has_messages_and_tools_alone_and_is_read_again(ada: User) -> None:
@@ -296,7 +313,12 @@ def test_a_line_for_training_has_messages_and_tools_alone_and_is_read_again(ada:
 def test_sharegpt_tells_who_spoke_and_is_read_again(ada: User) -> None:
     session = recorder.start_session(owner=ada)
     recorder.append_many(session, [SystemInstructionSet(instruction="Be brief.")], after=0)
-    chain = [said("How warm?"), answered("", call("a")), results(result("a", "20 °C")), answered("Warm.")]
+    chain = [
+        model_input("How warm?"),
+        model_output("", tool_request("a")),
+        tool_results(tool_result("a", "20 °C")),
+        model_output("Warm."),
+    ]
     recorder.append_many(session, chain, after=1)
     line = json.loads(written(session, "sharegpt"))
     assert line["system"] == "Be brief."
@@ -338,7 +360,7 @@ def test_several_files_come_in_a_zip_with_the_report(ada: User, form: str, tmp_p
 @pytest.mark.parametrize("form", ["openai", "sharegpt", "csv"])
 def test_one_stream_holds_all_sessions(ada: User, form: str) -> None:
     monitored(ada)
-    chat_of(ada, "hello", "hi")
+    create_chat(ada, "hello", "hi")
     text = b"".join(begin(ada, Selection(), form).pieces()).decode()
     if form == "csv":
         assert len({row["session"] for row in csv.DictReader(StringIO(text.removeprefix("\ufeff")))}) == 2
@@ -348,7 +370,7 @@ def test_one_stream_holds_all_sessions(ada: User, form: str) -> None:
 
 @pytest.mark.any_database
 def test_every_note_is_marked_for_translation() -> None:
-    """What stands there as a plain text would be shown in English to everybody."""
+    """A plain text would be shown in English to all users."""
     bare = [
         f"{path.name}:{call.lineno}"
         for path in Path(formats.__file__).parent.rglob("*.py")

@@ -10,9 +10,9 @@ from typing import Any
 
 from history.entries import Entry
 from history.formats.base import Conversation, UnreadableConversation
+from history.formats.conversations import find_last_place
 from history.formats.readers import Reader, reader_for
 from history.formats.sources import Source, no_companion
-from history.formats.trees import find_last_place
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
 

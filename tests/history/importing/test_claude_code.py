@@ -25,7 +25,7 @@ def test_a_transcript_is_recognised_and_carries_who_where_and_when() -> None:
         claude_code("assistant", "a1", "u1", [text("Fixed.")]),
     )
     found = read_one(content)
-    assert reader_of(content).NAME == "claude-code"
+    assert reader_of(content).name == "claude-code"
     assert (found.client, found.title, found.workspace) == ("Claude Code", "Fix the build", "/work/site")
     assert texts(path_of(found)) == ["The build is red.", "Fixed."]
     answer = path_of(found)[1]
@@ -246,7 +246,7 @@ def test_broken_lines_and_repeated_results_do_not_hurt() -> None:
     found = read_one(b"rubbish \xff\n" + content + b'{"type": "user", "uuid": "cut', "x.jsonl")
     assert [type(entry) for entry in path_of(found)] == [ModelInput, ModelOutput, ToolResults]
     assert "left out. (× 2)" in said_by_notes(found, "repaired")
-    assert "twice" in said_by_notes(found, "ignored")
+    assert "repeated tool result" in said_by_notes(found, "ignored")
 
 
 def test_the_file_name_says_which_of_several_sessions_it_is() -> None:

@@ -38,7 +38,7 @@ def test_a_rollout_is_a_conversation_with_its_instructions_and_its_folder() -> N
         ),
     )
     found = read_one(content)
-    assert reader_of(content).NAME == "codex"
+    assert reader_of(content).name == "codex"
     assert (found.client, found.source_id, found.workspace, found.model) == (
         "Codex",
         "019e-codex",
@@ -75,7 +75,7 @@ def test_the_bare_generation_is_read_like_the_wrapped_one() -> None:
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "hello you"}]},
     )
     found = read_one(content)
-    assert reader_of(content).NAME == "codex"
+    assert reader_of(content).name == "codex"
     assert (found.source_id, found.workspace) == ("c3c4", "/old")
     assert texts(path_of(found))[1:] == ["hello codex", "hello you"]
 

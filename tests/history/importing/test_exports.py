@@ -42,7 +42,7 @@ def test_a_tree_is_kept_whole_and_stands_where_the_person_saw_it() -> None:
         current_node="a1",
     )
     found = read_one(document([conversation]))
-    assert reader_of(document([conversation])).NAME == "chatgpt"
+    assert reader_of(document([conversation])).name == "chatgpt"
     assert (found.client, found.title, found.model) == ("ChatGPT", "Deploy timeout", "gpt-5")
     assert texts(path_of(found)) == ["The deploy failed.", "Retry."]
     assert len(found.nodes) == 4, "the other branch is there, the empty root and instruction are not"
@@ -117,7 +117,7 @@ def test_pictures_are_taken_from_beside_the_list_or_named_as_missing() -> None:
         ("report.pdf", "application/octet-stream", False),
     ]
     assert found.blobs == {entry.attachments[0].sha256: PNG}
-    assert "not in the export" in said_by_notes(found, "lost")
+    assert "does not contain a picture" in said_by_notes(found, "lost")
 
 
 def test_hidden_messages_are_internal_and_own_instructions_are_instructions() -> None:
@@ -152,9 +152,9 @@ def test_one_bad_conversation_does_not_take_the_others_with_it() -> None:
         Conversation,
     ]
     assert [(one.title, one.why) for one in found if isinstance(one, UnreadableConversation)] == [
-        ("Empty", "it has no messages"),
+        ("Empty", "this conversation has no messages"),
         ("item 2", "this is not an object"),
-        ("Nameless", "it has no id"),
+        ("Nameless", "this conversation has no id"),
     ]
 
 
@@ -216,10 +216,10 @@ def spoken(
 def test_text_repeats_content_and_counts_only_where_there_is_none() -> None:
     content = document([claude_ai(spoken("m1", "human", "A poem?"), spoken("m2", "assistant", "Roses.", []))])
     found = read_one(content)
-    assert reader_of(content).NAME == "claude-ai"
+    assert reader_of(content).name == "claude-ai"
     assert (found.client, found.title) == ("Claude.ai", "A poem")
     assert texts(path_of(found)) == ["A poem?", "Roses."]
-    assert "which model" in said_by_notes(found, "lost")
+    assert "name the model" in said_by_notes(found, "lost")
 
 
 def test_tools_in_one_message_become_calls_results_and_what_was_said_after() -> None:
@@ -238,12 +238,12 @@ def test_tools_in_one_message_become_calls_results_and_what_was_said_after() -> 
     assert isinstance(results, ToolResults)
     assert [result.call_id for result in results.results] == [call.tool_requests[0].call_id]
     assert results.results[0].name == "web_search"
-    assert "paired by their order" in said_by_notes(found, "repaired")
+    assert "paired by order" in said_by_notes(found, "repaired")
 
 
 def test_what_was_extracted_from_attachments_is_kept_and_files_are_named() -> None:
     attachment = {"file_name": "notes.txt", "file_size": 5, "file_type": "text/plain", "extracted_content": "hello"}
-    bare = {"file_name": "empty.bin", "file_size": 0, "file_type": "", "extracted_content": ""}
+    bare = {"file_name": "empty.dat", "file_size": 0, "file_type": "", "extracted_content": ""}
     message = spoken("m1", "human", "Read it.", attachments=[attachment, bare], files=[{"file_name": "cat.png"}])
     entry = path_of(read_one(document([claude_ai(message)])))[0]
     assert isinstance(entry, ModelInput)

@@ -49,7 +49,7 @@ def test_an_old_document_is_a_conversation_with_thoughts_tokens_and_tools() -> N
         }
     )
     found = read_one(content)
-    assert reader_of(content).NAME == "gemini-cli"
+    assert reader_of(content).name == "gemini-cli"
     assert (found.source_id, found.title, found.workspace) == (RECORD["sessionId"], "Reading a file", "/repo")
     path = path_of(found)
     assert [type(entry) for entry in path] == [ModelInput, ModelOutput, ToolResults, ModelOutput]
@@ -86,7 +86,7 @@ def test_a_result_that_stands_in_the_call_and_in_a_turn_of_its_own_is_taken_once
         )
     )
     assert [type(entry) for entry in path_of(found)] == [ModelInput, ModelOutput, ToolResults, ModelOutput]
-    assert "twice" in said_by_notes(found, "ignored")
+    assert "repeated tool result" in said_by_notes(found, "ignored")
 
 
 def test_what_was_typed_to_the_program_stays_out_of_the_context() -> None:
@@ -119,7 +119,7 @@ def test_a_log_writes_messages_again_and_the_last_word_counts() -> None:
         message("m3", "gemini", "Hello."),
     )
     found = read_one(content, "x.jsonl")
-    assert reader_of(content).NAME == "gemini-cli"
+    assert reader_of(content).name == "gemini-cli"
     assert found.title == "A file"
     assert [type(entry) for entry in path_of(found)] == [ModelInput, ModelOutput, ToolResults, ModelOutput]
 
@@ -192,7 +192,7 @@ def test_checkpoints_of_both_kinds_are_read_and_grow() -> None:
     ]
     later = [*contents, {"role": "model", "parts": [{"text": "It says hello."}]}]
     old, new = read_one(document(contents)), read_one(document({"history": later, "authType": "oauth"}))
-    assert reader_of(document(contents)).NAME == "gemini-checkpoint"
+    assert reader_of(document(contents)).name == "gemini-checkpoint"
     assert old.source_id == new.source_id
     assert [node.source_id for node in new.nodes][:5] == [node.source_id for node in old.nodes]
     _, _, _, answer, results, _ = path_of(new)

@@ -1,4 +1,4 @@
-"""Importers take twice as long for twice the file, whatever its shape."""
+"""Importers take twice as long for twice the file, in any shape."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from history.formats.base import Conversation, FormatError, UnreadableConversati
 from history.formats.readers import READERS
 from history.record import recorder
 from project.accounts.models import User
-from tests.factories import answered, call, result, results, said
+from tests import factories
+from tests.factories import model_input, model_output, tool_request, tool_results
 from tests.history.formats.exported import everything, restored, wipe
 from tests.history.importing.files import (
     chatgpt,
@@ -328,25 +329,25 @@ CASES = [(name, shape) for name, shapes in FILES.items() for shape in shapes]
 
 
 def test_every_format_is_measured() -> None:
-    assert list(FILES) == [reader.NAME for reader in READERS]
+    assert list(FILES) == [reader.name for reader in READERS]
 
 
 @pytest.mark.parametrize(("name", "shape"), CASES)
 def test_reading_a_file_takes_linear_time(name: str, shape: str) -> None:
     size, make = FILES[name][shape]
     small = make(size // 10 or 1)
-    assert name == reader_of(small).NAME
+    assert name == reader_of(small).name
     assert all(isinstance(found, Conversation) for found in _read(small))
     assert_linear(_read, make, size=size)
 
 
 def _chain(n: int) -> list[Entry]:
-    return [said(f"x{i}") if i % 2 == 0 else answered(f"x{i}") for i in range(n)]
+    return [model_input(f"x{i}") if i % 2 == 0 else model_output(f"x{i}") for i in range(n)]
 
 
 def _calls(n: int) -> list[Entry]:
-    found = [result(f"c{i}") for i in reversed(range(n))]
-    return [said("x"), answered("", *(call(f"c{i}") for i in range(n))), results(*found)]
+    found = [factories.tool_result(f"c{i}") for i in reversed(range(n))]
+    return [model_input("x"), model_output("", *(tool_request(f"c{i}") for i in range(n))), tool_results(*found)]
 
 
 @pytest.mark.django_db

@@ -40,7 +40,7 @@ TUNED = {
 )
 def test_openai_messages_are_read_however_they_are_put(content: bytes, count: int) -> None:
     found = read_all(content)
-    assert reader_of(content).NAME == "requests"
+    assert reader_of(content).name == "requests"
     assert len(found) == count
     assert isinstance(found[0], Conversation)
     assert texts(path_of(found[0]))[-3:] == ["", "sun", "Sunny."]
@@ -119,7 +119,7 @@ def test_sharegpt_knows_speakers_by_many_names() -> None:
     turns = [{"from": name, "value": str(place)} for place, name in enumerate(names)]
     content = lines({"id": "x1", "conversations": [{"from": "system", "value": "Be nice."}, *turns]})
     found = read_one(content)
-    assert reader_of(content).NAME == "sharegpt"
+    assert reader_of(content).name == "sharegpt"
     kinds = [SystemInstructionSet, *([ModelInput, ModelOutput] * 4)]
     assert [type(entry) for entry in path_of(found)] == kinds
 
@@ -197,7 +197,7 @@ def test_a_session_file_of_nplt_keeps_every_field() -> None:
     }
     content = document(record)
     found = read_one(content)
-    assert reader_of(content).NAME == "nplt"
+    assert reader_of(content).name == "nplt"
     assert found.source_id == "0f3c-nplt"
     path = path_of(found)
     assert [type(entry) for entry in path] == [SystemInstructionSet, ModelInput, ModelOutput, ToolResults, ModelOutput]

@@ -11,12 +11,12 @@ from django.db import connection
 from history import importing
 from history.access import keys
 from history.formats import jsonl
-from history.importing import ImportItem, ImportOutcome, jobs, turns
+from history.importing import ImportItem, ImportOutcome, jobs, scheduler
 from history.models import ApiKey, ImportJob, Session
 from history.record import recorder
 from history.verification import verify
 from project.accounts.models import User
-from tests.factories import answered, chat_of, said
+from tests.factories import create_chat, model_input, model_output
 from tests.history.importing.files import (
     chatgpt,
     chatgpt_node,
@@ -125,7 +125,7 @@ def test_the_report_of_an_import_holds_no_credentials(ada: User, settings: Any, 
     job = jobs.create(ada, [(f"{SECRET}.json", len(content))], api_key=key)
     jobs.add_piece(job, place=0, offset=0, content=content)
     jobs.start(job)
-    turns.work()
+    scheduler.work()
     job.refresh_from_db()
     assert (job.state, len(job.items)) == (ImportJob.State.DONE, 2)
     assert ("[redacted:openai-key].png" in str(job.items), not is_stored(SECRET)) == (True, True), job.items
@@ -146,15 +146,15 @@ def of_another_house(session: Session) -> bytes:
 @pytest.mark.parametrize("mode", ["redacted", "no_replies"])
 def test_an_export_with_texts_that_a_key_does_not_keep_is_refused(bring: Any, ada: User, mode: str) -> None:
     """Its entries are sealed: they are taken as they are or not at all."""
-    file = of_another_house(chat_of(ada, f"{SECRET} does not work", "I see.", title="Keys"))
+    file = of_another_house(create_chat(ada, f"{SECRET} does not work", "I see.", title="Keys"))
     [item] = bring(file, keys.create(name="laptop", owner=ada, recording=mode).api_key)
     assert item.outcome is ImportOutcome.REFUSED
-    assert "does not keep" in str(item.why)
+    assert "does not record" in str(item.why)
     assert Session.objects.count() == 1
 
 
 def test_an_export_without_credentials_is_restored_with_a_clean_title(bring: Any, ada: User) -> None:
-    session = chat_of(ada, "hello", "hi", title=f"About {SECRET}")
+    session = create_chat(ada, "hello", "hi", title=f"About {SECRET}")
     [item] = bring(of_another_house(session), keys.create(name="laptop", owner=ada, recording="redacted").api_key)
     assert item.outcome is ImportOutcome.IMPORTED
     restored = Session.objects.exclude(pk=session.pk).get()
@@ -165,12 +165,12 @@ def test_an_export_without_credentials_is_restored_with_a_clean_title(bring: Any
 def test_titles_and_agents_set_by_hand_are_redacted_where_the_key_says_so(ada: User) -> None:
     key = keys.create(name="laptop", owner=ada, recording="redacted").api_key
     session = recorder.start_session(owner=ada, api_key=key, title=f"With {SECRET}", metadata={"note": SECRET})
-    recorder.append_many(session, [said("hello"), answered("hi")], after=0)
+    recorder.append_many(session, [model_input("hello"), model_output("hi")], after=0)
     recorder.rename(session, title=f"  My   {SECRET} key ")
     assert Session.objects.get().title == "My [redacted:openai-key] key"
     recorder.assign(session, agent=SECRET)
     assert not is_stored(SECRET)
-    own = chat_of(ada, "hello")
+    own = create_chat(ada, "hello")
     recorder.rename(own, title=f"My {SECRET} key")
     assert Session.objects.get(pk=own.pk).title == f"My {SECRET} key"
 

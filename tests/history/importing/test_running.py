@@ -1,4 +1,4 @@
-"""Files into the record: once, whole, and whatever is wrong with one of them."""
+"""Imports store files once and completely, also beside broken ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from history.record.selectors import entries_of
 from history.record.snapshots import snapshot
 from history.verification import verify
 from project.accounts.models import User
-from tests.factories import chat_of, said
+from tests.factories import create_chat, model_input
 from tests.history.formats.exported import everything, wipe
 from tests.history.importing.files import (
     PNG,
@@ -45,7 +45,7 @@ from tests.history.importing.files import (
     tool_use,
     zipped,
 )
-from tests.rows import by_hand
+from tests.rows import without_guards
 from tests.vendors.rules import problem_with
 
 pytestmark = pytest.mark.django_db
@@ -129,7 +129,7 @@ def test_an_answer_that_was_not_finished_becomes_another_version(bring: Any) -> 
 def test_who_went_on_here_keeps_their_place_when_the_source_grows(bring: Any) -> None:
     bring("talk.jsonl", lines(*TALK[:1]))
     session = only_session()
-    recorder.append(session, said("I ask here instead."), after=session.head)
+    recorder.append(session, model_input("I ask here instead."), after=session.head)
     bring("talk.jsonl", lines(*TALK))
     assert path_texts(only_session()) == ["The build is red.", "I ask here instead."]
     assert only_session().version == 5
@@ -158,7 +158,7 @@ def test_what_was_trimmed_by_policy_is_not_brought_back(bring: Any) -> None:
     talk = [record for pair in zip(turns, answers, strict=True) for record in pair]
     bring("talk.jsonl", lines(*talk[:-2]))
     session = only_session()
-    by_hand(Message.objects.filter(session=session, seq__lte=4)).delete()
+    without_guards(Message.objects.filter(session=session, seq__lte=4)).delete()
     Session.objects.filter(pk=session.pk).update(trimmed_through=4)
     _, items = bring("talk.jsonl", lines(*talk))
     assert [(item.outcome, item.entries) for item in items] == [(ImportOutcome.GROWN, 2)]
@@ -211,7 +211,7 @@ def test_archives_in_archives_and_single_packed_files_are_read(bring: Any) -> No
     assert bring("talk.jsonl.gz", gzip.compress(lines(*TALK)))[0][ImportOutcome.THERE] == 1
     assert bring("talk.jsonl.zst", zstandard.compress(lines(*TALK)))[0][ImportOutcome.THERE] == 1
     deep = zipped({"c.zip": zipped({"b.zip": inner})})
-    assert "Archives in archives" in bring("deep.zip", deep)[1][0].why
+    assert "Archives nested" in bring("deep.zip", deep)[1][0].why
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lambda content: zipped({"a.jsonl": content})], ids=["gzip", "zip"])
@@ -252,7 +252,7 @@ def test_one_bad_conversation_keeps_nothing_else_out_and_is_named(bring: Any) ->
     report, items = bring("conversations.json", document([good[0], bad, good[1], 7, good[2]]))
     assert report[ImportOutcome.IMPORTED] == 3
     assert [(item.title, item.why) for item in items if item.outcome == ImportOutcome.REFUSED] == [
-        ("No id", "it has no id"),
+        ("No id", "this conversation has no id"),
         ("item 4", "this is not an object"),
     ]
     again, _ = bring("conversations.json", document([good[0], bad, good[1], 7, good[2]]))
@@ -404,7 +404,7 @@ MESSY = [
     claude_code("user", "u1", "a0", "Never mind."),
     claude_code("assistant", "a1", "u1", [tool_use("t1", command="x"), tool_use("t2", command="y")]),
     claude_code("user", "r1", "a1", [tool_result("t2", "late")]),
-    claude_code("user", "r9", "gone", [tool_result("t9", "nobody asked")]),
+    claude_code("user", "r9", "gone", [tool_result("t9", "not asked for")]),
     claude_code("assistant", "a2", "r9", [{"type": "thinking", "thinking": "?", "signature": "c2ln"}, text("Hm.")]),
     claude_code("user", "u2", "a2", ""),
     claude_code("user", "u3", "u2", "Go on."),
@@ -445,7 +445,7 @@ def test_our_own_export_is_restored_under_the_ids_that_it_had(bring: Any, ada: U
 
 
 def test_a_long_session_of_our_own_export_stops_between_its_batches(ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    chat_of(ada, *"abcdef")
+    create_chat(ada, *"abcdef")
     exported = everything()
     wipe()
     monkeypatch.setattr(restoring, "BATCH", 7)

@@ -60,7 +60,7 @@ def test_latin_letters_are_read_and_that_is_said() -> None:
     assert isinstance(found, Conversation)
     assert texts(path_of(found)) == ["Grüße"]
     assert [note.text for note in source.notes.as_tuple()] == [
-        "The file is not UTF-8; it was read as Windows-1252 (Latin-1)."
+        "The file is not UTF-8. It was read as Windows-1252 (Latin-1)."
     ]
 
 
@@ -103,7 +103,7 @@ def test_what_is_too_large_for_one_conversation_is_refused_in_words(monkeypatch:
         document({"messages": [{"role": "user", "content": long * 3}]}),
         lines(*(claude_code("user", f"u{n}", None, long) for n in range(3))),
     ):
-        with pytest.raises(FormatError, match="MB is not read"):
+        with pytest.raises(FormatError, match="MB are not read"):
             read_all(content)
 
 
@@ -122,7 +122,7 @@ def test_deep_nesting_and_millions_of_values_are_refused_before_they_fill_the_me
     deep = b'[{"mapping": ' + b"[" * 100_000
     crowded = b'[{"mapping": [' + b"{}," * 10_100
     for content in (deep, crowded):
-        with pytest.raises(FormatError, match="nested too deeply, or has too many values"):
+        with pytest.raises(FormatError, match="nested too deeply or has too many values"):
             list(source_of(content).items())
     with pytest.raises(FormatError, match="too many values"):
         assert source_of(b'{"messages": [' + b"{}," * 10_100 + b"{}]}\n").sample

@@ -15,13 +15,13 @@ from history.entries import Node
 from history.linting import LintInput, LintReport, Verdict, is_taken, lint_request, lint_session
 from tests.history.context.strategies import paths, snapshot_of
 from tests.history.linting.requests import BROKEN, SIGNATURE
-from tests.measures import examples
+from tests.measures import example_count
 from tests.vendors.rules import problem_with
 from tests.vendors.test_vendors import BAD, GOOD, HEADERS
 
 pytestmark = pytest.mark.no_database
 
-MANY = settings(max_examples=examples(120), deadline=None)
+MANY = settings(max_examples=example_count(120), deadline=None)
 # Whether a signature is genuine only the vendor knows.
 UNKNOWABLE = {"a foreign signature", "a forged signature"}
 broken = st.sampled_from(sorted(BROKEN)).flatmap(lambda name: st.tuples(st.just(name), BROKEN[name]))

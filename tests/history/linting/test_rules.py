@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from history.linting import RULES, LintInput, LintReport, LintSeverity, NotAConversation, given, lint_request, read_text
+from history.linting import (
+    RULES,
+    LintInput,
+    LintReport,
+    LintSeverity,
+    NotAConversation,
+    lint_request,
+    parse_conversation,
+    parse_text,
+)
 from tests.vendors.test_vendors import (
     ANSWER,
     ASKED,
@@ -21,16 +30,16 @@ from tests.vendors.test_vendors import (
     chat_calls,
     chat_result,
     contents,
+    message_of,
     messages,
     responses,
     result,
-    said,
     use,
 )
 
 pytestmark = pytest.mark.no_database
 
-HI = said("user")
+HI = message_of("user")
 IMAGE = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
 
 
@@ -63,10 +72,10 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "openai-chat/malformed": (chat("Hi"), "messages[0]"),  # type: ignore[arg-type]
     "openai-chat/no-model": ({"messages": [HI]}, "model"),
     "openai-chat/no-messages": (chat(), "messages"),
-    "openai-chat/role": (chat(said("king")), "messages[0].role"),
+    "openai-chat/role": (chat(message_of("king")), "messages[0].role"),
     "openai-chat/content": (chat(HI, {"role": "assistant", "content": None}), "messages[1].content"),
     "openai-chat/empty-text": (chat({"role": "user", "content": ""}), "messages[0].content"),
-    "openai-chat/part-type": (chat(said("user", {"type": "tool_use"})), "messages[0].content[0]"),
+    "openai-chat/part-type": (chat(message_of("user", {"type": "tool_use"})), "messages[0].content[0]"),
     "openai-chat/media-in-result": (
         chat(HI, chat_calls("a"), {"role": "tool", "tool_call_id": "a", "content": [IMAGE]}),
         "messages[2].content[0]",
@@ -93,9 +102,9 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
         chat({**chat_calls("a"), "role": "user", "content": "x"}),
         "messages[0].tool_calls",
     ),
-    "openai-chat/reasoning": (chat(HI, {**said("assistant"), "reasoning_content": "Hm."}), "messages[1]"),
+    "openai-chat/reasoning": (chat(HI, {**message_of("assistant"), "reasoning_content": "Hm."}), "messages[1]"),
     "openai-chat/turns": (chat(HI, HI), "messages[1]"),
-    "openai-chat/late-system": (chat(HI, said("system")), "messages[1]"),
+    "openai-chat/late-system": (chat(HI, message_of("system")), "messages[1]"),
     "openai-chat/stream-options": (chat(HI, stream_options={}), "stream_options"),
     "openai-chat/tool-name": (chat(HI, tools=chat_tools("a b")), "tools[0].function.name"),
     "openai-chat/same-tool": (chat(HI, tools=chat_tools("f", "f")), "tools[1].function.name"),
@@ -140,61 +149,70 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
         "tools[1].name",
     ),
     # Anthropic
-    "anthropic-messages/malformed": (messages(said("user", "Hi")), "messages[0].content[0]"),
+    "anthropic-messages/malformed": (messages(message_of("user", "Hi")), "messages[0].content[0]"),
     "anthropic-messages/no-model": ({"max_tokens": 9, "messages": [HI]}, "model"),
     "anthropic-messages/no-limit": ({"model": "m", "messages": [HI]}, "max_tokens"),
     "anthropic-messages/no-messages": (messages(), "messages"),
-    "anthropic-messages/role": (messages(said("tool")), "messages[0].role"),
-    "anthropic-messages/system": (messages(HI, said("system")), "messages[1].role"),
+    "anthropic-messages/role": (messages(message_of("tool")), "messages[0].role"),
+    "anthropic-messages/system": (messages(HI, message_of("system")), "messages[1].role"),
     "anthropic-messages/content": (messages({"role": "user", "content": []}), "messages[0].content"),
     "anthropic-messages/empty-text": (
-        messages(said("user", {"type": "text", "text": " "})),
+        messages(message_of("user", {"type": "text", "text": " "})),
         "messages[0].content[0].text",
     ),
     "anthropic-messages/trailing-space": (messages(HI, {"role": "assistant", "content": "So "}), "messages[1].content"),
-    "anthropic-messages/part-type": (messages(said("user", use("a"))), "messages[0].content[0]"),
-    "anthropic-messages/media-type": (messages(said("user", BAD_IMAGE)), "messages[0].content[0].source"),
-    "anthropic-messages/no-answer": (messages(HI, said("assistant", use("a"))), "messages[1].content[0]"),
+    "anthropic-messages/part-type": (messages(message_of("user", use("a"))), "messages[0].content[0]"),
+    "anthropic-messages/media-type": (messages(message_of("user", BAD_IMAGE)), "messages[0].content[0].source"),
+    "anthropic-messages/no-answer": (messages(HI, message_of("assistant", use("a"))), "messages[1].content[0]"),
     "anthropic-messages/late-answer": (
-        messages(HI, said("assistant", use("a")), HI, said("assistant", TEXT), said("user", result("a"))),
+        messages(
+            HI, message_of("assistant", use("a")), HI, message_of("assistant", TEXT), message_of("user", result("a"))
+        ),
         "messages[4].content[0]",
     ),
     "anthropic-messages/split": (
-        messages(HI, said("assistant", use("a"), use("b")), said("user", result("a")), said("user", result("b"))),
+        messages(
+            HI,
+            message_of("assistant", use("a"), use("b")),
+            message_of("user", result("a")),
+            message_of("user", result("b")),
+        ),
         "messages[3].content[0]",
     ),
     "anthropic-messages/results-first": (
-        messages(HI, said("assistant", use("a")), said("user", TEXT, result("a"))),
+        messages(HI, message_of("assistant", use("a")), message_of("user", TEXT, result("a"))),
         "messages[2].content[1]",
     ),
     "anthropic-messages/calls-last": (
-        messages(HI, said("assistant", use("a"), TEXT), said("user", result("a"))),
+        messages(HI, message_of("assistant", use("a"), TEXT), message_of("user", result("a"))),
         "messages[1].content[1]",
     ),
-    "anthropic-messages/orphan": (messages(said("user", result("a"))), "messages[0].content[0]"),
+    "anthropic-messages/orphan": (messages(message_of("user", result("a"))), "messages[0].content[0]"),
     "anthropic-messages/answered-twice": (
-        messages(HI, said("assistant", use("a")), said("user", result("a"), result("a"))),
+        messages(HI, message_of("assistant", use("a")), message_of("user", result("a"), result("a"))),
         "messages[2].content[1]",
     ),
-    "anthropic-messages/no-id": (messages(HI, said("assistant", use(""))), "messages[1].content[0].id"),
+    "anthropic-messages/no-id": (messages(HI, message_of("assistant", use(""))), "messages[1].content[0].id"),
     "anthropic-messages/same-id": (
-        messages(HI, said("assistant", use("a"), use("a")), said("user", result("a"), result("a"))),
+        messages(HI, message_of("assistant", use("a"), use("a")), message_of("user", result("a"), result("a"))),
         "messages[1].content[1]",
     ),
     "anthropic-messages/id-alphabet": (
-        messages(HI, said("assistant", use("a.b")), said("user", result("a.b"))),
+        messages(HI, message_of("assistant", use("a.b")), message_of("user", result("a.b"))),
         "messages[1].content[0].id",
     ),
     "anthropic-messages/arguments": (
-        messages(HI, said("assistant", {**use("a"), "input": "{}"}), said("user", result("a"))),
+        messages(HI, message_of("assistant", {**use("a"), "input": "{}"}), message_of("user", result("a"))),
         "messages[1].content[0].input",
     ),
     "anthropic-messages/unsigned": (
-        messages(HI, said("assistant", {"type": "thinking", "thinking": "Hm."}, TEXT), HI),
+        messages(HI, message_of("assistant", {"type": "thinking", "thinking": "Hm."}, TEXT), HI),
         "messages[1].content[0]",
     ),
     "anthropic-messages/thinking-first": (
-        messages(HI, said("assistant", use("a")), said("user", result("a")), max_tokens=2000, thinking=THINKING),
+        messages(
+            HI, message_of("assistant", use("a")), message_of("user", result("a")), max_tokens=2000, thinking=THINKING
+        ),
         "messages[1].content[0]",
     ),
     "anthropic-messages/thinking-budget": (messages(HI, thinking=THINKING), "thinking.budget_tokens"),
@@ -203,7 +221,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
         "temperature",
     ),
     "anthropic-messages/turns": (messages(HI, HI), "messages[1]"),
-    "anthropic-messages/opening": (messages(said("assistant", TEXT), HI), "messages[0].content[0].text"),
+    "anthropic-messages/opening": (messages(message_of("assistant", TEXT), HI), "messages[0].content[0].text"),
     "anthropic-messages/tool-name": (messages(HI, tools=[{"name": "a b", "input_schema": {}}]), "tools[0].name"),
     "anthropic-messages/same-tool": (messages(HI, tools=TWO_TOOLS), "tools[1].name"),
     # Gemini
@@ -304,7 +322,9 @@ def test_a_call_without_an_answer_is_rejected_by_all_four_at_the_place_where_it_
 
 
 def test_what_only_one_vendor_minds_is_rejected_by_that_one_only() -> None:
-    report = lint_request(given({"model": "gpt", "messages": [{"role": "assistant", "content": "Hi"}, HI]}))
+    report = lint_request(
+        parse_conversation({"model": "gpt", "messages": [{"role": "assistant", "content": "Hi"}, HI]})
+    )
     assert outcomes(report)["gemini-generate"] == "rejected"
     assert outcomes(report)["openai-chat"] == "taken"
     assert outcomes(report)["anthropic-messages"] == "odd"
@@ -312,7 +332,7 @@ def test_what_only_one_vendor_minds_is_rejected_by_that_one_only() -> None:
 
 def test_signed_reasoning_is_unportable_and_not_rejected() -> None:
     thinking = {"type": "thinking", "thinking": "Hm.", "signature": "c2lnbmVk"}
-    report = lint_request(given(messages(HI, said("assistant", thinking, TEXT), HI)))
+    report = lint_request(parse_conversation(messages(HI, message_of("assistant", thinking, TEXT), HI)))
     assert outcomes(report)["anthropic-messages"] == "taken"
     foreign = next(verdict for verdict in report.verdicts if verdict.dialect == "openai-responses")
     assert [(one.rule.id, one.place) for one in foreign.findings] == [("carrying/reasoning-foreign", "messages[1]")]
@@ -321,7 +341,7 @@ def test_signed_reasoning_is_unportable_and_not_rejected() -> None:
 
 def test_a_kind_of_file_that_a_vendor_does_not_take_is_unportable() -> None:
     sound = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
-    report = lint_request(given(chat(said("user", sound, TEXT))))
+    report = lint_request(parse_conversation(chat(message_of("user", sound, TEXT))))
     assert outcomes(report)["openai-chat"] == "taken"
     assert outcomes(report)["anthropic-messages"] == "unportable"
     assert outcomes(report)["gemini-generate"] == "taken"
@@ -337,7 +357,7 @@ def test_the_repairs_are_listed_with_their_places() -> None:
 
 def test_what_a_client_asked_for_besides_stays_unless_it_is_the_fault() -> None:
     body = messages(HI, max_tokens=2000, thinking={**THINKING, "budget_tokens": 5000}, service_tier="auto")
-    native = next(verdict for verdict in lint_request(given(body)).verdicts if verdict.is_native)
+    native = next(verdict for verdict in lint_request(parse_conversation(body)).verdicts if verdict.is_native)
     assert native.repaired is not None
     assert native.repaired["service_tier"] == "auto"
     assert "thinking" not in native.repaired
@@ -348,7 +368,7 @@ def test_names_of_tools_are_changed_alike_in_the_offer_and_in_the_calls() -> Non
     call = {"id": "a", "type": "function", "function": {"name": "files.read", "arguments": "{}"}}
     said_so = {"role": "assistant", "content": None, "tool_calls": [call]}
     body = chat(HI, said_so, chat_result("a"), tools=chat_tools("files.read", "files_read"))
-    for verdict in lint_request(given(body)).verdicts:
+    for verdict in lint_request(parse_conversation(body)).verdicts:
         assert "files_read_2" in str(verdict.repaired)
         assert "files.read" not in str(verdict.repaired)
 
@@ -362,45 +382,45 @@ def test_names_of_tools_are_changed_alike_in_the_offer_and_in_the_calls() -> Non
         (chat(HI), "openai-chat"),
         ({"model": "claude-x", "messages": [HI]}, "anthropic-messages"),
         (messages(HI, system="x"), "anthropic-messages"),
-        (messages(HI, said("assistant", use("a"))), "anthropic-messages"),
+        (messages(HI, message_of("assistant", use("a"))), "anthropic-messages"),
         (chat(HI, chat_calls("a")), "openai-chat"),
         ({"input": "Hi"}, "openai-responses"),
         (contents(ASKED), "gemini-generate"),
         ([HI], "openai-chat"),
         ([QUESTION], "openai-responses"),
         ([{"role": "user", "parts": [{"text": "Hi"}]}], "gemini-generate"),
-        ([said("assistant", use("a"))], "anthropic-messages"),
+        ([message_of("assistant", use("a"))], "anthropic-messages"),
     ],
 )
 def test_the_language_is_recognised(value: Any, language: str) -> None:
-    assert given(value).language == language
+    assert parse_conversation(value).language == language
 
 
 def test_who_pastes_messages_alone_misses_no_model() -> None:
-    for value in ([HI], [said("user", result("a"))]):
+    for value in ([HI], [message_of("user", result("a"))]):
         assert not any("no-model" in one.rule.id or "no-limit" in one.rule.id for one in _native(value))
 
 
 def _native(value: Any) -> tuple[Any, ...]:
-    return next(verdict for verdict in lint_request(given(value)).verdicts if verdict.is_native).findings
+    return next(verdict for verdict in lint_request(parse_conversation(value)).verdicts if verdict.is_native).findings
 
 
 def test_json_lines_are_several_conversations() -> None:
-    told = read_text('\ufeff{"messages": []}\n\n{"contents": []}\n')
+    told = parse_text('\ufeff{"messages": []}\n\n{"contents": []}\n')
     assert [one.language for one in told] == ["openai-chat", "gemini-generate"]
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("hello", "not JSON"),
+        ("hello", "not valid JSON"),
         ("7", "a JSON object"),
         ("{}", "messages, input or contents"),
-        ("[]", "holds none"),
+        ("[]", "must contain objects"),
         ('{"messages": []}\n{', "line 2"),
         ('{"messages": ' + "[" * 300 + "]" * 300 + "}", "deep"),
     ],
 )
 def test_what_is_no_conversation_is_told_in_words(text: str, why: str) -> None:
     with pytest.raises(NotAConversation, match=why):
-        [lint_request(one) for one in read_text(text)]
+        [lint_request(one) for one in parse_text(text)]

@@ -13,8 +13,8 @@ from django.conf import settings
 
 from history.management.commands.history import ACTIONS, Command
 from history.models import Session
-from tests.clients import Terminal, history
-from tests.factories import chat_of
+from tests.clients import Terminal, run_history
+from tests.factories import create_chat
 
 ANSWER = """# Result
 
@@ -35,11 +35,11 @@ COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 @pytest.fixture
 def session(ada: Any) -> Session:
-    return chat_of(ada, "one line\nanother *line*", ANSWER)
+    return create_chat(ada, "one line\nanother *line*", ANSWER)
 
 
 def on_a_terminal(session: Session) -> str:
-    return history("show", session.pk, out=Terminal())[0]
+    return run_history("show", session.pk, out=Terminal())[0]
 
 
 @pytest.mark.django_db
@@ -70,7 +70,7 @@ def test_nothing_in_a_text_speaks_to_the_terminal(session: Session) -> None:
 
 @pytest.mark.django_db
 def test_in_a_pipe_texts_stay_as_they_were_written(session: Session) -> None:
-    shown = history("show", session.pk)[0]
+    shown = run_history("show", session.pk)[0]
     assert "    - **bold** and `code`" in shown
     assert "\x1b" not in shown
 
@@ -101,6 +101,6 @@ def test_every_command_and_each_of_its_options_is_described(name: str) -> None:
 
 @pytest.mark.django_db
 def test_json_of_a_list_is_json_for_every_reader(ada: Any) -> None:
-    chat_of(ada, "hi")
+    create_chat(ada, "hi")
     for arguments in (["list"], ["search", "hi"], ["purge"], ["person", "ada", "--erase"]):
-        assert isinstance(json.loads(history(*arguments, "--json")[0]), dict)
+        assert isinstance(json.loads(run_history(*arguments, "--json")[0]), dict)

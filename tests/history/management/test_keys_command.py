@@ -19,7 +19,7 @@ from history.access import keys
 from history.management.output import print_json, print_table
 from history.models import ApiKey
 from project.accounts.models import User
-from tests.servers.databases import ready_file
+from tests.servers.databases import copy_migrated_file
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -39,7 +39,7 @@ class Terminal(StringIO):
 def test_create_prints_the_key_alone_so_that_a_script_can_take_it(staff: User) -> None:
     out, err = run("create", "laptop")
     assert keys.authenticate(out.strip(), scope="relay").name == "laptop"
-    assert "only time" in err
+    assert "only once" in err
 
 
 @pytest.mark.django_db
@@ -74,7 +74,7 @@ def test_list_never_shows_a_secret(ada: User) -> None:
 def test_revoke_ends_the_key_and_a_second_time_says_so(ada: User) -> None:
     new = keys.create(name="laptop", owner=ada)
     assert "is revoked" in run("revoke", new.api_key.prefix)[0]
-    assert "was revoked before" in run("revoke", new.api_key.prefix)[0]
+    assert "was already revoked" in run("revoke", new.api_key.prefix)[0]
     assert json.loads(run("revoke", new.api_key.prefix, "--json")[0])["state"] == "revoked"
     assert new.api_key.prefix not in run("list")[0]
     assert new.api_key.prefix in run("list", "--all")[0]
@@ -85,7 +85,7 @@ def test_revoke_ends_the_key_and_a_second_time_says_so(ada: User) -> None:
     ("arguments", "code", "says"),
     [
         (["revoke", "nothing"], 1, "no such key"),
-        (["create", "x", "--owner", "nobody"], 1, "no user called 'nobody'"),
+        (["create", "x", "--owner", "unknown"], 1, "no user called 'unknown'"),
         (["create", "x", "--owner", "ada", "--scopes", "admin"], 1, "not staff"),
         (["create", "x"], 1, "no staff user"),
         (["create", "x", "--owner", "ada", "--scopes", "fly"], 2, "Unknown scope fly"),
@@ -103,24 +103,27 @@ def test_what_cannot_be_done_is_one_line_and_an_exit_code(
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A house of its own for real processes: an SQLite file and a data directory."""
-    tmp_path = tmp_path_factory.mktemp("house")
-    return os.environ | {"PARLEY_DATA_DIR": str(tmp_path), "DATABASE_URL": ready_file(tmp_path / "keys.sqlite3")}
+def installation(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An installation of its own for real processes: an SQLite file and a data directory."""
+    tmp_path = tmp_path_factory.mktemp("installation")
+    return os.environ | {
+        "PARLEY_DATA_DIR": str(tmp_path),
+        "DATABASE_URL": copy_migrated_file(tmp_path / "keys.sqlite3"),
+    }
 
 
-def manage(house: dict[str, str], *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+def manage(installation: dict[str, str], *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "manage.py", "keys", *arguments]
-    return subprocess.run(command, cwd=ROOT, env=house, capture_output=True, text=True, check=False, **options)
+    return subprocess.run(command, cwd=ROOT, env=installation, capture_output=True, text=True, check=False, **options)
 
 
 @pytest.mark.any_database
-def test_a_real_process_ends_with_the_right_code_and_says_why_on_stderr(house: dict[str, str]) -> None:
-    refused = manage(house, "create", "laptop")
+def test_a_real_process_ends_with_the_right_code_and_says_why_on_stderr(installation: dict[str, str]) -> None:
+    refused = manage(installation, "create", "laptop")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert len(refused.stderr.splitlines()) == 1
     assert "staff user" in refused.stderr
-    listed = manage(house, "list", "--json")
+    listed = manage(installation, "list", "--json")
     assert (listed.returncode, json.loads(listed.stdout)) == (0, [])
 
 
@@ -131,8 +134,8 @@ def test_what_is_no_command_ends_with_the_code_for_wrong_usage() -> None:
 
 
 @pytest.mark.any_database
-def test_a_terminal_gets_a_table(house: dict[str, str]) -> None:
-    screen = "".join(on_a_terminal([sys.executable, "manage.py", "keys", "list"], house))
+def test_a_terminal_gets_a_table(installation: dict[str, str]) -> None:
+    screen = "".join(on_a_terminal([sys.executable, "manage.py", "keys", "list"], installation))
     assert "prefix" in screen
     assert "┃" in screen
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from history.markdown import BlockStream, render, render_blocks, split_blocks
-from tests.measures import examples
+from tests.measures import example_count
 
 PIECES = [
     "a", "word ", "*b*", "**c**", "`d`", "中文。", "<b>", "&amp;", "[l](http://a.example)", "$x$", "\\(", "\\)",
@@ -30,14 +30,14 @@ def looks(html: str) -> str:
 
 
 @given(texts)
-@settings(max_examples=examples(500), deadline=None)
+@settings(max_examples=example_count(500), deadline=None)
 def test_blocks_rendered_one_by_one_look_like_the_whole(text: str) -> None:
     finished, tail = render_blocks(text)
     assert looks("".join([*finished, tail])) == looks(render(text))
 
 
 @given(texts_with_definitions, st.data())
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=example_count(300), deadline=None)
 def test_a_finished_block_never_changes(text: str, data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(text)))
     earlier, later = split_blocks(text[:cut]), split_blocks(text)
@@ -45,7 +45,7 @@ def test_a_finished_block_never_changes(text: str, data: st.DataObject) -> None:
 
 
 @given(texts_with_definitions, st.integers(1, 7))
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=example_count(300), deadline=None)
 def test_pieces_of_any_size_give_the_same_blocks(text: str, size: int) -> None:
     stream = BlockStream()
     finished = [block for place in range(0, len(text), size) for block in stream.feed(text[place : place + size])]

@@ -115,7 +115,7 @@ def contrast(one: str, other: str) -> float:
 
 def test_every_class_has_a_rule_that_can_be_read_in_light_and_dark() -> None:
     tokens = {name: (light, dark) for name, light, dark in TOKEN.findall((STYLES / "tokens.css").read_text())}
-    found = RULE.findall((STYLES / "prose.css").read_text())
+    found = RULE.findall((STYLES / "components" / "prose.css").read_text())
     rules = {name.strip(" .\n"): rule for names, rule in found for name in names.split(",")}
     assert set(rules) == set(CLASSES.values())
     for name, rule in rules.items():

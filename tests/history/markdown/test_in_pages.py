@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from history.markdown import MAX_CHARS, cache, render
-from history.markdown.cache import HtmlCache
-from history.markdown.sanitizer import ALLOWED_CLASSES, TAGS
-from tests.measures import examples
+from history.markdown import MAX_CHARS, HtmlCache, cache, render
+from history.markdown.html import ALLOWED_CLASSES, TAGS
+from tests.measures import example_count
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -117,7 +116,7 @@ def test_no_link_or_image_of_a_hostile_text_leads_to_a_script_or_a_foreign_pictu
 
 
 @given(st.text(alphabet="<>[]()!`*_~#|-\n \"'&;:/=axscript^$\\\\1@.brkdup", max_size=200))
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=example_count(300), deadline=None)
 def test_no_text_at_all_brings_other_tags_or_attributes(text: str) -> None:
     assert tags_in(render(text)) <= TAGS
 
@@ -200,7 +199,7 @@ def test_half_a_character_and_a_nul_are_shown_as_unknown_ones_and_a_whole_one_as
     assert "😀" in render("a \ud83d\ude00 b")
 
 
-# Texts that leave something behind in whoever renders them: references, notes, code, formulas, lists, too much work.
+# Texts that leave state in the renderer: references, notes, code, formulas, lists, too much work.
 NOTES_AND_CODE = [
     "[a]: https://a.example\n\n[a]",
     "[a]",
@@ -217,7 +216,7 @@ NOTES_AND_CODE = [
 ]
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=example_count(60))
 @given(st.lists(st.sampled_from([*HOSTILE, *NOTES_AND_CODE]), min_size=1, max_size=6))
 def test_nothing_of_one_text_is_left_when_the_next_one_is_rendered(texts: list[str]) -> None:
     cache.clear()

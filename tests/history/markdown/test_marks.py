@@ -89,7 +89,7 @@ class TestFormulas:
     @pytest.mark.parametrize(
         "text",
         [
-            "from $5 to $6", "$5, $6 and US$7", "($5) or ($6)", "$5-$6", "5$ and 6$", "a $ b $ c", "$HOME/bin:$PATH",
+            "from $5 to $6", "$5, $6 and US$7", "($5) or ($6)", "$5-$6", "5$ and 6$", "a $ b $ c", "$HOME/lib:$PATH",
             "$ 5 $", "cost: $5/month, later $6/month", "$", "$$", "$$$", "A$AP and Ke$ha",
         ],
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Ordinary writing goes a short way to HTML, and nobody can tell."""
+"""Plain prose takes a fast path to the same HTML."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from history import markdown
-from history.markdown import render
-from history.markdown.prose import prose_html
-from tests.measures import examples
+from history.markdown import prose_html, render
+from tests.measures import example_count
 
 pytestmark = pytest.mark.any_database
 
@@ -39,7 +38,7 @@ def the_long_way(text: str) -> str:
 
 
 @given(texts)
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=example_count(200), deadline=None)
 def test_the_short_way_leads_where_the_long_one_does(text: str) -> None:
     assert render(text) == the_long_way(text)
 

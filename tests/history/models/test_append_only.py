@@ -23,7 +23,7 @@ from history.access import audit
 from history.models import AuditEvent, Blob, Exchange, Message, Session, ToolCall
 from history.models.append_only import ImmutableError
 from history.record import exchanges, recorder
-from tests.factories import answered, call, chat_of
+from tests.factories import create_chat, model_output, tool_request
 
 pytestmark = pytest.mark.django_db
 
@@ -35,8 +35,8 @@ APPEND_ONLY = (Message, ToolCall, AuditEvent)
 @pytest.fixture
 def session(ada: Any) -> Session:
     """A row in every table of the record."""
-    session = chat_of(ada, "hello")
-    recorder.append(session, answered("x" * 70_000, call("a")), after=1)
+    session = create_chat(ada, "hello")
+    recorder.append(session, model_output("x" * 70_000, tool_request("a")), after=1)
     exchanges.open_exchange(session, owner=ada)
     audit.record("read", session=session.pk)
     return session
@@ -142,7 +142,7 @@ def test_changing_a_stored_row_is_refused(session: Session, model: Any, change: 
     ],
 )
 def test_the_way_through_a_session_is_refused_too(ada: Any, session: Session, change: Callable[[Any], Any]) -> None:
-    chat_of(ada, "of another session")
+    create_chat(ada, "of another session")
     with pytest.raises(ImmutableError), transaction.atomic():
         change(session)
     assert Message.objects.filter(session=session).count() == 2
@@ -182,8 +182,7 @@ def test_the_guard_is_lifted_in_few_modules_only() -> None:
     assert lifted == {
         "history/models/append_only.py",
         "history/formats/jsonl/insert_entries.py",
-        "history/retention/dropping.py",
-        "history/retention/leftovers.py",
+        "history/retention/trimming.py",
         "history/retention/removal.py",
         "history/record/writer.py",
         "history/verification/rebuilding.py",

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from history.entries import DebugLog
 from history.models import Message, Session, seals
 from history.record import recorder
-from tests.factories import answered, chat_of, said
-from tests.measures import examples
+from tests.factories import create_chat, model_input, model_output
+from tests.measures import example_count
 
 FACTS: dict[str, Any] = {"seq": 3, "parent": 2, "kind": "model_input", "digest": b"d" * 32}
 
@@ -24,7 +24,7 @@ def test_a_seal_changes_with_everything_it_covers(change: dict[str, Any]) -> Non
     assert seals.seal_of(b"q" * 32, **FACTS) != seal
 
 
-@settings(max_examples=examples(200), derandomize=True)
+@settings(max_examples=example_count(200), derandomize=True)
 @given(numbers=st.tuples(*[st.integers(0, 1_200)] * 4), kinds=st.tuples(*[st.text("ab|1", max_size=4)] * 2))
 def test_different_facts_never_share_a_seal(numbers: tuple[int, ...], kinds: tuple[str, str]) -> None:
     one, other = (numbers[0], numbers[1], kinds[0]), (numbers[2], numbers[3], kinds[1])
@@ -40,7 +40,7 @@ def test_the_same_text_twice_has_two_digests() -> None:
     assert len(seals.new_salt()) == 16
 
 
-@settings(max_examples=examples(200), derandomize=True)
+@settings(max_examples=example_count(200), derandomize=True)
 @given(fields=st.tuples(*[st.lists(st.none() | st.text('a\x1f,"', max_size=3), min_size=2, max_size=2)] * 2))
 def test_an_audit_seal_knows_where_one_field_ends_and_the_next_begins(fields: tuple[list[Any], list[Any]]) -> None:
     one, other = fields
@@ -49,11 +49,11 @@ def test_an_audit_seal_knows_where_one_field_ends_and_the_next_begins(fields: tu
 
 @pytest.mark.django_db
 def test_every_entry_is_chained_to_the_one_written_before_whatever_its_branch(ada: Any) -> None:
-    session = chat_of(ada, "one", "two", "three")
-    recorder.append(session, said("beside"), after=1)
+    session = create_chat(ada, "one", "two", "three")
+    recorder.append(session, model_input("beside"), after=1)
     recorder.append(session, DebugLog(message="slow"), after=2)
     recorder.move_head(session, to=2)
-    recorder.append(session, answered("drei"), after=2)
+    recorder.append(session, model_output("drei"), after=2)
     previous = b""
     for row in Message.objects.filter(session=session).order_by("seq"):
         assert row.body is not None

@@ -17,11 +17,11 @@ from history import retention
 from history.access import keys
 from history.entries import Usage
 from history.models import DayTally, Message, Session
-from history.pages.charts.points import wait_below
+from history.pages.charts.points import latency_percentile
 from history.record import exchanges, recorder
 from history.record.daily_sums import WAIT_NAMES
 from history.retention import removal
-from tests.factories import answered, call, chat_of, result, results, said
+from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
 
 pytestmark = pytest.mark.django_db
 
@@ -33,10 +33,10 @@ def talk(owner: Any, *, at: datetime, model: str = "model-1", **fields: Any) -> 
     session = recorder.start_session(owner=owner, **fields)
     usage = Usage(input_tokens=100, output_tokens=20)
     entries = [
-        said("Why?", at=at),
-        answered("", call("a"), at=at, model=model, agent="coder"),
-        results(result("a", duration=1.5, status="failed", error="no"), at=at, agent="coder"),
-        answered("So.", at=at, model=model, agent="coder", usage=usage, latency=0.8),
+        model_input("Why?", at=at),
+        model_output("", tool_request("a"), at=at, model=model, agent="coder"),
+        tool_results(tool_result("a", duration=1.5, status="failed", error="no"), at=at, agent="coder"),
+        model_output("So.", at=at, model=model, agent="coder", usage=usage, latency=0.8),
     ]
     recorder.append_many(session, entries, after=0)
     return session
@@ -65,9 +65,9 @@ def test_a_day_is_counted_by_owner_key_source_agent_and_model(ada: Any) -> None:
 
 
 def test_the_cost_of_a_call_counts_on_the_day_of_its_answer(ada: Any) -> None:
-    session = chat_of(ada, "hello")
+    session = create_chat(ada, "hello")
     exchange = exchanges.open_exchange(session, owner=ada, after=1)
-    exchanges.finish(exchange, answered("hi"), end_reason="done", cost=Decimal("0.25"))
+    exchanges.finish(exchange, model_output("hi"), end_reason="done", cost=Decimal("0.25"))
     assert sum(DayTally.objects.values_list("cost", flat=True)) == Decimal("0.25")
 
 
@@ -81,22 +81,22 @@ def test_calls_that_left_no_answer_are_counted_too_with_what_they_took(ada: Any)
     day_after = LONG_AGO + timedelta(days=1)
     loose = exchanges.open_exchange(None, owner=ada, api_key=key, model="model-0", started_at=day_after)
     exchanges.finish(loose, None, end_reason="done", cost=Decimal("0.5"), usage=spent)
-    told = ("source", "api_key", "model", "input_tokens", "output_tokens", "cost")
+    columns = ("source", "api_key", "model", "input_tokens", "output_tokens", "cost")
     expected = ("relay", key.pk, "model-0", 7, 3, Decimal("0.5"))
-    assert expected in counted(LONG_AGO.date(), *told)
-    assert counted(day_after.date(), *told) == [expected]
+    assert expected in counted(LONG_AGO.date(), *columns)
+    assert counted(day_after.date(), *columns) == [expected]
     removal.remove_exchanges([loose.pk])
-    assert counted(day_after.date(), *told) == []
+    assert counted(day_after.date(), *columns) == []
 
 
 def test_what_a_trimmed_turn_took_goes_with_it_however_it_was_told(ada: Any) -> None:
     """The cost of an answer, and that of a call beside it that left none."""
-    session = chat_of(ada, "hello", source="relay")
+    session = create_chat(ada, "hello", source="relay")
     exchange = exchanges.open_exchange(session, owner=ada, after=1)
-    exchanges.finish(exchange, answered("hi"), end_reason="done", cost=Decimal("0.25"))
+    exchanges.finish(exchange, model_output("hi"), end_reason="done", cost=Decimal("0.25"))
     aside = exchanges.open_exchange(session, owner=ada, after=1)
     exchanges.finish(aside, None, end_reason="done", cost=Decimal("0.5"))
-    recorder.append_many(session, [said("and?"), answered("so")], after=2)
+    recorder.append_many(session, [model_input("and?"), model_output("so")], after=2)
     assert sum(DayTally.objects.values_list("cost", flat=True)) == Decimal("0.75")
     with override_settings(CHAT_HISTORY_MAX_MESSAGES=2):
         retention.purge(dry_run=False)
@@ -135,7 +135,7 @@ def test_what_a_fork_copied_is_counted_once(ada: Any) -> None:
 )
 def test_a_median_is_read_off_the_classes(waits: dict[int, int], share: float, expected: float | None) -> None:
     sums = {name: waits.get(number, 0) for number, name in enumerate(WAIT_NAMES)}
-    assert wait_below(share, sums) == expected
+    assert latency_percentile(share, sums) == expected
 
 
 # The page.
@@ -166,12 +166,12 @@ def numbers(html: str, chart: str) -> dict[str, dict[str, str]]:
     """Day → line → what the table says, without the zeros."""
     part = html.split(f'id="chart-{chart}"')[1].split("</section>")[0]
     names = re.findall(r'<th scope="col" data-line="\d">([^<]*)</th>', part)
-    found = {}
+    shown_days = {}
     for day, cells in re.findall(r'datetime="([^"]*)".*?</th>(.*?)</tr>', part):
-        said = dict(zip(names, re.findall(r"<td[^>]*>([^<]*)</td>", cells), strict=True))
-        if shown := {name: words for name, words in said.items() if words not in ("0", "–", "0.0 s")}:
-            found[day] = shown
-    return found
+        cells_by_name = dict(zip(names, re.findall(r"<td[^>]*>([^<]*)</td>", cells), strict=True))
+        if shown := {name: words for name, words in cells_by_name.items() if words not in ("0", "–", "0.0 s")}:
+            shown_days[day] = shown
+    return shown_days
 
 
 def test_each_chart_has_a_table_of_its_numbers(reader: Client, ada: Any) -> None:
@@ -179,18 +179,18 @@ def test_each_chart_has_a_table_of_its_numbers(reader: Client, ada: Any) -> None
     talk(ada, at=at)
     day = at.date().isoformat()
     html = read(reader)
-    assert numbers(html, "sessions") == {day: {"begun": "1"}}
+    assert numbers(html, "sessions") == {day: {"started": "1"}}
     assert numbers(html, "messages") == {day: {"messages": "3"}}
     assert numbers(html, "tokens") == {day: {"read": "100", "written": "20"}}
     assert numbers(html, "errors") == {day: {"errors": "1"}}
     assert numbers(html, "tools") == {day: {"time of tools": "1.5 s"}}
-    assert numbers(html, "latency")[day]["half of the answers"] == "0.8 s"
+    assert numbers(html, "latency")[day]["median"] == "0.8 s"
     assert html.count("<polyline") >= 6
 
 
 def test_charts_and_lists_count_the_same_messages(reader: Client, ada: Any) -> None:
     session = talk(ada, at=timezone.now())
-    recorder.append(session, said("Go on.", is_internal=True, channel="agent"), after=session.head)
+    recorder.append(session, model_input("Go on.", is_internal=True, channel="agent"), after=session.head)
     counted = numbers(read(reader), "messages")
     assert [int(day["messages"]) for day in counted.values()] == [Session.objects.get().message_count] == [3]
 
@@ -260,14 +260,14 @@ def test_a_person_sees_their_own_numbers_and_staff_what_they_may_list(
     talk(bob, at=now)
     day = now.astimezone(UTC).date().isoformat()
     client.force_login(bob)
-    assert numbers(read(client, "?by=owner"), "sessions") == {day: {"begun": "1"}}
+    assert numbers(read(client, "?by=owner"), "sessions") == {day: {"started": "1"}}
     grace = grant()
     client.force_login(grace)
-    assert "Nothing was recorded in this time" in read(client)
+    assert "Nothing was recorded in this period" in read(client)
     client.force_login(grant("view"))
-    assert numbers(read(client), "sessions") == {day: {"begun": "2"}}
+    assert numbers(read(client), "sessions") == {day: {"started": "2"}}
     assert numbers(read(client, "?by=owner"), "sessions") == {day: {"ada": "1", "bob": "1"}}
-    assert "Nothing was recorded in this time" in read(client, "?whose=me")
+    assert "Nothing was recorded in this period" in read(client, "?whose=me")
 
 
 def test_history_begins_with_the_last_thirty_days_in_four_numbers(reader: Client, ada: Any, bob: Any) -> None:
@@ -288,8 +288,8 @@ def test_history_begins_with_the_last_thirty_days_in_four_numbers(reader: Client
 
 @pytest.mark.parametrize("query", ["?range=x&by=y", "?range=all", "?by=owner", "?whose=me", "?range=%00&by=%00"])
 def test_no_address_is_an_error(reader: Client, query: str) -> None:
-    assert "Nothing was recorded in this time" in read(reader, query)
+    assert "Nothing was recorded in this period" in read(reader, query)
 
 
-def test_somebody_who_is_not_signed_in_is_asked_to(client: Client) -> None:
+def test_anonymous_users_are_asked_to_sign_in(client: Client) -> None:
     assert client.get("/charts/")["Location"] == "/accounts/signin/?next=/charts/"

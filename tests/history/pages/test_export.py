@@ -14,12 +14,12 @@ from django.test import AsyncClient, Client
 
 from history.models import AuditEvent, Session
 from project.accounts.models import User
-from tests.factories import chat_of
+from tests.factories import create_chat
 
 
 @pytest.fixture
 def session(ada: User) -> Session:
-    return chat_of(ada, "hello", "hi")
+    return create_chat(ada, "hello", "hi")
 
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -33,8 +33,8 @@ def test_a_page_asks_for_the_format_and_keeps_what_was_picked(client: Client, ad
     assert client.post("/history/export/", {"session": session.pk, "format": "docx"}).status_code == 422
 
 
-async def downloaded(client: AsyncClient, **asked: str) -> tuple[Any, bytes]:
-    response: Any = await client.get("/history/export/", asked)
+async def downloaded(client: AsyncClient, **params: str) -> tuple[Any, bytes]:
+    response: Any = await client.get("/history/export/", params)
     assert response.status_code == 200
     assert response.is_async
     return response, b"".join([piece async for piece in response.streaming_content])
@@ -47,13 +47,15 @@ async def test_the_owner_downloads_one_session_or_all_of_them(
     response, content = await downloaded(async_client, session=str(session.pk), format="json")
     assert f"session_{session.created_at:%Y%m%d}_{session.pk}.json" in response["Content-Disposition"]
     assert json.loads(content)["session_id"] == str(session.pk)
-    await sync_to_async(chat_of)(ada, "another")
+    await sync_to_async(create_chat)(ada, "another")
     response, content = await downloaded(async_client, format="markdown")
     assert response["Content-Type"] == "application/zip"
     await sync_to_async(connections.close_all)()
 
 
-async def test_a_stranger_gets_404_and_nobody_signs_in(async_client: AsyncClient, bob: User, session: Session) -> None:
+async def test_strangers_get_404_and_anonymous_users_sign_in(
+    async_client: AsyncClient, bob: User, session: Session
+) -> None:
     address = f"/history/export/?format=jsonl&session={session.pk}"
     assert (await async_client.get(address)).status_code == 302
     await async_client.aforce_login(bob)
@@ -69,11 +71,11 @@ def test_staff_say_why_or_may_not(client: Client, staff: User, session: Session)
     client.force_login(staff)
     rights = Permission.objects.filter(content_type__app_label="history")
     staff.user_permissions.add(rights.get(codename="view_session"))
-    asked = {"session": str(session.pk), "format": "jsonl"}
-    assert client.post("/history/export/", asked).status_code == 403
+    params = {"session": str(session.pk), "format": "jsonl"}
+    assert client.post("/history/export/", params).status_code == 403
     staff.user_permissions.add(rights.get(codename="export_session"))
-    refused = client.post("/history/export/", asked)
+    refused = client.post("/history/export/", params)
     assert refused.status_code == 403
     assert 'name="reason"' in refused.content.decode()
-    assert client.post("/history/export/", {**asked, "reason": "a court order"}).status_code == 200
+    assert client.post("/history/export/", {**params, "reason": "a court order"}).status_code == 200
     assert AuditEvent.objects.filter(action="export", actor=staff.pk).exists()

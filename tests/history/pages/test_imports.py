@@ -15,8 +15,8 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.utils import timezone
 
-from history.http.body_limits import MEGABYTE, body_limit_of
-from history.importing import jobs, storing, turns
+from history.http import MEGABYTE, body_limit_of
+from history.importing import jobs, scheduler, storing
 from history.models import AuditEvent, ImportJob, Session
 from project.accounts.models import User
 from tests.history.importing.files import chatgpt, chatgpt_node, claude_code, document, lines, text, zipped
@@ -61,12 +61,12 @@ def test_a_form_with_files_is_a_job_that_runs_by_itself(as_ada: Client, ada: Use
     job = ImportJob.objects.get()
     assert answer["Location"] == f"/import/{job.pk}/"
     assert "waiting" in as_ada.get(answer["Location"]).text
-    turns.work()
+    scheduler.work()
     page = as_ada.get(answer["Location"]).text
     session = Session.objects.get()
     assert session.owner == ada
     assert f'href="/s/{session.pk}/"' in page
-    assert "parent is missing from the file" in page
+    assert "parent of an entry is missing from the file" in page
     assert "The format is not supported." in page
     assert "hx-get" not in page.split('id="import-job"')[1].split(">")[0], "it does not ask any more"
     assert not jobs.folder_of(job).exists(), "the files are gone when they are imported"
@@ -75,7 +75,7 @@ def test_a_form_with_files_is_a_job_that_runs_by_itself(as_ada: Client, ada: Use
 def test_what_strangers_wrote_is_shown_as_text(as_ada: Client) -> None:
     tree = chatgpt(chatgpt_node("u", None, "user", ["Hi."]), title="<script>alert(1)</script>")
     page = send(as_ada, ("conversations.json", document([tree])))["Location"]
-    turns.work()
+    scheduler.work()
     assert "<script>alert(1)" not in as_ada.get(page).text
     assert "&lt;script&gt;alert(1)" in as_ada.get(page).text
 
@@ -83,7 +83,7 @@ def test_what_strangers_wrote_is_shown_as_text(as_ada: Client) -> None:
 def test_large_files_come_in_pieces_and_a_lost_piece_is_sent_again(as_ada: Client) -> None:
     packed = zipped({"talk.jsonl": TALK})
     page = sent_in_pieces(as_ada, "export.zip", packed, size=100)
-    turns.work()
+    scheduler.work()
     assert Session.objects.count() == 1
     assert "export.zip" in as_ada.get(page).text
 
@@ -101,7 +101,7 @@ def test_a_piece_that_does_not_follow_is_told_how_far_it_is(as_ada: Client) -> N
     assert ImportJob.objects.get().state == "uploading", "half a file is not run"
     refused = as_ada.post(begun["start"], headers={"accept": "application/json"})
     assert (refused.status_code, refused.json()) == (409, {"error": "Some files have not arrived. Send them again."})
-    assert "Not all files have arrived." in as_ada.get(begun["page"]).text
+    assert "Some files have not arrived." in as_ada.get(begun["page"]).text
 
 
 def test_a_start_that_is_repeated_leads_to_the_same_job(as_ada: Client) -> None:
@@ -151,10 +151,10 @@ def test_a_job_whose_runner_died_is_interrupted_and_can_be_run_again(as_ada: Cli
     long_ago = timezone.now() - jobs.SILENT * 2
     ImportJob.objects.update(state="running", heartbeat_at=long_ago)
     assert "interrupted" in as_ada.get(page).text
-    turns.work()
-    assert not Session.objects.exists(), "nobody takes it by himself"
+    scheduler.work()
+    assert not Session.objects.exists(), "no worker has taken it"
     assert as_ada.post(f"{page}start/").status_code == 302
-    turns.work()
+    scheduler.work()
     assert Session.objects.count() == 1
     assert ImportJob.objects.get().state == "done"
 
@@ -166,24 +166,24 @@ def test_a_job_that_runs_is_not_begun_twice(as_ada: Client) -> None:
     assert ImportJob.objects.get().state == "running"
 
 
-def test_nobodys_small_import_waits_for_somebodys_large_one(
+def test_a_small_import_does_not_wait_for_a_large_one(
     as_ada: Client, ada: User, bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "TURN", 0)
+    monkeypatch.setattr(scheduler, "TURN", 0)
     many = [chatgpt(chatgpt_node("u", None, "user", [f"Number {n}."]), title=f"{n}", id=f"c{n}") for n in range(3)]
     for _ in range(2):
         send(as_ada, ("conversations.json", document(many)))
     as_bob = Client()
     as_bob.force_login(bob)
     send(as_bob, ("talk.jsonl", TALK))
-    turns.work()
-    told = AuditEvent.objects.filter(action="sessions.imported").order_by("seq")
-    assert list(told.values_list("actor", flat=True)) == [bob.pk, ada.pk, ada.pk]
+    scheduler.work()
+    events = AuditEvent.objects.filter(action="sessions.imported").order_by("seq")
+    assert list(events.values_list("actor", flat=True)) == [bob.pk, ada.pk, ada.pk]
     assert set(ImportJob.objects.values_list("state", flat=True)) == {"done"}
 
 
 def test_nor_for_one_long_conversation(as_ada: Client, ada: User, bob: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "TURN", 0)
+    monkeypatch.setattr(scheduler, "TURN", 0)
     monkeypatch.setattr(storing, "BATCH", 1)
     append, batches = storing._append, count()
     as_bob = Client()
@@ -196,25 +196,25 @@ def test_nor_for_one_long_conversation(as_ada: Client, ada: User, bob: User, mon
 
     monkeypatch.setattr(storing, "_append", append_and_be_joined)
     send(as_ada, ("talk.jsonl", TALK + TALK.replace(b'"u1"', b'"u2"').replace(b'"a1"', b'"a2"')))
-    turns.work()
-    told = AuditEvent.objects.filter(action="sessions.imported").order_by("seq")
-    assert list(told.values_list("actor", flat=True)) == [bob.pk, ada.pk]
+    scheduler.work()
+    events = AuditEvent.objects.filter(action="sessions.imported").order_by("seq")
+    assert list(events.values_list("actor", flat=True)) == [bob.pk, ada.pk]
 
 
 def test_a_job_fails_in_words_while_history_is_off(as_ada: Client, settings: Any) -> None:
     page = send(as_ada, ("talk.jsonl", TALK))["Location"]
     settings.CHAT_HISTORY_ENABLED = False
-    turns.work()
+    scheduler.work()
     assert "history is off" in as_ada.get(page).text
     settings.CHAT_HISTORY_ENABLED = True
     as_ada.post(f"{page}start/")
-    turns.work()
+    scheduler.work()
     assert ImportJob.objects.get().state == "done"
 
 
 def test_a_report_can_be_removed_and_what_was_imported_stays(as_ada: Client) -> None:
     page = send(as_ada, ("talk.jsonl", TALK))["Location"]
-    turns.work()
+    scheduler.work()
     as_ada.post(f"{page}remove/")
     assert as_ada.get(page).status_code == 404
     assert Session.objects.count() == 1
@@ -229,7 +229,7 @@ def test_a_page_that_waits_asks_for_its_piece_alone(as_ada: Client) -> None:
     assert 'id="import-job"' in part
 
 
-def test_files_and_reports_that_nobody_needs_are_tidied_away(as_ada: Client, data_dir: Path) -> None:
+def test_unneeded_files_and_reports_are_removed(as_ada: Client, data_dir: Path) -> None:
     send(as_ada, ("talk.jsonl", TALK))
     job = ImportJob.objects.get()
     stray = data_dir / "imports" / "stray"
@@ -247,10 +247,10 @@ def test_files_and_reports_that_nobody_needs_are_tidied_away(as_ada: Client, dat
 
 
 def test_very_many_items_are_counted_and_not_all_kept(as_ada: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "KEPT_ITEMS", 2)
+    monkeypatch.setattr(scheduler, "KEPT_ITEMS", 2)
     trees = [chatgpt(chatgpt_node("u", None, "user", ["Hi."]), id=f"c{n}", conversation_id=f"c{n}") for n in range(5)]
     page = send(as_ada, ("conversations.json", document([*trees, 7])))["Location"]
-    turns.work()
+    scheduler.work()
     job = ImportJob.objects.get()
     assert [item["outcome"] for item in job.items] == ["imported", "imported", "refused"]
     assert job.counts["imported"] == 5
@@ -269,11 +269,11 @@ def test_views_that_take_files_say_how_large_a_request_may_be(settings: Any) -> 
     assert [body_limit_of(path) for path in ("/healthz", "/accounts/signin/", "/nowhere")] == [None] * 3
 
 
-def test_a_report_is_read_in_the_language_of_its_reader_whatever_was_filled_in(as_ada: Client, ada: User) -> None:
+def test_a_report_is_translated_with_its_values(as_ada: Client, ada: User) -> None:
     cut = zipped({"talk.jsonl": TALK})[:-30]
     tuned = lines({"messages": [{"role": "user", "content": "Hi."}]})
     address = send(as_ada, ("cut.zip", cut), ("tuned.jsonl", tuned + b"{broken\n" + tuned))["Location"]
-    turns.work()
+    scheduler.work()
     page = as_ada.get(address).text
     assert "The archive is damaged (File is not a zip file)." in page
     assert "line 2" in page
@@ -282,7 +282,7 @@ def test_a_report_is_read_in_the_language_of_its_reader_whatever_was_filled_in(a
     page = as_ada.get(address).text
     assert "压缩包已损坏（File is not a zip file）。" in page
     assert "第 2 行" in page
-    assert "这不是 JSON（" in page
+    assert "不是有效的 JSON（" in page
     assert [item["why"] for item in ImportJob.objects.get().items if item["file"] == "cut.zip"] == [
         "The archive is damaged (File is not a zip file)."
     ], "programs read English"

@@ -1,4 +1,4 @@
-"""/lint/: paste, choose a file or one of one's sessions; nothing is kept, and strangers see nothing of anybody's."""
+"""The page /lint/: pasted text, a file or an own session; nothing is stored, strangers get 404."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from history.models import Message, Session
 from history.pages.lint import report
 from history.pages.lint import views as page
 from history.record import recorder
-from tests.factories import answered, call, chat_of, said
+from tests.factories import create_chat, model_input, model_output, tool_request
 from tests.history.access.test_permissions import with_right
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
@@ -66,7 +66,7 @@ def test_a_file_is_looked_at_in_the_language_that_is_named(entered: Client) -> N
     ("sent", "words"),
     [
         ({"text": ""}, "Paste a conversation or choose a file."),
-        ({"text": "hello"}, "Not a conversation: this is not JSON"),
+        ({"text": "hello"}, "not valid JSON"),
         ({"text": '{"messages": []}\n{"messages": []}'}, "one at a time"),
         ({"file": SimpleUploadedFile("a.json", b"\xff\xfe")}, "This file is not UTF-8."),
     ],
@@ -82,7 +82,7 @@ def test_what_is_too_long_is_told_with_the_limit(entered: Client, monkeypatch: p
     monkeypatch.setattr(report, "MAX_CHARS", 10)
     assert "Paste up to 10 characters" in entered.post("/lint/", {"text": "x" * 11}).content.decode()
     file = SimpleUploadedFile("a.json", b"x" * 11)
-    assert "Up to 10 characters are looked at; this is 11." in entered.post("/lint/", {"file": file}).content.decode()
+    assert "Up to 10 characters are checked; this has 11." in entered.post("/lint/", {"file": file}).content.decode()
 
 
 def test_a_request_of_too_many_messages_is_told(entered: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,8 +106,8 @@ def test_nothing_that_is_pasted_is_stored(entered: Client) -> None:
 
 
 def test_one_of_ones_sessions_is_looked_at_with_its_entries_as_places(entered: Client, ada: Any) -> None:
-    session = chat_of(ada, title="Looms")
-    recorder.append_many(session, [said("Hi"), answered("", call("a"))], after=0)
+    session = create_chat(ada, title="Looms")
+    recorder.append_many(session, [model_input("Hi"), model_output("", tool_request("a"))], after=0)
     response = entered.get(f"/lint/?session={session.pk}")
     assert [one.verdict.is_rejected for one in response.context["verdicts"]] == [True] * 4
     shown = response.content.decode()
@@ -117,15 +117,13 @@ def test_one_of_ones_sessions_is_looked_at_with_its_entries_as_places(entered: C
 
 def test_a_session_that_is_too_long_is_told(entered: Client, ada: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "MAX_ENTRIES", 1)
-    response = entered.get(f"/lint/?session={chat_of(ada, 'one', 'two').pk}")
+    response = entered.get(f"/lint/?session={create_chat(ada, 'one', 'two').pk}")
     assert response.status_code == 422
-    assert "up to 1 messages are looked at; this one has 2." in response.content.decode()
+    assert "up to 1 messages; this one has 2." in response.content.decode()
 
 
-def test_somebody_elses_session_is_not_there_and_staff_say_why_first(
-    client: Client, ada: Any, bob: Any, staff: Any
-) -> None:
-    session = chat_of(ada, "the secret", title="Looms")
+def test_sessions_of_others_are_404_and_staff_give_a_reason(client: Client, ada: Any, bob: Any, staff: Any) -> None:
+    session = create_chat(ada, "the secret", title="Looms")
     client.force_login(bob)
     assert client.get(f"/lint/?session={session.pk}").status_code == 404
     assert client.get("/lint/?session=nonsense").status_code == 404

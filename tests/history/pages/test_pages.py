@@ -36,8 +36,8 @@ from history.entries import (
 from history.models import Message, Session
 from history.record import recorder
 from history.record.branches import newest_below
-from tests.factories import answered, call, chat_of, result, results, said
-from tests.rows import by_hand
+from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
+from tests.rows import without_guards
 
 pytestmark = pytest.mark.django_db
 
@@ -64,33 +64,33 @@ def shown(html: str) -> list[int]:
 
 
 def long_chat(owner: Any, length: int) -> Session:
-    return chat_of(owner, *[f"text {number}" for number in range(1, length + 1)])
+    return create_chat(owner, *[f"text {number}" for number in range(1, length + 1)])
 
 
 # Who may see it.
 
 
 def test_the_owner_reads_what_was_said(reader: Client, ada: Any) -> None:
-    html = read(reader, chat_of(ada, "Is it *slow*?", "It waits for the disk."))
+    html = read(reader, create_chat(ada, "Is it *slow*?", "It waits for the disk."))
     assert "Is it <em>slow</em>?" in html
     assert "It waits for the disk." in html
 
 
 def test_a_stranger_is_told_that_there_is_no_such_page(client: Client, ada: Any, bob: Any) -> None:
-    session = chat_of(ada, "private")
+    session = create_chat(ada, "private")
     client.force_login(bob)
     assert client.get(page_of(session)).status_code == 404
     assert client.get(f"/s/{session.pk}/1/").status_code == 404
 
 
-def test_somebody_who_is_not_signed_in_is_asked_to(client: Client, ada: Any) -> None:
-    response = client.get(page_of(chat_of(ada, "private")))
+def test_anonymous_users_are_asked_to_sign_in(client: Client, ada: Any) -> None:
+    response = client.get(page_of(create_chat(ada, "private")))
     assert response.status_code == 302
     assert response["Location"].startswith("/accounts/signin/?next=/s/")
 
 
 def test_staff_read_it_only_with_the_right_to(client: Client, ada: Any, staff: Any) -> None:
-    session = chat_of(ada, "hello")
+    session = create_chat(ada, "hello")
     client.force_login(staff)
     assert client.get(page_of(session)).status_code == 404
     staff.user_permissions.add(Permission.objects.get(codename="view_session", content_type__app_label="history"))
@@ -98,17 +98,17 @@ def test_staff_read_it_only_with_the_right_to(client: Client, ada: Any, staff: A
     staff.user_permissions.set(Permission.objects.filter(codename__in=["view_session", "read_session"]))
     open_for_reading(type(staff).objects.get(pk=staff.pk), session, reason="ticket 7")
     html = read(client, session)
-    assert "of ada" in html
+    assert "Owner: ada" in html
 
 
 def test_a_hidden_session_is_gone(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "hello")
-    Session.objects.filter(pk=session.pk).update(hidden_at=timezone.now())
+    session = create_chat(ada, "hello")
+    Session.objects.filter(pk=session.pk).update(state=Session.State.DELETED, hidden_at=timezone.now())
     assert reader.get(page_of(session)).status_code == 404
 
 
 def test_an_expired_session_is_gone_before_the_purge_comes(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "hello")
+    session = create_chat(ada, "hello")
     Session.objects.filter(pk=session.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
     assert reader.get(page_of(session)).status_code == 404
 
@@ -132,8 +132,8 @@ def test_following_the_links_reads_everything_once_in_both_directions(reader: Cl
         while link is not None:
             html = reader.get(page_of(session) + link).content.decode()
             seen += shown(html)[:: -1 if relation == "prev" else 1]
-            found = re.search(rf'rel="{relation}" href="([^"]*)"', html)
-            link = found[1] if found else None
+            match = re.search(rf'rel="{relation}" href="([^"]*)"', html)
+            link = match[1] if match else None
         assert seen == list(expected)
 
 
@@ -151,8 +151,8 @@ def test_a_permalink_opens_the_page_around_its_entry(reader: Client, ada: Any) -
 
 def test_a_permalink_to_a_call_shows_its_results_once(reader: Client, ada: Any) -> None:
     session = long_chat(ada, 31)
-    recorder.append_many(session, [answered("", call("a")), results(result("a"))], after=31)
-    recorder.append(session, answered("done"), after=33)
+    recorder.append_many(session, [model_output("", tool_request("a")), tool_results(tool_result("a"))], after=31)
+    recorder.append(session, model_output("done"), after=33)
     numbers = shown(read(reader, session, at=32))
     assert numbers == sorted(set(numbers))
     assert {32, 33, 34} <= set(numbers)
@@ -160,12 +160,12 @@ def test_a_permalink_to_a_call_shows_its_results_once(reader: Client, ada: Any) 
 
 @pytest.mark.parametrize("where", [{"at": 7}, {"leaf": 7}, {"at": 10**15 - 1}])
 def test_an_entry_that_is_not_there_has_no_page(reader: Client, ada: Any, where: dict[str, int]) -> None:
-    assert reader.get(page_of(chat_of(ada, "one"), **where)).status_code == 404
+    assert reader.get(page_of(create_chat(ada, "one"), **where)).status_code == 404
 
 
 @pytest.mark.parametrize("value", ["x", "-1", "9" * 40, "1.5", "٣", "%00"])
 def test_nonsense_in_the_address_asks_for_nothing(reader: Client, ada: Any, value: str) -> None:
-    assert shown(read(reader, chat_of(ada, "one"), before=value, at=value, leaf=value)) == [1]
+    assert shown(read(reader, create_chat(ada, "one"), before=value, at=value, leaf=value)) == [1]
 
 
 def test_an_empty_session_says_so(reader: Client, ada: Any) -> None:
@@ -194,8 +194,8 @@ def test_a_page_takes_as_many_queries_however_long_the_session_is(
     reader: Client, ada: Any, length: int, django_assert_max_num_queries: Any
 ) -> None:
     session = long_chat(ada, length)
-    # The signed-in user (3), session, page, versions, costs, run, its end, queue, rail (with what was just deleted or
-    # archived), panel, who read it, plan, tree.
+    # The signed-in user (3), session, page, versions, costs, run, its end, queue, sidebar (with what was just
+    # deleted or archived), panel, who read it, plan, tree.
     with django_assert_max_num_queries(26):
         read(reader, session)
     with django_assert_max_num_queries(33):
@@ -207,9 +207,9 @@ def test_a_page_takes_as_many_queries_however_long_the_session_is(
 
 @pytest.fixture
 def branched(ada: Any) -> Session:
-    session = chat_of(ada, "one", "two", "three", "four")
-    edited = recorder.edit(session, seq=3, entry=said("drei"))
-    recorder.append(session, answered("vier"), after=edited.seq)
+    session = create_chat(ada, "one", "two", "three", "four")
+    edited = recorder.edit(session, seq=3, entry=model_input("drei"))
+    recorder.append(session, model_output("vier"), after=edited.seq)
     return session
 
 
@@ -229,7 +229,7 @@ def test_another_version_is_shown_with_all_that_followed_it(reader: Client, bran
 
 def test_a_long_branch_is_found_as_fast_as_it_is_long(ada: Any) -> None:
     session = long_chat(ada, 2_000)
-    recorder.edit(session, seq=2, entry=answered("other"))
+    recorder.edit(session, seq=2, entry=model_output("other"))
     began = time.process_time()
     assert newest_below(session, 3, steps=9_999) == 2_000
     assert time.process_time() - began < 1  # by walking the whole session at each step it takes several
@@ -242,20 +242,20 @@ def test_reading_a_branch_moves_nothing(reader: Client, branched: Session) -> No
 
 def test_paging_stays_on_the_branch(reader: Client, ada: Any) -> None:
     session = long_chat(ada, 40)
-    recorder.edit(session, seq=2, entry=answered("other"))
+    recorder.edit(session, seq=2, entry=model_output("other"))
     html = read(reader, session, leaf=40)
     assert shown(html) == list(range(21, 41))
     assert 'href="?leaf=40&amp;before=21"' in html
 
 
-def test_a_leaf_from_which_somebody_has_gone_on_is_a_place_on_the_current_path(reader: Client, ada: Any) -> None:
+def test_a_continued_leaf_is_a_position_on_the_current_path(reader: Client, ada: Any) -> None:
     html = read(reader, long_chat(ada, 60), leaf=30)
     assert shown(html) == list(range(21, 41))
     assert "another branch" not in html
 
 
 def test_a_link_to_a_log_shows_it_where_it_hangs(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "one", "two")
+    session = create_chat(ada, "one", "two")
     recorder.append(session, DebugLog(message="slow"), after=1)
     assert shown(read(reader, session, at=3)) == [1, 3]
 
@@ -264,10 +264,12 @@ def test_a_link_to_a_log_shows_it_where_it_hangs(reader: Client, ada: Any) -> No
 
 
 def test_a_tool_call_shows_arguments_and_result_and_a_word_for_its_status(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "Why?")
+    session = create_chat(ada, "Why?")
     entries = [
-        answered("Looking.", call("a"), call("b", arguments='{"metric": "disk"}')),
-        results(result("a", "CPU 3 %", duration=0.5), result("b", "", status="failed", error="timed out")),
+        model_output("Looking.", tool_request("a"), tool_request("b", arguments='{"metric": "disk"}')),
+        tool_results(
+            tool_result("a", "CPU 3 %", duration=0.5), tool_result("b", "", status="failed", error="timed out")
+        ),
     ]
     recorder.append_many(session, entries, after=1)
     html = read(reader, session)
@@ -280,18 +282,18 @@ def test_a_tool_call_shows_arguments_and_result_and_a_word_for_its_status(reader
 
 
 def test_a_call_without_an_answer_says_that_there_is_no_result(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "Why?")
-    recorder.append(session, answered("", call("a")), after=1)
+    session = create_chat(ada, "Why?")
+    recorder.append(session, model_output("", tool_request("a")), after=1)
     assert "no result" in read(reader, session)
 
 
 def test_an_answer_says_when_by_which_model_and_at_what_cost(reader: Client, ada: Any) -> None:
     ada.time_zone = "Asia/Shanghai"
     ada.save()
-    session = chat_of(ada, "Why?")
+    session = create_chat(ada, "Why?")
     at = timezone.datetime(2026, 3, 1, 20, 30, tzinfo=timezone.get_fixed_timezone(0))  # type: ignore[attr-defined]
     usage = Usage(input_tokens=10, output_tokens=12_345)
-    recorder.append(session, answered("So.", at=at, usage=usage, duration=3.14, model="model-9"), after=1)
+    recorder.append(session, model_output("So.", at=at, usage=usage, duration=3.14, model="model-9"), after=1)
     html = read(reader, session)
     assert "model-9" in html
     assert "12\u202f345 tokens" in html
@@ -301,8 +303,8 @@ def test_an_answer_says_when_by_which_model_and_at_what_cost(reader: Client, ada
 
 @pytest.mark.parametrize(("status", "words"), [("interrupted", "cut short"), ("failed", "The answer failed")])
 def test_an_answer_that_did_not_end_well_says_so(reader: Client, ada: Any, status: Any, words: str) -> None:
-    session = chat_of(ada, "Why?")
-    recorder.append(session, answered("Because", status=status, end_reason="upstream_cut"), after=1)
+    session = create_chat(ada, "Why?")
+    recorder.append(session, model_output("Because", status=status, end_reason="upstream_cut"), after=1)
     html = read(reader, session)
     assert "Because" in html
     assert words in html
@@ -312,15 +314,15 @@ def test_an_answer_that_did_not_end_well_says_so(reader: Client, ada: Any, statu
 @pytest.mark.parametrize(
     ("reason", "words"),
     [
-        ("length", "It reached the longest an answer may be."),
-        ("content_filter", "A filter of the provider ended it."),
+        ("length", "The answer reached the maximum length."),
+        ("content_filter", "A filter of the provider stopped the answer."),
         ("refusal", "The model refused to answer."),
         ("stop", ""),
     ],
 )
 def test_an_answer_that_was_ended_for_its_model_says_so(reader: Client, ada: Any, reason: Any, words: str) -> None:
-    session = chat_of(ada, "Why?")
-    recorder.append(session, answered("Because of", end_reason=reason), after=1)
+    session = create_chat(ada, "Why?")
+    recorder.append(session, model_output("Because of", end_reason=reason), after=1)
     html = read(reader, session)
     assert html.count('<p class="aside">') == bool(words)
     assert words in html
@@ -346,7 +348,7 @@ def test_reasoning_and_bookkeeping_are_folded_and_there_is_a_template_for_every_
     assert shown(html) == list(range(1, 11))
     for words in [
         "You look after machines.", "sys_monitor", "Likes brevity.", "chart.png", "Let me think.",
-        "Older messages summarised", "A summary was taken back.", "broken import", "<code>hologram</code>",
+        "Older messages summarised", "A summary was undone.", "broken import", "<code>hologram</code>",
         "Task plan · helper", "Repair",
     ]:  # fmt: skip
         assert words in html
@@ -354,18 +356,20 @@ def test_reasoning_and_bookkeeping_are_folded_and_there_is_a_template_for_every_
 
 
 def test_texts_that_were_dropped_leave_a_note(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "secret", "answer")
-    by_hand(Message.objects.filter(session=session, seq=1)).update(
+    session = create_chat(ada, "secret", "answer")
+    without_guards(Message.objects.filter(session=session, seq=1)).update(
         body=None, salt=None, content="", dropped_at=timezone.now()
     )
     html = read(reader, session)
-    assert "no longer kept" in html
+    assert "retention rules" in html
     assert shown(html) == [1, 2]
 
 
 def test_internal_entries_are_counted_and_shown_on_demand(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "Why?")
-    recorder.append_many(session, [said("remember the rules", is_internal=True), answered("Because.")], after=1)
+    session = create_chat(ada, "Why?")
+    recorder.append_many(
+        session, [model_input("remember the rules", is_internal=True), model_output("Because.")], after=1
+    )
     recorder.append(session, DebugLog(category="timing", message="slow disk"), after=1)
     html = read(reader, session)
     assert "remember the rules" not in html
@@ -382,9 +386,9 @@ def test_hostile_markdown_is_harmless_everywhere(reader: Client, ada: Any) -> No
     evil = "<script>alert(1)</script><img src=x onerror=alert(1)> [x](javascript:alert(1))"
     session = recorder.start_session(owner=ada, title=evil)
     entries = [
-        said(evil),
-        answered(evil, call("a", name=evil, arguments=evil)),
-        results(result("a", evil, error=evil, status="failed")),
+        model_input(evil),
+        model_output(evil, tool_request("a", name=evil, arguments=evil)),
+        tool_results(tool_result("a", evil, error=evil, status="failed")),
         UnknownEntry(data={"kind": evil[:40], "text": evil}),
     ]
     recorder.append_many(session, entries, after=0)
@@ -395,46 +399,52 @@ def test_hostile_markdown_is_harmless_everywhere(reader: Client, ada: Any) -> No
 
 
 def test_ten_megabytes_are_shown_in_their_first_part_and_say_how_long_they_are(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "Print it.")
-    recorder.append_many(session, [answered("", call("a")), results(result("a", "z" * 10_000_000))], after=1)
+    session = create_chat(ada, "Print it.")
+    recorder.append_many(
+        session, [model_output("", tool_request("a")), tool_results(tool_result("a", "z" * 10_000_000))], after=1
+    )
     html = read(reader, session)
     assert len(html) < 50_000
-    assert "The first 4\u202f000 characters; the whole has 9.5\xa0MB." in html
+    assert "The first 4\u202f000 characters of 9.5\xa0MB." in html
     whole = reader.get(f"/s/{session.pk}/3/").json()
     assert len(whole["results"][0]["parts"][0]["text"]) == 10_000_000
 
 
 def test_a_long_answer_is_cut_between_characters(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "Write a lot.", "字" * 100_000)
+    session = create_chat(ada, "Write a lot.", "字" * 100_000)
     html = read(reader, session)
     assert html.count("字") == 20_000
     assert "\ufffd" not in html
 
 
 def test_nul_bytes_and_lone_surrogates_do_not_break_the_page(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "a\0b \ud800", "ok\0")
-    recorder.append_many(session, [answered("", call("a", arguments="\0\udfff")), results(result("a", "\0"))], after=2)
+    session = create_chat(ada, "a\0b \ud800", "ok\0")
+    recorder.append_many(
+        session,
+        [model_output("", tool_request("a", arguments="\0\udfff")), tool_results(tool_result("a", "\0"))],
+        after=2,
+    )
     html = read(reader, session)
     assert "a\ufffdb" in html
     assert "\0" not in html
     assert reader.get(f"/s/{session.pk}/1/").json()["parts"][0]["text"] == "a\0b \ud800"
 
 
-# The house.
+# Staff pages.
 
 
 def test_a_banner_says_that_history_is_off_and_reading_goes_on(reader: Client, ada: Any, settings: Any) -> None:
-    session = chat_of(ada, "said before")
+    session = create_chat(ada, "earlier messages")
     settings.CHAT_HISTORY_ENABLED = False
     html = read(reader, session)
     assert "History is off" in html
-    assert "said before" in html
+    assert "earlier messages" in html
 
 
 def test_the_page_is_chinese_for_those_who_chose_it(reader: Client, ada: Any) -> None:
     ada.language = "zh-hans"
     ada.save()
-    assert "条消息" in read(reader, chat_of(ada, "你好"))
+    assert "条消息" in read(reader, create_chat(ada, "你好"))
 
 
 def test_everything_is_there_without_javascript(reader: Client, ada: Any) -> None:
@@ -447,8 +457,8 @@ def test_everything_is_there_without_javascript(reader: Client, ada: Any) -> Non
 # What programs leave.
 
 
-def test_what_a_program_wraps_around_somebodys_words_is_folded_and_named(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "<system-reminder>\nBe *brief*.\n</system-reminder>\nFix the parser.")
+def test_client_tags_around_a_message_are_folded_and_named(reader: Client, ada: Any) -> None:
+    session = create_chat(ada, "<system-reminder>\nBe *brief*.\n</system-reminder>\nFix the parser.")
     html = read(reader, session)
     assert re.search(r"<summary><code>system-reminder</code></summary>\s*<div[^>]*>Be \*brief\*.</div>", html)
     assert "&lt;system-reminder&gt;" not in html.split('id="m1"')[1].split("</article>")[0]
@@ -457,25 +467,25 @@ def test_what_a_program_wraps_around_somebodys_words_is_folded_and_named(reader:
 
 def test_a_reply_that_was_not_kept_is_told_as_such(reader: Client, ada: Any) -> None:
     session = recorder.start_session(owner=ada)
-    entries = [said("Hello"), ModelOutput(metadata={"recording": "no_replies"}), said("And?")]
+    entries = [model_input("Hello"), ModelOutput(metadata={"recording": "no_replies"}), model_input("And?")]
     recorder.append_many(session, entries, after=0)
-    assert "The reply was not kept: this key records requests only." in read(reader, session)
+    assert "The reply was not stored. This key records requests only." in read(reader, session)
 
 
 def test_a_move_of_the_head_says_in_words_why(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "one", "two", "three")
-    recorder.edit(session, seq=3, entry=said("another three"))
-    assert "Something said before was changed." in read(reader, session, internal=1)
+    session = create_chat(ada, "one", "two", "three")
+    recorder.edit(session, seq=3, entry=model_input("another three"))
+    assert "An earlier message was changed." in read(reader, session, internal=1)
 
 
 def test_a_branch_that_begins_with_a_programs_summary_leads_to_the_one_before(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "first", "second", "third", "fourth")
+    session = create_chat(ada, "first", "second", "third", "fourth")
     moved = HeadMoved(to=0, reason="compacted")
-    state, summary = SystemInstructionSet(instruction="Be brief."), said("A summary of it all.")
+    state, summary = SystemInstructionSet(instruction="Be brief."), model_input("A summary of it all.")
     recorder.append_many(session, [moved, state, summary], after=0)
     html = read(reader, session)
     entry = html.split('id="m7"')[1].split("</article>")[0]
-    assert "The program summarised what came before." in entry
+    assert "The program summarised earlier messages." in entry
     assert 'href="?at=1#m1"' in entry
     before = read(reader, session, at=1)
     assert "fourth" in before

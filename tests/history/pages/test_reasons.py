@@ -1,4 +1,4 @@
-"""Somebody else's conversation over HTTP: 404 for strangers, words for who may only list, a form for who may read."""
+"""Sessions of other users: 404 for strangers, a 403 page for viewers who may list, a form for readers."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from history.access.permissions import Purpose, find
 from history.access.reasons import HOLDS_FOR
 from history.models import AuditEvent, Session
 from history.transcripts.share_links import note_view, share
-from tests.factories import chat_of
+from tests.factories import create_chat
 from tests.history.access.test_permissions import key_of, with_right
-from tests.rows import by_hand
+from tests.rows import without_guards
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 
@@ -27,7 +27,7 @@ HTMX = {"HX-Request": "true"}
 
 @pytest.fixture
 def session(ada: Any) -> Session:
-    return chat_of(ada, "the secret", "the answer", title="Looms")
+    return create_chat(ada, "the secret", "the answer", title="Looms")
 
 
 def enter(client: Client, person: Any) -> Client:
@@ -41,7 +41,7 @@ def auditor(client: Client, staff: Any) -> Client:
 
 
 def pages_of(session: Session) -> list[str]:
-    """Every address that shows something of what was said."""
+    """Every URL that shows texts of a session."""
     here = f"/s/{session.pk}/"
     return [here, f"{here}?before=2", f"{here}?at=1", f"{here}1/", f"{here}1/?as=text", f"{here}panel/"]
 
@@ -91,7 +91,7 @@ def test_staff_with_the_right_say_why_first_and_then_read_everything(auditor: Cl
 
 def test_after_an_hour_they_are_asked_again_also_by_parts_of_a_page(auditor: Client, session: Session) -> None:
     say_why(auditor, session)
-    by_hand(AuditEvent.objects.all()).update(at=timezone.now() - HOLDS_FOR - timedelta(seconds=1))
+    without_guards(AuditEvent.objects.all()).update(at=timezone.now() - HOLDS_FOR - timedelta(seconds=1))
     assert statuses(auditor, session) == {403}
     headers = HTMX | {"HX-Target": "older", "HX-Current-URL": f"http://testserver/s/{session.pk}/?at=2"}
     answer = auditor.get(f"/s/{session.pk}/?before=2", headers=headers)
@@ -130,17 +130,15 @@ def test_a_reason_comes_with_the_token_of_the_form(staff: Any, session: Session)
 # Who read this.
 
 
-def test_the_owner_sees_who_read_it_when_and_why_and_nobody_else_does(
-    auditor: Client, ada: Any, session: Session
-) -> None:
+def test_only_the_owner_sees_who_read_it_when_and_why(auditor: Client, ada: Any, session: Session) -> None:
     say_why(auditor, session, "ticket <7>")
     assert "Who read this" not in auditor.get(f"/s/{session.pk}/").content.decode()
     html = enter(auditor, ada).get(f"/s/{session.pk}/").content.decode()
     assert "Who read this" in html
-    assert "grace read it" in html
+    assert "grace read this session" in html
     assert "ticket &lt;7&gt;" in html
     assert "Who read this" in auditor.get(f"/s/{session.pk}/panel/").content.decode()
-    assert "Who read this" not in auditor.get(f"/s/{chat_of(ada, 'another').pk}/").content.decode()
+    assert "Who read this" not in auditor.get(f"/s/{create_chat(ada, 'another').pk}/").content.decode()
 
 
 def test_exports_links_and_keys_are_told_as_well_but_no_hold(ada: Any, staff: Any, session: Session) -> None:
@@ -150,10 +148,10 @@ def test_exports_links_and_keys_are_told_as_well_but_no_hold(ada: Any, staff: An
     retention.hold(session, actor=staff, reason="a dispute")
     audit.record("session.read", actor=4711, session=session.pk, reason="long ago")
     assert [(reading.words, reading.reason) for reading in who_read(session)] == [
-        ("Deleted user read it", "long ago"),
+        ("Deleted user read this session", "long ago"),
         ("A share link was opened", ""),
-        ("ada made a share link", ""),
-        (f"The key {key.prefix} of grace exported it", "nightly audit"),
+        ("ada created a share link", ""),
+        (f"The key {key.prefix} of grace exported this session", "nightly audit"),
     ]
 
 
@@ -184,6 +182,6 @@ def test_trap_15_a_delete_under_hold_hides_it_from_its_owner_and_staff_who_hold_
 def test_no_cache_shows_a_page_to_anybody_but_its_reader(client: Client, ada: Any, session: Session) -> None:
     enter(client, ada)
     for address in ("/", *pages_of(session), f"/s/{session.pk}/1/edit/"):
-        kept = client.get(address)["Cache-Control"]
-        assert "private" in kept, address
-        assert "no-cache" in kept, address
+        header = client.get(address)["Cache-Control"]
+        assert "private" in header, address
+        assert "no-cache" in header, address

@@ -25,15 +25,15 @@ from history.importing import jobs
 from history.models import ApiKey, AuditEvent, Blob, Exchange, ImportJob, Session
 from history.privacy import erase, erase_person, export_person
 from history.record import recorder
-from history.retention.persons import erase_everything_of
+from history.retention.removal import erase_everything_of
 from history.transcripts import share_links
 from history.verification import verify
 from project.accounts import links
 from project.accounts.models import User
+from relay import privacy as relay_persons
 from relay.models import Allowance, IssuedId, KeyUse, NamedReply, QueuedMessage, Run, Spending
-from relay.privacy import personal_data as relay_persons
-from tests.clients import history, history_json
-from tests.factories import answered, call, chat_of, result, results
+from tests.clients import run_history, run_history_json
+from tests.factories import create_chat, model_output, tool_request, tool_result, tool_results
 
 pytestmark = pytest.mark.django_db
 
@@ -51,21 +51,24 @@ def adas(ada: User, staff: User) -> list[Session]:
     ada.username, ada.email, ada.first_name = "wombatname", "tapirmail@example.org", "Tapirmail"
     ada.save()
     key = keys.create(name="capybarakey", owner=ada).api_key
-    chat = chat_of(ada, "zebrafinch hello", "quokkatext answer", title="lemurtitle", api_key=key)
+    chat = create_chat(ada, "zebrafinch hello", "quokkatext answer", title="lemurtitle", api_key=key)
     recorder.append_many(
         chat,
-        [answered("", call("a", arguments='{"q": "narwhalarg"}')), results(result("a", "ocelotresult"))],
+        [
+            model_output("", tool_request("a", arguments='{"q": "narwhalarg"}')),
+            tool_results(tool_result("a", "ocelotresult")),
+        ],
         after=chat.head,
     )
     blob = recorder.store_blob(b"okapiblob " * 40, media_type="text/plain")
     file = Media(media_type="text/plain", sha256=blob, size=400, name="okapiblob.txt")
     recorder.append(chat, ModelInput(parts=(Text(text="see"), file)), after=chat.head)
-    hidden = chat_of(ada, "zebrafinch in the trash")
+    hidden = create_chat(ada, "zebrafinch in the trash")
     retention.hide(hidden, actor=ada)
     loose = Exchange.objects.create(owner=ada, metadata={"note": "ibexloose"})
     Exchange.objects.filter(pk=loose.pk).update(ended_at=timezone.now(), end_reason="done")
     share_links.share(chat, by=ada)
-    QueuedMessage.objects.create(session=chat.pk, owner=ada, text="axolotlqueue")
+    QueuedMessage.objects.create(session=chat, owner=ada, text="axolotlqueue")
     Allowance.objects.create(user=ada, tokens_per_day=5)
     Spending.objects.create(user=ada, day=timezone.now().date(), messages=3)
     KeyUse.objects.create(key=key, day=timezone.now().date(), requests=2)
@@ -75,22 +78,22 @@ def adas(ada: User, staff: User) -> list[Session]:
     job = jobs.create(ada, [("pangolinimport.zip", 4)])
     jobs.add_piece(job, place=0, offset=0, content=b"data")
     user_type = ContentType.objects.get_for_model(User)
-    told = {"content_type": user_type, "object_id": str(ada.pk), "object_repr": "wombatname"}
-    LogEntry.objects.create(user=staff, action_flag=CHANGE, **told)
+    document = {"content_type": user_type, "object_id": str(ada.pk), "object_repr": "wombatname"}
+    LogEntry.objects.create(user=staff, action_flag=CHANGE, **document)
     return [chat, hidden]
 
 
 def words_in_the_database() -> dict[str, list[str]]:
     """Each planted word that stands anywhere in any table, the tables of the search engine included."""
-    found: dict[str, list[str]] = {}
+    tables: dict[str, list[str]] = {}
     with connection.cursor() as cursor:
         for table in _tables(cursor):
             cursor.execute(f'SELECT * FROM "{table}"')
             stored = b"\0".join(_bytes(value) for row in cursor.fetchall() for value in row).lower()
             for word in WORDS:
                 if word.encode() in stored:
-                    found.setdefault(word, []).append(table)
-    return found
+                    tables.setdefault(word, []).append(table)
+    return tables
 
 
 def _tables(cursor: Any) -> list[str]:
@@ -104,7 +107,7 @@ def _bytes(value: Any) -> bytes:
     return bytes(value) if isinstance(value, bytes | memoryview) else str(value).encode("utf-8", "replace")
 
 
-def test_whoever_refers_to_a_person_or_a_key_of_theirs_says_so() -> None:
+def test_every_table_that_refers_to_users_or_keys_is_registered() -> None:
     """A new table that belongs to people is a holding, or named here with its reason."""
     known = {"Session", "Exchange", "ApiKey", "ImportJob"}  # the record's own, removed by `erasing` itself
     counted_anew = {"DayTally"}
@@ -146,7 +149,7 @@ def test_attachments_are_not_served_after_an_erasure(ada: User, staff: User, ada
     admin.force_login(staff)
     assert [reader.get(address).status_code for address in addresses] == [200, 200]
     # Another user has the same file: its bytes stay, and are theirs alone.
-    other = chat_of(staff, "mine", "yours")
+    other = create_chat(staff, "mine", "yours")
     file = Media(media_type="text/plain", sha256=sha256, size=400)
     recorder.append(other, ModelInput(parts=(file,)), after=other.head)
     erase_person(ada, reason=WHY)
@@ -158,7 +161,7 @@ def test_attachments_are_not_served_after_an_erasure(ada: User, staff: User, ada
 
 
 def test_what_is_others_stays(ada: User, bob: User, adas: list[Session]) -> None:
-    bobs = chat_of(bob, "mine", "yours")
+    bobs = create_chat(bob, "mine", "yours")
     blob = recorder.store_blob(b"okapiblob " * 40, media_type="text/plain")
     file = Media(media_type="text/plain", sha256=blob, size=400)
     recorder.append(bobs, ModelInput(parts=(file,)), after=bobs.head)
@@ -181,7 +184,7 @@ def test_what_is_held_stays_and_is_named_in_the_receipt(ada: User, staff: User, 
     assert words_in_the_database() == {}
 
 
-def test_the_account_is_a_number_that_nobody_can_use(client: Client, ada: User, adas: list[Session]) -> None:
+def test_the_erased_account_cannot_be_used(client: Client, ada: User, adas: list[Session]) -> None:
     client.force_login(ada)
     link = share_links.links_of(adas[0])[0]
     token = share_links.token_of(link)
@@ -212,7 +215,7 @@ def test_it_is_in_the_audit_chain_with_numbers_only_and_the_record_is_healthy(ad
 def test_an_answer_on_its_way_is_stopped_before_anything_is_removed(
     ada: User, adas: list[Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = Run.objects.create(session=adas[0].pk, owner=ada)
+    run = Run.objects.create(session=adas[0], owner=ada)
     seen = []
 
     def watched(*arguments: Any, **options: Any) -> Any:
@@ -233,7 +236,7 @@ def test_the_files_of_an_import_go_too(ada: User, adas: list[Session]) -> None:
 
 
 def test_the_last_who_can_let_others_in_is_not_erased(staff: User) -> None:
-    with pytest.raises(HistoryError, match="make somebody else staff first"):
+    with pytest.raises(HistoryError, match="make another user staff first"):
         erase_person(staff, reason=WHY)
     assert User.objects.get().username == "grace"
 
@@ -244,7 +247,7 @@ def test_the_last_who_can_let_others_in_is_not_erased(staff: User) -> None:
 def test_everything_is_in_one_zip_with_a_manifest_that_vouches_for_it(
     ada: User, bob: User, adas: list[Session], tmp_path: Path
 ) -> None:
-    chat_of(bob, "not hers")
+    create_chat(bob, "not hers")
     path = tmp_path / "ada.zip"
     manifest = export_person(ada, path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -254,8 +257,8 @@ def test_everything_is_in_one_zip_with_a_manifest_that_vouches_for_it(
     planted = [word for word in WORDS if word != "okapiblob"]
     assert [word for word in planted if word.encode() not in stored] == []
     assert b"not hers" not in stored
-    told = json.loads(whole["manifest.json"])
-    assert {file["name"] for file in told["files"]} == set(whole) - {"manifest.json"}
+    document = json.loads(whole["manifest.json"])
+    assert {file["name"] for file in document["files"]} == set(whole) - {"manifest.json"}
     counts = {file["name"]: file["rows"] for file in manifest["files"]}
     assert counts["sessions.jsonl"] == 2
     assert (
@@ -274,15 +277,15 @@ def test_no_secret_is_given_out(ada: User, adas: list[Session], tmp_path: Path) 
 
 def test_the_sessions_can_be_restored(ada: User, adas: list[Session], tmp_path: Path) -> None:
     export_person(ada, tmp_path / "ada")
-    before = history("export", str(adas[0].pk))[0]
+    before = run_history("export", str(adas[0].pk))[0]
     retention.erase(adas[0], actor=None, reason=WHY)
-    history("import", tmp_path / "ada" / "sessions.jsonl", "--owner", "wombatname")
-    assert history("export", str(adas[0].pk))[0].splitlines()[:-1] == before.splitlines()[:-1]
+    run_history("import", tmp_path / "ada" / "sessions.jsonl", "--owner", "wombatname")
+    assert run_history("export", str(adas[0].pk))[0].splitlines()[:-1] == before.splitlines()[:-1]
 
 
 def test_events_about_them_are_theirs_and_no_others(ada: User, bob: User, adas: list[Session], tmp_path: Path) -> None:
-    retention.erase(chat_of(ada, "gone"), actor=None, reason="hers")
-    retention.erase(chat_of(bob, "gone"), actor=None, reason="his")
+    retention.erase(create_chat(ada, "gone"), actor=None, reason="hers")
+    retention.erase(create_chat(bob, "gone"), actor=None, reason="his")
     export_person(ada, tmp_path / "ada")
     events = [json.loads(line) for line in (tmp_path / "ada" / "audit_events.jsonl").read_text().splitlines()]
     assert "hers" in [event["reason"] for event in events]
@@ -294,22 +297,22 @@ def test_events_about_them_are_theirs_and_no_others(ada: User, bob: User, adas: 
 
 
 def test_without_yes_nothing_is_erased(ada: User, adas: list[Session]) -> None:
-    told = history_json("person", "wombatname", "--erase")
-    assert told["dry_run"]
-    assert told["would_remove"] == {"sessions": 2, "entries": 6, "exchanges": 1, "keys": 1}
-    assert "add --yes" in history("person", "wombatname", "--erase", "--reason", WHY)[1]
+    document = run_history_json("person", "wombatname", "--erase")
+    assert document["dry_run"]
+    assert document["would_remove"] == {"sessions": 2, "entries": 6, "exchanges": 1, "keys": 1}
+    assert "Add --yes" in run_history("person", "wombatname", "--erase", "--reason", WHY)[1]
     assert Session.objects.count() == 2
 
 
 def test_with_yes_there_is_a_receipt(ada: User, adas: list[Session], tmp_path: Path) -> None:
     receipt = tmp_path / "receipt.json"
-    with pytest.raises(CommandError, match="needs a reason"):
-        history("person", "wombatname", "--erase", "--yes")
-    out = history("person", "wombatname", "--erase", "--yes", "--reason", WHY, "--receipt", receipt)[0]
+    with pytest.raises(CommandError, match="reason is required"):
+        run_history("person", "wombatname", "--erase", "--yes")
+    out = run_history("person", "wombatname", "--erase", "--yes", "--reason", WHY, "--receipt", receipt)[0]
     assert f"The account is now called erased-{ada.pk}." in out
-    told = json.loads(receipt.read_text())
-    assert told["removed"]["sessions"] == 2
-    assert told["reason"] == WHY
+    document = json.loads(receipt.read_text())
+    assert document["removed"]["sessions"] == 2
+    assert document["reason"] == WHY
     assert not Session.objects.exists()
 
 
@@ -317,17 +320,17 @@ def test_a_receipt_that_cannot_be_written_is_found_out_before_anything_is_erased
     ada: User, adas: list[Session], tmp_path: Path
 ) -> None:
     with pytest.raises(CommandError, match="cannot be written"):
-        history(
+        run_history(
             "person", "wombatname", "--erase", "--yes", "--reason", WHY, "--receipt", tmp_path / "no" / "receipt.json"
         )
     assert Session.objects.count() == 2
 
 
 def test_an_export_is_told_file_by_file_and_never_overwrites(ada: User, adas: list[Session], tmp_path: Path) -> None:
-    out = history("person", "wombatname", "--export", tmp_path / "ada.zip")[0]
+    out = run_history("person", "wombatname", "--export", tmp_path / "ada.zip")[0]
     assert "sessions.jsonl" in out
     with pytest.raises(CommandError, match="there already"):
-        history("person", "wombatname", "--export", tmp_path / "ada.zip")
+        run_history("person", "wombatname", "--export", tmp_path / "ada.zip")
     assert [path.name for path in tmp_path.iterdir()] == ["ada.zip"]
     with pytest.raises(CommandError, match="no user called"):
-        history("person", "nobody", "--export", tmp_path / "x.zip")
+        run_history("person", "unknown", "--export", tmp_path / "x.zip")

@@ -1,29 +1,29 @@
-"""Several processes write into one database at once: nothing is lost or numbered twice, and nobody is turned away."""
+"""Concurrent writers in several processes: nothing is lost or numbered twice, and no write is refused."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import Any
 
-from tests.servers.writers import Elsewhere
+from tests.servers.writers import Writers
 
 WRITERS = 8
 MANY = 25
 
 
-def written(elsewhere: Elsewhere, *, many: int, sessions: list[str]) -> list[dict[str, Any]]:
+def written(writers: Writers, *, many: int, sessions: list[str]) -> list[dict[str, Any]]:
     """Eight processes append at the same time; everything that was acknowledged to them."""
-    line = elsewhere.run("write_together", WRITERS, many, *sessions)
+    line = writers.run("write_together", WRITERS, many, *sessions)
     appended = []
     while "exit_codes" not in line:
         appended.append(line)
-        line = elsewhere.next_line(elsewhere.helper)
+        line = writers.next_line(writers.helper)
     assert line["exit_codes"] == [0] * WRITERS
     return appended
 
 
-def check_that_nothing_is_lost(elsewhere: Elsewhere, session: str, appended: list[dict[str, Any]]) -> Any:
-    survey = elsewhere.run("survey", session)
+def check_that_nothing_is_lost(writers: Writers, session: str, appended: list[dict[str, Any]]) -> Any:
+    survey = writers.run("survey", session)
     rows = {row["seq"]: row for row in survey["rows"]}
     assert list(rows) == list(range(1, survey["version"] + 1))
     mine = [one for one in appended if one["session"] == session]
@@ -35,11 +35,11 @@ def check_that_nothing_is_lost(elsewhere: Elsewhere, session: str, appended: lis
     return survey
 
 
-def test_eight_processes_write_one_session_and_who_comes_second_gets_a_branch(elsewhere: Elsewhere) -> None:
-    [session] = elsewhere.run("begin", 1)
-    appended = written(elsewhere, many=MANY, sessions=[session])
+def test_eight_processes_write_one_session_and_who_comes_second_gets_a_branch(writers: Writers) -> None:
+    [session] = writers.run("begin", 1)
+    appended = written(writers, many=MANY, sessions=[session])
     assert len(appended) == WRITERS * MANY * 2
-    survey = check_that_nothing_is_lost(elsewhere, session, appended)
+    survey = check_that_nothing_is_lost(writers, session, appended)
     siblings = Counter(row["parent_seq"] for row in survey["rows"])
     path = [row["seq"] for row in survey["rows"] if row["on_path"]]
     # Of the entries after one parent exactly one moved the head, and those make the path.
@@ -49,9 +49,9 @@ def test_eight_processes_write_one_session_and_who_comes_second_gets_a_branch(el
     assert survey["messages"] == len(path)
 
 
-def test_eight_processes_write_several_sessions_side_by_side(elsewhere: Elsewhere) -> None:
-    sessions = elsewhere.run("begin", 4)
-    appended = written(elsewhere, many=MANY, sessions=sessions)
+def test_eight_processes_write_several_sessions_side_by_side(writers: Writers) -> None:
+    sessions = writers.run("begin", 4)
+    appended = written(writers, many=MANY, sessions=sessions)
     assert len(appended) == WRITERS * MANY * 2
     for session in sessions:
-        check_that_nothing_is_lost(elsewhere, session, appended)
+        check_that_nothing_is_lost(writers, session, appended)

@@ -27,9 +27,9 @@ from history.models import DayTally, Message, Session, StaleDay, ToolCall
 from history.record import daily_check, exchanges, recorder
 from history.record.daily_sums import sums_of_day
 from project.background.jobs import JOBS
-from tests.factories import answered, call, chat_of, result, results, said
-from tests.measures import examples
-from tests.rows import assert_counts_equal_a_recount, by_hand, stored_counts
+from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
+from tests.measures import example_count
+from tests.rows import assert_counts_equal_a_recount, stored_counts, without_guards
 
 pytestmark = pytest.mark.django_db
 
@@ -41,7 +41,7 @@ STEP = st.tuples(st.integers(0, 10_000), PICK, PICK)
 def answer(number: int, **fields: Any) -> ModelOutput:
     usage = Usage(input_tokens=number, output_tokens=number % 7)
     statuses = ("complete", "complete", "failed", "interrupted")
-    return answered(
+    return model_output(
         "yes", usage=usage, latency=number / 90, status=statuses[number % 4], model=f"m{number % 3}", **fields
     )
 
@@ -63,24 +63,24 @@ class Record:
     def start(self, number: int, day: int) -> Session:
         relayed: dict[str, Any] = {"source": "relay", "api_key": self.key} if number % 2 else {}
         session = recorder.start_session(owner=self.owner, created_at=LONG_AGO, **relayed)
-        recorder.append_many(session, [said("why?", at=LONG_AGO + timedelta(days=day % 5))], after=0)
+        recorder.append_many(session, [model_input("why?", at=LONG_AGO + timedelta(days=day % 5))], after=0)
         return session
 
     def talk(self, pick: int, number: int) -> None:
         session = self.pick(pick)
         at = LONG_AGO + timedelta(days=number % 6)
-        asked = answered("", call(f"c{number}"), call(f"d{number}"), at=at, agent="coder")
-        recorder.append_many(session, [said("and?", at=at), asked], after=session.head)
+        asked = model_output("", tool_request(f"c{number}"), tool_request(f"d{number}"), at=at, agent="coder")
+        recorder.append_many(session, [model_input("and?", at=at), asked], after=session.head)
         if number % 3:  # otherwise the calls stay open until something answers or skips them
             self.answer_calls(session, asked, number)
 
     def answer_calls(self, session: Session, asked: ModelOutput, number: int) -> None:
         outcomes = [
-            result(one.call_id, duration=number / 7, status="failed" if number % 2 else "success")
+            tool_result(one.call_id, duration=number / 7, status="failed" if number % 2 else "success")
             for one in asked.tool_requests
         ]
         recorder.append_many(
-            session, [results(*outcomes, at=asked.at), answer(number, at=asked.at)], after=session.head
+            session, [tool_results(*outcomes, at=asked.at), answer(number, at=asked.at)], after=session.head
         )
 
     def branch(self, pick: int, number: int) -> None:
@@ -158,7 +158,7 @@ STEPS: tuple[Callable[[Record, int, int], Any], ...] = (
 
 
 @settings(
-    max_examples=examples(16),
+    max_examples=example_count(16),
     deadline=None,
     derandomize=True,
     phases=[Phase.generate],
@@ -177,7 +177,7 @@ def test_after_any_changes_the_counts_equal_a_recount(
 
 
 def test_every_step_of_that_test_changes_the_counts_exactly(ada: Any) -> None:
-    """Each at least once, whatever the random sequences hold."""
+    """Each at least once, independent of the random sequences."""
     record = Record(ada)
     for number in range(3):
         for step in STEPS:
@@ -188,7 +188,7 @@ def test_every_step_of_that_test_changes_the_counts_exactly(ada: Any) -> None:
 
 def test_a_fork_counts_from_the_moment_its_original_is_gone(ada: Any) -> None:
     """And no more once the original is back: what a file brings is linked after it was stored."""
-    session = chat_of(ada, "hello", "hi")
+    session = create_chat(ada, "hello", "hi")
     copy = recorder.fork(session, at=2, owner=ada)
     writer = jsonl.JsonlWriter()
     rows = [Session.objects.select_related("owner").get(pk=pk) for pk in (copy.pk, session.pk)]
@@ -203,9 +203,9 @@ def test_a_fork_counts_from_the_moment_its_original_is_gone(ada: Any) -> None:
 
 
 def test_a_call_that_is_open_again_has_no_outcome_in_the_counts(ada: Any) -> None:
-    session = chat_of(ada, "why?")
-    failed = results(result("a", duration=2.0, status="failed"))
-    recorder.append_many(session, [answered("", call("a")), failed, answered("so")], after=1)
+    session = create_chat(ada, "why?")
+    failed = tool_results(tool_result("a", duration=2.0, status="failed"))
+    recorder.append_many(session, [model_output("", tool_request("a")), failed, model_output("so")], after=1)
     sums = "tool_calls", "errors", "tool_milliseconds"
     assert list(DayTally.objects.filter(model="model-1").values_list(*sums)) == [(1, 1, 2000)]
     recorder.move_head(session, to=2)
@@ -218,10 +218,12 @@ def test_a_call_that_is_open_again_has_no_outcome_in_the_counts(ada: Any) -> Non
 @pytest.mark.parametrize("is_noticed", [False, True])
 def test_calls_that_are_made_anew_are_counted_right(ada: Any, is_noticed: bool) -> None:
     """Whether or not the counts were set right by the damage in between."""
-    session = chat_of(ada)
-    recorder.append_many(session, [said("why?", at=LONG_AGO), answered("", call("a"), at=LONG_AGO)], after=0)
+    session = create_chat(ada)
+    recorder.append_many(
+        session, [model_input("why?", at=LONG_AGO), model_output("", tool_request("a"), at=LONG_AGO)], after=0
+    )
     before = stored_counts()
-    by_hand(ToolCall.objects.all())._raw_delete(connection.alias)
+    without_guards(ToolCall.objects.all())._raw_delete(connection.alias)
     assert daily_check.check() == 1 if is_noticed else True
     verification.rebuild(session)
     daily_check.check()
@@ -230,11 +232,11 @@ def test_calls_that_are_made_anew_are_counted_right(ada: Any, is_noticed: bool) 
 
 def test_the_counts_are_the_last_statement_of_a_transaction(ada: Any) -> None:
     """So the row of today, which every writer changes, is locked as shortly as possible."""
-    session = chat_of(ada, "hello")
+    session = create_chat(ada, "hello")
     with CaptureQueriesContext(
         connection,
     ) as queries:
-        recorder.append_many(session, [answered("hi", call("a")), results(result("a"))], after=1)
+        recorder.append_many(session, [model_output("hi", tool_request("a")), tool_results(tool_result("a"))], after=1)
     written = [query["sql"] for query in queries if query["sql"].startswith(("INSERT", "UPDATE", "DELETE", "COPY"))]
     assert [sql for sql in written if "history_daytally" in sql] == [written[-1]]
 
@@ -259,11 +261,11 @@ def test_work_for_the_end_of_a_transaction_runs_once_in_order() -> None:
 
 def test_no_job_of_every_few_minutes_counts_the_messages_of_a_day(ada: Any) -> None:
     """The writing transaction has counted them: a recount takes longer with every message of the day."""
-    session = chat_of(ada, "one", "two")
+    session = create_chat(ada, "one", "two")
     often = [job for job in JOBS if job.every <= 600 and job.run.startswith("history.")]
     assert often
     with CaptureQueriesContext(connection) as asked:
-        recorder.append(session, said("three"), after=2)
+        recorder.append(session, model_input("three"), after=2)
         for job in often:
             import_string(job.run)()
     counting = re.compile(r'\b(COUNT|SUM)\(.*FROM "history_(message|toolcall|exchange)"', re.DOTALL)
@@ -272,9 +274,9 @@ def test_no_job_of_every_few_minutes_counts_the_messages_of_a_day(ada: Any) -> N
 
 
 def test_the_check_finds_no_difference_and_asks_only_once(ada: Any) -> None:
-    session = chat_of(ada)
-    recorder.append_many(session, [said("why?", at=LONG_AGO), answer(9, at=LONG_AGO)], after=0)
-    chat_of(ada, "today is not finished")
+    session = create_chat(ada)
+    recorder.append_many(session, [model_input("why?", at=LONG_AGO), answer(9, at=LONG_AGO)], after=0)
+    create_chat(ada, "today is not finished")
     assert daily_check.check() == 0
     assert not DayTally.objects.filter(day=LONG_AGO.date(), checked_revision=0).exists()
     with CaptureQueriesContext(connection) as queries:
@@ -285,8 +287,8 @@ def test_the_check_finds_no_difference_and_asks_only_once(ada: Any) -> None:
 @pytest.mark.django_db(transaction=True)
 def test_the_check_reads_without_a_transaction(ada: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """No writer waits while a busy day is counted."""
-    session = chat_of(ada)
-    recorder.append(session, said("why?", at=LONG_AGO), after=0)
+    session = create_chat(ada)
+    recorder.append(session, model_input("why?", at=LONG_AGO), after=0)
     count, has_turn = sums_of_day, list[bool]()
 
     def counting(day: Any) -> Any:
@@ -300,8 +302,8 @@ def test_the_check_reads_without_a_transaction(ada: Any, monkeypatch: pytest.Mon
 
 
 def test_a_day_that_changes_during_the_check_is_counted_again(ada: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    session = chat_of(ada)
-    recorder.append(session, said("why?", at=LONG_AGO), after=0)
+    session = create_chat(ada)
+    recorder.append(session, model_input("why?", at=LONG_AGO), after=0)
     count, late = sums_of_day, [answer(3, at=LONG_AGO)]
 
     def counting(day: Any) -> Any:
@@ -316,8 +318,8 @@ def test_a_day_that_changes_during_the_check_is_counted_again(ada: Any, monkeypa
 
 
 def test_a_difference_is_logged_and_set_right(ada: Any, caplog: pytest.LogCaptureFixture) -> None:
-    session = chat_of(ada)
-    recorder.append(session, said("why?", at=LONG_AGO), after=0)
+    session = create_chat(ada)
+    recorder.append(session, model_input("why?", at=LONG_AGO), after=0)
     DayTally.objects.update(messages=5)
     assert daily_check.check() == 1
     assert "The counts of 2026-03-01 were wrong" in caplog.text
@@ -327,8 +329,8 @@ def test_a_difference_is_logged_and_set_right(ada: Any, caplog: pytest.LogCaptur
 
 def test_days_from_before_the_counts_were_exact_are_made_anew(ada: Any) -> None:
     """The migration to counts in the writing transaction marks every day."""
-    session = chat_of(ada)
-    recorder.append(session, said("why?", at=LONG_AGO), after=0)
+    session = create_chat(ada)
+    recorder.append(session, model_input("why?", at=LONG_AGO), after=0)
     DayTally.objects.all().delete()
     StaleDay.objects.create(day=LONG_AGO.date())
     assert daily_check.check() == 0
@@ -337,8 +339,8 @@ def test_days_from_before_the_counts_were_exact_are_made_anew(ada: Any) -> None:
 
 
 def test_every_day_can_be_counted_anew(ada: Any) -> None:
-    session = chat_of(ada, "hello", "hi")
-    recorder.append(session, said("why?", at=LONG_AGO), after=2)
+    session = create_chat(ada, "hello", "hi")
+    recorder.append(session, model_input("why?", at=LONG_AGO), after=2)
     before = stored_counts()
     DayTally.objects.all().delete()
     assert daily_check.rebuild() == 2

@@ -18,8 +18,8 @@ from history.entries import ModelOutput, Text, Usage
 from history.errors import HistoryOff
 from history.models import ApiKey, Exchange, Message, Session, TokenCalibration
 from history.record import exchanges, recorder, selectors
-from tests.factories import answered, call, chat_of, said
-from tests.servers.writers import Elsewhere
+from tests.factories import create_chat, model_input, model_output, tool_request
+from tests.servers.writers import Writers
 
 pytestmark = pytest.mark.django_db
 
@@ -34,7 +34,7 @@ def _nothing_left_running(db: None) -> Iterator[None]:
 
 def asked(owner: Any, *, calls: int = 1) -> tuple[Session, list[Exchange]]:
     """A question, and calls to a model that is to answer it."""
-    session = chat_of(owner, "a question")
+    session = create_chat(owner, "a question")
     opened = [exchanges.open_exchange(session, owner=owner, after=1, model="model-1") for _ in range(calls)]
     return session, opened
 
@@ -65,7 +65,7 @@ def test_what_a_call_was_made_from_comes_back_long_texts_and_all(ada: Any) -> No
         "factor": float("nan"),
         "k\0": 1,
     }
-    session = chat_of(ada, "question")
+    session = create_chat(ada, "question")
     exchange = exchanges.open_exchange(session, owner=ada, after=1, inputs=inputs)
     stored = Exchange.objects.get(pk=exchange.pk)
     assert len(str(stored.inputs)) < 500
@@ -89,7 +89,7 @@ def test_with_history_off_no_call_is_written_down(ada: Any, settings: Any) -> No
 def test_history_switched_off_in_the_middle_ends_the_call_without_an_answer(ada: Any, settings: Any) -> None:
     session, [exchange] = asked(ada)
     settings.CHAT_HISTORY_ENABLED = False
-    assert exchanges.finish(exchange, answered("too late"), end_reason="done") is None
+    assert exchanges.finish(exchange, model_output("too late"), end_reason="done") is None
     assert Exchange.objects.get(pk=exchange.pk).end_reason == "done"
     assert answers(session) == []
 
@@ -100,7 +100,7 @@ def test_history_switched_off_in_the_middle_ends_the_call_without_an_answer(ada:
 def test_all_partial_answers_are_flushed_in_one_batch(ada: Any) -> None:
     _, opened = asked(ada, calls=12)
     for place, exchange in enumerate(opened[:10]):
-        exchanges.note_partial(exchange.pk, answered(f"so far {place}"))
+        exchanges.note_partial(exchange.pk, model_output(f"so far {place}"))
     with CaptureQueriesContext(connection) as few:
         assert exchanges.flush_partials() == 12
     # A savepoint around one statement for the texts and one for those that have nothing new to say.
@@ -115,7 +115,7 @@ def test_noting_an_answer_so_far_costs_no_query(ada: Any, django_assert_num_quer
     _, [exchange] = asked(ada)
     with django_assert_num_queries(0):
         for text in ("H", "He", "Hello"):
-            exchanges.note_partial(exchange.pk, answered(text))
+            exchanges.note_partial(exchange.pk, model_output(text))
     exchanges.flush_partials()
     exchange.refresh_from_db()
     partial = exchanges.partial_of(exchange)
@@ -126,7 +126,7 @@ def test_noting_an_answer_so_far_costs_no_query(ada: Any, django_assert_num_quer
 
 def test_a_flush_is_a_sign_of_life_even_when_nothing_new_was_said(ada: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     _, [exchange] = asked(ada)
-    exchanges.note_partial(exchange.pk, answered("so far"))
+    exchanges.note_partial(exchange.pk, model_output("so far"))
     exchanges.flush_partials()
     silent(exchange)
     monkeypatch.setattr(exchanges, "SIGN_SECONDS", 0)  # as if so much time had passed
@@ -149,7 +149,7 @@ def test_who_gave_a_sign_of_life_a_moment_ago_and_has_nothing_new_costs_no_query
 
 def test_a_partial_answer_that_the_database_did_not_take_is_flushed_the_next_time(ada: Any) -> None:
     _, [exchange] = asked(ada)
-    exchanges.note_partial(exchange.pk, answered("so far"))
+    exchanges.note_partial(exchange.pk, model_output("so far"))
 
     def refuse(*_: Any) -> None:
         raise DatabaseError("the disk is full")
@@ -163,8 +163,8 @@ def test_a_partial_answer_that_the_database_did_not_take_is_flushed_the_next_tim
 
 def test_what_is_noted_after_the_end_is_ignored(ada: Any) -> None:
     session, [exchange] = asked(ada)
-    exchanges.finish(exchange, answered("whole"), end_reason="done")
-    exchanges.note_partial(exchange.pk, answered("late piece"))
+    exchanges.finish(exchange, model_output("whole"), end_reason="done")
+    exchanges.note_partial(exchange.pk, model_output("late piece"))
     assert exchanges.flush_partials() == 0
     exchange.refresh_from_db()
     assert exchange.partial == ""
@@ -201,7 +201,7 @@ def test_a_stop_can_be_asked_for_while_it_runs_and_not_afterwards(ada: Any) -> N
 )
 def test_every_end_gives_one_message_with_an_honest_status(ada: Any, end_reason: str, status: str) -> None:
     session, [exchange] = asked(ada)
-    appended = exchanges.finish(exchange, answered("as far as it went"), end_reason=end_reason)
+    appended = exchanges.finish(exchange, model_output("as far as it went"), end_reason=end_reason)
     assert appended is not None
     message = Message.objects.get(pk=appended.message_id)
     assert (message.status, message.end_reason, message.parent_seq) == (status, end_reason, 1)
@@ -219,17 +219,17 @@ def test_an_error_without_a_word_is_a_failed_message_and_a_stop_without_a_word_i
 def test_an_exchange_ends_once_whoever_comes_second(ada: Any) -> None:
     session, [exchange] = asked(ada)
     twin = Exchange.objects.get(pk=exchange.pk)
-    assert exchanges.finish(exchange, answered("first"), end_reason="done") is not None
-    assert exchanges.finish(twin, answered("second"), end_reason="stopped") is None
-    assert exchanges.finish(exchange, answered("third"), end_reason="done") is None
+    assert exchanges.finish(exchange, model_output("first"), end_reason="done") is not None
+    assert exchanges.finish(twin, model_output("second"), end_reason="stopped") is None
+    assert exchanges.finish(exchange, model_output("third"), end_reason="done") is None
     assert [message.content for message in answers(session)] == ["first"]
 
 
 def test_the_answer_follows_what_was_asked_even_when_the_person_went_elsewhere(ada: Any) -> None:
     session, [exchange] = asked(ada)
     recorder.move_head(session, to=0)
-    recorder.append(session, answered("elsewhere"), after=0)
-    appended = exchanges.finish(exchange, answered("late"), end_reason="done")
+    recorder.append(session, model_output("elsewhere"), after=0)
+    appended = exchanges.finish(exchange, model_output("late"), end_reason="done")
     assert appended is not None
     assert not appended.moved_head
     branch = selectors.messages_of(session, leaf=appended.seq).messages
@@ -239,11 +239,11 @@ def test_the_answer_follows_what_was_asked_even_when_the_person_went_elsewhere(a
 def test_an_end_that_fails_half_way_leaves_the_exchange_running_and_nothing_behind(ada: Any) -> None:
     session, [exchange] = asked(ada)
     with pytest.raises(IntegrityError), transaction.atomic():
-        exchanges.finish(exchange, answered("whole"), end_reason="done", status_code=-1)
+        exchanges.finish(exchange, model_output("whole"), end_reason="done", status_code=-1)
     exchange = Exchange.objects.get(pk=exchange.pk)
     assert exchange.ended_at is None
     assert answers(session) == []
-    assert exchanges.finish(exchange, answered("whole"), end_reason="done", status_code=200) is not None
+    assert exchanges.finish(exchange, model_output("whole"), end_reason="done", status_code=200) is not None
 
 
 def test_the_database_refuses_an_end_without_a_reason(ada: Any) -> None:
@@ -256,7 +256,9 @@ def test_usage_and_cost_are_kept_with_the_exchange_and_added_to_the_session(ada:
     session, opened = asked(ada, calls=2)
     usage = Usage(input_tokens=100, output_tokens=20, raw={"prompt_tokens": 100})
     for exchange in opened:
-        exchanges.finish(exchange, answered("x", usage=usage), end_reason="done", cost=Decimal("0.01"), status_code=200)
+        exchanges.finish(
+            exchange, model_output("x", usage=usage), end_reason="done", cost=Decimal("0.01"), status_code=200
+        )
     stored = Session.objects.get(pk=session.pk)
     assert (stored.cost, stored.input_tokens, stored.output_tokens) == (Decimal("0.02"), 200, 40)
     assert opened[0].usage["raw"] == {"prompt_tokens": 100}
@@ -265,12 +267,12 @@ def test_usage_and_cost_are_kept_with_the_exchange_and_added_to_the_session(ada:
 
 def test_whatever_an_upstream_or_a_client_says_a_call_can_be_opened_and_ended(ada: Any) -> None:
     session = recorder.start_session(owner=ada, client="c\0" * 100, agent="a" * 200, workspace="/w" * 300)
-    recorder.append(session, said("question"), after=0)
+    recorder.append(session, model_input("question"), after=0)
     named: dict[str, Any] = {"model": "m\0" * 200, "provider": "p" * 200, "metadata": {"header": "\0\ud800"}}
     exchange = exchanges.open_exchange(session, owner=ada, after=1, estimated_tokens=10, **named)
     usage = Usage(input_tokens=10**400, source="provider")
     error = "<html>\0\ud800" + "x" * 100_000
-    exchanges.finish(exchange, answered("so", usage=usage), end_reason="upstream_error", error=error)
+    exchanges.finish(exchange, model_output("so", usage=usage), end_reason="upstream_error", error=error)
     exchange.refresh_from_db()
     assert exchange.error.startswith("<html>\ufffd")
     assert (len(exchange.model), len(exchange.provider), len(exchange.error)) == (100, 60, 65_536)
@@ -278,7 +280,7 @@ def test_whatever_an_upstream_or_a_client_says_a_call_can_be_opened_and_ended(ad
 
 def test_a_call_outside_any_session_ends_without_a_message(ada: Any) -> None:
     exchange = exchanges.open_exchange(None, owner=ada, model="model-1")
-    assert exchanges.finish(exchange, answered("x", usage=Usage(input_tokens=9)), end_reason="done") is None
+    assert exchanges.finish(exchange, model_output("x", usage=Usage(input_tokens=9)), end_reason="done") is None
     assert exchange.usage["input_tokens"] == 9
 
 
@@ -287,7 +289,9 @@ def test_a_call_outside_any_session_ends_without_a_message(ada: Any) -> None:
 
 def test_a_writer_that_fell_silent_leaves_an_interrupted_message_with_what_there_was(ada: Any) -> None:
     session, [lost, alive] = asked(ada, calls=2)
-    half = ModelOutput(parts=(Text(text="The answer is"), call("c1", arguments='{"path": "/etc/ho')), model="model-1")
+    half = ModelOutput(
+        parts=(Text(text="The answer is"), tool_request("c1", arguments='{"path": "/etc/ho')), model="model-1"
+    )
     exchanges.note_partial(lost.pk, half)
     exchanges.flush_partials()
     silent(lost)
@@ -313,7 +317,7 @@ def test_a_writer_that_fell_silent_before_the_first_word_leaves_no_message(ada: 
 def swept(owner: Any) -> tuple[Session, Exchange]:
     """A writer that was silent for too long, and half of its answer."""
     session, [lost] = asked(owner)
-    exchanges.note_partial(lost.pk, answered("half"))
+    exchanges.note_partial(lost.pk, model_output("half"))
     exchanges.flush_partials()
     silent(lost)
     exchanges.sweep()
@@ -322,21 +326,21 @@ def swept(owner: Any) -> tuple[Session, Exchange]:
 
 def test_a_writer_that_comes_back_after_the_sweep_with_the_whole_answer_is_heard(ada: Any) -> None:
     session, lost = swept(ada)
-    whole = exchanges.finish(lost, answered("whole"), end_reason="done")
+    whole = exchanges.finish(lost, model_output("whole"), end_reason="done")
     assert whole is not None
     assert whole.moved_head
     assert [message.content for message in selectors.messages_of(session).messages] == ["a question", "whole"]
     assert [message.content for message in answers(session)] == ["half", "whole"]
     assert (lost.end_reason, lost.message_id) == ("done", whole.message_id)
-    assert exchanges.finish(lost, answered("again"), end_reason="done") is None
+    assert exchanges.finish(lost, model_output("again"), end_reason="done") is None
     assert list(verification.verify()) == []
 
 
 def test_a_whole_answer_that_comes_back_late_does_not_move_who_has_gone_on(ada: Any) -> None:
     session, lost = swept(ada)
     session.refresh_from_db()
-    recorder.append(session, said("go on from there"), after=session.head)
-    whole = exchanges.finish(lost, answered("whole"), end_reason="done")
+    recorder.append(session, model_input("go on from there"), after=session.head)
+    whole = exchanges.finish(lost, model_output("whole"), end_reason="done")
     assert whole is not None
     assert not whole.moved_head
     page = selectors.messages_of(session, leaf=whole.seq).messages
@@ -354,18 +358,18 @@ def test_a_sign_of_life_in_the_last_moment_saves_an_exchange_and_it_goes_on(ada:
     stale = Exchange.objects.get(pk=exchange.pk)
     limit = timezone.now() - timedelta(seconds=30)
     assert exchanges.finish(stale, None, end_reason="server_lost", silent_since=limit) is None
-    exchanges.note_partial(exchange.pk, answered("still here"))
+    exchanges.note_partial(exchange.pk, model_output("still here"))
     exchanges.flush_partials()
     exchange.refresh_from_db()
     assert (exchange.ended_at, "still here" in exchange.partial) == (None, True)
-    assert exchanges.finish(exchange, answered("whole"), end_reason="done") is not None
+    assert exchanges.finish(exchange, model_output("whole"), end_reason="done") is not None
     assert len(answers(session)) == 1
 
 
 def test_one_exchange_that_cannot_be_ended_does_not_keep_the_others_from_it(ada: Any) -> None:
     session, [first, second] = asked(ada, calls=2)
     for exchange in (first, second):
-        exchanges.note_partial(exchange.pk, answered("half"))
+        exchanges.note_partial(exchange.pk, model_output("half"))
     exchanges.flush_partials()
     silent(first, for_seconds=60)
     silent(second)
@@ -380,9 +384,9 @@ def test_one_exchange_that_cannot_be_ended_does_not_keep_the_others_from_it(ada:
 
 def test_a_key_told_meanwhile_to_keep_no_texts_ends_its_calls_without_an_answer(ada: Any) -> None:
     key = keys.create(name="laptop", owner=ada, recording="full").api_key
-    session = chat_of(ada, "question", source="relay", api_key=key)
+    session = create_chat(ada, "question", source="relay", api_key=key)
     lost = exchanges.open_exchange(session, owner=ada, after=1)
-    exchanges.note_partial(lost.pk, answered("half"))
+    exchanges.note_partial(lost.pk, model_output("half"))
     exchanges.flush_partials()
     silent(lost)
     ApiKey.objects.filter(pk=key.pk).update(recording="metadata")
@@ -392,14 +396,14 @@ def test_a_key_told_meanwhile_to_keep_no_texts_ends_its_calls_without_an_answer(
 
 
 def test_an_answer_to_something_trimmed_meanwhile_is_kept_at_the_head_of_today(ada: Any, settings: Any) -> None:
-    session = chat_of(ada, "question", source="relay")
+    session = create_chat(ada, "question", source="relay")
     exchange = exchanges.open_exchange(session, owner=ada, after=1)
     elsewhere = Session.objects.get(pk=session.pk)
     recorder.move_head(elsewhere, to=0)
-    recorder.append_many(elsewhere, [said("a"), answered("b"), said("c"), answered("d")], after=0)
+    recorder.append_many(elsewhere, [model_input("a"), model_output("b"), model_input("c"), model_output("d")], after=0)
     settings.CHAT_HISTORY_MAX_MESSAGES = 2
     assert retention.purge(dry_run=False).trimmed
-    assert exchanges.finish(exchange, answered("whole"), end_reason="done") is not None
+    assert exchanges.finish(exchange, model_output("whole"), end_reason="done") is not None
     assert [message.content for message in answers(session)] == ["d", "whole"]
 
 
@@ -419,7 +423,7 @@ def test_estimates_learn_from_what_the_vendor_counted(ada: Any) -> None:
     for _ in range(20):
         exchange = exchanges.open_exchange(None, owner=ada, model="model-x", estimated_tokens=1_000)
         usage = Usage(input_tokens=1_200, output_tokens=1)
-        exchanges.finish(exchange, answered("x", usage=usage), end_reason="done")
+        exchanges.finish(exchange, model_output("x", usage=usage), end_reason="done")
     known = TokenCalibration.objects.get(model="model-x")
     assert known.samples == 20
     assert known.factor == pytest.approx(1.2, abs=0.05)
@@ -428,15 +432,15 @@ def test_estimates_learn_from_what_the_vendor_counted(ada: Any) -> None:
 @pytest.mark.parametrize("usage", [None, Usage(input_tokens=9, source="estimated"), Usage(input_tokens=0)])
 def test_what_the_vendor_did_not_count_teaches_nothing(ada: Any, usage: Usage | None) -> None:
     exchange = exchanges.open_exchange(None, owner=ada, model="model-x", estimated_tokens=1_000)
-    exchanges.finish(exchange, answered("x", usage=usage), end_reason="done")
+    exchanges.finish(exchange, model_output("x", usage=usage), end_reason="done")
     assert not TokenCalibration.objects.exists()
 
 
 # In other threads and processes, on a database of its own.
 
 
-def test_of_many_who_end_an_exchange_at_once_exactly_one_does(elsewhere: Elsewhere) -> None:
-    rounds = elsewhere.run("race_to_finish", 12)
+def test_of_many_who_end_an_exchange_at_once_exactly_one_does(writers: Writers) -> None:
+    rounds = writers.run("race_to_finish", 12)
     assert len(rounds) == 12
     for outcome in rounds:
         assert (outcome["winners"], outcome["end"], outcome["whole"]) == (1, "done", 1), outcome
@@ -444,29 +448,29 @@ def test_of_many_who_end_an_exchange_at_once_exactly_one_does(elsewhere: Elsewhe
         assert outcome["halves"] <= 1, "the sweep may have come first, but only once"
 
 
-def test_a_stop_asked_for_in_one_process_is_seen_in_another(elsewhere: Elsewhere) -> None:
-    [session] = elsewhere.run("begin", 1)
-    with elsewhere.started("stream", session) as writer:
-        exchange = elsewhere.next_line(writer)["exchange"]
-        assert elsewhere.next_line(writer) == {"flushed": "word "}
-        assert elsewhere.run("stop", exchange) is True
-        seen = elsewhere.lines_to_the_end(writer)[-1]
+def test_a_stop_asked_for_in_one_process_is_seen_in_another(writers: Writers) -> None:
+    [session] = writers.run("begin", 1)
+    with writers.started("stream", session) as writer:
+        exchange = writers.next_line(writer)["exchange"]
+        assert writers.next_line(writer) == {"flushed": "word "}
+        assert writers.run("stop", exchange) is True
+        seen = writers.lines_to_the_end(writer)[-1]
     assert seen == {"ended": "stopped"}
-    survey = elsewhere.run("survey", session)
+    survey = writers.run("survey", session)
     assert [row["status"] for row in survey["rows"]] == ["complete", "interrupted"]
 
 
 def test_a_writer_killed_in_the_middle_of_an_answer_leaves_exactly_one_interrupted_message(
-    elsewhere: Elsewhere,
+    writers: Writers,
 ) -> None:
-    [session] = elsewhere.run("begin", 1)
-    with elsewhere.started("stream", session) as writer:
-        flushed = [elsewhere.next_line(writer) for _ in range(4)][-1]["flushed"]
+    [session] = writers.run("begin", 1)
+    with writers.started("stream", session) as writer:
+        flushed = [writers.next_line(writer) for _ in range(4)][-1]["flushed"]
         writer.kill()
         assert writer.wait() != 0
-    elsewhere.run("sweep")
-    elsewhere.run("sweep")
-    survey = elsewhere.run("survey", session)
+    writers.run("sweep")
+    writers.run("sweep")
+    survey = writers.run("survey", session)
     [message] = [row for row in survey["rows"] if row["kind"] == "model_output"]
     assert message["status"] == "interrupted"
     assert message["content"].startswith(flushed)
@@ -475,15 +479,15 @@ def test_a_writer_killed_in_the_middle_of_an_answer_leaves_exactly_one_interrupt
 
 def test_what_a_key_must_not_store_is_not_in_the_partial_answer_or_the_error_either(ada: Any) -> None:
     key = keys.create(name="laptop", owner=ada, recording="redacted").api_key
-    session = chat_of(ada, "question", source="relay", api_key=key)
+    session = create_chat(ada, "question", source="relay", api_key=key)
     exchange = exchanges.open_exchange(session, owner=ada, after=1)
     secret = "sk-ant-" + "a1B2" * 12
-    exchanges.note_partial(exchange.pk, answered(f"the key is {secret}"))
+    exchanges.note_partial(exchange.pk, model_output(f"the key is {secret}"))
     exchanges.flush_partials()
     exchange.refresh_from_db()
     assert "[redacted:" in exchange.partial
     assert secret not in exchange.partial
-    exchanges.finish(exchange, answered(f"the key is {secret}"), end_reason="done", error=f"refused {secret}")
+    exchanges.finish(exchange, model_output(f"the key is {secret}"), end_reason="done", error=f"refused {secret}")
     assert secret not in exchange.error
     message = Message.objects.get(session=session, seq=2)
     assert secret not in (message.body or "")

@@ -1,4 +1,4 @@
-"""A fork is a copy of one whole path, whatever happens to the original meanwhile, and nobody's until it is whole."""
+"""Forks: a copy of one whole path, unaffected by later changes, and hidden until it is complete."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from history.management.history_commands.arguments import sessions_for
 from history.models import AuditEvent, Message, SearchRow, Session, ToolCall
 from history.record import forking, recorder, selectors
 from history.record.forking import BATCH
-from tests.factories import answered, call, chat_of, result, results, said
-from tests.rows import before_statements, over_another_connection
+from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
+from tests.rows import run_before_statements, run_on_other_connection
 
 LENGTH = 3 * BATCH - 50
 
 
 def before_each_batch(do: Callable[[int], object]) -> AbstractContextManager[list[int]]:
     """Do something whenever entries are about to be read for the copy."""
-    return before_statements("SELECT seq, parent_seq, body", do)
+    return run_before_statements("SELECT seq, parent_seq, body", do)
 
 
 def half_made() -> Session:
@@ -45,14 +45,14 @@ def contents(session: Session) -> list[str]:
 
 @pytest.mark.django_db(transaction=True)
 def test_between_the_batches_of_a_long_copy_others_write_to_the_original_and_elsewhere(ada: Any) -> None:
-    session, other = chat_of(ada, *["word"] * LENGTH), chat_of(ada, "elsewhere")
+    session, other = create_chat(ada, *["word"] * LENGTH), create_chat(ada, "elsewhere")
 
     def write(place: int) -> None:
         for one in (session, other):
             current = Session.objects.get(pk=one.pk)
-            recorder.append(current, said(f"meanwhile {place}"), after=current.head)
+            recorder.append(current, model_input(f"meanwhile {place}"), after=current.head)
 
-    with before_each_batch(lambda place: over_another_connection(lambda: write(place))) as times:
+    with before_each_batch(lambda place: run_on_other_connection(lambda: write(place))) as times:
         copy = recorder.fork(session, at=session.head, owner=ada)
     assert len(times) == 3
     assert contents(copy) == ["word"] * LENGTH
@@ -62,7 +62,7 @@ def test_between_the_batches_of_a_long_copy_others_write_to_the_original_and_els
 @pytest.mark.django_db(transaction=True)
 def test_nobody_sees_or_touches_a_copy_until_it_is_whole(ada: Any, staff: Any) -> None:
     staff.user_permissions.set(Permission.objects.filter(codename__in=["view_session", "read_session", "hold_session"]))
-    session = chat_of(ada, *["lighthouse"] * LENGTH)
+    session = create_chat(ada, *["lighthouse"] * LENGTH)
     viewers = [ada, type(staff).objects.get(pk=staff.pk)]
 
     def look(place: int) -> None:
@@ -77,22 +77,22 @@ def test_nobody_sees_or_touches_a_copy_until_it_is_whole(ada: Any, staff: Any) -
         assert not retention.unhide(copy, actor=ada)
         assert not retention.hide(copy, actor=ada)
         with pytest.raises(NoSuchEntry):
-            recorder.append(copy, said("mine"), after=copy.head)
+            recorder.append(copy, model_input("mine"), after=copy.head)
         assert list(verification.verify()) == []
 
-    with before_each_batch(lambda place: over_another_connection(lambda: look(place))) as times:
+    with before_each_batch(lambda place: run_on_other_connection(lambda: look(place))) as times:
         copy = recorder.fork(session, at=session.head, owner=ada)
     assert len(times) == 3
     assert permissions.find(ada, copy.pk, Purpose.LIST) == copy
     assert {hit.session_id for hit in search.search(ada, "lighthouse", limit=100).hits} == {copy.pk}  # the newest
-    assert recorder.append(copy, said("mine"), after=copy.head).moved_head
+    assert recorder.append(copy, model_input("mine"), after=copy.head).moved_head
     assert list(verification.verify()) == []
 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_copy_that_is_still_being_made_is_not_purged(ada: Any, settings: Any) -> None:
     settings.PARLEY_CHAT_TTL_DAYS = 1
-    session = chat_of(ada, *["word"] * LENGTH)
+    session = create_chat(ada, *["word"] * LENGTH)
 
     def purge(place: int) -> None:
         assert retention.purge(dry_run=False, now=timezone.now() + timedelta(minutes=50)).sessions == 0
@@ -108,7 +108,7 @@ class PowerCut(Exception):
 @pytest.mark.parametrize("batches", [0, 1, 2])
 @pytest.mark.django_db(transaction=True)
 def test_what_a_crash_leaves_of_a_copy_is_nobodys_and_goes_with_a_purge(ada: Any, batches: int) -> None:
-    session = chat_of(ada, *["lighthouse"] * LENGTH)
+    session = create_chat(ada, *["lighthouse"] * LENGTH)
 
     def cut(place: int) -> None:
         if place == batches:
@@ -133,7 +133,7 @@ def test_what_a_crash_leaves_of_a_copy_is_nobodys_and_goes_with_a_purge(ada: Any
 
 @pytest.mark.django_db(transaction=True)
 def test_a_copy_that_somebody_erases_while_it_is_made_is_not_finished(ada: Any) -> None:
-    session = chat_of(ada, *["word"] * LENGTH)
+    session = create_chat(ada, *["word"] * LENGTH)
 
     def erase(place: int) -> None:
         if place == 1:
@@ -150,12 +150,12 @@ def test_a_copy_that_somebody_erases_while_it_is_made_is_not_finished(ada: Any) 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_head_that_moves_while_its_path_is_copied_costs_the_fork_nothing(ada: Any) -> None:
-    session = chat_of(ada, *["word"] * LENGTH)
+    session = create_chat(ada, *["word"] * LENGTH)
 
     def move(place: int) -> None:
         recorder.move_head(Session.objects.get(pk=session.pk), to=place)
 
-    with before_each_batch(lambda place: over_another_connection(lambda: move(place))):
+    with before_each_batch(lambda place: run_on_other_connection(lambda: move(place))):
         copy = recorder.fork(session, at=session.head, owner=ada)
     assert (copy.message_count, copy.head) == (LENGTH, LENGTH)
     assert list(verification.verify()) == []
@@ -172,7 +172,7 @@ def trims(settings: Any, *, at: int, to: int) -> Callable[[int], None]:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_trim_of_what_was_copied_already_costs_the_fork_nothing(ada: Any, settings: Any) -> None:
-    session = chat_of(ada, *["word"] * LENGTH, source="relay")
+    session = create_chat(ada, *["word"] * LENGTH, source="relay")
     with before_each_batch(trims(settings, at=2, to=LENGTH - BATCH)):
         copy = recorder.fork(session, at=session.head, owner=ada)
     assert (copy.version, copy.message_count) == (LENGTH, LENGTH)
@@ -184,7 +184,7 @@ def test_a_trim_of_what_was_copied_already_costs_the_fork_nothing(ada: Any, sett
 def test_a_trim_of_what_was_not_copied_yet_ends_the_fork_with_an_error_and_the_next_has_a_gap(
     ada: Any, settings: Any
 ) -> None:
-    session = chat_of(ada, *["word"] * LENGTH, source="relay")
+    session = create_chat(ada, *["word"] * LENGTH, source="relay")
     with before_each_batch(trims(settings, at=1, to=10)), pytest.raises(NoSuchEntry, match="fork it anew"):
         recorder.fork(session, at=session.head, owner=ada)
     assert list(permissions.sessions_for(ada, Purpose.LIST)) == [session]
@@ -200,7 +200,7 @@ def test_texts_that_are_dropped_while_they_are_copied_are_gaps_in_the_copy(ada: 
     settings.CHAT_HISTORY_BODY_DAYS = 7
     old = timezone.now() - timedelta(days=8)
     session = recorder.start_session(owner=ada, source="relay", created_at=old)
-    recorder.append_many(session, [said("word", at=old)] * LENGTH, after=0)
+    recorder.append_many(session, [model_input("word", at=old)] * LENGTH, after=0)
 
     def drop(place: int) -> None:
         if place == 1:
@@ -220,13 +220,20 @@ def a_bit_of_everything(owner: Any) -> Session:
     session = recorder.start_session(owner=owner)
     talk: list[Entry] = [SystemInstructionSet(instruction="be kind " * 300)]
     for number in range(4):
-        talk += [said(f"look {number}"), answered("", call("a"), call("b")), NotebookSet(content=f"{number}")]
-        talk += [results(result("a", "x" * 70_000), result("b", status="failed")), answered(f"seen {number}")]
+        talk += [
+            model_input(f"look {number}"),
+            model_output("", tool_request("a"), tool_request("b")),
+            NotebookSet(content=f"{number}"),
+        ]
+        talk += [
+            tool_results(tool_result("a", "x" * 70_000), tool_result("b", status="failed")),
+            model_output(f"seen {number}"),
+        ]
     recorder.append_many(session, talk, after=0)
     recorder.append(session, DebugLog(message="slow"), after=session.head)
     summary = Summary(first=2, last=6, summary="They looked.", masks=(MaskedResult(seq=10, index=0),))
     recorder.append(session, summary, after=session.head)
-    recorder.append_many(session, [said("more"), answered("", call("c"))], after=session.head)
+    recorder.append_many(session, [model_input("more"), model_output("", tool_request("c"))], after=session.head)
     return session
 
 
@@ -256,7 +263,7 @@ def test_however_many_entries_are_copied_at_a_time_the_copy_is_the_same(ada: Any
 
 @pytest.mark.django_db
 def test_a_fork_from_the_very_start_is_an_empty_session_that_is_there(ada: Any) -> None:
-    copy = recorder.fork(chat_of(ada, "one"), at=0, owner=ada)
+    copy = recorder.fork(create_chat(ada, "one"), at=0, owner=ada)
     assert (copy.version, permissions.find(ada, copy.pk, Purpose.LIST)) == (0, copy)
 
 
@@ -269,9 +276,11 @@ def told(session: Session) -> list[str]:
 def test_a_fork_of_a_trimmed_session_keeps_the_summary_of_what_was_trimmed(ada: Any, settings: Any) -> None:
     session = recorder.start_session(owner=ada, source="relay")
     recorder.append(session, SystemInstructionSet(instruction="be kind"), after=0)
-    recorder.append_many(session, [said("old"), answered("old too"), said("then"), answered("so")], after=1)
+    recorder.append_many(
+        session, [model_input("old"), model_output("old too"), model_input("then"), model_output("so")], after=1
+    )
     recorder.append(session, Summary(first=2, last=3, summary="They spoke of old things."), after=5)
-    recorder.append_many(session, [said("now"), answered("yes")], after=6)
+    recorder.append_many(session, [model_input("now"), model_output("yes")], after=6)
     settings.CHAT_HISTORY_MAX_MESSAGES = 4
     retention.purge(dry_run=False)
     session.refresh_from_db()

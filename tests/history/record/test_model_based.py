@@ -28,10 +28,10 @@ from history.access.permissions import Purpose
 from history.entries import HeadMoved, ModelOutput, Text, ToolRequest, ToolResult, ToolResults
 from history.models import Exchange
 from history.record import exchanges, recorder
-from tests.factories import said
+from tests.factories import model_input
 from tests.history.conformance.state_machine import PICK, PLACES, WHERE, SideBySide
 from tests.history.conformance.steps import Branching, Summarising, Talking, Thinning
-from tests.measures import examples
+from tests.measures import example_count
 
 pytestmark = pytest.mark.runs_first
 
@@ -52,7 +52,7 @@ class Histories(Talking, Summarising, Branching, Thinning):
 
     @rule(pick=PICK, where=WHERE)
     def say(self, pick: int, where: int | None) -> None:
-        self.append(pick, where, [said(f"{self.word()} please")])
+        self.append(pick, where, [model_input(f"{self.word()} please")])
 
     @rule(pick=PICK, where=WHERE, calls=st.integers(1, 3), same_id=st.booleans(), cut=st.booleans())
     def call(self, pick: int, where: int | None, calls: int, same_id: bool, cut: bool) -> None:
@@ -69,7 +69,7 @@ class Histories(Talking, Summarising, Branching, Thinning):
         """For the calls that stand open there; one too many or too few is refused, or kept with a mark."""
         session = self.plain.sessions[self.session(pick)]
         calls = list(session.open_calls_at(self.place(session, where)))
-        calls += [ToolRequest(call_id="nobody asked", name="x")] * (surplus == 1)
+        calls += [ToolRequest(call_id="unknown", name="x")] * (surplus == 1)
         outcomes = [
             ToolResult(call_id=call.call_id, name=call.name, status="failed" if failed else "success",
                        parts=(Text(text=self.word()),))
@@ -83,13 +83,13 @@ class Histories(Talking, Summarising, Branching, Thinning):
         """Entries of several sessions in one transaction, each after the one before it there."""
         names = [self.session(pick) for pick in picks]
         leaves = {name: self.plain.counters(name).head for name in names}
-        wishes, stored = [], []
+        appends, stored = [], []
         for name in names:
-            entry = said(self.word())
-            wishes.append(recorder.Append(UUID(self.names[name]), entry, None))
+            entry = model_input(self.word())
+            appends.append(recorder.Append(UUID(self.names[name]), entry, None))
             stored.append(self.plain.append(name, entry, after=leaves[name]))
             leaves[name] = stored[-1].seq
-        appended = recorder.append_batch(wishes)
+        appended = recorder.append_batch(appends)
         assert [(one.seq, one.moved_head) for one in appended] == [(one.seq, one.moved_head) for one in stored]
         self.compare_all()
 
@@ -125,7 +125,9 @@ class Histories(Talking, Summarising, Branching, Thinning):
         to = self.place(self.plain.sessions[name], where)
         session = self.real.read(self.names[name])
         with transaction.atomic():
-            recorder.append_many(session, [said("lost"), HeadMoved(to=to), said("lost too")], after=session.head)
+            recorder.append_many(
+                session, [model_input("lost"), HeadMoved(to=to), model_input("lost too")], after=session.head
+            )
             recorder.fork(session, at=session.head, owner=self.owner)
             transaction.set_rollback(True)
         self.compare(name)
@@ -176,7 +178,7 @@ def test_the_record_does_what_the_model_does(steps: type[SideBySide]) -> None:
     run_state_machine_as_test(
         steps,
         settings=settings(
-            max_examples=examples(10) * many,
+            max_examples=example_count(10) * many,
             stateful_step_count=25,
             deadline=None,
             derandomize=many == 1,

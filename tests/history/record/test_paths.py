@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from history.models import Message, Session
 from history.record import paths, recorder, selectors
 from history.transcripts.page import TranscriptEntry, TranscriptPosition, read_page, read_shared
-from tests.factories import answered, chat_of, said
-from tests.measures import examples
+from tests.factories import create_chat, model_input, model_output
+from tests.measures import example_count
 
 pytestmark = pytest.mark.django_db
 
 
 def forked_talk(owner: Any) -> Session:
     """1 ─ 2 ─ 3 ─ 4   is the path; 2 ─ 5 ─ 6 and 5 ─ 7 lie beside it."""
-    session = chat_of(owner, "one", "two", "three", "four")
-    recorder.append_many(session, [said("five"), answered("six")], after=2)
-    recorder.append(session, answered("seven"), after=5)
+    session = create_chat(owner, "one", "two", "three", "four")
+    recorder.append_many(session, [model_input("five"), model_output("six")], after=2)
+    recorder.append(session, model_output("seven"), after=5)
     return session
 
 
@@ -35,28 +35,28 @@ def test_climbing_stops_where_the_path_begins(ada: Any, leaf: int, beside: list[
 
 
 def test_a_branch_from_the_very_start_joins_nowhere(ada: Any) -> None:
-    session = chat_of(ada, "one", "two")
-    recorder.append_many(session, [said("eins"), answered("zwei")], after=0)
+    session = create_chat(ada, "one", "two")
+    recorder.append_many(session, [model_input("eins"), model_output("zwei")], after=0)
     assert paths.climb(session.pk, 4) == ([4, 3], 0)
 
 
 def test_climbing_never_leaves_the_session(ada: Any) -> None:
-    chat_of(ada, "a", "b", "c")
-    session = chat_of(ada, "one")
-    recorder.append(session, said("eins"), after=0)
+    create_chat(ada, "a", "b", "c")
+    session = create_chat(ada, "one")
+    recorder.append(session, model_input("eins"), after=0)
     assert paths.climb(session.pk, 2) == ([2], 0)
 
 
 def test_the_head_of_every_version_is_what_it_was_then(ada: Any) -> None:
     session = recorder.start_session(owner=ada)
     heads = [0]
-    recorder.append(session, said("one"), after=0)
+    recorder.append(session, model_input("one"), after=0)
     heads.append(session.head)
-    recorder.append(session, said("beside"), after=0)
+    recorder.append(session, model_input("beside"), after=0)
     heads.append(session.head)
     recorder.move_head(session, to=2)
     heads.append(session.head)
-    recorder.append(session, answered("two"), after=2)
+    recorder.append(session, model_output("two"), after=2)
     heads.append(session.head)
     recorder.move_head(session, to=0)
     heads.append(session.head)
@@ -66,9 +66,9 @@ def test_the_head_of_every_version_is_what_it_was_then(ada: Any) -> None:
 
 
 def test_an_instance_that_is_behind_still_tells_the_truth_about_a_version(ada: Any) -> None:
-    session = chat_of(ada, "one", "two")
+    session = create_chat(ada, "one", "two")
     behind = Session.objects.get(pk=session.pk)
-    recorder.append_many(session, [said("three"), answered("four")], after=2)
+    recorder.append_many(session, [model_input("three"), model_output("four")], after=2)
     seen = selectors.messages_of(behind, at_version=3).messages
     assert [message.content for message in seen] == ["one", "two", "three"]
 
@@ -80,7 +80,7 @@ def branching(owner: Any, parents: list[int], head: int) -> dict[int, int]:
     """Grow a tree: each entry after one of those before it, mostly the newest; entry → parent."""
     session = recorder.start_session(owner=owner)
     for back in parents:
-        recorder.append(session, said("word"), after=max(0, session.version - back))
+        recorder.append(session, model_input("word"), after=max(0, session.version - back))
     recorder.move_head(session, to=head % (session.version + 1))
     entries = Message.objects.filter(session=session, kind="model_input")
     return dict(entries.values_list("seq", "parent_seq"))
@@ -96,7 +96,7 @@ def way_to(leaf: int, parents: dict[int, int]) -> list[int]:
 
 TREES = st.lists(st.integers(0, 9).map(lambda back: max(0, back - 5)), min_size=1, max_size=14)
 by_chance = how(
-    max_examples=examples(20),
+    max_examples=example_count(20),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
@@ -152,10 +152,10 @@ def read_along(session: Session, place: TranscriptPosition, way: str) -> list[li
 
 def long_branches(owner: Any) -> tuple[Session, list[int], list[int]]:
     """A short path, and beside it two long branches that part half-way; the entries on the older and the newer."""
-    session = chat_of(owner, "one", "two", "three")
-    trunk = [one.seq for one in recorder.append_many(session, [said("word")] * 150, after=2)]
-    older = [one.seq for one in recorder.append_many(session, [said("older")] * 150, after=trunk[-1])]
-    newer = [one.seq for one in recorder.append_many(session, [said("newer")] * 150, after=trunk[-1])]
+    session = create_chat(owner, "one", "two", "three")
+    trunk = [one.seq for one in recorder.append_many(session, [model_input("word")] * 150, after=2)]
+    older = [one.seq for one in recorder.append_many(session, [model_input("older")] * 150, after=trunk[-1])]
+    newer = [one.seq for one in recorder.append_many(session, [model_input("newer")] * 150, after=trunk[-1])]
     return session, [1, 2, *trunk, *older], [1, 2, *trunk, *newer]
 
 

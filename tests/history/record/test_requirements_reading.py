@@ -14,8 +14,8 @@ from history.access.permissions import Purpose
 from history.entries import Media, ModelInput, SystemInstructionSet, Text, Usage, now
 from history.models import Message, Session
 from history.record import listing, recorder, selectors
-from tests.clients import history_json
-from tests.factories import answered, call, chat_of, result, results, said
+from tests.clients import run_history_json
+from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
 
 pytestmark = pytest.mark.django_db
 
@@ -34,7 +34,7 @@ def test_a_new_session_has_the_id_that_was_asked_for_and_nothing_in_it(ada: Any)
 def test_a_session_knows_its_messages_when_it_began_and_when_it_was_last_spoken_in(ada: Any) -> None:
     session = recorder.start_session(owner=ada, created_at=timezone.now() - timedelta(days=2))
     begun = session.created_at
-    recorder.append(session, said("hello", at=begun + timedelta(hours=1)), after=0)
+    recorder.append(session, model_input("hello", at=begun + timedelta(hours=1)), after=0)
     stored = Session.objects.get(pk=session.pk)
     assert isinstance(stored.pk, UUID)
     assert [message.content for message in stored.messages.all()] == ["hello"]
@@ -45,7 +45,7 @@ def test_everything_that_is_said_can_be_read_at_once_and_moves_the_time_of_the_s
     session = recorder.start_session(owner=ada)
     times = [session.last_activity_at]
     for number in range(3):
-        recorder.append(session, said(f"text {number}"), after=number)
+        recorder.append(session, model_input(f"text {number}"), after=number)
         seen = selectors.messages_of(Session.objects.get(pk=session.pk)).messages
         assert seen[-1].content == f"text {number}"
         times.append(Session.objects.get(pk=session.pk).last_activity_at)
@@ -53,10 +53,10 @@ def test_everything_that_is_said_can_be_read_at_once_and_moves_the_time_of_the_s
 
 
 def test_a_reader_who_looked_before_reads_what_others_have_written_since(ada: Any) -> None:
-    session = chat_of(ada, "one", "two")
+    session = create_chat(ada, "one", "two")
     reader = Session.objects.get(pk=session.pk)
     assert len(selectors.messages_of(reader).messages) == 2
-    recorder.append(session, said("three"), after=2)
+    recorder.append(session, model_input("three"), after=2)
     assert [message.content for message in selectors.messages_of(reader).messages] == ["one", "two", "three"]
     recorder.move_head(session, to=1)
     assert [message.content for message in selectors.messages_of(reader).messages] == ["one"]
@@ -65,9 +65,9 @@ def test_a_reader_who_looked_before_reads_what_others_have_written_since(ada: An
 
 def test_the_sessions_of_a_key_are_listed_by_their_last_activity_newest_first(ada: Any) -> None:
     key = keys.create(name="laptop", owner=ada, recording="full").api_key
-    first, second, third = (chat_of(ada, "x", api_key=key, source="relay") for _ in range(3))
-    chat_of(ada, "not by this key")
-    recorder.append(first, answered("back again"), after=1)
+    first, second, third = (create_chat(ada, "x", api_key=key, source="relay") for _ in range(3))
+    create_chat(ada, "not by this key")
+    recorder.append(first, model_output("back again"), after=1)
     listed = listing.list_sessions(permissions.sessions_for(key, Purpose.LIST)).sessions
     assert listed == [first, third, second]
 
@@ -77,7 +77,7 @@ def test_a_session_tells_its_key_its_times_its_counts_its_title_and_whatever_its
     noted = {"client_id": "c-7", "tenant": {"name": "acme"}}
     session = recorder.start_session(owner=ada, api_key=key, source="relay", metadata=noted)
     usage = Usage(input_tokens=120, output_tokens=30)
-    recorder.append_many(session, [said("Why is it slow?"), answered("Because.", usage=usage)], after=0)
+    recorder.append_many(session, [model_input("Why is it slow?"), model_output("Because.", usage=usage)], after=0)
     stored = Session.objects.get(pk=session.pk)
     assert (stored.api_key, stored.title, stored.model, stored.metadata) == (key, "Why is it slow?", "model-1", noted)
     assert (stored.message_count, stored.input_tokens + stored.output_tokens) == (2, 150)
@@ -86,10 +86,10 @@ def test_a_session_tells_its_key_its_times_its_counts_its_title_and_whatever_its
 
 def test_neither_a_sessions_id_nor_its_listing_shows_the_key(ada: Any) -> None:
     new = keys.create(name="laptop", owner=ada, recording="full")
-    session = chat_of(ada, "hello", api_key=new.api_key, source="relay")
+    session = create_chat(ada, "hello", api_key=new.api_key, source="relay")
     secret = new.secret.rsplit("_", 1)[-1]
     assert session.pk.version == 4  # drawn by lot: nothing of the key goes into it
-    for shown in (history_json("list"), history_json("show", session.pk)):
+    for shown in (run_history_json("list"), run_history_json("show", session.pk)):
         assert secret not in str(shown)
 
 
@@ -100,7 +100,7 @@ def test_a_message_has_role_text_time_calls_and_metadata_and_the_last_two_are_em
     session = recorder.start_session(owner=ada)
     at = now() - timedelta(minutes=5)
     recorder.append_many(
-        session, [SystemInstructionSet(instruction="be kind"), said("hi", at=at), answered("ho")], after=0
+        session, [SystemInstructionSet(instruction="be kind"), model_input("hi", at=at), model_output("ho")], after=0
     )
     system, user, assistant = Message.objects.filter(session=session).order_by("seq")
     assert [row.role for row in (system, user, assistant)] == ["system", "user", "assistant"]
@@ -115,7 +115,7 @@ def test_a_message_tells_model_tokens_times_request_and_attachments(ada: Any) ->
     name = recorder.store_blob(b"\x89PNG", media_type="image/png")
     picture = Media(media_type="image/png", sha256=name, name="a.png", size=4)
     usage = Usage(input_tokens=120, output_tokens=30)
-    answer = answered("A cat.", usage=usage, provider="acme", latency=0.25, duration=1.5, request_id="req_1")
+    answer = model_output("A cat.", usage=usage, provider="acme", latency=0.25, duration=1.5, request_id="req_1")
     recorder.append_many(session, [ModelInput(parts=(Text(text="What is it?"), picture)), answer], after=0)
     asked, told = Message.objects.filter(session=session).order_by("seq")
     assert (told.model, told.provider, told.request_id) == ("model-1", "acme", "req_1")
@@ -130,7 +130,11 @@ def test_a_message_tells_model_tokens_times_request_and_attachments(ada: Any) ->
 
 def test_answers_and_instructions_carry_the_name_of_their_agent_and_inputs_do_not(ada: Any) -> None:
     session = recorder.start_session(owner=ada)
-    entries = [SystemInstructionSet(instruction="be kind", agent="operator"), said("hi"), answered("ho", agent="scout")]
+    entries = [
+        SystemInstructionSet(instruction="be kind", agent="operator"),
+        model_input("hi"),
+        model_output("ho", agent="scout"),
+    ]
     recorder.append_many(session, entries, after=0)
     rows = Message.objects.filter(session=session).order_by("seq")
     assert [(row.role, row.agent) for row in rows] == [("system", "operator"), ("user", ""), ("assistant", "scout")]
@@ -140,11 +144,11 @@ def test_answers_and_instructions_carry_the_name_of_their_agent_and_inputs_do_no
 
 
 def test_a_call_has_tool_arguments_result_status_seconds_and_time_and_hangs_on_its_answer(ada: Any) -> None:
-    session = chat_of(ada, "look")
+    session = create_chat(ada, "look")
     asked_at = now() - timedelta(seconds=9)
-    asked = recorder.append(session, answered("Let me see.", call("c1"), at=asked_at), after=1)
+    asked = recorder.append(session, model_output("Let me see.", tool_request("c1"), at=asked_at), after=1)
     started = asked_at + timedelta(seconds=1)
-    recorder.append(session, results(result("c1", "3 %", started_at=started, duration=0.5)), after=asked.seq)
+    recorder.append(session, tool_results(tool_result("c1", "3 %", started_at=started, duration=0.5)), after=asked.seq)
     row = Message.objects.get(pk=asked.message_id).tool_calls.get()
     assert (row.name, row.call_id, row.arguments) == ("sys_monitor", "c1", '{"metric": "cpu"}')
     assert (row.result, row.status, row.duration) == ("3 %", "success", 0.5)
@@ -152,9 +156,9 @@ def test_a_call_has_tool_arguments_result_status_seconds_and_time_and_hangs_on_i
 
 
 def test_results_name_the_call_and_the_tool_that_they_answer(ada: Any) -> None:
-    session = chat_of(ada, "look")
-    recorder.append_many(session, [answered("", call("c1"), call("c2", "disk"))], after=1)
-    told = recorder.append(session, results(result("c1"), result("c2", "full", name="disk")), after=2)
+    session = create_chat(ada, "look")
+    recorder.append_many(session, [model_output("", tool_request("c1"), tool_request("c2", "disk"))], after=1)
+    told = recorder.append(session, tool_results(tool_result("c1"), tool_result("c2", "full", name="disk")), after=2)
     row = Message.objects.get(pk=told.message_id)
     entry: Any = selectors.entries_of([row])[0]
     assert (row.role, row.content) == ("tool", "3 %\n\nfull")

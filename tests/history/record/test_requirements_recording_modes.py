@@ -10,7 +10,7 @@ from history.access import keys
 from history.entries import Usage
 from history.models import Blob, Exchange, Message
 from history.record import exchanges, recorder
-from tests.factories import answered
+from tests.factories import model_output
 
 pytestmark = pytest.mark.django_db
 
@@ -51,7 +51,7 @@ def test_where_no_texts_are_kept_a_call_still_ends_with_its_reason_and_counts(
     ada: Any, mode: str, end_reason: str
 ) -> None:
     exchange = opened(ada, mode)
-    answer = answered("Hippopotamus", usage=Usage(input_tokens=120, output_tokens=30))
+    answer = model_output("Hippopotamus", usage=Usage(input_tokens=120, output_tokens=30))
     exchanges.note_partial(exchange.pk, answer)
     assert exchanges.flush_partials() == 1
     assert Exchange.objects.get(pk=exchange.pk).partial == ""

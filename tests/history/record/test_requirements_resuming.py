@@ -12,8 +12,8 @@ from history.context import ContextOptions, entry_view, render_context
 from history.models import Message, Session
 from history.record import recorder
 from history.record.selectors import snapshot
-from tests.clients import history
-from tests.factories import answered, call, chat_of, result, results, said
+from tests.clients import run_history
+from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
 
 pytestmark = pytest.mark.django_db
 
@@ -24,17 +24,21 @@ def told(session: Session, environment: str | None) -> list[dict[str, Any]]:
 
 
 def conversation(owner: Any) -> Session:
-    session = chat_of(owner, "Why is it slow?")
-    recorder.append_many(session, [answered("", call("a")), results(result("a")), answered("The disk.")], after=1)
+    session = create_chat(owner, "Why is it slow?")
+    recorder.append_many(
+        session,
+        [model_output("", tool_request("a")), tool_results(tool_result("a")), model_output("The disk.")],
+        after=1,
+    )
     return session
 
 
 def resumed(session: Session, folder: Path) -> Session:
     """Exported, gone, and imported again: what is left of it is the file alone."""
     path = folder / "session.jsonl"
-    history("export", session.pk, "-o", path)
+    run_history("export", session.pk, "-o", path)
     retention.erase(session, actor=None, reason="to be resumed")
-    history("import", path, "--owner", session.owner.get_username())
+    run_history("import", path, "--owner", session.owner.get_username())
     return Session.objects.get(pk=session.pk)
 
 
@@ -49,16 +53,16 @@ def test_surroundings_are_put_before_the_history_and_never_into_it(ada: Any, tmp
 
 
 def test_a_new_session_begins_the_same_whatever_was_resumed_before(ada: Any, tmp_path: Path) -> None:
-    before = told(chat_of(ada, "Hello"), "It is Monday.")
+    before = told(create_chat(ada, "Hello"), "It is Monday.")
     again = resumed(conversation(ada), tmp_path)
-    recorder.append(again, said("And now?"), after=again.head)
-    assert told(chat_of(ada, "Hello"), "It is Monday.") == before
+    recorder.append(again, model_input("And now?"), after=again.head)
+    assert told(create_chat(ada, "Hello"), "It is Monday.") == before
 
 
 def test_a_resumed_session_goes_on_where_it_was_and_nothing_else_moves(ada: Any, tmp_path: Path) -> None:
     other = conversation(ada)
     untouched = told(other, None)
     again = resumed(conversation(ada), tmp_path)
-    recorder.append(again, said("And now?"), after=again.head)
+    recorder.append(again, model_input("And now?"), after=again.head)
     assert [entry["origin"] for entry in told(again, None)] == [[1], [2], [3], [4], [5]]
     assert told(other, None) == untouched

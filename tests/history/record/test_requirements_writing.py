@@ -19,7 +19,7 @@ from history.context import to_context
 from history.entries import DebugLog, HeadMoved
 from history.models import Message, SearchRow, Session, ToolCall
 from history.record import recorder, selectors
-from tests.factories import answered, call, chat_of, result, results, said
+from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
 
 pytestmark = pytest.mark.django_db
 
@@ -42,23 +42,25 @@ def stored(session: Session) -> list[tuple[Any, ...]]:
 
 
 def test_whatever_the_writer_is_asked_for_what_was_stored_stays_as_it_was(ada: Any) -> None:
-    session = chat_of(ada, "one", "two", "three", "four")
+    session = create_chat(ada, "one", "two", "three", "four")
     verbs: list[Callable[[], object]] = [
-        lambda: recorder.append(session, said("five"), after=session.head),
-        lambda: recorder.append(session, said("beside"), after=2),
+        lambda: recorder.append(session, model_input("five"), after=session.head),
+        lambda: recorder.append(session, model_input("beside"), after=2),
         lambda: recorder.append(session, DebugLog(message="slow"), after=1),
-        lambda: recorder.append_many(session, [answered("", call("c")), results(result("c"))], after=3),
-        lambda: recorder.append_behind(session, [said("behind")], after=3),
-        lambda: recorder.append_batch([recorder.Append(session.pk, said("batched"), None)]),
+        lambda: recorder.append_many(
+            session, [model_output("", tool_request("c")), tool_results(tool_result("c"))], after=3
+        ),
+        lambda: recorder.append_behind(session, [model_input("behind")], after=3),
+        lambda: recorder.append_batch([recorder.Append(session.pk, model_input("batched"), None)]),
         lambda: recorder.move_head(session, to=4),
-        lambda: recorder.edit(session, seq=3, entry=said("drei")),
+        lambda: recorder.edit(session, seq=3, entry=model_input("drei")),
         lambda: recorder.regenerate(session, seq=2),
         lambda: recorder.fork(session, at=2, owner=ada),
         lambda: recorder.rename(session, title="another"),
         lambda: recorder.pin(session, pinned=True),
         lambda: recorder.archive(session, archived=True),
         lambda: recorder.assign(session, agent="another"),
-        lambda: recorder.keep_blobs([recorder.store_blob(b"bytes", media_type="text/plain")]),
+        lambda: recorder.renew_blobs([recorder.store_blob(b"bytes", media_type="text/plain")]),
     ]
     for verb in verbs:
         before = stored(session)
@@ -76,7 +78,7 @@ def test_the_writer_has_no_verb_that_changes_or_removes_an_entry() -> None:
     # Each of these is held to leaving the past alone by the test above; a new one has to be added there first.
     assert verbs - {"Append", "Appended", "refuse_when_off"} == {
         "start_session", "append", "append_many", "append_behind", "append_batch", "move_head", "edit", "regenerate",
-        "fork", "rename", "store_blob", "keep_blobs", "pin", "archive", "assign",
+        "fork", "rename", "store_blob", "renew_blobs", "pin", "archive", "assign",
     }  # fmt: skip
 
 
@@ -117,8 +119,8 @@ def test_entries_are_made_in_one_place_and_stored_in_one_place() -> None:
     [
         {"role": "user", "content": "hi"},
         {"role": "user", "parts": [{"text": "hi"}]},
-        to_context(said("hi"), seq=1),
-        to_context(said("hi"), seq=1).with_live_screen("12:00"),
+        to_context(model_input("hi"), seq=1),
+        to_context(model_input("hi"), seq=1).with_live_screen("12:00"),
     ],
 )
 def test_what_is_made_for_a_vendor_cannot_be_stored(ada: Any, message: Any) -> None:
@@ -129,9 +131,14 @@ def test_what_is_made_for_a_vendor_cannot_be_stored(ada: Any, message: Any) -> N
 
 
 def test_what_is_stored_is_our_own_typed_form_and_no_vendors(ada: Any) -> None:
-    session = chat_of(ada, "look")
+    session = create_chat(ada, "look")
     recorder.append_many(
-        session, [answered("so", call("c1"), call("c2")), results(result("c1"), result("c2"))], after=1
+        session,
+        [
+            model_output("so", tool_request("c1"), tool_request("c2")),
+            tool_results(tool_result("c1"), tool_result("c2")),
+        ],
+        after=1,
     )
     asked, told = (json.loads(row.body or "") for row in Message.objects.filter(session=session, seq__gt=1))
     assert (asked["kind"], told["kind"]) == ("model_output", "tool_results")
@@ -146,9 +153,9 @@ def test_what_is_stored_is_our_own_typed_form_and_no_vendors(ada: Any) -> None:
 
 def test_a_hook_has_done_its_work_before_anything_is_stored(ada: Any, settings: Any) -> None:
     settings.PARLEY_REDACTION_HOOKS = HOOKS
-    session = chat_of(ada, "Ask Nemo where the ship is")
-    recorder.append(session, answered("", call("c1", arguments='{"who": "Nemo"}')), after=1)
-    recorder.append(session, results(result("c1", "Nemo is below")), after=2)
+    session = create_chat(ada, "Ask Nemo where the ship is")
+    recorder.append(session, model_output("", tool_request("c1", arguments='{"who": "Nemo"}')), after=1)
+    recorder.append(session, tool_results(tool_result("c1", "Nemo is below")), after=2)
     session.refresh_from_db()
     assert session.title == "Ask [captain] where the ship is"
     written = [
@@ -163,7 +170,7 @@ def test_a_hook_has_done_its_work_before_anything_is_stored(ada: Any, settings: 
 
 def test_a_key_can_have_requests_kept_without_the_replies(ada: Any) -> None:
     key = keys.create(name="laptop", owner=ada, recording="no_replies").api_key
-    session = chat_of(ada, "question", "the secret answer", api_key=key, source="relay")
+    session = create_chat(ada, "question", "the secret answer", api_key=key, source="relay")
     assert [message.content for message in selectors.messages_of(session).messages] == ["question", ""]
     assert not search.search(ada, "secret answer").hits
     assert "secret" not in str(list(Message.objects.values_list("body", "metadata")))
@@ -173,8 +180,8 @@ def test_a_key_can_have_requests_kept_without_the_replies(ada: Any) -> None:
 
 
 def test_the_database_refuses_a_second_row_for_one_call(ada: Any) -> None:
-    session = chat_of(ada, "look")
-    recorder.append_many(session, [answered("", call("c1")), results(result("c1"))], after=1)
+    session = create_chat(ada, "look")
+    recorder.append_many(session, [model_output("", tool_request("c1")), tool_results(tool_result("c1"))], after=1)
     row = ToolCall.objects.get(session=session)
     row.pk, row._state.adding, row.answer_index = None, True, 1
     with pytest.raises(IntegrityError), transaction.atomic():
@@ -185,15 +192,15 @@ def test_the_database_refuses_a_second_row_for_one_call(ada: Any) -> None:
 
 
 def test_after_an_error_the_history_is_what_it_was_with_its_types(ada: Any) -> None:
-    session = chat_of(ada, "look")
-    recorder.append_many(session, [answered("so", call("c1")), results(result("c1"))], after=1)
+    session = create_chat(ada, "look")
+    recorder.append_many(session, [model_output("so", tool_request("c1")), tool_results(tool_result("c1"))], after=1)
     before = selectors.entries_of(selectors.messages_of(session).messages)
     with transaction.atomic():
-        recorder.append(session, answered("never"), after=3)
+        recorder.append(session, model_output("never"), after=3)
         transaction.set_rollback(True)  # as an error does
     session.refresh_from_db()
     assert selectors.entries_of(selectors.messages_of(session).messages) == before
-    recorder.append(session, answered("wrong"), after=3)
+    recorder.append(session, model_output("wrong"), after=3)
     recorder.move_head(session, to=3)
     assert selectors.entries_of(selectors.messages_of(session).messages) == before
     assert [type(entry).__name__ for entry in before] == ["ModelInput", "ModelOutput", "ToolResults"]

@@ -15,10 +15,10 @@ from history.entries import DebugLog, HeadMoved, ModelOutput, NotebookSet, Syste
 from history.errors import NoSuchEntry
 from history.models import Session
 from history.record import recorder, selectors
-from tests.factories import answered, call, chat_of, result, results, said
+from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
 from tests.history.conformance.parley import ParleyStore
 from tests.history.conformance.plain import PlainStore
-from tests.measures import examples
+from tests.measures import example_count
 
 pytestmark = pytest.mark.django_db
 
@@ -32,9 +32,9 @@ def numbers(session: Session, **where: Any) -> list[int]:
 
 
 def test_one_history_per_agent_and_workspace_is_a_filter(ada: Any, bob: Any) -> None:
-    here = chat_of(ada, "a", agent="operator", workspace="/srv/one")
-    chat_of(ada, "b", agent="operator", workspace="/srv/two")
-    chat_of(bob, "c", agent="operator", workspace="/srv/one")
+    here = create_chat(ada, "a", agent="operator", workspace="/srv/one")
+    create_chat(ada, "b", agent="operator", workspace="/srv/two")
+    create_chat(bob, "c", agent="operator", workspace="/srv/one")
     assert list(selectors.sessions_of_workspace(ada, agent="operator", workspace="/srv/one")) == [here]
 
 
@@ -42,14 +42,14 @@ def test_one_history_per_agent_and_workspace_is_a_filter(ada: Any, bob: Any) -> 
 
 
 def test_the_newest_twenty_are_the_default_page_oldest_first(ada: Any) -> None:
-    session = chat_of(ada, *(f"text {number}" for number in range(45)))
+    session = create_chat(ada, *(f"text {number}" for number in range(45)))
     page = selectors.messages_of(session)
     assert [message.seq for message in page.messages] == list(range(26, 46))
     assert (page.has_older, page.has_newer) == (True, False)
 
 
 def test_pages_meet_at_the_entry_that_was_named(ada: Any) -> None:
-    session = chat_of(ada, *(f"text {number}" for number in range(45)))
+    session = create_chat(ada, *(f"text {number}" for number in range(45)))
     assert numbers(session, before=26) == list(range(6, 26))
     assert numbers(session, before=6) == [1, 2, 3, 4, 5]
     assert numbers(session, after=5, limit=3) == [6, 7, 8]
@@ -58,7 +58,7 @@ def test_pages_meet_at_the_entry_that_was_named(ada: Any) -> None:
 
 
 def test_a_page_says_whether_there_is_more_on_either_side_even_when_it_is_empty(ada: Any) -> None:
-    session = chat_of(ada, "one", "two", "three")
+    session = create_chat(ada, "one", "two", "three")
     pages = {
         (where, number): selectors.messages_of(session, **{where: number, "limit": 1})
         for where in ("before", "after")
@@ -75,31 +75,31 @@ def test_a_page_says_whether_there_is_more_on_either_side_even_when_it_is_empty(
 
 @pytest.mark.parametrize("limit", [0, -5, 1])
 def test_a_page_holds_at_least_one_entry(ada: Any, limit: int) -> None:
-    assert numbers(chat_of(ada, "one", "two"), limit=limit) == [2]
+    assert numbers(create_chat(ada, "one", "two"), limit=limit) == [2]
 
 
 def test_a_page_holds_at_most_five_hundred(ada: Any) -> None:
     session = recorder.start_session(owner=ada)
-    recorder.append_many(session, [said(f"text {number}") for number in range(510)], after=0)
+    recorder.append_many(session, [model_input(f"text {number}") for number in range(510)], after=0)
     assert len(numbers(session, limit=10_000)) == 500
 
 
 @pytest.mark.parametrize("where", [{"limit": 1}, {"before": 5, "limit": 1}, {"after": 2, "limit": 1}, {"before": 4}])
 def test_an_instruction_between_a_call_and_its_results_does_not_part_them(ada: Any, where: dict[str, int]) -> None:
-    session = chat_of(ada, "look")
+    session = create_chat(ada, "look")
     talk = [
-        answered("", call("c1")),
+        model_output("", tool_request("c1")),
         SystemInstructionSet(instruction="x"),
         NotebookSet(content="y"),
-        results(result("c1")),
+        tool_results(tool_result("c1")),
     ]
     recorder.append_many(session, talk, after=1)
     assert numbers(session, **where)[-4:] == [2, 3, 4, 5]
 
 
 def test_another_branch_is_paged_like_the_path(ada: Any) -> None:
-    session = chat_of(ada, "one", "two", "three", "four")
-    leaf = recorder.append_many(session, [said("drei"), answered("vier")], after=2)[-1].seq
+    session = create_chat(ada, "one", "two", "three", "four")
+    leaf = recorder.append_many(session, [model_input("drei"), model_output("vier")], after=2)[-1].seq
     assert contents(session, leaf=leaf) == ["one", "two", "drei", "vier"]
     assert numbers(session, leaf=leaf, limit=1) == [6]
     assert numbers(session, leaf=leaf, before=6, limit=2) == [2, 5]
@@ -109,15 +109,15 @@ def test_another_branch_is_paged_like_the_path(ada: Any) -> None:
 
 
 def test_looking_at_a_branch_moves_nothing(ada: Any) -> None:
-    session = chat_of(ada, "one", "two")
-    leaf = recorder.append(session, said("beside"), after=1).seq
+    session = create_chat(ada, "one", "two")
+    leaf = recorder.append(session, model_input("beside"), after=1).seq
     selectors.messages_of(session, leaf=leaf)
     selectors.snapshot(session, leaf=leaf)
     assert Session.objects.get(pk=session.pk).head == 2
 
 
 def test_debug_logs_and_moves_are_in_the_ledger_but_on_no_page(ada: Any) -> None:
-    session = chat_of(ada, "one", "two")
+    session = create_chat(ada, "one", "two")
     recorder.append(session, DebugLog(message="slow"), after=2)
     assert contents(session) == ["one", "two"]
     recorder.move_head(session, to=1)
@@ -133,7 +133,7 @@ def test_debug_logs_and_moves_are_in_the_ledger_but_on_no_page(ada: Any) -> None
 def test_a_page_and_a_snapshot_ask_the_database_as_often_in_a_long_session_as_in_a_short_one(
     ada: Any, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
-    short, long = chat_of(ada, "one", "two"), chat_of(ada, *(f"text {number}" for number in range(400)))
+    short, long = create_chat(ada, "one", "two"), create_chat(ada, *(f"text {number}" for number in range(400)))
     for session in (short, long):
         with django_assert_max_num_queries(3):
             selectors.messages_of(session)
@@ -144,7 +144,7 @@ def test_a_page_and_a_snapshot_ask_the_database_as_often_in_a_long_session_as_in
 def test_long_texts_of_a_page_are_fetched_together(
     ada: Any, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
-    session = chat_of(ada, *(f"{number} " * 40_000 for number in range(4)))
+    session = create_chat(ada, *(f"{number} " * 40_000 for number in range(4)))
     page = selectors.messages_of(session)
     with django_assert_max_num_queries(1):
         assert [len(entry.text) for entry in selectors.entries_of(page.messages)] == [80_000] * 4
@@ -154,9 +154,9 @@ def test_long_texts_of_a_page_are_fetched_together(
 
 
 def test_a_snapshot_does_not_change_with_what_is_appended_later(ada: Any) -> None:
-    session = chat_of(ada, "one", "two")
+    session = create_chat(ada, "one", "two")
     before = selectors.snapshot(session)
-    recorder.append(session, said("three"), after=2)
+    recorder.append(session, model_input("three"), after=2)
     recorder.move_head(session, to=1)
     assert (before.version, [node.seq for node in before.nodes]) == (2, [1, 2])
     assert selectors.snapshot(session, at_version=2) == before
@@ -164,7 +164,7 @@ def test_a_snapshot_does_not_change_with_what_is_appended_later(ada: Any) -> Non
 
 def test_a_snapshot_of_a_leaf_that_is_not_there_is_refused(ada: Any) -> None:
     with pytest.raises(NoSuchEntry, match="no entry 9"):
-        selectors.snapshot(chat_of(ada, "one"), leaf=9)
+        selectors.snapshot(create_chat(ada, "one"), leaf=9)
 
 
 STEPS = st.lists(
@@ -183,10 +183,10 @@ def take(stores: list[tuple[Any, str]], steps: list[tuple[str, int]]) -> None:
         place = [0, *nodes][number % (len(nodes) + 1)]
         entries = {
             "move": [HeadMoved(to=place)],
-            "stale": [said(f"late {version}")],
-            "asked": [answered("", call("c")), results(result("c"))],
-            "said": [said(f"said {version}")],
-            "answered": [answered(f"answered {version}")],
+            "stale": [model_input(f"late {version}")],
+            "asked": [model_output("", tool_request("c")), tool_results(tool_result("c"))],
+            "said": [model_input(f"said {version}")],
+            "answered": [model_output(f"answered {version}")],
             "note": [NotebookSet(content=f"note {version}")],
             "log": [DebugLog(message="slow")],
         }[word]
@@ -195,7 +195,7 @@ def take(stores: list[tuple[Any, str]], steps: list[tuple[str, int]]) -> None:
 
 
 @hypothesis_settings(
-    max_examples=examples(25),
+    max_examples=example_count(25),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
@@ -216,9 +216,9 @@ def test_every_version_of_the_past_is_what_a_plain_replay_gives(ada: Any, steps:
 
 
 def test_nothing_of_one_session_appears_in_another(ada: Any) -> None:
-    first, second = chat_of(ada, "mine", "yes"), chat_of(ada, "yours", "no")
+    first, second = create_chat(ada, "mine", "yes"), create_chat(ada, "yours", "no")
     recorder.append(second, SystemInstructionSet(instruction="only here"), after=2)
-    recorder.append_many(second, [answered("", call("c1")), results(result("c1"))], after=3)
+    recorder.append_many(second, [model_output("", tool_request("c1")), tool_results(tool_result("c1"))], after=3)
     assert contents(first) == ["mine", "yes"]
     assert selectors.snapshot(first).system_instruction == ""
     assert not first.tool_calls.exists()
@@ -227,8 +227,8 @@ def test_nothing_of_one_session_appears_in_another(ada: Any) -> None:
 
 
 def test_a_page_of_entries_is_typed_again(ada: Any) -> None:
-    session = chat_of(ada, "look")
-    recorder.append_many(session, [answered("", call("c1")), results(result("c1"))], after=1)
+    session = create_chat(ada, "look")
+    recorder.append_many(session, [model_output("", tool_request("c1")), tool_results(tool_result("c1"))], after=1)
     entries = selectors.entries_of(selectors.messages_of(session).messages)
     assert isinstance(entries[1], ModelOutput)
     assert isinstance(entries[2], ToolResults)

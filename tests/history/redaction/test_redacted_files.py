@@ -11,11 +11,11 @@ from django.test import override_settings
 from history.access import keys
 from history.entries import Media, ModelInput, Text, ToolResult, ToolResults
 from history.formats.base import Conversation, SourceNode
-from history.importing.storing import store
+from history.importing.storing import ConversationStore
 from history.models import Blob, Message, Session
 from history.record import recorder
 from history.record.selectors import entries_of
-from tests.factories import said
+from tests.factories import model_input
 
 pytestmark = pytest.mark.django_db
 
@@ -25,7 +25,7 @@ HERE = "tests.history.redaction.test_redacted_files"
 
 
 def without_nemo(text: str) -> str:
-    return text.replace("Nemo", "[somebody]")
+    return text.replace("Nemo", "[name]")
 
 
 def named(content: bytes) -> ModelInput:
@@ -51,7 +51,7 @@ def test_an_import_under_a_key_never_stores_the_file_as_it_was(ada: Any) -> None
         nodes=(SourceNode(source_id="n1", parent=None, entry=named(FILE)),),
         blobs={sha256(FILE).hexdigest(): FILE},
     )
-    for _ in store(talk, owner=ada, under=key):
+    for _ in ConversationStore(ada, key).store(talk):
         pass
     assert file_of(Session.objects.get()) == b"ANTHROPIC_API_KEY=[redacted:anthropic-key]\n"
     assert Blob.objects.count() == 1
@@ -62,7 +62,7 @@ def test_a_file_that_was_attached_before_is_redacted_when_it_is_sent(ada: Any) -
     with override_settings(PARLEY_REDACTION_HOOKS=[f"{HERE}.without_nemo"]):
         recorder.store_blob(b"Captain Nemo", media_type="text/plain")
         recorder.append(session, named(b"Captain Nemo"), after=0)
-    assert file_of(session) == b"Captain [somebody]"
+    assert file_of(session) == b"Captain [name]"
 
 
 def test_what_a_tool_found_is_redacted_in_its_files_too(ada: Any) -> None:
@@ -70,6 +70,6 @@ def test_what_a_tool_found_is_redacted_in_its_files_too(ada: Any) -> None:
     session = recorder.start_session(owner=ada, api_key=key, source="relay")
     recorder.store_blob(FILE, media_type="text/plain")
     result = ToolResult(call_id="c1", name="read", parts=named(FILE).parts)
-    recorder.append_many(session, [said("Look."), ToolResults(results=(result,))], after=0)
+    recorder.append_many(session, [model_input("Look."), ToolResults(results=(result,))], after=0)
     linked = Blob.objects.filter(messages__session=session)
     assert [SECRET.encode() in bytes(blob.data) for blob in linked] == [False]

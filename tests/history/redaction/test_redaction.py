@@ -1,4 +1,4 @@
-"""Redaction: no secret reaches the store, whatever the entry; nothing else is changed."""
+"""Redaction: no secret of any entry reaches the store; nothing else is changed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from history.redaction import redacted, redacted_text, redactors_for
 from history.redaction.detectors import FORMATS, PERSONAL, SECRETS, TOKENS, personal
 from history.redaction.token_formats import NAMED_FORMATS, TOKEN_FORMATS
 from history.redaction.walker import Redactors
-from tests.measures import examples
+from tests.measures import example_count
 
 pytestmark = pytest.mark.no_database
 
@@ -299,7 +299,7 @@ def test_the_property_tests_know_every_kind() -> None:
     assert known == made | {PlanSet, ModelInput, ModelOutput, ToolResults, Summary}
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=example_count(150), deadline=None)
 @given(entries_with(planted() | plain))
 def test_no_planted_secret_survives_anywhere_in_what_is_stored(entry: Entry) -> None:
     result = redacted(entry, CREDENTIALS)
@@ -308,7 +308,7 @@ def test_no_planted_secret_survives_anywhere_in_what_is_stored(entry: Entry) -> 
     assert bool(result.hits) == any(holds(entry, secret) for secret in SAMPLES)
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=example_count(150), deadline=None)
 @given(entries_with(plain))
 def test_an_entry_without_secrets_is_the_same_object(entry: Entry) -> None:
     result = redacted(entry, CREDENTIALS)
@@ -316,7 +316,7 @@ def test_an_entry_without_secrets_is_the_same_object(entry: Entry) -> None:
     assert result.hits == Counter()
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=example_count(150), deadline=None)
 @given(entries_with(planted() | plain))
 def test_redacting_twice_finds_nothing_more(entry: Entry) -> None:
     once = redacted(entry, CREDENTIALS).entry
@@ -333,7 +333,7 @@ def test_a_password_goes_as_a_whole_even_where_a_part_of_it_looks_like_a_key() -
     assert redacted(ModelInput(metadata=again), CREDENTIALS).hits == Counter()
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=example_count(150), deadline=None)
 @given(trees(planted() | plain), st.booleans(), st.sampled_from([None, 2]))
 def test_arguments_that_are_json_stay_json_of_the_same_shape(tree: Any, escape: bool, indent: int | None) -> None:
     request = ToolRequest(call_id="1", name="t", arguments=json.dumps(tree, ensure_ascii=escape, indent=indent))

@@ -143,7 +143,7 @@ def test_a_hook_runs_in_every_mode_that_stores_texts(mode: str) -> None:
 def test_what_a_hook_changes_is_counted() -> None:
     with hooks("hide_nemo"):
         assert redacted_text("Nemo, Nemo", redactors_for("full"))[1] == Counter({"hook": 1})
-        assert redacted_text("nobody", redactors_for("full"))[1] == Counter()
+        assert redacted_text("nothing", redactors_for("full"))[1] == Counter()
     with hooks("count_nemo"):
         assert redacted_text("Nemo, Nemo", redactors_for("full"))[1] == Counter({"captain": 2})
 

@@ -25,7 +25,7 @@ from history.record import exchanges, recorder
 from history.record.expiry import scopes
 from history.retention import due, removal
 from history.retention.removal import BATCH
-from tests.factories import answered, call, chat_of, result, results, said
+from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
 
 pytestmark = [pytest.mark.django_db, pytest.mark.runs_first]
 
@@ -64,7 +64,7 @@ def finds(viewer: Any, words: str) -> int:
 
 def test_a_hidden_session_is_gone_for_its_owner_its_key_and_search(ada: Any, bob: Any) -> None:
     key = key_of(ada)
-    session = chat_of(ada, "where is the harbour", api_key=key, source="relay")
+    session = create_chat(ada, "where is the harbour", api_key=key, source="relay")
     assert (finds(ada, "harbour"), finds(key, "harbour"), finds(bob, "harbour")) == (1, 1, 0)
     assert retention.hide(session, actor=ada)
     for viewer in (ada, key, bob):
@@ -73,7 +73,7 @@ def test_a_hidden_session_is_gone_for_its_owner_its_key_and_search(ada: Any, bob
 
 
 def test_a_delete_can_be_undone_and_both_are_told_to_the_audit_chain(ada: Any) -> None:
-    session = chat_of(ada, "one", "two")
+    session = create_chat(ada, "one", "two")
     retention.hide(session, actor=ada, reason="by mistake")
     assert retention.unhide(session, actor=ada)
     assert permissions.find(ada, session.pk, Purpose.LIST) is not None
@@ -86,7 +86,7 @@ def test_a_delete_can_be_undone_and_both_are_told_to_the_audit_chain(ada: Any) -
 
 
 def test_hiding_twice_is_one_event_and_keeps_the_first_time(ada: Any) -> None:
-    session = chat_of(ada, "one")
+    session = create_chat(ada, "one")
     assert retention.hide(session, actor=ada)
     first = session.hidden_at
     assert not retention.hide(session, actor=ada)
@@ -96,13 +96,13 @@ def test_hiding_twice_is_one_event_and_keeps_the_first_time(ada: Any) -> None:
 
 def test_a_key_that_deletes_is_named_in_the_audit_chain(ada: Any) -> None:
     key = key_of(ada)
-    retention.hide(chat_of(ada, "one", api_key=key), actor=key)
+    retention.hide(create_chat(ada, "one", api_key=key), actor=key)
     assert [(event.actor, event.key) for event in told("hide")] == [(None, key.pk)]
 
 
 def test_the_trash_is_emptied_after_its_hours(ada: Any, settings: Any) -> None:
     settings.PARLEY_TRASH_HOURS = 24
-    hidden, other = chat_of(ada, "one"), chat_of(ada, "two")
+    hidden, other = create_chat(ada, "one"), create_chat(ada, "two")
     retention.hide(hidden, actor=ada)
     assert retention.purge(dry_run=False, now=days(0.9)).sessions == 0
     assert retention.purge(dry_run=False, now=days(1.1)).trashed == 1
@@ -115,17 +115,17 @@ def test_the_trash_is_emptied_after_its_hours(ada: Any, settings: Any) -> None:
 
 def opened_from(session: Session, text: str) -> Session:
     """As an agent does it that calls another, or a program with its subagents."""
-    below = chat_of(session.owner, text)
+    below = create_chat(session.owner, text)
     Session.objects.filter(pk=below.pk).update(parent=session)
     return below
 
 
 def test_what_was_opened_from_a_session_goes_into_the_trash_and_comes_back_with_it(ada: Any) -> None:
-    session = chat_of(ada, "asks an agent")
+    session = create_chat(ada, "asks an agent")
     below = opened_from(session, "is asked")
     further = opened_from(below, "is asked by it")
     alone = opened_from(session, "went before")
-    fork = chat_of(ada, "a copy is a session of its own")
+    fork = create_chat(ada, "a copy is a session of its own")
     Session.objects.filter(pk=fork.pk).update(forked_from=session)
     retention.hide(alone, actor=ada)
     retention.hide(session, actor=ada, reason="done")
@@ -136,7 +136,7 @@ def test_what_was_opened_from_a_session_goes_into_the_trash_and_comes_back_with_
 
 
 def test_what_was_opened_from_a_session_is_erased_with_it_unless_it_is_held(ada: Any, staff: Any) -> None:
-    session = chat_of(ada, "asks an agent")
+    session = create_chat(ada, "asks an agent")
     below, held = opened_from(session, "is asked"), opened_from(session, "is evidence")
     retention.hold(held, actor=staff, reason="a trial")
     assert retention.erase(session, actor=ada, reason="asked to").messages == 2
@@ -145,7 +145,7 @@ def test_what_was_opened_from_a_session_is_erased_with_it_unless_it_is_held(ada:
 
 
 def test_a_held_session_neither_expires_nor_leaves_the_trash_nor_is_erased(ada: Any, staff: Any) -> None:
-    session = chat_of(ada, "one", "two", source="relay")
+    session = create_chat(ada, "one", "two", source="relay")
     retention.hold(session, actor=staff, reason="case 7")
     retention.hide(session, actor=ada)
     assert retention.purge(now=days(400)).sessions == 0
@@ -158,7 +158,7 @@ def test_a_held_session_neither_expires_nor_leaves_the_trash_nor_is_erased(ada: 
 
 
 def test_a_held_and_hidden_session_is_seen_by_staff_with_the_hold_right_only(ada: Any, bob: Any, staff: Any) -> None:
-    session = chat_of(ada, "one")
+    session = create_chat(ada, "one")
     retention.hold(session, actor=staff, reason="case 7")
     retention.hide(session, actor=ada)
     assert [permissions.find(viewer, session.pk, Purpose.LIST) for viewer in (ada, bob, staff)] == [None, None, None]
@@ -168,7 +168,7 @@ def test_a_held_and_hidden_session_is_seen_by_staff_with_the_hold_right_only(ada
 
 
 def test_after_its_release_the_rules_apply_again(ada: Any, staff: Any) -> None:
-    session = chat_of(ada, "one", source="relay")
+    session = create_chat(ada, "one", source="relay")
     retention.hold(session, actor=staff, reason="case 7")
     assert retention.release(session, actor=staff, reason="closed")
     assert not retention.release(session, actor=staff, reason="closed")
@@ -180,7 +180,7 @@ def test_after_its_release_the_rules_apply_again(ada: Any, staff: Any) -> None:
 
 
 def test_erasing_skips_the_trash_and_leaves_an_event_with_ids_and_counts(ada: Any) -> None:
-    session = chat_of(ada, "one", "two", "three")
+    session = create_chat(ada, "one", "two", "three")
     removed = retention.erase(session, actor=ada, reason="asked to")
     assert (removed.messages, left(), SearchRow.objects.count()) == (3, [], 0)
     (event,) = told("remove")
@@ -191,12 +191,12 @@ def test_erasing_skips_the_trash_and_leaves_an_event_with_ids_and_counts(ada: An
 
 
 def test_removal_takes_everything_with_it_and_nothing_of_anybody_else(ada: Any, bob: Any) -> None:
-    other = chat_of(bob, "hers is hers", "yes")
+    other = create_chat(bob, "hers is hers", "yes")
     before = dump()
-    session = chat_of(ada, "question")
-    recorder.append_many(session, [answered("", call("a")), results(result("a", LONG))], after=1)
+    session = create_chat(ada, "question")
+    recorder.append_many(session, [model_output("", tool_request("a")), tool_results(tool_result("a", LONG))], after=1)
     exchange = exchanges.open_exchange(session, owner=ada, after=3, inputs={"live": LONG})
-    exchanges.finish(exchange, answered("done"), end_reason="done")
+    exchanges.finish(exchange, model_output("done"), end_reason="done")
     assert (ToolCall.objects.count(), Exchange.objects.count(), Blob.objects.count()) == (1, 1, 1)
     retention.erase(session, actor=ada, reason="")
     retention.purge(dry_run=False, now=timezone.now() + timedelta(hours=2))
@@ -207,7 +207,7 @@ def test_removal_takes_everything_with_it_and_nothing_of_anybody_else(ada: Any, 
 
 
 def test_forks_of_a_removed_session_stay(ada: Any) -> None:
-    session = chat_of(ada, "one", "two")
+    session = create_chat(ada, "one", "two")
     fork = recorder.fork(session, at=2, owner=ada)
     retention.erase(session, actor=ada, reason="")
     assert left() == [fork.pk]
@@ -216,8 +216,8 @@ def test_forks_of_a_removed_session_stay(ada: Any) -> None:
 
 
 def test_a_session_that_expires_leaves_what_was_opened_from_it_to_its_own_time(ada: Any) -> None:
-    session = chat_of(ada, "one", source="relay")
-    child = chat_of(ada, "subagent", parent=session)
+    session = create_chat(ada, "one", source="relay")
+    child = create_chat(ada, "subagent", parent=session)
     assert retention.purge(dry_run=False, now=days(30.1)).sessions == 1
     assert left() == [child.pk]
     assert Session.objects.filter(parent=None).count() == 1
@@ -227,7 +227,7 @@ def test_a_session_that_expires_leaves_what_was_opened_from_it_to_its_own_time(a
 
 
 def test_relayed_sessions_go_thirty_days_after_their_last_activity_and_chats_stay(ada: Any) -> None:
-    relayed, chat = chat_of(ada, "one", source="relay"), chat_of(ada, "two")
+    relayed, chat = create_chat(ada, "one", source="relay"), create_chat(ada, "two")
     assert retention.purge(dry_run=False, now=days(29.9)).sessions == 0
     report = retention.purge(dry_run=False, now=days(30.1))
     assert (report.expired, report.messages, report.search_rows) == (1, 1, 1)
@@ -237,7 +237,7 @@ def test_relayed_sessions_go_thirty_days_after_their_last_activity_and_chats_sta
 
 def test_an_expired_session_is_not_served_even_before_a_purge_has_come_by(ada: Any, bob: Any) -> None:
     key = key_of(ada)
-    session = chat_of(ada, "lighthouse", source="relay", api_key=key)
+    session = create_chat(ada, "lighthouse", source="relay", api_key=key)
     Session.objects.update(expires_at=days(-1))
     for viewer in (ada, key, bob):
         assert permissions.find(viewer, session.pk, Purpose.LIST) is None
@@ -245,7 +245,7 @@ def test_an_expired_session_is_not_served_even_before_a_purge_has_come_by(ada: A
 
 
 def test_expiry_follows_the_rule_of_today(ada: Any, settings: Any) -> None:
-    session = chat_of(ada, "one", source="relay")
+    session = create_chat(ada, "one", source="relay")
     settings.CHAT_HISTORY_TTL_DAYS = 90
     assert retention.purge(dry_run=False, now=days(31)).expired == 0
     session.refresh_from_db()
@@ -281,7 +281,7 @@ def test_writing_and_purging_agree_on_the_end_of_a_session_also_after_a_change_o
     session = recorder.start_session(owner=ada, source=source, api_key=key, created_at=days(-5))
     agreed_expiry(session)
     then = days(-4)
-    recorder.append(session, said("four days ago", at=then), after=0)
+    recorder.append(session, model_input("four days ago", at=then), after=0)
     counted_from = session.stored_at if source == "import" else then
     assert agreed_expiry(session) == counted_from + timedelta(days=key_days or 30)
     setattr(settings, setting, 20)
@@ -290,7 +290,7 @@ def test_writing_and_purging_agree_on_the_end_of_a_session_also_after_a_change_o
     retention.purge(dry_run=False)
     aligned = agreed_expiry(session)
     assert aligned == counted_from + timedelta(days=9 if key else 20)
-    recorder.append(Session.objects.get(), answered("at the same time", at=then), after=1)
+    recorder.append(Session.objects.get(), model_output("at the same time", at=then), after=1)
     written = agreed_expiry(session)
     assert written > aligned if source == "import" else written == aligned
 
@@ -305,12 +305,12 @@ def test_bringing_expiry_in_line_looks_at_every_session_once_whoever_writes_mean
         assert len(looks) < 5
 
     [chats] = [scope for scope in scopes() if scope.source == "chat"]
-    due.align_expiry(chats, told=write_again)
+    due.align_expiry(chats, after_batch=write_again)
     assert looks == [BATCH, 1]
 
 
 def test_a_shorter_rule_takes_a_session_from_view_at_the_next_purge(ada: Any, settings: Any) -> None:
-    session = chat_of(ada, "one", source="relay", created_at=days(-10))
+    session = create_chat(ada, "one", source="relay", created_at=days(-10))
     Session.objects.update(last_activity_at=days(-10), expires_at=days(20))
     settings.CHAT_HISTORY_TTL_DAYS = 20
     retention.purge(dry_run=False)
@@ -324,7 +324,7 @@ def test_a_rule_longer_than_the_calendar_neither_stops_writing_nor_purging(
 ) -> None:
     settings.CHAT_HISTORY_TTL_DAYS = settings.CHAT_HISTORY_BODY_DAYS = number
     key = key_of(ada, keep_days=number, keep_body_days=number)
-    relayed = [chat_of(ada, "a word", source="relay", api_key=api_key) for api_key in (None, key)]
+    relayed = [create_chat(ada, "a word", source="relay", api_key=api_key) for api_key in (None, key)]
     assert retention.purge(dry_run=False, now=days(365)).is_complete
     assert {session.pk for session in relayed} == set(left())
 
@@ -338,7 +338,7 @@ def test_a_session_that_claims_to_begin_in_the_future_is_purged_like_any_other(a
 
 def test_what_a_key_says_counts_instead_of_the_rule(ada: Any) -> None:
     brief, endless, plain = key_of(ada, "brief", keep_days=1), key_of(ada, "endless", keep_days=0), key_of(ada, "plain")
-    sessions = {key.name: chat_of(ada, "x", source="relay", api_key=key) for key in (brief, endless, plain)}
+    sessions = {key.name: create_chat(ada, "x", source="relay", api_key=key) for key in (brief, endless, plain)}
     assert retention.purge(dry_run=False, now=days(2)).expired == 1
     assert sessions["brief"].pk not in left()
     assert retention.purge(dry_run=False, now=days(31)).expired == 1
@@ -348,7 +348,7 @@ def test_what_a_key_says_counts_instead_of_the_rule(ada: Any) -> None:
 def test_an_import_of_old_talk_is_kept_from_the_day_it_was_imported(ada: Any, settings: Any) -> None:
     settings.PARLEY_IMPORT_TTL_DAYS = 10
     session = recorder.start_session(owner=ada, source="import", created_at=days(-400))
-    recorder.append(session, said("long ago", at=days(-400)), after=0)
+    recorder.append(session, model_input("long ago", at=days(-400)), after=0)
     assert retention.purge(dry_run=False, now=days(9)).expired == 0
     assert retention.purge(dry_run=False, now=days(11)).expired == 1
 
@@ -380,9 +380,9 @@ def test_calls_without_a_session_are_kept_as_long_as_relayed_ones(ada: Any) -> N
 
 def test_over_its_cap_a_keys_sessions_with_the_oldest_activity_go_first(ada: Any) -> None:
     key, other = key_of(ada, max_sessions=2), key_of(ada, "other")
-    sessions = [chat_of(ada, str(number), source="relay", api_key=key) for number in range(4)]
-    others = chat_of(ada, "other", source="relay", api_key=other)
-    recorder.append(sessions[0], said("still here"), after=1)
+    sessions = [create_chat(ada, str(number), source="relay", api_key=key) for number in range(4)]
+    others = create_chat(ada, "other", source="relay", api_key=other)
+    recorder.append(sessions[0], model_input("still here"), after=1)
     assert retention.purge().over_cap == 2
     assert retention.purge(dry_run=False).over_cap == 2
     assert set(left()) == {sessions[0].pk, sessions[3].pk, others.pk}
@@ -392,9 +392,9 @@ def test_the_general_cap_counts_each_key_by_itself_and_relayed_sessions_only(ada
     settings.CHAT_HISTORY_MAX_SESSIONS = 1
     first, second, free = key_of(ada, "first"), key_of(ada, "second"), key_of(ada, "free", max_sessions=0)
     for key in (first, second, free):
-        chat_of(ada, "one", source="relay", api_key=key)
-        chat_of(ada, "two", source="relay", api_key=key)
-    chat_of(ada, "imported", source="import", api_key=first)
+        create_chat(ada, "one", source="relay", api_key=key)
+        create_chat(ada, "two", source="relay", api_key=key)
+    create_chat(ada, "imported", source="import", api_key=first)
     assert retention.purge(dry_run=False).over_cap == 2
     assert Session.objects.filter(api_key=free).count() == 2
     assert Session.objects.filter(source="import").count() == 1
@@ -402,7 +402,7 @@ def test_the_general_cap_counts_each_key_by_itself_and_relayed_sessions_only(ada
 
 def test_held_sessions_take_nobodys_place(ada: Any, staff: Any) -> None:
     key = key_of(ada, max_sessions=1)
-    old, newer = (chat_of(ada, text, source="relay", api_key=key) for text in ("old", "newer"))
+    old, newer = (create_chat(ada, text, source="relay", api_key=key) for text in ("old", "newer"))
     retention.hold(old, actor=staff, reason="case 7")
     assert retention.purge(dry_run=False).over_cap == 0
     assert set(left()) == {old.pk, newer.pk}
@@ -433,9 +433,9 @@ def a_bit_of_everything(ada: Any, settings: Any) -> None:
     settings.CHAT_HISTORY_MAX_MESSAGES, settings.CHAT_HISTORY_BODY_DAYS = 4, 5
     key = key_of(ada, keep_days=0, max_sessions=2)
     for number in range(3):
-        chat_of(ada, *(f"{number} {place} {LONG}" for place in range(8)), source="relay", api_key=key)
-    chat_of(ada, "expires", source="relay")
-    retention.hide(chat_of(ada, "hidden"), actor=ada)
+        create_chat(ada, *(f"{number} {place} {LONG}" for place in range(8)), source="relay", api_key=key)
+    create_chat(ada, "expires", source="relay")
+    retention.hide(create_chat(ada, "hidden"), actor=ada)
     Session.objects.update(created_at=days(-10))
     Blob.objects.update(created_at=days(-1))
 
@@ -496,7 +496,7 @@ def test_a_purge_that_dies_anywhere_serves_nothing_by_halves_and_is_finished_by_
 
 
 def test_a_half_removed_session_cannot_be_brought_back_or_held(ada: Any, staff: Any) -> None:
-    session = chat_of(ada, *["word"] * (BATCH + 10), source="relay")
+    session = create_chat(ada, *["word"] * (BATCH + 10), source="relay")
 
     def cut(what: str, count: int) -> None:
         if what == "messages":
@@ -517,7 +517,7 @@ def test_a_half_removed_session_cannot_be_brought_back_or_held(ada: Any, staff: 
 
 
 def just_before(beginning: str, do: Callable[[], object]) -> AbstractContextManager[None]:
-    """Somebody else does something right before our first statement that begins so."""
+    """Another writer acts right before our first statement that begins so."""
     waiting = [do]
 
     def between(execute: Any, sql: str, *rest: Any) -> Any:
@@ -529,7 +529,7 @@ def just_before(beginning: str, do: Callable[[], object]) -> AbstractContextMana
 
 
 def test_a_hold_that_comes_an_instant_after_the_removal_began_is_refused(ada: Any, staff: Any) -> None:
-    session = chat_of(ada, "a word")
+    session = create_chat(ada, "a word")
     begin = partial(removal.mark, Session.objects.all(), why="erased")
     with just_before('UPDATE "history_session"', begin), pytest.raises(retention.BeingRemoved):
         retention.hold(session, actor=staff, reason="too late")
@@ -537,7 +537,7 @@ def test_a_hold_that_comes_an_instant_after_the_removal_began_is_refused(ada: An
 
 
 def test_a_hold_released_while_somebody_erases_does_not_empty_the_session_untold(ada: Any, staff: Any) -> None:
-    session = chat_of(ada, "a word")
+    session = create_chat(ada, "a word")
     retention.hold(session, actor=staff, reason="a lawsuit")
     release = partial(retention.release, session, actor=staff, reason="settled")
     with just_before("SELECT %s", release), pytest.raises(retention.UnderHold):
@@ -547,13 +547,13 @@ def test_a_hold_released_while_somebody_erases_does_not_empty_the_session_untold
 
 
 def test_a_writer_who_knew_nothing_of_a_removal_is_refused_and_does_not_stop_it(ada: Any) -> None:
-    session = chat_of(ada, *["word"] * (BATCH + 10), source="relay")
+    session = create_chat(ada, *["word"] * (BATCH + 10), source="relay")
     refused: list[str] = []
 
     def write(what: str, count: int) -> None:
         if what == "messages" and not refused:
             with pytest.raises(NoSuchEntry) as refusal:
-                recorder.append(Session.objects.get(), said("late"), after=session.version)
+                recorder.append(Session.objects.get(), model_input("late"), after=session.version)
             refused.append(str(refusal.value))
 
     report = retention.purge(dry_run=False, now=days(31), progress=write)
@@ -563,7 +563,7 @@ def test_a_writer_who_knew_nothing_of_a_removal_is_refused_and_does_not_stop_it(
 
 
 def test_the_hourly_purge_is_for_good(ada: Any) -> None:
-    chat_of(ada, "one", source="relay")
+    create_chat(ada, "one", source="relay")
     Session.objects.update(last_activity_at=days(-31))
     report = retention.purge_due()
     assert (report.dry_run, report.is_complete, report.expired) == (False, True, 1)
@@ -573,6 +573,6 @@ def test_a_store_without_rules_loses_nothing(ada: Any, settings: Any) -> None:
     settings.CHAT_HISTORY_TTL_DAYS = 0
     key = key_of(ada)
     for source in Session.Source.values:
-        chat_of(ada, *["word"] * 30, source=source, api_key=key)
+        create_chat(ada, *["word"] * 30, source=source, api_key=key)
     assert retention.purge(dry_run=False, now=days(5_000)).sessions == 0
     assert Message.objects.count() == 120

@@ -26,9 +26,9 @@ from history.entries import (
 from history.models import ApiKey, AuditEvent, Blob, Exchange, Message, SearchRow, Session, ToolCall
 from history.record import exchanges, recorder, selectors
 from history.retention import trimming, turns
-from tests.factories import answered, call, chat_of, result, results, said
-from tests.measures import examples
-from tests.rows import by_hand
+from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
+from tests.measures import example_count
+from tests.rows import without_guards
 
 pytestmark = pytest.mark.django_db
 
@@ -64,10 +64,10 @@ def counters(session: Session) -> list[int]:
 def turn(number: int, **usage: Any) -> list[Entry]:
     used = Usage(**usage) if usage else None
     return [
-        said(f"question {number}"),
-        answered("", call(f"c{number}"), usage=used),
-        results(result(f"c{number}", status="failed")),
-        answered(f"answer {number}", usage=used),
+        model_input(f"question {number}"),
+        model_output("", tool_request(f"c{number}"), usage=used),
+        tool_results(tool_result(f"c{number}", status="failed")),
+        model_output(f"answer {number}", usage=used),
     ]
 
 
@@ -106,7 +106,9 @@ def test_counters_are_sums_over_what_is_left(ada: Any, settings: Any) -> None:
 
 
 def test_search_rows_and_blobs_go_with_the_trimmed_turns(ada: Any, settings: Any) -> None:
-    session = relayed(ada, said("lighthouse " + "x" * 70_000), answered("yes"), said("harbour"), answered("no"))
+    session = relayed(
+        ada, model_input("lighthouse " + "x" * 70_000), model_output("yes"), model_input("harbour"), model_output("no")
+    )
     assert len(search.search(ada, "lighthouse").hits) == 1
     Blob.objects.update(created_at=timezone.now() - timedelta(hours=2))
     report = trimmed(session, settings, to=2)
@@ -118,7 +120,7 @@ def test_search_rows_and_blobs_go_with_the_trimmed_turns(ada: Any, settings: Any
 def test_a_trimmed_session_is_continued_like_any_other(ada: Any, settings: Any) -> None:
     session = relayed(ada, *turn(1), *turn(2))
     trimmed(session, settings, to=4)
-    added = recorder.append(session, said("and now?"), after=8)
+    added = recorder.append(session, model_input("and now?"), after=8)
     assert (added.seq, added.moved_head) == (9, True)
     assert list(verification.verify()) == []
     trimmed(session, settings, to=1)
@@ -144,7 +146,9 @@ def test_a_long_trim_is_a_row_of_small_ones(ada: Any, settings: Any) -> None:
 
 
 def test_two_purges_with_a_plan_for_the_same_session_do_not_move_its_anchor_back(ada: Any) -> None:
-    session = relayed(ada, SystemInstructionSet(instruction="be brief"), *(said(f"word {place}") for place in range(9)))
+    session = relayed(
+        ada, SystemInstructionSet(instruction="be brief"), *(model_input(f"word {place}") for place in range(9))
+    )
     plans = [trimming.plan_trim(session, limit=limit) for limit in (2, 6)]
     for plan in plans:
         list(trimming.trim(plan))
@@ -172,8 +176,8 @@ def test_a_key_has_its_own_cap_and_a_chat_has_none(ada: Any, settings: Any) -> N
         name="tight", prefix="tight", secret_hash=b"2", owner=ada, recording="full", max_messages=4
     )
     words = [str(number) for number in range(8)]
-    sessions = [chat_of(ada, *words, source="relay", api_key=key) for key in (None, free, tight)]
-    chat = chat_of(ada, *words)
+    sessions = [create_chat(ada, *words, source="relay", api_key=key) for key in (None, free, tight)]
+    chat = create_chat(ada, *words)
     retention.purge(dry_run=False)
     assert [len(numbers(session)) for session in (*sessions, chat)] == [2, 8, 4, 8]
 
@@ -187,8 +191,10 @@ def test_a_summary_goes_with_what_it_stands_for(ada: Any, settings: Any) -> None
 
 
 def test_a_call_that_stands_open_is_never_parted_from_a_late_result(ada: Any, settings: Any) -> None:
-    session = relayed(ada, said("one"), answered("", call("a")), said("never mind"), answered("fine"))
-    recorder.append(session, results(result("a")), after=2)
+    session = relayed(
+        ada, model_input("one"), model_output("", tool_request("a")), model_input("never mind"), model_output("fine")
+    )
+    recorder.append(session, tool_results(tool_result("a")), after=2)
     trimmed(session, settings, to=1)
     assert numbers(session) == [1, 2, 3, 4, 5]
     assert list(verification.verify()) == []
@@ -199,7 +205,7 @@ def test_a_call_that_stands_open_is_never_parted_from_a_late_result(ada: Any, se
 
 def test_an_instruction_that_still_holds_survives_the_trim_of_what_surrounds_it(ada: Any, settings: Any) -> None:
     tools = ToolsOffered(tools=(ToolDefinition(name="look"),))
-    session = relayed(ada, SystemInstructionSet(instruction="be brief"), said("one"), answered("two"))
+    session = relayed(ada, SystemInstructionSet(instruction="be brief"), model_input("one"), model_output("two"))
     recorder.append_many(
         session, [tools, NotebookSet(content="remember"), PlanSet(plan="- [ ] a"), *turn(1), *turn(2)], after=3
     )
@@ -242,7 +248,7 @@ def test_a_trim_waits_while_branches_that_would_hang_on_its_anchor_live_under_di
 
 def test_branches_that_hang_on_trimmed_entries_stay_readable(ada: Any, settings: Any) -> None:
     session = relayed(ada, SystemInstructionSet(instruction="be brief"), *turn(1), *turn(2))
-    branch = recorder.append(session, said("another way"), after=5)
+    branch = recorder.append(session, model_input("another way"), after=5)
     recorder.append_many(session, turn(3), after=9)
     trimmed(session, settings, to=9)
     assert session.trimmed_through == 5
@@ -261,7 +267,7 @@ def test_a_head_that_went_back_is_not_trimmed_away(ada: Any, settings: Any) -> N
 def test_a_session_that_began_anew_is_whole_after_its_first_beginning_was_trimmed(ada: Any, settings: Any) -> None:
     session = relayed(ada, *turn(1))
     recorder.move_head(session, to=0)
-    recorder.append(session, said("from a window that was still open"), after=4)
+    recorder.append(session, model_input("from a window that was still open"), after=4)
     recorder.append_many(session, turn(2), after=0)
     trimmed(session, settings, to=4)
     assert (session.trimmed_through, session.head) == (6, 10)
@@ -313,7 +319,12 @@ def test_how_many_results_failed_is_known_after_their_texts_have_gone_and_goes_w
 
 def test_texts_are_dropped_by_whole_turns_oldest_first(ada: Any, settings: Any) -> None:
     old, young = timezone.now() - timedelta(days=9), timezone.now()
-    entries = [said("one", at=old), answered("two", at=old), said("three", at=old), answered("four", at=young)]
+    entries = [
+        model_input("one", at=old),
+        model_output("two", at=old),
+        model_input("three", at=old),
+        model_output("four", at=young),
+    ]
     session = recorder.start_session(owner=ada, source="relay", created_at=old, title="kept")
     recorder.append_many(session, entries, after=0)
     assert dropped(settings, after=0).dropped == 2
@@ -327,7 +338,7 @@ def test_one_event_for_a_session_and_run_says_how_far_it_went(ada: Any, settings
     session = relayed(ada, *(entry for number in range(200) for entry in turn(number)))
     dropped(settings)
     (event,) = AuditEvent.objects.filter(action="drop")
-    assert (event.session, event.details) == (session.pk, '{"through":800,"entries":800}')
+    assert (event.session, event.details) == (session.pk, '{"through":800,"entries":800,"title":""}')
     dropped(settings)
     assert AuditEvent.objects.filter(action="drop").count() == 1
 
@@ -365,8 +376,12 @@ def test_texts_that_were_dropped_before_anybody_noted_how_far_are_looked_at_once
 def test_an_instruction_that_young_entries_live_under_keeps_its_text(ada: Any, settings: Any) -> None:
     old = timezone.now() - timedelta(days=9)
     session = recorder.start_session(owner=ada, source="relay", created_at=old)
-    opening = [SystemInstructionSet(instruction="be brief", at=old), said("one", at=old), answered("two", at=old)]
-    recorder.append_many(session, [*opening, said("three"), answered("four")], after=0)
+    opening = [
+        SystemInstructionSet(instruction="be brief", at=old),
+        model_input("one", at=old),
+        model_output("two", at=old),
+    ]
+    recorder.append_many(session, [*opening, model_input("three"), model_output("four")], after=0)
     assert dropped(settings, after=0).dropped == 2
     assert selectors.snapshot(session).system_instruction == "be brief"
     assert dropped(settings, after=0).dropped == 0
@@ -375,9 +390,9 @@ def test_an_instruction_that_young_entries_live_under_keeps_its_text(ada: Any, s
 
 
 def test_what_old_calls_were_made_from_is_dropped_too(ada: Any, settings: Any) -> None:
-    session = relayed(ada, said("one"))
+    session = relayed(ada, model_input("one"))
     exchange = exchanges.open_exchange(session, owner=ada, after=1, inputs={"screen": "x" * 70_000})
-    exchanges.finish(exchange, answered("two"), end_reason="done")
+    exchanges.finish(exchange, model_output("two"), end_reason="done")
     Blob.objects.update(created_at=timezone.now() - timedelta(hours=2))
     dropped(settings)
     exchange = Exchange.objects.get()
@@ -400,7 +415,7 @@ KINDS = st.sampled_from(["said", "answered", "called", "results", "state", "note
 
 
 def grow(session: Session, plan: list[tuple[str, int]]) -> None:
-    """Entries after whatever is there, mostly the newest, sometimes an older one."""
+    """Entries after existing ones, mostly the newest, sometimes an older one."""
     for kind, back in plan:
         places = [
             0,
@@ -415,14 +430,14 @@ def grow(session: Session, plan: list[tuple[str, int]]) -> None:
                 recorder.move_head(session, to=after)
             continue
         entries: dict[str, list[Entry]] = {
-            "said": [said("word")],
-            "answered": [answered("word", usage=Usage(input_tokens=3, output_tokens=1))],
-            "called": [answered("", call("a"), call("b"))],
-            "results": [results(result("a", status="failed"), result("b"))],
+            "said": [model_input("word")],
+            "answered": [model_output("word", usage=Usage(input_tokens=3, output_tokens=1))],
+            "called": [model_output("", tool_request("a"), tool_request("b"))],
+            "results": [tool_results(tool_result("a", status="failed"), tool_result("b"))],
             "state": [SystemInstructionSet(instruction=f"{back}")],
             "note": [NotebookSet(content=f"{back}")],
             "debug": [DebugLog(message="x")],
-            "spread": [answered("", call("a")), results(result("a"))],
+            "spread": [model_output("", tool_request("a")), tool_results(tool_result("a"))],
         }
         recorder.append_many(session, entries[kind], after=after)
 
@@ -435,12 +450,12 @@ def pairs(session: Session) -> dict[int, list[Any]]:
     return found
 
 
-@how(deadline=None, max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@how(deadline=None, max_examples=example_count(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(plan=st.lists(st.tuples(KINDS, st.integers(0, 12)), min_size=3, max_size=30), cap=st.integers(1, 12))
 def test_after_any_trim_of_any_tree_the_rest_is_whole(
     ada: Any, settings: Any, plan: list[tuple[str, int]], cap: int
 ) -> None:
-    by_hand(Session.objects.all()).delete()
+    without_guards(Session.objects.all()).delete()
     session = relayed(ada)
     grow(session, plan)
     assert list(verification.verify()) == []

@@ -16,7 +16,7 @@ from history.access.reasons import open_for_reading
 from history.models import Session
 from history.record import recorder
 from history.search import search
-from tests.factories import chat_of
+from tests.factories import create_chat
 
 pytestmark = pytest.mark.django_db
 
@@ -27,7 +27,7 @@ Grant = Callable[..., Any]
 @pytest.fixture
 def session(ada: Any) -> Session:
     key = keys.create(name="laptop", owner=ada, recording="full").api_key
-    return chat_of(ada, f"{WORDS} are bad", "I see.", source="relay", api_key=key, client="claude-code")
+    return create_chat(ada, f"{WORDS} are bad", "I see.", source="relay", api_key=key, client="claude-code")
 
 
 @pytest.fixture

@@ -27,9 +27,9 @@ from history.entries import (
 )
 from history.models import ApiKey, Message, SearchRow, Session
 from history.record import recorder, search_rows
-from history.search import Filters, engines, finding
-from tests.measures import examples
-from tests.rows import by_hand
+from history.search import SessionQuery, engines, finding
+from tests.measures import example_count
+from tests.rows import without_guards
 
 pytestmark = pytest.mark.django_db
 
@@ -65,7 +65,7 @@ def key_of(owner: Any, name: str, **fields: Any) -> ApiKey:
 
 def found(viewer: Any, query: str = "", **filters: Any) -> list[int]:
     """The numbers of the messages found, oldest first."""
-    results = search.search(viewer, query, filters=Filters(**filters), limit=100)
+    results = search.search(viewer, query, filters=SessionQuery(**filters), limit=100)
     assert results.total == len(results.hits)
     return [hit.seq for hit in reversed(results.hits)]
 
@@ -194,7 +194,7 @@ def test_a_text_without_a_word_finds_nothing_and_no_text_everything(ada: Any, se
     assert len(found(ada, " ")) == 1
 
 
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=example_count(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(query=st.one_of(st.text(max_size=50), st.text(st.sampled_from("ab \"-*ORNT支():^{}'\\&|!<>%"), max_size=30)))
 def test_no_random_query_is_an_error(ada: Any, query: str) -> None:
     search.search(ada, query)
@@ -254,22 +254,20 @@ def test_the_newest_are_found_however_many_rows_are_looked_through_first(
     ada: Any, session: Session, monkeypatch: pytest.MonkeyPatch, numbers: list[int]
 ) -> None:
     tell(session, *("often" if number % 3 else "seldom" for number in range(30)))
-    monkeypatch.setattr(engines, "_worth_looking_through", lambda words, limit: iter(numbers))
+    monkeypatch.setattr(engines, "_sizes_of_scans", lambda words, limit: iter(numbers))
     newest = [hit.seq for hit in search.search(ada, "often", limit=7).hits]
     assert newest == [30, 29, 27, 26, 24, 23, 21]
 
 
 @on_postgres
-def test_statistics_tell_how_many_rows_are_worth_looking_through(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_statistics_tell_how_many_rows_are_sizes_of_scans(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     tell(session, *("often" if number % 10 else "seldom" for number in range(100)))
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE history_searchrow")
     monkeypatch.setattr(engines, "RECENT", 1)
     monkeypatch.setattr(engines, "MOST_RECENT", 50)
-    assert list(engines._worth_looking_through("'often'", 9)) == [20]
-    assert list(engines._worth_looking_through("'seldom'", 9)) == []
+    assert list(engines._sizes_of_scans("'often'", 9)) == [20]
+    assert list(engines._sizes_of_scans("'seldom'", 9)) == []
 
 
 def test_a_match_deep_in_a_long_text_is_shown(ada: Any, session: Session) -> None:
@@ -331,7 +329,7 @@ def test_a_search_can_stay_in_one_session(ada: Any) -> None:
     sessions = [recorder.start_session(owner=ada) for _ in range(3)]
     for session in sessions:
         tell(session, "salt")
-    results = search.search(ada, "salt", filters=Filters(session=(sessions[1].pk,)))
+    results = search.search(ada, "salt", filters=SessionQuery(session=(sessions[1].pk,)))
     assert [hit.session_id for hit in results.hits] == [sessions[1].pk]
 
 
@@ -393,7 +391,7 @@ def test_hidden_and_expired_sessions_are_never_found(ada: Any, admin: Any) -> No
     hidden, expired, held, open_ = (recorder.start_session(owner=ada) for _ in range(4))
     for number, session in enumerate((hidden, expired, held, open_), 1):
         tell(session, *["salt"] * number)
-    Session.objects.filter(pk=hidden.pk).update(hidden_at=timezone.now())
+    Session.objects.filter(pk=hidden.pk).update(state=Session.State.DELETED, hidden_at=timezone.now())
     Session.objects.filter(pk=expired.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
     Session.objects.filter(pk=held.pk).update(expires_at=timezone.now() - timedelta(days=1), hold=True)
     for viewer in (ada, admin):
@@ -407,7 +405,7 @@ def test_hidden_hits_do_not_empty_a_page(ada: Any) -> None:
     tell(old, *["salt"] * 30)
     hidden = recorder.start_session(owner=ada)
     tell(hidden, *["salt"] * 300)
-    Session.objects.filter(pk=hidden.pk).update(hidden_at=timezone.now())
+    Session.objects.filter(pk=hidden.pk).update(state=Session.State.DELETED, hidden_at=timezone.now())
     results = search.search(ada, "salt", limit=20)
     assert [hit.seq for hit in results.hits] == list(range(30, 10, -1))
     assert (results.total, results.total_is_exact) == (30, True)
@@ -424,7 +422,7 @@ def test_a_small_owner_is_found_behind_many_others(ada: Any, bob: Any) -> None:
 
 def test_removed_sessions_leave_no_words_behind(ada: Any, session: Session) -> None:
     tell(session, "salt")
-    by_hand(Message.objects.all()).delete()
+    without_guards(Message.objects.all()).delete()
     assert not SearchRow.objects.exists()
     assert found(ada, "salt") == []
     tell(recorder.start_session(owner=ada), "pepper")
@@ -440,7 +438,7 @@ def test_pages_have_no_gap_and_no_repetition(ada: Any, limit: int) -> None:
     for start in range(0, 60, 10):
         tell(shown, *[f"salt {number}" for number in range(start, start + 10)])
         tell(hidden, *["salt"] * 9)
-    Session.objects.filter(pk=hidden.pk).update(hidden_at=timezone.now())
+    Session.objects.filter(pk=hidden.pk).update(state=Session.State.DELETED, hidden_at=timezone.now())
     seen: list[int] = []
     before = None
     while True:
@@ -456,7 +454,7 @@ def test_a_page_cut_short_by_hidden_hits_still_leads_on(ada: Any, monkeypatch: p
     old, hidden = recorder.start_session(owner=ada), recorder.start_session(owner=ada)
     tell(old, *["salt"] * 5)
     tell(hidden, *["salt"] * 300)
-    Session.objects.filter(pk=hidden.pk).update(hidden_at=timezone.now())
+    Session.objects.filter(pk=hidden.pk).update(state=Session.State.DELETED, hidden_at=timezone.now())
     monkeypatch.setattr(finding, "ROUNDS", 2)
     results = search.search(ada, "salt", limit=10)
     assert list(results.hits) == []
@@ -510,7 +508,7 @@ def test_facets_count_what_was_found(ada: Any, bob: Any, admin: Any) -> None:
         "status": {"complete": exactly(4), "interrupted": exactly(1)},
         "role": {"user": exactly(2), "assistant": exactly(2), "tool": exactly(1)},
     }
-    assert search.facets(admin, "salt", filters=Filters(role=("tool",)))["owner"] == {ada.pk: exactly(1)}
+    assert search.facets(admin, "salt", filters=SessionQuery(role=("tool",)))["owner"] == {ada.pk: exactly(1)}
 
 
 def test_facets_are_exact_to_two_thousand_and_say_when_there_are_more(ada: Any, session: Session) -> None:

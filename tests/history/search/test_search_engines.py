@@ -18,8 +18,8 @@ from history.record import recorder, search_rows
 from history.record.search_tokens import words_of
 from history.search import SearchScope, rows_for
 from tests.history.record.test_search_tokens import texts
-from tests.measures import examples
-from tests.rows import by_hand
+from tests.measures import example_count
+from tests.rows import without_guards
 
 NOON = datetime(2026, 3, 31, 12, tzinfo=UTC)
 
@@ -56,7 +56,7 @@ def stored_words(row: SearchRow) -> list[str]:
 
 
 @pytest.mark.django_db
-@settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=example_count(80), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.one_of(texts, st.text(max_size=200)))
 def test_the_engine_holds_the_words_that_the_tokenizer_made(message: Message, text: str) -> None:
     SearchRow.objects.all().delete()
@@ -70,7 +70,7 @@ def test_what_is_deleted_is_forgotten(message: Message) -> None:
     SearchRow.objects.bulk_create(rows_for(message_id=message.pk, text="salt " * 600, scope=scope()))
     kept = list(SearchRow.objects.all())
     assert stored_words(kept[0])
-    by_hand(Session.objects.all()).delete()
+    without_guards(Session.objects.all()).delete()
     assert [stored_words(row) for row in kept] == [[] for _ in kept]
     if connection.vendor == "sqlite":
         with connection.cursor() as cursor:
@@ -121,7 +121,7 @@ def test_a_long_text_has_parts_that_overlap_and_one_row_of_its_different_words()
         assert one.tokens.split()[-1 - search_rows.OVERLAP : -1] == next_.tokens.split()[: search_rows.OVERLAP]
 
 
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=example_count(30), deadline=None)
 @given(
     words=st.lists(st.sampled_from(["a", "bb", "支", "ж" * 64, "é"]), min_size=1, max_size=60),
     times=st.integers(1, 400),

@@ -9,16 +9,16 @@ from django.utils.translation import override
 
 from history.formats.base import FormatError, Note
 from history.formats.note_texts import note_words, worded
-from history.text.lazy import LazyText, lazy_from_json, lazy_to_json, why_of
+from history.text.lazy import LazyText, error_text, lazy_from_json, lazy_to_json
 
 LINE = LazyText("line %(number)s", number=7)
 LEFT_OUT = LazyText(
-    "%(problem)s: what comes after it was left out", problem=LazyText("entry %(seq)s is missing", seq=3)
+    "%(problem)s: everything after it was left out", problem=LazyText("entry %(seq)s is missing", seq=3)
 )
 
 
 def test_a_sentence_is_english_by_itself_and_translated_with_what_was_filled_in() -> None:
-    assert LEFT_OUT == "entry 3 is missing: what comes after it was left out"
+    assert LEFT_OUT == "entry 3 is missing: everything after it was left out"
     with override("zh-hans"):
         assert worded(LEFT_OUT) == "缺少条目 3：其后的内容已略去"
 
@@ -52,5 +52,5 @@ def test_an_error_says_why_in_english_and_gives_its_sentence_to_others() -> None
     with pytest.raises(FormatError, match=r"^entry 5 has no seal$") as caught:
         raise FormatError("entry %(seq)s has no seal", seq=5)
     with override("zh-hans"):
-        assert worded(why_of(caught.value)) == "条目 5 没有校验值"
-    assert why_of(KeyError("x")) == "'x'"
+        assert worded(error_text(caught.value)) == "条目 5 没有校验值"
+    assert error_text(KeyError("x")) == "'x'"

@@ -1,4 +1,4 @@
-"""Titles: the first thing a person really said, whatever was wrapped around it."""
+"""Titles: the first real line of a message, without the tags of clients."""
 
 import time
 
@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from history.text.titles import title_from
-from tests.measures import examples
+from tests.measures import example_count
 
 pytestmark = pytest.mark.no_database
 
@@ -99,7 +99,7 @@ def test_a_cut_leaves_no_joiner_behind() -> None:
     assert title_from("ab👨\u200d👩 and more", limit=5) == "ab👨…"
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=example_count(300), deadline=None)
 @given(st.text(st.characters(), max_size=200), st.integers(0, 100))
 @example("\ud800", 0)
 def test_no_text_is_too_strange(text: str, limit: int) -> None:

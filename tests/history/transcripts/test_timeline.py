@@ -18,7 +18,7 @@ from history.models import Exchange, Session
 from history.record import exchanges, recorder
 from history.transcripts import timeline
 from history.transcripts.timeline import MOST_CALLS, Span, timeline_of
-from tests.factories import answered, call, chat_of, result, results, said
+from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
 
 pytestmark = pytest.mark.django_db
 
@@ -34,12 +34,14 @@ def session(ada: Any) -> Session:
     """Two turns: two answers with a call between them; an hour later one answer that failed."""
     session = recorder.start_session(owner=ada, created_at=NOON, title="Slow")
     entries = [
-        said("Why?", at=NOON),
-        answered("Looking.", call("a", name="shell"), at=after(4), duration=4.0, latency=1.0, model="claude-x"),
-        results(result("a", name="shell", duration=5.0, started_at=after(4)), at=after(9)),
-        answered("So.", at=after(10), duration=1.0, model="claude-x"),
-        said("And?", at=after(3_610)),
-        answered("", at=after(3_612), duration=2.0, status="failed", error="quota", model="gpt"),
+        model_input("Why?", at=NOON),
+        model_output(
+            "Looking.", tool_request("a", name="shell"), at=after(4), duration=4.0, latency=1.0, model="claude-x"
+        ),
+        tool_results(tool_result("a", name="shell", duration=5.0, started_at=after(4)), at=after(9)),
+        model_output("So.", at=after(10), duration=1.0, model="claude-x"),
+        model_input("And?", at=after(3_610)),
+        model_output("", at=after(3_612), duration=2.0, status="failed", error="quota", model="gpt"),
     ]
     recorder.append_many(session, entries, after=0)
     return session
@@ -78,8 +80,8 @@ def test_what_a_program_summarised_took_its_time_all_the_same(session: Session) 
     """Its compaction is a branch of its own, and the hours before it were not waited for people."""
     begun_anew = [
         HeadMoved(to=0, reason="compacted", at=after(3_620)),
-        said("This session is being continued.", at=after(3_620)),
-        answered("Yes.", at=after(3_621), duration=1.0, model="claude-x"),
+        model_input("This session is being continued.", at=after(3_620)),
+        model_output("Yes.", at=after(3_621), duration=1.0, model="claude-x"),
     ]
     recorder.append_many(session, begun_anew, after=session.head)
     session.refresh_from_db()
@@ -88,7 +90,7 @@ def test_what_a_program_summarised_took_its_time_all_the_same(session: Session) 
 
 
 def test_a_call_whose_reply_is_not_kept_was_made_all_the_same(ada: Any) -> None:
-    session = chat_of(ada, "hello")
+    session = create_chat(ada, "hello")
     exchange = exchanges.open_exchange(session, owner=ada, after=1, model="claude-x")
     exchanges.finish(exchange, None, end_reason="done")
     began = Exchange.objects.get().started_at
@@ -101,22 +103,22 @@ def test_a_call_whose_reply_is_not_kept_was_made_all_the_same(ada: Any) -> None:
 
 
 def test_an_answer_that_a_program_only_told_of_is_no_call(ada: Any) -> None:
-    session = chat_of(ada, "hello")
-    recorder.append(session, answered("hi", model="", usage=None), after=1)
+    session = create_chat(ada, "hello")
+    recorder.append(session, model_output("hi", model="", usage=None), after=1)
     assert timeline_of(session).turns[0].spans == ()
 
 
 def test_a_call_of_ours_is_measured_from_when_it_was_sent(ada: Any) -> None:
-    session = chat_of(ada, "hello")
+    session = create_chat(ada, "hello")
     exchange = exchanges.open_exchange(session, owner=ada, after=1)
-    exchanges.finish(exchange, answered("hi"), end_reason="done")
+    exchanges.finish(exchange, model_output("hi"), end_reason="done")
     began = Exchange.objects.get().started_at
     Exchange.objects.update(ended_at=began + timedelta(seconds=3))
     assert timeline_of(session).turns[0].spans[0].seconds == pytest.approx(3.0)
 
 
 def test_a_long_session_is_shown_a_page_at_a_time(ada: Any, django_assert_max_num_queries: Any) -> None:
-    session = chat_of(ada, *[f"text {number}" for number in range(100)])
+    session = create_chat(ada, *[f"text {number}" for number in range(100)])
     with django_assert_max_num_queries(7):
         page = timeline_of(session)
     seen = [turn.seq for turn in page.turns]
@@ -131,8 +133,8 @@ def test_a_turn_of_many_calls_says_how_many_are_left_out(
     ada: Any, together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(timeline, "MOST_TOGETHER", together)
-    session = chat_of(ada, "Go on")
-    recorder.append_many(session, [answered(f"step {number}") for number in range(MOST_CALLS + 7)], after=1)
+    session = create_chat(ada, "Go on")
+    recorder.append_many(session, [model_output(f"step {number}") for number in range(MOST_CALLS + 7)], after=1)
     turn = timeline_of(session).turns[0]
     assert (len(turn.spans), turn.left_out) == (MOST_CALLS, 7)
 
@@ -150,9 +152,9 @@ def test_its_owner_reads_it_as_a_table_with_links_to_the_messages(client: Client
     client.force_login(ada)
     html = read(client, session)
     assert f'<a href="/s/{session.pk}/?at=2#m2">claude-x</a>' in html
-    assert "Waiting for people" in html
+    assert "Waiting for users" in html
     assert re.search(r'class="status failed"><span class="dot" aria-hidden="true"></span>failed', html)
-    assert "after 60 min of waiting" in html
+    assert "after waiting 60 min" in html
     assert "Why?" not in html
     assert not re.search(r">[^<>]*\b(entry|#) ?\d", html), "numbers of the record are for links"
 
@@ -171,7 +173,7 @@ def test_staff_who_may_list_see_times_and_a_stranger_nothing(
     assert "Why?" not in html
 
 
-def test_somebody_who_is_not_signed_in_is_asked_to(client: Client, session: Session) -> None:
+def test_anonymous_users_are_asked_to_sign_in(client: Client, session: Session) -> None:
     assert client.get(f"/s/{session.pk}/timeline/").status_code == 302
 
 
@@ -182,9 +184,9 @@ def test_no_address_is_an_error(client: Client, ada: Any, session: Session, quer
 
 
 def test_an_answer_shows_what_it_cost_and_when_it_began(client: Client, ada: Any) -> None:
-    session = chat_of(ada, "hello")
+    session = create_chat(ada, "hello")
     exchange = exchanges.open_exchange(session, owner=ada, after=1)
-    exchanges.finish(exchange, answered("hi", latency=0.4, duration=2.0), end_reason="done", cost=Decimal("0.0123"))
+    exchanges.finish(exchange, model_output("hi", latency=0.4, duration=2.0), end_reason="done", cost=Decimal("0.0123"))
     client.force_login(ada)
     html = client.get(f"/s/{session.pk}/").content.decode()
     assert "$0.0123" in html
@@ -195,7 +197,7 @@ def test_an_answer_shows_what_it_cost_and_when_it_began(client: Client, ada: Any
 async def test_the_button_that_copies_everything_gets_the_conversation_as_text(
     async_client: AsyncClient, ada: Any
 ) -> None:
-    session = await sync_to_async(chat_of)(ada, "What is *slow*?", "The disk.", title="Slow")
+    session = await sync_to_async(create_chat)(ada, "What is *slow*?", "The disk.", title="Slow")
     await async_client.aforce_login(ada)
     page = (await async_client.get(f"/s/{session.pk}/")).content.decode()
     address = re.search(r'data-copy="(/history/export/[^"]*)"', page)

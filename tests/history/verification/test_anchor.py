@@ -10,7 +10,7 @@ from history import retention, verification
 from history.entries import SystemInstructionSet
 from history.models import Session
 from history.record import recorder, selectors
-from tests.factories import answered, chat_of, said
+from tests.factories import create_chat, model_input, model_output
 
 pytestmark = pytest.mark.django_db
 
@@ -21,10 +21,10 @@ def trimmed(ada: Any, settings: Any) -> Session:
     settings.CHAT_HISTORY_MAX_MESSAGES = 4
     session = recorder.start_session(owner=ada, source="relay")
     recorder.append(session, SystemInstructionSet(instruction="be kind"), after=0)
-    recorder.append_many(session, [said("old"), answered("old too")], after=1)
-    recorder.append_many(session, [said("one"), answered("first")], after=3)
+    recorder.append_many(session, [model_input("old"), model_output("old too")], after=1)
+    recorder.append_many(session, [model_input("one"), model_output("first")], after=3)
     recorder.move_head(session, to=3)
-    recorder.append_many(session, [said("two"), answered("second")], after=3)
+    recorder.append_many(session, [model_input("two"), model_output("second")], after=3)
     retention.purge(dry_run=False)
     session.refresh_from_db()
     assert session.trimmed_through == 3
@@ -53,7 +53,7 @@ def test_moving_to_the_other_branch_and_back_loses_nothing(trimmed: Session) -> 
 def test_a_session_begun_anew_after_a_trim_can_go_back_to_what_holds(trimmed: Session) -> None:
     here = trimmed.head
     recorder.move_head(trimmed, to=0)
-    recorder.append(trimmed, said("anew"), after=0)
+    recorder.append(trimmed, model_input("anew"), after=0)
     assert (contents(trimmed), selectors.snapshot(trimmed).system_instruction) == (["anew"], "")
     recorder.move_head(trimmed, to=here, reason="switch")
     assert (contents(trimmed), selectors.snapshot(trimmed).system_instruction) == (["two", "second"], "be kind")
@@ -68,7 +68,7 @@ def test_an_import_is_kept_from_the_day_of_import(ada: Any, settings: Any) -> No
     settings.PARLEY_IMPORT_TTL_DAYS = 10
     years_ago = timezone.now() - timedelta(days=900)
     session = recorder.start_session(owner=ada, source="import", created_at=years_ago)
-    recorder.append(session, said("long ago", at=years_ago), after=0)
+    recorder.append(session, model_input("long ago", at=years_ago), after=0)
     assert session.last_activity_at == years_ago
     retention.purge(dry_run=False)
     assert Session.objects.filter(pk=session.pk).exists()
@@ -79,4 +79,4 @@ def test_an_import_is_kept_from_the_day_of_import(ada: Any, settings: Any) -> No
     assert session.expires_at - session.stored_at == timedelta(days=20)
     retention.purge(dry_run=False, now=timezone.now() + timedelta(days=21))
     assert not Session.objects.filter(pk=session.pk).exists()
-    assert chat_of(ada, "another").expires_at is None
+    assert create_chat(ada, "another").expires_at is None

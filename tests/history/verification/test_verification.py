@@ -1,4 +1,4 @@
-"""Tampering is found and named; a healthy store gives nothing, whatever was done to it by the rules."""
+"""Tampering is found and named; a healthy store has no findings after any permitted change."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from django.utils import timezone
 from history import retention, verification
 from history.access import audit, keys
 from history.entries import DebugLog, Media, ModelInput, SystemInstructionSet, Text, UnknownEntry, Usage
-from history.models import REMOVAL_STARTED, ApiKey, AuditEvent, Blob, Message, SearchRow, Session, ToolCall
+from history.models import ApiKey, AuditEvent, Blob, Message, SearchRow, Session, ToolCall
 from history.models.seals import digest_of, seal_of
 from history.record import exchanges, recorder
 from history.verification import Checkpoint, FindingSeverity, VerificationFinding
-from tests.factories import answered, call, chat_of, result, results, said
-from tests.rows import before_statements, by_hand, over_another_connection
+from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
+from tests.rows import run_before_statements, run_on_other_connection, without_guards
 
 pytestmark = pytest.mark.django_db
 
@@ -34,17 +34,23 @@ def session(ada: Any) -> Session:
     session = recorder.start_session(owner=ada)
     picture = Media(media_type="image/png", sha256=recorder.store_blob(b"a picture", media_type="image/png"))
     used = Usage(input_tokens=7, output_tokens=3)
-    opening = [SystemInstructionSet(instruction="be kind " * 300), said("one"), answered("two", call("a"), call("b"))]
-    opening += [results(result("a"), result("b", status="failed")), answered("three", usage=used)]
+    opening = [
+        SystemInstructionSet(instruction="be kind " * 300),
+        model_input("one"),
+        model_output("two", tool_request("a"), tool_request("b")),
+    ]
+    opening += [tool_results(tool_result("a"), tool_result("b", status="failed")), model_output("three", usage=used)]
     recorder.append_many(session, opening, after=0)
-    recorder.append_many(session, [ModelInput(parts=(Text(text="four"), picture)), answered("", call("a"))], after=5)
+    recorder.append_many(
+        session, [ModelInput(parts=(Text(text="four"), picture)), model_output("", tool_request("a"))], after=5
+    )
     recorder.append(session, DebugLog(message="slow today"), after=7)
-    recorder.append(session, said("never mind"), after=7)
+    recorder.append(session, model_input("never mind"), after=7)
     recorder.move_head(session, to=3)
-    recorder.append(session, results(result("a", "other"), result("b")), after=3)
+    recorder.append(session, tool_results(tool_result("a", "other"), tool_result("b")), after=3)
     recorder.move_head(session, to=7)
-    recorder.edit(session, seq=6, entry=said(LONG))
-    recorder.append(session, answered("five", status="failed", error="no"), after=session.head)
+    recorder.edit(session, seq=6, entry=model_input(LONG))
+    recorder.append(session, model_output("five", status="failed", error="no"), after=session.head)
     return session
 
 
@@ -73,12 +79,12 @@ def first() -> VerificationFinding:
 
 
 def remove(session: Session, *seqs: int) -> None:
-    """Rows out by hand, behind everybody's back."""
+    """Delete rows by hand."""
     rows = Message.objects.filter(session=session, seq__in=seqs)
-    by_hand(ToolCall.objects.filter(message__in=rows))._raw_delete(rows.db)
+    without_guards(ToolCall.objects.filter(message__in=rows))._raw_delete(rows.db)
     SearchRow.objects.filter(message__in=rows).delete()
-    by_hand(Message.blobs.through.objects.filter(message__in=rows)).delete()
-    by_hand(rows)._raw_delete(rows.db)
+    without_guards(Message.blobs.through.objects.filter(message__in=rows)).delete()
+    without_guards(rows)._raw_delete(rows.db)
 
 
 # Healthy.
@@ -94,10 +100,10 @@ def test_forks_exchanges_odd_texts_and_empty_sessions_are_healthy(ada: Any, sess
     recorder.start_session(owner=ada)
     odd = recorder.start_session(owner=ada, source="import")
     strange = UnknownEntry(data={"kind": "from_tomorrow", "at": "2026-01-01T00:00:00+00:00", "n": 1})
-    entries = [said("nul \0 and a lone \ud800", metadata={"big": "x" * 9_000, "half": 0.5}), strange]
-    recorder.append_many(odd, [*entries, said("", raw="", metadata={"$blob": "mine"})], after=0)
+    entries = [model_input("nul \0 and a lone \ud800", metadata={"big": "x" * 9_000, "half": 0.5}), strange]
+    recorder.append_many(odd, [*entries, model_input("", raw="", metadata={"$blob": "mine"})], after=0)
     exchange = exchanges.open_exchange(odd, owner=ada, after=3, inputs={"screen": LONG})
-    exchanges.finish(exchange, answered("half", status="interrupted"), end_reason="client_gone")
+    exchanges.finish(exchange, model_output("half", status="interrupted"), end_reason="client_gone")
     assert found() == []
 
 
@@ -106,32 +112,34 @@ def test_what_was_redacted_is_healthy(ada: Any) -> None:
         key = ApiKey.objects.create(name=mode, prefix=mode, secret_hash=mode.encode(), owner=ada, recording=mode)
         session = recorder.start_session(owner=ada, api_key=key, source="relay")
         secret = "my key is sk-proj-" + "aB3dE6gH9jK2mN5pQ8sT" * 3
-        recorder.append_many(session, [said(secret), answered(secret, call("a", arguments='{"q": 1}'))], after=0)
+        recorder.append_many(
+            session, [model_input(secret), model_output(secret, tool_request("a", arguments='{"q": 1}'))], after=0
+        )
         assert secret not in Message.objects.get(session=session, seq=2).content
     assert found() == []
 
 
 def test_what_the_purge_has_done_is_healthy(ada: Any, session: Session, settings: Any) -> None:
-    relayed = chat_of(ada, *["word"] * 10, source="relay")
-    gone = chat_of(ada, "one", source="relay")
+    relayed = create_chat(ada, *["word"] * 10, source="relay")
+    gone = create_chat(ada, "one", source="relay")
     Session.objects.filter(pk=gone.pk).update(last_activity_at=timezone.now() - timedelta(days=40))
     settings.CHAT_HISTORY_MAX_MESSAGES, settings.CHAT_HISTORY_BODY_DAYS = 4, 1
     report = retention.purge(dry_run=False, now=timezone.now() + timedelta(days=2))
     assert (report.expired, report.trimmed, report.dropped) == (1, 6, 4)
     relayed.refresh_from_db()
-    recorder.append(relayed, said("more"), after=10)
+    recorder.append(relayed, model_input("more"), after=10)
     assert found() == []
 
 
 def test_only_the_sessions_asked_for_are_looked_at(ada: Any, session: Session) -> None:
-    other = chat_of(ada, "one", "two")
+    other = create_chat(ada, "one", "two")
     tamper(session, 2, "content", "something else")
     assert found(sessions=[other]) == []
     assert found(sessions=[session.pk]) == [(2, "altered_column")]
 
 
 def test_progress_hears_of_every_entry(ada: Any, session: Session) -> None:
-    chat_of(ada, "one", "two")
+    create_chat(ada, "one", "two")
     heard: list[int] = []
     assert list(verification.verify(progress=heard.append)) == []
     assert sorted(heard) == [2, 16]
@@ -242,10 +250,10 @@ def test_a_body_that_is_gone_without_an_audit_event_is_missing(session: Session)
 
 
 def test_an_entry_beyond_what_the_audit_event_says_is_missing(ada: Any, settings: Any) -> None:
-    session = chat_of(ada, *["word"] * 4, source="relay")
+    session = create_chat(ada, *["word"] * 4, source="relay")
     settings.CHAT_HISTORY_BODY_DAYS = 1
     retention.purge(dry_run=False, now=timezone.now() + timedelta(days=2))
-    recorder.append_many(session, [said("young"), answered("younger")], after=4)
+    recorder.append_many(session, [model_input("young"), model_output("younger")], after=4)
     assert found() == []
     name = Session._meta.pk.get_db_prep_value(session.pk, connection)
     run(
@@ -257,7 +265,7 @@ def test_an_entry_beyond_what_the_audit_event_says_is_missing(ada: Any, settings
 
 
 def test_a_trim_that_nobody_told_of_is_found(ada: Any) -> None:
-    session = chat_of(ada, "one", "two", "three", "four")
+    session = create_chat(ada, "one", "two", "three", "four")
     seal = Message.objects.get(session=session, seq=2).seal
     remove(session, 1, 2)
     tamper_session(session, "trimmed_through", 2)
@@ -269,7 +277,13 @@ def test_an_instruction_before_the_anchor_cannot_be_exchanged(ada: Any, settings
     session = recorder.start_session(owner=ada, source="relay")
     recorder.append_many(
         session,
-        [SystemInstructionSet(instruction="be kind"), said("one"), answered("two"), said("three"), answered("four")],
+        [
+            SystemInstructionSet(instruction="be kind"),
+            model_input("one"),
+            model_output("two"),
+            model_input("three"),
+            model_output("four"),
+        ],
         after=0,
     )
     settings.CHAT_HISTORY_MAX_MESSAGES = 2
@@ -282,8 +296,8 @@ def test_an_instruction_before_the_anchor_cannot_be_exchanged(ada: Any, settings
 
 
 def test_a_missing_blob_is_named_by_the_entry_that_needs_it(session: Session) -> None:
-    by_hand(Message.blobs.through.objects.filter(message__seq=15)).delete()
-    by_hand(Blob.objects.filter(size__gt=50_000)).delete()
+    without_guards(Message.blobs.through.objects.filter(message__seq=15)).delete()
+    without_guards(Blob.objects.filter(size__gt=50_000)).delete()
     assert found()[0] == (15, "broken_blob")
 
 
@@ -349,7 +363,7 @@ def test_a_wrong_row_of_a_tool_call_is_found(session: Session, column: str, valu
 
 
 def test_a_missing_row_of_a_tool_call_is_found(session: Session) -> None:
-    by_hand(ToolCall.objects.filter(message__seq=7)).delete()
+    without_guards(ToolCall.objects.filter(message__seq=7)).delete()
     assert projections() == [(7, "wrong_call")]
 
 
@@ -361,7 +375,7 @@ def test_missing_search_rows_are_counted(session: Session) -> None:
 
 
 def test_a_missing_link_to_a_blob_is_found(session: Session) -> None:
-    by_hand(Message.blobs.through.objects.filter(message__seq=6)).delete()
+    without_guards(Message.blobs.through.objects.filter(message__seq=6)).delete()
     assert projections() == [(6, "wrong_link")]
 
 
@@ -395,11 +409,13 @@ def made() -> Iterator[list[Any]]:
 
 def test_projections_made_anew_are_the_same_rows(session: Session) -> None:
     before = list(made())
-    by_hand(Message.objects.all()).update(on_path=False, moved_head=False)
+    without_guards(Message.objects.all()).update(on_path=False, moved_head=False)
     Session.objects.update(
         head=0, head_fingerprint=b"", message_count=9, tool_call_count=9, error_count=9, input_tokens=9
     )
-    by_hand(ToolCall.objects.all()).update(status="pending", answered_by=None, answer_index=None, name="", result="")
+    without_guards(ToolCall.objects.all()).update(
+        status="pending", answered_by=None, answer_index=None, name="", result=""
+    )
     SearchRow.objects.all().delete()
     assert len(found()) > 10
     verification.rebuild(session)
@@ -413,33 +429,39 @@ READING = 'SELECT "history_message"."id"'
 
 def shaken(ada: Any) -> Session:
     """A session whose projections are all wrong."""
-    session = chat_of(ada, *["word"] * 500)
-    talk = [entry for _ in range(100) for entry in (answered("", call("a")), results(result("a")))]
+    session = create_chat(ada, *["word"] * 500)
+    talk = [
+        entry for _ in range(100) for entry in (model_output("", tool_request("a")), tool_results(tool_result("a")))
+    ]
     recorder.append_many(session, talk, after=500)
-    by_hand(Message.objects.all()).update(on_path=False)
+    without_guards(Message.objects.all()).update(on_path=False)
     Session.objects.update(message_count=9, tool_call_count=9)
-    by_hand(ToolCall.objects.filter(message__seq__gt=650)).update(name="", result="")
-    by_hand(ToolCall.objects.filter(message__seq=501)).update(answered_by=None, answer_index=None, status="pending")
-    by_hand(ToolCall.objects.filter(message__seq=503)).update(answered_by=502)  # holds the place of the one before it
+    without_guards(ToolCall.objects.filter(message__seq__gt=650)).update(name="", result="")
+    without_guards(ToolCall.objects.filter(message__seq=501)).update(
+        answered_by=None, answer_index=None, status="pending"
+    )
+    without_guards(ToolCall.objects.filter(message__seq=503)).update(
+        answered_by=502
+    )  # holds the place of the one before it
     return session
 
 
 @pytest.mark.django_db(transaction=True)
 def test_others_write_while_projections_are_made_anew_and_lose_nothing_by_it(ada: Any) -> None:
-    session, other = shaken(ada), chat_of(ada, "elsewhere")
+    session, other = shaken(ada), create_chat(ada, "elsewhere")
 
     def write() -> None:
         for one in (other, session) if other.version == 3 else (other,):
-            recorder.append(one, said("meanwhile"), after=one.head)
+            recorder.append(one, model_input("meanwhile"), after=one.head)
 
     def write_in_between(place: int) -> None:
         if not connection.in_atomic_block:
-            over_another_connection(write)
+            run_on_other_connection(write)
 
-    with before_statements(READING, write_in_between):
+    with run_before_statements(READING, write_in_between):
         verification.rebuild(session)
     assert session.version == 701
-    assert other.version > 7  # it had to begin anew once, and nobody waited for it
+    assert other.version > 7  # it had to begin again once, and no writer waited for it
     assert found() == []
 
 
@@ -450,9 +472,9 @@ def test_projections_of_a_session_that_never_rests_are_made_anew_all_the_same(ad
     def write(place: int) -> None:
         if not connection.in_atomic_block:
             current = Session.objects.get(pk=session.pk)
-            recorder.append(current, said(f"meanwhile {place}"), after=current.head)
+            recorder.append(current, model_input(f"meanwhile {place}"), after=current.head)
 
-    with before_statements(READING, write):
+    with run_before_statements(READING, write):
         verification.rebuild(session)
     assert session.version > 702
     assert found() == []
@@ -466,8 +488,8 @@ def test_a_checkpoint_is_json_and_nothing_is_missing_since(ada: Any, session: Se
     assert (known.entries, known.last_message_id) == (16, Message.objects.latest("pk").pk)
     again = Checkpoint.from_json(json.loads(json.dumps(known.to_json())))
     assert again == known
-    recorder.append(session, said("more"), after=16)
-    chat_of(ada, "another")
+    recorder.append(session, model_input("more"), after=16)
+    create_chat(ada, "another")
     assert found(checkpoint=again) == []
     assert verification.checkpoint().root != known.root
 
@@ -477,10 +499,10 @@ def test_the_root_depends_on_nothing_but_the_record(session: Session) -> None:
 
 
 def test_a_session_that_vanished_is_known_from_the_checkpoint(ada: Any, session: Session) -> None:
-    other = chat_of(ada, "one")
+    other = create_chat(ada, "one")
     known = verification.checkpoint()
     remove(other, 1)
-    by_hand(Session.objects.filter(pk=other.pk)).delete()
+    without_guards(Session.objects.filter(pk=other.pk)).delete()
     assert [(item.session, item.code) for item in verification.verify(checkpoint=known) if item.session] == [
         (other.pk, "missing_session")
     ]
@@ -488,7 +510,7 @@ def test_a_session_that_vanished_is_known_from_the_checkpoint(ada: Any, session:
 
 def test_newest_entries_cut_off_cleanly_are_known_from_the_checkpoint(session: Session) -> None:
     known = verification.checkpoint()
-    recorder.append(session, said("later"), after=16)
+    recorder.append(session, model_input("later"), after=16)
     remove(session, 16, 17)
     seal = "(SELECT seal FROM history_message WHERE seq = 15)"
     run(f"UPDATE history_session SET head = 15, version = 15, last_seal = {seal}")
@@ -498,23 +520,23 @@ def test_newest_entries_cut_off_cleanly_are_known_from_the_checkpoint(session: S
 
 
 def test_history_that_was_written_anew_is_known_from_the_checkpoint(ada: Any) -> None:
-    session = chat_of(ada, "one", "two")
+    session = create_chat(ada, "one", "two")
     known = verification.checkpoint()
     remove(session, 1, 2)
     Session.objects.update(version=0, head=0, last_seal=b"", head_fingerprint=b"", message_count=0, title="")
     session.refresh_from_db()
-    recorder.append_many(session, [said("one"), answered("three")], after=0)
+    recorder.append_many(session, [model_input("one"), model_output("three")], after=0)
     assert found() == []
     assert (2, "rewritten") in found(checkpoint=known)
 
 
 def test_what_policy_removed_since_is_not_missing(ada: Any, session: Session, settings: Any) -> None:
-    erased, relayed = chat_of(ada, "one"), chat_of(ada, *["word"] * 6, source="relay")
+    erased, relayed = create_chat(ada, "one"), create_chat(ada, *["word"] * 6, source="relay")
     known = verification.checkpoint()
     retention.erase(erased, actor=ada, reason="asked to")
     settings.CHAT_HISTORY_MAX_MESSAGES = 2
     retention.purge(dry_run=False)
-    recorder.append_many(relayed, [said("more"), answered("and more")], after=6)
+    recorder.append_many(relayed, [model_input("more"), model_output("and more")], after=6)
     retention.purge(dry_run=False)
     relayed.refresh_from_db()
     assert relayed.trimmed_through == 6
@@ -524,7 +546,7 @@ def test_what_policy_removed_since_is_not_missing(ada: Any, session: Session, se
 def test_an_audit_chain_that_was_cut_off_is_known_from_the_checkpoint(ada: Any, session: Session) -> None:
     audit.record("read", actor=ada.pk, session=session.pk)
     known = verification.checkpoint()
-    by_hand(AuditEvent.objects.all()).delete()
+    without_guards(AuditEvent.objects.all()).delete()
     assert found() == []
     assert (1, "audit_cut") in found(checkpoint=known)
 
@@ -534,7 +556,7 @@ def test_a_checkpoint_that_was_altered_says_so(session: Session) -> None:
     value["sessions"][0][1] = 15
     value["sessions"][0][2] = Message.objects.get(session=session, seq=15).seal.hex()
     assert found(checkpoint=Checkpoint.from_json(value)) == [(0, "altered_checkpoint")]
-    with pytest.raises(ValueError, match="no checkpoint"):
+    with pytest.raises(ValueError, match="not a valid checkpoint"):
         Checkpoint.from_json({"entries": 1})
 
 
@@ -542,22 +564,22 @@ def test_a_checkpoint_that_was_altered_says_so(session: Session) -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "value", "code"),
+    ("columns", "code"),
     [
-        ("hold", True, "altered_hold"),
-        ("hidden_at", timezone.now(), "altered_deletion"),
-        ("hidden_at", REMOVAL_STARTED, "altered_deletion"),
-        ("title", "something else", "altered_title"),
-        ("title", "", "altered_title"),
-        ("source", "relay", "altered_owner"),
-        ("given_title", b"x" * 16, "altered_owner"),
+        ({"hold": True}, "altered_hold"),
+        ({"state": "deleted", "hidden_at": timezone.now()}, "altered_deletion"),
+        ({"state": "removing", "hidden_at": timezone.now()}, "altered_deletion"),
+        ({"title": "something else"}, "altered_title"),
+        ({"title": ""}, "altered_title"),
+        ({"source": "relay"}, "altered_owner"),
+        ({"given_title": b"x" * 16}, "altered_owner"),
     ],
 )
 def test_a_column_of_a_session_that_was_changed_by_hand_is_found(
-    session: Session, column: str, value: Any, code: str
+    session: Session, columns: dict[str, Any], code: str
 ) -> None:
     assert found() == []
-    Session.objects.filter(pk=session.pk).update(**{column: value})
+    Session.objects.filter(pk=session.pk).update(**columns)
     assert (0, code) in found()
 
 
@@ -582,9 +604,11 @@ def test_a_hold_or_deletion_that_the_audit_chain_knows_cannot_be_undone_untold(a
     retention.hold(session, actor=ada, reason="a lawsuit")
     retention.hide(session, actor=ada)
     assert found() == []
-    Session.objects.filter(pk=session.pk).update(hidden_at=timezone.now() - timedelta(days=1))
+    Session.objects.filter(pk=session.pk).update(
+        state=Session.State.DELETED, hidden_at=timezone.now() - timedelta(days=1)
+    )
     assert found() == [(0, "altered_deletion")]
-    Session.objects.filter(pk=session.pk).update(hidden_at=None, hold=False)
+    Session.objects.filter(pk=session.pk).update(state=Session.State.OPEN, hidden_at=None, hold=False)
     assert found() == [(0, "altered_hold"), (0, "altered_deletion")]
 
 
@@ -599,7 +623,7 @@ def test_a_title_set_by_hand_is_an_audit_event_without_the_words(ada: Any, sessi
 
 
 def test_titles_that_a_session_began_with_are_known(ada: Any) -> None:
-    session = chat_of(ada, "hello", title="From a file")
+    session = create_chat(ada, "hello", title="From a file")
     fork = recorder.fork(session, at=1, owner=ada)
     assert found() == []
     Session.objects.filter(pk=fork.pk).update(title="hello")
@@ -608,14 +632,14 @@ def test_titles_that_a_session_began_with_are_known(ada: Any) -> None:
 
 def test_a_title_that_was_dropped_with_its_texts_is_no_finding(ada: Any) -> None:
     key = keys.create(name="laptop", owner=ada, keep_body_days=1).api_key
-    chat_of(ada, "hello", "hi", source="relay", api_key=key)
+    create_chat(ada, "hello", "hi", source="relay", api_key=key)
     retention.purge(dry_run=False, now=timezone.now() + timedelta(days=3))
     assert Session.objects.get().title == ""
     assert found() == []
 
 
 def test_an_expiry_that_was_moved_is_found_and_made_anew(ada: Any) -> None:
-    session = chat_of(ada, "hello", source="relay")
+    session = create_chat(ada, "hello", source="relay")
     Session.objects.update(expires_at=timezone.now())
     [finding] = verification.verify()
     assert (finding.code, finding.severity) == ("altered_expiry", FindingSeverity.PROJECTION)

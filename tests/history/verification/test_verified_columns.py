@@ -19,8 +19,8 @@ from history.access import audit, keys
 from history.entries import Media, ModelInput, SystemInstructionSet, Text, Usage
 from history.models import ApiKey, AuditEvent, Blob, Message, Session, ToolCall
 from history.record import recorder
-from tests.factories import answered, call, chat_of, result, results
-from tests.rows import by_hand
+from tests.factories import create_chat, model_output, tool_request, tool_result, tool_results
+from tests.rows import without_guards
 
 pytestmark = pytest.mark.django_db
 
@@ -49,8 +49,8 @@ def session(ada: Any) -> Session:
     session = recorder.start_session(owner=ada)
     picture = Media(media_type="image/png", sha256=recorder.store_blob(b"a picture", media_type="image/png"))
     opening = [SystemInstructionSet(instruction="be kind"), ModelInput(parts=(Text(text="one"), picture))]
-    asked = [answered("two", call("a")), results(result("a", status="failed"))]
-    used = answered("three", call("b"), usage=Usage(input_tokens=7, output_tokens=3))
+    asked = [model_output("two", tool_request("a")), tool_results(tool_result("a", status="failed"))]
+    used = model_output("three", tool_request("b"), usage=Usage(input_tokens=7, output_tokens=3))
     recorder.append_many(session, [*opening, *asked, used], after=0)
     audit.record("read", session=session.pk)
     session.refresh_from_db()
@@ -60,7 +60,7 @@ def session(ada: Any) -> Session:
 @pytest.fixture
 def changed(ada: Any, bob: Any, session: Session) -> Any:
     """Change a column of a stored row. False: the database takes no other value."""
-    other = chat_of(ada, "another session")
+    other = create_chat(ada, "another session")
     key = keys.create(name="laptop", owner=ada).api_key
     assert list(verification.verify()) == []
 
@@ -87,7 +87,7 @@ def changed(ada: Any, bob: Any, session: Session) -> Any:
 def _is_taken(rows: Any, name: str, value: Any) -> bool:
     try:
         with transaction.atomic():
-            return bool(by_hand(rows).update(**{name: value}))
+            return bool(without_guards(rows).update(**{name: value}))
     except IntegrityError:
         return False
 

@@ -7,7 +7,7 @@ from django.contrib.auth import get_user
 from django.test import Client, RequestFactory, override_settings
 from django.utils import timezone
 
-from project.accounts import failures
+from project.accounts import lockout
 from project.accounts.models import SignInFailure, User
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
@@ -45,7 +45,7 @@ def test_next_leads_back(client: Client, ada: User) -> None:
 
 
 def test_after_five_wrong_passwords_even_the_right_one_waits(client: Client, ada: User) -> None:
-    for _ in range(failures.PER_NAME_AND_ADDRESS):
+    for _ in range(lockout.PER_NAME_AND_ADDRESS):
         assert client.post("/accounts/signin/", WRONG).status_code == 200
     blocked = client.post("/accounts/signin/", RIGHT)
     assert blocked.status_code == 429
@@ -54,7 +54,7 @@ def test_after_five_wrong_passwords_even_the_right_one_waits(client: Client, ada
 
 
 def test_others_at_other_addresses_are_not_held_up(client: Client, ada: User, bob: User) -> None:
-    for _ in range(failures.PER_NAME_AND_ADDRESS):
+    for _ in range(lockout.PER_NAME_AND_ADDRESS):
         client.post("/accounts/signin/", WRONG)
     assert client.post("/accounts/signin/", {"username": "bob", "password": "a stranger"}).status_code == 302
     elsewhere = Client(REMOTE_ADDR="192.0.2.7")
@@ -64,15 +64,15 @@ def test_others_at_other_addresses_are_not_held_up(client: Client, ada: User, bo
 def test_one_address_cannot_try_everybody(client: Client, ada: User) -> None:
     now = timezone.now()
     SignInFailure.objects.bulk_create(
-        SignInFailure(name_hash=str(number), address="127.0.0.1", at=now) for number in range(failures.PER_ADDRESS)
+        SignInFailure(name_hash=str(number), address="127.0.0.1", at=now) for number in range(lockout.PER_ADDRESS)
     )
     assert client.post("/accounts/signin/", RIGHT).status_code == 429
 
 
 def test_after_a_quarter_of_an_hour_the_door_is_open_again(client: Client, ada: User) -> None:
-    for _ in range(failures.PER_NAME_AND_ADDRESS):
+    for _ in range(lockout.PER_NAME_AND_ADDRESS):
         client.post("/accounts/signin/", WRONG)
-    SignInFailure.objects.update(at=timezone.now() - failures.WINDOW)
+    SignInFailure.objects.update(at=timezone.now() - lockout.WINDOW)
     assert client.post("/accounts/signin/", RIGHT).status_code == 302
 
 
@@ -89,11 +89,11 @@ def test_a_name_that_failed_is_not_kept_in_clear(client: Client) -> None:
 
 def test_a_forged_forwarding_header_changes_nothing(rf: RequestFactory) -> None:
     request = rf.get("/", headers={"X-Forwarded-For": "203.0.113.9, 192.0.2.1"}, REMOTE_ADDR="10.0.0.1")
-    assert failures.address_of(request) == "10.0.0.1"
+    assert lockout.address_of(request) == "10.0.0.1"
     with override_settings(PARLEY_TRUSTED_PROXIES=1):
-        assert failures.address_of(request) == "192.0.2.1"
+        assert lockout.address_of(request) == "192.0.2.1"
     with override_settings(PARLEY_TRUSTED_PROXIES=3):
-        assert failures.address_of(request) == "10.0.0.1"
+        assert lockout.address_of(request) == "10.0.0.1"
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_forged_forwarding_header_changes_nothing(rf: RequestFactory) -> None:
     ],
 )
 def test_whoever_has_many_addresses_counts_once(rf: RequestFactory, address: str, counted: str) -> None:
-    assert failures.address_of(rf.get("/", REMOTE_ADDR=address)) == counted
+    assert lockout.address_of(rf.get("/", REMOTE_ADDR=address)) == counted
 
 
 def test_signing_out_needs_a_post(client: Client, ada: User) -> None:

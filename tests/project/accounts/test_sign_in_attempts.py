@@ -13,9 +13,9 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from project.accounts import failures
-from project.accounts.known_browsers import COOKIE
+from project.accounts import lockout
 from project.accounts.links import create_link
+from project.accounts.lockout import COOKIE
 from project.accounts.models import SignInFailure, User
 from tests.project.server.counting import LOOKED_AT
 
@@ -60,8 +60,8 @@ def sign_in(words: dict[str, str], *, address: str = "127.0.0.1") -> Callable[[]
 def guessed_everywhere(name: str) -> None:
     """As many failures of one name as there may be, each from another address."""
     SignInFailure.objects.bulk_create(
-        SignInFailure(name_hash=failures.hash_of(name), address=f"198.51.100.{number}", at=timezone.now())
-        for number in range(failures.PER_NAME)
+        SignInFailure(name_hash=lockout.hash_of(name), address=f"198.51.100.{number}", at=timezone.now())
+        for number in range(lockout.PER_NAME)
     )
 
 
@@ -69,12 +69,12 @@ def test_of_many_guesses_at_once_no_more_are_looked_at_than_one_after_the_other(
     ada: User, looked_at: list[str]
 ) -> None:
     codes = all_at_once([sign_in(WRONG)] * AT_ONCE)
-    assert len(looked_at) == failures.PER_NAME_AND_ADDRESS
-    assert sorted(codes) == [200] * failures.PER_NAME_AND_ADDRESS + [429] * (AT_ONCE - failures.PER_NAME_AND_ADDRESS)
+    assert len(looked_at) == lockout.PER_NAME_AND_ADDRESS
+    assert sorted(codes) == [200] * lockout.PER_NAME_AND_ADDRESS + [429] * (AT_ONCE - lockout.PER_NAME_AND_ADDRESS)
 
 
 def test_one_address_cannot_try_many_names_at_once(looked_at: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "PER_ADDRESS", 8)
+    monkeypatch.setattr(lockout, "PER_ADDRESS", 8)
     all_at_once([sign_in({"username": f"name-{number}", "password": "x"}) for number in range(AT_ONCE)])
     assert len(looked_at) == 8
 
@@ -82,19 +82,19 @@ def test_one_address_cannot_try_many_names_at_once(looked_at: list[str], monkeyp
 def test_many_addresses_at_once_cannot_try_one_name_for_ever(
     ada: User, looked_at: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(failures, "PER_NAME", 8)
+    monkeypatch.setattr(lockout, "PER_NAME", 8)
     all_at_once([sign_in(WRONG, address=f"192.0.2.{number}") for number in range(AT_ONCE)])
     assert len(looked_at) == 8
 
 
 def test_whoever_knows_the_password_gets_the_place_back(ada: User) -> None:
-    for _ in range(2 * failures.PER_NAME_AND_ADDRESS):
+    for _ in range(2 * lockout.PER_NAME_AND_ADDRESS):
         assert sign_in(RIGHT)() == 302
     assert not SignInFailure.objects.exists()
 
 
 def test_an_empty_password_forgets_no_failure(client: Client, ada: User) -> None:
-    for _ in range(failures.PER_NAME_AND_ADDRESS):
+    for _ in range(lockout.PER_NAME_AND_ADDRESS):
         client.post("/accounts/signin/", WRONG)
         client.post("/accounts/signin/", {**WRONG, "password": ""})
     assert client.post("/accounts/signin/", RIGHT).status_code == 429
@@ -132,13 +132,13 @@ def test_a_browser_that_knows_somebody_else_is_no_way_around(client: Client, ada
 
 def test_a_forged_cookie_is_no_way_around(client: Client, ada: User) -> None:
     guessed_everywhere("ada")
-    client.cookies = SimpleCookie({COOKIE: f"{failures.hash_of('ada')}:1tAAAA:forged"})
+    client.cookies = SimpleCookie({COOKIE: f"{lockout.hash_of('ada')}:1tAAAA:forged"})
     assert client.post("/accounts/signin/", RIGHT).status_code == 429
 
 
 def test_a_known_browser_guesses_no_more_than_five_either(client: Client, ada: User) -> None:
     client.post("/accounts/signin/", RIGHT)
     client.post("/accounts/signout/")
-    for _ in range(failures.PER_NAME_AND_ADDRESS):
+    for _ in range(lockout.PER_NAME_AND_ADDRESS):
         assert client.post("/accounts/signin/", WRONG).status_code == 200
     assert client.post("/accounts/signin/", RIGHT).status_code == 429

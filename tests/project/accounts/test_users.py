@@ -12,7 +12,7 @@ from django.test import Client
 from history.models import AuditEvent
 from project.accounts.models import SignInLink, User
 from project.accounts.roles import GROUPS, PERMISSIONS, Role, give_role
-from tests.factories import chat_of
+from tests.factories import create_chat
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 PAGE = "/accounts/people/"
@@ -64,7 +64,7 @@ def test_staff_make_a_new_link_for_somebody(client: Client, staff: User, ada: Us
 
 def test_no_link_leads_to_what_somebody_has_said(client: Client, staff: User, ada: User, admin_user: User) -> None:
     """It would be a way past the right to read and the reason that goes with it."""
-    chat_of(ada, "the secret")
+    create_chat(ada, "the secret")
     client.force_login(staff)
     assert client.post(f"{PAGE}{ada.pk}/link/").status_code == 404
     assert f"{PAGE}{ada.pk}/link/" not in client.get(PAGE).content.decode()

@@ -1,4 +1,4 @@
-"""The jobs themselves, and the crew without a server."""
+"""Every job of the table, and the log of failing jobs."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ import pytest
 from django.db import connection
 from django.utils.module_loading import import_string
 
-from project.background.jobs import JOBS, Border, Job
+from project.background.jobs import JOBS, Job
+from project.background.scheduler import FailureLog
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: str(job.name))
 @pytest.mark.django_db(transaction=True)
-def test_every_job_can_be_run_on_an_empty_house(job: Job) -> None:
+def test_every_job_can_be_run_on_an_empty_database(job: Job) -> None:
     import_string(job.run)()
 
 
-class Told(logging.Handler):
+class LogLines(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.lines: list[str] = []
@@ -29,26 +30,26 @@ class Told(logging.Handler):
 
 
 @pytest.fixture
-def told() -> Iterator[Told]:
-    handler, logger = Told(), logging.getLogger("project.background.jobs")
+def log() -> Iterator[LogLines]:
+    handler, logger = LogLines(), logging.getLogger("project.background.scheduler")
     logger.addHandler(handler)
     yield handler
     logger.removeHandler(handler)
 
 
-def test_an_error_is_told_when_it_comes_when_it_changes_and_when_it_is_over(told: Told) -> None:
+def test_an_error_is_logged_when_it_comes_changes_and_ends(log: LogLines) -> None:
     def fail(why: str) -> None:
         raise RuntimeError(why)
 
-    border = Border()
+    failures = FailureLog()
     for why in ("away", "away", "full", "full"):
-        border.run(partial(fail, why), name="job")
-    border.run(lambda: None, name="job")
-    border.run(lambda: None, name="job")
-    assert told.lines == ["ERROR away", "ERROR full", "INFO"]
+        failures.watch(partial(fail, why), name="job")
+    failures.watch(lambda: None, name="job")
+    failures.watch(lambda: None, name="job")
+    assert log.lines == ["ERROR away", "ERROR full", "INFO"]
 
 
 @pytest.mark.django_db(transaction=True)
 def test_no_run_leaves_a_connection_open() -> None:
-    Border().run(lambda: connection.ensure_connection(), name="job")
+    FailureLog().watch(lambda: connection.ensure_connection(), name="job")
     assert connection.connection is None

@@ -10,31 +10,31 @@ import pytest
 from django.db import connections
 from django.db.models.functions import Now
 
-from project.background.leases import Held, give_back, take
+from project.background.leases import Leases, release_leases, take_lease
 from project.models import Lease
 from tests.servers.processes import wait_for
 
 
 @pytest.mark.django_db
 def test_a_lease_is_taken_kept_and_refused_to_others() -> None:
-    assert take("sweep", holder="a", seconds=30)
-    assert not take("sweep", holder="b", seconds=30)
-    assert take("sweep", holder="a", seconds=30)
-    assert take("purge", holder="b", seconds=30)
+    assert take_lease("sweep", holder="a", seconds=30)
+    assert not take_lease("sweep", holder="b", seconds=30)
+    assert take_lease("sweep", holder="a", seconds=30)
+    assert take_lease("purge", holder="b", seconds=30)
 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_dead_holders_lease_is_taken_over_when_it_runs_out() -> None:
-    assert take("sweep", holder="a", seconds=0.2)
-    wait_for(lambda: take("sweep", holder="b", seconds=30), seconds=10, what="the lease running out")
-    assert not take("sweep", holder="a", seconds=30)
+    assert take_lease("sweep", holder="a", seconds=0.2)
+    wait_for(lambda: take_lease("sweep", holder="b", seconds=30), seconds=10, what="the lease running out")
+    assert not take_lease("sweep", holder="a", seconds=30)
 
 
 @pytest.mark.django_db(transaction=True)
 def test_what_is_given_back_can_be_taken_at_once() -> None:
-    take("sweep", holder="a", seconds=30)
-    give_back("a")
-    assert take("sweep", holder="b", seconds=30)
+    take_lease("sweep", holder="a", seconds=30)
+    release_leases("a")
+    assert take_lease("sweep", holder="b", seconds=30)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -44,7 +44,7 @@ def test_of_many_who_ask_at_once_one_gets_it() -> None:
     def ask(holder: str) -> None:
         ready.wait()
         try:
-            won.append(take("sweep", holder=holder, seconds=30))
+            won.append(take_lease("sweep", holder=holder, seconds=30))
         finally:
             connections.close_all()
 
@@ -58,7 +58,7 @@ def test_of_many_who_ask_at_once_one_gets_it() -> None:
 
 @pytest.mark.django_db
 def test_a_process_knows_when_its_lease_was_taken_from_it() -> None:
-    held = Held(holder="a", seconds=30)
+    held = Leases(holder="a", seconds=30)
     held.renew("sweep")
     assert "sweep" in held
     Lease.objects.update(holder="b", expires_at=Now() + timedelta(seconds=30))
@@ -68,7 +68,7 @@ def test_a_process_knows_when_its_lease_was_taken_from_it() -> None:
 
 @pytest.mark.django_db
 def test_a_process_that_cannot_renew_lets_go_by_itself() -> None:
-    held = Held(holder="a", seconds=0.1)
+    held = Leases(holder="a", seconds=0.1)
     held.renew("sweep")
     time.sleep(0.15)
     assert "sweep" not in held

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.servers.processes import ROOT, settings_with
+from tests.servers.processes import ROOT, load_settings
 
 HISTORY = {
     "CHAT_HISTORY_ENABLED": True,
@@ -18,7 +18,7 @@ HISTORY = {
 
 
 def settings_under(folder: Path, **variables: str) -> dict[str, object]:
-    found = settings_with(PARLEY_DATA_DIR=str(folder), **variables)
+    found = load_settings(PARLEY_DATA_DIR=str(folder), **variables)
     return {name: found[name] for name in HISTORY}
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-from project.config.secret_files import key_from
-from tests.servers.processes import ROOT, SERVERS, clean_environment, free_port, settings_with
+from project.config.env import key_from
+from tests.servers.processes import ROOT, SERVERS, clean_environment, free_port, load_settings
 
 WRONG = {
     "DEBUG": "maybe",
@@ -51,7 +51,7 @@ def test_a_wrong_setting_is_one_clear_line_and_exit_code_2(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as stopped:
-        settings_with(**{"PARLEY_DATA_DIR": str(tmp_path), name: WRONG[name]})
+        load_settings(**{"PARLEY_DATA_DIR": str(tmp_path), name: WRONG[name]})
     assert stopped.value.code == 2
     assert_one_clear_line(capsys.readouterr().err, name)
 
@@ -68,7 +68,7 @@ def test_whoever_imports_wrong_settings_ends_with_that_line_and_code(program: st
 
 
 def test_the_defaults_are_safe(tmp_path: Path) -> None:
-    found = settings_with(PARLEY_DATA_DIR=str(tmp_path))
+    found = load_settings(PARLEY_DATA_DIR=str(tmp_path))
     assert (found["DEBUG"], found["ALLOWED_HOSTS"]) == (False, ["localhost", "127.0.0.1", "[::1]"])
     assert min(len(found["SECRET_KEY"]), len(found["PARLEY_FINGERPRINT_KEY"])) > 40
     for name in ("secret.key", "fingerprint.key"):
@@ -76,7 +76,7 @@ def test_the_defaults_are_safe(tmp_path: Path) -> None:
 
 
 def test_https_in_the_address_makes_cookies_secure(tmp_path: Path) -> None:
-    found = settings_with(PARLEY_DATA_DIR=str(tmp_path), PARLEY_URL="https://parley.example.org/")
+    found = load_settings(PARLEY_DATA_DIR=str(tmp_path), PARLEY_URL="https://parley.example.org/")
     assert found["SESSION_COOKIE_SECURE"]
     assert found["CSRF_COOKIE_SECURE"]
     assert found["SECURE_HSTS_SECONDS"] > 0
@@ -100,7 +100,7 @@ def test_processes_that_start_at_once_agree_on_one_key(tmp_path: Path) -> None:
 def test_a_damaged_key_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "secret.key").write_text("")
     with pytest.raises(SystemExit) as stopped:
-        settings_with(PARLEY_DATA_DIR=str(tmp_path))
+        load_settings(PARLEY_DATA_DIR=str(tmp_path))
     said = capsys.readouterr().err
     assert (stopped.value.code, said.count("\n"), "secret.key" in said) == (2, 1, True)
 
@@ -108,7 +108,7 @@ def test_a_damaged_key_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_a_postgresql_that_vanishes_without_a_word_is_noticed(tmp_path: Path) -> None:
     """Its connections are given up, and the URL has the last word."""
     folder = {"PARLEY_DATA_DIR": str(tmp_path)}
-    found = settings_with(**folder, DATABASE_URL="postgres://ada@db.example/parley?connect_timeout=3&sslmode=require")
+    found = load_settings(**folder, DATABASE_URL="postgres://ada@db.example/parley?connect_timeout=3&sslmode=require")
     options = found["DATABASES"]["default"]["OPTIONS"]
     assert 0 < options["tcp_user_timeout"] <= 30_000
     assert options["keepalives_idle"] + options["keepalives_interval"] * options["keepalives_count"] <= 30

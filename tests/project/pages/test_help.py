@@ -10,7 +10,7 @@ import pytest
 from django.conf import settings
 from django.test import Client
 
-from project.help.pages import DOCS, find_page, list_pages
+from project.help.views import DOCS, find_page, list_pages
 
 pytestmark = pytest.mark.django_db
 NAMES = sorted(path.relative_to(DOCS).with_suffix("").as_posix() for path in DOCS.rglob("*.md"))

@@ -118,5 +118,5 @@ def test_the_command_names_an_unknown_user(ada: User) -> None:
     with pytest.raises(CommandError, match="There is no user “nobody”"):
         call_command("signin", "nobody")
     User.objects.filter(pk=ada.pk).update(is_active=False)
-    with pytest.raises(CommandError, match="switched off"):
+    with pytest.raises(CommandError, match="disabled"):
         call_command("signin", "ada")

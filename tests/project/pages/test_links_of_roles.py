@@ -16,7 +16,7 @@ from history.sessions import actions
 from project.accounts.models import User
 from project.accounts.roles import Role, give_role
 from relay.models import Agent, Allowance
-from tests.factories import answered, call, chat_of, result, results, said
+from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 
@@ -82,19 +82,23 @@ def fill(ada: User) -> None:
     Agent.objects.create(name="assistant", label="Assistant", is_default=True)
     Allowance.objects.create(user=ada)
     key = keys.create(name="laptop", owner=ada).api_key
-    session = chat_of(ada, title="Loom", source="relay", api_key=key, agent="assistant")
-    recorder.append(session, said("Is it running?"), after=0)
-    recorder.append_many(session, [answered("Looking.", call("a")), results(result("a")), answered("Yes.")], after=1)
-    actions.delete(chat_of(ada, "one", "two", title="Old"), by=ada)
+    session = create_chat(ada, title="Loom", source="relay", api_key=key, agent="assistant")
+    recorder.append(session, model_input("Is it running?"), after=0)
+    recorder.append_many(
+        session,
+        [model_output("Looking.", tool_request("a")), tool_results(tool_result("a")), model_output("Yes.")],
+        after=1,
+    )
+    actions.delete(create_chat(ada, "one", "two", title="Old"), by=ada)
 
 
 def person_with(role: Role | None) -> User:
     person = User.objects.create_user("viewer", is_staff=role is None)
     if role:
         give_role(person, role)
-    chat_of(person, "mine", "yours", title="Own")
+    create_chat(person, "mine", "yours", title="Own")
     keys.create(name="own", owner=person)
-    actions.delete(chat_of(person, "one", "two", title="Gone"), by=person)
+    actions.delete(create_chat(person, "one", "two", title="Gone"), by=person)
     return person
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pytest_django.fixtures import Settings
 
-from project.server.collectstatic import collect_when_changed
+from project.server.static_files import collect_when_changed
 
 
 @pytest.fixture

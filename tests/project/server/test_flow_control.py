@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.project.server.torrent import PIECE, PIECES
-from tests.servers.processes import clean_environment, free_port, serving, wait_for
+from tests.servers.processes import clean_environment, free_port, run_server, wait_for
 
 pytestmark = pytest.mark.runs_first
 
@@ -29,7 +29,9 @@ def test_a_stream_waits_for_whoever_reads_it_and_arrives_whole(server: str, tmp_
     environment = clean_environment(TORRENT_SENT=str(sent))
     application = "tests.project.server.torrent:application"
     with (
-        serving(server, application=application, port=port, log=tmp_path / "log", environment=environment) as process,
+        run_server(
+            server, application=application, port=port, log=tmp_path / "log", environment=environment
+        ) as process,
         socket.create_connection(("127.0.0.1", port)) as client,
     ):
         sent.touch()

@@ -24,8 +24,8 @@ from websockets.sync.client import ClientConnection, connect
 
 from project.server.frames import FrameMeter
 from project.server.limits import FRAMES_AT_ONCE
-from tests.servers.databases import ready_file
-from tests.servers.processes import SERVERS, Process, clean_environment, free_port, manage, serving
+from tests.servers.databases import copy_migrated_file
+from tests.servers.processes import SERVERS, Process, clean_environment, free_port, run_manage, run_server
 from tests.vendors import KEYS, Vendors
 
 APPLICATION = "tests.project.server.impatient:application"
@@ -95,8 +95,8 @@ class Site:
 def sender(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
     """A database with one user; a key and a browser session of hers."""
     folder = tmp_path_factory.mktemp("sender")
-    variables = {"PARLEY_DATA_DIR": str(folder), "DATABASE_URL": ready_file(folder / "parley.sqlite3")}
-    key, session = manage("shell", "--no-imports", "--command", SENDER, **variables).stdout.split()
+    variables = {"PARLEY_DATA_DIR": str(folder), "DATABASE_URL": copy_migrated_file(folder / "parley.sqlite3")}
+    key, session = run_manage("shell", "--no-imports", "--command", SENDER, **variables).stdout.split()
     return folder, key, session
 
 
@@ -116,7 +116,7 @@ def site(
             PARLEY_RELAY_BODY_MB="8",
             PARLEY_IMPORT_MB="16",
         )
-        with serving(request.param, application=APPLICATION, port=port, log=log, environment=environment) as process:
+        with run_server(request.param, application=APPLICATION, port=port, log=log, environment=environment) as process:
             site = Site(request.param, port, process, vendors, key, session)
             site.poll()
             site.idle = [site.poll() for _ in range(20)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import signal
+import sys
 import time
 from collections import Counter
 from contextlib import AbstractContextManager
@@ -16,7 +17,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
-from tests.servers.processes import Process, clean_environment, free_port, serving, wait_for
+from tests.servers.processes import SERVERS, Process, clean_environment, free_port, run_process, run_server, wait_for
 
 pytestmark = pytest.mark.runs_first
 
@@ -77,7 +78,9 @@ def test_under_every_server_jobs_run_strange_sockets_are_refused_and_sigterm_end
     server: str, probe_environment: dict[str, str], tracks: Tracks, tmp_path: Path
 ) -> None:
     port = free_port()
-    with serving(server, application=PROBE, port=port, log=tmp_path / "log", environment=probe_environment) as process:
+    with run_server(
+        server, application=PROBE, port=port, log=tmp_path / "log", environment=probe_environment
+    ) as process:
         wait_for(lambda: sum(tracks.count("tick").values()) > 2, what="the job running")
         wait_for(lambda: tracks.count("lead"), what="the lease being taken")
         refuses(port, "/ws/nowhere")
@@ -100,7 +103,7 @@ def test_of_two_processes_exactly_one_leads_and_the_other_follows_when_it_ends(
 ) -> None:
     def serve(name: str) -> AbstractContextManager[Process]:
         log = tmp_path / name
-        return serving("daphne", application=PROBE, port=free_port(), log=log, environment=probe_environment)
+        return run_server("daphne", application=PROBE, port=free_port(), log=log, environment=probe_environment)
 
     with serve("first") as first:
         wait_for(lambda: tracks.count("lead"), what="the first leading")
@@ -117,7 +120,7 @@ def test_a_leader_that_is_killed_is_followed_when_its_lease_runs_out(
 ) -> None:
     def serve(name: str) -> AbstractContextManager[Process]:
         log = tmp_path / name
-        return serving("uvicorn", application=PROBE, port=free_port(), log=log, environment=probe_environment)
+        return run_server("uvicorn", application=PROBE, port=free_port(), log=log, environment=probe_environment)
 
     with serve("first") as first:
         wait_for(lambda: tracks.count("lead"), what="the first leading")
@@ -131,7 +134,7 @@ def test_a_job_that_always_fails_is_logged_once_and_goes_on(
     probe_environment: dict[str, str], tracks: Tracks, tmp_path: Path
 ) -> None:
     fails = {**probe_environment, "PROBE_FAILS": "yes"}
-    with serving("uvicorn", application=PROBE, port=free_port(), log=tmp_path / "log", environment=fails) as process:
+    with run_server("uvicorn", application=PROBE, port=free_port(), log=tmp_path / "log", environment=fails) as process:
         wait_for(lambda: sum(tracks.count("fail").values()) > 5, what="the job failing several times")
         assert process.output.count("RuntimeError: this job always fails") == 1
 
@@ -141,7 +144,19 @@ def test_background_off_leaves_alone_what_runs_once_and_still_looks_after_its_ow
     probe_environment: dict[str, str], tracks: Tracks, tmp_path: Path
 ) -> None:
     off = {**probe_environment, "PARLEY_BACKGROUND": "off"}
-    with serving("uvicorn", application=PROBE, port=free_port(), log=tmp_path / "log", environment=off) as process:
+    with run_server("uvicorn", application=PROBE, port=free_port(), log=tmp_path / "log", environment=off) as process:
         wait_for(lambda: sum(tracks.count("tick").values()) > 5, what="the job of every process")
         process.end()
     assert sum(tracks.count("lead").values()) == 0
+
+
+@pytest.mark.parametrize("server", ["uvicorn", "granian"])
+def test_several_workers_without_redis_are_refused_with_one_line(
+    server: str, environment: dict[str, str], tmp_path: Path
+) -> None:
+    words = [word.format(port=free_port(), application="project.asgi:application") for word in SERVERS[server]]
+    command = [sys.executable, "-m", *words, "--workers", "2"]
+    with run_process(command, log=tmp_path / "log", environment=clean_environment(**environment, REDIS_URL="")) as run:
+        run.popen.wait(60)
+        assert "Several web processes need Redis. Set REDIS_URL, or start the server with one worker." in run.output
+        assert "Traceback" not in run.output

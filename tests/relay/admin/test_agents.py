@@ -8,7 +8,6 @@ from html import unescape
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from django.apps import apps
@@ -20,6 +19,7 @@ from project.accounts.models import User
 from relay.models import Agent, Allowance, QueuedMessage, Run, Spending
 from relay.tools.registry import all_tools
 from relay.usage import allowances
+from tests.factories import create_chat
 
 pytestmark = pytest.mark.django_db
 
@@ -76,7 +76,7 @@ class TestAgents:
         agent = Agent.objects.get()
         page = read(f"/admin/relay/agent/{agent.pk}/change/")
         assert re.findall(r'<input type="checkbox" name="tools" value="(\w+)"', page) == list(all_tools().names)
-        assert "sys_monitor: How busy the server is" in page
+        assert "sys_monitor: Shows how busy the server is" in page
         admin.post(f"/admin/relay/agent/{agent.pk}/change/", form_of(agent, tools=["current_time"]))
         agent.refresh_from_db()
         assert agent.tools == ["current_time"]
@@ -86,7 +86,7 @@ class TestAgents:
     ) -> None:
         agent = Agent.objects.get()
         Agent.objects.update(tools=["shell"])
-        assert "shell: is not there any more" in read(f"/admin/relay/agent/{agent.pk}/change/")
+        assert "shell: no longer available" in read(f"/admin/relay/agent/{agent.pk}/change/")
         admin.post(f"/admin/relay/agent/{agent.pk}/change/", form_of(agent, tools=["shell"], label="Changed"))
         agent.refresh_from_db()
         assert (agent.label, agent.tools) == ("Changed", ["shell"])
@@ -136,19 +136,21 @@ class TestAllowances:
 
 class TestWhatIsRunning:
     def test_runs_can_be_seen_and_not_changed(self, admin: Client, ada: User, read: Callable[[str], str]) -> None:
-        run = Run.objects.create(session=uuid4(), owner=ada, agent="assistant", error="in their words")
-        assert str(run.session) in read("/admin/relay/run/")
-        assert str(run.session) in read(f"/admin/relay/run/{run.pk}/change/")
+        run = Run.objects.create(
+            session=create_chat(ada, "Where to?"), owner=ada, agent="assistant", error="in their words"
+        )
+        assert str(run.session_id) in read("/admin/relay/run/")
+        assert str(run.session_id) in read(f"/admin/relay/run/{run.pk}/change/")
         assert "in their words" not in read(f"/admin/relay/run/{run.pk}/change/")
         assert admin.get("/admin/relay/run/?error__startswith=in").status_code == 400
         assert admin.get("/admin/relay/run/add/").status_code == 403
         assert admin.post(f"/admin/relay/run/{run.pk}/delete/").status_code == 403
 
     def test_of_waiting_messages_only_who_waits(self, admin: Client, ada: User, read: Callable[[str], str]) -> None:
-        waiting = QueuedMessage.objects.create(session=uuid4(), owner=ada, text="a private word")
+        waiting = QueuedMessage.objects.create(session=create_chat(ada, "Where to?"), owner=ada, text="a private word")
         for path in ("", f"{waiting.pk}/change/"):
             page = read(f"/admin/relay/queuedmessage/{path}")
-            assert str(waiting.session) in page
+            assert str(waiting.session_id) in page
             assert "private" not in page
         assert admin.get("/admin/relay/queuedmessage/?text__startswith=a").status_code == 400
 

@@ -10,7 +10,7 @@ from history.entries import Summary
 from relay.providers.base import Model
 from relay.providers.scripted import ScriptedProvider
 from relay.runtime.async_db import in_database
-from tests.factories import chat_of
+from tests.factories import create_chat
 from tests.relay.conftest import Talk
 
 LONG = "a word or two " * 60  # some 200 tokens
@@ -39,7 +39,7 @@ def asked(provider: ScriptedProvider, *, summaries: bool = False) -> list[Any]:
 async def talked(talk: Talk, count: int) -> None:
     """So many questions were answered already."""
     texts = [text for n in range(1, count + 1) for text in (f"Question {n}?", f"Here it is: {LONG}")]
-    talk.session = await in_database(chat_of, talk.user, *texts)
+    talk.session = await in_database(create_chat, talk.user, *texts)
 
 
 async def talk_on(talk: Talk, count: int, *, first: int = 1) -> None:

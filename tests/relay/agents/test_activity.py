@@ -16,7 +16,7 @@ from history.record.recorder import append
 from relay.live import groups
 from relay.models import Run
 from relay.pages.chat.agent_activity import Tree, plan_of, tree_of
-from tests.factories import answered, call, chat_of
+from tests.factories import create_chat, model_output, tool_request
 from tests.history.access.test_permissions import with_right
 from tests.relay.agents.test_subagents import agents, ask
 from tests.relay.conftest import Talk
@@ -25,10 +25,10 @@ from tests.relay.conftest import Talk
 @pytest.fixture
 def family(ada: Any) -> list[Session]:
     """A chat, two sessions that its agent opened, and one that the second of these did."""
-    root = chat_of(ada, "root", "yes", agent="boss")
-    first = chat_of(ada, "first", parent=root, parent_call="c1", agent="scout")
-    second = chat_of(ada, "second", parent=root, parent_call="c2", agent="cook")
-    return [root, first, second, chat_of(ada, "third", parent=second, parent_call="c1", agent="scout")]
+    root = create_chat(ada, "root", "yes", agent="boss")
+    first = create_chat(ada, "first", parent=root, parent_call="c1", agent="scout")
+    second = create_chat(ada, "second", parent=root, parent_call="c2", agent="cook")
+    return [root, first, second, create_chat(ada, "third", parent=second, parent_call="c1", agent="scout")]
 
 
 def names(tree: Tree | None) -> list[tuple[str, bool]]:
@@ -46,10 +46,10 @@ class TestTrees:
             assert (tree.count, tree.answering) == (3, 0)
 
     def test_a_session_that_called_nobody_has_none(self, ada: Any) -> None:
-        assert tree_of(chat_of(ada, "alone"), reader=ada) is None
+        assert tree_of(create_chat(ada, "alone"), reader=ada) is None
 
     def test_who_is_at_work_is_marked(self, ada: Any, family: list[Session]) -> None:
-        Run.objects.create(session=family[3].pk, owner=ada)
+        Run.objects.create(session=family[3], owner=ada)
         tree = tree_of(family[0], reader=ada)
         assert tree is not None
         assert tree.answering == 1
@@ -58,7 +58,7 @@ class TestTrees:
     def test_what_was_deleted_or_is_not_for_the_reader_is_not_in_it(
         self, ada: Any, bob: Any, family: list[Session]
     ) -> None:
-        Session.objects.filter(pk=family[2].pk).update(hidden_at=family[2].created_at)
+        Session.objects.filter(pk=family[2].pk).update(state=Session.State.DELETED, hidden_at=family[2].created_at)
         assert [title for title, _ in names(tree_of(family[0], reader=ada))] == ["root", "first"]
         assert tree_of(family[0], reader=bob) is None
         type(bob).objects.filter(pk=bob.pk).update(is_staff=True)
@@ -75,7 +75,7 @@ class TestTrees:
         self, client: Client, ada: Any, family: list[Session]
     ) -> None:
         root = family[0]
-        append(root, answered("", call("c1", "call_agent")), after=2)
+        append(root, model_output("", tool_request("c1", "call_agent")), after=2)
         append(root, PlanSet(plan="- [x] Look\n- [ ] <b>Mend</b>", is_internal=True), after=3)
         client.force_login(ada)
         page = client.get(root.get_absolute_url()).content.decode()
@@ -88,8 +88,8 @@ class TestTrees:
         self, client: Client, ada: Any, family: list[Session]
     ) -> None:
         root, first, second = family[:3]
-        once = append(root, answered("", call("c1", "call_agent")), after=2).seq
-        again = append(root, answered("", call("c1", "call_agent")), after=once).seq
+        once = append(root, model_output("", tool_request("c1", "call_agent")), after=2).seq
+        again = append(root, model_output("", tool_request("c1", "call_agent")), after=once).seq
         for seq, child in ((once, first), (again, second)):
             Session.objects.filter(pk=child.pk).update(parent_call="c1", metadata={"called_at": seq})
         client.force_login(ada)
@@ -98,7 +98,7 @@ class TestTrees:
         assert rows.index(str(first.pk)) < rows.index(f'id="m{again}"') < rows.index(str(second.pk))
 
     def test_a_plan_without_steps_is_none(self, ada: Any) -> None:
-        session = chat_of(ada, "hello")
+        session = create_chat(ada, "hello")
         assert plan_of(session) is None
         append(session, PlanSet(plan="- [ ] one"), after=1)
         plan = plan_of(session)

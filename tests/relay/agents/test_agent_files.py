@@ -14,8 +14,8 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from project.accounts.models import User
-from relay.agents import toml
-from relay.agents.toml import InvalidAgentFile
+from relay.agents import files
+from relay.agents.files import InvalidAgentFile
 from relay.models import Agent
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
@@ -54,7 +54,7 @@ def fields_of(agent: Agent) -> dict[str, Any]:
 
 def reasons(text: str) -> str:
     with pytest.raises(InvalidAgentFile) as refused:
-        toml.parse_agent(text.encode())
+        files.parse_agent(text.encode())
     return str(refused.value)
 
 
@@ -67,43 +67,43 @@ def manage(*words: str) -> tuple[str, str]:
 class TestFiles:
     def test_every_field_has_its_place_in_the_file_but_who_answers_by_default(self) -> None:
         fields = {field.name for field in Agent._meta.concrete_fields if not field.primary_key}
-        assert set(toml.PLACES) == fields - {"is_default"} == set(EVERYTHING)
+        assert set(files.PLACES) == fields - {"is_default"} == set(EVERYTHING)
 
     @pytest.mark.parametrize("instruction", [EVERYTHING["instruction"], "one\r\ntwo\r\n", " \n'''\t", ""])
     def test_what_was_written_is_read_as_it_was(self, instruction: str) -> None:
         Agent.objects.create(name="writer")
         agent = Agent(**EVERYTHING | {"instruction": instruction})
-        found = toml.parse_agent(toml.agent_to_toml(agent).encode())
+        found = files.parse_agent(files.agent_to_toml(agent).encode())
         assert fields_of(found.agent) == fields_of(agent)
         assert found.remarks == ()
 
     def test_what_is_left_out_is_as_in_a_new_agent_and_what_is_empty_is_left_out(self) -> None:
-        found = toml.parse_agent(b'name = "plain"')
+        found = files.parse_agent(b'name = "plain"')
         assert fields_of(found.agent) == fields_of(Agent(name="plain"))
-        assert toml.agent_to_toml(found.agent) == 'name = "plain"\n\n[limits]\nmax_steps = 12\n'
+        assert files.agent_to_toml(found.agent) == 'name = "plain"\n\n[limits]\nmax_steps = 12\n'
 
     def test_what_nobody_knows_here_is_said_and_the_rest_is_taken(self) -> None:
         known = b'name = "a"\ntools = ["shell", "current_time"]\nagents = ["b"]\n'
-        found = toml.parse_agent(b'mood = "good"\n' + known + b"[limits]\nmax_fun = 3\n[extra]\n")
+        found = files.parse_agent(b'mood = "good"\n' + known + b"[limits]\nmax_fun = 3\n[extra]\n")
         assert found.agent.tools == ["shell", "current_time"]
         told = "\n".join(found.remarks)
-        assert [word in told for word in ("mood", "limits.max_fun", "extra", "shell", "called b")] == [True] * 5
+        assert [word in told for word in ("mood", "limits.max_fun", "extra", "shell", "no agent b")] == [True] * 5
 
     @pytest.mark.parametrize(
         ("text", "told"),
         [
-            ("name =", "no TOML"),
+            ("name =", "not valid TOML"),
             ("label = 'x'", "name:"),
             ("name = 'two words'", "name:"),
-            ("name = 3", "name: a text"),
-            ("name = 'a'\ntools = 'current_time'", "tools: a list of texts"),
-            ("name = 'a'\nmodels = 'large'", "models: a table"),
-            ("name = 'a'\n[limits]\nmax_steps = '7'", "limits.max_steps: a whole number"),
+            ("name = 3", "name: expected a text"),
+            ("name = 'a'\ntools = 'current_time'", "tools: expected a list of texts"),
+            ("name = 'a'\nmodels = 'large'", "models: expected a table"),
+            ("name = 'a'\n[limits]\nmax_steps = '7'", "limits.max_steps: expected a whole number"),
             ("name = 'a'\n[limits]\nmax_steps = -1", "limits.max_steps:"),
-            ("name = 'a'\n[limits]\nmax_steps = true", "limits.max_steps: a whole number"),
+            ("name = 'a'\n[limits]\nmax_steps = true", "limits.max_steps: expected a whole number"),
             ("name = 'a'\n[compression]\ncompress_at = 7.5", "compression.compress_at:"),
-            ("name = 'a'\n[models]\ntemperature = nan", "models.temperature: a number"),
-            ('name = "a"\ninstruction = "\\u0000"', "instruction: a text"),
+            ("name = 'a'\n[models]\ntemperature = nan", "models.temperature: expected a number"),
+            ('name = "a"\ninstruction = "\\u0000"', "instruction: expected a text"),
         ],
     )
     def test_what_is_wrong_is_refused_and_the_place_is_named(self, text: str, told: str) -> None:
@@ -115,7 +115,7 @@ class TestFiles:
 
 def test_what_is_no_text_is_refused() -> None:
     with pytest.raises(InvalidAgentFile, match="UTF-8"):
-        toml.parse_agent(b"\xff")
+        files.parse_agent(b"\xff")
 
 
 class TestCommand:
@@ -126,14 +126,14 @@ class TestCommand:
         manage("export", "researcher", "--output", str(file))
         assert manage("export", "researcher")[0] == file.read_text(encoding="utf-8")
         Agent.objects.filter(name="researcher").delete()
-        assert manage("import", str(file)) == ("The agent researcher is here now.\n", "")
+        assert manage("import", str(file)) == ("Agent researcher imported.\n", "")
         assert fields_of(Agent.objects.get(name="researcher")) == EVERYTHING
 
     def test_one_that_is_here_is_changed_only_on_request_and_stays_the_default(self, tmp_path: Path) -> None:
         Agent.objects.create(name="a", label="Before", is_default=True)
         file = tmp_path / "a.toml"
         file.write_text('name = "a"\nlabel = "After"\nmood = 1\n')
-        with pytest.raises(CommandError, match="here already"):
+        with pytest.raises(CommandError, match="already exists"):
             manage("import", str(file))
         assert Agent.objects.get().label == "Before"
         assert "mood" in manage("import", str(file), "--replace")[1]
@@ -143,9 +143,9 @@ class TestCommand:
     def test_what_cannot_be_done_ends_with_a_reason(self, tmp_path: Path) -> None:
         (tmp_path / "bad.toml").write_text("name = 3")
         for words, told in (
-            (["export", "nobody"], "no agent called nobody"),
+            (["export", "nobody"], "no agent nobody"),
             (["import", str(tmp_path / "nothing.toml")], "cannot be read"),
-            (["import", str(tmp_path / "bad.toml")], "name: a text"),
+            (["import", str(tmp_path / "bad.toml")], "name: expected a text"),
         ):
             with pytest.raises(CommandError, match=told) as refused:
                 manage(*words)
@@ -176,16 +176,16 @@ class TestAdmin:
         file = admin.get(f"/admin/relay/agent/{agent.pk}/export/")
         assert file.headers["Content-Disposition"] == 'attachment; filename="researcher.toml"'
         agent.delete()
-        assert "is here now" in self.give(admin, file.content.decode())
+        assert "imported" in self.give(admin, file.content.decode())
         assert fields_of(Agent.objects.get(name="researcher")) == EVERYTHING
 
     def test_a_bad_file_and_one_that_would_replace_an_agent_are_refused_beside_the_field(self, admin: Client) -> None:
         Agent.objects.create(name="a", label="Before")
-        assert "limits.max_steps: a whole number" in self.give(admin, "name = 'b'\n[limits]\nmax_steps = 'x'")
-        assert "is here already" in self.give(admin, "name = 'a'\nlabel = 'After'")
+        assert "limits.max_steps: expected a whole number" in self.give(admin, "name = 'b'\n[limits]\nmax_steps = 'x'")
+        assert "already exists" in self.give(admin, "name = 'a'\nlabel = 'After'")
         assert Agent.objects.get().label == "Before"
         page = self.give(admin, "name = 'a'\nlabel = 'After'\nmood = 'good'", replace="on")
-        assert "Mood is not known here" in page
+        assert "Mood is unknown" in page
         assert Agent.objects.get().label == "After"
 
     def test_whoever_may_only_look_takes_along_and_brings_nothing_in(self, client: Client, bob: User) -> None:

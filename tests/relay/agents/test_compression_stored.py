@@ -21,7 +21,7 @@ from relay import conversation
 from relay.conversation import NotPossible
 from relay.providers.base import Model
 from relay.runtime.async_db import in_database
-from tests.clients import Api
+from tests.clients import ApiClient
 from tests.relay.agents.compressing import (
     SMALL,
     SUMMARY,
@@ -90,7 +90,7 @@ async def test_a_retraction_that_came_meanwhile_counts_too(talk: Talk) -> None:
     await talk.until_ended()
     assert "Question 1?" not in told(asked(provider)[0])
     assert "Question 1?" in told(asked(provider)[1])
-    with pytest.raises(NotPossible, match="taken back already"):
+    with pytest.raises(NotPossible, match="already undone"):
         await conversation.undo_summary(talk.user, talk.session, seq=seq)
 
 
@@ -184,12 +184,12 @@ async def test_every_question_of_the_summariser_is_written_down_as_a_call(talk: 
 async def rest(talk: Talk, method: str, path: str, body: Any = None) -> tuple[int, Any]:
     """As its owner, signed in."""
     address = f"/sessions/{talk.session.pk}/summaries{path}"
-    asked = await in_database(lambda: Api(talk.user))
+    asked = await in_database(lambda: ApiClient(talk.user))
     response = await asyncio.to_thread(_with_its_own_connection, asked, method, address, body)
     return response.status_code, response.json() if response.content else None
 
 
-def _with_its_own_connection(asked: Api, method: str, address: str, body: Any) -> Any:
+def _with_its_own_connection(asked: ApiClient, method: str, address: str, body: Any) -> Any:
     try:
         return asked.call(method, address, body)
     finally:

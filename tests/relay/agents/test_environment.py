@@ -11,11 +11,11 @@ from history.context import ContextOptions
 from history.models import Exchange
 from history.record import exchanges
 from relay.agents import environment
-from relay.agents.folders import MOST_LINES, FolderNotAllowed, list_folder, list_folders, resolve_folder
+from relay.agents.environment import MOST_LINES, FolderNotAllowed, list_folder, list_folders, resolve_folder
 from relay.agents.settings import AgentSettings
 from relay.conversation import NotPossible
 from relay.runtime.async_db import in_database
-from relay.tools import notebooks
+from relay.tools.built_in import notebooks
 from tests.relay.conftest import Talk
 
 
@@ -108,7 +108,7 @@ async def test_context_add_tells_the_agent_of_a_folder_and_of_no_other(
     await talk.until_ended()
     assert any("notes.txt" in entry.content for entry in provider.calls[1].context.entries)
     for outside in (tmp_path, inside / "..", inside / "missing", "/etc", "no/such"):
-        with pytest.raises(NotPossible, match="may be shown"):
+        with pytest.raises(NotPossible, match="not an allowed folder"):
             await talk.send(f"/context add {outside}")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from history.answers.events import ToolCallPiece
 from history.entries import Media, Text, ToolResults
-from history.transcripts.attachments import find_attachment
+from history.transcripts.previews import find_attachment
 from relay.models import Run
 from relay.runtime.async_db import in_database
 from relay.tools.mcp import connections

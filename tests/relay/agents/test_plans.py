@@ -13,7 +13,7 @@ from history.record import selectors
 from relay import conversation
 from relay.models import Run
 from relay.runtime.async_db import in_database
-from relay.tools.plans import NONE_YET, Step, read_plan, told
+from relay.tools.built_in.plans import NONE_YET, Step, plan_notice, read_plan
 from tests.relay.conftest import Talk
 
 FIRST, SECOND = "- [~] Look\n- [ ] Repair", "- [x] Look\n- [~] Repair"
@@ -42,7 +42,7 @@ def test_a_plan_says_how_far_it_is_and_what_comes_next() -> None:
     plan = read_plan("- [x] a\n- [ ] b\n- [~] c")
     assert (plan.done, plan.is_done, plan.current) == (1, False, Step(text="c", state="doing"))
     assert read_plan("- [x] a\n- [ ] b").current == Step(text="b")
-    assert told("- [x] a") is None
+    assert plan_notice("- [x] a") is None
 
 
 async def test_each_change_of_the_plan_is_an_entry_behind_its_results_and_the_newest_is_told(talk: Talk) -> None:

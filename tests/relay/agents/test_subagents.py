@@ -19,7 +19,7 @@ from history.entries import ModelInput, ToolResults, Usage, text_of
 from history.models import Exchange, Message, Session, ToolCall
 from history.record.selectors import entries_of, messages_of
 from relay import conversation
-from relay.agents.budgets import TurnBudget
+from relay.agents.turn import TurnBudget
 from relay.live import runs, sweeper
 from relay.models import Agent, Run
 from relay.providers.scripted import Steps
@@ -170,7 +170,7 @@ async def test_nobody_called_has_nothing_to_read(talk: Talk) -> None:
     talk.scripted([use("read_caller")], "So.")
     await talk.begin()
     await talk.until_ended()
-    assert await results_of(talk.session) == [("failed", "Nobody called you: you are talking to the person.")]
+    assert await results_of(talk.session) == [("failed", "No agent called you: you are talking to the user.")]
 
 
 async def test_two_agents_that_call_each_other_end_at_the_depth_limit_which_says_so(talk: Talk, settings: Any) -> None:
@@ -295,7 +295,7 @@ async def test_a_process_that_dies_leaves_no_run_of_the_tree_going(talk: Talk, m
 
 
 def _grow_old() -> None:
-    """As if nobody had heard of their process for an hour."""
+    """As if their process had sent no heartbeat for an hour."""
     for rows in (Run.objects.all(), Exchange.objects.filter(ended_at=None)):
         rows.update(heartbeat_at=F("heartbeat_at") - timedelta(hours=1))
 

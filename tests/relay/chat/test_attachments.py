@@ -22,10 +22,10 @@ from history.entries import DebugLog, Media, ModelInput, SystemInstructionSet, T
 from history.models import Blob, Session
 from history.record import recorder
 from history.text.media_types import media_type_of
-from relay.chat.attachments import parts_of, tidy, told
+from relay.chat.attachments import parts_of, refusal_text, tidy
 from relay.errors import AttachmentRefused
-from tests.factories import answered, call, chat_of
-from tests.rows import by_hand
+from tests.factories import create_chat, model_output, tool_request
+from tests.rows import without_guards
 
 # Files are judged before they are stored.
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
@@ -118,7 +118,7 @@ def test_the_same_file_twice_is_one_attachment(writer: Client, ada: Any) -> None
 def test_a_file_that_is_too_large_is_told_so_and_not_stored(writer: Client, settings: Settings) -> None:
     settings.PARLEY_ATTACHMENT_MB = 1
     html = send(writer, ("large.txt", b"x" * (1024 * 1024 + 1)), ("fits.txt", b"x" * 1024 * 1024))
-    assert "Too large: a file may have 1 MB." in html
+    assert "Too large: a file can have up to 1 MB." in html
     assert len(notes(html)) == 1
     assert Blob.objects.count() == 1
 
@@ -126,7 +126,7 @@ def test_a_file_that_is_too_large_is_told_so_and_not_stored(writer: Client, sett
 def test_a_message_takes_so_many_and_no_more(writer: Client, ada: Any, settings: Settings) -> None:
     settings.PARLEY_ATTACHMENTS_PER_MESSAGE = 2
     html = send(writer, *[(f"{number}.txt", f"text {number}".encode()) for number in range(3)])
-    assert "Too many files: a message takes 2." in html
+    assert "Too many files: a message can have up to 2." in html
     more = notes(html) + notes(send(writer, ("3.txt", b"text 3")))
     with pytest.raises(AttachmentRefused) as refused:
         parts_of(ada, more)
@@ -182,7 +182,7 @@ def test_a_name_cannot_smuggle_markup(writer: Client) -> None:
 def refusal(person: Any, *given: str) -> str:
     with pytest.raises(AttachmentRefused) as refused:
         parts_of(person, given)
-    assert told(refused.value)
+    assert refusal_text(refused.value)
     return refused.value.reason
 
 
@@ -210,7 +210,7 @@ def test_a_note_that_is_too_old_is_refused(ada: Any, writer: Client, monkeypatch
 
 def test_what_was_purged_meanwhile_is_told(writer: Client, ada: Any) -> None:
     (note,) = notes(send(writer, ("cat.png", PNG)))
-    by_hand(Blob.objects.all()).delete()
+    without_guards(Blob.objects.all()).delete()
     assert refusal(ada, note) == "gone"
 
 
@@ -261,18 +261,20 @@ def test_everything_else_is_for_saving_whatever_it_claims_to_be(
 
 
 def test_a_picture_in_a_result_is_an_attachment_too(writer: Client, ada: Any) -> None:
-    session = chat_of(ada, "Draw a cat")
+    session = create_chat(ada, "Draw a cat")
     stored = recorder.store_blob(PNG, media_type="image/png")
     drawn = ToolResult(call_id="a", name="draw", parts=(Media(media_type="image/png", sha256=stored),))
-    recorder.append_many(session, [answered("", call("a", name="draw")), ToolResults(results=(drawn,))], after=1)
+    recorder.append_many(
+        session, [model_output("", tool_request("a", name="draw")), ToolResults(results=(drawn,))], after=1
+    )
     assert writer.get(address(session)).status_code == 200
 
 
 def test_a_stranger_gets_nothing_and_staff_with_the_right_do(client: Client, ada: Any, bob: Any, staff: Any) -> None:
     session = session_with(ada, PNG)
     assert client.get(address(session)).status_code == 302
-    for somebody in (bob, staff):
-        client.force_login(somebody)
+    for user in (bob, staff):
+        client.force_login(user)
         assert client.get(address(session)).status_code == 404
     staff.user_permissions.add(Permission.objects.get(codename="view_session", content_type__app_label="history"))
     assert client.get(address(session)).status_code == 403

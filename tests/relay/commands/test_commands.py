@@ -1,4 +1,4 @@
-"""What somebody types behind a slash."""
+"""Slash commands: parsing, usage and help."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.commands import BadCommand, Command, help_text, parse, spoken, suggestions
-from relay.commands.words import words_of
+from relay.commands.parsing import words_of
 from relay.tools.base import Tool, ToolContext, tool
 from relay.tools.registry import all_tools
-from relay.tools.schemas import checked
+from relay.tools.schemas import check_arguments
 
 
 @tool()
@@ -147,7 +147,7 @@ class TestTheHouse:
     def test_what_does_not_fit_shows_the_usage(self, text: str, usage: str) -> None:
         error = refused(text)
         assert error.usage == usage
-        assert str(error).endswith(f"Write: {usage}")
+        assert str(error).endswith(f"Usage: {usage}")
 
     def test_a_title_is_not_endless(self) -> None:
         assert len(arguments("/title " + "x" * 1_000)["title"]) == 200
@@ -214,7 +214,7 @@ class TestTools:
             ("/search_history x limit=many", "limit cannot be “many”."),
             ("/search_history x role=boss", "role cannot be “boss”."),
             ("/sys_monitor gpu", "metric cannot be “gpu”."),
-            ("/sys_monitor cpu now please", "There is nothing to do with “now please”."),
+            ("/sys_monitor cpu now please", "“now please” is not expected here."),
             ("/roll six", "sides cannot be “six”."),
             ("/roll is_fair=perhaps", "is_fair cannot be “perhaps”."),
             ("/roll bias=nan", "bias cannot be “nan”."),
@@ -266,7 +266,7 @@ class TestAnyText:
             return
         if found.is_tool:
             tool = next(one for one in TOOLS if one.name == name)
-            assert checked(tool.parameters, found.arguments) == found.arguments
+            assert check_arguments(tool.parameters, found.arguments) == found.arguments
 
     def test_a_megabyte_of_quotes_is_quick(self) -> None:
         assert len(list(words_of('"a ' * 300_000))) == 300_000

@@ -40,7 +40,7 @@ class InBetween:
 def session(ada: User) -> Session:
     started = recorder.start_session(owner=ada)
     recorder.append(started, ModelInput(parts=(Text(text="Question?"),)), after=0)
-    Run.objects.create(session=started.pk, owner=ada, agent="assistant", model="", origin=1, leaf=1)
+    Run.objects.create(session=started, owner=ada, agent="assistant", model="", origin=1, leaf=1)
     return started
 
 

@@ -1,10 +1,8 @@
-"""What a program is told of a run: every frame once and in order, whatever way it takes."""
+"""Frame cursors: a program gets every frame once and in order, also after losses and delays."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -16,14 +14,13 @@ from hypothesis import strategies as st
 from history.answers.assembly import Assembler
 from history.answers.events import TextPiece, ToolCallPiece
 from history.entries import ModelOutput, Text
-from relay.consumers import program_events
 from relay.consumers.frame_cursor import PageCursor, ProgramCursor
-from relay.consumers.program_events import ProgramEvents
-from relay.live.frames import RunSnapshot, pieces_of
-from relay.live.live_answer import LiveAnswer
+from relay.consumers.program_sessions import ProgramSessions
+from relay.live.answer_html import AnswerCursor
+from relay.live.frames import Frame, Piece, make_snapshot, pieces_of
 from relay.models import Run
 from relay.runtime.async_db import in_database
-from tests.factories import chat_of
+from tests.factories import create_chat
 from tests.relay.conftest import Talk
 
 
@@ -35,12 +32,12 @@ def opened(n: int, exchange: str = "x", after: int = 5) -> dict[str, Any]:
     return {"kind": "opened", "n": n, "exchange": exchange, "after": after}
 
 
-def said(text: str) -> ModelOutput:
-    return ModelOutput(parts=(Text(text=text),))
+def entry(seq: int, text: str) -> tuple[int, list[Piece]]:
+    return seq, pieces_of(ModelOutput(parts=(Text(text=text),)))
 
 
-def noted(n: int, text: str, exchange: str = "x") -> RunSnapshot:
-    return RunSnapshot(exchange=exchange, n=n, output=said(text), names=("t",), after=5)
+def snapshot_at(n: int, text: str, exchange: str = "x", after: int = 5) -> Frame:
+    return make_snapshot(n, exchange=exchange, pieces=[["text", "t", text]], after=after)
 
 
 def text_of(frames: list[dict[str, Any]]) -> str:
@@ -56,11 +53,11 @@ def test_frames_are_told_once_and_in_order() -> None:
 
 def test_what_comes_after_a_gap_waits_and_what_was_noted_fills_it() -> None:
     followed = ProgramCursor(uuid4())
-    told = followed.catch_up(noted(5, "one "))
+    told = followed.catch_up(snapshot_at(5, "one "))
     assert followed.receive(pieces(8, "four ")) == []
-    assert followed.catch_up(noted(5, "one ")) == []
+    assert followed.catch_up(snapshot_at(5, "one ")) == []
     assert list(followed.ahead) == [8]
-    told += followed.catch_up(noted(7, "one two three "))
+    told += followed.catch_up(snapshot_at(7, "one two three "))
     assert [(frame.get("since"), frame["n"]) for frame in told] == [(0, 5), (5, 7), (None, 8)]
     assert text_of(told) == "one two three four "
     assert followed.ahead == {}
@@ -70,7 +67,7 @@ def test_what_comes_after_a_gap_waits_and_what_was_noted_fills_it() -> None:
 def test_an_answer_that_became_an_entry_unheard_is_told_to_its_end() -> None:
     followed = ProgramCursor(uuid4(), leaf=5)
     told = followed.receive(opened(1)) + followed.receive(pieces(2, "one "))
-    told += followed.catch_up(RunSnapshot(entries=[(7, said("one two"))]))
+    told += followed.catch_up(make_snapshot(entries=[entry(7, "one two")]))
     assert [frame["kind"] for frame in told] == ["opened", "pieces", "pieces", "stored"]
     assert text_of(told) == "one two"
     assert (followed.leaf, followed.exchange) == (7, "")
@@ -79,7 +76,7 @@ def test_an_answer_that_became_an_entry_unheard_is_told_to_its_end() -> None:
 def test_late_frames_of_an_answer_that_was_read_are_not_told_again() -> None:
     followed = ProgramCursor(uuid4(), leaf=5)
     told = followed.receive(opened(1)) + followed.receive(pieces(2, "one "))
-    told += followed.catch_up(RunSnapshot(entries=[(7, said("one two three"))]))
+    told += followed.catch_up(make_snapshot(entries=[entry(7, "one two three")]))
     told += followed.receive(pieces(3, "two ")) + followed.receive(pieces(4, "three"))
     told += followed.receive({"kind": "stored", "n": 5, "exchange": "", "after": 7, "leaf": 7})
     assert text_of(told) == "one two three"
@@ -92,39 +89,37 @@ def test_the_end_of_an_answer_here_is_not_skipped_by_its_number() -> None:
     followed = ProgramCursor(uuid4(), leaf=5)
     told = followed.receive(opened(1)) + followed.receive(pieces(2, "one "))
     assert followed.receive({"kind": "calling", "n": 9, "seq": 7, "count": 1}) == []
-    told += followed.catch_up(RunSnapshot(entries=[(7, said("one two three"))], n=9, after=7))
+    told += followed.catch_up(make_snapshot(9, entries=[entry(7, "one two three")], after=7))
     assert text_of(told) == "one two three"
     assert followed.receive({"kind": "ended", "n": 10, "outcome": "done", "leaf": 7})[0]["since"] == 2
 
 
 def test_each_answer_of_a_run_is_counted_anew() -> None:
     followed = ProgramCursor(uuid4(), leaf=5)
-    followed.catch_up(noted(5, "one"))
-    followed.catch_up(RunSnapshot(entries=[(7, said("one"))]))
-    assert (
-        text_of(followed.catch_up(RunSnapshot(exchange="y", n=12, output=said("two"), names=("t",), after=7))) == "two"
-    )
+    followed.catch_up(snapshot_at(5, "one"))
+    followed.catch_up(make_snapshot(entries=[entry(7, "one")]))
+    assert text_of(followed.catch_up(snapshot_at(12, "two", exchange="y", after=7))) == "two"
 
 
 def test_where_nothing_more_will_come_the_gap_is_left_behind() -> None:
     followed = ProgramCursor(uuid4(), n=3)
     followed.receive({"kind": "calling", "n": 6, "exchange": "", "seq": 7, "count": 1})
-    assert [frame["n"] for frame in followed.catch_up(RunSnapshot())] == [6]
+    assert [frame["n"] for frame in followed.catch_up(make_snapshot())] == [6]
     assert not followed.has_gap
 
 
 def test_a_state_that_kept_changing_leaves_the_gap_open() -> None:
     followed = ProgramCursor(uuid4(), n=3, leaf=5)
     followed.receive(pieces(6, "late"))
-    assert followed.catch_up(RunSnapshot(is_consistent=False)) == []
+    assert followed.catch_up(make_snapshot(is_consistent=False)) == []
     assert followed.has_gap
 
 
 async def test_a_call_whose_arguments_have_not_begun_is_not_taken_for_one_without_any() -> None:
     begun = Assembler().feed_all([ToolCallPiece(part="c", call_id="1", name="sys_monitor")]).output()
     assert pieces_of(begun, ["c"]) == [["call", "c", "", "1", "sys_monitor"]]
-    snapshot = RunSnapshot(exchange="x", n=1, output=begun, names=("c",))
-    answer = await LiveAnswer.from_snapshot(snapshot, run="r")
+    snapshot = make_snapshot(1, exchange="x", pieces=pieces_of(begun, ["c"]))
+    answer = await AnswerCursor.from_snapshot(snapshot, run=uuid4())
     await answer.apply({"n": 2, "pieces": [["call", "c", '{"metric": "cpu"}', "", ""]]})
     assert [part.text for part in answer.parts.values()] == ['{"metric": "cpu"}']
     followed = ProgramCursor(uuid4())
@@ -132,7 +127,7 @@ async def test_a_call_whose_arguments_have_not_begun_is_not_taken_for_one_withou
     whole = Assembler().feed_all(
         [TextPiece(part="t", text=""), ToolCallPiece(part="c", call_id="1", name="sys_monitor", arguments='{"a": 1}')]
     )
-    snapshot = RunSnapshot(exchange="x", n=2, output=whole.output(), names=("c",))
+    snapshot = make_snapshot(2, exchange="x", pieces=pieces_of(whole.output(), ["c"]))
     assert text_of(followed.catch_up(snapshot)) == '{"a": 1}'
 
 
@@ -141,8 +136,8 @@ class PlayedRun:
 
     def __init__(self, sizes: Sequence[int]) -> None:
         self.frames: list[dict[str, Any]] = []
-        self.states: list[tuple[list[tuple[int, ModelOutput]], RunSnapshot, bool]] = []
-        self.text, self.entries, leaf = "", list[tuple[int, ModelOutput]](), 5
+        self.states: list[tuple[list[tuple[int, list[Piece]]], Frame, bool]] = []
+        self.text, self.entries, leaf = "", list[tuple[int, list[Piece]]](), 5
         for answer, size in enumerate(sizes):
             exchange, text = f"x{answer}", ""
             self._add("opened", exchange, leaf, "")
@@ -151,7 +146,7 @@ class PlayedRun:
                 self._add("pieces", exchange, leaf, text, pieces=[["text", "t", f"a{answer}w{word} "]])
             leaf += 2
             self.text += text
-            self.entries = [*self.entries, (leaf, said(text))]
+            self.entries = [*self.entries, entry(leaf, text)]
             self._add("stored", "", leaf, "", leaf=leaf)
             self._add("calling", "", leaf, "", seq=leaf, count=1)
         self._add("ended", "", leaf, "", outcome="done", leaf=leaf)
@@ -159,29 +154,28 @@ class PlayedRun:
     def _add(self, kind: str, exchange: str, after: int, text: str, **fields: Any) -> None:
         n = len(self.frames) + 1
         self.frames.append({"kind": kind, "n": n, "exchange": exchange, "after": after, **fields})
-        names = ("t",) if text else ()
-        output = said(text) if text else None
-        so_far = RunSnapshot(exchange=exchange, n=n, output=output, names=names, after=after)
+        parts = [["text", "t", text]] if text else []
+        so_far = make_snapshot(n, exchange=exchange, pieces=parts, after=after)
         self.states.append((self.entries, so_far, kind == "ended"))
 
-    def here(self, n: int) -> RunSnapshot:
+    def here(self, n: int) -> Frame:
         entries, so_far, has_ended = self.states[n - 1]
-        return self._ended(entries) if has_ended else replace(so_far, entries=entries)
+        return self._ended(entries) if has_ended else {**so_far, "entries": entries}
 
-    def in_database(self, n: int, *, noted_at: int) -> RunSnapshot:
+    def in_database(self, n: int, *, noted_at: int) -> Frame:
         """After frame `n`, with the answer as it was noted a few frames before."""
         entries, so_far, has_ended = self.states[n - 1]
         if has_ended:
             return self._ended(entries)
         before = self.states[max(noted_at, 1) - 1][1]
-        is_same = so_far.exchange and before.exchange == so_far.exchange
-        if not so_far.exchange:
-            return RunSnapshot(entries=entries)
-        old = before if is_same else RunSnapshot(exchange=so_far.exchange, n=0, after=so_far.after)
-        return replace(old, entries=entries, opened={"kind": "opened", "exchange": so_far.exchange})
+        exchange = so_far["exchange"]
+        if not exchange:
+            return make_snapshot(entries=entries)
+        old = before if before["exchange"] == exchange else make_snapshot(0, exchange=exchange, after=so_far["after"])
+        return {**old, "entries": entries, "role": "executor"}
 
-    def _ended(self, entries: list[tuple[int, ModelOutput]]) -> RunSnapshot:
-        return RunSnapshot(entries=entries, ended={"kind": "ended", "outcome": "done"})
+    def _ended(self, entries: list[tuple[int, list[Piece]]]) -> Frame:
+        return make_snapshot(entries=entries, ended={"kind": "ended", "outcome": "done"})
 
 
 @given(
@@ -199,7 +193,7 @@ def test_whatever_is_lost_or_late_every_word_is_told_exactly_once(
     followed, told, text = ProgramCursor(uuid4()), list[dict[str, Any]](), ""
     if 0 < start < len(run.frames):
         entries, so_far, _ = run.states[start - 1]
-        text = "".join(output.text for _, output in entries)  # in the history of the session
+        text = "".join(piece[2] for _, pieces in entries for piece in pieces)  # in the history of the session
         text += "".join(piece[2] for piece in followed.start_at(so_far))
     start = start if start < len(run.frames) else 0
     last, late = followed.n, list[dict[str, Any]]()
@@ -226,7 +220,7 @@ def test_whatever_is_lost_or_late_every_word_is_told_exactly_once(
 
 async def test_a_page_holds_frames_back_until_those_before_them_have_come() -> None:
     cursor = PageCursor(uuid4())
-    answer = LiveAnswer(run="r", exchange="x", n=1)
+    answer = AnswerCursor(uuid4(), exchange="x", n=1)
     cursor.show(answer)
     assert await cursor.receive_changes(pieces(3, "two ")) is None
     assert (answer.n, list(cursor.ahead)) == (1, [3])
@@ -239,7 +233,7 @@ async def test_a_page_holds_frames_back_until_those_before_them_have_come() -> N
 
 
 async def test_pages_that_show_the_same_answer_share_its_changes() -> None:
-    answer, run = LiveAnswer(run="r", exchange="x", n=1), uuid4()
+    answer, run = AnswerCursor(uuid4(), exchange="x", n=1), uuid4()
     first, second = PageCursor(run), PageCursor(run)
     for cursor in (first, second):
         cursor.show(answer)
@@ -250,39 +244,36 @@ async def test_pages_that_show_the_same_answer_share_its_changes() -> None:
 
 async def test_a_gap_on_a_page_is_filled_from_a_snapshot_and_the_frames_that_wait() -> None:
     cursor = PageCursor(uuid4())
-    cursor.show(LiveAnswer(run="r", exchange="x", n=1))
+    cursor.show(AnswerCursor(uuid4(), exchange="x", n=1))
     assert await cursor.receive_changes(pieces(4, "three")) is None
-    answer = await cursor.resume_answer(noted(3, "one two "))
+    answer = await cursor.resume_answer(snapshot_at(3, "one two "))
     assert (answer.n, cursor.n, cursor.has_gap) == (4, 4, False)
     assert [part.text for part in answer.parts.values()] == ["one two three"]
 
 
-class Hearing(ProgramEvents):
+class RecordingProgram(ProgramSessions):
     """A program without its socket."""
 
     def __init__(self) -> None:
         super().__init__()
         self.heard: list[str] = []
 
+    async def check_user(self) -> None:
+        """The user is signed in."""
+
     async def send_event(self, kind: str, **fields: Any) -> None:
         self.heard.append(kind)
 
 
 @pytest.mark.any_database
-async def test_the_end_of_a_run_is_told_once_also_where_it_is_heard_and_looked_for_at_once(
-    talk: Talk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(program_events, "POLL_SECONDS", 0.0)  # whatever was heard, it has been silent since
-    talk.session = await in_database(chat_of, talk.user, "Hello?", "Hello.")
-    ended = {"session": talk.session.pk, "owner": talk.user, "origin": 1, "leaf": 2, "outcome": "done"}
+async def test_the_end_of_a_lost_run_is_sent_once_also_if_its_frame_comes_late(talk: Talk) -> None:
+    talk.session = await in_database(create_chat, talk.user, "Hello?", "Hello.")
+    ended = {"session": talk.session, "owner": talk.user, "origin": 1, "leaf": 2, "outcome": "lost"}
     run = await in_database(lambda: Run.objects.create(**ended, ended_at=timezone.now()))
-    program = Hearing()
-    program.current = talk.session.pk
+    program = RecordingProgram()
+    program.user, program.api_key, program.current = talk.user, None, talk.session.pk
     program.cursors[run.pk] = ProgramCursor(run.pk, leaf=2)
-    async with program.turn:
-        looking = asyncio.create_task(program._poll())
-        await asyncio.sleep(0)  # it has seen that the run is elsewhere,
-        frame = {"type": "run.frame", "run": str(run.pk), "n": 1, "kind": "ended", "outcome": "done", "leaf": 2}
-        await program.run_frame(frame)  # whose end comes before it may look
-    await asyncio.wait_for(looking, 10)
-    assert program.heard == ["run.ended"]
+    await program.session_changed({})
+    frame = {"type": "run.frame", "run": str(run.pk), "n": 1, "kind": "ended", "outcome": "lost", "leaf": 2}
+    await program.run_frame(frame)
+    assert program.heard == ["session.changed", "run.ended"]

@@ -1,4 +1,4 @@
-"""Somebody else's conversation over the sockets: for programs with a reason, for pages not at all."""
+"""Sessions of another user over the sockets: for programs with a reason, never for pages."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from history.models import AuditEvent, Session
 from project.accounts.models import User
 from relay.live import groups
 from relay.runtime.async_db import in_database
-from tests.factories import chat_of
+from tests.factories import create_chat
 from tests.relay.conftest import Talk
 from tests.relay.consumers.test_page_socket import cookie_of, open_page
 from tests.relay.consumers.test_program_socket import Program, connect, key_for
-from tests.rows import by_hand
+from tests.rows import without_guards
 
 
 async def said_by(ada: User) -> Session:
-    return await in_database(chat_of, ada, "the secret", "the answer")
+    return await in_database(create_chat, ada, "the secret", "the answer")
 
 
 async def with_key(user: User, *scopes: str) -> Program:
@@ -95,7 +95,7 @@ def without_the_right(staff: User) -> None:
 
 def an_hour_later(staff: User) -> None:
     event = AuditEvent.objects.get(action="session.read")
-    by_hand(AuditEvent.objects.filter(pk=event.pk)).update(at=event.at - timedelta(hours=2))
+    without_guards(AuditEvent.objects.filter(pk=event.pk)).update(at=event.at - timedelta(hours=2))
 
 
 ENDS: list[tuple[Callable[[User], None], str]] = [

@@ -16,11 +16,11 @@ from history.access import keys
 from history.answers.events import ToolCallPiece
 from history.models import ApiKey, Exchange, Session
 from project.accounts.models import User
-from relay.consumers.program_actions import COMMANDS
+from relay.consumers.program import ProgramConsumer
 from relay.models import Run
 from relay.routing import sockets
 from relay.runtime.async_db import in_database
-from tests.factories import chat_of
+from tests.factories import create_chat
 from tests.relay.conftest import Talk
 
 
@@ -294,7 +294,9 @@ def test_every_command_and_every_event_is_in_the_docs() -> None:
     page = Path("docs/websocket.md").read_text()
     kinds = {"opened", "pieces", "calling", "result", "stored", "ended"}
     events = {"welcome", "error", "session.changed", *(f"run.{kind}" for kind in kinds)}
-    assert [word for word in {*COMMANDS, *events} if f"`{word}`" not in page and f'"{word}"' not in page] == []
+    assert [
+        word for word in {*ProgramConsumer.actions, *events} if f"`{word}`" not in page and f'"{word}"' not in page
+    ] == []
 
 
 async def test_edit_regenerate_rollback_fork_rename_and_delete(talk: Talk, program: Program) -> None:
@@ -334,7 +336,7 @@ async def test_a_command_is_done_without_a_model(talk: Talk, program: Program) -
 async def test_a_program_is_told_when_a_summary_is_begun_and_when_it_is_there(talk: Talk, program: Program) -> None:
     talk.scripted("## Goal\nTo weave a long carpet.\n## Next step\nWeave on, row by row.")
     key, long = await in_database(ApiKey.objects.get), ["one row, and then another one " * 30] * 8
-    talk.session = await in_database(lambda: chat_of(talk.user, *long, api_key=key))
+    talk.session = await in_database(lambda: create_chat(talk.user, *long, api_key=key))
     await program.ask("open", session=str(talk.session.pk))
     await program.ask("compress")
     await program.event("run.ended")

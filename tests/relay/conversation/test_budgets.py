@@ -12,19 +12,19 @@ import pytest
 
 from history.access import keys
 from history.answers.events import Failed, UsageReported
+from history.db.process_state import process_state
 from history.entries import Usage
 from history.models import Exchange
 from project.accounts.models import User
 from relay import conversation
 from relay.agents import spending
 from relay.errors import OverAllowance, error_of
-from relay.gateway.limits import budgets, redis_limits, usage_counters
 from relay.live import run_task
 from relay.models import Allowance, Run
 from relay.providers.scripted import Answer
 from relay.runtime import process_locks
 from relay.runtime.async_db import in_database
-from relay.usage import allowances
+from relay.usage import allowances, budgets, counters, redis_counters
 from relay.usage.amounts import Use
 from tests.relay.agents.compressing import SMALL
 from tests.relay.conftest import Talk
@@ -39,10 +39,10 @@ ANSWER: Answer = [0.01, "Hello.", SPENT]
 
 @pytest.fixture(autouse=True)
 def _nothing_counted_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    usage_counters.forget_all()
+    process_state.reset(counters.UsageCounters)
     monkeypatch.setattr(spending, "TRY_EVERY_SECONDS", 0.01)
     yield
-    usage_counters.forget_all()
+    process_state.reset(counters.UsageCounters)
 
 
 async def begin_at_once(talk: Talk, count: int) -> list[Run]:
@@ -72,7 +72,7 @@ async def test_parallel_chats_exceed_a_budget_by_one_answer_at_most(
     assert LIMIT <= await spent_by(talk.user) < LIMIT + EACH
     assert len(provider.calls) * EACH == await spent_by(talk.user)
     assert {run.error for run in runs if run.outcome == Run.Outcome.FAILED} == {"OverAllowance"}
-    await redis_limits.close()
+    await redis_counters.close()
 
 
 async def test_parallel_chats_keep_to_a_budget_in_money(talk: Talk, settings: Any) -> None:
@@ -102,7 +102,7 @@ async def test_a_chat_waits_for_a_running_call_of_a_key(
     settings.REDIS_URL, settings.PARLEY_CHAT_TOKENS_PER_DAY = "", LIMIT
     key = await in_database(lambda: keys.create(name="k", owner=talk.user).api_key)
     payer = budgets.payer_of(key)
-    await usage_counters.load_owner(talk.user.pk)
+    await counters.load_owner(talk.user.pk)
     assert await budgets.reserve(payer, "relayed", Use(0, 90), budgets.budgets_of(payer)) is None
     provider = talk.scripted(ANSWER)
     await talk.begin("Hello?")
@@ -136,7 +136,7 @@ async def test_a_chat_that_waits_can_be_stopped(talk: Talk, settings: Any) -> No
 
 
 async def test_an_answer_that_is_stopped_counts_what_came(talk: Talk, settings: Any) -> None:
-    """Else whoever presses Stop before the end, where vendors tell their numbers, would never use up a budget."""
+    """Vendors report usage at the end; a user who stops before it would never use up a budget."""
     settings.REDIS_URL, settings.PARLEY_CHAT_TOKENS_PER_DAY = "", 50
     talk.scripted(["word " * 60, asyncio.Event()])
     await talk.begin("Write a long text.")

@@ -7,6 +7,7 @@ import io
 import pytest
 
 from history import importing
+from history.db.process_state import process_state
 from history.models import Session
 from project.accounts.models import User
 from relay.providers import registry
@@ -78,7 +79,7 @@ async def test_each_vendor_takes_what_was_imported_and_answers(
     dialect: str,
 ) -> None:
     talk.session = await in_database(bring, ada, CODE)
-    registry.use(providers)
+    process_state.set(providers)
     vendors.plays(dialect, says("Fixed."))
     name = {"openai-responses": "openai", "openai-chat": "openai-chat"}.get(dialect, dialect.partition("-")[0])
     await talk.send("Fix it.", model=f"{name}/model")
@@ -95,7 +96,7 @@ async def test_a_recording_of_gemini_cli_goes_on_elsewhere(
     talk: Talk, ada: User, vendors: Vendors, providers: registry.Router, dialect: str
 ) -> None:
     talk.session = await in_database(bring, ada, GEMINI)
-    registry.use(providers)
+    process_state.set(providers)
     await talk.send("And b.txt?", model=f"{NAMES[dialect]}/model")
     await talk.until_ended()
     assert vendors.requests[-1].problem is None
@@ -109,7 +110,7 @@ async def test_what_was_signed_for_another_account_is_sent_to_nobody(
     talk: Talk, ada: User, vendors: Vendors, providers: registry.Router, dialect: str
 ) -> None:
     talk.session = await in_database(bring, ada, SIGNED[dialect])
-    registry.use(providers)
+    process_state.set(providers)
     await talk.send("And two?", model=f"{NAMES[dialect]}/model")
     await talk.until_ended()
     assert vendors.requests[-1].problem is None

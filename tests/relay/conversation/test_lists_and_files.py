@@ -65,10 +65,10 @@ async def test_while_it_is_answered_the_list_says_so_and_afterwards_no_more(talk
     await talk.begin()
     await talk.until(lambda: Exchange.objects.exists())
     asked: dict[str, Any] = {"headers": {"HX-Request": "true"}}
-    assert "rail-answering" in (await client.get("/rail/", **asked)).content.decode()
+    assert "sidebar-answering" in (await client.get("/rail/", **asked)).content.decode()
     gate.set()
     await talk.until_ended()
-    assert "rail-answering" not in (await client.get("/rail/", **asked)).content.decode()
+    assert "sidebar-answering" not in (await client.get("/rail/", **asked)).content.decode()
 
 
 # Files.

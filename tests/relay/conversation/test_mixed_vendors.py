@@ -156,7 +156,7 @@ async def test_the_same_session_goes_on_in_each_language_in_turn_with_signed_thi
     for seen in vendors.requests:
         assert signatures_in(seen) <= {seen.dialect}
     for dialect in SIGNATURES:
-        assert signatures_in(vendors.asked(dialect)[-1]) == {dialect}
+        assert signatures_in(vendors.requests_for(dialect)[-1]) == {dialect}
     answers = [entry for entry in await talk.entries() if isinstance(entry, ModelOutput)]
     kept = [part for entry in answers for part in entry.parts if isinstance(part, Reasoning)]
     assert {part.provider: part.signature for part in kept if part.signature} == {

@@ -298,7 +298,7 @@ async def test_a_refused_message_is_held_alone_and_those_behind_it_are_sent(talk
     assert [text for _, text in await talk.said()][2:] == ["three", "You said three.", "four", "You said four."]
     page, _ = await open_page(talk.user, talk.session)
     await in_database(lambda: groups.notify_session(talk.session.pk))
-    await page.until("Its agent does not exist any more.")
+    await page.until("Its agent no longer exists.")
     with pytest.raises(NoSuchAgent):
         await conversation.send_queued(talk.user, talk.session, after=await talk.head())
     await in_database(lambda: Agent.objects.create(name="helper"))
@@ -320,7 +320,7 @@ async def test_a_typed_tool_command_is_a_row_while_it_runs(talk: Talk, slow_tool
         typed = asyncio.create_task(talk.begin("/slow"))
     await slow_tool.begun.wait()
     row = await in_database(lambda: QueuedMessage.objects.get())
-    talk.session = await in_database(lambda: Session.objects.get(pk=row.session))
+    talk.session = await in_database(lambda: Session.objects.get(pk=row.session_id))
     assert (row.text, row.process) == ("/slow", process_locks.name_here())
     # Another message does not overtake it.
     assert (await talk.send("two")).is_queued
@@ -342,13 +342,13 @@ async def test_a_tool_command_of_a_dead_process_is_not_carried_out_again(talk: T
         process_locks.folder().mkdir(parents=True, exist_ok=True)
         here = {"host": socket.gethostname(), "boot": process_locks._boot_id()}
         (process_locks.folder() / "gone").write_text(json.dumps(here))
-        values = {"session": talk.session.pk, "owner": talk.user, "text": "/current_time", "process": "gone"}
+        values = {"session": talk.session, "owner": talk.user, "text": "/current_time", "process": "gone"}
         QueuedMessage.objects.create(**values, claimed_at=timezone.now(), after=Session.objects.get().head)
 
     await in_database(leave)
     page, _ = await open_page(talk.user, talk.session)
     await in_database(sweeper.end_runs_of_dead_processes)
-    await page.until("The server stopped in the middle.")
+    await page.until("The server stopped before it finished.")
     assert not (await talk.send("two")).is_queued
     await until_quiet(talk)
     assert (await talk.said())[-1] == ("assistant", "You said two.")

@@ -24,7 +24,7 @@ from relay.providers.base import Model
 from relay.providers.registry import Router
 from relay.runtime.async_db import close_connections, in_database
 from relay.runtime.locale import ViewerLocale
-from tests.factories import chat_of
+from tests.factories import create_chat
 from tests.relay.conftest import Talk
 from tests.vendors import Vendors, asks, says
 from tests.vendors.setup import NAMES
@@ -79,7 +79,7 @@ async def test_three_rounds_of_tools_with_text_between_are_answered_and_told_nat
 
 
 class Counted:
-    """Queries on whatever connection, in whatever thread."""
+    """Queries of all connections and threads."""
 
     def __init__(self) -> None:
         self.queries: list[str] = []
@@ -125,7 +125,7 @@ async def nobody_answers() -> None:
 
 
 def long_chat(user: User, length: int) -> Session:
-    return chat_of(user, *(f"message {number:04} " + "of many words " * 20 for number in range(length)))
+    return create_chat(user, *(f"message {number:04} " + "of many words " * 20 for number in range(length)))
 
 
 def queries_of_catching_up(session: Session, user: User) -> int:

@@ -119,7 +119,7 @@ async def test_a_question_to_the_person_pauses_the_run_and_its_answer_resumes_it
     assert results.results[0].text == "The second one."
     assert (await talk.said())[-1] == ("assistant", "Thank you.")
     assert len(provider.calls) == 2
-    with pytest.raises(NotPossible, match="does not wait"):
+    with pytest.raises(NotPossible, match="no longer waits"):
         await conversation.answer(talk.user, talk.session, seq=seq, call_id="q", text="Again.")
 
 

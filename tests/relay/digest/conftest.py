@@ -19,6 +19,6 @@ def key(ada: User) -> ApiKey:
 
 @pytest.fixture
 def relay(tmp_path: Path, key: ApiKey) -> Iterator[Relay]:
-    """Whatever was relayed, the daily counts equal a recount in the end."""
+    """After each test the daily counts equal a recount."""
     yield Relay(tmp_path / "journal", key)
     assert_counts_equal_a_recount()

@@ -27,7 +27,7 @@ from relay.digest.digester import Digester
 from relay.gateway.call.session_ids import read_session
 from relay.gateway.journal.records import Accepted, Attempt, Ended
 from relay.gateway.journal.writer import Journal
-from tests.rows import by_hand
+from tests.rows import without_guards
 
 _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
 USAGE = Usage(input_tokens=20, output_tokens=5)
@@ -137,7 +137,7 @@ class Relay:
 
     def digest_later(self) -> None:
         """After so long that no call waits for another any more."""
-        for call in self.digester.under.values():
+        for call in self.digester.pending.values():
             call.seen_at -= 60
         self.digest()
 
@@ -181,14 +181,14 @@ def exchange_of(pk: UUID) -> Exchange:
 
 def remove_everything() -> None:
     """Between the examples of a property, which share a database."""
-    by_hand(Exchange.objects.all()).delete()
-    by_hand(Message.objects.all()).delete()
-    by_hand(Session.objects.all()).delete()
+    without_guards(Exchange.objects.all()).delete()
+    without_guards(Message.objects.all()).delete()
+    without_guards(Session.objects.all()).delete()
 
 
 @contextmanager
 def database_away() -> Iterator[None]:
-    """Whoever connects from now on is refused; transactional tests only."""
+    """Refuse new database connections; transactional tests only."""
     name = connection.settings_dict["NAME"]
     connections.close_all()
     connection.settings_dict["NAME"] = "/nowhere/at-all" if connection.vendor == "sqlite" else "nowhere_at_all"

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from history.models import ApiKey, Exchange, Message, Session
 from history.verification import verify
-from tests.measures import examples
+from tests.measures import example_count
 from tests.relay.digest.relayed import Relay, call, path_of, remove_everything, said
 
 pytestmark = pytest.mark.django_db
@@ -227,7 +227,7 @@ def texts_in(messages: Any) -> list[str]:
 
 @pytest.mark.parametrize("client", CLIENTS)
 @given(plan=turns)
-@settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=example_count(10), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_text_of_a_client_is_in_the_record(
     client: Callable[[Talk], tuple[str, Body]], plan: list[tuple[bool, bool, str]], key: ApiKey
 ) -> None:

@@ -26,7 +26,7 @@ def hello(text: str) -> dict[str, object]:
 
 @pytest.fixture
 def calls(relay: Relay) -> list[int]:
-    """Three calls in one segment that nobody writes any more; where each of their records begins, and the end."""
+    """Three calls in one finished segment; the start of each record, and the end."""
     for text in "abc":
         relay.answer(relay.send(CHAT, hello(text)), said(text.upper()))
     relay.journal.close()
@@ -81,7 +81,7 @@ def test_a_damaged_frame_costs_its_own_record_alone(relay: Relay, calls: list[in
     assert (row.lost_calls, row.lost_bytes) == (1, calls[3] - calls[2])
     aside = damaged.with_name(f"{damaged.name}.{calls[2]}.damaged")
     assert aside.read_bytes() == data[calls[2] : calls[3]], "what is in the record is not kept a second time"
-    assert bytes_in(relay.folder) == 0, "it takes no room of the journal"
+    assert bytes_in(relay.folder) == 0, "it does not count as journal"
 
 
 @pytest.mark.parametrize("torn", [1, FRAME_SIZE, 200])

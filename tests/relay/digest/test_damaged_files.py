@@ -20,7 +20,7 @@ from relay.gateway.journal.reader import JournalReader
 from relay.gateway.journal.records import Lost
 from relay.gateway.journal.segments import MAGIC, names
 from relay.models import JournalPosition
-from tests.measures import examples
+from tests.measures import example_count
 from tests.relay.digest.damages import DAMAGES, Damage, record_starts
 from tests.relay.digest.relayed import Relay, exchange_of, remove_everything, sessions
 
@@ -83,7 +83,7 @@ def check_honest(exchanges: dict[UUID, str]) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @given(seed=st.integers(0, 2**32), is_half_read=st.booleans())
-@settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=example_count(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_damage_gives_a_wrong_answer_or_a_silent_loss(
     damage: Damage, seed: int, is_half_read: bool, key: ApiKey
 ) -> None:

@@ -134,7 +134,7 @@ class TestJob:
     def test_in_a_thread_it_digests_where_it_runs(self, relay: Relay, settings: pytest.FixtureRequest) -> None:
         settings.PARLEY_DIGESTER = "thread"  # type: ignore[attr-defined]
         relay.answer(relay.send(CHAT, hello()), said("Hello!"))
-        process.look_after()
+        process.keep_running()
         assert Exchange.objects.get().end_reason == "done"
 
     def test_as_a_process_it_is_started_once_and_goes_with_us(
@@ -145,11 +145,11 @@ class TestJob:
         monkeypatch.setenv("PARLEY_FINGERPRINT_KEY", live_settings.PARLEY_FINGERPRINT_KEY.decode())
         monkeypatch.setattr(process, "LOOK_SECONDS", 0.0)
         relay.answer(relay.send(CHAT, hello()), said("Hello!"))
-        process.look_after()
-        child = process._here.child
+        process.keep_running()
+        child = process._own.child
         assert child is not None
-        process.look_after()
-        assert process._here.child is child
+        process.keep_running()
+        assert process._own.child is child
         wait_for(lambda: Exchange.objects.filter(end_reason="done").exists())
         process.stop()
         assert child.wait(20) == 0
@@ -160,11 +160,11 @@ class TestJob:
         settings.PARLEY_DIGESTER = "process"  # type: ignore[attr-defined]
         monkeypatch.setenv("DATABASE_URL", database_url())
         monkeypatch.setattr(process, "LOOK_SECONDS", 0.0)
-        process.look_after()
+        process.keep_running()
         keys.create(name="reader", owner=ada, scopes=["read"])
-        process.look_after()
-        assert (process._here.child, process.folder().exists()) == (None, False)
+        process.keep_running()
+        assert (process._own.child, process.folder().exists()) == (None, False)
         keys.create(name="laptop", owner=ada)
-        process.look_after()
-        assert process._here.child is not None
+        process.keep_running()
+        assert process._own.child is not None
         assert process.folder().stat().st_mode & 0o777 == 0o700

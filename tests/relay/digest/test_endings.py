@@ -9,10 +9,11 @@ import pytest
 from django.test import Client
 
 from history.access import keys
+from history.db.process_state import process_state
 from history.formats.base import Notes
 from history.formats.writers import html, markdown
 from history.models import ApiKey, Exchange, Message
-from relay.digest import page_updates
+from relay.digest import digester
 from relay.gateway.journal.records import Attempt
 from relay.providers import registry
 from relay.providers.endpoints import Endpoint
@@ -124,7 +125,7 @@ def test_an_error_is_kept_with_its_mark_its_status_and_its_body(relay: Relay) ->
 def test_the_operators_key_is_not_kept_when_the_vendor_repeats_it(relay: Relay) -> None:
     secret = "made-up-key-of-the-operator"
     endpoint = Endpoint(name="vendor", dialect=CHAT, base_url="http://127.0.0.1:1/v1", api_key=secret)
-    registry.use(registry.Router([HttpProvider(endpoint)]))
+    process_state.set(registry.Router([HttpProvider(endpoint)]))
     exchange = relay.send(CHAT, HELLO)
     relay.fail(exchange, 401, json.dumps({"error": {"message": f"Incorrect API key provided: {secret}"}}).encode())
     relay.digest()
@@ -139,7 +140,7 @@ def test_pages_are_told_that_a_call_has_ended_also_where_nothing_was_said(
     told: list[int] = []
     exchange = relay.send(CHAT, HELLO)
     relay.digest()
-    monkeypatch.setattr(page_updates, "tell", lambda sessions: told.append(len(sessions)))
+    monkeypatch.setattr(digester, "_notify_pages", lambda sessions: told.append(len(sessions)))
     relay.end(exchange, "client_gone", status=0)
     relay.digest()
     assert (sum(told), exchange_of(exchange).end_reason) == (1, "client_gone")
@@ -232,7 +233,9 @@ def test_what_the_journal_lost_of_a_reply_the_exchange_says(relay: Relay) -> Non
     relay.end(exchange, "done", lost_bytes=77)
     relay.digest()
     row = exchange_of(exchange)
-    assert (row.end_reason, row.metadata["lost_bytes"]) == ("not_kept", 77), "nobody broke off: we had no room"
+    assert (row.end_reason, row.metadata["lost_bytes"]) == ("not_kept", 77), (
+        "the stream was whole, the journal was full"
+    )
     assert row.message is not None
     assert (row.message.content, row.message.status) == ("Half an answer, and then", "interrupted")
 
@@ -310,7 +313,7 @@ class TestResults:
         talk.ask("Which day?", said("", call("clock", "c1")))
         talk.find(c1="Monday")
         talk.ask("", said("Monday."))
-        relay.digester.memory.forget_all()
+        relay.digester.cache.forget_all()
         talk.body["messages"][2]["content"] = "Tuesday"
         changed = talk.ask("Really?", said("Yes!"))
         assert exchange_of(changed).metadata["changed_results"] == ["c1"]
@@ -319,7 +322,7 @@ class TestResults:
 class TestAnswersThatWereNotKept:
     """A reader can tell a question that was answered from one that was not."""
 
-    NOT_KEPT = "The reply was not kept: this key records requests only."
+    NOT_KEPT = "The reply was not stored. This key records requests only."
 
     @pytest.fixture
     def talk(self, relay: Relay) -> Chat:

@@ -20,7 +20,7 @@ from project.accounts.models import User
 from relay.digest import files_aside
 from tests.relay.digest.relayed import Relay, exchange_of, said, sessions
 from tests.relay.digest.test_large_bodies import CHAT, MB, body_of, reply_of, send_reply
-from tests.rows import by_hand
+from tests.rows import without_guards
 
 pytestmark = pytest.mark.django_db
 
@@ -43,7 +43,7 @@ def copy(relay: Relay) -> Path:
 
 def look_after_files(relay: Relay) -> None:
     """As the digester does it from time to time."""
-    relay.digester._looked_after = None
+    relay.digester._files_checked_at = None
     relay.digest()
 
 
@@ -66,13 +66,13 @@ def let_expire(session: Session) -> None:
 
 
 def drop_texts(session: Session) -> None:
-    by_hand(ApiKey.objects.filter(sessions=session)).update(keep_body_days=1)
+    without_guards(ApiKey.objects.filter(sessions=session)).update(keep_body_days=1)
     retention.purge(dry_run=False, now=timezone.now() + timedelta(days=2))
     assert Session.objects.filter(pk=session.pk).exists()
 
 
 def trim(session: Session) -> None:
-    by_hand(ApiKey.objects.filter(sessions=session)).update(max_messages=2)
+    without_guards(ApiKey.objects.filter(sessions=session)).update(max_messages=2)
     retention.purge(dry_run=False)
     assert Session.objects.get(pk=session.pk).trimmed_through
 
@@ -122,7 +122,7 @@ class TestCopies:
         exchange = relay.send(CHAT, body_of("y" * (2 * MB)))
         relay.digest()
         copy = relay.folder / files_aside.name_of(exchange, "request", owner=relay.key.owner_id)
-        by_hand(Exchange.objects.filter(pk=exchange)).update(metadata={})  # as if it were not committed
+        without_guards(Exchange.objects.filter(pk=exchange)).update(metadata={})  # as if it were not committed
         look_after_files(relay)
         assert copy.exists()
 
@@ -138,7 +138,7 @@ class TestCopies:
 
     def test_a_key_that_was_made_stricter_meanwhile_leaves_no_copy(self, relay: Relay) -> None:
         exchange = relay.send(CHAT, body_of("y" * (2 * MB)))
-        by_hand(ApiKey.objects.filter(pk=relay.key.pk)).update(recording="redacted")
+        without_guards(ApiKey.objects.filter(pk=relay.key.pk)).update(recording="redacted")
         relay.answer(exchange, said("2"))
         relay.digest()
         assert exchange_of(exchange).metadata["request_bytes"] > 2 * MB

@@ -1,6 +1,6 @@
 """Several hosts on one database, each with a journal of its own: a conversation may go from one to the other.
 
-Whoever is asked next may be quicker than the digester of the one before. It waits for it, and not for one that is gone.
+The next host may be quicker than the digester of the one before. It waits for it, but not for one that is gone.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from history.access import keys
 from history.entries import Reasoning, Text
 from history.models import ApiKey, Exchange, Message
 from project.accounts.models import User
-from relay.digest import ordering, other_hosts
-from relay.digest.calls import WAIT_SECONDS, PendingCall, Spot
+from relay.digest import ordering, positions
+from relay.digest.calls import WAIT_SECONDS, PendingCall, SessionMatch
 from relay.digest.process import name_of
 from relay.digest.recognisers import late_answers
 from relay.models import JournalPosition
@@ -41,9 +41,9 @@ def hello(text: str = "hello") -> dict[str, object]:
 @pytest.fixture
 def hosts(tmp_path: Path, key: ApiKey, monkeypatch: pytest.MonkeyPatch) -> tuple[Relay, Relay]:
     """Two, and each knows of the other; they tell each other at every step how far they are."""
-    monkeypatch.setattr(other_hosts, "TELL_SECONDS", 0.0)
-    monkeypatch.setattr(other_hosts, "FRESH_SECONDS", 0.0)
-    monkeypatch.setattr(other_hosts, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(positions, "WRITE_SECONDS", 0.0)
+    monkeypatch.setattr(positions, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(positions, "LOOK_SECONDS", 0.0)
     here, there = (Relay(tmp_path / name, key, name=name) for name in ("here", "there"))
     for relay in (here, there, here):
         relay.digest()
@@ -154,7 +154,7 @@ class TestNobodyWaitsInVain:
         _here, there = hosts
         JournalPosition.objects.filter(pk="here").update(digested_at=datetime.now(UTC) - timedelta(seconds=30))
         talk = Chat(there)
-        talk.hear(said("an answer that nobody knows"))
+        talk.hear(said("an unknown answer"))
         talk.send("And now?")
         there.digest()
         assert Message.objects.filter(content="And now?").exists()
@@ -162,7 +162,7 @@ class TestNobodyWaitsInVain:
     def test_for_an_answer_that_no_host_has(self, hosts: tuple[Relay, Relay]) -> None:
         here, there = hosts
         talk = Chat(there)
-        talk.hear(said("an answer that nobody knows"))
+        talk.hear(said("an unknown answer"))
         talk.send("And now?")
         for relay in (there, here, there):
             relay.digest()
@@ -171,7 +171,7 @@ class TestNobodyWaitsInVain:
     def test_two_hosts_that_both_wait_do_not_wait_for_each_other(self, hosts: tuple[Relay, Relay]) -> None:
         for relay in hosts:
             talk = Chat(relay)
-            talk.hear(said(f"nobody knows this in {relay.name}"))
+            talk.hear(said(f"unknown answer in {relay.name}"))
             relay.answer(talk.send("And now?"), said("Now."))
             time.sleep(ROUND_TRIP)
         settle(*hosts)
@@ -190,11 +190,11 @@ class TestNobodyWaitsInVain:
         relay.ask(CHAT, hello(), said("Hi"))
         another = Relay(tmp_path / "another", relay.key, name="another")
         another.digest()
-        monkeypatch.setattr(other_hosts, "LOOK_SECONDS", 0.0)
+        monkeypatch.setattr(positions, "LOOK_SECONDS", 0.0)
         relay.digest()
         before = JournalPosition.objects.get(pk="test").digested_at
         time.sleep(0.01)
-        monkeypatch.setattr(other_hosts, "TELL_SECONDS", 0.0)
+        monkeypatch.setattr(positions, "WRITE_SECONDS", 0.0)
         relay.digest()
         after = JournalPosition.objects.get(pk="test").digested_at
         assert before is not None
@@ -267,15 +267,15 @@ def test_two_hosts_begin_the_same_session_in_the_same_moment(hosts: tuple[Relay,
     for relay in hosts:
         calls.append(relay.send(CHAT, hello(relay.name), {"x-parley-session-id": "shared"}))
         relay.answer(calls[-1], said(f"Hello from {relay.name}"))
-    sees = here.digester._waiting.must_wait
+    sees = here.digester._order.must_wait
 
-    def see_while_the_other_one_writes(call: PendingCall, spot: Spot) -> bool:
+    def see_while_the_other_one_writes(call: PendingCall, match: SessionMatch) -> bool:
         with ThreadPoolExecutor(1) as pool:
             pool.submit(there.digest).result()
             pool.submit(connections.close_all).result()
-        return sees(call, spot)
+        return sees(call, match)
 
-    here.digester._waiting.must_wait = see_while_the_other_one_writes  # type: ignore[method-assign]
+    here.digester._order.must_wait = see_while_the_other_one_writes  # type: ignore[method-assign]
     here.digest()
     (session,) = sessions()
     assert [exchange_of(call).metadata.get("problem") for call in calls] == [None, None]
@@ -291,7 +291,7 @@ def test_a_conversation_that_goes_from_host_to_host_as_fast_as_it_can(tmp_path: 
         name_of(host.folder)
     with digesting(tmp_path / "one"), digesting(tmp_path / "two"):
         wait_for(lambda: JournalPosition.objects.filter(digested_at__isnull=False).count() == 2)
-        time.sleep(other_hosts.LOOK_SECONDS)
+        time.sleep(positions.LOOK_SECONDS)
         talks = [Chat(hosts[0]), ClaudeCode(hosts[1])]
         for turn in range(8):
             for number, talk in enumerate(talks):

@@ -11,10 +11,11 @@ from uuid import UUID
 import pytest
 
 from history.access import keys
+from history.dialects import openai_responses
 from history.entries import ModelOutput, Reasoning, Text
 from history.models import Message, ToolCall
 from project.accounts.models import User
-from relay.digest.recognisers import references
+from relay.digest.answers import item_ids
 from tests.relay.digest.programs import Chat, ClaudeCode, GeminiCli, ResponsesSdk
 from tests.relay.digest.relayed import Relay, call, exchange_of, path_of, reply_bytes, said, sessions
 
@@ -232,9 +233,9 @@ class TestReferences:
 
     def test_of_what_no_vendor_keeps_no_names_are_kept(self) -> None:
         reply = b'{"id": "resp_1", "store": false, "output": [{"id": "msg_12345678"}]}'
-        assert references.items_in(reply) == []
-        assert references.items_in(reply.replace(b"false", b"true")) == ["msg_12345678"]
-        assert references.items_in(b'{"text": "{\\"id\\": \\"msg_12345678\\"}"}') == []
+        assert item_ids(openai_responses.HTTP_API, reply) == ()
+        assert item_ids(openai_responses.HTTP_API, reply.replace(b"false", b"true")) == ("msg_12345678",)
+        assert item_ids(openai_responses.HTTP_API, b'{"text": "{\\"id\\": \\"msg_12345678\\"}"}') == ()
 
 
 class TestCalls:

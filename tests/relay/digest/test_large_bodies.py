@@ -18,7 +18,7 @@ from history.record.loading import entries_of
 from history.verification import verify
 from relay.digest import bodies
 from relay.digest.calls import RecordedAnswer
-from relay.gateway.call.json_weight import is_too_heavy
+from relay.gateway.call.json_scanner import is_too_heavy
 from tests.relay.digest.relayed import Relay, exchange_of, path_of, reply_bytes, said, sessions
 
 pytestmark = pytest.mark.django_db
@@ -145,7 +145,7 @@ def test_a_reply_that_comes_slowly_is_not_held_in_memory(relay: Relay) -> None:
     relay.journal.reply(exchange, reply_bytes(CHAT, answer, stream=True))
     relay.journal.flush()
     relay.digest()
-    (call,) = relay.digester.under.values()
+    (call,) = relay.digester.pending.values()
     assert (call.size, call.received) == (0, len(reply_bytes(CHAT, answer, stream=True)))
     relay.end(exchange)
     relay.digest()

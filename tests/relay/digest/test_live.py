@@ -10,7 +10,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from tests.servers.installation import HASTY, House, Server, house_in
+from tests.servers.installation import IMPATIENT_APP, Installation, Server, create_installation
 from tests.servers.processes import wait_for
 from tests.vendors import says
 
@@ -18,9 +18,9 @@ pytestmark = pytest.mark.runs_first
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    with house_in(tmp_path_factory.mktemp("house"), scopes=("relay", "read")) as house:
-        yield house
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    with create_installation(tmp_path_factory.mktemp("installation"), scopes=("relay", "read")) as installation:
+        yield installation
 
 
 def relayed(key: str, server: Server, messages: list[dict[str, str]], session: str) -> str:
@@ -37,27 +37,27 @@ def relayed(key: str, server: Server, messages: list[dict[str, str]], session: s
         return str(response.headers["X-Parley-Session-Id"])
 
 
-def is_there(house: House, server: Server, path: str, words: str) -> bool:
+def is_there(installation: Installation, server: Server, path: str, words: str) -> bool:
     try:
-        return words in house.read(server, path)
+        return words in installation.read(server, path)
     except OSError:
         return False
 
 
-def test_a_relayed_session_appears_and_grows_on_open_pages_within_a_second(house: House) -> None:
-    with house.serving("uvicorn", application=HASTY) as server:
+def test_a_relayed_session_appears_and_grows_on_open_pages_within_a_second(installation: Installation) -> None:
+    with installation.serving("uvicorn", application=IMPATIENT_APP) as server:
         talk: list[dict[str, Any]] = [{"role": "user", "content": "Tell me of fjords."}]
-        house.plays(says("They are deep."))
-        session = relayed(house.ada.key, server, talk, "ses_1")
-        wait_for(lambda: is_there(house, server, f"/s/{session}/", "They are deep."), what="the relayed session")
-        page = house.page(server, session)
+        installation.plays(says("They are deep."))
+        session = relayed(installation.ada.key, server, talk, "ses_1")
+        wait_for(lambda: is_there(installation, server, f"/s/{session}/", "They are deep."), what="the relayed session")
+        page = installation.page(server, session)
         talk += [{"role": "assistant", "content": "They are deep."}, {"role": "user", "content": "How deep?"}]
-        house.plays(says("A thousand metres."))
+        installation.plays(says("A thousand metres."))
         began = time.monotonic()
-        relayed(house.ada.key, server, talk, "ses_1")
+        relayed(installation.ada.key, server, talk, "ses_1")
         page.until(lambda page: "A thousand metres." in page.talk, seconds=20)
         # A second, and what a busy machine needs to show it.
         assert time.monotonic() - began < 6
-        relayed(house.ada.key, server, [{"role": "user", "content": "A new topic: lighthouses."}], "ses_2")
+        relayed(installation.ada.key, server, [{"role": "user", "content": "A new topic: lighthouses."}], "ses_2")
         page.until(lambda page: "lighthouses" in page.root.text, seconds=20)
-        house.close_sockets()
+        installation.close_sockets()

@@ -1,4 +1,4 @@
-"""A call that takes an hour holds its own records, and not all that was digested beside it; whatever dies meanwhile."""
+"""A call that takes an hour holds its own records, and not what was digested beside it, also after a crash."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from django.db import OperationalError
 
 from history.models import Exchange, Message
-from relay.digest import long_calls, positions, segment_copies
+from relay.digest import long_calls, positions
 from relay.gateway.journal.reader import JournalReader
 from relay.gateway.journal.segments import bytes_in, names, writer_of
 from relay.gateway.journal.writer import Journal
@@ -84,7 +84,7 @@ def test_another_digester_reads_on_from_what_was_carried_over(relay: Relay) -> N
 
 
 POINTS = {
-    "with a copy and no word of it": (positions, "keep"),
+    "with a copy and no word of it": (positions, "save_position"),
     "with a copy that the position speaks of": (long_calls, "publish"),
     "with the old segments still there": (JournalReader, "remove_all_but"),
 }
@@ -101,13 +101,15 @@ def failing(relay: Relay, monkeypatch: pytest.MonkeyPatch, *, at: str, error: Ba
             raise error
         return whole(*args, **how)
 
+    write_copy = long_calls.write_copy
+
     def copied(*args: Any) -> Any:
-        copy = segment_copies.copied(*args)
+        copy = write_copy(*args)
         made.add(copy.name)
         return copy
 
     with monkeypatch.context() as for_now:
-        for_now.setattr(long_calls, "copied", copied)
+        for_now.setattr(long_calls, "write_copy", copied)
         for_now.setattr(where, what, fail)
         yield
 

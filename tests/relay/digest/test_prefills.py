@@ -21,7 +21,7 @@ from history.linting import lint_session
 from history.models import Message
 from history.record.snapshots import snapshot
 from project.accounts.models import User
-from relay.digest.requests import read
+from relay.digest.requests import read_request
 from relay.gateway.journal.records import Accepted
 from tests.relay.digest.programs import AnthropicSdk, Chat, GenAiSdk, Program, ResponsesSdk
 from tests.relay.digest.relayed import Relay, exchange_of, half_bytes, path_of, said, sessions
@@ -310,7 +310,7 @@ def test_a_beginning_that_was_taken_out_stays_known_when_the_rest_is_regrouped()
     messages = [{"role": role, "content": f"{role} {place}"} for place, role in enumerate(turns)]
     body = json.dumps({"model": "m", "messages": messages}).encode()
     record = Accepted(exchange=uuid4(), at=0.0, key=1, owner=1, recording="full", dialect="openai-chat", body=body)
-    asked = read(record).prefilled()
-    joined = asked.with_neighbours_joined()
+    asked = read_request(record).prefilled()
+    joined = asked.with_adjacent_answers_joined()
     assert joined is not None
-    assert (joined.begun, len(joined.entries), len(joined.sent)) == (asked.begun, 3, 4)
+    assert (joined.unfinished, len(joined.entries), len(joined.sent_chain)) == (asked.unfinished, 3, 4)

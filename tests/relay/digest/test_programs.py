@@ -1,4 +1,4 @@
-"""Programs as they really talk: the right number of sessions and messages, whatever they move, resend or ask beside."""
+"""Recorded programs: the right number of sessions and messages with moved entries, retries and side calls."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class TestClaudeCode:
     def test_a_child_of_a_deleted_session_belongs_to_the_one_that_goes_on_in_its_place(self, relay: Relay) -> None:
         main = ClaudeCode(relay)
         main.ask("Research fjords.", said("Yes."))
-        Session.objects.update(hidden_at=timezone.now())
+        Session.objects.update(state=Session.State.DELETED, hidden_at=timezone.now())
         main.ask("Go on.", said("Gladly."))
         ClaudeCode(relay, **{"x-claude-code-agent-id": "agent-7"}).ask("Look up fjords", said("Twelve."))
         child = Session.objects.get(title="Look up fjords")

@@ -1,4 +1,4 @@
-"""Whatever a client does with a conversation that it resends whole, every word of it is in the record once."""
+"""Each entry of a conversation that a client resends whole is in the record once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from history.models import ApiKey, Exchange, Message, Session
-from tests.measures import examples
+from tests.measures import example_count
 from tests.relay.digest.programs import Chat, ClaudeCode, Codex, GeminiCli, Program
 from tests.relay.digest.relayed import Relay, call, path_of, remove_everything, said
 
@@ -64,7 +64,7 @@ def talk_through(talk: Program, relay: Relay, plan: list[tuple[str, int, bool, s
 
 @pytest.mark.parametrize("program", [Chat, ClaudeCode, Codex, GeminiCli])
 @given(plan=turns)
-@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=example_count(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_growing_conversation_is_stored_once_whatever_the_retries(
     program: type[Program], plan: list[tuple[str, int, bool, str]], key: ApiKey
 ) -> None:
@@ -88,7 +88,7 @@ walks = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 3)), min_size=4, ma
 
 
 @given(walk=walks, is_late=st.booleans())
-@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=example_count(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whoever_wanders_between_branches_has_every_call_stored(
     walk: list[tuple[int, int]], is_late: bool, key: ApiKey
 ) -> None:

@@ -145,7 +145,7 @@ class TestWhatClientsName:
 class TestBranches:
     @pytest.mark.parametrize("taken_back", [1, 3])
     def test_of_two_that_are_filed_together_the_later_is_the_path(self, relay: Relay, taken_back: int) -> None:
-        """Somebody stops an answer and asks something else instead; the digester comes to both at once."""
+        """The user stops an answer and asks something else; the digester reads both at once."""
         talk = Chat(relay)
         talk.ask("One", said("1"))
         talk.ask("Two", said("2"))

@@ -15,7 +15,7 @@ from relay.gateway.journal.records import Lost, head_of
 from relay.models import JournalPosition
 from tests.relay.digest.programs import Chat
 from tests.relay.digest.relayed import Relay, erase, exchange_of, path_of, said, sessions
-from tests.rows import by_hand
+from tests.rows import without_guards
 
 pytestmark = pytest.mark.django_db
 
@@ -121,7 +121,7 @@ class TestWhatIsUnderWay:
 
     def test_a_request_that_was_read_and_not_filed_is_filed_by_the_next_one(self, relay: Relay) -> None:
         waits = relay.send(CHAT, hello("waits"))
-        relay.digester._waiting.patience = 60
+        relay.digester._order.patience = 60
         relay.digester.step()
         lose_three_calls(relay)
         relay.digester.step()
@@ -135,7 +135,7 @@ class TestWhatIsUnderWay:
         filed = relay.send(CHAT, hello("filed"))
         done = relay.ask(CHAT, hello("done"), said("1"))
         gone = relay.ask(CHAT, hello("done and gone"), said("2"))
-        by_hand(Exchange.objects.filter(pk=gone)).delete()
+        without_guards(Exchange.objects.filter(pk=gone)).delete()
         row = JournalPosition.objects.get()
         row.position = {"from": row.position["from"], "to": row.position["to"], "done": [gone.hex]}
         row.save()

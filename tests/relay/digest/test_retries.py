@@ -189,7 +189,7 @@ def test_a_sample_that_is_asked_for_again_leaves_the_others_alone(relay: Relay) 
 def test_a_whole_answer_is_asked_for_again_only_right_after_it_was_lost(
     relay: Relay, seconds: int, exchanges: int
 ) -> None:
-    """The same words from somebody else whose first try never came to us are a call of their own."""
+    """The same words in another session whose first try never arrived are a call of their own."""
     now = time.time()
     relay.answer(relay.send(CHAT, hello(), FIRST, at=now - seconds), said("Hi."), at=now - seconds)
     relay.digest()
@@ -216,7 +216,7 @@ def test_a_try_that_nobody_has_ended_yet_is_overtaken_by_the_next(
     relay.digest()
     again = relay.send(CHAT, hello(), SECOND)
     relay.digest()
-    ends = [(first, "Nobody hears it."), (again, "Hi.")]
+    ends = [(first, "Not read by the client."), (again, "Hi.")]
     for exchange, answer in reversed(ends) if is_late else ends:
         relay.answer(exchange, said(answer))
         relay.digest()
@@ -224,15 +224,15 @@ def test_a_try_that_nobody_has_ended_yet_is_overtaken_by_the_next(
     row = Exchange.objects.get()
     assert (row.pk, row.attempts, row.end_reason) == (again, 2, "done")
     assert path_of(session) == ["u:hello", "a:Hi."]
-    assert Message.objects.filter(session=session, content="Nobody hears it.", on_path=False).exists()
-    assert not relay.digester.under
+    assert Message.objects.filter(session=session, content="Not read by the client.", on_path=False).exists()
+    assert not relay.digester.pending
 
 
 def test_a_retry_does_not_write_into_a_session_that_its_owner_has_deleted(relay: Relay) -> None:
     named = {"x-session-id": "session-aaaa"}
     relay.fail(relay.send(CHAT, hello(), {**named, **FIRST}), 529, BUSY)
     relay.digest()
-    Session.objects.update(hidden_at=timezone.now())
+    Session.objects.update(state=Session.State.DELETED, hidden_at=timezone.now())
     again = relay.send(CHAT, hello(), {**named, **SECOND})
     relay.answer(again, said("Hi."))
     relay.digest()

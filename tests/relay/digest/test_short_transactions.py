@@ -10,7 +10,7 @@ import pytest
 from history.db import transactions
 from history.models import ApiKey, Exchange, Message
 from tests.relay.digest.relayed import Relay, call, exchange_of, path_of, said, sessions
-from tests.rows import by_hand
+from tests.rows import without_guards
 
 pytestmark = pytest.mark.django_db
 
@@ -96,15 +96,15 @@ def test_a_key_that_becomes_stricter_in_between_is_obeyed(relay: Relay, monkeypa
 
     relay.key.recording = "full"
     relay.key.save()
-    before = filing._prepare
+    before = filing._redact
 
     def prepare_and_change(*given: Any) -> None:
         before(*given)
-        by_hand(ApiKey.objects.filter(pk=relay.key.pk)).update(recording="redacted")
+        without_guards(ApiKey.objects.filter(pk=relay.key.pk)).update(recording="redacted")
 
     exchange = relay.send(CHAT, {"model": "m", "messages": [user(f"my key is {SECRET}")]}, {"X-Parley-Session-Id": "a"})
     relay.digest()  # the session is there by now, and is read again with its key
-    monkeypatch.setattr(filing, "_prepare", prepare_and_change)
+    monkeypatch.setattr(filing, "_redact", prepare_and_change)
     relay.answer(exchange, said(f"You said {SECRET}"))
     relay.digest()
     stored = Message.objects.get(kind="model_output")

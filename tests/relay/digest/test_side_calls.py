@@ -94,7 +94,7 @@ def test_a_title_call_waits_for_a_question_that_is_ten_seconds_late(relay: Relay
     title = relay.send("openai-chat", request["body"], request["headers"])
     relay.answer(title, said("Parser repair"))
     relay.digest()
-    for call in relay.digester.under.values():
+    for call in relay.digester.pending.values():
         call.seen_at -= 10
     relay.digest()
     assert sessions() == []
@@ -284,7 +284,7 @@ def test_a_summary_that_names_no_conversation_is_a_side_call(
     relay.answer(talk.send("And now?"), said("We continue."))
     relay.digest()
     (session,) = sessions()
-    assert [exchange_of(one).metadata.get("helper") for one in (summary, check)] == ["errand", "errand"]
+    assert [exchange_of(one).metadata.get("helper") for one in (summary, check)] == ["other", "other"]
     assert {exchange_of(one).session for one in (summary, check)} == {session}
     assert path_of(session)[-2:] == ["u:And now?", "a:We continue."]
     assert not Message.objects.filter(kind__in=("model_input", "model_output"), content=COMPRESS).exists()

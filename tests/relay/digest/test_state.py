@@ -12,7 +12,7 @@ from django.test import Client
 
 from project.accounts.models import User
 from relay.digest import digester
-from relay.digest.state import state_here
+from relay.digest.state import read_state
 from relay.models import JournalPosition
 from tests.relay.digest.relayed import Relay, said
 
@@ -35,7 +35,7 @@ def test_nothing_is_said_while_all_is_well(client: Client, staff: User, relay: R
     (relay.folder).mkdir()
     (relay.folder / "name").write_text("test")
     relay.ask("openai-chat", HELLO, said("Hello!"))
-    assert state_here().waiting == 0
+    assert read_state().waiting == 0
     assert 'id="journal"' not in front_page(client, staff)
 
 
@@ -45,27 +45,27 @@ def test_losses_are_told_with_their_reason(client: Client, staff: User) -> None:
     )
     page = front_page(client, staff)
     assert "3 calls" in page
-    assert "There was no room left on the disk." in page
+    assert "The disk was full." in page
 
 
 def test_a_backlog_is_told_once_it_is_old(client: Client, staff: User, relay: Relay) -> None:
     relay.send("openai-chat", HELLO)
-    assert state_here().waiting > 100
-    later = state_here(datetime.now(UTC) + timedelta(minutes=5))
+    assert read_state().waiting > 100
+    later = read_state(datetime.now(UTC) + timedelta(minutes=5))
     assert later.is_late
     assert 'id="journal"' not in front_page(client, staff)
 
 
 def test_a_long_answer_is_no_backlog(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(digester, "KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(digester, "SAVE_SECONDS", 0.0)
     relay.folder.mkdir()
     (relay.folder / "name").write_text("test")
     exchange = relay.send("openai-chat", {**HELLO, "stream": True})
     relay.digest()
     relay.journal.reply(exchange, b"x" * 100_000)
-    assert state_here().waiting > 100
+    assert read_state().waiting > 100
     relay.digest()
-    assert not state_here(datetime.now(UTC) + timedelta(minutes=5)).is_late
+    assert not read_state(datetime.now(UTC) + timedelta(minutes=5)).is_late
 
 
 def test_losses_and_backlogs_are_told_in_the_readers_own_words(client: Client, staff: User) -> None:
@@ -73,8 +73,8 @@ def test_losses_and_backlogs_are_told_in_the_readers_own_words(client: Client, s
     JournalPosition.objects.create(pk="here", lost_calls=1, lost_bytes=4096, lost_at=datetime.now(UTC), lost_why=why)
     page = unescape(front_page(client, staff))
     assert "could not record 1 call, 4.0\xa0KB." in page
-    assert "The journal holds all that it may: 1.0\xa0MB." in page
+    assert "The journal is full: 1.0\xa0MB." in page
     assert "(UTC)" in page
     staff.language = "zh-hans"
     staff.save()
-    assert "日志已达到允许的上限" in front_page(client, staff)
+    assert "日志已满" in front_page(client, staff)

@@ -1,4 +1,4 @@
-"""Programs at random: whatever they do to their conversations, the history holds what they said, once, on one path.
+"""Random programs: after any changes to a conversation, the history has each entry once, on one path.
 
 Each walk drives several programs under one key, in turns, and keeps beside each what a reader must find: a model of
 what a client said against what the history holds.
@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from history.entries import ModelOutput
 from history.models import ApiKey, Exchange, Message, Session, ToolCall
 from history.verification import verify
-from tests.measures import examples
+from tests.measures import example_count
 from tests.relay.digest.programs import (
     AnthropicInPieces,
     AnthropicSdk,
@@ -229,7 +229,7 @@ steps = st.lists(
 
 
 @given(programs=st.lists(st.sampled_from(PROGRAMS), min_size=1, max_size=3), walk=steps)
-@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=example_count(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_programs_do_the_history_holds_what_they_said_once_and_on_one_path(
     programs: list[Callable[..., Program]], walk: list[tuple[int, str, int, str]], key: ApiKey
 ) -> None:

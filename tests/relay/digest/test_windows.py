@@ -79,7 +79,7 @@ def test_conversations_at_the_same_time_stay_apart(relay: Relay) -> None:
 
 
 def test_examples_before_a_question_are_no_conversation(relay: Relay) -> None:
-    """A program draws some of its examples for each question: nobody has asked them here."""
+    """A program picks examples for each question: no model was called with them here."""
     examples = [("Is this spam? Win now!", "Yes."), ("Is this spam? See you at six.", "No.")]
     for drawn in (examples, examples[1:]):
         talk = Chat(relay)
@@ -105,7 +105,7 @@ def test_an_end_that_two_conversations_have_leads_to_neither(relay: Relay) -> No
 
 
 def test_a_newest_answer_of_two_texts_that_comes_back_as_one_is_known_in_it(relay: Relay) -> None:
-    """In Chat Completions an answer is one text, whoever gave it."""
+    """In Chat Completions an answer is one text, from any vendor."""
     talk = Chat(relay)
     window = Window(talk, 5)
     talk_to(window, 4)
@@ -150,7 +150,7 @@ def test_a_digester_that_comes_late_files_it_in_order(relay: Relay, headers: dic
 
 @pytest.mark.parametrize("headers", [{}, NAMED], ids=["unnamed", "named"])
 def test_what_was_said_differently_is_kept(relay: Relay, headers: dict[str, str]) -> None:
-    """Somebody has edited the first thing that is sent: that is another conversation, or another branch."""
+    """An edited first message is another conversation, or another branch."""
     window = Window(Chat(relay, **headers), 5)
     talk_to(window, 5)
     window.program.body["messages"][2]["content"] = "Question 3, but politely"

@@ -12,8 +12,8 @@ from history.access import keys
 from project.accounts.models import User
 from relay.gateway.references import ownership
 from relay.providers import registry
-from tests.relay_client import Relay, relaying
-from tests.vendors.raw_upstream import Bare
+from tests.relay_client import RunningRelay, run_relay
+from tests.vendors.raw_upstream import RawUpstream
 
 if TYPE_CHECKING:
     import anthropic
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def relay(transactional_db: None, providers: registry.Router, settings: Any, tmp_path: Path) -> Iterator[Relay]:
+def relay(transactional_db: None, providers: registry.Router, settings: Any, tmp_path: Path) -> Iterator[RunningRelay]:
     settings.PARLEY_DATA_DIR = tmp_path
-    with relaying() as found:
+    with run_relay() as found:
         yield found
 
 
 @pytest.fixture
-def key(relay: Relay, ada: User) -> str:
+def key(relay: RunningRelay, ada: User) -> str:
     return keys.create(name="laptop", owner=ada, recording="full").secret
 
 
@@ -37,7 +37,7 @@ def key(relay: Relay, ada: User) -> str:
 
 
 @pytest.fixture
-def of_openai(relay: Relay, key: str) -> Iterator[openai.OpenAI]:
+def of_openai(relay: RunningRelay, key: str) -> Iterator[openai.OpenAI]:
     import openai
 
     with openai.OpenAI(api_key=key, base_url=f"{relay.url}/v1", max_retries=0) as client:
@@ -45,7 +45,7 @@ def of_openai(relay: Relay, key: str) -> Iterator[openai.OpenAI]:
 
 
 @pytest.fixture
-def of_anthropic(relay: Relay, key: str) -> Iterator[anthropic.Anthropic]:
+def of_anthropic(relay: RunningRelay, key: str) -> Iterator[anthropic.Anthropic]:
     import anthropic
 
     with anthropic.Anthropic(api_key=key, base_url=relay.url, max_retries=0) as client:
@@ -53,7 +53,7 @@ def of_anthropic(relay: Relay, key: str) -> Iterator[anthropic.Anthropic]:
 
 
 @pytest.fixture
-def of_google(relay: Relay, key: str) -> Iterator[genai.Client]:
+def of_google(relay: RunningRelay, key: str) -> Iterator[genai.Client]:
     from google import genai
 
     with genai.Client(api_key=key, http_options=genai.types.HttpOptions(base_url=relay.url)) as client:
@@ -61,12 +61,12 @@ def of_google(relay: Relay, key: str) -> Iterator[genai.Client]:
 
 
 @pytest.fixture
-def bare() -> Iterator[Bare]:
-    with Bare() as upstream:
+def bare() -> Iterator[RawUpstream]:
+    with RawUpstream() as upstream:
         yield upstream
 
 
 @pytest.fixture
 def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it was not given will not be found a moment later: nobody else is given anything."""
-    monkeypatch.setattr(ownership, "ASKED_AGAIN", ())
+    """No other process notes ids, so an unknown id is refused at once."""
+    monkeypatch.setattr(ownership, "RETRY_DELAYS", ())

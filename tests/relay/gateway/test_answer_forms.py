@@ -11,13 +11,14 @@ from google import genai
 from google.genai import types as genai_types
 from pydantic import BaseModel
 
+from history.db.process_state import process_state
 from history.dialects import DIALECTS
-from history.dialects.anthropic_messages.schemas import schema_of_answer
+from history.dialects.anthropic_messages.request_encoder import schema_of_answer
 from relay.providers import registry
 from relay.providers.base import Model
 from relay.providers.http import HttpProvider
 from tests.relay.digest.programs import captured
-from tests.relay_client import CALLS, Relay, ask
+from tests.relay_client import SMALLEST_CALLS, RunningRelay, send_request
 from tests.vendors import Vendors, says
 from tests.vendors.setup import endpoint_at
 
@@ -51,7 +52,7 @@ OF_OPENAI = (CHAT, RESPONSES)
 
 
 def only(vendors: Vendors, dialect: str, model: str = "model") -> None:
-    registry.use(registry.Router([HttpProvider(endpoint_at(vendors, dialect, models=(Model(name=model),)))]))
+    process_state.set(registry.Router([HttpProvider(endpoint_at(vendors, dialect, models=(Model(name=model),)))]))
 
 
 def unnamed(asked: dict[str, Any]) -> dict[str, Any]:
@@ -61,11 +62,11 @@ def unnamed(asked: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("dialect", "upstream"), list(permutations(DIALECTS, 2)))
 def test_the_schema_of_an_answer_is_told_to_every_vendor(
-    relay: Relay, key: str, vendors: Vendors, dialect: str, upstream: str
+    relay: RunningRelay, key: str, vendors: Vendors, dialect: str, upstream: str
 ) -> None:
     only(vendors, upstream)
-    path, body = CALLS[dialect]
-    answered = ask(relay, path, {**body, **ASKED[dialect]}, x_api_key=key)
+    path, body = SMALLEST_CALLS[dialect]
+    answered = send_request(relay, path, {**body, **ASKED[dialect]}, x_api_key=key)
     wanted = ASKED[upstream] if dialect in OF_OPENAI else unnamed(ASKED[upstream])
     sent = vendors.requests[0].body
     assert {name: sent[name] for name in wanted} == {**wanted, **_limited(sent, wanted)}
@@ -79,11 +80,11 @@ def _limited(sent: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("dialect", "upstream"), list(permutations(ANY, 2)))
 def test_so_is_that_it_is_to_be_an_object(
-    relay: Relay, key: str, vendors: Vendors, dialect: str, upstream: str
+    relay: RunningRelay, key: str, vendors: Vendors, dialect: str, upstream: str
 ) -> None:
     only(vendors, upstream)
-    path, body = CALLS[dialect]
-    answered = ask(relay, path, {**body, **ANY[dialect]}, x_api_key=key)
+    path, body = SMALLEST_CALLS[dialect]
+    answered = send_request(relay, path, {**body, **ANY[dialect]}, x_api_key=key)
     sent = vendors.requests[0].body
     assert {name: sent[name] for name in ANY[upstream]} == {**ANY[upstream], **_limited(sent, ANY[upstream])}
     assert NOT_CARRIED not in answered.headers
@@ -91,22 +92,22 @@ def test_so_is_that_it_is_to_be_an_object(
 
 @pytest.mark.parametrize("dialect", ANY)
 def test_anthropic_has_no_word_for_an_object_of_any_form(
-    relay: Relay, key: str, vendors: Vendors, dialect: str
+    relay: RunningRelay, key: str, vendors: Vendors, dialect: str
 ) -> None:
     only(vendors, ANTHROPIC)
-    path, body = CALLS[dialect]
-    answered = ask(relay, path, {**body, **ANY[dialect]}, x_api_key=key)
+    path, body = SMALLEST_CALLS[dialect]
+    answered = send_request(relay, path, {**body, **ANY[dialect]}, x_api_key=key)
     assert answered.headers[NOT_CARRIED] == "option_not_carried:response_format"
 
 
 @pytest.mark.parametrize("upstream", OF_OPENAI)
 def test_openai_takes_no_schema_of_anything_but_an_object(
-    relay: Relay, key: str, vendors: Vendors, upstream: str
+    relay: RunningRelay, key: str, vendors: Vendors, upstream: str
 ) -> None:
     only(vendors, upstream)
-    path, body = CALLS[GEMINI]
+    path, body = SMALLEST_CALLS[GEMINI]
     several = {"responseMimeType": "application/json", "responseSchema": {"type": "ARRAY", "items": {"type": "STRING"}}}
-    answered = ask(relay, path, {**body, "generationConfig": several}, x_api_key=key)
+    answered = send_request(relay, path, {**body, "generationConfig": several}, x_api_key=key)
     assert answered.headers[NOT_CARRIED] == "option_not_carried:response_format"
     assert not {"response_format", "text"} & vendors.requests[0].body.keys()
 
@@ -144,11 +145,11 @@ def test_anthropic_is_told_no_bounds_that_it_refuses() -> None:
 
 @pytest.mark.parametrize("upstream", [CHAT, RESPONSES, ANTHROPIC])
 def test_gemini_clis_router_gets_an_object_of_its_form_from_another_vendor(
-    relay: Relay, key: str, vendors: Vendors, upstream: str
+    relay: RunningRelay, key: str, vendors: Vendors, upstream: str
 ) -> None:
     request = captured("gemini-cli-1")
     only(vendors, upstream, request["path"].rpartition("/")[2].partition(":")[0])
-    answered = ask(relay, request["path"], request["body"], x_goog_api_key=key)
+    answered = send_request(relay, request["path"], request["body"], x_goog_api_key=key)
     lost = [name for name in answered.headers[NOT_CARRIED].split(", ") if "generationConfig" in name]
     assert lost == ["option_not_carried:generationConfig.topK"]
     asked = request["body"]["generationConfig"]["responseJsonSchema"]
@@ -168,7 +169,9 @@ class Weather(BaseModel):
 
 
 @pytest.mark.parametrize("upstream", DIALECTS)
-def test_the_sdks_parse_what_another_vendor_answers(relay: Relay, key: str, vendors: Vendors, upstream: str) -> None:
+def test_the_sdks_parse_what_another_vendor_answers(
+    relay: RunningRelay, key: str, vendors: Vendors, upstream: str
+) -> None:
     only(vendors, upstream)
     vendors.plays(upstream, *[says('{"city": ', '"Oslo"}')] * 4)
     of_openai = openai.OpenAI(api_key=key, base_url=f"{relay.url}/v1", max_retries=0)

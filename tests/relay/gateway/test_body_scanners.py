@@ -12,8 +12,8 @@ import pytest
 import zstandard
 
 from history.dialects import DIALECTS
-from relay.gateway.call import bodies, body_peek
-from relay.gateway.replies.unpacking import Unpacking, in_slices
+from relay.gateway.call import bodies, decompression, json_scanner
+from relay.gateway.call.decompression import Decompression
 from tests.measures import assert_linear
 
 pytestmark = pytest.mark.any_database
@@ -53,23 +53,23 @@ HOSTILE_FORMS: dict[str, Callable[[int], bytes]] = {
 def test_cutting_a_field_and_renaming_a_model_are_linear(shape: str) -> None:
     make = HOSTILE_JSON[shape]
     cut = make(1_000)
-    assert b"sessionId" not in bodies.without_field(cut, "sessionId")
-    assert_linear(lambda body: bodies.without_field(body, "sessionId"), make, size=90_000)
-    assert_linear(lambda body: bodies.with_model(body, "other"), make, size=90_000)
-    assert_linear(lambda body: bodies.with_model_of_path(body, "n", instead_of="m"), make, size=90_000)
+    assert b"sessionId" not in json_scanner.without_field(cut, "sessionId")
+    assert_linear(lambda body: json_scanner.without_field(body, "sessionId"), make, size=90_000)
+    assert_linear(lambda body: json_scanner.with_model(body, "other"), make, size=90_000)
+    assert_linear(lambda body: json_scanner.with_model_of_path(body, "n", instead_of="m"), make, size=90_000)
 
 
 @pytest.mark.parametrize("shape", HOSTILE_JSON)
 @pytest.mark.parametrize("dialect", ["openai-chat", "openai-responses"])
 def test_looking_for_references_is_linear(dialect: str, shape: str) -> None:
-    assert_linear(lambda body: body_peek.peek_body(body, dialect), HOSTILE_JSON[shape], size=90_000)
-    assert_linear(bodies.why_without_model, HOSTILE_JSON[shape], size=90_000)
+    assert_linear(lambda body: bodies.peek_body(body, dialect), HOSTILE_JSON[shape], size=90_000)
+    assert_linear(bodies.explain_missing_model, HOSTILE_JSON[shape], size=90_000)
 
 
 @pytest.mark.parametrize("shape", HOSTILE_FORMS)
 def test_finding_the_model_of_a_form_is_linear(shape: str) -> None:
-    assert_linear(bodies.model_in_form, HOSTILE_FORMS[shape], size=90_000)
-    assert_linear(lambda body: bodies.with_model(body, "other"), HOSTILE_FORMS[shape], size=90_000)
+    assert_linear(json_scanner.model_in_form, HOSTILE_FORMS[shape], size=90_000)
+    assert_linear(lambda body: json_scanner.with_model(body, "other"), HOSTILE_FORMS[shape], size=90_000)
 
 
 def _members(n: int) -> bytes:
@@ -97,14 +97,14 @@ PACKED: dict[str, tuple[str, int, Callable[[int], bytes]]] = {
 @pytest.mark.parametrize("shape", PACKED)
 def test_unpacking_is_linear(shape: str) -> None:
     encoding, size, make = PACKED[shape]
-    assert_linear(lambda body: bodies.unpacked(body, encoding, limit=LIMIT), make, size=size)
-    assert_linear(lambda body: Unpacking(encoding).feed(body), make, size=size)
-    assert_linear(lambda body: sum(map(len, in_slices(Unpacking(encoding), body))), make, size=size)
+    assert_linear(lambda body: decompression.decompress(body, encoding, limit=LIMIT), make, size=size)
+    assert_linear(lambda body: Decompression(encoding).feed(body), make, size=size)
+    assert_linear(lambda body: sum(map(len, Decompression(encoding).in_slices(body))), make, size=size)
 
 
 def test_a_body_that_is_compressed_many_times_is_refused() -> None:
-    with pytest.raises(bodies.Unreadable, match="more than 3 times"):
-        bodies.unpacked(b"", "gzip, gzip, gzip, gzip", limit=LIMIT)
+    with pytest.raises(json_scanner.Unreadable, match="more than 3 times"):
+        decompression.decompress(b"", "gzip, gzip, gzip, gzip", limit=LIMIT)
 
 
 def test_a_bomb_stops_at_the_limit() -> None:
@@ -115,13 +115,13 @@ def test_a_bomb_stops_at_the_limit() -> None:
         (gzip.compress(gzip.compress(b"\0" * 3_000_000)), "gzip, gzip"),
     ):
         with pytest.raises(bodies.TooLarge):
-            bodies.unpacked(packed, encoding, limit=1_000_000)
+            decompression.decompress(packed, encoding, limit=1_000_000)
 
 
 def test_a_body_of_very_many_fields_is_refused_where_one_must_be_cut() -> None:
     many = json.dumps({f"f{number}": 1 for number in range(2_000)}).encode()
-    with pytest.raises(bodies.Unreadable, match="1000 top-level fields"):
-        bodies.without_field(many, "sessionId")
+    with pytest.raises(json_scanner.Unreadable, match="1000 top-level fields"):
+        json_scanner.without_field(many, "sessionId")
 
 
 @pytest.mark.parametrize(
@@ -136,13 +136,13 @@ def test_a_body_of_very_many_fields_is_refused_where_one_must_be_cut() -> None:
     ],
 )
 def test_a_field_is_cut_with_one_comma(given: bytes, wanted: bytes) -> None:
-    assert bodies.without_field(given, "sessionId") == wanted
+    assert json_scanner.without_field(given, "sessionId") == wanted
 
 
 @pytest.mark.parametrize("broken", [b"", b"[1]", b'{"a', b'{"a":', b'{"a":[', b'{"a":"\\', b'{"a":[1}}'])
 def test_what_is_no_object_has_no_fields_to_cut(broken: bytes) -> None:
-    with contextlib.suppress(bodies.Unreadable):
-        assert bodies.without_field(broken, "sessionId") == broken
+    with contextlib.suppress(json_scanner.Unreadable):
+        assert json_scanner.without_field(broken, "sessionId") == broken
 
 
 FORM = (
@@ -152,8 +152,8 @@ FORM = (
 
 
 def test_the_model_of_a_form_is_read_from_its_part_and_replaced_there() -> None:
-    assert bodies.model_in_form(FORM) == "whisper"
-    assert bodies.with_model(FORM, "other") == FORM.replace(b"whisper", b"other")
+    assert json_scanner.model_in_form(FORM) == "whisper"
+    assert json_scanner.with_model(FORM, "other") == FORM.replace(b"whisper", b"other")
 
 
 # Parsers take the first, the last or both of two values, so none of these may pass.
@@ -177,8 +177,8 @@ TWICE: list[tuple[str, bytes]] = [
 
 @pytest.mark.parametrize(("dialect", "body"), TWICE)
 def test_a_reference_beside_a_key_that_comes_twice_is_refused(dialect: str, body: bytes) -> None:
-    with pytest.raises(bodies.Unreadable, match="twice"):
-        body_peek.peek_body(body, dialect)
+    with pytest.raises(json_scanner.Unreadable, match="twice"):
+        bodies.peek_body(body, dialect)
 
 
 @pytest.mark.parametrize(
@@ -198,9 +198,9 @@ def test_a_reference_is_found_however_it_is_written(dialect: str, body: bytes) -
         b'{"zz":NaN,' + body[1:],
         b'{"pad":"' + b"x" * 100_000 + b'",' + body[1:],
     ):
-        assert [reference.name for reference in body_peek.peek_body(written, dialect)[1]] == ["theirs"], written[:200]
+        assert [reference.name for reference in bodies.peek_body(written, dialect)[1]] == ["theirs"], written[:200]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_keys_that_come_twice_pass_where_nothing_is_referred_to(dialect: str) -> None:
-    assert body_peek.peek_body(b'{"model":"a","model":"b","messages":[]}', dialect)[0]["model"] == "b"
+    assert bodies.peek_body(b'{"model":"a","model":"b","messages":[]}', dialect)[0]["model"] == "b"

@@ -14,19 +14,20 @@ import redis
 from django.test import Client
 
 from history.access import keys
+from history.db.process_state import process_state
 from history.models import ApiKey
 from project.accounts.models import User
 from relay.digest.digester import Digester
 from relay.errors import OverAllowance
-from relay.gateway.limits import budgets, rate_limits, redis_limits, usage_counters, usage_store
-from relay.gateway.limits.budgets import BudgetLimit, Pool
+from relay.gateway import rate_limits
 from relay.models import Allowance, KeyUse, Spending
-from relay.usage import allowances
+from relay.usage import allowances, amounts, budgets, counters, redis_counters, tables
 from relay.usage.amounts import Use
+from relay.usage.budgets import BudgetLimit, Pool
 from relay.usage.prices import Price
 from tests.relay.gateway.test_limits import CHAT, TOKENS, key_with, until_counted
 from tests.relay.gateway.test_limits_shared import done
-from tests.relay_client import HI, Relay, ask, asking
+from tests.relay_client import HI_BODY, RunningRelay, open_reply, send_request
 from tests.servers.processes import free_port, wait_for
 from tests.vendors import Vendors, says
 
@@ -35,27 +36,27 @@ from tests.vendors import Vendors, says
 
 @pytest.mark.parametrize("by", ["setting", "allowance"])
 @pytest.mark.parametrize("end", ["revoked", "deleted", "kept"])
-def test_budget_binds_all_keys_of_one_person(relay: Relay, ada: User, settings: Any, by: str, end: str) -> None:
+def test_budget_binds_all_keys_of_one_person(relay: RunningRelay, ada: User, settings: Any, by: str, end: str) -> None:
     if by == "setting":
         settings.PARLEY_CHAT_TOKENS_PER_DAY = TOKENS
     else:
         Allowance.objects.create(user=ada, tokens_per_day=TOKENS)
     first = key_with(ada)
-    assert ask(relay, CHAT, HI, x_api_key=first).status == 200
+    assert send_request(relay, CHAT, HI_BODY, x_api_key=first).status == 200
     until_counted(relay, first, TOKENS)
-    usage_counters.sync()
+    counters.sync()
     if end == "revoked":
         keys.revoke(ApiKey.objects.get(), actor=ada)
     elif end == "deleted":
         ApiKey.objects.all().delete()
-    answered = ask(relay, CHAT, HI, x_api_key=key_with(ada))
+    answered = send_request(relay, CHAT, HI_BODY, x_api_key=key_with(ada))
     assert (answered.status, answered.headers["x-should-retry"]) == (429, "false")
     told = answered.json["error"]["message"]
     assert told.startswith(f"The owner of this key is over their limit of {TOKENS} tokens per day. Try again in ")
 
 
 def test_next_key_made_on_the_page_has_no_budget_of_its_own(
-    relay: Relay, client: Client, ada: User, vendors: Vendors, settings: Any
+    relay: RunningRelay, client: Client, ada: User, vendors: Vendors, settings: Any
 ) -> None:
     """Make a key, use the budget up, revoke the key, make another."""
     settings.PARLEY_CHAT_TOKENS_PER_DAY = TOKENS
@@ -67,25 +68,27 @@ def test_next_key_made_on_the_page_has_no_budget_of_its_own(
         return secret
 
     first = made_on_the_page()
-    assert ask(relay, CHAT, HI, x_api_key=first).status == 200
-    wait_for(lambda: ask(relay, CHAT, HI, x_api_key=first).status == 429, seconds=10, what="the budget used up")
+    assert send_request(relay, CHAT, HI_BODY, x_api_key=first).status == 200
+    wait_for(
+        lambda: send_request(relay, CHAT, HI_BODY, x_api_key=first).status == 429, seconds=10, what="the budget used up"
+    )
     assert client.post(f"/keys/{ApiKey.objects.get().prefix}/revoke/").status_code == 302
     calls = len(vendors.requests)
-    assert ask(relay, CHAT, HI, x_api_key=made_on_the_page()).status == 429
+    assert send_request(relay, CHAT, HI_BODY, x_api_key=made_on_the_page()).status == 429
     assert len(vendors.requests) == calls
 
 
-def test_budget_is_not_shared_with_other_people(relay: Relay, ada: User, bob: User, settings: Any) -> None:
+def test_budget_is_not_shared_with_other_people(relay: RunningRelay, ada: User, bob: User, settings: Any) -> None:
     settings.PARLEY_CHAT_TOKENS_PER_DAY = TOKENS
     first = key_with(ada)
-    ask(relay, CHAT, HI, x_api_key=first)
+    send_request(relay, CHAT, HI_BODY, x_api_key=first)
     until_counted(relay, first, TOKENS)
-    assert ask(relay, CHAT, HI, x_api_key=key_with(bob)).status == 200
+    assert send_request(relay, CHAT, HI_BODY, x_api_key=key_with(bob)).status == 200
 
 
-def test_chats_and_keys_count_against_one_budget(relay: Relay, ada: User, settings: Any) -> None:
+def test_chats_and_keys_count_against_one_budget(relay: RunningRelay, ada: User, settings: Any) -> None:
     key = key_with(ada)
-    assert ask(relay, CHAT, HI, x_api_key=key).status == 200
+    assert send_request(relay, CHAT, HI_BODY, x_api_key=key).status == 200
     relay.ended()
     Digester(relay.journal.folder, name="test", patience=0).step()
     settings.PARLEY_CHAT_TOKENS_PER_DAY = TOKENS
@@ -94,46 +97,46 @@ def test_chats_and_keys_count_against_one_budget(relay: Relay, ada: User, settin
     settings.PARLEY_CHAT_TOKENS_PER_DAY = 2 * TOKENS
     allowances.check_budget(ada)
     allowances.note_usage(ada, tokens=TOKENS)
-    usage_counters.forget_all()
-    assert ask(relay, CHAT, HI, x_api_key=key).status == 429
-    owner = ask(relay, "/v1/me", method="GET", x_api_key=key).json["owner"]
+    process_state.reset(counters.UsageCounters)
+    assert send_request(relay, CHAT, HI_BODY, x_api_key=key).status == 429
+    owner = send_request(relay, "/v1/me", method="GET", x_api_key=key).json["owner"]
     assert owner == {
         "limits": {"tokens_per_day": 2 * TOKENS, "cost_per_day": None},
         "use": {"day": {"tokens": 2 * TOKENS, "cost": 0}},
     }
 
 
-def test_use_is_written_once_for_key_and_owner(relay: Relay, ada: User, settings: Any) -> None:
+def test_use_is_written_once_for_key_and_owner(relay: RunningRelay, ada: User, settings: Any) -> None:
     settings.PARLEY_CHAT_TOKENS_PER_DAY = 1_000_000
     key = key_with(ada)
     for count in (1, 2):
-        ask(relay, CHAT, HI, x_api_key=key)
+        send_request(relay, CHAT, HI_BODY, x_api_key=key)
         until_counted(relay, key, count * TOKENS)
-        usage_counters.sync()
-        usage_counters.sync()
+        counters.sync()
+        counters.sync()
         assert KeyUse.objects.get().tokens == Spending.objects.get().tokens == count * TOKENS
         assert budgets.pools(budgets.payer_of(ApiKey.objects.get()))["owner_day"].used.tokens == count * TOKENS
 
 
-def test_limit_that_is_set_while_a_key_is_in_use_holds_after_a_moment(relay: Relay, ada: User) -> None:
+def test_limit_that_is_set_while_a_key_is_in_use_holds_after_a_moment(relay: RunningRelay, ada: User) -> None:
     key = key_with(ada)
-    ask(relay, CHAT, HI, x_api_key=key)
+    send_request(relay, CHAT, HI_BODY, x_api_key=key)
     relay.ended()
     Digester(relay.journal.folder, name="test", patience=0).step()
     Allowance.objects.create(user=ada, tokens_per_day=5)
-    usage_counters.sync()
-    assert ask(relay, CHAT, HI, x_api_key=key).status == 429
+    counters.sync()
+    assert send_request(relay, CHAT, HI_BODY, x_api_key=key).status == 429
 
 
 # Reservations.
 
 
-def burst(relay: Relay, key: str, count: int) -> list[tuple[int, str]]:
+def burst(relay: RunningRelay, key: str, count: int) -> list[tuple[int, str]]:
     """What became of so many calls at once: the status of each, and whether it says that trying again is no use."""
     statuses: list[tuple[int, str]] = []
 
     def call() -> None:
-        answered = ask(relay, CHAT, HI, x_api_key=key)
+        answered = send_request(relay, CHAT, HI_BODY, x_api_key=key)
         statuses.append((answered.status, answered.headers.get("x-should-retry", "")))
 
     callers = [threading.Thread(target=call) for _ in range(count)]
@@ -149,7 +152,7 @@ def burst(relay: Relay, key: str, count: int) -> list[tuple[int, str]]:
 @pytest.mark.parametrize("whose", ["key", "owner"])
 @pytest.mark.parametrize("redis_is", ["used", "absent", "away"])
 def test_calls_at_once_exceed_a_budget_by_one_answer_at_most(
-    relay: Relay, ada: User, vendors: Vendors, settings: Any, request: Any, whose: str, redis_is: str
+    relay: RunningRelay, ada: User, vendors: Vendors, settings: Any, request: Any, whose: str, redis_is: str
 ) -> None:
     if redis_is == "used":
         request.getfixturevalue("store")
@@ -157,8 +160,6 @@ def test_calls_at_once_exceed_a_budget_by_one_answer_at_most(
         settings.REDIS_URL = ""
     else:  # configured, and nothing listens there: each process counts for itself
         settings.REDIS_URL = f"redis://127.0.0.1:{free_port()}/0"
-        redis_limits._plain_client.cache_clear()
-        request.addfinalizer(redis_limits._plain_client.cache_clear)
     for _ in range(20):
         vendors.plays("openai-chat", replace(says("Hello."), delay=0.05))
     settings.PARLEY_CHAT_TOKENS_PER_DAY = 100 if whose == "owner" else 0
@@ -184,17 +185,17 @@ def test_a_call_that_redis_did_not_hear_of_counts_for_the_next(
 
     async def reserve_twice() -> list[budgets.Objection | None]:
         with monkeypatch.context() as patch:
-            patch.setattr(redis_limits, "PATIENCE_SECONDS", 0)
+            patch.setattr(redis_counters, "PATIENCE_SECONDS", 0)
             first = await budgets.reserve(payer, "late", amount, found)
         return [first, await budgets.reserve(payer, "next", amount, found)]
 
     assert done(reserve_twice) == [None, (found[0], False)]
     assert not store.hexists(f"parley:key:owner-{ada.pk}:reserved", "next")
-    usage_counters.forget_all()
+    process_state.reset(counters.UsageCounters)
 
 
 @pytest.mark.any_database
-def test_calls_that_fit_together_run_together(relay: Relay, ada: User, vendors: Vendors) -> None:
+def test_calls_that_fit_together_run_together(relay: RunningRelay, ada: User, vendors: Vendors) -> None:
     for _ in range(6):
         vendors.plays("openai-chat", replace(says("Hello."), delay=0.05))
     assert burst(relay, key_with(ada, tokens_per_day=1_000_000), 6) == [(200, "")] * 6
@@ -202,18 +203,18 @@ def test_calls_that_fit_together_run_together(relay: Relay, ada: User, vendors: 
 
 @pytest.mark.any_database
 def test_call_that_fails_or_is_left_gives_back_what_it_reserved(
-    relay: Relay, ada: User, vendors: Vendors, settings: Any
+    relay: RunningRelay, ada: User, vendors: Vendors, settings: Any
 ) -> None:
     settings.REDIS_URL = ""
     key = key_with(ada, tokens_per_day=40)
     api_key = ApiKey.objects.get()
-    assert ask(relay, CHAT, {**HI, "model": "nowhere/model"}, x_api_key=key).status == 404
+    assert send_request(relay, CHAT, {**HI_BODY, "model": "nowhere/model"}, x_api_key=key).status == 404
     vendors.plays("openai-chat", replace(says(*["word "] * 50), delay=0.05))
-    streamed = json.dumps({**HI, "stream": True}).encode()
-    with asking(relay, CHAT, streamed, headers={"x-api-key": key}) as left:
+    streamed = json.dumps({**HI_BODY, "stream": True}).encode()
+    with open_reply(relay, CHAT, streamed, headers={"x-api-key": key}) as left:
         left.response.read(50)
         assert not budgets.pools(budgets.payer_of(api_key))["key_day"].is_idle
-        refused = ask(relay, CHAT, HI, x_api_key=key)
+        refused = send_request(relay, CHAT, HI_BODY, x_api_key=key)
         assert (refused.status, refused.headers["retry-after"]) == (429, "1")
         assert "x-should-retry" not in refused.headers
     wait_for(
@@ -242,12 +243,12 @@ def test_every_process_has_its_part_of_what_is_left() -> None:
 @pytest.mark.any_database
 def test_redis_counts_reservations_of_all_processes(store: redis.Redis) -> None:
     def reserve(name: str, *, used: int = 0, amount: int = 10) -> tuple[int, bool] | None:
-        meter = redis_limits.Meter(counter="c", is_owners=True, is_cost=False, used=used, limit=100, amount=amount)
-        return done(lambda: redis_limits.reserve(name, ("owner-1", "k"), (amount, 0), [meter]))
+        meter = redis_counters.Meter(counter="c", is_owners=True, is_cost=False, used=used, limit=100, amount=amount)
+        return done(lambda: redis_counters.reserve(name, ("owner-1", "k"), (amount, 0), [meter]))
 
     async def settle(name: str, used: int) -> None:
-        redis_limits.settle(name, ("owner-1", "k"), [("c", used)])
-        await next(iter(redis_limits._tasks))
+        redis_counters.settle(name, ("owner-1", "k"), [("c", used)])
+        await next(iter(redis_counters._tasks))
 
     passed = (-1, False)
     assert [reserve(f"call-{place}") for place in range(11)] == [passed] * 10 + [(0, False)]
@@ -276,33 +277,35 @@ def test_redis_counts_reservations_of_all_processes(store: redis.Redis) -> None:
 )
 def test_reservation_is_what_the_call_may_use_at_most(settings: Any, body: bytes, tokens: int) -> None:
     settings.PARLEY_RELAY_RESERVED_TOKENS = 1_000
-    call: Any = type("Call", (), {"told": body, "earlier": None, "address": type("Address", (), {"kind": "chat"})})
+    call: Any = type("Call", (), {"body": body, "earlier": None, "address": type("Address", (), {"kind": "chat"})})
     upstream: Any = type("Upstream", (), {"provider": type("Provider", (), {"name": "p"}), "model": "m"})
-    assert rate_limits._most_use(call, upstream, []).tokens == tokens
+    assert rate_limits._estimate_most_use(call, upstream, []).tokens == tokens
 
 
 # Money.
 
 
-def test_unknown_model_is_charged_at_the_ceiling_under_a_money_budget(relay: Relay, ada: User, settings: Any) -> None:
+def test_unknown_model_is_charged_at_the_ceiling_under_a_money_budget(
+    relay: RunningRelay, ada: User, settings: Any
+) -> None:
     settings.PARLEY_PRICES = ()
     settings.PARLEY_UNKNOWN_INPUT_PRICE = settings.PARLEY_UNKNOWN_OUTPUT_PRICE = Decimal(1_000_000)
     plain, limited = key_with(ada, tokens_per_day=1_000), key_with(ada, cost_per_day=TOKENS)
-    assert ask(relay, CHAT, HI, x_api_key=plain).status == 200
-    assert ask(relay, CHAT, HI, x_api_key=limited).status == 200
+    assert send_request(relay, CHAT, HI_BODY, x_api_key=plain).status == 200
+    assert send_request(relay, CHAT, HI_BODY, x_api_key=limited).status == 200
     free, charged = relay.ended(2)
     assert (free.metadata["cost"], "price" in free.metadata) == ("0", False)
     assert (float(charged.metadata["cost"]), charged.metadata["price"]) == (float(TOKENS), "assumed")
-    wait_for(lambda: ask(relay, CHAT, HI, x_api_key=limited).status == 429, seconds=5, what="a refusal")
+    wait_for(lambda: send_request(relay, CHAT, HI_BODY, x_api_key=limited).status == 429, seconds=5, what="a refusal")
 
 
-def test_known_price_is_no_assumption(relay: Relay, ada: User, settings: Any) -> None:
+def test_known_price_is_no_assumption(relay: RunningRelay, ada: User, settings: Any) -> None:
     settings.PARLEY_PRICES = (Price(model="mod*", input=Decimal(0), output=Decimal(0)),)
-    assert ask(relay, CHAT, HI, x_api_key=key_with(ada, cost_per_day=1)).status == 200
+    assert send_request(relay, CHAT, HI_BODY, x_api_key=key_with(ada, cost_per_day=1)).status == 200
     assert "price" not in relay.ended()[0].metadata
 
 
 def test_owner_who_was_removed_gets_no_row(ada: User) -> None:
     key = keys.create(name="k", owner=ada).api_key
-    usage_store.add_days([(key.pk, 999_999, usage_store.today(), Use(1, 5, Decimal(1)))])
+    tables.add_days([(key.pk, 999_999, amounts.today(), Use(1, 5, Decimal(1)))])
     assert (KeyUse.objects.get().tokens, Spending.objects.exists()) == (5, False)

@@ -9,6 +9,7 @@ import openai
 import pytest
 
 from history.access import keys
+from history.db.process_state import process_state
 from history.entries import ModelInput, ModelOutput
 from history.models import ApiKey, Session
 from history.record.snapshots import snapshot
@@ -19,7 +20,7 @@ from relay.gateway.references import continuations, ownership
 from relay.providers import registry
 from relay.providers.base import Model
 from relay.providers.http import HttpProvider
-from tests.relay_client import Relay, ask
+from tests.relay_client import RunningRelay, send_request
 from tests.vendors import Vendors, asks, raw, says
 from tests.vendors.setup import endpoint_at, use_one_provider
 
@@ -38,7 +39,7 @@ def providers(vendors: Vendors, upstream: str) -> registry.Router:
     return use_one_provider(vendors, upstream)
 
 
-def digest(relay: Relay, calls: int) -> None:
+def digest(relay: RunningRelay, calls: int) -> None:
     relay.ended(calls)
     Digester(relay.journal.folder, name="test", patience=0).step()
 
@@ -50,7 +51,7 @@ def told(vendors: Vendors) -> str:
 @pytest.mark.parametrize("memory", ["kept", "lost"])
 @pytest.mark.parametrize("is_streamed", [True, False])
 def test_openai_sdk_continues_several_turns_with_tools(
-    relay: Relay, of_openai: openai.OpenAI, vendors: Vendors, upstream: str, memory: str, is_streamed: bool
+    relay: RunningRelay, of_openai: openai.OpenAI, vendors: Vendors, upstream: str, memory: str, is_streamed: bool
 ) -> None:
     turns = 0
 
@@ -64,7 +65,7 @@ def test_openai_sdk_continues_several_turns_with_tools(
             reply = of_openai.responses.create(model="model", tools=TOOLS, **fields)
         if memory == "lost":  # another process, or a restart
             digest(relay, turns)
-            continuations.forget_all()
+            process_state.reset(continuations.ContinuationMemory)
         return reply
 
     vendors.plays(upstream, asks(("call_1", "weather", '{"city": "Oslo"}')))
@@ -88,7 +89,7 @@ def test_openai_sdk_continues_several_turns_with_tools(
 
 
 def test_continued_turns_are_one_session(
-    relay: Relay, of_openai: openai.OpenAI, vendors: Vendors, upstream: str
+    relay: RunningRelay, of_openai: openai.OpenAI, vendors: Vendors, upstream: str
 ) -> None:
     vendors.plays(upstream, says("One."))
     first = of_openai.responses.create(model="model", input="Count.")
@@ -104,44 +105,44 @@ def test_continued_turns_are_one_session(
 
 @pytest.mark.usefixtures("one_process")
 def test_answer_is_continued_only_by_the_key_that_was_given_it(
-    relay: Relay, of_openai: openai.OpenAI, vendors: Vendors, upstream: str, ada: User
+    relay: RunningRelay, of_openai: openai.OpenAI, vendors: Vendors, upstream: str, ada: User
 ) -> None:
     vendors.plays(upstream, says("Mine."))
     given = of_openai.responses.create(model="model", input="hi").id
     other = keys.create(name="other", owner=ada, recording="full").secret
     then = {"model": "model", "input": "and?", "previous_response_id": given}
-    assert ask(relay, "/v1/responses", then, authorization=f"Bearer {other}").status == 404
+    assert send_request(relay, "/v1/responses", then, authorization=f"Bearer {other}").status == 404
     assert len(vendors.requests) == 1
 
 
 @pytest.mark.usefixtures("one_process")
 def test_key_that_records_nothing_continues_while_the_process_remembers(
-    relay: Relay, of_openai: openai.OpenAI, key: str, vendors: Vendors, upstream: str
+    relay: RunningRelay, of_openai: openai.OpenAI, key: str, vendors: Vendors, upstream: str
 ) -> None:
     ApiKey.objects.update(recording="off")
     vendors.plays(upstream, says("Secret."))
     given = of_openai.responses.create(model="model", input="hi").id
     vendors.plays(upstream, says("More."))
     then = {"model": "model", "input": "and?", "previous_response_id": given}
-    assert ask(relay, "/v1/responses", then, authorization=f"Bearer {key}").status == 200
+    assert send_request(relay, "/v1/responses", then, authorization=f"Bearer {key}").status == 200
     assert "Secret." in told(vendors)
-    continuations.forget_all()
-    refused = ask(relay, "/v1/responses", then, authorization=f"Bearer {key}")
+    process_state.reset(continuations.ContinuationMemory)
+    refused = send_request(relay, "/v1/responses", then, authorization=f"Bearer {key}")
     assert (refused.status, "Send the whole conversation" in refused.json["error"]["message"]) == (404, True)
 
 
 @pytest.mark.usefixtures("one_process")
 def test_answer_that_is_not_to_be_stored_is_not_continued(
-    relay: Relay, of_openai: openai.OpenAI, key: str, vendors: Vendors, upstream: str
+    relay: RunningRelay, of_openai: openai.OpenAI, key: str, vendors: Vendors, upstream: str
 ) -> None:
     vendors.plays(upstream, says("Gone."))
     given = of_openai.responses.create(model="model", input="hi", store=False).id
     then = {"model": "model", "input": "and?", "previous_response_id": given}
-    assert ask(relay, "/v1/responses", then, authorization=f"Bearer {key}").status == 404
+    assert send_request(relay, "/v1/responses", then, authorization=f"Bearer {key}").status == 404
 
 
 def test_instructions_of_an_earlier_request_do_not_hold_any_more(
-    relay: Relay, of_openai: openai.OpenAI, vendors: Vendors, upstream: str
+    relay: RunningRelay, of_openai: openai.OpenAI, vendors: Vendors, upstream: str
 ) -> None:
     vendors.plays(upstream, says("Arr."))
     developer: Any = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "hi"}]
@@ -154,7 +155,7 @@ def test_instructions_of_an_earlier_request_do_not_hold_any_more(
 
 @pytest.mark.parametrize("upstream", ["openai-responses"])
 def test_answer_of_another_vendor_is_continued_from_the_record(
-    relay: Relay, of_openai: openai.OpenAI, vendors: Vendors
+    relay: RunningRelay, of_openai: openai.OpenAI, vendors: Vendors
 ) -> None:
     """The first answer is kept by a vendor that is not asked the second time."""
     part = {"type": "output_text", "text": "From OpenAI.", "annotations": []}
@@ -164,7 +165,7 @@ def test_answer_of_another_vendor_is_continued_from_the_record(
     first = of_openai.responses.create(model="model", input="Who are you?")
     digest(relay, 1)
     claude = endpoint_at(vendors, "anthropic-messages", models=(Model(name="claude"),))
-    registry.use(registry.Router([HttpProvider(claude), HttpProvider(endpoint_at(vendors, "openai-responses"))]))
+    process_state.set(registry.Router([HttpProvider(claude), HttpProvider(endpoint_at(vendors, "openai-responses"))]))
     vendors.plays("anthropic-messages", says("From Anthropic."))
     second = of_openai.responses.create(model="claude", input="And you?", previous_response_id=first.id)
     assert second.output_text == "From Anthropic."
@@ -179,14 +180,14 @@ def test_answer_of_another_vendor_is_continued_from_the_record(
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    continuations.forget_all()
+    process_state.reset(continuations.ContinuationMemory)
     monkeypatch.setattr(continuations, "MOST_BYTES", 100)
     for place in range(30):
-        continuations._memory.add(1, f"resp_{place}", Earlier(entries=(), size=10))
-    assert len(continuations._memory.kept) == 10
+        process_state.get(continuations.ContinuationMemory).add(1, f"resp_{place}", Earlier(entries=(), size=10))
+    assert len(process_state.get(continuations.ContinuationMemory).conversations) == 10
     monkeypatch.setattr(continuations, "REMEMBERED_SECONDS", -1)
-    assert continuations._memory.get(1, "resp_29") is None
-    assert continuations._memory.size == 0
+    assert process_state.get(continuations.ContinuationMemory).get(1, "resp_29") is None
+    assert process_state.get(continuations.ContinuationMemory).size == 0
 
 
 @pytest.mark.parametrize("upstream", OTHERS[:1])
@@ -194,4 +195,4 @@ def test_names_of_vendors_are_not_taken_for_ours(upstream: str) -> None:
     assert not continuations.is_ours("resp_68a1f0c2d3e481a0b1c2d3e4f5a6b7c8d9e0f1a2b3c4d5e6")
     assert not continuations.is_ours("resp_0b5c2c1e6a7f4d0e9b8a7c6d5e4f3a2b")  # version 4, as vLLM makes them
     assert not continuations.is_ours("resp_abc123")
-    assert ownership.ASKED_AGAIN
+    assert ownership.RETRY_DELAYS

@@ -1,4 +1,4 @@
-"""What counts for a limit is what the exchange shows: the same number, whoever counts it and however the reply comes.
+"""What counts for a limit is what the exchange shows: the same number in every place and for every kind of reply.
 
 The tokens of a key without limits are counted when a call is digested; those of a key with limits, or of one that does
 not record, as soon as the reply has ended. Both must come to the same.
@@ -20,13 +20,13 @@ from history.dialects import DIALECTS
 from history.models import Exchange
 from project.accounts.models import User
 from relay.digest.digester import Digester
-from relay.gateway.limits import usage_counters
 from relay.models import KeyUse
 from relay.providers import registry
+from relay.usage import counters
 from tests.relay.digest.relayed import call, half_bytes, reply_bytes, said
-from tests.relay_client import CALLS, Relay, asking
+from tests.relay_client import SMALLEST_CALLS, RunningRelay, open_reply
 from tests.servers.processes import wait_for
-from tests.vendors.raw_upstream import Bare, Said, speaking, stream, whole
+from tests.vendors.raw_upstream import RawReply, RawUpstream, complete_reply, streamed_reply, use_raw_provider
 
 pytestmark = pytest.mark.any_database
 
@@ -67,30 +67,30 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {
     "gzip": gzip.compress,
     "deflate": zlib.compress,
     "zstd": zstandard.ZstdCompressor().compress,
-    "br": lambda plain: b"\x8b" + zlib.compress(plain),  # whatever it is, it is not read here
+    "br": lambda plain: b"\x8b" + zlib.compress(plain),  # an encoding that is not read
 }
 
 
 @pytest.fixture
-def providers(bare: Bare) -> registry.Router:
-    return speaking(bare, ANTHROPIC)
+def providers(bare: RawUpstream) -> registry.Router:
+    return use_raw_provider(bare, ANTHROPIC)
 
 
-def played(reply: bytes, *, encoding: str = "", is_cut: bool = False) -> Said:
+def played(reply: bytes, *, encoding: str = "", is_cut: bool = False) -> RawReply:
     """In pieces of any size; without its proper end if the connection breaks off."""
     is_whole = reply[:1] == b"{"
     headers = [f"content-encoding: {encoding}"] if encoding else []
     body = PACKED[encoding](reply) if encoding else reply
     if is_whole and not is_cut:
-        return whole(body, headers=("content-type: application/json", *headers))
+        return complete_reply(body, headers=("content-type: application/json", *headers))
     pieces = [body[start : start + 5_000] for start in range(0, len(body), 5_000)]
-    return stream(*pieces, ends=not is_cut, headers=headers)
+    return streamed_reply(*pieces, ends=not is_cut, headers=headers)
 
 
 class Counting:
     """The same reply for three keys: one that is counted when it is digested, one with limits, one unrecorded."""
 
-    def __init__(self, relay: Relay, owner: User, bare: Bare) -> None:
+    def __init__(self, relay: RunningRelay, owner: User, bare: RawUpstream) -> None:
         self.relay, self.bare = relay, bare
         self.keys = {
             "digested": keys.create(name="digested", owner=owner, recording="full"),
@@ -98,11 +98,13 @@ class Counting:
             "unrecorded": keys.create(name="unrecorded", owner=owner, recording="metadata"),
         }
 
-    def ask(self, dialect: str, reply: Said, *, leaves_after: int = 0) -> None:
-        path, body = CALLS[dialect]
+    def ask(self, dialect: str, reply: RawReply, *, leaves_after: int = 0) -> None:
+        path, body = SMALLEST_CALLS[dialect]
         for created in self.keys.values():
             self.bare.says.append(reply)
-            with asking(self.relay, path, json.dumps(body).encode(), headers={"x-api-key": created.secret}) as answered:
+            with open_reply(
+                self.relay, path, json.dumps(body).encode(), headers={"x-api-key": created.secret}
+            ) as answered:
                 answered.response.read(leaves_after) if leaves_after else answered.read()
         self.relay.ended(3)
 
@@ -116,8 +118,8 @@ class Counting:
 
     def counted(self) -> dict[str, int]:
         """For each key: what it has used today."""
-        wait_for(lambda: usage_counters.running_here() == 0, seconds=5, what="the end of all calls")
-        usage_counters.sync()
+        wait_for(lambda: counters.count_running() == 0, seconds=5, what="the end of all calls")
+        counters.sync()
         return {name: _tokens(created.api_key.pk) for name, created in self.keys.items()}
 
     def agree(self) -> tuple[int, int, str]:
@@ -137,14 +139,14 @@ def _tokens(key: int) -> int:
 
 
 @pytest.fixture
-def counting(relay: Relay, ada: User, bare: Bare) -> Counting:
+def counting(relay: RunningRelay, ada: User, bare: RawUpstream) -> Counting:
     return Counting(relay, ada, bare)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_the_same_reply_counts_the_same(counting: Counting, bare: Bare, dialect: str, shape: str) -> None:
-    speaking(bare, dialect)
+def test_the_same_reply_counts_the_same(counting: Counting, bare: RawUpstream, dialect: str, shape: str) -> None:
+    use_raw_provider(bare, dialect)
     counting.ask(dialect, played(SHAPES[shape](dialect), is_cut=shape.startswith("cut")))
     read, written, source = counting.agree()
     if shape in ("whole", "streamed"):
@@ -159,7 +161,7 @@ def test_the_same_reply_counts_the_same(counting: Counting, bare: Bare, dialect:
 
 @pytest.mark.parametrize("encoding", PACKED)
 @pytest.mark.parametrize("shape", ["whole", "streamed", "streamed, uncounted", "cut, counted so far", "error"])
-def test_so_does_a_compressed_one(counting: Counting, bare: Bare, shape: str, encoding: str) -> None:
+def test_so_does_a_compressed_one(counting: Counting, bare: RawUpstream, shape: str, encoding: str) -> None:
     counting.ask(ANTHROPIC, played(SHAPES[shape](ANTHROPIC), encoding=encoding, is_cut=shape.startswith("cut")))
     read, written, source = counting.agree()
     if encoding == "br":
@@ -172,31 +174,31 @@ def test_so_does_a_compressed_one(counting: Counting, bare: Bare, shape: str, en
 
 @pytest.mark.parametrize("dialect", [CHAT, RESPONSES, GEMINI])
 @pytest.mark.parametrize("shape", ["whole", "streamed", "error"])
-def test_in_every_language(counting: Counting, bare: Bare, dialect: str, shape: str) -> None:
-    speaking(bare, dialect)
+def test_in_every_language(counting: Counting, bare: RawUpstream, dialect: str, shape: str) -> None:
+    use_raw_provider(bare, dialect)
     counting.ask(dialect, played(SHAPES[shape](dialect), encoding="gzip"))
     _, written, source = counting.agree()
     assert (written, source) == (5, "provider") if shape != "error" else (source == "estimated", written > 3_000)
 
 
 @pytest.mark.parametrize("encoding", ["", "gzip"])
-def test_so_does_one_whose_caller_leaves(counting: Counting, bare: Bare, encoding: str) -> None:
+def test_so_does_one_whose_caller_leaves(counting: Counting, bare: RawUpstream, encoding: str) -> None:
     reply = BEFORE[ANTHROPIC] + half_bytes(ANTHROPIC, UNCOUNTED)
     body = gzip.compress(reply) if encoding else reply
     headers = [f"content-encoding: {encoding}"] if encoding else []
-    counting.ask(ANTHROPIC, stream(body, 20.0, headers=headers), leaves_after=len(body))
+    counting.ask(ANTHROPIC, streamed_reply(body, 20.0, headers=headers), leaves_after=len(body))
     read, written, source = counting.agree()
     assert (read, source, written > 3_000) == (30, "partial", True)
 
 
-def test_so_does_a_translated_one(counting: Counting, bare: Bare) -> None:
-    speaking(bare, CHAT)
+def test_so_does_a_translated_one(counting: Counting, bare: RawUpstream) -> None:
+    use_raw_provider(bare, CHAT)
     counting.ask(ANTHROPIC, played(SHAPES["error, counted so far"](CHAT), encoding="gzip"))
     read, written, source = counting.agree()
     assert (read, source, written > 3_000) == (30, "partial", True)
 
 
-def test_a_very_long_one_that_breaks_off_is_counted_by_its_beginning(counting: Counting, bare: Bare) -> None:
+def test_a_very_long_one_that_breaks_off_is_counted_by_its_beginning(counting: Counting, bare: RawUpstream) -> None:
     """It would take too long to read all of it while others wait; then that number stands on the exchange, too."""
     begun, _, piece = half_bytes(ANTHROPIC, said("One two three four five. ", usage=None)).rpartition(b"event: ")
     words = begun + (b"event: " + piece) * 8_000

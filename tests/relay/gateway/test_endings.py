@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from history.dialects import DIALECTS
-from history.dialects.finality import FinalEventScanner, Finality
+from history.dialects.sse import FinalEventScanner, Finality
 from history.models import ApiKey
-from relay.gateway.upstream.endings import ReplyEnd
+from relay.gateway.upstream.forwarding import ReplyEnd
 from relay.providers import registry
 from tests.measures import assert_linear
-from tests.relay_client import CALLS, Relay, asking
-from tests.vendors.raw_upstream import Bare, speaking, stream
+from tests.relay_client import SMALLEST_CALLS, RunningRelay, open_reply
+from tests.vendors.raw_upstream import RawUpstream, streamed_reply, use_raw_provider
 
 # What passes through on the wire is the same on every database.
 pytestmark = pytest.mark.any_database
@@ -45,29 +45,29 @@ STREAMS: dict[str, tuple[bytes, bytes]] = {
         b'data: {"candidates":[{"content":{"parts":[{"text":"."}]},"finishReason":"STOP"}]}\r\n\r\n',
     ),
 }
-ADDRESSES = {name: path for name, (path, _) in CALLS.items()} | {
+ADDRESSES = {name: path for name, (path, _) in SMALLEST_CALLS.items()} | {
     "gemini-generate": "/v1beta/models/model:streamGenerateContent?alt=sse"
 }
 EVERY = pytest.mark.parametrize("dialect", STREAMS)
 
 
 @pytest.fixture
-def providers(bare: Bare) -> registry.Router:
-    return speaking(bare, "anthropic-messages")
+def providers(bare: RawUpstream) -> registry.Router:
+    return use_raw_provider(bare, "anthropic-messages")
 
 
 def body_of(dialect: str) -> bytes:
-    return json.dumps(CALLS[dialect][1] | ({} if dialect == "gemini-generate" else {"stream": True})).encode()
+    return json.dumps(SMALLEST_CALLS[dialect][1] | ({} if dialect == "gemini-generate" else {"stream": True})).encode()
 
 
 @EVERY
 def test_client_that_hangs_up_after_the_final_event_has_a_complete_reply(
-    relay: Relay, key: str, bare: Bare, dialect: str
+    relay: RunningRelay, key: str, bare: RawUpstream, dialect: str
 ) -> None:
-    speaking(bare, dialect)
+    use_raw_provider(bare, dialect)
     first, final = STREAMS[dialect]
-    bare.says.append(stream(first, final[:9], 0.05, final[9:], 20.0))
-    with asking(relay, ADDRESSES[dialect], body_of(dialect), headers={"x-api-key": key}) as answered:
+    bare.says.append(streamed_reply(first, final[:9], 0.05, final[9:], 20.0))
+    with open_reply(relay, ADDRESSES[dialect], body_of(dialect), headers={"x-api-key": key}) as answered:
         assert answered.response.read(len(first + final)) == first + final
     assert bare.heard[0].left.wait(5)
     (ended,) = relay.ended()
@@ -76,24 +76,24 @@ def test_client_that_hangs_up_after_the_final_event_has_a_complete_reply(
 
 @EVERY
 def test_client_that_hangs_up_before_the_final_event_is_recorded_as_gone(
-    relay: Relay, key: str, bare: Bare, dialect: str
+    relay: RunningRelay, key: str, bare: RawUpstream, dialect: str
 ) -> None:
-    speaking(bare, dialect)
+    use_raw_provider(bare, dialect)
     first, final = STREAMS[dialect]
     begun = first + final[:-2]
-    bare.says.append(stream(begun, 20.0))
-    with asking(relay, ADDRESSES[dialect], body_of(dialect), headers={"x-api-key": key}) as answered:
+    bare.says.append(streamed_reply(begun, 20.0))
+    with open_reply(relay, ADDRESSES[dialect], body_of(dialect), headers={"x-api-key": key}) as answered:
         answered.response.read(len(begun))
     assert relay.ended()[0].reason == "client_gone"
 
 
 @EVERY
 def test_upstream_that_breaks_off_after_the_final_event_has_ended(
-    relay: Relay, key: str, bare: Bare, dialect: str
+    relay: RunningRelay, key: str, bare: RawUpstream, dialect: str
 ) -> None:
-    speaking(bare, dialect)
-    bare.says.append(stream(*STREAMS[dialect], ends=False))
-    with asking(relay, ADDRESSES[dialect], body_of(dialect), headers={"x-api-key": key}) as answered:
+    use_raw_provider(bare, dialect)
+    bare.says.append(streamed_reply(*STREAMS[dialect], ends=False))
+    with open_reply(relay, ADDRESSES[dialect], body_of(dialect), headers={"x-api-key": key}) as answered:
         assert answered.read() == b"".join(STREAMS[dialect])
     assert not answered.is_cut
     assert relay.ended()[0].reason == "done"
@@ -102,30 +102,32 @@ def test_upstream_that_breaks_off_after_the_final_event_has_ended(
 @pytest.mark.parametrize("dialect", ["openai-responses", "openai-chat", "anthropic-messages"])
 @pytest.mark.parametrize("caller", ["same", "openai-chat", "anthropic-messages"])
 def test_upstream_that_never_closes_does_not_hold_up_its_client(
-    relay: Relay, key: str, bare: Bare, monkeypatch: pytest.MonkeyPatch, dialect: str, caller: str
+    relay: RunningRelay, key: str, bare: RawUpstream, monkeypatch: pytest.MonkeyPatch, dialect: str, caller: str
 ) -> None:
     monkeypatch.setattr("relay.providers.event_stream.LINGER_SECONDS", 60)
     caller = dialect if caller == "same" else caller
-    speaking(bare, dialect)
+    use_raw_provider(bare, dialect)
     first, final = STREAMS[dialect]
     final += b"data: [DONE]\n\n" if dialect == "openai-chat" else b""
-    bare.says.append(stream(first, final, 20.0))
-    with asking(relay, ADDRESSES[caller], body_of(caller), headers={"x-api-key": key}) as answered:
+    bare.says.append(streamed_reply(first, final, 20.0))
+    with open_reply(relay, ADDRESSES[caller], body_of(caller), headers={"x-api-key": key}) as answered:
         assert answered.read()
     assert not answered.is_cut
     assert bare.heard[0].left.is_set() or bare.heard[0].left.wait(5)  # it was the relay that hung up
     assert relay.ended()[0].reason == "done"
 
 
-def test_client_gone_after_the_final_event_is_counted_as_usual(relay: Relay, key: str, bare: Bare) -> None:
+def test_client_gone_after_the_final_event_is_counted_as_usual(
+    relay: RunningRelay, key: str, bare: RawUpstream
+) -> None:
     ApiKey.objects.update(tokens_per_day=1_000)
-    speaking(bare, "openai-responses")
+    use_raw_provider(bare, "openai-responses")
     final = (
         b'data: {"type":"response.completed","response":{"id":"resp_1","status":"completed","output":[],'
         b'"usage":{"input_tokens":7,"output_tokens":5}}}\n\n'
     )
-    bare.says.append(stream(final, 20.0))
-    with asking(relay, "/v1/responses", body_of("openai-responses"), headers={"x-api-key": key}) as answered:
+    bare.says.append(streamed_reply(final, 20.0))
+    with open_reply(relay, "/v1/responses", body_of("openai-responses"), headers={"x-api-key": key}) as answered:
         answered.response.read(len(final))
     assert relay.ended()[0].usage_hint["output_tokens"] == 5
 
@@ -187,7 +189,7 @@ def test_small_reply_that_unpacks_to_a_very_large_one_is_not_held(encoding: str)
     call: Any = SimpleNamespace(address=SimpleNamespace(kind="chat"), wants_stream=True)
     reply: Any = SimpleNamespace(is_stream=True, status=200)
     end = ReplyEnd(call, reply, "openai-chat")
-    end.unpack(encoding)
+    end.decompress(encoding)
     tracemalloc.start()
     try:
         end.read(packed)

@@ -1,4 +1,4 @@
-"""Replies of more than 64 KB are not parsed on the event loop, whoever reads them: other callers would wait."""
+"""Replies of more than 64 KB are never parsed on the event loop: other callers would wait."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any
 import pytest
 
 from history.access import keys
-from history.dialects import json_access, streaming
+from history.dialects import json_access, reply_decoder
 from project.accounts.models import User
 from relay.gateway.references import issued_ids, ownership
 from relay.models import IssuedId
 from relay.providers import registry
-from relay.runtime.parsing import LARGE
+from relay.runtime.event_loop import LARGE
 from tests.relay.digest.relayed import half_bytes, said
-from tests.relay_client import CALLS, Relay, asking
+from tests.relay_client import SMALLEST_CALLS, RunningRelay, open_reply
 from tests.servers.processes import wait_for
-from tests.vendors.raw_upstream import Bare, speaking, stream, whole
+from tests.vendors.raw_upstream import RawUpstream, complete_reply, streamed_reply, use_raw_provider
 
 ANTHROPIC, CHAT, RESPONSES, GEMINI = "anthropic-messages", "openai-chat", "openai-responses", "gemini-generate"
 LONG = "One two three. " * 20_000
 
 
 @pytest.fixture
-def providers(bare: Bare) -> registry.Router:
-    return speaking(bare, ANTHROPIC)
+def providers(bare: RawUpstream) -> registry.Router:
+    return use_raw_provider(bare, ANTHROPIC)
 
 
 class Threads:
@@ -43,7 +43,7 @@ class Threads:
 
 @pytest.fixture
 def threads(monkeypatch: pytest.MonkeyPatch) -> Threads:
-    noted, parsed, decode = Threads(), json_access.parsed, issued_ids.IssuedIdScanner._read
+    noted, parsed, decode = Threads(), json_access.parse_json, issued_ids.IssuedIdScanner._read
 
     def note_event(text: str) -> object:
         noted.note(len(text))
@@ -53,25 +53,25 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> Threads:
         noted.note(len(line))
         decode(names, line)
 
-    monkeypatch.setattr(streaming, "parsed", note_event)
+    monkeypatch.setattr(reply_decoder, "parse_json", note_event)
     monkeypatch.setattr(issued_ids.IssuedIdScanner, "_read", note_line)
     return noted
 
 
-def ask(relay: Relay, dialect: str, secret: str) -> None:
-    path, body = CALLS[dialect]
-    with asking(relay, path, json.dumps(body).encode(), headers={"x-api-key": secret}) as answered:
+def ask(relay: RunningRelay, dialect: str, secret: str) -> None:
+    path, body = SMALLEST_CALLS[dialect]
+    with open_reply(relay, path, json.dumps(body).encode(), headers={"x-api-key": secret}) as answered:
         answered.read()
     relay.ended()
 
 
 @pytest.mark.parametrize("dialect", [ANTHROPIC, CHAT, RESPONSES, GEMINI])
 def test_a_reply_that_breaks_off_is_counted_beside_the_loop(
-    relay: Relay, ada: User, bare: Bare, threads: Threads, dialect: str
+    relay: RunningRelay, ada: User, bare: RawUpstream, threads: Threads, dialect: str
 ) -> None:
-    speaking(bare, dialect)
+    use_raw_provider(bare, dialect)
     limited = keys.create(name="limited", owner=ada, recording="full", tokens_per_day=10**9)
-    bare.says.append(stream(half_bytes(dialect, said(LONG, usage=None)), ends=False))
+    bare.says.append(streamed_reply(half_bytes(dialect, said(LONG, usage=None)), ends=False))
     ask(relay, dialect, limited.secret)
     [ended] = relay.ended()
     assert ended.usage_hint["output_tokens"] > 10_000
@@ -80,16 +80,16 @@ def test_a_reply_that_breaks_off_is_counted_beside_the_loop(
 
 @pytest.mark.parametrize("is_stream", [True, False])
 def test_the_names_in_a_long_line_are_read_beside_the_loop(
-    relay: Relay, key: str, bare: Bare, threads: Threads, is_stream: bool
+    relay: RunningRelay, key: str, bare: RawUpstream, threads: Threads, is_stream: bool
 ) -> None:
-    speaking(bare, RESPONSES)
+    use_raw_provider(bare, RESPONSES)
     item: dict[str, Any] = {"id": "ig_1", "type": "image_generation_call", "result": "x" * 300_000}
     done = {"type": "response.output_item.done", "item": item}
     reply = {"id": "resp_1", "object": "response", "status": "completed", "output": [item]}
     events = [{"type": "response.created", "response": {"id": "resp_1"}}, done]
     events += [{"type": "response.completed", "response": reply | {"output": []}}]
     lines = [f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events]
-    bare.says.append(stream(*lines) if is_stream else whole(json.dumps(reply).encode()))
+    bare.says.append(streamed_reply(*lines) if is_stream else complete_reply(json.dumps(reply).encode()))
     ask(relay, RESPONSES, key)
     wait_for(lambda: issued() == {"resp_1", "ig_1"}, seconds=5, what="both names")
     assert (max(threads.on_the_loop, default=0) <= LARGE, max(threads.elsewhere) > LARGE) == (True, True)
@@ -97,10 +97,10 @@ def test_the_names_in_a_long_line_are_read_beside_the_loop(
 
 @pytest.mark.parametrize("dialect", [CHAT, GEMINI])
 def test_a_long_event_is_translated_beside_the_loop(
-    relay: Relay, key: str, bare: Bare, threads: Threads, dialect: str
+    relay: RunningRelay, key: str, bare: RawUpstream, threads: Threads, dialect: str
 ) -> None:
-    speaking(bare, dialect)
-    bare.says.append(stream(half_bytes(dialect, said(LONG, usage=None)), ends=False))
+    use_raw_provider(bare, dialect)
+    bare.says.append(streamed_reply(half_bytes(dialect, said(LONG, usage=None)), ends=False))
     ask(relay, ANTHROPIC, key)
     assert (max(threads.on_the_loop, default=0) <= LARGE, max(threads.elsewhere) > LARGE) == (True, True)
 

@@ -1,4 +1,4 @@
-"""The relay's journal: what was acknowledged is there whatever dies, and what cannot be kept is counted."""
+"""The relay's journal: acknowledged records survive crashes, and losses are counted."""
 
 import asyncio
 import os
@@ -173,7 +173,7 @@ class TestWriting:
         assert isinstance(second, Ended)
         assert (second.reason, second.reply, second.reply_size, second.lost_bytes) == ("done", b"hello", 5, 0)
 
-    def test_nobody_else_can_read_it(self, tmp_path: Path) -> None:
+    def test_files_are_private(self, tmp_path: Path) -> None:
         before = os.umask(0)
         try:
             write_one(Journal(tmp_path / "journal"))
@@ -304,7 +304,7 @@ class TestSegments:
         found += [place for place, _record in reader.read()]
         assert len(found) == len(set(found)) == 6
 
-    def test_what_is_digested_is_removed_as_soon_as_nobody_writes_it(self, tmp_path: Path) -> None:
+    def test_digested_segment_is_removed_once_it_has_no_writer(self, tmp_path: Path) -> None:
         journal, reader = Journal(tmp_path), JournalReader(tmp_path)
         write_one(journal)
         (segment,) = names(tmp_path)
@@ -344,7 +344,7 @@ class TestSegments:
         assert records_in(tmp_path) == [said, end]
 
     def test_a_segment_of_a_later_version_is_left_to_it(self, tmp_path: Path) -> None:
-        (tmp_path / "1-new.journal").write_bytes(heading(9) + b"whatever comes")
+        (tmp_path / "1-new.journal").write_bytes(heading(9) + b"anything")
         reader = JournalReader(tmp_path)
         assert list(reader.read()) == []
         reader.remove_all_but(())
@@ -365,9 +365,7 @@ class TestSegments:
 
 
 class TestTrouble:
-    def test_past_its_bound_the_call_goes_on_and_the_loss_is_counted_and_told_once_there_is_room(
-        self, tmp_path: Path
-    ) -> None:
+    def test_full_journal_counts_losses_and_reports_them_once_there_is_space(self, tmp_path: Path) -> None:
         journal = Journal(tmp_path, most_bytes=10_000)
         write_one(journal, body=b"x" * 8_000)
         lost = uuid4()
@@ -382,7 +380,7 @@ class TestTrouble:
         assert [(record.calls, record.lost_bytes) for record in told] == [(1, 5_000)]
         assert lost not in {record.exchange for record in records_in(tmp_path) if isinstance(record, Accepted)}
 
-    async def test_an_end_that_did_not_fit_is_written_once_there_is_room_and_nobody_takes_its_call_for_lost(
+    async def test_end_that_did_not_fit_is_written_once_there_is_space(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         monkeypatch.setattr(journals, "IDLE_SECONDS", 0.1)

@@ -21,17 +21,19 @@ from django.db.models import F
 from django.utils import timezone
 
 from history.access import keys
+from history.db.process_state import process_state
 from history.dialects import DIALECTS
 from history.models import ApiKey
 from project.accounts.models import User
 from project.background.jobs import JOBS
 from relay.digest.digester import Digester
-from relay.gateway.limits import budgets, rate_limits, usage_counters, usage_store
+from relay.gateway import rate_limits
 from relay.models import KeyMinute, KeyStreams, KeyUse
+from relay.usage import budgets, counters, tables
 from relay.usage.prices import Price
-from tests.relay_client import CALLS, HI, Relay, ask, asking
-from tests.servers.databases import ready_database
-from tests.servers.processes import Process, clean_environment, free_port, manage, serving, wait_for
+from tests.relay_client import HI_BODY, SMALLEST_CALLS, RunningRelay, open_reply, send_request
+from tests.servers.databases import create_migrated_database
+from tests.servers.processes import Process, clean_environment, free_port, run_manage, run_server, wait_for
 from tests.vendors import KEYS, Vendors, says
 
 pytestmark = pytest.mark.runs_first
@@ -50,25 +52,25 @@ def key_with(owner: User, **of_key: Any) -> str:
     return keys.create(name="limited", owner=owner, recording="full", **of_key).secret
 
 
-def until_counted(relay: Relay, key: str, tokens: int) -> None:
+def until_counted(relay: RunningRelay, key: str, tokens: int) -> None:
     """The caller has its answer, and the journal its end, a moment before the key has been charged."""
     wait_for(lambda: _counted(relay, key) == (tokens, 0), seconds=10, what=f"{tokens} tokens counted")
 
 
-def _counted(relay: Relay, key: str) -> tuple[int, int]:
-    use = ask(relay, "/v1/me", method="GET", x_api_key=key).json["use"]
+def _counted(relay: RunningRelay, key: str) -> tuple[int, int]:
+    use = send_request(relay, "/v1/me", method="GET", x_api_key=key).json["use"]
     return use["day"]["tokens"], use["running"]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_one_request_too_many_is_told_in_every_language(
-    relay: Relay, ada: User, vendors: Vendors, dialect: str
+    relay: RunningRelay, ada: User, vendors: Vendors, dialect: str
 ) -> None:
     early_in_the_minute()
     key = key_with(ada, requests_per_minute=1)
-    path, body = CALLS[dialect]
-    assert ask(relay, path, body, authorization=f"Bearer {key}", anthropic_version="2023-06-01").status == 200
-    answered = ask(relay, path, body, authorization=f"Bearer {key}", anthropic_version="2023-06-01")
+    path, body = SMALLEST_CALLS[dialect]
+    assert send_request(relay, path, body, authorization=f"Bearer {key}", anthropic_version="2023-06-01").status == 200
+    answered = send_request(relay, path, body, authorization=f"Bearer {key}", anthropic_version="2023-06-01")
     failed = DIALECTS[dialect].decode_error(answered.status, answered.body)
     assert (answered.status, failed.kind) == (429, "rate_limit")
     assert "1 requests per minute" in failed.message
@@ -77,42 +79,48 @@ def test_one_request_too_many_is_told_in_every_language(
     assert len(relay.accepted()) == 1
 
 
-def test_what_was_refused_is_not_counted(relay: Relay, ada: User) -> None:
+def test_what_was_refused_is_not_counted(relay: RunningRelay, ada: User) -> None:
     early_in_the_minute()
     key = key_with(ada, requests_per_minute=2)
-    assert [ask(relay, CHAT, HI, x_api_key=key).status for _ in range(4)] == [200, 200, 429, 429]
-    assert ask(relay, "/v1/me", method="GET", x_api_key=key).json["use"]["minute"]["requests"] == 2
+    assert [send_request(relay, CHAT, HI_BODY, x_api_key=key).status for _ in range(4)] == [200, 200, 429, 429]
+    assert send_request(relay, "/v1/me", method="GET", x_api_key=key).json["use"]["minute"]["requests"] == 2
 
 
-def test_tokens_of_a_minute_end_with_the_call_that_goes_over(relay: Relay, ada: User) -> None:
+def test_tokens_of_a_minute_end_with_the_call_that_goes_over(relay: RunningRelay, ada: User) -> None:
     early_in_the_minute()
     key = key_with(ada, tokens_per_minute=TOKENS + 1)
     statuses = []
     for count in range(1, 4):
-        statuses.append(ask(relay, CHAT, HI, x_api_key=key).status)
+        statuses.append(send_request(relay, CHAT, HI_BODY, x_api_key=key).status)
         until_counted(relay, key, TOKENS * min(count, 2))
     assert statuses == [200, 200, 429]
 
 
-def test_so_many_calls_at_once_and_one_more_when_one_has_ended(relay: Relay, ada: User, vendors: Vendors) -> None:
+def test_so_many_calls_at_once_and_one_more_when_one_has_ended(
+    relay: RunningRelay, ada: User, vendors: Vendors
+) -> None:
     key = key_with(ada, concurrent_streams=1)
     vendors.plays("openai-chat", replace(says(*["word "] * 20), delay=0.05))
-    with asking(relay, CHAT, json.dumps({**HI, "stream": True}).encode(), headers={"x-api-key": key}) as first:
+    with open_reply(relay, CHAT, json.dumps({**HI_BODY, "stream": True}).encode(), headers={"x-api-key": key}) as first:
         first.response.read(10)
-        second = ask(relay, CHAT, HI, x_api_key=key)
+        second = send_request(relay, CHAT, HI_BODY, x_api_key=key)
         assert (second.status, second.headers["retry-after"]) == (429, "1")
         first.read()
     relay.ended()
-    assert ask(relay, CHAT, HI, x_api_key=key).status == 200
+    assert send_request(relay, CHAT, HI_BODY, x_api_key=key).status == 200
 
 
-def test_a_call_that_is_let_go_is_not_counted_as_going_on(relay: Relay, ada: User, vendors: Vendors) -> None:
+def test_a_call_that_is_let_go_is_not_counted_as_going_on(relay: RunningRelay, ada: User, vendors: Vendors) -> None:
     key = key_with(ada, concurrent_streams=1)
     vendors.plays("openai-chat", replace(says(*["word "] * 50), delay=0.1))
-    with asking(relay, CHAT, json.dumps({**HI, "stream": True}).encode(), headers={"x-api-key": key}) as first:
+    with open_reply(relay, CHAT, json.dumps({**HI_BODY, "stream": True}).encode(), headers={"x-api-key": key}) as first:
         first.response.read(10)
     assert relay.ended()[0].reason == "client_gone"
-    wait_for(lambda: ask(relay, CHAT, HI, x_api_key=key).status == 200, seconds=5, what="room for a call")
+    wait_for(
+        lambda: send_request(relay, CHAT, HI_BODY, x_api_key=key).status == 200,
+        seconds=5,
+        what="a free place for a call",
+    )
 
 
 @pytest.mark.parametrize(
@@ -125,14 +133,14 @@ def test_a_call_that_is_let_go_is_not_counted_as_going_on(relay: Relay, ada: Use
     ],
 )
 def test_a_budget_that_is_used_up_says_when_it_goes_on_and_that_trying_again_is_no_use(
-    relay: Relay, ada: User, settings: Any, limit: str, words: str
+    relay: RunningRelay, ada: User, settings: Any, limit: str, words: str
 ) -> None:
     settings.PARLEY_PRICES = (Price(model="mod*", input=Decimal(1_000_000), output=Decimal(1_000_000)),)
     key = key_with(ada, **{limit: TOKENS})
-    assert ask(relay, CHAT, HI, x_api_key=key).status == 200
+    assert send_request(relay, CHAT, HI_BODY, x_api_key=key).status == 200
     until_counted(relay, key, TOKENS)
-    usage_counters.sync()
-    answered = ask(relay, CHAT, HI, x_api_key=key)
+    counters.sync()
+    answered = send_request(relay, CHAT, HI_BODY, x_api_key=key)
     assert (answered.status, answered.headers["x-should-retry"]) == (429, "false")
     assert 0 < int(answered.headers["retry-after"]) <= 31 * 86_400
     told = answered.json["error"]["message"]
@@ -167,122 +175,122 @@ def test_it_goes_on_at_midnight_also_when_the_clocks_change(
     monkeypatch.setattr(time, "time", lambda: moment)
     used_up = budgets.find_used_up(budgets.payer_of(ApiKey(pk=0, owner_id=0, tokens_per_day=0)))
     assert used_up
-    assert used_up.wait() == int(hours * 3_600)
-    usage_counters.forget_all()
+    assert used_up.seconds_to_reset == int(hours * 3_600)
+    process_state.reset(counters.UsageCounters)
 
 
 def test_what_is_being_written_at_midnight_is_written_once(ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
     key = keys.create(name="late", owner=ada, tokens_per_month=1_000).api_key
     now = datetime(2026, 11, 14, 23, 59, 59, tzinfo=ZoneInfo(live_settings.TIME_ZONE)).timestamp()
     monkeypatch.setattr(time, "time", lambda: now)
-    add_days = usage_store.add_days
+    add_days = tables.add_days
 
     def slowly(days: Any) -> None:
         nonlocal now
         add_days(days)
         now += 2  # a new day
-        usage_counters.note(key, 5, Decimal(0))
+        counters.note(key, 5, Decimal(0))
 
-    usage_counters.note(key, 30, Decimal(0))
+    counters.note(key, 30, Decimal(0))
     with monkeypatch.context() as patch:
-        patch.setattr(usage_store, "add_days", slowly)
-        usage_counters.sync()
-    usage_counters.sync()
+        patch.setattr(tables, "add_days", slowly)
+        counters.sync()
+    counters.sync()
     assert list(KeyUse.objects.order_by("day").values_list("day__day", "tokens")) == [(14, 30), (15, 5)]
-    usage_counters.forget_all()
+    process_state.reset(counters.UsageCounters)
 
 
-def test_what_was_used_is_written_once_and_found_again_by_another_process(relay: Relay, ada: User) -> None:
+def test_what_was_used_is_written_once_and_found_again_by_another_process(relay: RunningRelay, ada: User) -> None:
     key = key_with(ada, tokens_per_day=TOKENS * 2)
-    ask(relay, CHAT, HI, x_api_key=key)
+    send_request(relay, CHAT, HI_BODY, x_api_key=key)
     until_counted(relay, key, TOKENS)
-    usage_counters.sync()
-    usage_counters.sync()
+    counters.sync()
+    counters.sync()
     row = KeyUse.objects.get()
     assert (row.requests, row.tokens) == (1, TOKENS)
-    usage_counters.forget_all()
-    assert ask(relay, CHAT, HI, x_api_key=key).status == 200
+    process_state.reset(counters.UsageCounters)
+    assert send_request(relay, CHAT, HI_BODY, x_api_key=key).status == 200
     relay.ended(2)
-    wait_for(lambda: ask(relay, CHAT, HI, x_api_key=key).status == 429, seconds=5)
+    wait_for(lambda: send_request(relay, CHAT, HI_BODY, x_api_key=key).status == 429, seconds=5)
 
 
-def test_what_nobody_is_refused_for_is_counted_by_the_digester_with_the_exchange(
-    relay: Relay, ada: User, settings: Any
-) -> None:
+def test_digester_counts_keys_without_limits_with_the_exchange(relay: RunningRelay, ada: User, settings: Any) -> None:
     settings.PARLEY_PRICES = (Price(model="mod*", input=Decimal(1_000_000), output=Decimal(1_000_000)),)
     key = key_with(ada)
-    ask(relay, CHAT, HI, x_api_key=key)
+    send_request(relay, CHAT, HI_BODY, x_api_key=key)
     (ended,) = relay.ended()
     assert (ended.is_counted, ended.usage_hint) == (False, {})
-    usage_counters.sync()
-    usage_counters.sync()
+    counters.sync()
+    counters.sync()
     assert (KeyUse.objects.get().requests, KeyUse.objects.get().tokens) == (1, 0)
     for _ in range(2):
         Digester(relay.journal.folder, name="test", patience=0).step()
     row = KeyUse.objects.get()
     assert (row.requests, row.tokens, row.cost) == (1, TOKENS, Decimal(TOKENS))
-    used = ask(relay, "/v1/me", method="GET", x_api_key=key).json["use"]
+    used = send_request(relay, "/v1/me", method="GET", x_api_key=key).json["use"]
     told = {"requests": 1, "tokens": TOKENS, "cost": TOKENS}
     assert (used["day"], used["month"]) == (told, told)
     assert used["minute"]["requests"] == 1
     assert KeyMinute.objects.get().tokens == TOKENS
 
 
-def test_a_limit_that_is_set_later_knows_what_was_used_before(relay: Relay, ada: User) -> None:
+def test_a_limit_that_is_set_later_knows_what_was_used_before(relay: RunningRelay, ada: User) -> None:
     secret = key_with(ada)
-    ask(relay, CHAT, HI, x_api_key=secret)
+    send_request(relay, CHAT, HI_BODY, x_api_key=secret)
     relay.ended()
     Digester(relay.journal.folder, name="test", patience=0).step()
     keys.change(ApiKey.objects.get(), actor=ada, tokens_per_day=TOKENS)
-    assert ask(relay, CHAT, HI, x_api_key=secret).status == 429
+    assert send_request(relay, CHAT, HI_BODY, x_api_key=secret).status == 429
 
 
-def test_a_stream_whose_end_nobody_heard_is_counted_by_its_size(relay: Relay, ada: User, vendors: Vendors) -> None:
+def test_abandoned_stream_is_counted_by_its_size(relay: RunningRelay, ada: User, vendors: Vendors) -> None:
     key = key_with(ada, tokens_per_day=100_000)
     vendors.plays("openai-chat", replace(says(*["word "] * 50), delay=0.05))
-    with asking(relay, CHAT, json.dumps({**HI, "stream": True}).encode(), headers={"x-api-key": key}) as first:
+    with open_reply(relay, CHAT, json.dumps({**HI_BODY, "stream": True}).encode(), headers={"x-api-key": key}) as first:
         first.response.read(1_000)
     assert relay.ended()[0].usage_hint["source"] == "estimated"
     wait_for(lambda: _counted(relay, key)[0] > 20, seconds=10, what="the tokens counted")
 
 
-def test_without_the_database_nobody_is_refused(relay: Relay, ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outage_of_the_database_refuses_no_call(
+    relay: RunningRelay, ada: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def away(*_: object, **__: object) -> None:
         raise OperationalError("the database is away")
 
     key = key_with(ada, tokens_per_day=5, requests_per_minute=100)
-    monkeypatch.setattr(usage_store, "total_of", away)
-    assert ask(relay, CHAT, HI, x_api_key=key).status == 200
+    monkeypatch.setattr(tables, "total_of", away)
+    assert send_request(relay, CHAT, HI_BODY, x_api_key=key).status == 200
     # What this process counted holds.
-    wait_for(lambda: ask(relay, CHAT, HI, x_api_key=key).status == 429, seconds=10, what="a refusal")
+    wait_for(lambda: send_request(relay, CHAT, HI_BODY, x_api_key=key).status == 429, seconds=10, what="a refusal")
 
 
-def test_counts_of_minutes_and_of_processes_that_are_over_go(relay: Relay, ada: User) -> None:
+def test_counts_of_minutes_and_of_processes_that_are_over_go(relay: RunningRelay, ada: User) -> None:
     api_key = ApiKey.objects.get(pk=keys.create(name="k", owner=ada).api_key.pk)
     KeyMinute.objects.create(key=api_key, minute=1)
     KeyStreams.objects.create(key=api_key, process="gone", at=timezone.now() - timedelta(hours=1))
-    usage_store.tidy()
+    tables.delete_expired()
     assert (KeyMinute.objects.count(), KeyStreams.objects.count()) == (0, 0)
 
 
 def test_what_is_counted_elsewhere_is_known_within_a_second() -> None:
     """One writes and another reads, each as often as this, at worst one just after the other."""
-    (job,) = [job for job in JOBS if job.run == "relay.gateway.limits.usage_counters.sync"]
+    (job,) = [job for job in JOBS if job.run == "relay.usage.counters.sync"]
     assert 2 * job.every < 1
 
 
 def test_a_key_that_rests_costs_nothing_and_its_next_call_knows_what_others_counted(
-    relay: Relay, ada: User, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
+    relay: RunningRelay, ada: User, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
 ) -> None:
     secret = key_with(ada, tokens_per_day=2 * TOKENS)
-    assert ask(relay, CHAT, HI, x_api_key=secret).status == 200
+    assert send_request(relay, CHAT, HI_BODY, x_api_key=secret).status == 200
     until_counted(relay, secret, TOKENS)
-    usage_counters.sync()
-    monkeypatch.setattr(usage_counters, "BUSY_SECONDS", 0.0)
+    counters.sync()
+    monkeypatch.setattr(counters, "BUSY_SECONDS", 0.0)
     with django_assert_num_queries(0):
-        usage_counters.sync()
+        counters.sync()
     KeyUse.objects.update(tokens=F("tokens") + TOKENS)
-    assert ask(relay, CHAT, HI, x_api_key=secret).status == 429
+    assert send_request(relay, CHAT, HI_BODY, x_api_key=secret).status == 429
 
 
 # Two real processes.
@@ -310,13 +318,13 @@ print(json.dumps([keys.create(name="k", owner=ada, **limit).secret for limit in 
 
 def made_keys(variables: dict[str, str], *of_keys: dict[str, int]) -> list[str]:
     code = MAKE_KEYS.replace("LIMITS", json.dumps(of_keys))
-    made: list[str] = json.loads(manage("shell", "--no-imports", "--command", code, **variables).stdout)
+    made: list[str] = json.loads(run_manage("shell", "--no-imports", "--command", code, **variables).stdout)
     return made
 
 
 @pytest.mark.any_database
 def test_of_a_burst_as_many_pass_as_may_however_often_the_counts_are_written(
-    relay: Relay, ada: User, vendors: Vendors, settings: Any
+    relay: RunningRelay, ada: User, vendors: Vendors, settings: Any
 ) -> None:
     """A process reads what others have counted while it writes what it has itself."""
     settings.REDIS_URL = ""
@@ -334,14 +342,15 @@ def test_of_a_burst_as_many_pass_as_may_however_often_the_counts_are_written(
 
 def _written_again_and_again(is_over: threading.Event) -> None:
     while not is_over.is_set():
-        usage_counters.sync()
+        counters.sync()
     connections.close_all()
 
 
-def _passed_of_a_burst(relay: Relay, key: str) -> int:
+def _passed_of_a_burst(relay: RunningRelay, key: str) -> int:
     statuses: list[int] = []
     callers = [
-        threading.Thread(target=lambda: statuses.append(ask(relay, CHAT, HI, x_api_key=key).status)) for _ in range(12)
+        threading.Thread(target=lambda: statuses.append(send_request(relay, CHAT, HI_BODY, x_api_key=key).status))
+        for _ in range(12)
     ]
     for caller in callers:
         caller.start()
@@ -353,7 +362,7 @@ def _passed_of_a_burst(relay: Relay, key: str) -> int:
 @pytest.mark.django_db
 def test_limits_hold_across_processes(vendors: Vendors, tmp_path: Path) -> None:
     """Through Redis at once, else through the database within a second."""
-    with ready_database(tmp_path) as url:
+    with create_migrated_database(tmp_path) as url:
         variables = {
             "DATABASE_URL": url,
             "REDIS_URL": live_settings.REDIS_URL,
@@ -373,12 +382,12 @@ def test_limits_hold_across_processes(vendors: Vendors, tmp_path: Path) -> None:
 
 def _serving(port: int, folder: Path, environment: dict[str, str]) -> AbstractContextManager[Process]:
     log = folder / f"log-{port}"
-    return serving("uvicorn", application="project.asgi:application", port=port, log=log, environment=environment)
+    return run_server("uvicorn", application="project.asgi:application", port=port, log=log, environment=environment)
 
 
 # Without Redis one writes and the other reads, which takes a second, and longer on a slow machine.
 SECONDS = 0 if live_settings.REDIS_URL else 20
-ASKED = {**HI, "model": "openai/model"}
+ASKED = {**HI_BODY, "model": "openai/model"}
 
 
 def _check_minute(ports: tuple[int, int], key: str) -> None:

@@ -11,30 +11,30 @@ import pytest
 from history.models import Message
 from project.accounts.models import User
 from relay.digest.digester import Digester
-from relay.gateway.limits import usage_counters
 from relay.models import KeyUse
 from relay.providers import registry
+from relay.usage import counters
 from relay.usage.prices import Price
 from tests.relay.gateway.test_limits import key_with
-from tests.relay_client import HI, Relay, ask, asking
+from tests.relay_client import HI_BODY, RunningRelay, open_reply, send_request
 from tests.servers.processes import wait_for
-from tests.vendors.raw_upstream import Bare, speaking, stream, whole
+from tests.vendors.raw_upstream import RawUpstream, complete_reply, streamed_reply, use_raw_provider
 
 pytestmark = pytest.mark.any_database
 
 ANTHROPIC, CHAT, GEMINI = "anthropic-messages", "openai-chat", "gemini-generate"
 A_DOLLAR_EACH = Price(model="mod*", input=Decimal(1_000_000), output=Decimal(1_000_000))
-STREAMED_HI = json.dumps({**HI, "stream": True}).encode()
+STREAMED_HI = json.dumps({**HI_BODY, "stream": True}).encode()
 
 
 @pytest.fixture
-def providers(bare: Bare) -> registry.Router:
-    return speaking(bare, ANTHROPIC)
+def providers(bare: RawUpstream) -> registry.Router:
+    return use_raw_provider(bare, ANTHROPIC)
 
 
-def used(relay: Relay, key: str) -> tuple[int, int]:
+def used(relay: RunningRelay, key: str) -> tuple[int, int]:
     """Tokens and dollars of today."""
-    day = ask(relay, "/v1/me", method="GET", x_api_key=key).json["use"]["day"]
+    day = send_request(relay, "/v1/me", method="GET", x_api_key=key).json["use"]["day"]
     return day["tokens"], day["cost"]
 
 
@@ -53,32 +53,32 @@ PASSED: list[tuple[str, str, Any, int]] = [
 
 @pytest.mark.parametrize(("dialect", "path", "reply", "tokens"), PASSED)
 def test_what_is_only_passed_on_counts_as_its_reply_says(
-    relay: Relay, ada: User, bare: Bare, settings: Any, dialect: str, path: str, reply: Any, tokens: int
+    relay: RunningRelay, ada: User, bare: RawUpstream, settings: Any, dialect: str, path: str, reply: Any, tokens: int
 ) -> None:
     settings.PARLEY_PRICES = (A_DOLLAR_EACH,)
-    speaking(bare, dialect)
+    use_raw_provider(bare, dialect)
     key = key_with(ada, tokens_per_day=1_000)
-    bare.says.append(whole(json.dumps(reply).encode()))
-    assert ask(relay, path, {"model": "model", "input": "x"}, x_api_key=key).json == reply
+    bare.says.append(complete_reply(json.dumps(reply).encode()))
+    assert send_request(relay, path, {"model": "model", "input": "x"}, x_api_key=key).json == reply
     wait_for(lambda: used(relay, key) == (tokens, tokens), seconds=5, what="the count")
     assert relay.accepted() == []
 
 
-def test_a_key_is_over_its_limit_by_embeddings_alone(relay: Relay, ada: User, bare: Bare) -> None:
-    speaking(bare, CHAT)
+def test_a_key_is_over_its_limit_by_embeddings_alone(relay: RunningRelay, ada: User, bare: RawUpstream) -> None:
+    use_raw_provider(bare, CHAT)
     key = key_with(ada, tokens_per_day=10)
-    bare.says.append(whole(b'{"data":[],"usage":{"prompt_tokens":10,"total_tokens":10}}'))
-    assert ask(relay, "/v1/embeddings", {"model": "model", "input": "x"}, x_api_key=key).status == 200
+    bare.says.append(complete_reply(b'{"data":[],"usage":{"prompt_tokens":10,"total_tokens":10}}'))
+    assert send_request(relay, "/v1/embeddings", {"model": "model", "input": "x"}, x_api_key=key).status == 200
     wait_for(lambda: used(relay, key)[0] == 10, seconds=5, what="the count")
-    assert ask(relay, "/v1/embeddings", {"model": "model", "input": "x"}, x_api_key=key).status == 429
+    assert send_request(relay, "/v1/embeddings", {"model": "model", "input": "x"}, x_api_key=key).status == 429
 
 
-def test_what_is_fetched_again_is_not_counted_again(relay: Relay, ada: User, bare: Bare) -> None:
-    speaking(bare, CHAT, paths=("GET /v1/responses/*",))
+def test_what_is_fetched_again_is_not_counted_again(relay: RunningRelay, ada: User, bare: RawUpstream) -> None:
+    use_raw_provider(bare, CHAT, paths=("GET /v1/responses/*",))
     key = key_with(ada, tokens_per_day=10)
-    bare.says.append(whole(b'{"id":"resp_1","usage":{"input_tokens":9,"output_tokens":9}}'))
-    assert ask(relay, "/v1/responses/resp_1", method="GET", x_api_key=key).status == 200
-    usage_counters.sync()
+    bare.says.append(complete_reply(b'{"id":"resp_1","usage":{"input_tokens":9,"output_tokens":9}}'))
+    assert send_request(relay, "/v1/responses/resp_1", method="GET", x_api_key=key).status == 200
+    counters.sync()
     assert used(relay, key) == (0, 0)
 
 
@@ -100,12 +100,12 @@ BEGUN = event("message_start", message={"id": "m", "usage": {"input_tokens": 10,
 
 @pytest.mark.parametrize("pieces", [[text("word " * 2_000)] * 5, [text("word ")] * 10_000, [text("word " * 10_000)]])
 def test_a_stream_that_is_left_counts_the_text_that_came(
-    relay: Relay, ada: User, bare: Bare, pieces: list[bytes]
+    relay: RunningRelay, ada: User, bare: RawUpstream, pieces: list[bytes]
 ) -> None:
     key = key_with(ada, tokens_per_day=1_000_000)
     said = b"".join((BEGUN, *pieces))
-    bare.says.append(stream(said, 20.0))
-    with asking(relay, "/v1/messages", STREAMED_HI, headers={"x-api-key": key}) as left:
+    bare.says.append(streamed_reply(said, 20.0))
+    with open_reply(relay, "/v1/messages", STREAMED_HI, headers={"x-api-key": key}) as left:
         left.response.read(len(said))
     hint = relay.ended()[0].usage_hint
     assert (hint["source"], hint["input_tokens"]) == ("partial", 10)
@@ -114,11 +114,11 @@ def test_a_stream_that_is_left_counts_the_text_that_came(
     wait_for(lambda: used(relay, key)[0] == 10 + hint["output_tokens"], seconds=5, what="the count")
 
 
-def test_a_stream_that_says_how_much_it_was_counts_that(relay: Relay, ada: User, bare: Bare) -> None:
+def test_a_stream_that_says_how_much_it_was_counts_that(relay: RunningRelay, ada: User, bare: RawUpstream) -> None:
     key = key_with(ada, tokens_per_day=1_000_000)
     end = event("message_delta", delta={"stop_reason": "end_turn"}, usage={"output_tokens": 3})
-    bare.says.append(stream(BEGUN, text('"message_delta" ' * 500), end, event("message_stop")))
-    ask(relay, "/v1/messages", STREAMED_HI, x_api_key=key)
+    bare.says.append(streamed_reply(BEGUN, text('"message_delta" ' * 500), end, event("message_stop")))
+    send_request(relay, "/v1/messages", STREAMED_HI, x_api_key=key)
     hint = relay.ended()[0].usage_hint
     assert (hint["source"], hint["output_tokens"]) == ("provider", 3)
 
@@ -126,7 +126,7 @@ def test_a_stream_that_says_how_much_it_was_counts_that(relay: Relay, ada: User,
 # Replies that say nothing.
 
 PIECE = {"id": "c", "object": "chat.completion.chunk", "model": "model"}
-UNCOUNTED = stream(
+UNCOUNTED = streamed_reply(
     *[b"data: %s\n\n" % json.dumps({**PIECE, "choices": [{"index": 0, "delta": {"content": "a "}}]}).encode()] * 100,
     b"data: %s\n\n" % json.dumps({**PIECE, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}).encode(),
     b"data: [DONE]\n\n",
@@ -135,21 +135,21 @@ UNCOUNTED = stream(
 
 @pytest.mark.parametrize("wants_stream", [True, False])
 def test_a_translated_reply_is_estimated_by_what_the_upstream_sent(
-    relay: Relay, ada: User, bare: Bare, wants_stream: bool
+    relay: RunningRelay, ada: User, bare: RawUpstream, wants_stream: bool
 ) -> None:
-    speaking(bare, CHAT)
+    use_raw_provider(bare, CHAT)
     key = key_with(ada, tokens_per_day=1_000_000)
     bare.says.append(UNCOUNTED)
-    assert ask(relay, "/v1/messages", {**HI, "stream": wants_stream}, x_api_key=key).status == 200
+    assert send_request(relay, "/v1/messages", {**HI_BODY, "stream": wants_stream}, x_api_key=key).status == 200
     hint = relay.ended()[0].usage_hint
     assert hint["source"] == "estimated"
     assert 100 < hint["output_tokens"] < 400
 
 
-def test_whoever_digests_it_estimates_it_alike(relay: Relay, ada: User, bare: Bare) -> None:
-    speaking(bare, CHAT)
+def test_digester_and_limits_estimate_alike(relay: RunningRelay, ada: User, bare: RawUpstream) -> None:
+    use_raw_provider(bare, CHAT)
     bare.says.append(UNCOUNTED)
-    assert ask(relay, "/v1/messages", HI, x_api_key=key_with(ada)).status == 200
+    assert send_request(relay, "/v1/messages", HI_BODY, x_api_key=key_with(ada)).status == 200
     relay.ended()
     Digester(relay.journal.folder, name="test", patience=0).step()
     assert Message.objects.get(kind="model_output").usage_source == "estimated"
@@ -160,13 +160,13 @@ def test_whoever_digests_it_estimates_it_alike(relay: Relay, ada: User, bare: Ba
 
 
 def test_a_count_that_fails_costs_neither_the_reply_nor_its_end(
-    relay: Relay, ada: User, bare: Bare, settings: Any, caplog: pytest.LogCaptureFixture
+    relay: RunningRelay, ada: User, bare: RawUpstream, settings: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings.PARLEY_PRICES = (Price(model="model", input=Decimal("Infinity")),)
     key = key_with(ada, tokens_per_day=1_000_000)
     reply = b'{"usage":{"input_tokens":3,"output_tokens":2}}'
-    bare.says.append(whole(reply))
-    answered = ask(relay, "/v1/messages", HI, x_api_key=key)
+    bare.says.append(complete_reply(reply))
+    answered = send_request(relay, "/v1/messages", HI_BODY, x_api_key=key)
     assert (answered.status, answered.body, answered.is_cut) == (200, reply, False)
     (ended,) = relay.ended()
     assert (ended.reason, ended.usage_hint["input_tokens"]) == ("done", 3)

@@ -17,9 +17,9 @@ import redis
 from django.db import OperationalError
 
 from project.accounts.models import User
-from relay.gateway.limits import redis_limits, usage_counters, usage_store
+from relay.usage import counters, redis_counters, tables
 from tests.relay.gateway.test_limits import CHAT, early_in_the_minute, key_with
-from tests.relay_client import HI, Relay, ask
+from tests.relay_client import HI_BODY, RunningRelay, send_request
 from tests.servers.processes import wait_for
 from tests.vendors import Vendors, says
 
@@ -34,13 +34,13 @@ def done(work: Callable[[], Awaitable[T]]) -> T:
         try:
             return await work()
         finally:
-            await redis_limits.close()
+            await redis_counters.close()
 
     return asyncio.run(closed())
 
 
-def entered(name: str) -> redis_limits.Counted:
-    counted = done(lambda: redis_limits.enter("k", name))
+def entered(name: str) -> redis_counters.Counted:
+    counted = done(lambda: redis_counters.enter("k", name))
     assert counted is not None
     return counted
 
@@ -59,7 +59,7 @@ def standing_still(store: redis.Redis) -> Iterator[Callable[[], None]]:
 def test_a_call_counts_for_as_long_as_it_is_carried(store: redis.Redis) -> None:
     entered("one")
     store.pexpire(RUNNING, 200)  # its minute is nearly over
-    redis_limits.keep_alive({"k": {"one"}})
+    redis_counters.keep_alive({"k": {"one"}})
     assert store.ttl(RUNNING) > 30
     assert entered("two").running == 1
 
@@ -67,12 +67,12 @@ def test_a_call_counts_for_as_long_as_it_is_carried(store: redis.Redis) -> None:
 def test_a_redis_that_has_forgotten_is_told_again_what_is_carried(store: redis.Redis) -> None:
     entered("one")
     store.flushall()
-    redis_limits.keep_alive({"k": {"one"}})
+    redis_counters.keep_alive({"k": {"one"}})
     assert entered("two").running == 1
 
 
 class Leaving(set[str]):
-    """Whoever is in it leaves as soon as it has been looked at."""
+    """Its members leave as soon as they have been read."""
 
     def __iter__(self) -> Iterator[str]:
         names = list(super().__iter__())
@@ -81,36 +81,40 @@ class Leaving(set[str]):
 
 
 def test_a_call_that_ends_while_it_is_kept_alive_is_not_put_back(store: redis.Redis) -> None:
-    redis_limits.keep_alive({"k": Leaving({"one"})})
+    redis_counters.keep_alive({"k": Leaving({"one"})})
     assert store.zcard(RUNNING) == 0
 
 
 def test_without_the_database_redis_still_knows_what_is_carried(
-    store: redis.Redis, relay: Relay, ada: User, vendors: Vendors, monkeypatch: pytest.MonkeyPatch
+    store: redis.Redis, relay: RunningRelay, ada: User, vendors: Vendors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*_: object, **__: object) -> None:
         raise OperationalError("the database is away")
 
     key = key_with(ada, concurrent_streams=1)
     vendors.plays("openai-chat", replace(says(*["word "] * 40), delay=0.05))
-    running = threading.Thread(target=ask, args=(relay, CHAT, {**HI, "stream": True}), kwargs={"x_api_key": key})
+    running = threading.Thread(
+        target=send_request, args=(relay, CHAT, {**HI_BODY, "stream": True}), kwargs={"x_api_key": key}
+    )
     running.start()
     vendors.wait_for(1)
     store.flushall()
-    monkeypatch.setattr(usage_store, "add_days", away)
+    monkeypatch.setattr(tables, "add_days", away)
     with pytest.raises(OperationalError):
-        usage_counters.sync()
-    assert ask(relay, CHAT, HI, x_api_key=key).status == 429
+        counters.sync()
+    assert send_request(relay, CHAT, HI_BODY, x_api_key=key).status == 429
     running.join(10)
 
 
-def counted_late(store: redis.Redis, relay: Relay, key: str, vendors: Vendors) -> bool:
+def counted_late(store: redis.Redis, relay: RunningRelay, key: str, vendors: Vendors) -> bool:
     """Whether Redis has counted a call that it was asked about while it stood still: not by a new connection, on which
     it is greeted first."""
-    assert ask(relay, CHAT, HI, x_api_key=key).status == 200
+    assert send_request(relay, CHAT, HI_BODY, x_api_key=key).status == 200
     before = len(vendors.requests)
     vendors.plays("openai-chat", replace(says(*["word "] * 40), delay=0.05))
-    late = threading.Thread(target=ask, args=(relay, CHAT, {**HI, "stream": True}), kwargs={"x_api_key": key})
+    late = threading.Thread(
+        target=send_request, args=(relay, CHAT, {**HI_BODY, "stream": True}), kwargs={"x_api_key": key}
+    )
     with standing_still(store) as go_on:
         late.start()
         vendors.wait_for(before + 1)
@@ -123,19 +127,19 @@ def counted_late(store: redis.Redis, relay: Relay, key: str, vendors: Vendors) -
 
 
 def test_a_call_that_redis_counted_too_late_is_counted_out_all_the_same(
-    store: redis.Redis, relay: Relay, ada: User, vendors: Vendors
+    store: redis.Redis, relay: RunningRelay, ada: User, vendors: Vendors
 ) -> None:
     key = key_with(ada, concurrent_streams=1)
     assert any(counted_late(store, relay, key, vendors) for _ in range(5))
     wait_for(lambda: not store.keys("*:running"), seconds=5, what="the call counted out")
-    assert ask(relay, CHAT, HI, x_api_key=key).status == 200
+    assert send_request(relay, CHAT, HI_BODY, x_api_key=key).status == 200
 
 
-def test_whoever_leaves_while_being_counted_takes_no_place(store: redis.Redis) -> None:
+def test_client_that_leaves_while_it_is_counted_takes_no_place(store: redis.Redis) -> None:
     async def leave_early() -> None:
-        await redis_limits.enter("k", "first")
+        await redis_counters.enter("k", "first")
         with standing_still(store) as go_on:
-            entering = asyncio.ensure_future(redis_limits.enter("k", "early"))
+            entering = asyncio.ensure_future(redis_counters.enter("k", "early"))
             await asyncio.sleep(0.1)
             entering.cancel()
             await asyncio.wait([entering])
@@ -150,13 +154,13 @@ def test_a_refusal_is_taken_back_from_the_minute_in_which_it_was_counted(store: 
     early_in_the_minute()
     counted = entered("one")
     before = replace(counted, minute=counted.minute - 1)
-    done(lambda: redis_limits.leave("k", "one", refused=before))
+    done(lambda: redis_counters.leave("k", "one", refused=before))
     assert entered("two").requests == 1
 
 
 def test_no_minute_is_kept_for_ever(store: redis.Redis) -> None:
     async def note() -> None:
-        redis_limits.note_tokens("k", 5)
+        redis_counters.note_tokens("k", 5)
         await asyncio.sleep(0.1)
 
     done(note)

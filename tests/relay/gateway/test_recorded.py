@@ -18,7 +18,7 @@ from relay.providers import registry
 from relay.runtime.async_db import close_connections
 from relay.usage.prices import Price
 from tests.relay.digest.relayed import database_away, path_of, sessions
-from tests.relay_client import HI, Relay, ask, asking
+from tests.relay_client import HI_BODY, RunningRelay, open_reply, send_request
 from tests.vendors import Vendors, asks, refuses, says
 from tests.vendors.setup import use_one_provider
 
@@ -41,7 +41,7 @@ def providers(vendors: Vendors, upstream: str) -> registry.Router:
     return use_one_provider(vendors, upstream)
 
 
-def digest(relay: Relay, *, ends: int) -> None:
+def digest(relay: RunningRelay, *, ends: int) -> None:
     relay.ended(ends)
     digester = Digester(relay.journal.folder, name="test", patience=0)
     for _ in range(4):
@@ -49,7 +49,7 @@ def digest(relay: Relay, *, ends: int) -> None:
 
 
 def test_a_conversation_with_a_tool_is_one_session_in_either_language(
-    of_anthropic: anthropic.Anthropic, relay: Relay, vendors: Vendors, upstream: str
+    of_anthropic: anthropic.Anthropic, relay: RunningRelay, vendors: Vendors, upstream: str
 ) -> None:
     talk: list[Any] = [{"role": "user", "content": "What is the weather in Oslo?"}]
     vendors.plays(upstream, asks(CALL, text="Let me look."))
@@ -80,7 +80,7 @@ def test_a_conversation_with_a_tool_is_one_session_in_either_language(
 
 @pytest.mark.parametrize("upstream", ["anthropic-messages", "openai-chat"], indirect=True)
 def test_a_chat_that_googles_sdk_streams_is_stored_once_though_it_keeps_every_chunk_for_itself(
-    of_google: genai.Client, relay: Relay, vendors: Vendors, upstream: str
+    of_google: genai.Client, relay: RunningRelay, vendors: Vendors, upstream: str
 ) -> None:
     chat = of_google.chats.create(model="model")
     for number in range(3):
@@ -95,7 +95,7 @@ def test_a_chat_that_googles_sdk_streams_is_stored_once_though_it_keeps_every_ch
 
 
 def test_what_the_sdk_tries_again_is_one_exchange(
-    of_anthropic: anthropic.Anthropic, relay: Relay, vendors: Vendors, upstream: str
+    of_anthropic: anthropic.Anthropic, relay: RunningRelay, vendors: Vendors, upstream: str
 ) -> None:
     vendors.plays(upstream, refuses("overloaded", headers={"retry-after-ms": "10"}))
     client = of_anthropic.with_options(max_retries=2)
@@ -106,12 +106,12 @@ def test_what_the_sdk_tries_again_is_one_exchange(
 
 
 def test_what_a_call_cost_is_on_its_exchange_and_in_its_session_whether_its_key_has_limits_or_not(
-    relay: Relay, ada: User, settings: Any
+    relay: RunningRelay, ada: User, settings: Any
 ) -> None:
     settings.PARLEY_PRICES = (Price(model="mod*", input=Decimal(1_000_000), output=Decimal(2_000_000)),)
     for limit in (None, 1_000):
         made = keys.create(name="priced", owner=ada, recording="full", tokens_per_day=limit)
-        ask(relay, "/v1/messages", {**HI, "max_tokens": 9}, x_api_key=made.secret)
+        send_request(relay, "/v1/messages", {**HI_BODY, "max_tokens": 9}, x_api_key=made.secret)
     digest(relay, ends=2)
     costs = set(Exchange.objects.values_list("cost", flat=True))
     assert len(costs) == 1
@@ -120,8 +120,8 @@ def test_what_a_call_cost_is_on_its_exchange_and_in_its_session_whether_its_key_
 
 
 @pytest.mark.parametrize("upstream", ["anthropic-messages"], indirect=True)
-def test_the_session_that_the_client_was_told_is_the_session_in_the_history(relay: Relay, key: str) -> None:
-    told = ask(relay, "/v1/messages", HI, x_api_key=key, x_claude_code_session_id="abc")
+def test_the_session_that_the_client_was_told_is_the_session_in_the_history(relay: RunningRelay, key: str) -> None:
+    told = send_request(relay, "/v1/messages", HI_BODY, x_api_key=key, x_claude_code_session_id="abc")
     digest(relay, ends=1)
     row = Exchange.objects.get(pk=told.headers["x-parley-exchange-id"])
     assert str(row.session_id) == told.headers["x-parley-session-id"]
@@ -130,7 +130,7 @@ def test_the_session_that_the_client_was_told_is_the_session_in_the_history(rela
 
 @pytest.mark.parametrize("upstream", ["openai-chat"], indirect=True)
 def test_a_client_that_leaves_in_the_middle_leaves_half_an_answer(
-    of_openai: OpenAI, relay: Relay, vendors: Vendors, upstream: str
+    of_openai: OpenAI, relay: RunningRelay, vendors: Vendors, upstream: str
 ) -> None:
     vendors.plays(upstream, replace(says(*[f"{number} " for number in range(50)]), delay=0.02))
     stream = of_openai.chat.completions.create(
@@ -148,15 +148,15 @@ def test_a_client_that_leaves_in_the_middle_leaves_half_an_answer(
 
 
 WORDS = tuple(f"{number} " for number in range(6))
-ASKED = json.dumps({**HI, "stream": True}).encode()
+ASKED = json.dumps({**HI_BODY, "stream": True}).encode()
 
 
 @pytest.mark.parametrize("upstream", ["openai-chat"], indirect=True)
-def test_the_client_may_leave_after_any_piece(relay: Relay, key: str, vendors: Vendors, upstream: str) -> None:
+def test_the_client_may_leave_after_any_piece(relay: RunningRelay, key: str, vendors: Vendors, upstream: str) -> None:
     read: dict[str, bytes] = {}
     for pieces in range(len(WORDS) + 1):
         vendors.plays(upstream, replace(says(*WORDS), delay=0.02, linger=0.2))
-        with asking(relay, "/v1/chat/completions", ASKED, headers={"x-api-key": key}) as answered:
+        with open_reply(relay, "/v1/chat/completions", ASKED, headers={"x-api-key": key}) as answered:
             lines = [answered.response.readline() for _ in range(2 * pieces)]
         read[answered.headers["x-parley-exchange-id"]] = b"".join(lines)
         relay.ended(len(read))
@@ -171,11 +171,13 @@ def test_the_client_may_leave_after_any_piece(relay: Relay, key: str, vendors: V
 
 
 @pytest.mark.parametrize("upstream", ["openai-chat"], indirect=True)
-def test_the_upstream_may_break_off_after_any_byte(relay: Relay, key: str, vendors: Vendors, upstream: str) -> None:
+def test_the_upstream_may_break_off_after_any_byte(
+    relay: RunningRelay, key: str, vendors: Vendors, upstream: str
+) -> None:
     places = [*range(1, 1_200, 90)]
     for place in places:
         vendors.plays(upstream, replace(says(*WORDS), cut_at=place))
-        with asking(relay, "/v1/chat/completions", ASKED, headers={"x-api-key": key}) as answered:
+        with open_reply(relay, "/v1/chat/completions", ASKED, headers={"x-api-key": key}) as answered:
             answered.read()
             assert answered.is_cut
     digest(relay, ends=len(places))
@@ -187,7 +189,7 @@ def test_the_upstream_may_break_off_after_any_byte(relay: Relay, key: str, vendo
 
 @pytest.mark.parametrize("upstream", ["openai-chat"], indirect=True)
 def test_with_the_database_away_the_client_is_answered_and_the_history_catches_up_in_order(
-    of_openai: OpenAI, relay: Relay, vendors: Vendors, upstream: str
+    of_openai: OpenAI, relay: RunningRelay, vendors: Vendors, upstream: str
 ) -> None:
     talk: list[Any] = []
     for number in range(4):

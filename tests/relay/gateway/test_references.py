@@ -1,4 +1,4 @@
-"""What a request names of what lies at the vendor: what was given to its key is the key's, all else is nobody's."""
+"""References to what the vendor stores: a key may use only what it was given."""
 
 from __future__ import annotations
 
@@ -9,17 +9,25 @@ from typing import Any
 import pytest
 
 from history.access import keys
+from history.db.process_state import process_state
 from history.dialects import DIALECTS
 from history.models import ApiKey
 from project.accounts.models import User
 from relay.gateway.references import ownership
 from relay.models import IssuedId
 from relay.providers import registry
+from relay.providers.base import Rule, Target
 from relay.providers.http import HttpProvider
-from relay.providers.rules import Rule, Target
-from tests.relay_client import CALLS, Relay, ask, asking
+from tests.relay_client import SMALLEST_CALLS, RunningRelay, open_reply, send_request
 from tests.servers.processes import wait_for
-from tests.vendors.raw_upstream import Bare, Said, endpoint_at, speaking, stream, whole
+from tests.vendors.raw_upstream import (
+    RawReply,
+    RawUpstream,
+    complete_reply,
+    raw_endpoint,
+    streamed_reply,
+    use_raw_provider,
+)
 
 # What passes through on the wire is the same on every database; what is asked of it is shown by test_doors.
 pytestmark = [pytest.mark.any_database, pytest.mark.usefixtures("one_process")]
@@ -33,12 +41,12 @@ ITEMS: list[dict[str, Any]] = [
 
 
 @pytest.fixture
-def providers(bare: Bare) -> registry.Router:
-    return speaking(bare, RESPONSES)
+def providers(bare: RawUpstream) -> registry.Router:
+    return use_raw_provider(bare, RESPONSES)
 
 
 @pytest.fixture
-def theirs(relay: Relay, bob: User) -> str:
+def theirs(relay: RunningRelay, bob: User) -> str:
     return keys.create(name="theirs", owner=bob).secret
 
 
@@ -55,8 +63,8 @@ def events(output: list[dict[str, Any]] = ITEMS) -> bytes:
     return b"".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n".encode() for one in told)
 
 
-def pieces(said: bytes, size: int) -> Said:
-    return stream(*[said[start : start + size] for start in range(0, len(said), size)])
+def pieces(said: bytes, size: int) -> RawReply:
+    return streamed_reply(*[said[start : start + size] for start in range(0, len(said), size)])
 
 
 def referring(*input_items: Any, **more: Any) -> dict[str, Any]:
@@ -67,8 +75,8 @@ def named(name: str) -> dict[str, Any]:
     return referring({"type": "item_reference", "id": name})
 
 
-def status(relay: Relay, body: Any, key: str, path: str = "/v1/responses") -> int:
-    return ask(relay, path, body, x_api_key=key).status
+def status(relay: RunningRelay, body: Any, key: str, path: str = "/v1/responses") -> int:
+    return send_request(relay, path, body, x_api_key=key).status
 
 
 def issued() -> set[str]:
@@ -81,27 +89,29 @@ def issued() -> set[str]:
 
 @pytest.mark.parametrize("mode", ["full", "no_replies", "metadata", "off"])
 @pytest.mark.parametrize(
-    "said", [whole(reply()), stream(events()), pieces(events(), 7)], ids=["whole", "stream", "cut up"]
+    "said", [complete_reply(reply()), streamed_reply(events()), pieces(events(), 7)], ids=["whole", "stream", "cut up"]
 )
 def test_an_item_that_the_vendor_keeps_is_referred_to_only_by_the_key_it_was_given_to(
-    relay: Relay, key: str, theirs: str, bare: Bare, said: Said, mode: str
+    relay: RunningRelay, key: str, theirs: str, bare: RawUpstream, said: RawReply, mode: str
 ) -> None:
     ApiKey.objects.filter(name="laptop").update(recording=mode)
     bare.says.append(said)
-    ask(relay, "/v1/responses", HI, x_api_key=key)
+    send_request(relay, "/v1/responses", HI, x_api_key=key)
     assert [status(relay, named(name), key) for name in ("msg_1", "rs_1")] == [200, 200]
-    told = ask(relay, "/v1/responses", named("msg_1"), x_api_key=theirs)
+    told = send_request(relay, "/v1/responses", named("msg_1"), x_api_key=theirs)
     error = told.json["error"]
     assert (told.status, error["type"], error["code"]) == (404, "invalid_request_error", None)
     assert error["message"].startswith("Item with id 'msg_1' not found.")
     assert len(bare.heard) == 3
 
 
-def test_what_another_process_was_given_is_in_the_database(relay: Relay, key: str, theirs: str, bare: Bare) -> None:
-    bare.says.append(whole(reply()))
-    ask(relay, "/v1/responses", HI, x_api_key=key)
+def test_what_another_process_was_given_is_in_the_database(
+    relay: RunningRelay, key: str, theirs: str, bare: RawUpstream
+) -> None:
+    bare.says.append(complete_reply(reply()))
+    send_request(relay, "/v1/responses", HI, x_api_key=key)
     wait_for(lambda: issued() == {"resp_1", "rs_1", "msg_1"}, seconds=5, what="the names")
-    ownership.forget_all()
+    process_state.reset(ownership.IssuedNames)
     many = referring(*({"type": "item_reference", "id": item["id"]} for item in ITEMS))
     assert [status(relay, many, key), status(relay, many, theirs)] == [200, 404]
 
@@ -119,8 +129,8 @@ LOOKED_UP: list[Any] = [
 
 
 @pytest.mark.parametrize("item", LOOKED_UP, ids=json.dumps)
-def test_whatever_the_vendor_would_look_up_by_its_id_is_a_reference(
-    relay: Relay, key: str, bare: Bare, item: Any
+def test_every_id_that_the_vendor_looks_up_is_a_reference(
+    relay: RunningRelay, key: str, bare: RawUpstream, item: Any
 ) -> None:
     assert status(relay, referring(item), key) == 404
     assert bare.heard == []
@@ -135,7 +145,7 @@ def test_whatever_the_vendor_would_look_up_by_its_id_is_a_reference(
         b'{"model":"model","input":[{"type":"input_file","file_id":"file-1"}],"user":"\\ud800"}',
     ],
 )
-def test_no_way_of_writing_it_hides_a_reference(relay: Relay, key: str, bare: Bare, body: bytes) -> None:
+def test_no_way_of_writing_it_hides_a_reference(relay: RunningRelay, key: str, bare: RawUpstream, body: bytes) -> None:
     assert status(relay, body, key) == 404
     assert bare.heard == []
 
@@ -152,46 +162,55 @@ SAYS_ITSELF: list[Any] = [
 
 
 @pytest.mark.parametrize("item", SAYS_ITSELF, ids=lambda item: item.get("type", "untyped"))
-def test_what_says_itself_what_it_was_is_not_looked_up(relay: Relay, key: str, bare: Bare, item: Any) -> None:
+def test_what_says_itself_what_it_was_is_not_looked_up(
+    relay: RunningRelay, key: str, bare: RawUpstream, item: Any
+) -> None:
     assert status(relay, referring(item), key) == 200
 
 
-def test_an_item_is_given_by_where_it_stands_in_a_reply_and_not_by_any_text(relay: Relay, key: str, bare: Bare) -> None:
+def test_an_item_is_given_by_where_it_stands_in_a_reply_and_not_by_any_text(
+    relay: RunningRelay, key: str, bare: RawUpstream
+) -> None:
     theirs = {"id": "msg_theirs", "item": {"id": "msg_theirs"}, "type": "response.output_item.done"}
     text = [{"type": "output_text", "text": json.dumps(theirs), "annotations": [theirs]}]
     echo = [{"type": "message", "id": "msg_1", "content": text}]
-    for said in (whole(reply(echo, metadata=theirs, tools=[theirs], instructions=[theirs])), stream(events(echo))):
-        ownership.forget_all()
+    for said in (
+        complete_reply(reply(echo, metadata=theirs, tools=[theirs], instructions=[theirs])),
+        streamed_reply(events(echo)),
+    ):
+        process_state.reset(ownership.IssuedNames)
         bare.says.append(said)
-        ask(relay, "/v1/responses", HI, x_api_key=key)
+        send_request(relay, "/v1/responses", HI, x_api_key=key)
         assert [status(relay, named("msg_1"), key), status(relay, named("msg_theirs"), key)] == [200, 404]
 
 
-@pytest.mark.parametrize("said", [whole(reply()), stream(events())], ids=["whole", "stream"])
+@pytest.mark.parametrize("said", [complete_reply(reply()), streamed_reply(events())], ids=["whole", "stream"])
 def test_of_what_the_vendor_does_not_keep_only_what_comes_without_its_content_can_be_sent_back(
-    relay: Relay, key: str, bare: Bare, said: Said
+    relay: RunningRelay, key: str, bare: RawUpstream, said: RawReply
 ) -> None:
     """Servers that keep nothing give ids all the same, and their clients send thoughts back with nothing else."""
     bare.says.append(said)
-    ask(relay, "/v1/responses", {**HI, "store": False}, x_api_key=key)
+    send_request(relay, "/v1/responses", {**HI, "store": False}, x_api_key=key)
     assert status(relay, referring(ITEMS[0], store=False), key) == 200
     wait_for(lambda: issued() == {"resp_1", "rs_1"}, seconds=5, what="the names")
 
 
 @pytest.mark.parametrize("said", [reply(), events()], ids=["whole", "stream"])
-def test_names_in_a_compressed_reply_are_known_too(relay: Relay, key: str, bare: Bare, said: bytes) -> None:
+def test_names_in_a_compressed_reply_are_known_too(
+    relay: RunningRelay, key: str, bare: RawUpstream, said: bytes
+) -> None:
     kind = "application/json" if said[:1] == b"{" else "text/event-stream"
-    bare.says.append(whole(gzip.compress(said), headers=(f"content-type: {kind}", "content-encoding: gzip")))
-    ask(relay, "/v1/responses", HI, x_api_key=key)
+    bare.says.append(complete_reply(gzip.compress(said), headers=(f"content-type: {kind}", "content-encoding: gzip")))
+    send_request(relay, "/v1/responses", HI, x_api_key=key)
     assert status(relay, named("msg_1"), key) == 200
     assert status(relay, {**HI, "previous_response_id": "resp_1"}, key) == 200
 
 
-# Files, stores, prompts, caches: nobody's, unless the operator opens them.
+# Files, stores, prompts, caches: refused, unless the operator lists their path.
 
 
 def saying(dialect: str, *blocks: Any, **more: Any) -> tuple[str, dict[str, Any]]:
-    path, body = CALLS[dialect]
+    path, body = SMALLEST_CALLS[dialect]
     if dialect == GEMINI:
         return path, {"contents": [{"role": "user", "parts": list(blocks)}], **more}
     said = [{"role": "user", "content": [*blocks] or "hi"}]
@@ -265,15 +284,15 @@ LYING_THERE: list[tuple[str, tuple[str, dict[str, Any]], str]] = [
 
 @pytest.mark.parametrize(("dialect", "call", "listed"), LYING_THERE, ids=lambda value: str(value)[:60])
 def test_what_lies_at_the_vendor_is_used_only_where_the_operator_opens_it(
-    relay: Relay, key: str, bare: Bare, dialect: str, call: tuple[str, dict[str, Any]], listed: str
+    relay: RunningRelay, key: str, bare: RawUpstream, dialect: str, call: tuple[str, dict[str, Any]], listed: str
 ) -> None:
     path, body = call
-    speaking(bare, dialect, paths=("/v1/batches", "/v1/filesystem"))
-    told = ask(relay, path, body, x_api_key=key)
+    use_raw_provider(bare, dialect, paths=("/v1/batches", "/v1/filesystem"))
+    told = send_request(relay, path, body, x_api_key=key)
     failed = DIALECTS[dialect].decode_error(told.status, told.body)
     assert (told.status, failed.kind in ("not_found", "invalid_request")) == (404, True)
     assert bare.heard == []
-    speaking(bare, dialect, paths=(listed,))
+    use_raw_provider(bare, dialect, paths=(listed,))
     assert status(relay, body, key, path) == 200
 
 
@@ -298,15 +317,15 @@ UNTOUCHED: list[tuple[str, tuple[str, dict[str, Any]]]] = [
     (ANTHROPIC, saying(ANTHROPIC, {"type": "tool_use", "id": "t", "name": "f", "input": {"file_id": "file_1"}})),
     (GEMINI, saying(GEMINI, {"fileData": {"fileUri": "https://www.youtube.com/watch?v=1"}})),
     (GEMINI, saying(GEMINI, {"functionResponse": {"name": "f", "response": {"fileUri": FILE_AT_GOOGLE}}})),
-    (GEMINI, (CALLS[GEMINI][0], {"contents": {"parts": {"text": "hi"}}, "systemInstruction": {"parts": []}})),
+    (GEMINI, (SMALLEST_CALLS[GEMINI][0], {"contents": {"parts": {"text": "hi"}}, "systemInstruction": {"parts": []}})),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("dialect", "call"), UNTOUCHED, ids=lambda value: str(value)[:60])
 def test_plain_content_and_what_only_looks_like_a_reference_pass(
-    relay: Relay, key: str, bare: Bare, dialect: str, call: tuple[str, dict[str, Any]]
+    relay: RunningRelay, key: str, bare: RawUpstream, dialect: str, call: tuple[str, dict[str, Any]]
 ) -> None:
-    speaking(bare, dialect)
+    use_raw_provider(bare, dialect)
     path, body = call
     assert status(relay, body, key, path) == 200
     assert bare.heard[0].body == json.dumps(body).encode()
@@ -320,17 +339,17 @@ HELD = {"id": "container_mine", "expires_at": "2027-01-01T00:00:00Z"}
 HEARD: dict[str, Any] = {"audio": {"id": "audio_mine", "data": "aGk=", "transcript": "hi"}}
 
 
-def sse(*told: dict[str, Any]) -> Said:
-    return stream(*(f"data: {json.dumps(one)}\n\n".encode() for one in told))
+def sse(*told: dict[str, Any]) -> RawReply:
+    return streamed_reply(*(f"data: {json.dumps(one)}\n\n".encode() for one in told))
 
 
-GIVEN: list[tuple[str, dict[str, Any], Said, str, str]] = [
-    (RESPONSES, {}, whole(reply([RUN])), "cntr_mine", "cntr_theirs"),
-    (RESPONSES, {}, stream(events([RUN])), "cntr_mine", "cntr_theirs"),
+GIVEN: list[tuple[str, dict[str, Any], RawReply, str, str]] = [
+    (RESPONSES, {}, complete_reply(reply([RUN])), "cntr_mine", "cntr_theirs"),
+    (RESPONSES, {}, streamed_reply(events([RUN])), "cntr_mine", "cntr_theirs"),
     (
         ANTHROPIC,
         tool("code_execution_20260120", name="code_execution"),
-        whole(json.dumps({**MESSAGE, "container": HELD}).encode()),
+        complete_reply(json.dumps({**MESSAGE, "container": HELD}).encode()),
         "container_mine",
         "container_theirs",
     ),
@@ -347,7 +366,7 @@ GIVEN: list[tuple[str, dict[str, Any], Said, str, str]] = [
     (
         CHAT,
         {"audio": {"voice": "alloy", "format": "wav"}},
-        whole(json.dumps({"id": "c", "choices": [{"index": 0, "message": HEARD}]}).encode()),
+        complete_reply(json.dumps({"id": "c", "choices": [{"index": 0, "message": HEARD}]}).encode()),
         "audio_mine",
         "audio_theirs",
     ),
@@ -372,9 +391,17 @@ def using(dialect: str, name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("dialect", "more", "said", "mine", "other"), GIVEN)
 def test_what_a_reply_gives_a_name_to_is_used_by_its_key_alone(
-    relay: Relay, key: str, theirs: str, bare: Bare, dialect: str, more: Any, said: Said, mine: str, other: str
+    relay: RunningRelay,
+    key: str,
+    theirs: str,
+    bare: RawUpstream,
+    dialect: str,
+    more: Any,
+    said: RawReply,
+    mine: str,
+    other: str,
 ) -> None:
-    speaking(bare, dialect)
+    use_raw_provider(bare, dialect)
     path, body = saying(dialect, **more)
     bare.says.append(said)
     assert status(relay, body, key, path) == 200
@@ -386,10 +413,12 @@ def test_what_a_reply_gives_a_name_to_is_used_by_its_key_alone(
 # Several upstreams.
 
 
-def test_of_several_upstreams_whoever_has_it_is_asked(relay: Relay, key: str, bare: Bare, settings: Any) -> None:
-    closed = HttpProvider(endpoint_at(bare, dialect=RESPONSES, name="closed"))
-    opened = HttpProvider(endpoint_at(bare, dialect=RESPONSES, name="opened", paths=("/v1/files",)))
-    registry.use(registry.Router([closed, opened]))
+def test_upstream_that_lists_the_path_is_called(
+    relay: RunningRelay, key: str, bare: RawUpstream, settings: Any
+) -> None:
+    closed = HttpProvider(raw_endpoint(bare, dialect=RESPONSES, name="closed"))
+    opened = HttpProvider(raw_endpoint(bare, dialect=RESPONSES, name="opened", paths=("/v1/files",)))
+    process_state.set(registry.Router([closed, opened]))
     targets = (Target(provider="closed", model="model", weight=9), Target(provider="opened", model="model", weight=0))
     settings.PARLEY_ROUTES = (Rule(model="model", targets=targets),)
     path, body = saying(RESPONSES, {"type": "input_file", "file_id": "file-1"})
@@ -397,12 +426,12 @@ def test_of_several_upstreams_whoever_has_it_is_asked(relay: Relay, key: str, ba
     assert relay.ended()[0].metadata["provider"] == "opened"
 
 
-def test_what_is_translated_anyway_is_told_nothing_of_it(relay: Relay, key: str, bare: Bare) -> None:
-    speaking(bare, ANTHROPIC)
+def test_what_is_translated_anyway_is_told_nothing_of_it(relay: RunningRelay, key: str, bare: RawUpstream) -> None:
+    use_raw_provider(bare, ANTHROPIC)
     said = json.dumps({**MESSAGE, "model": "m", "content": [{"type": "text", "text": "hi"}]}).encode()
-    bare.says.append(whole(said))
+    bare.says.append(complete_reply(said))
     path, body = saying(RESPONSES, {"type": "input_text", "text": "hi"}, {"type": "input_file", "file_id": "file-1"})
-    told = ask(relay, path, body, x_api_key=key)
+    told = send_request(relay, path, body, x_api_key=key)
     assert (told.status, b"file-1" in bare.heard[0].body) == (200, False)
     assert "part_not_carried" in told.headers["x-parley-not-carried"]
 
@@ -417,13 +446,13 @@ def test_what_is_translated_anyway_is_told_nothing_of_it(relay: Relay, key: str,
     ],
 )
 def test_a_reference_is_not_hidden_behind_a_second_value_of_its_key(
-    relay: Relay, bare: Bare, key: str, theirs: str, body: bytes, is_compressed: bool
+    relay: RunningRelay, bare: RawUpstream, key: str, theirs: str, body: bytes, is_compressed: bool
 ) -> None:
     """The vendor may take the first of two values where we would look at the last."""
-    bare.says.append(whole(reply()))
-    assert ask(relay, "/v1/responses", HI, x_api_key=theirs).status == 200
+    bare.says.append(complete_reply(reply()))
+    assert send_request(relay, "/v1/responses", HI, x_api_key=theirs).status == 200
     content, packed = (gzip.compress(body), {"content-encoding": "gzip"}) if is_compressed else (body, {})
-    with asking(relay, "/v1/responses", content, headers={"x-api-key": key, **packed}) as answered:
+    with open_reply(relay, "/v1/responses", content, headers={"x-api-key": key, **packed}) as answered:
         assert answered.status == 400
         assert b"twice" in answered.read()
     assert len(bare.heard) == 1

@@ -13,10 +13,10 @@ from google.genai import types as genai_types
 
 from history.answers.events import Ended, Started, TextPiece
 from history.dialects import DIALECTS
-from history.dialects.encoder import data_url
+from history.dialects.request_encoder import data_url
 from relay.providers import registry
 from tests.history.dialects.samples import PNG
-from tests.relay_client import Relay
+from tests.relay_client import RunningRelay
 from tests.vendors import Vendors, asks, refuses, says, thinks
 from tests.vendors.setup import use_one_provider
 
@@ -42,7 +42,7 @@ def providers(vendors: Vendors, upstream: str) -> registry.Router:
     return use_one_provider(vendors, upstream)
 
 
-def test_openai_chat(of_openai: openai.OpenAI, relay: Relay, vendors: Vendors, upstream: str) -> None:
+def test_openai_chat(of_openai: openai.OpenAI, relay: RunningRelay, vendors: Vendors, upstream: str) -> None:
     reply = of_openai.chat.completions.create(model="model", messages=HI)
     assert (reply.choices[0].message.content, reply.choices[0].finish_reason) == ("Hello.", "stop")
     assert reply.usage is not None
@@ -195,7 +195,7 @@ TRANSLATED = [name for name in UPSTREAMS if name != "openai-responses"]
 
 @pytest.mark.parametrize("upstream", TRANSLATED)
 def test_tools_of_codex_are_functions_to_other_vendors_and_its_own_in_their_replies(
-    of_openai: openai.OpenAI, relay: Relay, vendors: Vendors, upstream: str
+    of_openai: openai.OpenAI, relay: RunningRelay, vendors: Vendors, upstream: str
 ) -> None:
     """One that takes plain text, and one of a group; the name of another in it is taken already."""
     vendors.plays(upstream, *[asks(PATCHING, ASKING, CALL)] * 2)
@@ -257,7 +257,7 @@ def test_a_tool_that_takes_plain_text_and_is_called_with_nothing_has_an_empty_te
     assert [reply.output[0].input for reply in replies] == ["", ""]
 
 
-async def test_the_async_clients(relay: Relay, key: str) -> None:
+async def test_the_async_clients(relay: RunningRelay, key: str) -> None:
     async with openai.AsyncOpenAI(api_key=key, base_url=f"{relay.url}/v1", max_retries=0) as of_openai:
         stream = await of_openai.chat.completions.create(model="model", messages=HI, stream=True)
         pieces = [chunk.choices[0].delta.content or "" async for chunk in stream if chunk.choices]
@@ -296,7 +296,7 @@ def test_errors_are_the_sdks_own(
     of_openai: openai.OpenAI,
     of_anthropic: anthropic.Anthropic,
     of_google: genai.Client,
-    relay: Relay,
+    relay: RunningRelay,
     vendors: Vendors,
     upstream: str,
 ) -> None:
@@ -310,12 +310,12 @@ def test_errors_are_the_sdks_own(
         of_google.models.generate_content(model="model", contents="hi")
     assert of_gemini.value.code == 429
     assert [(ended.reason, ended.status) for ended in relay.ended(3)] == [("upstream_error", 429)] * 3
-    with pytest.raises(openai.NotFoundError, match="nobody"):
-        of_openai.chat.completions.create(model="nobody", messages=HI)
+    with pytest.raises(openai.NotFoundError, match="missing"):
+        of_openai.chat.completions.create(model="missing", messages=HI)
 
 
 def test_an_error_in_the_middle_of_a_stream_is_the_sdks_own(
-    of_anthropic: anthropic.Anthropic, relay: Relay, vendors: Vendors, upstream: str
+    of_anthropic: anthropic.Anthropic, relay: RunningRelay, vendors: Vendors, upstream: str
 ) -> None:
     vendors.plays(upstream, says("Hel", "lo."))
     whole = len(_bytes_of(of_anthropic, relay))
@@ -328,7 +328,7 @@ def test_an_error_in_the_middle_of_a_stream_is_the_sdks_own(
     assert relay.ended(2)[-1].reason == "upstream_cut"
 
 
-def _bytes_of(client: anthropic.Anthropic, relay: Relay) -> bytes:
+def _bytes_of(client: anthropic.Anthropic, relay: RunningRelay) -> bytes:
     with client.messages.stream(model="model", max_tokens=9, messages=HI) as stream:
         stream.get_final_message()
     relay.ended()
@@ -340,7 +340,7 @@ def _cut(at: int) -> Any:
 
 
 def test_a_caller_that_stops_reading_stops_the_upstream(
-    of_openai: openai.OpenAI, relay: Relay, vendors: Vendors, upstream: str
+    of_openai: openai.OpenAI, relay: RunningRelay, vendors: Vendors, upstream: str
 ) -> None:
     vendors.plays(upstream, replace(says(*["word "] * 50), delay=0.1))
     with of_openai.chat.completions.create(model="model", messages=HI, stream=True) as stream:
@@ -349,7 +349,7 @@ def test_a_caller_that_stops_reading_stops_the_upstream(
     assert relay.ended()[0].reason == "client_gone"
 
 
-def test_signed_thinking_goes_back_only_to_whoever_signed_it(
+def test_signed_thinking_goes_back_only_to_its_signer(
     of_anthropic: anthropic.Anthropic, vendors: Vendors, upstream: str
 ) -> None:
     vendors.plays(upstream, thinks("Hm.", "c2lnbmVk", TextPiece(part="text", text="Yes.")))

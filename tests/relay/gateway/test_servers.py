@@ -17,8 +17,8 @@ import pytest
 from relay.gateway.journal.records import Ended
 from relay.gateway.journal.writer import read
 from tests.relay.mcp_server.asking import names, told
-from tests.servers.databases import ready_file
-from tests.servers.processes import SERVERS, clean_environment, free_port, manage, serving, wait_for
+from tests.servers.databases import copy_migrated_file
+from tests.servers.processes import SERVERS, clean_environment, free_port, run_manage, run_server, wait_for
 from tests.vendors import KEYS, Vendors, says
 
 pytestmark = pytest.mark.runs_first
@@ -53,8 +53,8 @@ def reasons(folder: Path) -> list[str]:
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A database with Ada's key in it, to be copied; the key."""
     folder = tmp_path_factory.mktemp("made")
-    variables = {"PARLEY_DATA_DIR": str(folder), "DATABASE_URL": ready_file(folder / "parley.sqlite3")}
-    return folder, manage("shell", "--no-imports", "--command", HOLDER, **variables).stdout.strip()
+    variables = {"PARLEY_DATA_DIR": str(folder), "DATABASE_URL": copy_migrated_file(folder / "parley.sqlite3")}
+    return folder, run_manage("shell", "--no-imports", "--command", HOLDER, **variables).stdout.strip()
 
 
 @pytest.mark.parametrize("server", SERVERS)
@@ -72,7 +72,7 @@ def test_the_relay_carries_and_mcp_answers_under_every_server(
     }
     port = free_port()
     environment = clean_environment(**variables)
-    with serving(
+    with run_server(
         server, application="project.asgi:application", port=port, log=tmp_path / "log", environment=environment
     ) as process:
         assert json.loads(post(port, BODY, key)[0])["content"][0]["text"] == "Hello."
@@ -111,7 +111,7 @@ def test_streams_may_end_after_sigterm_for_a_bounded_time(
     )
     port, log = free_port(), tmp_path / "log"
     vendors.plays("anthropic-messages", replace(says(*["word "] * 40), delay=0.1))
-    with serving(
+    with run_server(
         server, application="project.asgi:application", port=port, log=log, environment=environment
     ) as process:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)

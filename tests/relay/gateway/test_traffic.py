@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from django.conf import settings as live_settings
 
+from history.db.process_state import process_state
 from history.models import Exchange, Session
 from relay.digest.digester import Digester
 from relay.gateway.call import addresses, session_ids
@@ -18,8 +19,8 @@ from relay.providers import registry
 from relay.providers.base import Model
 from relay.providers.http import HttpProvider
 from tests.relay.digest.programs import TRAFFIC, captured
-from tests.relay_client import Relay, ask
-from tests.vendors.raw_upstream import Bare, endpoint_at, whole
+from tests.relay_client import RunningRelay, send_request
+from tests.vendors.raw_upstream import RawUpstream, complete_reply, raw_endpoint
 
 # What passes through on the wire is the same on every database; tests/digest shows what is stored of it.
 pytestmark = pytest.mark.any_database
@@ -30,16 +31,16 @@ BASES = {"anthropic-messages": "", "openai-chat": "/v1", "openai-responses": "/v
 
 
 @pytest.fixture
-def providers(bare: Bare) -> registry.Router:
+def providers(bare: RawUpstream) -> registry.Router:
     """One that speaks every language and has every model that was asked for."""
     models = tuple(Model(name=name) for name in {_model(captured(name)) for name in POSTED})
     router = registry.Router(
         [
-            HttpProvider(endpoint_at(bare, name=dialect, dialect=dialect, base_url=f"{bare.url}{base}", models=models))
+            HttpProvider(raw_endpoint(bare, name=dialect, dialect=dialect, base_url=f"{bare.url}{base}", models=models))
             for dialect, base in BASES.items()
         ]
     )
-    registry.use(router)
+    process_state.set(router)
     return router
 
 
@@ -50,14 +51,14 @@ def _model(request: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("name", POSTED)
 def test_what_a_client_sends_arrives_to_the_byte_and_becomes_at_most_one_session(
-    name: str, relay: Relay, key: str, bare: Bare
+    name: str, relay: RunningRelay, key: str, bare: RawUpstream
 ) -> None:
     request = captured(name)
     body = json.dumps(request["body"], ensure_ascii=False).encode()
     reply = b'{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}'
-    bare.says.append(whole(reply, status="529 Overloaded"))
+    bare.says.append(complete_reply(reply, status="529 Overloaded"))
     headers = {one.lower().replace("-", "_"): value for one, value in request["headers"].items()}
-    answered = ask(relay, request["path"], body, **{**headers, "x_api_key": key})
+    answered = send_request(relay, request["path"], body, **{**headers, "x_api_key": key})
     assert hashlib.sha256(bare.heard[0].body).digest() == hashlib.sha256(body).digest()
     assert hashlib.sha256(answered.body).digest() == hashlib.sha256(reply).digest()
     sent = {one.lower(): value for one, value in request["headers"].items()}
@@ -73,10 +74,10 @@ def test_what_a_client_sends_arrives_to_the_byte_and_becomes_at_most_one_session
     assert Session.objects.count() <= 1
 
 
-def test_the_list_of_models_is_answered_here(relay: Relay, key: str, bare: Bare) -> None:
+def test_the_list_of_models_is_answered_here(relay: RunningRelay, key: str, bare: RawUpstream) -> None:
     request = captured("sdk-python-5")
     headers = {one.lower().replace("-", "_"): value for one, value in request["headers"].items()}
-    told = ask(relay, request["path"], method="GET", **{**headers, "authorization": f"Bearer {key}"})
+    told = send_request(relay, request["path"], method="GET", **{**headers, "authorization": f"Bearer {key}"})
     assert {"m", "claude-opus-4-8"} <= {model["id"] for model in told.json["data"]}
     assert bare.heard == []
 
@@ -94,10 +95,10 @@ def page_of(name: str) -> str:
 @pytest.mark.parametrize("name", PAGES)
 def test_every_client_has_a_page_that_says_how_what_is_grouped_and_what_is_kept(name: str) -> None:
     page = page_of(name)
-    for heading in ("## Pointing it here", "## What is grouped", "## What is kept"):
+    for heading in ("## How to connect", "## Sessions", "## Recorded data"):
         assert heading in page
     assert "http://127.0.0.1:8000" in page
-    assert re.search(r"^Tried with .*\d+\.\d+", page, re.MULTILINE)
+    assert re.search(r"Tested with [^.]*\d+\.\d+", page)
     assert f"(clients/{name}.md)" in (CLIENTS.parent / "relay.md").read_text(encoding="utf-8")
 
 
@@ -122,9 +123,9 @@ def test_a_page_says_what_the_requests_of_its_client_show(
     assert request["path"].startswith(address)
     found = session_ids.read_session(headers, request["body"], key=1)
     if header:
-        assert header in told.partition("## What is grouped")[2]
+        assert header in told.partition("## Sessions")[2]
         assert header.lower() in headers
         assert (found.recognised_by, found.session is not None) == ("client id", True)
     else:
-        assert "recognised by what they resend" in " ".join(told.split())
+        assert re.search(r"recognises \w+ conversations by the messages", " ".join(told.split()))
         assert found.session is None

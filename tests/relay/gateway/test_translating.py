@@ -10,6 +10,7 @@ import pytest
 from django.conf import settings as live_settings
 from openai.types.responses.input_token_count_response import InputTokenCountResponse
 
+from history.db.process_state import process_state
 from history.dialects import DIALECTS, Switches
 from history.models import Session
 from relay.digest.digester import Digester
@@ -18,7 +19,7 @@ from relay.providers.base import Model
 from relay.providers.http import HttpProvider
 from relay.providers.local import LocalProvider, missing_packages
 from tests.relay.digest.programs import captured
-from tests.relay_client import CALLS, CONTENTS, HI, Relay, ask
+from tests.relay_client import GEMINI_BODY, HI_BODY, SMALLEST_CALLS, RunningRelay, send_request
 from tests.vendors import KEYS, Vendors, asks, raw, refuses, says
 from tests.vendors.setup import endpoint_at
 
@@ -30,17 +31,22 @@ PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgG
 
 
 def only(vendors: Vendors, dialect: str) -> None:
-    registry.use(registry.Router([HttpProvider(endpoint_at(vendors, dialect))]))
+    process_state.set(registry.Router([HttpProvider(endpoint_at(vendors, dialect))]))
 
 
 def test_what_cannot_be_carried_is_named_in_a_header_and_in_the_record(
-    relay: Relay, key: str, vendors: Vendors
+    relay: RunningRelay, key: str, vendors: Vendors
 ) -> None:
     only(vendors, "openai-chat")
     thinking = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
-    said = [*HI["messages"], {"role": "assistant", "content": [thinking, {"type": "text", "text": "Yes."}]}]
-    body = {**HI, "messages": [*said, {"role": "user", "content": "And?"}], "top_k": 3, "metadata": {"user_id": "u"}}
-    answered = ask(relay, "/v1/messages", body, x_api_key=key)
+    said = [*HI_BODY["messages"], {"role": "assistant", "content": [thinking, {"type": "text", "text": "Yes."}]}]
+    body = {
+        **HI_BODY,
+        "messages": [*said, {"role": "user", "content": "And?"}],
+        "top_k": 3,
+        "metadata": {"user_id": "u"},
+    }
+    answered = send_request(relay, "/v1/messages", body, x_api_key=key)
     named = answered.headers[NOT_CARRIED].split(", ")
     assert "option_not_carried:top_k" in named
     assert any(name.startswith("reasoning_") for name in named)
@@ -66,12 +72,12 @@ def test_what_cannot_be_carried_is_named_in_a_header_and_in_the_record(
     ],
 )
 def test_a_request_of_which_all_is_carried_names_nothing(
-    relay: Relay, key: str, vendors: Vendors, dialect: str, usual: dict[str, Any]
+    relay: RunningRelay, key: str, vendors: Vendors, dialect: str, usual: dict[str, Any]
 ) -> None:
     """Nor does one that says what holds anyway."""
     only(vendors, "anthropic-messages")
-    path, body = CALLS[dialect]
-    assert NOT_CARRIED not in ask(relay, path, {**body, **usual}, x_api_key=key).headers
+    path, body = SMALLEST_CALLS[dialect]
+    assert NOT_CARRIED not in send_request(relay, path, {**body, **usual}, x_api_key=key).headers
 
 
 FUNCTION = {"name": "f", "parameters": {"type": "object", "properties": {}}}
@@ -130,11 +136,11 @@ ONE_CALL = {"type": "auto", "disable_parallel_tool_use": True}
     ],
 )
 def test_each_option_that_an_upstream_is_not_told_is_named(
-    relay: Relay, key: str, vendors: Vendors, dialect: str, said: dict[str, Any], upstream: str, name: str
+    relay: RunningRelay, key: str, vendors: Vendors, dialect: str, said: dict[str, Any], upstream: str, name: str
 ) -> None:
     only(vendors, upstream)
-    path, body = CALLS[dialect]
-    answered = ask(relay, path, {**body, **said}, x_api_key=key)
+    path, body = SMALLEST_CALLS[dialect]
+    answered = send_request(relay, path, {**body, **said}, x_api_key=key)
     assert answered.headers[NOT_CARRIED].split(", ") == [name]
     assert relay.ended()[0].metadata["not_carried"] == name
 
@@ -162,12 +168,18 @@ def test_each_option_that_an_upstream_is_not_told_is_named(
         ),
     ],
 )
-def test_that_calls_come_one_by_one_is_told_to_whoever_has_a_word_for_it(
-    relay: Relay, key: str, vendors: Vendors, dialect: str, said: dict[str, Any], upstream: str, told: dict[str, Any]
+def test_single_tool_calls_are_requested_in_dialects_that_can(
+    relay: RunningRelay,
+    key: str,
+    vendors: Vendors,
+    dialect: str,
+    said: dict[str, Any],
+    upstream: str,
+    told: dict[str, Any],
 ) -> None:
     only(vendors, upstream)
-    path, body = CALLS[dialect]
-    assert NOT_CARRIED not in ask(relay, path, {**body, **said}, x_api_key=key).headers
+    path, body = SMALLEST_CALLS[dialect]
+    assert NOT_CARRIED not in send_request(relay, path, {**body, **said}, x_api_key=key).headers
     sent = vendors.requests[0].body
     assert {name: sent[name] for name in ("tool_choice", "parallel_tool_calls") if name in sent} == told
 
@@ -178,30 +190,30 @@ def test_that_calls_come_one_by_one_is_told_to_whoever_has_a_word_for_it(
         ("/v1/responses", {"model": "model", "input": "hi"}, Switches(), "option_supplied:max_tokens=4096"),
         (
             "/v1/chat/completions",
-            {**HI, "reasoning_effort": "high"},
+            {**HI_BODY, "reasoning_effort": "high"},
             Switches(thinking_budget=True),
             "option_supplied:max_tokens=20480",
         ),
     ],
 )
-def test_a_limit_that_anthropic_is_told_and_nobody_gave_is_named(
-    relay: Relay, key: str, vendors: Vendors, path: str, asked: dict[str, Any], switches: Switches, named: str
+def test_supplied_limit_for_anthropic_is_named(
+    relay: RunningRelay, key: str, vendors: Vendors, path: str, asked: dict[str, Any], switches: Switches, named: str
 ) -> None:
     """For want of one, or because a model that thinks with a budget needs more than the caller allows."""
     endpoint = endpoint_at(vendors, "anthropic-messages", switches=switches)
-    registry.use(registry.Router([HttpProvider(endpoint)]))
-    assert ask(relay, path, asked, x_api_key=key).headers[NOT_CARRIED] == named
+    process_state.set(registry.Router([HttpProvider(endpoint)]))
+    assert send_request(relay, path, asked, x_api_key=key).headers[NOT_CARRIED] == named
     assert relay.ended()[0].metadata["not_carried"] == named
     assert f"option_supplied:max_tokens={vendors.requests[0].body['max_tokens']}" == named
 
 
 @pytest.mark.parametrize("upstream", ["openai-chat", "openai-responses"])
 def test_a_tool_without_arguments_is_taken_by_openai_too(
-    relay: Relay, key: str, vendors: Vendors, upstream: str
+    relay: RunningRelay, key: str, vendors: Vendors, upstream: str
 ) -> None:
     """As servers of MCP describe it and Claude Code passes it on."""
     only(vendors, upstream)
-    answered = ask(relay, "/v1/messages", {**HI, "tools": CLAUDES}, x_api_key=key)
+    answered = send_request(relay, "/v1/messages", {**HI_BODY, "tools": CLAUDES}, x_api_key=key)
     assert (answered.status, answered.headers.get(NOT_CARRIED)) == (200, None)
     (tool,) = vendors.requests[0].body["tools"]
     assert tool.get("function", tool)["parameters"] == {"type": "object", "properties": {}}
@@ -209,12 +221,12 @@ def test_a_tool_without_arguments_is_taken_by_openai_too(
 
 @pytest.mark.parametrize("upstream", ["openai-chat", "openai-responses", "gemini-generate"])
 def test_a_tool_that_must_be_called_and_cannot_be_offered_is_not_asked_for(
-    relay: Relay, key: str, vendors: Vendors, upstream: str
+    relay: RunningRelay, key: str, vendors: Vendors, upstream: str
 ) -> None:
     only(vendors, upstream)
     tools = [{"type": "web_search_20250305", "name": "web_search"}, *CLAUDES]
-    asked = {**HI, "tools": tools, "tool_choice": {"type": "tool", "name": "web_search"}}
-    answered = ask(relay, "/v1/messages", asked, x_api_key=key)
+    asked = {**HI_BODY, "tools": tools, "tool_choice": {"type": "tool", "name": "web_search"}}
+    answered = send_request(relay, "/v1/messages", asked, x_api_key=key)
     named = "tool_not_carried:web_search, option_not_carried:tool_choice"
     assert (answered.status, answered.headers[NOT_CARRIED]) == (200, named)
 
@@ -231,12 +243,12 @@ def test_a_tool_that_must_be_called_and_cannot_be_offered_is_not_asked_for(
     ],
 )
 def test_a_tool_that_takes_plain_text_and_must_be_called_is_asked_for(
-    relay: Relay, key: str, vendors: Vendors, upstream: str, told: dict[str, Any]
+    relay: RunningRelay, key: str, vendors: Vendors, upstream: str, told: dict[str, Any]
 ) -> None:
     only(vendors, upstream)
     custom = {"type": "custom", "custom": {"name": "patch"}}
-    asked = {**HI, "tools": [custom], "tool_choice": custom}
-    answered = ask(relay, "/v1/chat/completions", asked, x_api_key=key)
+    asked = {**HI_BODY, "tools": [custom], "tool_choice": custom}
+    answered = send_request(relay, "/v1/chat/completions", asked, x_api_key=key)
     assert (answered.status, answered.headers.get(NOT_CARRIED)) == (200, None)
     assert {name: vendors.requests[0].body[name] for name in told} == told
 
@@ -249,65 +261,65 @@ def test_a_tool_that_takes_plain_text_and_must_be_called_is_asked_for(
     ],
 )
 def test_a_tool_that_takes_plain_text_is_offered_once_though_it_is_listed_twice(
-    relay: Relay, key: str, vendors: Vendors, dialect: str, tool: dict[str, Any]
+    relay: RunningRelay, key: str, vendors: Vendors, dialect: str, tool: dict[str, Any]
 ) -> None:
     """Vendors refuse a name that comes twice."""
     only(vendors, "anthropic-messages")
-    path, body = CALLS[dialect]
-    answered = ask(relay, path, {**body, "tools": [tool, tool]}, x_api_key=key)
+    path, body = SMALLEST_CALLS[dialect]
+    answered = send_request(relay, path, {**body, "tools": [tool, tool]}, x_api_key=key)
     assert (answered.status, answered.headers.get(NOT_CARRIED)) == (200, None)
     assert [tool["name"] for tool in vendors.requests[0].body["tools"]] == ["patch"]
 
 
-def test_a_name_in_the_header_ends_no_line_and_is_one_name(relay: Relay, key: str, vendors: Vendors) -> None:
+def test_a_name_in_the_header_ends_no_line_and_is_one_name(relay: RunningRelay, key: str, vendors: Vendors) -> None:
     only(vendors, "openai-chat")
-    answered = ask(relay, "/v1/messages", {**HI, "a\r\nset-cookie: b, ç 好": 1}, x_api_key=key)
+    answered = send_request(relay, "/v1/messages", {**HI_BODY, "a\r\nset-cookie: b, ç 好": 1}, x_api_key=key)
     assert answered.headers[NOT_CARRIED] == "option_not_carried:a__set-cookie:_b_____"
     assert "set-cookie" not in answered.headers
 
 
 def test_when_google_wants_to_be_asked_again_is_told_where_others_look_for_it(
-    relay: Relay, key: str, vendors: Vendors
+    relay: RunningRelay, key: str, vendors: Vendors
 ) -> None:
     """Google says it in the body."""
     only(vendors, "gemini-generate")
     details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.07s"}]
     error = {"code": 429, "message": "Quota", "status": "RESOURCE_EXHAUSTED", "details": details}
     vendors.plays("gemini-generate", raw(json.dumps({"error": error}).encode(), status=429))
-    answered = ask(relay, "/v1/messages", HI, x_api_key=key)
+    answered = send_request(relay, "/v1/messages", HI_BODY, x_api_key=key)
     assert (answered.status, answered.headers["retry-after"]) == (429, "35")
 
 
-def test_an_error_names_what_could_not_be_carried_too(relay: Relay, key: str, vendors: Vendors) -> None:
+def test_an_error_names_what_could_not_be_carried_too(relay: RunningRelay, key: str, vendors: Vendors) -> None:
     only(vendors, "openai-chat")
     broken = raw(b'data: {"error":{"message":"no","type":"server_error"}}\n\n')
     vendors.plays("openai-chat", refuses("invalid_request"), broken)
     for status in (400, 500):
-        answered = ask(relay, "/v1/messages", {**HI, "top_k": 3}, x_api_key=key)
+        answered = send_request(relay, "/v1/messages", {**HI_BODY, "top_k": 3}, x_api_key=key)
         assert (answered.status, answered.headers[NOT_CARRIED]) == (status, "option_not_carried:top_k")
 
 
 @pytest.mark.parametrize("is_streamed", [True, False])
 def test_a_picture_in_a_reply_that_its_caller_cannot_get_is_named(
-    relay: Relay, key: str, vendors: Vendors, is_streamed: bool
+    relay: RunningRelay, key: str, vendors: Vendors, is_streamed: bool
 ) -> None:
     """Always in the record; of a stream, the headers may be gone by then."""
     only(vendors, "gemini-generate")
     parts = [{"text": "Here:"}, {"inlineData": {"mimeType": "image/png", "data": PIXEL}}, {"executableCode": {}}]
     reply = {"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP"}]}
     vendors.plays("gemini-generate", raw(json.dumps(reply).encode()))
-    answered = ask(relay, "/v1/chat/completions", {**HI, "stream": is_streamed}, x_api_key=key)
+    answered = send_request(relay, "/v1/chat/completions", {**HI_BODY, "stream": is_streamed}, x_api_key=key)
     assert b"Here:" in answered.body
     named = "part_not_carried:image/png, part_not_carried:executableCode"
     assert relay.ended()[0].metadata["not_carried"] == named
     assert is_streamed or answered.headers[NOT_CARRIED] == named
 
 
-def test_a_picture_reaches_another_vendor(relay: Relay, key: str, vendors: Vendors) -> None:
+def test_a_picture_reaches_another_vendor(relay: RunningRelay, key: str, vendors: Vendors) -> None:
     only(vendors, "gemini-generate")
     image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}
     message = {"role": "user", "content": [{"type": "text", "text": "What is it?"}, image]}
-    assert ask(relay, "/v1/chat/completions", {**HI, "messages": [message]}, x_api_key=key).status == 200
+    assert send_request(relay, "/v1/chat/completions", {**HI_BODY, "messages": [message]}, x_api_key=key).status == 200
     parts = vendors.requests[0].body["contents"][0]["parts"]
     assert parts[1]["inlineData"] == {"mimeType": "image/png", "data": PIXEL}
 
@@ -328,14 +340,16 @@ CLOSELY = {
     ],
 )
 def test_how_closely_to_look_at_a_picture_is_told_or_named(
-    relay: Relay, key: str, vendors: Vendors, path: str, upstream: str
+    relay: RunningRelay, key: str, vendors: Vendors, path: str, upstream: str
 ) -> None:
     only(vendors, upstream)
     said = [{"role": "user", "content": [CLOSELY[path]]}]
     body = (
         {"model": "model", "max_tokens": 9, "messages": said} if "chat" in path else {"model": "model", "input": said}
     )
-    answered = ask(relay, path, {**body, **({} if "chat" in path else {"max_output_tokens": 9})}, x_api_key=key)
+    answered = send_request(
+        relay, path, {**body, **({} if "chat" in path else {"max_output_tokens": 9})}, x_api_key=key
+    )
     is_told = '"detail": "low"' in json.dumps(vendors.requests[0].body)
     assert is_told == upstream.startswith("openai")
     assert answered.headers.get(NOT_CARRIED) == (None if is_told else "option_not_carried:detail")
@@ -343,27 +357,27 @@ def test_how_closely_to_look_at_a_picture_is_told_or_named(
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
 def test_a_file_reaches_another_vendor_also_as_its_bytes_alone(
-    relay: Relay, key: str, vendors: Vendors, path: str
+    relay: RunningRelay, key: str, vendors: Vendors, path: str
 ) -> None:
     only(vendors, "anthropic-messages")
     file = {"filename": "a.pdf", "file_data": PIXEL}
     part = {"type": "file", "file": file} if "chat" in path else {"type": "input_file", **file}
     said = [{"role": "user", "content": [part]}]
     body = {"model": "model", "messages": said} if "chat" in path else {"model": "model", "input": said}
-    assert ask(relay, path, body, x_api_key=key).status == 200
+    assert send_request(relay, path, body, x_api_key=key).status == 200
     source = vendors.requests[0].body["messages"][0]["content"][0]["source"]
     assert source == {"type": "base64", "media_type": "application/pdf", "data": PIXEL}
 
 
 @pytest.mark.parametrize("upstream", ["anthropic-messages", "openai-responses", "gemini-generate"])
 def test_a_jpeg_reaches_every_vendor_under_the_type_that_it_should_have(
-    relay: Relay, key: str, vendors: Vendors, upstream: str
+    relay: RunningRelay, key: str, vendors: Vendors, upstream: str
 ) -> None:
     """Many write image/jpg, and OpenAI takes that."""
     only(vendors, upstream)
     image = {"type": "image_url", "image_url": {"url": f"data:image/jpg;base64,{PIXEL}"}}
-    answered = ask(
-        relay, "/v1/chat/completions", {**HI, "messages": [{"role": "user", "content": [image]}]}, x_api_key=key
+    answered = send_request(
+        relay, "/v1/chat/completions", {**HI_BODY, "messages": [{"role": "user", "content": [image]}]}, x_api_key=key
     )
     assert (answered.status, answered.headers.get(NOT_CARRIED)) == (200, None)
     sent = json.dumps(vendors.requests[0].body)
@@ -375,22 +389,24 @@ def test_a_jpeg_reaches_every_vendor_under_the_type_that_it_should_have(
     ("address", "told"), [("https://a.org/b.png?c", {"mimeType": "image/png"}), ("https://a.org/b", {})]
 )
 def test_gemini_is_told_no_type_of_a_picture_that_is_none(
-    relay: Relay, key: str, vendors: Vendors, address: str, told: dict[str, str]
+    relay: RunningRelay, key: str, vendors: Vendors, address: str, told: dict[str, str]
 ) -> None:
     only(vendors, "gemini-generate")
     image = {"type": "image_url", "image_url": {"url": address}}
-    ask(relay, "/v1/chat/completions", {**HI, "messages": [{"role": "user", "content": [image]}]}, x_api_key=key)
+    send_request(
+        relay, "/v1/chat/completions", {**HI_BODY, "messages": [{"role": "user", "content": [image]}]}, x_api_key=key
+    )
     assert vendors.requests[0].body["contents"][0]["parts"] == [{"fileData": {**told, "fileUri": address}}]
 
 
-INSTRUCTED = {"role": "system", "content": "Greet everybody."}
+INSTRUCTED = {"role": "system", "content": "Greet all users."}
 
 
 @pytest.mark.parametrize(
     ("path", "asked", "upstream"),
     [
         *(
-            ("/v1/chat/completions", {**HI, "messages": [INSTRUCTED]}, upstream)
+            ("/v1/chat/completions", {**HI_BODY, "messages": [INSTRUCTED]}, upstream)
             for upstream in ("anthropic-messages", "openai-responses", "gemini-generate")
         ),
         *(
@@ -400,13 +416,13 @@ INSTRUCTED = {"role": "system", "content": "Greet everybody."}
     ],
 )
 def test_an_instruction_alone_is_answered_by_every_vendor(
-    relay: Relay, key: str, vendors: Vendors, path: str, asked: dict[str, Any], upstream: str
+    relay: RunningRelay, key: str, vendors: Vendors, path: str, asked: dict[str, Any], upstream: str
 ) -> None:
     """OpenAI answers it, and so scripts have no other message."""
     only(vendors, upstream)
-    answered = ask(relay, path, asked, x_api_key=key)
+    answered = send_request(relay, path, asked, x_api_key=key)
     assert (answered.status, answered.headers.get(NOT_CARRIED)) == (200, "system_as_text")
-    assert json.dumps(vendors.requests[0].body).count("Greet everybody.") == 1
+    assert json.dumps(vendors.requests[0].body).count("Greet all users.") == 1
 
 
 @pytest.mark.parametrize(
@@ -422,22 +438,25 @@ def test_an_instruction_alone_is_answered_by_every_vendor(
         ),
         (
             "/v1/chat/completions",
-            {**HI, "messages": [{"role": "user", "content": ["Read:", {"type": "file", "file": {"file_id": "f"}}]}]},
+            {
+                **HI_BODY,
+                "messages": [{"role": "user", "content": ["Read:", {"type": "file", "file": {"file_id": "f"}}]}],
+            },
             "part_not_carried:file",
         ),
     ],
 )
 def test_a_file_that_lies_at_another_vendor_is_named_as_not_carried(
-    relay: Relay, key: str, vendors: Vendors, path: str, body: dict[str, Any], named: str
+    relay: RunningRelay, key: str, vendors: Vendors, path: str, body: dict[str, Any], named: str
 ) -> None:
     only(vendors, "anthropic-messages")
-    assert ask(relay, path, body, x_api_key=key).headers[NOT_CARRIED] == named
+    assert send_request(relay, path, body, x_api_key=key).headers[NOT_CARRIED] == named
 
 
-def test_geminis_stream_without_events_is_one_array_in_pieces(relay: Relay, key: str, vendors: Vendors) -> None:
+def test_geminis_stream_without_events_is_one_array_in_pieces(relay: RunningRelay, key: str, vendors: Vendors) -> None:
     only(vendors, "anthropic-messages")
     vendors.plays("anthropic-messages", asks(("call_1", "look", "{}"), text="One moment."))
-    answered = ask(relay, "/v1beta/models/model:streamGenerateContent", CONTENTS, x_goog_api_key=key)
+    answered = send_request(relay, "/v1beta/models/model:streamGenerateContent", GEMINI_BODY, x_goog_api_key=key)
     chunks = json.loads(answered.body)
     parts = [part for chunk in chunks for part in chunk["candidates"][0]["content"]["parts"]]
     assert parts[0]["text"] == "One moment."
@@ -448,48 +467,48 @@ def test_geminis_stream_without_events_is_one_array_in_pieces(relay: Relay, key:
 @pytest.mark.parametrize(
     ("path", "body", "field"),
     [
-        ("/v1/messages/count_tokens", HI, "input_tokens"),
+        ("/v1/messages/count_tokens", HI_BODY, "input_tokens"),
         ("/v1/responses/input_tokens", {"model": "model", "input": "hi"}, "input_tokens"),
-        ("/v1beta/models/model:countTokens", CONTENTS, "totalTokens"),
-        ("/v1beta/models/model:countTokens", {"generateContentRequest": CONTENTS}, "totalTokens"),
-        ("/v1beta/models/model:countTokens", {"generate_content_request": CONTENTS}, "totalTokens"),
+        ("/v1beta/models/model:countTokens", GEMINI_BODY, "totalTokens"),
+        ("/v1beta/models/model:countTokens", {"generateContentRequest": GEMINI_BODY}, "totalTokens"),
+        ("/v1beta/models/model:countTokens", {"generate_content_request": GEMINI_BODY}, "totalTokens"),
     ],
 )
 def test_tokens_are_estimated_for_an_upstream_that_cannot_count_them_in_this_language(
-    relay: Relay, key: str, vendors: Vendors, path: str, body: dict[str, Any], field: str
+    relay: RunningRelay, key: str, vendors: Vendors, path: str, body: dict[str, Any], field: str
 ) -> None:
     only(vendors, "openai-chat")
-    answered = ask(relay, path, body, x_api_key=key)
+    answered = send_request(relay, path, body, x_api_key=key)
     assert 0 < answered.json[field] < 50
     assert vendors.requests == []
     assert relay.accepted()[0].kind == "count"
 
 
-def test_a_count_for_a_client_of_responses_says_what_it_is(relay: Relay, key: str, vendors: Vendors) -> None:
+def test_a_count_for_a_client_of_responses_says_what_it_is(relay: RunningRelay, key: str, vendors: Vendors) -> None:
     only(vendors, "anthropic-messages")
-    answered = ask(relay, "/v1/responses/input_tokens", {"model": "model", "input": "hi"}, x_api_key=key)
+    answered = send_request(relay, "/v1/responses/input_tokens", {"model": "model", "input": "hi"}, x_api_key=key)
     assert InputTokenCountResponse.model_validate(answered.json, strict=True).object == "response.input_tokens"
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_body_that_is_no_request_is_refused_in_the_callers_envelope(
-    relay: Relay, key: str, vendors: Vendors, dialect: str
+    relay: RunningRelay, key: str, vendors: Vendors, dialect: str
 ) -> None:
     only(vendors, next(name for name in DIALECTS if name != dialect))
-    path, _ = CALLS[dialect]
+    path, _ = SMALLEST_CALLS[dialect]
     for body in (b'{"model":"model"}', b"[]", b'{"model":', b'{"model":"model","messages":"' + b"[" * 5_000):
-        answered = ask(relay, path, body, x_api_key=key)
+        answered = send_request(relay, path, body, x_api_key=key)
         assert answered.status == 400
         assert DIALECTS[dialect].decode_error(400, answered.body).kind == "invalid_request"
     assert vendors.requests == []
 
 
 def test_a_reply_that_is_cut_is_an_error_for_a_caller_who_wants_it_whole(
-    relay: Relay, key: str, vendors: Vendors
+    relay: RunningRelay, key: str, vendors: Vendors
 ) -> None:
     only(vendors, "anthropic-messages")
     vendors.plays("anthropic-messages", replace(says("Hel", "lo."), cut_at=500))
-    answered = ask(relay, "/v1/chat/completions", HI, x_api_key=key)
+    answered = send_request(relay, "/v1/chat/completions", HI_BODY, x_api_key=key)
     assert answered.status == 500
     ended = relay.ended()[0]
     assert (ended.reason, len(relay.replied())) == ("upstream_cut", 500)
@@ -522,23 +541,25 @@ TOO_LONG_FOR_IT: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.skipif(bool(missing_packages()), reason="the demo model is not installed")
-def test_a_newcomers_sdk_works_on_the_demo_model(relay: Relay, key: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_newcomers_sdk_works_on_the_demo_model(
+    relay: RunningRelay, key: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The README's own lines, too, and what they said is in the history."""
     local = LocalProvider()
-    registry.use(registry.Router([local]))
-    asked = {"model": "local/smollm2-135m-instruct", "max_tokens": 8, "messages": HI["messages"]}
+    process_state.set(registry.Router([local]))
+    asked = {"model": "local/smollm2-135m-instruct", "max_tokens": 8, "messages": HI_BODY["messages"]}
     try:
-        answered = ask(relay, "/v1/messages", {**asked, **NOT_FOR_IT}, x_api_key=key)
+        answered = send_request(relay, "/v1/messages", {**asked, **NOT_FOR_IT}, x_api_key=key)
         assert answered.json["content"][0]["text"]
         assert (
             answered.headers[NOT_CARRIED]
             == "tool_not_carried:f, media_not_carried, option_not_carried:reasoning_effort"
         )
-        streamed = ask(relay, "/v1/chat/completions", {**asked, "stream": True}, x_api_key=key)
+        streamed = send_request(relay, "/v1/chat/completions", {**asked, "stream": True}, x_api_key=key)
         assert streamed.body.endswith(b"data: [DONE]\n\n")
         exec(newcomers_lines(relay, key), {})
         for path, body in TOO_LONG_FOR_IT.items():
-            refused = ask(relay, path, body, authorization=f"Bearer {key}")
+            refused = send_request(relay, path, body, authorization=f"Bearer {key}")
             assert refused.status == 400
             message = refused.json["error"]["message"]
             assert re.match(
@@ -559,7 +580,7 @@ def test_a_newcomers_sdk_works_on_the_demo_model(relay: Relay, key: str, capsys:
     assert (session.client, session.message_count) == ("OpenAI SDK", 2)
 
 
-def newcomers_lines(relay: Relay, key: str) -> str:
+def newcomers_lines(relay: RunningRelay, key: str) -> str:
     readme = (Path(live_settings.BASE_DIR) / "README.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(from openai.*?)```", readme, re.DOTALL)
     # A small model may go on for long.
@@ -571,26 +592,26 @@ def newcomers_lines(relay: Relay, key: str) -> str:
 
 
 def test_how_much_claude_code_wants_to_be_thought_is_carried_and_not_named_as_lost(
-    relay: Relay, key: str, vendors: Vendors
+    relay: RunningRelay, key: str, vendors: Vendors
 ) -> None:
     request = captured("claude-code-latest-1")
     model = request["body"]["model"]
-    registry.use(registry.Router([HttpProvider(endpoint_at(vendors, "openai-chat", models=(Model(name=model),)))]))
-    answered = ask(relay, request["path"], request["body"], x_api_key=key)
+    process_state.set(
+        registry.Router([HttpProvider(endpoint_at(vendors, "openai-chat", models=(Model(name=model),)))]),
+    )
+    answered = send_request(relay, request["path"], request["body"], x_api_key=key)
     assert vendors.requests[0].body["reasoning_effort"] == request["body"]["output_config"]["effort"]
     assert answered.headers[NOT_CARRIED] == "attribution_left_out, option_not_carried:context_management"
 
 
 @pytest.mark.parametrize("trouble", ["refused", "unreachable", "unreadable"])
-def test_whoever_is_refused_is_told_too_what_is_recorded_and_where(
-    relay: Relay, key: str, vendors: Vendors, trouble: str
-) -> None:
+def test_refusal_has_the_headers_of_its_record(relay: RunningRelay, key: str, vendors: Vendors, trouble: str) -> None:
     """The call is in the record, so the consent that it was recorded under is told."""
-    nobody = {"base_url": "http://127.0.0.1:1/v1"} if trouble == "unreachable" else {}
-    registry.use(registry.Router([HttpProvider(endpoint_at(vendors, "openai-chat", **nobody))]))
+    elsewhere = {"base_url": "http://127.0.0.1:1/v1"} if trouble == "unreachable" else {}
+    process_state.set(registry.Router([HttpProvider(endpoint_at(vendors, "openai-chat", **elsewhere))]))
     vendors.plays("openai-chat", refuses("invalid_request"))
-    body = {"model": "model"} if trouble == "unreadable" else HI
-    answered = ask(relay, "/v1/messages", body, x_api_key=key, x_parley_session_id="mine")
+    body = {"model": "model"} if trouble == "unreadable" else HI_BODY
+    answered = send_request(relay, "/v1/messages", body, x_api_key=key, x_parley_session_id="mine")
     assert answered.status >= 400
     assert answered.headers["x-parley-recording"] == "full"
     assert answered.headers["x-parley-session-id"] == str(relay.accepted()[0].session)
@@ -599,23 +620,23 @@ def test_whoever_is_refused_is_told_too_what_is_recorded_and_where(
 
 @pytest.mark.parametrize("is_streamed", [True, False])
 def test_a_translated_reply_says_which_dialect_it_was_translated_to(
-    relay: Relay, key: str, vendors: Vendors, is_streamed: bool
+    relay: RunningRelay, key: str, vendors: Vendors, is_streamed: bool
 ) -> None:
     only(vendors, "openai-chat")
     body = {"model": "model", "input": "hi", "stream": is_streamed}
-    translated = ask(relay, "/v1/responses", body, x_api_key=key)
+    translated = send_request(relay, "/v1/responses", body, x_api_key=key)
     assert translated.headers["x-parley-translated-to"] == "openai-chat"
     only(vendors, "openai-responses")
-    assert "x-parley-translated-to" not in ask(relay, "/v1/responses", body, x_api_key=key).headers
+    assert "x-parley-translated-to" not in send_request(relay, "/v1/responses", body, x_api_key=key).headers
 
 
 def test_a_base_url_alone_does_not_translate_clients_of_responses(
-    relay: Relay, key: str, vendors: Vendors, settings: Any
+    relay: RunningRelay, key: str, vendors: Vendors, settings: Any
 ) -> None:
     """Codex speaks Responses alone: an address that takes them gets them as they came."""
     settings.OPENAI_API_KEY, settings.OPENAI_BASE_URL = KEYS["openai"], f"{vendors.url}/v1"
-    registry.use(None)
+    process_state.reset(registry.Router)
     registry.router().catalogue.refresh()
     body = {"model": "openai/gpt-x", "input": "hi", "stream": True}
-    assert ask(relay, "/v1/responses", body, x_api_key=key).status == 200
+    assert send_request(relay, "/v1/responses", body, x_api_key=key).status == 200
     assert [request.path for request in vendors.requests] == ["/v1/responses"]

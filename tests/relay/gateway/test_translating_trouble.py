@@ -10,19 +10,19 @@ import pytest
 import zstandard
 
 from history.access import keys
+from history.db.process_state import process_state
 from history.models import Exchange
 from project.accounts.models import User
 from relay.digest.digester import Digester
-from relay.gateway.call import bodies
-from relay.gateway.call.error_addresses import hide_addresses
+from relay.gateway.call import decompression
+from relay.gateway.call.errors import hide_addresses
 from relay.providers import registry
-from relay.providers.base import Model
+from relay.providers.base import Model, Rule, Target
 from relay.providers.endpoints import Endpoint, Patience
 from relay.providers.http import HttpProvider
-from relay.providers.rules import Rule, Target
 from tests.measures import assert_linear
-from tests.relay_client import HI, Relay, ask, asking
-from tests.vendors.raw_upstream import Bare, Said, stream, whole
+from tests.relay_client import HI_BODY, RunningRelay, open_reply, send_request
+from tests.vendors.raw_upstream import RawReply, RawUpstream, complete_reply, streamed_reply
 
 # What passes through on the wire is the same on every database; tests/digest shows what is stored of it.
 pytestmark = pytest.mark.any_database
@@ -38,7 +38,7 @@ WHOLE = json.dumps({"id": "c", "model": "model", "choices": [MESSAGE]}).encode()
 REFUSED = b'{"error":{"message":"messages.0 is bad","type":"invalid_request_error","code":null}}'
 
 
-def chat_at(upstream: Bare, name: str = "chat") -> HttpProvider:
+def chat_at(upstream: RawUpstream, name: str = "chat") -> HttpProvider:
     return HttpProvider(
         Endpoint(
             name=name,
@@ -54,9 +54,9 @@ def chat_at(upstream: Bare, name: str = "chat") -> HttpProvider:
 
 
 @pytest.fixture
-def bare(providers: registry.Router) -> Iterator[Bare]:
-    with Bare() as upstream:
-        registry.use(registry.Router([chat_at(upstream)]))
+def bare(providers: registry.Router) -> Iterator[RawUpstream]:
+    with RawUpstream() as upstream:
+        process_state.set(registry.Router([chat_at(upstream)]))
         yield upstream
 
 
@@ -66,11 +66,16 @@ def bare(providers: registry.Router) -> Iterator[Bare]:
 @pytest.mark.parametrize("is_streamed", [True, False])
 @pytest.mark.parametrize("stays_open", [True, False])
 def test_trouble_with_the_connection_after_the_end_of_an_answer_is_none(
-    relay: Relay, key: str, bare: Bare, monkeypatch: pytest.MonkeyPatch, stays_open: bool, is_streamed: bool
+    relay: RunningRelay,
+    key: str,
+    bare: RawUpstream,
+    monkeypatch: pytest.MonkeyPatch,
+    stays_open: bool,
+    is_streamed: bool,
 ) -> None:
     monkeypatch.setattr("relay.providers.event_stream.LINGER_SECONDS", 0.2)
-    bare.says.append(stream(*ANSWER, *([20.0] if stays_open else []), ends=False))
-    answered = ask(relay, "/v1/messages", {**HI, "stream": is_streamed}, x_api_key=key)
+    bare.says.append(streamed_reply(*ANSWER, *([20.0] if stays_open else []), ends=False))
+    answered = send_request(relay, "/v1/messages", {**HI_BODY, "stream": is_streamed}, x_api_key=key)
     assert answered.status == 200
     assert b"Hello." in answered.body
     assert b"error" not in answered.body
@@ -80,13 +85,13 @@ def test_trouble_with_the_connection_after_the_end_of_an_answer_is_none(
     assert not stays_open or bare.heard[0].left.wait(5)
 
 
-def test_nobody_waits_for_an_upstream_that_goes_on_for_ever_after_its_end(
-    relay: Relay, key: str, bare: Bare, monkeypatch: pytest.MonkeyPatch
+def test_upstream_that_never_closes_after_its_end_is_cut(
+    relay: RunningRelay, key: str, bare: RawUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("relay.providers.event_stream.LINGER_SECONDS", 0.2)
     comments = [piece for _ in range(100) for piece in (0.1, b": still here\n\n")]
-    bare.says.append(stream(*ANSWER, *comments))
-    assert ask(relay, "/v1/messages", HI, x_api_key=key).status == 200
+    bare.says.append(streamed_reply(*ANSWER, *comments))
+    assert send_request(relay, "/v1/messages", HI_BODY, x_api_key=key).status == 200
     assert bare.heard[0].left.wait(5)
 
 
@@ -94,22 +99,22 @@ def test_nobody_waits_for_an_upstream_that_goes_on_for_ever_after_its_end(
 
 
 def test_an_error_of_one_of_several_upstreams_is_told_in_its_own_words(
-    relay: Relay, key: str, bare: Bare, settings: Any
+    relay: RunningRelay, key: str, bare: RawUpstream, settings: Any
 ) -> None:
-    registry.use(registry.Router([chat_at(bare, "a"), chat_at(bare, "b")]))
+    process_state.set(registry.Router([chat_at(bare, "a"), chat_at(bare, "b")]))
     targets = (Target(provider="a", model="model"), Target(provider="b", model="model"))
     settings.PARLEY_ROUTES = (Rule(model="m", targets=targets),)
-    bare.says.append(whole(REFUSED, status="400 Bad Request"))
-    answered = ask(relay, "/v1/messages", {**HI, "model": "m"}, x_api_key=key)
+    bare.says.append(complete_reply(REFUSED, status="400 Bad Request"))
+    answered = send_request(relay, "/v1/messages", {**HI_BODY, "model": "m"}, x_api_key=key)
     assert answered.status == 400
     assert answered.json["error"] == {"type": "invalid_request_error", "message": "messages.0 is bad"}
     assert relay.replied() == REFUSED
 
 
-def test_half_of_an_error_is_still_that_error(relay: Relay, key: str, bare: Bare) -> None:
+def test_half_of_an_error_is_still_that_error(relay: RunningRelay, key: str, bare: RawUpstream) -> None:
     head = b"HTTP/1.1 429 Busy\r\ncontent-type: application/json\r\ncontent-length: 999\r\nretry-after: 3\r\n\r\n"
-    bare.says.append(Said(head + REFUSED))
-    answered = ask(relay, "/v1/messages", HI, x_api_key=key)
+    bare.says.append(RawReply(head + REFUSED))
+    answered = send_request(relay, "/v1/messages", HI_BODY, x_api_key=key)
     assert (answered.status, answered.headers["retry-after"]) == (429, "3")
 
 
@@ -117,15 +122,15 @@ def test_half_of_an_error_is_still_that_error(relay: Relay, key: str, bare: Bare
 @pytest.mark.parametrize(
     ("said", "word"),
     [
-        (whole(b"", status="302 Found", headers=("location: http://127.0.0.1:1/x",)), "another address"),
-        (whole(b"<html>Sign in</html>", headers=("content-type: text/html; charset=utf-8",)), "a web page"),
+        (complete_reply(b"", status="302 Found", headers=("location: http://127.0.0.1:1/x",)), "another address"),
+        (complete_reply(b"<html>Sign in</html>", headers=("content-type: text/html; charset=utf-8",)), "a web page"),
     ],
 )
 def test_a_redirect_or_a_web_page_means_that_the_address_is_wrong(
-    relay: Relay, key: str, bare: Bare, said: Said, word: str, is_streamed: bool
+    relay: RunningRelay, key: str, bare: RawUpstream, said: RawReply, word: str, is_streamed: bool
 ) -> None:
     bare.says.append(said)
-    answered = ask(relay, "/v1/messages", {**HI, "stream": is_streamed}, x_api_key=key)
+    answered = send_request(relay, "/v1/messages", {**HI_BODY, "stream": is_streamed}, x_api_key=key)
     assert answered.status == 502
     assert word in answered.json["error"]["message"]
     ended = relay.ended()[0]
@@ -139,10 +144,10 @@ RUBBISH = [b"", b"{}", b"<html>Sign in</html>", b"\x00\xff\xfe" * 500, b"upstrea
 @pytest.mark.parametrize("is_streamed", [True, False])
 @pytest.mark.parametrize("body", RUBBISH)
 def test_what_is_no_answer_at_all_is_not_called_half_an_answer(
-    relay: Relay, key: str, bare: Bare, body: bytes, is_streamed: bool
+    relay: RunningRelay, key: str, bare: RawUpstream, body: bytes, is_streamed: bool
 ) -> None:
-    bare.says.append(whole(body))
-    answered = ask(relay, "/v1/messages", {**HI, "stream": is_streamed}, x_api_key=key)
+    bare.says.append(complete_reply(body))
+    answered = send_request(relay, "/v1/messages", {**HI_BODY, "stream": is_streamed}, x_api_key=key)
     assert (answered.status, answered.headers["x-parley-error"]) == (502, "upstream_unreadable")
     assert "Check its base URL" in answered.json["error"]["message"]
     ended = relay.ended()[0]
@@ -152,10 +157,10 @@ def test_what_is_no_answer_at_all_is_not_called_half_an_answer(
 @pytest.mark.parametrize("kind", ["text/html; charset=utf-8", "text/plain", "application/json"])
 @pytest.mark.parametrize("body", [b"", b"<html>Sign in</html>", b"\x00\xff\xfe" * 500, b"upstream connect error"])
 def test_rubbish_in_the_callers_own_dialect_is_an_error_with_its_own_code(
-    relay: Relay, key: str, bare: Bare, body: bytes, kind: str
+    relay: RunningRelay, key: str, bare: RawUpstream, body: bytes, kind: str
 ) -> None:
-    bare.says.append(whole(body, headers=(f"content-type: {kind}",)))
-    answered = ask(relay, "/v1/chat/completions", HI, x_api_key=key)
+    bare.says.append(complete_reply(body, headers=(f"content-type: {kind}",)))
+    answered = send_request(relay, "/v1/chat/completions", HI_BODY, x_api_key=key)
     assert (answered.status, answered.headers["x-parley-error"]) == (502, "upstream_unreadable")
     message = answered.json["error"]["message"]
     assert ("a web page" in message) == ("html" in kind)
@@ -169,10 +174,12 @@ def test_rubbish_in_the_callers_own_dialect_is_an_error_with_its_own_code(
 
 
 @pytest.mark.parametrize("body", [b"<html>Sign in</html>", b"{}", b"data: <html>\n\n"])
-def test_rubbish_in_a_stream_is_recorded_as_what_it_is(relay: Relay, key: str, bare: Bare, body: bytes) -> None:
+def test_rubbish_in_a_stream_is_recorded_as_what_it_is(
+    relay: RunningRelay, key: str, bare: RawUpstream, body: bytes
+) -> None:
     """A stream is passed on at once, so its client sees the bytes; the record says that they are no answer."""
-    bare.says.append(stream(body))
-    assert ask(relay, "/v1/chat/completions", {**HI, "stream": True}, x_api_key=key).body == body
+    bare.says.append(streamed_reply(body))
+    assert send_request(relay, "/v1/chat/completions", {**HI_BODY, "stream": True}, x_api_key=key).body == body
     relay.ended()
     Digester(relay.journal.folder, name="test", patience=0).step()
     exchange = Exchange.objects.get()
@@ -182,13 +189,13 @@ def test_rubbish_in_a_stream_is_recorded_as_what_it_is(relay: Relay, key: str, b
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
 @pytest.mark.parametrize("recording", ["full", "redacted", "no_replies"])
 def test_a_stream_that_ends_without_a_byte_is_not_an_answer(
-    relay: Relay, ada: User, bare: Bare, path: str, recording: str
+    relay: RunningRelay, ada: User, bare: RawUpstream, path: str, recording: str
 ) -> None:
     """Codex and Gemini CLI ask again after it, so a complete answer without words would stand before the real one."""
     key = keys.create(name="empty", owner=ada, recording=recording).secret
-    bare.says.append(whole(b"", headers=("content-type: text/event-stream",)))
-    body = {**HI, "input": "Hi"} if path.endswith("responses") else HI
-    ask(relay, path, {**body, "stream": True}, x_api_key=key)
+    bare.says.append(complete_reply(b"", headers=("content-type: text/event-stream",)))
+    body = {**HI_BODY, "input": "Hi"} if path.endswith("responses") else HI_BODY
+    send_request(relay, path, {**body, "stream": True}, x_api_key=key)
     relay.ended()
     Digester(relay.journal.folder, name="test", patience=0).step()
     exchange = Exchange.objects.get()
@@ -203,11 +210,11 @@ def test_a_stream_that_ends_without_a_byte_is_not_an_answer(
 @pytest.mark.parametrize(
     "path", ["/v1/messages", "/v1/responses", "/v1beta/models/model:streamGenerateContent?alt=sse"]
 )
-def test_a_cut_looks_like_a_cut_in_every_dialect(relay: Relay, key: str, bare: Bare, path: str) -> None:
+def test_a_cut_looks_like_a_cut_in_every_dialect(relay: RunningRelay, key: str, bare: RawUpstream, path: str) -> None:
     """Claude Code tries again after a cut connection, and gives up after an `error` event."""
-    bare.says.append(stream(ANSWER[0], ends=False))
-    body = {**HI, "stream": True, "input": "hi", "contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
-    with asking(relay, path, json.dumps(body).encode(), headers={"x-api-key": key}) as answered:
+    bare.says.append(streamed_reply(ANSWER[0], ends=False))
+    body = {**HI_BODY, "stream": True, "input": "hi", "contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
+    with open_reply(relay, path, json.dumps(body).encode(), headers={"x-api-key": key}) as answered:
         said = answered.read()
     assert answered.is_cut
     assert b"Hello." in said
@@ -215,9 +222,11 @@ def test_a_cut_looks_like_a_cut_in_every_dialect(relay: Relay, key: str, bare: B
     assert relay.ended()[0].reason == "upstream_cut"
 
 
-def test_a_cut_before_the_first_word_is_an_error_that_says_to_try_again(relay: Relay, key: str, bare: Bare) -> None:
-    bare.says.append(stream(b": thinking\n\n", ends=False))
-    answered = ask(relay, "/v1/messages", {**HI, "stream": True}, x_api_key=key)
+def test_a_cut_before_the_first_word_is_an_error_that_says_to_try_again(
+    relay: RunningRelay, key: str, bare: RawUpstream
+) -> None:
+    bare.says.append(streamed_reply(b": thinking\n\n", ends=False))
+    answered = send_request(relay, "/v1/messages", {**HI_BODY, "stream": True}, x_api_key=key)
     assert answered.status == 500
     assert relay.ended()[0].reason == "upstream_cut"
 
@@ -227,11 +236,11 @@ def test_a_cut_before_the_first_word_is_an_error_that_says_to_try_again(relay: R
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/chat/completions"])
 def test_an_upstream_that_is_not_reached_is_named_without_its_address(
-    relay: Relay, key: str, bare: Bare, path: str
+    relay: RunningRelay, key: str, bare: RawUpstream, path: str
 ) -> None:
     address = bare.url.removeprefix("http://")
     bare.__exit__(None, None, None)
-    answered = ask(relay, path, HI, x_api_key=key)
+    answered = send_request(relay, path, HI_BODY, x_api_key=key)
     assert answered.status >= 500
     assert address not in str(answered.json) + str(answered.headers)
     assert "The provider chat cannot be reached" in answered.json["error"]["message"]
@@ -242,13 +251,15 @@ def test_an_upstream_that_is_not_reached_is_named_without_its_address(
 @pytest.mark.parametrize("is_streamed", [True, False])
 @pytest.mark.parametrize("status", ["400 Bad Request", "200 OK"])
 def test_a_translated_error_tells_no_address(
-    relay: Relay, key: str, bare: Bare, status: str, is_streamed: bool
+    relay: RunningRelay, key: str, bare: RawUpstream, status: str, is_streamed: bool
 ) -> None:
     own, other = bare.url, "http://gpu-box.internal:8080/v1/chat"
     told = f"Cannot POST {own}/chat/completions: 10.1.2.3:9000 said no, see {other} and https://docs.example.com/errors"
     error = json.dumps({"error": {"message": told, "type": "invalid_request_error"}}).encode()
-    bare.says.append(whole(error, status=status) if status[0] == "4" else stream(b"data: %s\n\n" % error))
-    answered = ask(relay, "/v1/messages", {**HI, "stream": is_streamed}, x_api_key=key)
+    bare.says.append(
+        complete_reply(error, status=status) if status[0] == "4" else streamed_reply(b"data: %s\n\n" % error)
+    )
+    answered = send_request(relay, "/v1/messages", {**HI_BODY, "stream": is_streamed}, x_api_key=key)
     said = answered.body.decode()
     assert "the provider chat" in said
     assert "https://docs.example.com/errors" in said
@@ -282,7 +293,7 @@ def test_hiding_addresses_takes_time_in_proportion_to_the_text(piece: str) -> No
     assert_linear(lambda text: hide_addresses(text, endpoint), lambda size: piece * (size // len(piece)), size=60_000)
 
 
-# Compressed although nobody asked for it.
+# Compressed without a request for it.
 
 
 def packed_by_gzip(body: bytes) -> bytes:
@@ -310,7 +321,7 @@ every_packing = pytest.mark.parametrize(("encoding", "packed"), PACKED)
 
 
 def test_all_that_is_read_here_is_tried() -> None:
-    assert {encoding for encoding, _ in PACKED} >= set(bodies.READ_HERE)
+    assert {encoding for encoding, _ in PACKED} >= set(decompression.READ_HERE)
 
 
 def headers_of(encoding: str) -> tuple[str, str]:
@@ -319,11 +330,11 @@ def headers_of(encoding: str) -> tuple[str, str]:
 
 @every_packing
 def test_a_compressed_reply_is_translated_and_recorded_as_it_came(
-    relay: Relay, key: str, bare: Bare, encoding: str, packed: Callable[[bytes], bytes]
+    relay: RunningRelay, key: str, bare: RawUpstream, encoding: str, packed: Callable[[bytes], bytes]
 ) -> None:
     sent = packed(WHOLE)
-    bare.says.append(whole(sent, headers=headers_of(encoding)))
-    answered = ask(relay, "/v1/messages", HI, x_api_key=key)
+    bare.says.append(complete_reply(sent, headers=headers_of(encoding)))
+    answered = send_request(relay, "/v1/messages", HI_BODY, x_api_key=key)
     assert answered.json["content"] == [{"type": "text", "text": "Hello."}]
     assert "content-encoding" not in answered.headers
     assert relay.ended()[0].reason == "done"
@@ -332,23 +343,23 @@ def test_a_compressed_reply_is_translated_and_recorded_as_it_came(
 
 @every_packing
 def test_a_compressed_stream_is_translated_in_pieces_of_any_size(
-    relay: Relay, key: str, bare: Bare, encoding: str, packed: Callable[[bytes], bytes]
+    relay: RunningRelay, key: str, bare: RawUpstream, encoding: str, packed: Callable[[bytes], bytes]
 ) -> None:
     sent = packed(b"".join(ANSWER))
     pieces = [sent[place : place + 7] for place in range(0, len(sent), 7)]
-    bare.says.append(stream(*pieces, headers=(f"content-encoding: {encoding}",)))
-    answered = ask(relay, "/v1/messages", {**HI, "stream": True}, x_api_key=key)
+    bare.says.append(streamed_reply(*pieces, headers=(f"content-encoding: {encoding}",)))
+    answered = send_request(relay, "/v1/messages", {**HI_BODY, "stream": True}, x_api_key=key)
     assert b"Hello." in answered.body
     assert b"message_stop" in answered.body
 
 
-def test_a_compressed_stream_is_passed_on_as_it_comes(relay: Relay, key: str, bare: Bare) -> None:
-    """The upstream never says the rest: whoever waited for it would wait in vain."""
+def test_a_compressed_stream_is_passed_on_as_it_comes(relay: RunningRelay, key: str, bare: RawUpstream) -> None:
+    """The upstream never sends the rest."""
     packing = zlib.compressobj(wbits=31)
     first = packing.compress(ANSWER[0]) + packing.flush(zlib.Z_SYNC_FLUSH)
-    bare.says.append(stream(first, 20.0, headers=("content-encoding: gzip",)))
-    with asking(
-        relay, "/v1/messages", json.dumps({**HI, "stream": True}).encode(), headers={"x-api-key": key}
+    bare.says.append(streamed_reply(first, 20.0, headers=("content-encoding: gzip",)))
+    with open_reply(
+        relay, "/v1/messages", json.dumps({**HI_BODY, "stream": True}).encode(), headers={"x-api-key": key}
     ) as asked:
         while b"Hello." not in asked.response.readline():
             pass
@@ -357,18 +368,18 @@ def test_a_compressed_stream_is_passed_on_as_it_comes(relay: Relay, key: str, ba
 
 @every_packing
 def test_a_compressed_error_is_told_in_its_own_words(
-    relay: Relay, key: str, bare: Bare, encoding: str, packed: Callable[[bytes], bytes]
+    relay: RunningRelay, key: str, bare: RawUpstream, encoding: str, packed: Callable[[bytes], bytes]
 ) -> None:
-    bare.says.append(whole(packed(REFUSED), status="400 Bad Request", headers=headers_of(encoding)))
-    assert ask(relay, "/v1/messages", HI, x_api_key=key).json["error"]["message"] == "messages.0 is bad"
+    bare.says.append(complete_reply(packed(REFUSED), status="400 Bad Request", headers=headers_of(encoding)))
+    assert send_request(relay, "/v1/messages", HI_BODY, x_api_key=key).json["error"]["message"] == "messages.0 is bad"
 
 
 @pytest.mark.parametrize(("encoding", "word"), [("br", "compressed as br"), ("gzip", "cannot be unpacked")])
 def test_what_cannot_be_unpacked_is_an_error_of_the_upstream_in_words(
-    relay: Relay, key: str, bare: Bare, encoding: str, word: str
+    relay: RunningRelay, key: str, bare: RawUpstream, encoding: str, word: str
 ) -> None:
-    bare.says.append(whole(WHOLE, headers=headers_of(encoding)))
-    answered = ask(relay, "/v1/messages", HI, x_api_key=key)
+    bare.says.append(complete_reply(WHOLE, headers=headers_of(encoding)))
+    answered = send_request(relay, "/v1/messages", HI_BODY, x_api_key=key)
     assert answered.status == 500
     assert word in answered.json["error"]["message"]
     assert relay.ended()[0].reason == "upstream_error"

@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 from relay.gateway.journal.records import Accepted, Ended
 from relay.gateway.journal.writer import Journal
 
-# Whose the exchanges are. Set below where this is the process: whoever imports this has other arguments.
+# Whose the exchanges are. Set below if this is the main module: importers have other arguments.
 KEY, OWNER = 1, 1
 
 
@@ -46,7 +46,7 @@ def say(line: str) -> None:
 
 
 async def go_on(journal: Journal) -> None:
-    """Until somebody kills it, with one reply that never ends."""
+    """Until it is killed, with one reply that never ends."""
     endless = uuid4()
     accept(journal, endless)
     say(f"{endless} endless")
@@ -57,7 +57,7 @@ async def go_on(journal: Journal) -> None:
 
 
 def fill_up(journal: Journal) -> None:
-    """Until the disk is full, then with room again."""
+    """Until the disk is full, then with free space again."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
     while write_one(journal, body=b"x" * 3_000):

@@ -14,13 +14,14 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
+from history.db.process_state import process_state
 from history.entries import ModelInput, ModelOutput, Text
 from history.models import Exchange, Message, Session
 from history.record import exchanges, recorder
 from project.accounts.models import User
 from relay.live import sweeper
 from relay.models import QueuedMessage, Run
-from relay.pages.panel.details import panel_of
+from relay.pages.panel import panel_of
 from relay.runtime import process_locks
 
 HOLD = """
@@ -40,9 +41,9 @@ def run(transactional_db: None, ada: User) -> Run:
     exchange = exchanges.open_exchange(session, owner=ada, after=asked.seq, model="m", provider="p")
     exchanges.note_partial(exchange.pk, ModelOutput(parts=(Text(text="Half an answer"),)))
     exchanges.flush_partials()
-    exchanges.forget_all()
+    process_state.reset()
     Exchange.objects.update(started_at=begun, heartbeat_at=begun + timedelta(seconds=2))
-    return Run.objects.create(session=session.pk, owner=ada, origin=asked.seq, leaf=asked.seq, started_at=begun)
+    return Run.objects.create(session=session, owner=ada, origin=asked.seq, leaf=asked.seq, started_at=begun)
 
 
 def leave_file(run: Run, **facts: str) -> Path:
@@ -80,7 +81,7 @@ def test_runs_of_a_dead_process_end_with_what_was_noted(run: Run) -> None:
         sweeper.end_runs_of_dead_processes()
     run.refresh_from_db()
     assert run.outcome == Run.Outcome.LOST
-    answer = Message.objects.get(session=run.session, seq=run.leaf)
+    answer = Message.objects.get(session=run.session_id, seq=run.leaf)
     assert (answer.content, answer.status, answer.end_reason) == ("Half an answer", "interrupted", "server_lost")
     assert QueuedMessage.objects.get().held_at is not None
     assert not path.exists()
@@ -119,7 +120,7 @@ def test_a_process_never_ends_its_own_runs(run: Run) -> None:
 def test_the_time_of_a_lost_answer_ends_with_its_last_sign_of_life(run: Run, ada: User) -> None:
     Run.objects.update(heartbeat_at=run.started_at)
     sweeper.sweep()
-    [turn] = panel_of(Session.objects.get(pk=run.session), reader=ada).turns
+    [turn] = panel_of(Session.objects.get(pk=run.session_id), reader=ada).turns
     assert turn.seconds == pytest.approx(2.0, abs=0.1)
 
 

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 from django.utils import timezone
 
+from history import retention
 from history.answers.events import ToolCallPiece
 from history.entries import ToolResult
 from history.models import Exchange, Message, Session
@@ -18,7 +19,7 @@ from relay.agents import tool_calls
 from relay.conversation import NotPossible
 from relay.errors import OverAllowance
 from relay.live import groups, run_task, runs, snapshots, sweeper
-from relay.live.frames import RunSnapshot, pieces_of
+from relay.live.frames import Frame
 from relay.live.run_task import RunTask
 from relay.models import Allowance, QueuedMessage, Run
 from relay.runtime.async_db import in_database
@@ -76,6 +77,24 @@ async def test_after_a_stop_what_waits_goes_on_waiting_until_it_is_sent_or_taken
     await conversation.send_queued(talk.user, talk.session, after=await talk.head())
     await talk.until_ended()
     assert (await talk.said())[-2:] == [("user", "two"), ("assistant", "Second")]
+
+
+async def test_removing_a_session_takes_its_running_answer_and_its_queue_along(
+    talk: Talk, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = asyncio.Event()
+    provider = talk.scripted(["First", gate])
+    await talk.begin("one")
+    await talk.until(lambda: provider.calls)
+    await talk.send("two", after=await talk.head())
+    assert await in_database(lambda: (Run.objects.count(), QueuedMessage.objects.count())) == (1, 1)
+    await in_database(lambda: retention.erase(talk.session, actor=talk.user, reason="a test"))
+    assert await in_database(lambda: (Run.objects.count(), QueuedMessage.objects.count())) == (0, 0)
+    assert not await in_database(Session.objects.exists)
+    gate.set()
+    await talk.until(lambda: not run_task.local_tasks)
+    assert not await in_database(Run.objects.exists)
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_a_queue_has_an_end(talk: Talk) -> None:
@@ -204,10 +223,10 @@ async def test_a_run_whose_process_was_killed_is_swept_and_its_text_is_kept(
     assert (last.content, last.status, last.end_reason) == ("Half an answer", "interrupted", "server_lost")
 
 
-async def until_it_says(text: str, run_id: UUID) -> RunSnapshot:
+async def until_it_says(text: str, run_id: UUID) -> Frame:
     for _ in range(1_000):
         here = await snapshots.read_snapshot(run_id)
-        if here and here.output and here.output.text == text:
+        if here and "".join(piece[2] for piece in here["pieces"]) == text:
             return here
         await asyncio.sleep(0.01)
     raise AssertionError(f"it never said {text}")
@@ -224,9 +243,8 @@ async def test_what_another_process_sees_of_an_answer_is_what_was_noted_with_the
     await talk.flush()
     there = await in_database(snapshots.read_stored_answer, run.pk)
     assert there is not None
-    assert there.output is not None
-    assert (there.n, there.exchange, there.names) == (here.n, here.exchange, here.names)
-    assert pieces_of(there.output, there.names) == [["text", "text", "one two "]]
+    assert (there["n"], there["exchange"]) == (here["n"], here["exchange"])
+    assert there["pieces"] == here["pieces"] == [["text", "text", "one two "]]
     gate.set()
     await talk.until_ended()
 

@@ -18,7 +18,7 @@ from history.access import keys
 from history.models import ApiKey, AuditEvent, Message, Session
 from history.record import recorder
 from project.accounts.models import User
-from tests.factories import chat_of, said
+from tests.factories import create_chat, model_input
 from tests.relay.mcp_server.asking import called, names, text_of, told, with_client
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ def test_the_official_client_lists_the_tools_by_either_handshake(url: str, ada: 
 
 
 def test_what_was_said_is_found_listed_and_read(url: str, ada: User, bob: User) -> None:
-    chat = chat_of(ada, "Which port does the quokka service use?", "It listens on 7345.", title="Ports")
-    chat_of(bob, "My quokka is a secret.")
+    chat = create_chat(ada, "Which port does the quokka service use?", "It listens on 7345.", title="Ports")
+    create_chat(bob, "My quokka is a secret.")
     key = key_of(ada)
     found = told(url, key, "search_history", query="quokka")
     assert str(chat.pk) in found
@@ -66,34 +66,34 @@ def test_what_was_said_is_found_listed_and_read(url: str, ada: User, bob: User) 
 
 
 def test_a_list_is_read_a_page_at_a_time(url: str, ada: User) -> None:
-    chats = {str(chat_of(ada, f"Question {number}").pk) for number in range(3)}
+    chats = {str(create_chat(ada, f"Question {number}").pk) for number in range(3)}
     key, seen, cursor = key_of(ada), [], None
     for _ in chats:
         [line, *more] = told(url, key, "list_sessions", limit=1, cursor=cursor).splitlines()
         seen.append(line.split()[0])
         cursor = more[0].partition("cursor=")[2] if more else None
     assert (set(seen), cursor) == (chats, None)
-    assert "no cursor" in text_of(called(url, key, "list_sessions", cursor="yesterday"))
+    assert "Not a cursor" in text_of(called(url, key, "list_sessions", cursor="yesterday"))
 
 
 def test_a_key_reaches_what_rest_would_give_it(url: str, ada: User, bob: User) -> None:
     narrow = key_of(ada, wide=False)
     under_it = recorder.start_session(owner=ada, api_key=keys.authenticate(narrow), source=Session.Source.RELAY)
-    recorder.append(under_it, said("Recorded under this key."), after=0)
-    other, foreign = chat_of(ada, "Not under this key."), chat_of(bob, "Bob's.")
+    recorder.append(under_it, model_input("Recorded under this key."), after=0)
+    other, foreign = create_chat(ada, "Not under this key."), create_chat(bob, "Bob's.")
     assert [line.split()[0] for line in told(url, narrow, "list_sessions").splitlines()] == [str(under_it.pk)]
     for session in (other, foreign):
         assert text_of(called(url, narrow, "read_session", session=str(session.pk))) == "There is no such session."
     assert "There is no tool" in text_of(called(url, key_of(ada, scopes=("read",)), "append_note", text="Hm."))
 
 
-def test_somebody_elses_texts_need_a_reason_that_the_owner_can_see(url: str, ada: User, staff: User) -> None:
-    chat = chat_of(ada, "A heron stood in the reeds.", title="Birds")
+def test_texts_of_other_owners_need_a_reason_that_the_owner_can_see(url: str, ada: User, staff: User) -> None:
+    chat = create_chat(ada, "A heron stood in the reeds.", title="Birds")
     key = key_of(staff, scopes=("read", "admin"))
     shut = told(url, key, "search_history", query="heron")
     assert "reeds" not in shut
     assert "give read_session a reason" in shut
-    assert "somebody else's" in text_of(called(url, key, "read_session", session=str(chat.pk)))
+    assert "belongs to another user" in text_of(called(url, key, "read_session", session=str(chat.pk)))
     assert "3 to 500" in text_of(called(url, key, "read_session", session=str(chat.pk), reason="x"))
     assert "reeds" in told(url, key, "read_session", session=str(chat.pk), reason="Looking into a complaint.")
     assert AuditEvent.objects.get(session=chat.pk).reason == "Looking into a complaint."
@@ -101,7 +101,7 @@ def test_somebody_elses_texts_need_a_reason_that_the_owner_can_see(url: str, ada
 
 
 def test_a_note_is_kept_apart_and_found_again(url: str, ada: User) -> None:
-    chat = chat_of(ada, "What now?", "Wait.")
+    chat = create_chat(ada, "What now?", "Wait.")
     key = key_of(ada, recording="redacted")
     first = told(url, key, "append_note", text="We chose blue-green deploys.", session=str(chat.pk))
     second = told(url, key, "append_note", text="The token is sk-ant-api03-" + "a1B2" * 24)
@@ -119,7 +119,7 @@ def test_a_note_is_kept_apart_and_found_again(url: str, ada: User) -> None:
 def test_a_note_that_cannot_be_kept_says_why(url: str, ada: User, bob: User) -> None:
     key = key_of(ada)
     assert "1 to 20,000" in text_of(called(url, key, "append_note", text="x" * 20_001))
-    theirs = str(chat_of(bob, "Bob's.").pk)
+    theirs = str(create_chat(bob, "Bob's.").pk)
     assert "no such session" in text_of(called(url, key, "append_note", text="Hm.", session=theirs))
     assert "records in mode" in text_of(called(url, key_of(ada, recording="metadata"), "append_note", text="Hm."))
     assert not Session.objects.filter(owner=ada, version__gt=0).exists()
@@ -152,7 +152,7 @@ def posted(url: str, body: object = None, *, method: str = "POST", **headers: st
 
 
 def refused_unread(url: str, *, length: int, bearer: str) -> int:
-    """The status where a body is announced and none of it is sent: whoever sends it all may not hear the refusal."""
+    """The status if a body is announced and not sent: a client that sends all of it may not read the refusal."""
     connection = HTTPConnection(urlsplit(url).netloc, timeout=10)
     connection.putrequest("POST", "/mcp")
     for name, value in (("authorization", bearer), ("content-type", "application/json"), ("content-length", length)):
@@ -165,7 +165,7 @@ def refused_unread(url: str, *, length: int, bearer: str) -> int:
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 
 
-def test_whoever_has_no_business_here_is_refused_before_the_protocol_begins(url: str, ada: User) -> None:
+def test_unauthorised_calls_are_refused_before_the_protocol_begins(url: str, ada: User) -> None:
     key = key_of(ada)
     bearer = f"Bearer {key}"
     assert posted(url, LIST, authorization=bearer)[0] == 200

@@ -6,6 +6,7 @@ import json
 import re
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import Permission
@@ -15,20 +16,21 @@ from django.utils import timezone
 from history.access import audit, permissions
 from history.access.reasons import READ, open_for_reading
 from history.answers.events import Failed
+from history.db.process_state import process_state
 from history.entries import Media, ModelInput, SystemInstructionSet, Text, Usage
 from history.models import Exchange, Session
 from history.record import recorder
-from relay.conversation.drafts import NotPossible
-from relay.live.live_answer import LiveAnswer
+from relay.conversation.turns import NotPossible
+from relay.live.answer_html import AnswerCursor
 from relay.models import Agent, QueuedMessage, Run
 from relay.pages.chat import fragments
-from relay.pages.panel.details import panel_of
+from relay.pages.panel import panel_of
 from relay.providers import local, registry
 from relay.providers.base import Model
 from relay.providers.local_server import MODEL_NAME
 from relay.runtime.async_db import in_database
 from relay.runtime.locale import ViewerLocale
-from tests.factories import answered, call, chat_of, result, results, said
+from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
 from tests.relay.conftest import Scripted, Talk
 
 pytestmark = pytest.mark.any_database
@@ -62,7 +64,7 @@ def page(client: Client, address: Any, **headers: str) -> str:
 
 @pytest.mark.django_db
 def test_the_owner_reads_and_writes_over_a_socket(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "one", "two")
+    session = create_chat(ada, "one", "two")
     html = page(reader, session)
     assert f'ws-connect="/ws/s/{session.pk}/?shown=2&amp;leaf="' in html
     assert 'id="composer" class="composer" method="post"' in html
@@ -72,7 +74,7 @@ def test_the_owner_reads_and_writes_over_a_socket(reader: Client, ada: Any) -> N
 
 @pytest.mark.django_db
 def test_staff_read_without_box_or_socket_and_cannot_post(client: Client, ada: Any, staff: Any) -> None:
-    session = chat_of(ada, "one", "two")
+    session = create_chat(ada, "one", "two")
     staff.user_permissions.set(Permission.objects.filter(codename__in=["view_session", "read_session"]))
     open_for_reading(type(staff).objects.get(pk=staff.pk), session, reason="ticket 7")
     client.force_login(staff)
@@ -91,7 +93,7 @@ def test_staff_read_without_box_or_socket_and_cannot_post(client: Client, ada: A
 def test_a_stranger_finds_nothing_and_the_signed_out_are_asked_to_sign_in(
     client: Client, ada: Any, bob: Any, path: str
 ) -> None:
-    address = chat_of(ada, "one", "two").get_absolute_url() + path
+    address = create_chat(ada, "one", "two").get_absolute_url() + path
     assert client.get(address)["Location"].startswith("/accounts/signin/")
     client.force_login(bob)
     assert client.get(address).status_code == 404
@@ -100,7 +102,7 @@ def test_a_stranger_finds_nothing_and_the_signed_out_are_asked_to_sign_in(
 
 @pytest.mark.django_db
 def test_in_the_middle_of_a_long_conversation_there_is_a_box_and_no_socket(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, *[f"text {number}" for number in range(1, 61)])
+    session = create_chat(ada, *[f"text {number}" for number in range(1, 61)])
     html = page(reader, f"/s/{session.pk}/?at=20")
     assert "ws-connect" not in html
     assert "ws-send" not in html
@@ -110,8 +112,8 @@ def test_in_the_middle_of_a_long_conversation_there_is_a_box_and_no_socket(reade
 
 @pytest.mark.django_db
 def test_on_another_branch_the_box_goes_on_there(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "one", "two", "three", "four")
-    recorder.edit(session, seq=3, entry=said("drei"))
+    session = create_chat(ada, "one", "two", "three", "four")
+    recorder.edit(session, seq=3, entry=model_input("drei"))
     html = page(reader, f"/s/{session.pk}/?at=3")
     assert '<input type="hidden" name="leaf" value="4">' in html
     assert 'name="after" value="4"' in html
@@ -120,7 +122,7 @@ def test_on_another_branch_the_box_goes_on_there(reader: Client, ada: Any) -> No
 
 @pytest.mark.django_db
 def test_nothing_is_taken_while_history_is_off(reader: Client, ada: Any, settings: Any) -> None:
-    session = chat_of(ada, "one")
+    session = create_chat(ada, "one")
     settings.CHAT_HISTORY_ENABLED = False
     for address in ("/", session.get_absolute_url()):
         html = page(reader, address)
@@ -147,7 +149,7 @@ def test_what_was_picked_last_in_a_session_is_picked_again(reader: Client, ada: 
     Agent.objects.all().delete()
     Agent.objects.create(name="first", is_default=True)
     Agent.objects.create(name="second", label="The Second")
-    session = chat_of(ada, "one", agent="second")
+    session = create_chat(ada, "one", agent="second")
     Session.objects.filter(pk=session.pk).update(metadata={"model": "scripted/two"})
     html = page(reader, session)
     assert '<option value="scripted/two" selected>two</option>' in html
@@ -239,9 +241,9 @@ async def test_a_fork_leads_to_the_new_session(writer: AsyncClient, talk: Talk) 
 
 @pytest.mark.django_db
 def test_a_running_answer_can_be_stopped_and_what_waits_is_shown(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "one")
-    run = Run.objects.create(session=session.pk, owner=ada, leaf=1)
-    QueuedMessage.objects.create(session=session.pk, owner=ada, text="and then?")
+    session = create_chat(ada, "one")
+    run = Run.objects.create(session=session, owner=ada, leaf=1)
+    QueuedMessage.objects.create(session=session, owner=ada, text="and then?")
     html = page(reader, session)
     assert f'"type": "stop", "run": "{run.pk}"' in html
     assert "answering" in html
@@ -251,24 +253,24 @@ def test_a_running_answer_can_be_stopped_and_what_waits_is_shown(reader: Client,
 @pytest.mark.django_db
 @pytest.mark.parametrize(("status", "verbs"), [("interrupted", ["continue", "regenerate"]), ("failed", ["regenerate"])])
 def test_an_answer_that_ended_badly_says_what_to_do(reader: Client, ada: Any, status: Any, verbs: list[str]) -> None:
-    session = chat_of(ada, "Why?")
-    recorder.append(session, answered("Because", status=status, end_reason="upstream_cut"), after=1)
+    session = create_chat(ada, "Why?")
+    recorder.append(session, model_output("Because", status=status, end_reason="upstream_cut"), after=1)
     html = page(reader, session)
     ended = html[html.index(f'class="ended {status}"') : html.index("Change the model")]
     assert re.findall(r'"type": "(\w+)"', ended) == verbs
-    assert "The connection to the provider broke." in ended
+    assert "The connection to the provider was lost." in ended
 
 
 @pytest.mark.django_db
 def test_a_question_that_waits_has_a_box_for_its_answer(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "Paint it.")
-    asked = call("q1", name="ask_user", arguments='{"question": "Which *colour*?", "choices": ["red", "blue"]}')
-    recorder.append(session, answered("", asked), after=1)
+    session = create_chat(ada, "Paint it.")
+    asked = tool_request("q1", name="ask_user", arguments='{"question": "Which *colour*?", "choices": ["red", "blue"]}')
+    recorder.append(session, model_output("", asked), after=1)
     html = page(reader, session)
     assert "Which <em>colour</em>?" in html
     assert '<input type="hidden" name="call_id" value="q1">' in html
     assert html.count("data-choice") == 2
-    recorder.append(session, results(result("q1", "blue", name="ask_user")), after=2)
+    recorder.append(session, tool_results(tool_result("q1", "blue", name="ask_user")), after=2)
     assert "data-choice" not in page(reader, session)
 
 
@@ -280,9 +282,9 @@ def test_a_question_that_waits_has_a_box_for_its_answer(reader: Client, ada: Any
 def test_a_question_offers_each_choice_once_and_no_blank_ones(
     reader: Client, ada: Any, offered: Any, shown: list[str]
 ) -> None:
-    session = chat_of(ada, "Paint it.")
-    asked = call("q1", name="ask_user", arguments=json.dumps({"question": "Which?", "choices": offered}))
-    recorder.append(session, answered("", asked), after=1)
+    session = create_chat(ada, "Paint it.")
+    asked = tool_request("q1", name="ask_user", arguments=json.dumps({"question": "Which?", "choices": offered}))
+    recorder.append(session, model_output("", asked), after=1)
     assert re.findall(r"data-choice>([^<]*)<", page(reader, session)) == shown
 
 
@@ -300,25 +302,29 @@ def test_a_question_offers_each_choice_once_and_no_blank_ones(
 def test_a_message_without_an_answer_can_be_answered(
     reader: Client, ada: Any, texts: tuple[str, ...], fields: dict[str, Any], is_offered: bool
 ) -> None:
-    html = page(reader, chat_of(ada, *texts, **fields))
+    html = page(reader, create_chat(ada, *texts, **fields))
     assert ("This message has no answer." in html) is is_offered
     assert ('"type": "continue"' in html) is is_offered
 
 
 @pytest.mark.django_db
 def test_the_result_of_a_finished_task_is_read_as_text(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "Do it.")
+    session = create_chat(ada, "Do it.")
     recorder.append(
-        session, answered("", call("f", name="finish_task", arguments='{"result": "All **done**."}')), after=1
+        session,
+        model_output("", tool_request("f", name="finish_task", arguments='{"result": "All **done**."}')),
+        after=1,
     )
     assert "All <strong>done</strong>." in page(reader, session)
 
 
 @pytest.mark.django_db
 def test_the_whole_of_a_long_result_is_loaded_in_its_place(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "Print it.")
+    session = create_chat(ada, "Print it.")
     printed = "z" * 5_000 + "<end>"
-    recorder.append_many(session, [answered("", call("a")), results(result("a", printed))], after=1)
+    recorder.append_many(
+        session, [model_output("", tool_request("a")), tool_results(tool_result("a", printed))], after=1
+    )
     html = page(reader, session)
     address = f"/s/{session.pk}/3/?text=results.0.parts.0.text"
     assert f'href="{address}" hx-get="{address}"' in html
@@ -334,15 +340,15 @@ def test_the_whole_of_a_long_result_is_loaded_in_its_place(reader: Client, ada: 
 @pytest.mark.django_db
 @pytest.mark.parametrize("path", ["", "results", "results.7.error", "kind.x", "results.x", "." * 40])
 def test_a_text_that_is_not_there_is_not_found(reader: Client, ada: Any, path: str) -> None:
-    session = chat_of(ada, "Print it.")
-    recorder.append_many(session, [answered("", call("a")), results(result("a"))], after=1)
+    session = create_chat(ada, "Print it.")
+    recorder.append_many(session, [model_output("", tool_request("a")), tool_results(tool_result("a"))], after=1)
     assert reader.get(f"/s/{session.pk}/3/?text={path}").status_code == 404
 
 
 @pytest.mark.django_db
 def test_show_all_renders_the_whole_of_a_long_answer_and_of_a_question(reader: Client, ada: Any) -> None:
     long = "Some **strong** words.\n\n" * 1_500
-    session = chat_of(ada, f"{long}The *question*.", f"{long}The _end_ and ```")
+    session = create_chat(ada, f"{long}The *question*.", f"{long}The _end_ and ```")
     html = page(reader, session)
     assert "The first 20" in html
     for seq, end in ((1, "The <em>question</em>."), (2, "The <em>end</em> and ```")):
@@ -355,13 +361,13 @@ def test_show_all_renders_the_whole_of_a_long_answer_and_of_a_question(reader: C
 
 @pytest.mark.django_db
 def test_a_message_is_given_for_copying_as_it_was_written(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "Is it *slow*? \ud800")
+    session = create_chat(ada, "Is it *slow*? \ud800")
     assert reader.get(f"/s/{session.pk}/1/?as=text").content.decode() == "Is it *slow*? \ufffd"
 
 
 @pytest.mark.django_db
 def test_only_what_somebody_said_can_be_edited(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "<one>", "two")
+    session = create_chat(ada, "<one>", "two")
     form = page(reader, f"/s/{session.pk}/1/edit/")
     assert "&lt;one&gt;</textarea>" in form
     assert 'name="seq" value="1"' in form
@@ -379,13 +385,13 @@ def worked(ada: Any, scripted: Scripted) -> Session:
     began = timezone.now() - timedelta(minutes=1)
     session = recorder.start_session(owner=ada, title="Loom")
     usage = Usage(input_tokens=24_000, output_tokens=1_000)
-    outcome = result("a", started_at=began + timedelta(seconds=1), duration=0.5)
+    outcome = tool_result("a", started_at=began + timedelta(seconds=1), duration=0.5)
     entries = [
         SystemInstructionSet(instruction="Weave."),
-        said("Why?", at=began),
-        answered("", call("a"), provider="scripted", model="script", usage=usage),
-        results(outcome),
-        answered("So.", provider="scripted", model="script", usage=usage),
+        model_input("Why?", at=began),
+        model_output("", tool_request("a"), provider="scripted", model="script", usage=usage),
+        tool_results(outcome),
+        model_output("So.", provider="scripted", model="script", usage=usage),
     ]
     recorder.append_many(session, entries, after=0)
     for start in (0.0, 1.5):
@@ -409,19 +415,19 @@ def test_the_panel_shows_how_full_the_window_is_and_who_counted(reader: Client, 
 def test_while_a_program_waits_for_its_first_answer_the_panel_does_not_say_that_nobody_was_asked(
     reader: Client, ada: Any
 ) -> None:
-    session = chat_of(ada, "Hello?", source="relay")
+    session = create_chat(ada, "Hello?", source="relay")
     Exchange.objects.create(session=session, owner=ada, model="m1")
-    assert "No model has answered here yet." in page(reader, f"/s/{session.pk}/panel/")
+    assert "No model has answered yet." in page(reader, f"/s/{session.pk}/panel/")
 
 
 @pytest.mark.django_db
 def test_where_replies_are_not_kept_the_panel_says_so_and_what_the_last_call_read(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "Hello?", source="relay")
+    session = create_chat(ada, "Hello?", source="relay")
     now, usage = timezone.now(), {"input_tokens": 900, "output_tokens": 100, "source": "provider"}
     Exchange.objects.create(session=session, owner=ada, ended_at=now, end_reason="done", usage=usage)
     html = page(reader, f"/s/{session.pk}/panel/")
     assert "No model has answered" not in html
-    assert "The reply was not kept: this key records requests only." in html
+    assert "The reply was not stored. This key records requests only." in html
     assert "1\u202f000 tokens" in html
 
 
@@ -437,7 +443,7 @@ def test_the_panel_says_where_the_time_went(worked: Session) -> None:
 
 @pytest.mark.django_db
 def test_what_was_answered_on_another_branch_took_no_time_of_the_turn_that_is_shown(worked: Session) -> None:
-    beside = recorder.append(worked, answered("Or so.", model="script"), after=2)
+    beside = recorder.append(worked, model_output("Or so.", model="script"), after=2)
     now = timezone.now()
     fields = {"started_at": now, "ended_at": now, "end_reason": "done", "model": "script"}
     Exchange.objects.create(session=worked, owner=worked.owner, message_id=beside.message_id, **fields)
@@ -448,7 +454,7 @@ def test_what_was_answered_on_another_branch_took_no_time_of_the_turn_that_is_sh
 
 @pytest.mark.django_db
 def test_a_model_that_is_not_offered_here_has_a_count_and_no_gauge(reader: Client, worked: Session) -> None:
-    registry.use(registry.Router([]))
+    process_state.set(registry.Router([]))
     html = page(reader, f"/s/{worked.pk}/panel/")
     assert 'role="meter"' not in html
     assert "25\u202f000 tokens" in html
@@ -458,7 +464,7 @@ def test_a_model_that_is_not_offered_here_has_a_count_and_no_gauge(reader: Clien
 def test_the_panel_of_a_long_session_asks_no_more_than_that_of_a_short_one(
     ada: Any, django_assert_max_num_queries: Any
 ) -> None:
-    session = chat_of(ada, "one", *["so it goes on"] * 1_000)
+    session = create_chat(ada, "one", *["so it goes on"] * 1_000)
     with django_assert_max_num_queries(7):
         panel_of(session)
 
@@ -466,7 +472,7 @@ def test_the_panel_of_a_long_session_asks_no_more_than_that_of_a_short_one(
 @pytest.mark.django_db
 def test_title_and_agent_are_set_in_the_panel(reader: Client, ada: Any) -> None:
     Agent.objects.get_or_create(name="weaver")
-    session = chat_of(ada, "one")
+    session = create_chat(ada, "one")
     response = reader.post(f"/s/{session.pk}/settings/", {"title": "  The   loom ", "agent": "weaver"})
     assert response["Location"] == session.get_absolute_url()
     reader.post(f"/s/{session.pk}/settings/", {"title": " ", "agent": "nobody"})
@@ -480,10 +486,10 @@ def test_title_and_agent_are_set_in_the_panel(reader: Client, ada: Any) -> None:
 @pytest.mark.django_db
 def test_texts_travel_compressed_and_pictures_do_not(reader: Client, ada: Any) -> None:
     packed = {"Accept-Encoding": "gzip"}
-    response = reader.get(chat_of(ada, "one", "two").get_absolute_url(), headers=packed)
+    response = reader.get(create_chat(ada, "one", "two").get_absolute_url(), headers=packed)
     assert response["Content-Encoding"] == "gzip"
-    assert reader.get("/static/css/chat.css", headers=packed)["Content-Encoding"] == "gzip"
-    part = reader.get("/static/css/chat.css", headers=packed | {"Range": "bytes=0-999"})
+    assert reader.get("/static/css/pages/chat.css", headers=packed)["Content-Encoding"] == "gzip"
+    part = reader.get("/static/css/pages/chat.css", headers=packed | {"Range": "bytes=0-999"})
     assert part.status_code == 206
     assert "Content-Encoding" not in part
     picture = recorder.store_blob(b"\x89PNG\r\n\x1a\n" + b"\0" * 5_000, media_type="image/png")
@@ -503,8 +509,8 @@ def test_no_chat_page_has_inline_code_or_styles(reader: Client, worked: Session)
 
 @pytest.mark.django_db
 def test_a_session_that_was_deleted_meanwhile_takes_no_word(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "one")
-    Session.objects.filter(pk=session.pk).update(hidden_at=timezone.now())
+    session = create_chat(ada, "one")
+    Session.objects.filter(pk=session.pk).update(state=Session.State.DELETED, hidden_at=timezone.now())
     assert reader.post(session.get_absolute_url(), {"text": "two"}).status_code == 404
     assert permissions.find(ada, session.pk, permissions.Purpose.LIST) is None
 
@@ -520,15 +526,16 @@ def numbers(html: str) -> list[str]:
 def test_the_messages_that_people_see_are_numbered_and_counted(reader: Client, ada: Any) -> None:
     session = recorder.start_session(owner=ada)
     entries = [
-        SystemInstructionSet(instruction="be brief", is_internal=True), said("load?"), answered("", call("c1")),
-        results(result("c1")), said("listing", is_internal=True), answered("3 %"),
+        SystemInstructionSet(instruction="be brief", is_internal=True), model_input("load?"),
+        model_output("", tool_request("c1")),
+        tool_results(tool_result("c1")), model_input("listing", is_internal=True), model_output("3 %"),
     ]  # fmt: skip
     recorder.append_many(session, entries, after=0)
     html = page(reader, session)
     assert numbers(html) == ["1", "", "2", "3"], "a result is linked, and not numbered"
     assert "3 messages</span>" in html
     assert 'href="?at=2#m2" aria-label="Link to message 1"' in html, "links go by the number in the record"
-    recorder.append(session, said("And now?"), after=2)
+    recorder.append(session, model_input("And now?"), after=2)
     beside = page(reader, f"/s/{session.pk}/?leaf=7")
     assert numbers(beside) == ["1", "2"]
     assert not re.search(r"\d messages</span>", beside), "the count is that of another branch"
@@ -536,7 +543,7 @@ def test_the_messages_that_people_see_are_numbered_and_counted(reader: Client, a
 
 @pytest.mark.django_db
 def test_a_long_session_is_numbered_from_both_ends_and_in_the_middle(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, *[f"number {place}" for place in range(1, 81)])
+    session = create_chat(ada, *[f"number {place}" for place in range(1, 81)])
     assert numbers(page(reader, session))[-1] == "80"
     assert numbers(page(reader, f"/s/{session.pk}/?after=10"))[0] == "11"
     assert "41" in numbers(page(reader, f"/s/{session.pk}/?at=41"))
@@ -564,7 +571,7 @@ async def test_a_command_names_a_message_by_the_number_on_the_page(talk: Talk) -
 def test_the_head_names_who_read_the_session_until_its_owner_has_seen_it(
     reader: Client, ada: Any, bob: Any, staff: Any
 ) -> None:
-    session = chat_of(ada, "Why?", "So.")
+    session = create_chat(ada, "Why?", "So.")
     assert "Read by" not in page(reader, session)
     staff.user_permissions.set(Permission.objects.filter(codename__in=["view_session", "read_session"]))
     open_for_reading(type(staff).objects.get(pk=staff.pk), session, reason="ticket 7")
@@ -588,14 +595,14 @@ def test_the_head_names_who_read_the_session_until_its_owner_has_seen_it(
 @pytest.mark.django_db
 @pytest.mark.parametrize("nothing", ["", " \n", "\u200b\ufeff"])
 def test_an_empty_answer_says_so_and_offers_another(reader: Client, ada: Any, nothing: str) -> None:
-    session = chat_of(ada, "Why?")
-    recorder.append(session, answered(nothing), after=1)
+    session = create_chat(ada, "Why?")
+    recorder.append(session, model_output(nothing), after=1)
     html = page(reader, session)
     assert "The model returned an empty answer." in html
     assert re.search(r'class="button compact"[^>]*"regenerate", "seq": 2', html)
-    recorder.append(session, answered("So."), after=2)
+    recorder.append(session, model_output("So."), after=2)
     assert page(reader, session).count("The model returned an empty answer.") == 1
-    recorder.append(session, answered("", call("current_time")), after=3)
+    recorder.append(session, model_output("", tool_request("current_time")), after=3)
     assert page(reader, session).count("The model returned an empty answer.") == 1
 
 
@@ -613,22 +620,25 @@ SECRET = "Incorrect API key provided: sk-proj-abc***xyz. Organization org-77."
 @pytest.mark.parametrize(
     ("failure", "words"),
     [
-        ({"kind": "authentication", "status": 401}, "Choose another model, or tell your administrator."),
+        ({"kind": "authentication", "status": 401}, "Choose another model, or contact your administrator."),
         ({"kind": "rate_limit", "retry_after": 90.0}, "Too many requests in a short time. Try again in 2 minutes."),
-        ({"kind": "rate_limit"}, "Too many requests in a short time. Try again in a moment. Or choose another model."),
-        ({"kind": "context_length"}, "That was longer than the model can read. Send less, summarise"),
+        (
+            {"kind": "rate_limit"},
+            "Too many requests in a short time. Try again in a moment. You can also choose another model.",
+        ),
+        ({"kind": "context_length"}, "The conversation is too long for the model. Shorten the message, summarise"),
         ({"network": "unreachable"}, "Try again, or choose another model."),
         ({"kind": "not_found"}, "The provider does not offer this model at the moment. Choose another model."),
-        ({"kind": "something of tomorrow"}, "The provider failed. Try again, or choose another model."),
-        (None, "The provider failed. Try again, or choose another model."),
+        ({"kind": "something of tomorrow"}, "The provider reported an error. Try again, or choose another model."),
+        (None, "The provider reported an error. Try again, or choose another model."),
     ],
 )
 def test_a_user_reads_what_they_can_do_and_staff_what_to_set(
     reader: Client, ada: Any, failure: Any, words: str
 ) -> None:
-    session = chat_of(ada, "Why?")
+    session = create_chat(ada, "Why?")
     metadata = {"failure": failure} if failure else {}
-    failed = answered("", status="failed", end_reason="upstream_error", error=SECRET, metadata=metadata)
+    failed = model_output("", status="failed", end_reason="upstream_error", error=SECRET, metadata=metadata)
     recorder.append(session, failed, after=1)
     html = page(reader, session)
     assert words in html
@@ -656,24 +666,24 @@ async def test_a_rate_limit_in_the_chat_reads_like_on_the_page_of_providers(
 @pytest.mark.django_db
 def test_a_program_keeps_the_words_of_its_provider(reader: Client, ada: Any) -> None:
     session = recorder.start_session(owner=ada, source=Session.Source.RELAY)
-    recorder.append(session, said("Why?"), after=0)
-    failed = answered("", status="failed", end_reason="upstream_error", error="max_tokens is too large")
+    recorder.append(session, model_input("Why?"), after=0)
+    failed = model_output("", status="failed", end_reason="upstream_error", error="max_tokens is too large")
     recorder.append(session, failed, after=1)
     assert "max_tokens is too large" in page(reader, session)
 
 
 @pytest.mark.django_db
 def test_an_answer_that_its_reader_stopped_says_so(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "Why?")
-    recorder.append(session, answered("Beca", status="interrupted", end_reason="stopped"), after=1)
+    session = create_chat(ada, "Why?")
+    recorder.append(session, model_output("Beca", status="interrupted", end_reason="stopped"), after=1)
     assert "You stopped this answer." in page(reader, session)
 
 
 async def test_a_live_answer_of_the_demo_model_says_that_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "SERVER", local.LocalServer())  # another test may have started the one of this process
     reader = ViewerLocale("en", "UTC")
-    waiting = LiveAnswer(run="r", exchange="e", n=1, label=f"local/{MODEL_NAME}")
+    waiting = AnswerCursor(uuid4(), exchange="e", n=1, label=f"local/{MODEL_NAME}")
     assert "The demo model is starting." in fragments.live_answer(waiting, reader)
     await waiting.apply({"n": 2, "pieces": [["text", "t", "Hello"]]})
     assert "demo model" not in fragments.live_answer(waiting, reader)
-    assert "demo model" not in fragments.live_answer(LiveAnswer(run="r", exchange="e", n=1, label="a/b"), reader)
+    assert "demo model" not in fragments.live_answer(AnswerCursor(uuid4(), exchange="e", n=1, label="a/b"), reader)

@@ -19,10 +19,10 @@ from django.utils import timezone
 from history import retention
 from history.access import keys
 from history.models import ApiKey, AuditEvent, Session
-from relay.gateway.limits import usage_store
 from relay.models import Allowance, KeyUse
+from relay.usage import amounts
 from relay.usage.allowances import note_usage
-from tests.factories import chat_of
+from tests.factories import create_chat
 from tests.history.access.test_permissions import with_right
 
 pytestmark = pytest.mark.django_db
@@ -83,10 +83,10 @@ def test_keys_share_the_budget_of_their_owner_and_the_page_shows_it(reader: Clie
 def test_a_form_makes_one_key_however_often_it_is_sent(reader: Client, ada: Any) -> None:
     [once] = re.findall(r'name="once" value="(\w+)"', read(reader, "/keys/"))
     made = reader.post("/keys/", NEW | {"once": once})
-    assert "Copy it now" in made.content.decode()
+    assert "Copy the key now" in made.content.decode()
     again = reader.post("/keys/", NEW | {"once": once}, follow=True)
     assert again.redirect_chain == [("/keys/", 302)]
-    assert "This form has made its key already" in again.content.decode()
+    assert "This form has already created its key" in again.content.decode()
     assert ApiKey.objects.count() == AuditEvent.objects.filter(action="key.created").count() == 1
     [another] = re.findall(r'name="once" value="(\w+)"', made.content.decode())
     reader.post("/keys/", NEW | {"once": another})
@@ -121,7 +121,7 @@ def test_scopes_and_reach_are_chosen_on_the_form(reader: Client, ada: Any) -> No
     made = keys.authenticate(secret)
     assert (made.scopes, made.owner_wide) == (["relay", "read", "write"], True)
     # What the examples of docs/rest.md and docs/websocket.md need.
-    chat_of(ada, "Hello", "Hi")
+    create_chat(ada, "Hello", "Hi")
     listed = Client().get("/api/history/sessions", headers={"Authorization": f"Bearer {secret}"})
     assert len(listed.json()["results"]) == 1
     page = read(reader, f"/keys/{made.prefix}/")
@@ -183,13 +183,13 @@ def test_revoking_asks_first_and_leaves_the_key_among_those_that_have_ended(read
     response = reader.post(f"/keys/{key.prefix}/revoke/", follow=True)
     html = unescape(response.content.decode())
     assert "The key laptop is revoked." in html
-    assert "1 key that has ended" in html
+    assert "1 inactive key" in html
     assert "Save" not in read(reader, f"/keys/{key.prefix}/")
 
 
 def test_use_is_shown_against_the_limits(reader: Client, key: ApiKey) -> None:
     ApiKey.objects.filter(pk=key.pk).update(tokens_per_day=10_000, cost_per_month=Decimal(5), requests_per_minute=7)
-    today = usage_store.today()
+    today = amounts.today()
     KeyUse.objects.create(key=key, day=today, requests=3, tokens=1_234, cost=Decimal("0.5"))
     KeyUse.objects.create(key=key, day=today - timedelta(days=40), requests=9, tokens=9_999, cost=9)
     html = read(reader, f"/keys/{key.prefix}/")
@@ -202,12 +202,12 @@ def test_use_is_shown_against_the_limits(reader: Client, key: ApiKey) -> None:
 
 def test_a_budget_that_is_used_up_is_told_in_the_list_and_with_what_to_do(reader: Client, key: ApiKey) -> None:
     ApiKey.objects.filter(pk=key.pk).update(tokens_per_day=100)
-    KeyUse.objects.create(key=key, day=usage_store.today(), requests=3, tokens=99)
+    KeyUse.objects.create(key=key, day=amounts.today(), requests=3, tokens=99)
     one = f"/keys/{key.prefix}/"
     assert "budget used up" not in read(reader, "/keys/") + read(reader, one)
     KeyUse.objects.filter(key=key).update(tokens=100)
     assert "budget used up" in read(reader, "/keys/")
-    assert "refused until its day or month is over, or until staff raise it" in read(reader, one)
+    assert "refused until the next day or month, or until staff raise it" in read(reader, one)
 
 
 def test_what_to_set_is_what_the_pages_about_the_clients_say(reader: Client, settings: Any) -> None:
@@ -219,30 +219,30 @@ def test_what_to_set_is_what_the_pages_about_the_clients_say(reader: Client, set
         assert [name for name in names if f"{name}=" not in html] == []
 
 
-# What was recorded.
+# Recorded sessions.
 
 
 def relayed(owner: Any, key: ApiKey, title: str) -> Session:
-    return chat_of(owner, "Hello", "Hi", api_key=key, source="relay", title=title)
+    return create_chat(owner, "Hello", "Hi", api_key=key, source="relay", title=title)
 
 
 def test_its_sessions_are_seen_searched_and_exported_from_there(reader: Client, ada: Any, key: ApiKey) -> None:
     relayed(ada, key, "By key")
-    chat_of(ada, "Hello", "Hi", title="By hand")
+    create_chat(ada, "Hello", "Hi", title="By hand")
     html = read(reader, f"/keys/{key.prefix}/")
     assert f'href="/history/?key={key.prefix}"' in html
     assert f'name="key" value="{key.prefix}"' in html
     listed = read(reader, f"/history/?key={key.prefix}")
     assert "By key" in listed
     assert "By hand" not in listed.partition('id="found"')[2]
-    assert f"under your key {key.prefix}" in read(reader, f"/history/export/?key={key.prefix}")
+    assert f"with your key {key.prefix}" in read(reader, f"/history/export/?key={key.prefix}")
 
 
 @pytest.mark.django_db(transaction=True)
 async def test_an_export_has_the_sessions_of_the_key_and_no_others(
     async_client: AsyncClient, ada: Any, key: ApiKey
 ) -> None:
-    for make in (lambda: relayed(ada, key, "By key"), lambda: chat_of(ada, "Hello", "Hi", title="By hand")):
+    for make in (lambda: relayed(ada, key, "By key"), lambda: create_chat(ada, "Hello", "Hi", title="By hand")):
         await sync_to_async(make)()
     await async_client.aforce_login(ada)
     exported: Any = await async_client.post("/history/export/", {"key": key.prefix, "format": "markdown"})
@@ -255,7 +255,7 @@ async def test_an_export_has_the_sessions_of_the_key_and_no_others(
 def test_all_of_them_are_deleted_after_a_count_and_only_they(reader: Client, ada: Any, key: ApiKey) -> None:
     gone = [relayed(ada, key, "One"), relayed(ada, key, "Two")]
     other = keys.create(name="other", owner=ada).api_key
-    kept = [relayed(ada, other, "Three"), chat_of(ada, "Hello", "Hi")]
+    kept = [relayed(ada, other, "Three"), create_chat(ada, "Hello", "Hi")]
     retention.hold(gone[1], actor=ada, reason="a dispute")
     asked = read(reader, f"/keys/{key.prefix}/forget/")
     assert "Delete 2 sessions?" in asked
@@ -295,7 +295,7 @@ def test_staff_who_may_set_the_limits_of_anybodys_key_and_nothing_else_of_it(
     assert key.prefix in read(client, "/keys/")
     html = read(client, f"/keys/{key.prefix}/")
     assert "Save the limits" in html
-    assert "What was recorded" not in html
+    assert "Recorded sessions" not in html
     assert client.post(f"/keys/{key.prefix}/", {"name": "x", "recording": "full"}).status_code == 404
     assert client.post(f"/keys/{key.prefix}/forget/").status_code == 404
     sent = {"requests_per_minute": "5", "cost_per_day": "0.25"}
@@ -331,14 +331,14 @@ def test_a_bad_limit_is_told_at_its_field_by_its_label(client: Client, key: ApiK
     assert "cost_per_day is" not in html
     [field] = [part for part in html.split('<div class="field">') if 'name="cost_per_day"' in part]
     assert "Cost per day, in US dollars" in field
-    assert "Write 0 or more, up to 99,999,999, or leave it empty." in field
+    assert "Write 0 to 99,999,999, or leave it empty." in field
 
 
 def test_a_key_that_only_counts_says_how_much_it_has_counted(reader: Client, ada: Any) -> None:
     key = keys.create(name="counter", owner=ada, recording="metadata").api_key
-    KeyUse.objects.create(key=key, day=usage_store.today(), requests=41, tokens=123, cost=Decimal(0))
+    KeyUse.objects.create(key=key, day=amounts.today(), requests=41, tokens=123, cost=Decimal(0))
     html = read(reader, f"/keys/{key.prefix}/")
-    assert "its calls are only counted: 41 this month" in html
+    assert "only counts calls: 41 this month" in html
     assert "0 sessions" not in html
     nothing = read(reader, f"/keys/{key.prefix}/forget/")
     assert "There is nothing to delete" in nothing

@@ -10,12 +10,12 @@ import pytest
 from django.test import Client
 
 from project.accounts.models import User
-from relay.admin.mcp_servers import KEPT
+from relay.admin.mcp_servers import HIDDEN
 from relay.models import McpServer
 from relay.tools.mcp import connections, servers
-from relay.tools.mcp.sealed import unseal
+from relay.tools.mcp.config import unseal
 from tests.relay.tools.mcp.test_using import HERE, SECRET
-from tests.servers.processes import settings_with
+from tests.servers.processes import load_settings
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 ADD = "/admin/relay/mcpserver/add/"
@@ -49,10 +49,10 @@ def test_a_server_is_set_and_its_secrets_are_not_shown_again(chief: Client) -> N
     row = McpServer.objects.get()
     page = f"/admin/relay/mcpserver/{row.pk}/change/"
     shown = chief.get(page).content.decode()
-    assert f"TOKEN={KEPT}" in shown
+    assert f"TOKEN={HIDDEN}" in shown
     assert SECRET not in shown
-    assert "can do whatever that user can" in shown
-    chief.post(page, form(environment=f"TOKEN={KEPT}\nLEVEL=2", arguments="one\n two\n"))
+    assert "has all rights of the user" in shown
+    chief.post(page, form(environment=f"TOKEN={HIDDEN}\nLEVEL=2", arguments="one\n two\n"))
     row.refresh_from_db()
     assert unseal(row.environment) == {"TOKEN": SECRET, "LEVEL": "2"}
     assert row.arguments == ["one", " two"]
@@ -61,10 +61,10 @@ def test_a_server_is_set_and_its_secrets_are_not_shown_again(chief: Client) -> N
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
-        ("name", "My Files", "Small letters"),
-        ("command", "", "Which program?"),
-        ("environment", "no sign", "Write one to a line"),
-        ("environment", f"NEW={KEPT}", "NEW has no value that was kept"),
+        ("name", "My Files", "Lowercase letters"),
+        ("command", "", "Enter a program."),
+        ("environment", "no sign", "Write one per line"),
+        ("environment", f"NEW={HIDDEN}", "No value is stored for NEW"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_words(chief: Client, field: str, value: str, words: str) -> None:
@@ -73,7 +73,7 @@ def test_what_makes_no_sense_is_refused_with_words(chief: Client, field: str, va
 
 
 def test_an_address_must_be_one(chief: Client) -> None:
-    assert "Write an address" in chief.post(ADD, form(transport="http", url="tools.example")).content.decode()
+    assert "Enter a URL" in chief.post(ADD, form(transport="http", url="tools.example")).content.decode()
 
 
 def test_staff_look_at_a_server_and_tick_its_tools_at_an_agent(chief: Client) -> None:
@@ -97,17 +97,17 @@ def test_for_others_there_is_no_such_page_and_staff_need_a_permission_to_set_one
 
 
 def test_programs_are_off_by_default_and_the_pages_say_so(chief: Client, settings: Any) -> None:
-    assert settings_with()["PARLEY_MCP_COMMANDS"] is False
+    assert load_settings()["PARLEY_MCP_COMMANDS"] is False
     kept = {"tools": [{"name": "old__x", "tool": "x", "description": "", "parameters": {}}], "command": sys.executable}
     old = McpServer.objects.create(name="old", transport="stdio", **kept)
     McpServer.objects.create(name="far", transport="http", url="http://tools.example/mcp")
     assert [tool.name for tool in servers.all_tools()] == ["old__x"]
     settings.PARLEY_MCP_COMMANDS = False
     refused = chief.post(ADD, form()).content.decode()
-    assert "programs are off" in refused
+    assert "does not run programs" in refused
     assert not McpServer.objects.filter(name="files").exists()
     assert chief.post(ADD, form(is_enabled="")).status_code == 302, "it may be prepared"
     for page in ("/mcp-servers/", "/admin/relay/mcpserver/", f"/admin/relay/mcpserver/{old.pk}/change/", ADD):
-        assert "Set PARLEY_MCP_COMMANDS=on" in chief.get(page).content.decode(), page
+        assert "set PARLEY_MCP_COMMANDS=on" in chief.get(page).content.decode(), page
     assert servers.all_tools() == []
     assert "PARLEY_MCP_COMMANDS is off" in servers.look(old).problem

@@ -10,7 +10,7 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 
 from history.record import recorder
-from tests.factories import chat_of
+from tests.factories import create_chat
 
 pytestmark = pytest.mark.django_db
 
@@ -30,9 +30,9 @@ def reader(client: Client, ada: Any) -> Client:
 
 
 def test_without_words_it_offers_the_newest_sessions_and_every_page(reader: Client, ada: Any, bob: Any) -> None:
-    old, new = chat_of(ada, "old"), chat_of(ada, "new")
-    recorder.archive(chat_of(ada, "archived"), archived=True)
-    chat_of(bob, "his")
+    old, new = create_chat(ada, "old"), create_chat(ada, "new")
+    recorder.archive(create_chat(ada, "archived"), archived=True)
+    create_chat(bob, "his")
     addresses = offered(reader)
     assert addresses[:2] == [f"/s/{new.pk}/", f"/s/{old.pk}/"]
     assert {"/", "/rail/", "/accounts/preferences/", "/accounts/password/"} <= set(addresses[2:])
@@ -55,7 +55,7 @@ def test_every_page_of_the_navigation_is_offered(client: Client, admin_user: Any
     places = {
         address
         for element in re.findall(
-            r'(?s)<nav id="main-nav".*?</nav>|<div class="rail-foot">.*|<div class="menu-items">.*?</div>', html
+            r'(?s)<nav id="main-nav".*?</nav>|<div class="sidebar-foot">.*|<div class="menu-items">.*?</div>', html
         )
         for address in re.findall(r'<a href="(/[a-z/-]*)"', element)
     }
@@ -64,13 +64,13 @@ def test_every_page_of_the_navigation_is_offered(client: Client, admin_user: Any
 
 
 def test_words_find_titles_messages_and_pages(reader: Client, ada: Any) -> None:
-    titled = chat_of(ada, "hello", title="Preferred looms")
-    told = chat_of(ada, "I prefer the old loom", title="Another thing")
+    titled = create_chat(ada, "hello", title="Preferred looms")
+    told = create_chat(ada, "I prefer the old loom", title="Another thing")
     assert offered(reader, "pref") == [f"/s/{titled.pk}/", f"/s/{told.pk}/?at=1#m1", "/accounts/preferences/"]
 
 
 def test_nothing_of_anybody_else_is_offered(client: Client, ada: Any, bob: Any) -> None:
-    chat_of(ada, "my loom", title="My loom")
+    create_chat(ada, "my loom", title="My loom")
     client.force_login(bob)
     assert offered(client, "loom") == []
 

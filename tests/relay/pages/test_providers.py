@@ -10,6 +10,7 @@ import pytest
 from django.test import Client
 from django.utils import translation
 
+from history.db.process_state import process_state
 from project.accounts.models import User
 from relay.errors import Busy, Cut, ProviderError, RequestRefused, Unreachable, VendorFault
 from relay.providers import registry
@@ -88,7 +89,7 @@ def test_the_button_makes_one_small_call_and_says_how_it_went(
     vendors.plays("anthropic-messages", replace(says("OK"), wait=0.1))
     row = try_it(desk, "anthropic")
     assert "It works." in row
-    [seconds] = re.findall(r"model began to answer after ([\d.]+) s", row)
+    [seconds] = re.findall(r"model answered after ([\d.]+) s", row)
     assert 0.1 <= float(seconds) < 30
     assert "<html" not in row
     [seen] = vendors.requests
@@ -104,7 +105,7 @@ def test_without_javascript_the_button_gives_the_whole_page(desk: Client, vendor
 
 def test_any_model_of_a_provider_can_be_tried_and_no_other(desk: Client, vendors: Vendors) -> None:
     models = (Model(name="model"), Model(name="second"))
-    registry.use(Router([HttpProvider(endpoint_at(vendors, "openai-chat", models=models))]))
+    process_state.set(Router([HttpProvider(endpoint_at(vendors, "openai-chat", models=models))]))
     shown = try_it(desk, "openai-chat", model="second", htmx=False)
     assert '<option value="second" selected>' in shown
     assert vendors.requests[0].body["model"] == "second"
@@ -115,7 +116,7 @@ def test_any_model_of_a_provider_can_be_tried_and_no_other(desk: Client, vendors
 
 def test_a_failure_is_told_in_words_with_what_to_do(desk: Client, vendors: Vendors) -> None:
     wrong = endpoint_at(vendors, "openai-responses", api_key="sk-wrong-0123456789", key_variable="OPENAI_API_KEY")
-    registry.use(Router([HttpProvider(wrong)]))
+    process_state.set(Router([HttpProvider(wrong)]))
     row = try_it(desk, "openai")
     assert "The key was refused." in row
     assert "Check OPENAI_API_KEY" in row
@@ -137,14 +138,14 @@ def test_the_latest_error_stays_on_the_page_until_a_call_works(
 
 def test_a_list_that_could_not_be_had_is_told(desk: Client, vendors: Vendors) -> None:
     endpoint = endpoint_at(vendors, "openai-chat", lists_models=True, base_url=vendors.url + "/nowhere")
-    registry.use(Router([HttpProvider(endpoint)]))
+    process_state.set(Router([HttpProvider(endpoint)]))
     registry.router().catalogue.refresh()
-    assert "Its list of models could not be had." in page(desk)
+    assert "The list of models is not available." in page(desk)
 
 
 def test_a_demo_model_that_cannot_run_says_what_is_missing(desk: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("relay.providers.registry.missing_packages", lambda: ["xllamacpp"])
-    assert "xllamacpp cannot be found" in page(desk)
+    assert "xllamacpp is missing" in page(desk)
 
 
 def test_a_call_that_takes_too_long_is_given_up(
@@ -152,7 +153,7 @@ def test_a_call_that_takes_too_long_is_given_up(
 ) -> None:
     monkeypatch.setattr("relay.providers.checking.SECONDS", 0.3)
     vendors.plays("anthropic-messages", replace(says(*"slowly"), delay=1))
-    assert "There was no answer in time." in try_it(desk, "anthropic")
+    assert "The provider took too long." in try_it(desk, "anthropic")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from history.record import recorder
 from project.accounts.models import User
 from relay.live import relayed_updates
 from relay.runtime.async_db import in_database
-from tests.factories import answered, call, said
+from tests.factories import model_input, model_output, tool_request
 from tests.relay.conftest import Talk
 from tests.relay.consumers.test_page_socket import OpenPage, open_page
 
@@ -30,7 +30,7 @@ def relayed(owner: User) -> Session:
 def ask(session: Session, text: str) -> Exchange:
     """As the digester files a call that has only begun: the journal is its sign of life, for a day."""
     after = Session.objects.get(pk=session.pk).head
-    recorder.append(session, said(text), after=after)
+    recorder.append(session, model_input(text), after=after)
     key = ApiKey.objects.get(sessions=session)
     in_a_day = timezone.now() + timedelta(days=1)
     return Exchange.objects.create(session=session, owner=key.owner, api_key=key, heartbeat_at=in_a_day)
@@ -68,12 +68,14 @@ async def test_a_page_tells_that_the_program_waits_and_once_that_an_answer_is_he
     await in_database(relayed_updates.refresh_open_sessions)
     came = await page.until(WAITS)
     assert "What is a fjord?" in came
-    assert "A new answer is here." not in came
-    await in_database(answer, session, exchange, answered("A drowned valley.", call("c1")), answered("Deep."))
+    assert "A new answer arrived." not in came
+    await in_database(
+        answer, session, exchange, model_output("A drowned valley.", tool_request("c1")), model_output("Deep.")
+    )
     await in_database(relayed_updates.refresh_open_sessions)
-    came = await page.until("A new answer is here.")
+    came = await page.until("A new answer arrived.")
     assert "A drowned valley." in came
-    assert came.count("A new answer is here.") == 1
+    assert came.count("A new answer arrived.") == 1
     assert WAITS not in came
     await in_database(relayed_updates.refresh_open_sessions)
     assert await page.nothing_more()
@@ -105,7 +107,7 @@ async def test_a_page_that_is_opened_meanwhile_says_so_from_the_start(talk: Talk
 
 async def test_a_call_of_the_newest_answer_may_still_get_its_result(talk: Talk, session: Session) -> None:
     exchange = await in_database(ask, session, "How full is the disk?")
-    await in_database(answer, session, exchange, answered("", call("c1")))
+    await in_database(answer, session, exchange, model_output("", tool_request("c1")))
     assert "no result yet" in await in_database(page_of, talk.user, session)
     await in_database(ask, session, "Never mind.")
     html = await in_database(page_of, talk.user, session)
@@ -123,7 +125,7 @@ def page_of(user: User, session: Session) -> str:
 def test_the_panel_says_under_which_key_it_was_recorded(client: Client, ada: User, bob: User) -> None:
     """Its holder gets to the page of the key from there; whoever else reads it learns the name."""
     session = relayed(ada)
-    recorder.append(session, said("Hello"), after=0)
+    recorder.append(session, model_input("Hello"), after=0)
     link = f'<a id="panel-key" href="/keys/{ApiKey.objects.get().prefix}/">laptop</a>'
     client.force_login(ada)
     assert link in client.get(f"/s/{session.pk}/").content.decode()

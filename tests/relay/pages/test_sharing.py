@@ -29,7 +29,7 @@ from history.entries import (
 from history.models import AuditEvent, Session, ShareLink
 from history.record import recorder
 from history.transcripts import share_links
-from tests.factories import answered, call, chat_of, result, results, said
+from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
 
 pytestmark = pytest.mark.django_db
 
@@ -60,7 +60,7 @@ def read(outsider: Client, link: str) -> str:
 
 def is_shut(outsider: Client, link: str) -> bool:
     response = outsider.get(link)
-    return response.status_code == 404 and "This link opens nothing" in response.content.decode()
+    return response.status_code == 404 and "This link is invalid or expired" in response.content.decode()
 
 
 def addresses(html: str) -> list[str]:
@@ -71,8 +71,12 @@ def addresses(html: str) -> list[str]:
 
 
 def test_whoever_has_the_link_reads_what_was_said(outsider: Client, ada: Any) -> None:
-    session = chat_of(ada, "Is it *slow*?", title="The build server")
-    entries = [answered("Looking.", call("a")), results(result("a", "CPU 3 %")), answered("It waits for the disk.")]
+    session = create_chat(ada, "Is it *slow*?", title="The build server")
+    entries = [
+        model_output("Looking.", tool_request("a")),
+        tool_results(tool_result("a", "CPU 3 %")),
+        model_output("It waits for the disk."),
+    ]
     recorder.append_many(session, entries, after=1)
     html = read(outsider, link_to(session))
     for text in ("The build server", "Is it <em>slow</em>?", "sys_monitor", "CPU 3 %", "It waits for the disk."):
@@ -82,17 +86,17 @@ def test_whoever_has_the_link_reads_what_was_said(outsider: Client, ada: Any) ->
 
 
 def test_it_shows_the_conversation_as_it_was_and_one_that_follows_goes_on(outsider: Client, ada: Any) -> None:
-    session = chat_of(ada, "one", "two")
+    session = create_chat(ada, "one", "two")
     fixed, following = link_to(session), link_to(session, follows=True)
-    recorder.append(session, said("said later"), after=2)
+    recorder.append(session, model_input("said later"), after=2)
     assert "said later" not in read(outsider, fixed)
     assert "said later" in read(outsider, following)
 
 
 def test_it_keeps_to_its_branch_wherever_the_conversation_goes(outsider: Client, ada: Any) -> None:
-    session = chat_of(ada, "one", "two", "the third", "the fourth")
+    session = create_chat(ada, "one", "two", "the third", "the fourth")
     fixed, following = link_to(session), link_to(session, follows=True)
-    recorder.edit(session, seq=3, entry=said("another third"))
+    recorder.edit(session, seq=3, entry=model_input("another third"))
     html = read(outsider, fixed)
     assert "the fourth" in html
     assert "another third" not in html
@@ -110,10 +114,10 @@ def test_what_is_not_part_of_the_conversation_is_never_shown(outsider: Client, a
         SystemInstructionSet(instruction="secret instruction"),
         ToolsOffered(tools=(ToolDefinition(name="secret_tool"),)),
         NotebookSet(content="secret notebook"),
-        said("hello"),
-        said("secret aside", is_internal=True),
-        answered("secret thought", is_internal=True),
-        answered("hello yourself"),
+        model_input("hello"),
+        model_input("secret aside", is_internal=True),
+        model_output("secret thought", is_internal=True),
+        model_output("hello yourself"),
         Summary(first=1, last=2, summary="secret summary"),
     ]
     recorder.append_many(session, entries, after=0)
@@ -128,9 +132,9 @@ def test_what_is_not_part_of_the_conversation_is_never_shown(outsider: Client, a
 
 
 def test_a_long_conversation_is_read_page_by_page_and_ends_where_it_was_shared(outsider: Client, ada: Any) -> None:
-    session = chat_of(ada, *[f"text {number}" for number in range(1, 61)])
+    session = create_chat(ada, *[f"text {number}" for number in range(1, 61)])
     link = link_to(session)
-    recorder.append(session, said("said later"), after=60)
+    recorder.append(session, model_input("said later"), after=60)
     seen: list[int] = []
     query: str | None = ""
     while query is not None:
@@ -143,12 +147,14 @@ def test_a_long_conversation_is_read_page_by_page_and_ends_where_it_was_shared(o
 
 
 def test_an_empty_session_can_be_shared_and_says_nothing(outsider: Client, ada: Any) -> None:
-    assert "nothing to read" in read(outsider, link_to(recorder.start_session(owner=ada)))
+    assert "nothing left to read" in read(outsider, link_to(recorder.start_session(owner=ada)))
 
 
 def test_no_link_leads_to_a_page_that_wants_an_account(outsider: Client, ada: Any) -> None:
-    session = chat_of(ada, "x " * 30_000, "y")
-    recorder.append_many(session, [answered("", call("a")), results(result("a", "z" * 9_000))], after=2)
+    session = create_chat(ada, "x " * 30_000, "y")
+    recorder.append_many(
+        session, [model_output("", tool_request("a")), tool_results(tool_result("a", "z" * 9_000))], after=2
+    )
     html = read(outsider, link_to(session))
     assert "The first" in html
     assert "/s/" not in html
@@ -182,14 +188,14 @@ def test_a_picture_of_a_shared_conversation_is_seen_through_the_link_alone(outsi
 def test_a_file_that_the_link_does_not_show_is_not_there(outsider: Client, ada: Any) -> None:
     session, name = with_picture(ada, is_internal=True)
     assert outsider.get(f"{link_to(session)}attachments/{name}").status_code == 404
-    recorder.append(session, said("hello"), after=1)
+    recorder.append(session, model_input("hello"), after=1)
     before = link_to(session)
     entry = recorder.append(session, with_picture_entry(name), after=2)
     assert outsider.get(f"{before}attachments/{name}").status_code == 404
     assert outsider.get(f"{link_to(session)}attachments/{name}").status_code == 200
     beside = link_to(session)
     following = link_to(session, follows=True)
-    recorder.edit(session, seq=entry.seq, entry=said("without it"))
+    recorder.edit(session, seq=entry.seq, entry=model_input("without it"))
     assert outsider.get(f"{beside}attachments/{name}").status_code == 200
     assert outsider.get(f"{following}attachments/{name}").status_code == 404
 
@@ -201,7 +207,7 @@ def with_picture_entry(name: str) -> ModelInput:
 def test_a_long_instruction_that_is_kept_like_a_file_is_not_there(outsider: Client, ada: Any) -> None:
     instruction = "secret instruction " * 200
     session = recorder.start_session(owner=ada)
-    recorder.append_many(session, [SystemInstructionSet(instruction=instruction), said("hello")], after=0)
+    recorder.append_many(session, [SystemInstructionSet(instruction=instruction), model_input("hello")], after=0)
     name = sha256(instruction.encode()).hexdigest()
     assert outsider.get(f"{link_to(session)}attachments/{name}").status_code == 404
 
@@ -223,14 +229,14 @@ def test_a_revoked_link_opens_nothing(owner: Client, outsider: Client, ada: Any)
 
 
 def test_a_link_expires(outsider: Client, ada: Any) -> None:
-    link = link_to(chat_of(ada, "one"), expires_at=timezone.now() + timedelta(days=1))
+    link = link_to(create_chat(ada, "one"), expires_at=timezone.now() + timedelta(days=1))
     read(outsider, link)
     ShareLink.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
     assert is_shut(outsider, link)
 
 
 def test_it_is_shut_while_its_session_is_deleted_and_undo_opens_it_again(outsider: Client, ada: Any) -> None:
-    session = chat_of(ada, "one")
+    session = create_chat(ada, "one")
     link = link_to(session)
     retention.hide(session, actor=ada)
     assert is_shut(outsider, link)
@@ -239,7 +245,7 @@ def test_it_is_shut_while_its_session_is_deleted_and_undo_opens_it_again(outside
 
 
 def test_a_hold_keeps_a_deleted_session_for_staff_and_not_for_outsiders(outsider: Client, ada: Any, staff: Any) -> None:
-    session = chat_of(ada, "one")
+    session = create_chat(ada, "one")
     link = link_to(session)
     retention.hold(session, actor=staff, reason="a dispute")
     read(outsider, link)
@@ -248,21 +254,21 @@ def test_a_hold_keeps_a_deleted_session_for_staff_and_not_for_outsiders(outsider
 
 
 def test_an_expired_session_is_shut_before_the_purge_comes(outsider: Client, ada: Any) -> None:
-    session = chat_of(ada, "one")
+    session = create_chat(ada, "one")
     link = link_to(session)
     Session.objects.filter(pk=session.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
     assert is_shut(outsider, link)
 
 
 def test_it_is_shut_when_its_owner_may_not_sign_in_any_more(outsider: Client, ada: Any) -> None:
-    link = link_to(chat_of(ada, "one"))
+    link = link_to(create_chat(ada, "one"))
     ada.is_active = False
     ada.save()
     assert is_shut(outsider, link)
 
 
 def test_a_session_that_is_removed_takes_its_links_with_it(outsider: Client, ada: Any) -> None:
-    session = chat_of(ada, "one")
+    session = create_chat(ada, "one")
     link = link_to(session)
     retention.erase(session, actor=ada, reason="asked to")
     assert is_shut(outsider, link)
@@ -270,7 +276,7 @@ def test_a_session_that_is_removed_takes_its_links_with_it(outsider: Client, ada
 
 
 def test_the_operator_can_switch_it_off(owner: Client, outsider: Client, ada: Any, settings: Settings) -> None:
-    session = chat_of(ada, "one")
+    session = create_chat(ada, "one")
     link = link_to(session)
     settings.PARLEY_SHARING = False
     assert is_shut(outsider, link)
@@ -282,7 +288,7 @@ def test_the_operator_can_switch_it_off(owner: Client, outsider: Client, ada: An
 
 @pytest.mark.parametrize("token", ["nonsense", "x" * 43, "x" * 4000, "%00", "%ff"])
 def test_nobody_guesses_a_link(outsider: Client, ada: Any, token: str) -> None:
-    link_to(chat_of(ada, "one"))
+    link_to(create_chat(ada, "one"))
     assert is_shut(outsider, f"/shared/{token}/")
 
 
@@ -290,7 +296,7 @@ def test_nobody_guesses_a_link(outsider: Client, ada: Any, token: str) -> None:
 
 
 def test_the_database_alone_opens_nothing(ada: Any) -> None:
-    session = chat_of(ada, "one")
+    session = create_chat(ada, "one")
     link = share_links.share(session, by=ada)
     token = share_links.token_of(link)
     assert token
@@ -303,7 +309,7 @@ def test_the_database_alone_opens_nothing(ada: Any) -> None:
 def test_after_the_secret_has_changed_a_link_works_but_cannot_be_shown(
     owner: Client, outsider: Client, ada: Any, settings: Settings
 ) -> None:
-    session = chat_of(ada, "one")
+    session = create_chat(ada, "one")
     link = link_to(session)
     settings.SECRET_KEY = "another secret of at least thirty-two characters"
     read(outsider, link)
@@ -315,7 +321,7 @@ def test_after_the_secret_has_changed_a_link_works_but_cannot_be_shown(
 
 
 def test_neither_caches_nor_search_engines_nor_other_sites_learn_of_it(outsider: Client, ada: Any) -> None:
-    for link in (link_to(chat_of(ada, "one")), "/shared/nonsense/"):
+    for link in (link_to(create_chat(ada, "one")), "/shared/nonsense/"):
         response = outsider.get(link)
         assert response["Cache-Control"] == "private, no-store"
         assert response["Referrer-Policy"] == "no-referrer"
@@ -330,7 +336,7 @@ def test_neither_caches_nor_search_engines_nor_other_sites_learn_of_it(outsider:
 def test_the_owner_makes_a_link_copies_it_again_and_sees_how_often_it_was_opened(
     owner: Client, outsider: Client, ada: Any
 ) -> None:
-    session = chat_of(ada, "hello there")
+    session = create_chat(ada, "hello there")
     made = owner.post(f"/s/{session.pk}/share/", {"follows": "0", "days": "7"}, headers=HTMX).content.decode()
     (link,) = addresses(made)
     for _ in range(3):
@@ -344,7 +350,7 @@ def test_the_owner_makes_a_link_copies_it_again_and_sees_how_often_it_was_opened
 
 
 def test_without_a_script_it_is_a_page(owner: Client, ada: Any) -> None:
-    session = chat_of(ada, "hello")
+    session = create_chat(ada, "hello")
     html = owner.post(f"/s/{session.pk}/share/", {"follows": "1"}).content.decode()
     assert "<html" in html
     assert len(addresses(html)) == 1
@@ -356,13 +362,13 @@ def test_without_a_script_it_is_a_page(owner: Client, ada: Any) -> None:
 
 @pytest.mark.parametrize("days", ["0", "-1", "9999999999", "x", ""])
 def test_nonsense_for_an_end_is_no_end(owner: Client, ada: Any, days: str) -> None:
-    owner.post(f"/s/{chat_of(ada, 'one').pk}/share/", {"days": days})
+    owner.post(f"/s/{create_chat(ada, 'one').pk}/share/", {"days": days})
     assert ShareLink.objects.get().expires_at is None
 
 
 def test_there_is_an_end_to_the_number_of_links(owner: Client, ada: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(share_links, "MOST", 2)
-    session = chat_of(ada, "one")
+    session = create_chat(ada, "one")
     for _ in range(3):
         html = owner.post(f"/s/{session.pk}/share/", headers=HTMX).content.decode()
     assert '<p class="note error small" role="alert">' in html
@@ -370,7 +376,7 @@ def test_there_is_an_end_to_the_number_of_links(owner: Client, ada: Any, monkeyp
 
 
 def test_only_the_owner_shares_sees_and_revokes(client: Client, ada: Any, bob: Any, staff: Any) -> None:
-    session = chat_of(ada, "one")
+    session = create_chat(ada, "one")
     link = share_links.share(session, by=ada)
     staff.user_permissions.set(Permission.objects.filter(content_type__app_label="history"))
     for somebody in (bob, staff):
@@ -385,14 +391,14 @@ def test_only_the_owner_shares_sees_and_revokes(client: Client, ada: Any, bob: A
 
 
 def test_a_link_is_not_revoked_through_another_session(owner: Client, ada: Any, bob: Any) -> None:
-    theirs = share_links.share(chat_of(bob, "one"), by=bob)
-    assert owner.post(f"/s/{chat_of(ada, 'mine').pk}/share/{theirs.pk}/revoke/").status_code == 404
+    theirs = share_links.share(create_chat(bob, "one"), by=bob)
+    assert owner.post(f"/s/{create_chat(ada, 'mine').pk}/share/{theirs.pk}/revoke/").status_code == 404
 
 
 def test_nothing_is_shared_without_the_token(ada: Any) -> None:
     client = Client(enforce_csrf_checks=True)
     client.force_login(ada)
-    session = chat_of(ada, "one")
+    session = create_chat(ada, "one")
     link = share_links.share(session, by=ada)
     assert client.post(f"/s/{session.pk}/share/").status_code == 403
     assert client.post(f"/s/{session.pk}/share/{link.pk}/revoke/").status_code == 403
@@ -402,7 +408,7 @@ def test_nothing_is_shared_without_the_token(ada: Any) -> None:
 
 
 def test_sharing_reading_and_revoking_are_told_to_the_audit_chain(outsider: Client, ada: Any) -> None:
-    session = chat_of(ada, "one")
+    session = create_chat(ada, "one")
     link = share_links.share(session, by=ada)
     address = f"/shared/{share_links.token_of(link)}/"
     for _ in range(5):
@@ -419,7 +425,7 @@ def test_sharing_reading_and_revoking_are_told_to_the_audit_chain(outsider: Clie
 
 
 def test_a_snapshot_keeps_the_title_of_its_time_and_a_following_link_does_not(outsider: Client, ada: Any) -> None:
-    session = chat_of(ada, "Is it slow?", title="The build server")
+    session = create_chat(ada, "Is it slow?", title="The build server")
     snapshot, following = share_links.share(session, by=ada), share_links.share(session, by=ada, follows=True)
     recorder.rename(session, title="Why we fired Bob")
     shown = [outsider.get(f"/shared/{share_links.token_of(link)}/").content.decode() for link in (snapshot, following)]

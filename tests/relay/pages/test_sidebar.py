@@ -19,12 +19,19 @@ from history import retention
 from history.models import AuditEvent, Session
 from history.record import recorder
 from history.record.listing import find_by_title
-from history.sessions.sources import origin_of
-from history.templatetags.marks import short_day, short_time
+from history.templatetags.marks import origin, short_day, short_time
 from relay.models import Run
 from relay.pages.sidebar.query import address_with
-from relay.pages.sidebar.sessions import PAGE, UNDO, day_label, find_in_rail, just_deleted, read_rail, sessions_in_rail
-from tests.factories import chat_of
+from relay.pages.sidebar.sessions import (
+    PAGE,
+    UNDO,
+    day_label,
+    just_deleted,
+    read_sidebar_page,
+    search_sidebar,
+    sidebar_sessions,
+)
+from tests.factories import create_chat
 
 pytestmark = pytest.mark.django_db
 
@@ -50,11 +57,11 @@ def page(reader: Client, **asked: str) -> str:
 
 
 def listed(html: str) -> list[str]:
-    return re.findall(r'<li class="rail-session" id="rail-([0-9a-f-]{36})"', html)
+    return re.findall(r'<li class="sidebar-session" id="sidebar-([0-9a-f-]{36})"', html)
 
 
 def headings(html: str) -> list[str]:
-    return re.findall(r'<li class="rail-day"><h2>(.*?)</h2>', html)
+    return re.findall(r'<li class="sidebar-day"><h2>(.*?)</h2>', html)
 
 
 def do(reader: Client, session: Session, verb: str, **fields: Any) -> str:
@@ -67,14 +74,14 @@ def do(reader: Client, session: Session, verb: str, **fields: Any) -> str:
 
 
 def test_my_sessions_are_listed_and_nobody_elses(reader: Client, ada: Any, bob: Any) -> None:
-    mine, theirs = chat_of(ada, "my loom"), chat_of(bob, "his loom")
+    mine, theirs = create_chat(ada, "my loom"), create_chat(bob, "his loom")
     html = page(reader)
     assert listed(html) == [str(mine.pk)]
     assert str(theirs.pk) not in html
 
 
-def test_staff_who_may_read_everything_have_only_their_own_in_the_rail(client: Client, ada: Any, staff: Any) -> None:
-    chat_of(ada, "my loom")
+def test_staff_who_may_read_everything_have_only_their_own_in_the_sidebar(client: Client, ada: Any, staff: Any) -> None:
+    create_chat(ada, "my loom")
     staff.user_permissions.add(Permission.objects.get(codename="view_session", content_type__app_label="history"))
     client.force_login(staff)
     assert listed(page(client)) == []
@@ -82,23 +89,23 @@ def test_staff_who_may_read_everything_have_only_their_own_in_the_rail(client: C
     assert "loom</mark>" not in page(client, q="loom")
 
 
-def test_somebody_who_is_not_signed_in_is_asked_to(client: Client) -> None:
+def test_anonymous_users_are_asked_to_sign_in(client: Client) -> None:
     assert client.get("/rail/").status_code == 302
 
 
 def test_subagents_notebooks_hidden_archived_and_expired_sessions_are_not_listed(reader: Client, ada: Any) -> None:
-    shown = chat_of(ada, "shown")
-    chat_of(ada, "of an agent", parent=shown)
-    chat_of(ada, "notes", source="notebook")
-    retention.hide(chat_of(ada, "hidden"), actor=ada)
-    recorder.archive(chat_of(ada, "archived"), archived=True)
-    Session.objects.filter(pk=chat_of(ada, "expired").pk).update(expires_at=timezone.now() - timedelta(seconds=1))
+    shown = create_chat(ada, "shown")
+    create_chat(ada, "of an agent", parent=shown)
+    create_chat(ada, "notes", source="notebook")
+    retention.hide(create_chat(ada, "hidden"), actor=ada)
+    recorder.archive(create_chat(ada, "archived"), archived=True)
+    Session.objects.filter(pk=create_chat(ada, "expired").pk).update(expires_at=timezone.now() - timedelta(seconds=1))
     assert listed(page(reader)) == [str(shown.pk)]
 
 
 def test_what_was_spoken_in_last_comes_first_and_pinned_ones_before_everything(reader: Client, ada: Any) -> None:
     now = timezone.now()
-    old, new, pinned = (chat_of(ada, text) for text in ("old", "new", "pinned"))
+    old, new, pinned = (create_chat(ada, text) for text in ("old", "new", "pinned"))
     at(old, now - timedelta(minutes=2))
     at(new, now - timedelta(minutes=1))
     at(pinned, now - timedelta(days=400))
@@ -136,7 +143,7 @@ def test_a_day_begins_where_its_reader_lives(reader: Client, ada: Any) -> None:
 
 
 def test_the_list_is_endless_and_meets_every_session_once_with_each_heading_once(reader: Client, ada: Any) -> None:
-    sessions = [chat_of(ada, f"number {number}") for number in range(2 * PAGE + 5)]
+    sessions = [create_chat(ada, f"number {number}") for number in range(2 * PAGE + 5)]
     # All at one moment: the id decides.
     Session.objects.update(last_activity_at=timezone.now() - timedelta(days=40))
     seen: list[str] = []
@@ -154,13 +161,13 @@ def test_the_list_is_endless_and_meets_every_session_once_with_each_heading_once
 
 @pytest.mark.parametrize("before", ["x", "2026", "_", "9" * 40, "2026-01-01_" + "0" * 36])
 def test_nonsense_in_the_address_asks_for_the_beginning(reader: Client, ada: Any, before: str) -> None:
-    session = chat_of(ada, "one")
+    session = create_chat(ada, "one")
     assert listed(page(reader, before=before, current="nobody")) == [str(session.pk)]
 
 
 def test_without_a_script_the_list_is_a_page_with_a_link_to_older_ones(reader: Client, ada: Any) -> None:
     for number in range(PAGE + 1):
-        chat_of(ada, f"number {number}")
+        create_chat(ada, f"number {number}")
     html = reader.get("/rail/").content.decode()
     assert "<html" in html
     older = re.search(r'<a href="(/rail/\?before=[^"]*)"', html)
@@ -173,20 +180,20 @@ def test_a_page_takes_as_many_queries_however_many_it_shows(
     reader: Client, ada: Any, number: int, django_assert_max_num_queries: Any
 ) -> None:
     for place in range(number):
-        recorder.pin(chat_of(ada, f"number {place}"), pinned=place % 2 == 0)
+        recorder.pin(create_chat(ada, f"number {place}"), pinned=place % 2 == 0)
     with django_assert_max_num_queries(7):  # the signed-in user (2), list, pinned, deleted, just archived, runs
         page(reader)
 
 
 def test_the_current_session_is_marked(reader: Client, ada: Any) -> None:
-    one, two = chat_of(ada, "one"), chat_of(ada, "two")
+    one, two = create_chat(ada, "one"), create_chat(ada, "two")
     html = page(reader, current=str(one.pk))
     assert re.search(rf'href="/s/{one.pk}/" aria-current="page"', html)
     assert not re.search(rf'href="/s/{two.pk}/" aria-current', html)
 
 
 def test_a_title_cannot_smuggle_markup(reader: Client, ada: Any) -> None:
-    chat_of(ada, "hello", title="<script>alert(1)</script>")
+    create_chat(ada, "hello", title="<script>alert(1)</script>")
     assert "<script>" not in page(reader)
 
 
@@ -204,9 +211,9 @@ def test_a_title_cannot_smuggle_markup(reader: Client, ada: Any) -> None:
 def test_every_session_says_where_it_came_from_in_a_mark_and_in_words(
     reader: Client, ada: Any, fields: dict[str, str], mark: str, name: str
 ) -> None:
-    session = chat_of(ada, "hello", **fields)
+    session = create_chat(ada, "hello", **fields)
     with translation.override("en"):
-        assert (origin_of(session).mark, origin_of(session).name) == (mark, name)
+        assert (origin(session).mark, origin(session).name) == (mark, name)
     html = page(reader).replace("&#x27;", "'")
     assert f'title="{name}"><span aria-hidden="true">{mark}</span><span class="visually-hidden">{name}' in html
 
@@ -215,11 +222,11 @@ def test_every_session_says_where_it_came_from_in_a_mark_and_in_words(
 
 
 def test_a_session_that_is_being_answered_says_so_in_a_word(reader: Client, ada: Any) -> None:
-    busy, quiet = chat_of(ada, "one"), chat_of(ada, "two")
-    Run.objects.create(session=busy.pk, owner=ada)
-    Run.objects.create(session=quiet.pk, owner=ada, ended_at=timezone.now(), outcome="done")
+    busy, quiet = create_chat(ada, "one"), create_chat(ada, "two")
+    Run.objects.create(session=busy, owner=ada)
+    Run.objects.create(session=quiet, owner=ada, ended_at=timezone.now(), outcome="done")
     html = page(reader)
-    assert html.count('class="rail-answering"') == 1
+    assert html.count('class="sidebar-answering"') == 1
     assert Run.objects.sessions_running([busy.pk, quiet.pk, uuid4()]) == {busy.pk}
 
 
@@ -232,8 +239,8 @@ def test_nobody_is_asked_for_nothing(django_assert_num_queries: Any) -> None:
 
 
 def test_titles_and_messages_are_found_and_the_words_are_marked(reader: Client, ada: Any) -> None:
-    said = chat_of(ada, "The disk of the server is full.", "Then empty it.", title="About Monday")
-    titled = chat_of(ada, "hello", title="A Server of our own")
+    said = create_chat(ada, "The disk of the server is full.", "Then empty it.", title="About Monday")
+    titled = create_chat(ada, "hello", title="A Server of our own")
     html = page(reader, q="serv")
     assert listed(html) == [str(titled.pk)]
     assert "<mark>server</mark>" in html
@@ -251,7 +258,7 @@ def test_a_time_under_no_heading_says_which_day_it_is_of() -> None:
 
 
 def test_only_what_is_mine_is_found(client: Client, ada: Any, bob: Any) -> None:
-    chat_of(ada, "my loom is broken", title="loom")
+    create_chat(ada, "my loom is broken", title="loom")
     client.force_login(bob)
     html = page(client, q="loom")
     assert "Nothing found for “loom”." in html
@@ -261,7 +268,7 @@ def test_only_what_is_mine_is_found(client: Client, ada: Any, bob: Any) -> None:
 def test_a_deleted_session_is_not_found_even_by_staff_who_see_held_ones(client: Client, staff: Any) -> None:
     rights = ("view_session", "hold_session")
     staff.user_permissions.set(Permission.objects.filter(codename__in=rights, content_type__app_label="history"))
-    session = chat_of(staff, "my loom", title="loom")
+    session = create_chat(staff, "my loom", title="loom")
     retention.hold(session, actor=staff, reason="a dispute")
     retention.hide(session, actor=staff)
     client.force_login(staff)
@@ -273,13 +280,13 @@ def test_a_deleted_session_is_not_found_even_by_staff_who_see_held_ones(client: 
     "words", ['"', "'", "*", "OR", "-", "a OR", '"a* -', "%", "_", "\0", "（", "x" * 3000, ":m", "NEAR("]
 )
 def test_no_text_is_an_error(reader: Client, ada: Any, words: str) -> None:
-    chat_of(ada, "one")
+    create_chat(ada, "one")
     assert reader.get("/rail/", {"q": words}, headers=HTMX).status_code == 200
     assert reader.get("/rail/", {"q": words}).status_code == 200
 
 
 def test_hits_go_on_where_the_page_ended(reader: Client, ada: Any) -> None:
-    chat_of(ada, *[f"loom number {number}" for number in range(50)])
+    create_chat(ada, *[f"loom number {number}" for number in range(50)])
     seen: list[str] = []
     link: str | None = "/rail/?q=loom"
     while link:
@@ -308,13 +315,13 @@ def test_the_address_shown_is_always_one_of_ours(address: str) -> None:
 
 
 def test_pinning_and_unpinning_give_the_list_in_its_new_order(reader: Client, ada: Any) -> None:
-    old, new = chat_of(ada, "old"), chat_of(ada, "new")
+    old, new = create_chat(ada, "old"), create_chat(ada, "new")
     assert listed(do(reader, old, "pin")) == [str(old.pk), str(new.pk)]
     assert listed(do(reader, old, "unpin")) == [str(new.pk), str(old.pk)]
 
 
 def test_an_archived_session_leaves_the_list_is_in_the_archive_and_comes_back(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "one")
+    session = create_chat(ada, "one")
     html = do(reader, session, "archive")
     assert "Archived" in html
     assert f'hx-post="/s/{session.pk}/unarchive/"' in html
@@ -325,7 +332,7 @@ def test_an_archived_session_leaves_the_list_is_in_the_archive_and_comes_back(re
 
 
 def test_the_menu_of_the_open_session_says_what_became_of_it(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "one")
+    session = create_chat(ada, "one")
     html = do(reader, session, "archive", **{"from": "head"})
     assert re.search(r'id="session-changed"[^>]*>\s*Archived', html)
     assert f'hx-post="/s/{session.pk}/unarchive/"' in html.split("Undo")[0]
@@ -335,7 +342,7 @@ def test_the_menu_of_the_open_session_says_what_became_of_it(reader: Client, ada
 
 
 def test_a_pinned_session_that_is_archived_is_in_the_archive_alone(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "one")
+    session = create_chat(ada, "one")
     recorder.pin(session, pinned=True)
     recorder.archive(session, archived=True)
     assert listed(page(reader)) == []
@@ -343,7 +350,7 @@ def test_a_pinned_session_that_is_archived_is_in_the_archive_alone(reader: Clien
 
 
 def test_a_new_title_is_told_to_the_page_and_what_was_typed_is_tidied(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "one")
+    session = create_chat(ada, "one")
     response = reader.post(f"/s/{session.pk}/rename/", {"title": "  季度\n报告  "}, headers=HTMX)
     session.refresh_from_db()
     assert session.title == "季度 报告"
@@ -352,22 +359,22 @@ def test_a_new_title_is_told_to_the_page_and_what_was_typed_is_tidied(reader: Cl
 
 
 def test_no_title_changes_nothing(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "one")
+    session = create_chat(ada, "one")
     do(reader, session, "rename", title="   ")
     assert Session.objects.get(pk=session.pk).title == session.title
 
 
 def test_the_form_for_a_new_title_stands_in_the_row_or_on_a_page_of_its_own(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "hello", title="One & two")
+    session = create_chat(ada, "hello", title="One & two")
     form = reader.get(f"/s/{session.pk}/rename/", headers=HTMX).content.decode()
-    assert f'id="rail-{session.pk}"' in form
+    assert f'id="sidebar-{session.pk}"' in form
     assert 'value="One &amp; two"' in form
     assert "<html" in reader.get(f"/s/{session.pk}/rename/").content.decode()
     assert listed(reader.get(f"/s/{session.pk}/row/", headers=HTMX).content.decode()) == [str(session.pk)]
 
 
 def test_a_deleted_session_is_gone_at_once_and_undo_brings_it_back(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "one")
+    session = create_chat(ada, "one")
     assert "Undo" in do(reader, session, "delete")
     assert reader.get(f"/s/{session.pk}/").status_code == 404
     assert listed(page(reader)) == []
@@ -378,7 +385,7 @@ def test_a_deleted_session_is_gone_at_once_and_undo_brings_it_back(reader: Clien
 
 
 def test_what_was_just_deleted_can_be_brought_back_from_any_page(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "one")
+    session = create_chat(ada, "one")
     do(reader, session, "delete")
     html = page(reader)
     assert f'hx-post="/s/{session.pk}/undelete/"' in html
@@ -388,13 +395,13 @@ def test_what_was_just_deleted_can_be_brought_back_from_any_page(reader: Client,
 
 
 def test_what_is_being_removed_cannot_be_brought_back(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "one")
+    session = create_chat(ada, "one")
     retention.erase(session, actor=ada, reason="asked to")
     assert reader.post(f"/s/{session.pk}/undelete/", headers=HTMX).status_code == 404
 
 
 def test_deleting_the_session_that_is_open_leads_to_an_empty_chat(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "one")
+    session = create_chat(ada, "one")
     response = reader.post(f"/s/{session.pk}/delete/", {"current": str(session.pk)}, headers=HTMX)
     assert response["HX-Redirect"] == "/"
 
@@ -402,8 +409,8 @@ def test_deleting_the_session_that_is_open_leads_to_an_empty_chat(reader: Client
 def test_deleting_what_is_being_answered_asks_for_a_stop_and_the_chat_opens_again_after_undo(
     reader: Client, ada: Any
 ) -> None:
-    session = chat_of(ada, "Is it slow?")
-    run = Run.objects.create(session=session.pk, owner=ada)
+    session = create_chat(ada, "Is it slow?")
+    run = Run.objects.create(session=session, owner=ada)
     do(reader, session, "delete")
     run.refresh_from_db()
     assert run.stop_requested_at is not None
@@ -415,7 +422,7 @@ def test_deleting_what_is_being_answered_asks_for_a_stop_and_the_chat_opens_agai
 def test_a_stranger_and_staff_are_told_that_there_is_no_such_session(
     client: Client, ada: Any, bob: Any, staff: Any, verb: str
 ) -> None:
-    session = chat_of(ada, "one", title="mine")
+    session = create_chat(ada, "one", title="mine")
     if verb == "undelete":
         retention.hide(session, actor=ada)
     staff.user_permissions.set(Permission.objects.filter(content_type__app_label="history"))
@@ -433,20 +440,20 @@ def test_a_stranger_and_staff_are_told_that_there_is_no_such_session(
 def test_nothing_is_changed_without_the_token(ada: Any, verb: str) -> None:
     client = Client(enforce_csrf_checks=True)
     client.force_login(ada)
-    session = chat_of(ada, "one")
+    session = create_chat(ada, "one")
     assert client.post(f"/s/{session.pk}/{verb}/", {"title": "x"}).status_code == 403
 
 
 @pytest.mark.parametrize("verb", ["pin", "archive", "delete", "undelete"])
 def test_nothing_is_changed_by_following_a_link(reader: Client, ada: Any, verb: str) -> None:
-    assert reader.get(f"/s/{chat_of(ada, 'one').pk}/{verb}/").status_code == 405
+    assert reader.get(f"/s/{create_chat(ada, 'one').pk}/{verb}/").status_code == 405
 
 
 # Without a script.
 
 
 def test_a_plain_form_leads_back_to_where_it_stood(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "one")
+    session = create_chat(ada, "one")
     response = reader.post(f"/s/{session.pk}/pin/", {"next": f"/s/{session.pk}/?at=1"})
     assertRedirects(response, f"/s/{session.pk}/?at=1")
     response = reader.post(f"/s/{session.pk}/rename/", {"title": "new", "next": "/rail/"})
@@ -455,12 +462,12 @@ def test_a_plain_form_leads_back_to_where_it_stood(reader: Client, ada: Any) -> 
 
 @pytest.mark.parametrize("address", ["", "https://evil.example/", "//evil.example", "javascript:alert(1)"])
 def test_a_form_leads_nowhere_else(reader: Client, ada: Any, address: str) -> None:
-    response = reader.post(f"/s/{chat_of(ada, 'one').pk}/pin/", {"next": address})
+    response = reader.post(f"/s/{create_chat(ada, 'one').pk}/pin/", {"next": address})
     assert response["Location"] == "/"
 
 
 def test_a_page_that_is_deleted_is_not_where_a_form_leads(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "one")
+    session = create_chat(ada, "one")
     response = reader.post(f"/s/{session.pk}/delete/", {"next": f"/s/{session.pk}/"})
     assert response["Location"] == "/"
 
@@ -469,8 +476,8 @@ def test_a_page_that_is_deleted_is_not_where_a_form_leads(reader: Client, ada: A
 
 
 def test_many_are_archived_and_deleted_together_but_never_somebody_elses(reader: Client, ada: Any, bob: Any) -> None:
-    mine = [chat_of(ada, f"number {number}") for number in range(3)]
-    theirs = chat_of(bob, "his")
+    mine = [create_chat(ada, f"number {number}") for number in range(3)]
+    theirs = create_chat(bob, "his")
     ids = [str(session.pk) for session in (*mine, theirs)] + ["nonsense"]
     html = reader.post("/rail/archive/", {"session": ids}, headers=HTMX).content.decode()
     assert "3 archived" in html
@@ -486,21 +493,21 @@ def test_many_are_archived_and_deleted_together_but_never_somebody_elses(reader:
 
 
 def test_deleting_the_open_session_among_others_leads_to_an_empty_chat(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "one")
+    session = create_chat(ada, "one")
     fields = {"session": [str(session.pk)], "current": str(session.pk)}
     assert reader.post("/rail/delete/", fields, headers=HTMX)["HX-Redirect"] == "/"
 
 
 def test_a_long_list_is_read_without_its_texts(ada: Any, django_assert_num_queries: Any) -> None:
-    chat_of(ada, "one")
+    create_chat(ada, "one")
     with django_assert_num_queries(5) as asked:
-        read_rail(ada)
+        read_sidebar_page(ada)
     assert not any("history_message" in query["sql"] for query in asked.captured_queries)
 
 
 @pytest.mark.skipif(connection.vendor != "sqlite", reason="PostgreSQL decides by what it has counted")
 def test_every_part_of_the_list_has_its_index(ada: Any) -> None:
-    mine = sessions_in_rail(ada).order_by("-last_activity_at", "-id")
+    mine = sidebar_sessions(ada).order_by("-last_activity_at", "-id")
     for found, index in [
         (mine.filter(archived_at=None, pinned_at=None), "session_newest_of_owner"),
         (mine.filter(archived_at=None, pinned_at__isnull=False), "session_pinned"),
@@ -511,21 +518,21 @@ def test_every_part_of_the_list_has_its_index(ada: Any) -> None:
 
 
 def test_titles_are_found_whatever_their_capitals_newest_first(ada: Any) -> None:
-    sessions = [chat_of(ada, "hello", title=title) for title in ("ÄRGER im Büro", "ärger zu Hause", "Ruhe")]
-    assert [session.title for session in find_by_title(sessions_in_rail(ada), "Ärger", limit=8)] == [
+    sessions = [create_chat(ada, "hello", title=title) for title in ("ÄRGER im Büro", "ärger zu Hause", "Ruhe")]
+    assert [session.title for session in find_by_title(sidebar_sessions(ada), "Ärger", limit=8)] == [
         "ärger zu Hause",
         "ÄRGER im Büro",
     ]
-    assert find_by_title(sessions_in_rail(ada), "büro är", limit=8) == [sessions[0]]
-    assert find_by_title(sessions_in_rail(ada), '-büro OR "*', limit=8) == []
+    assert find_by_title(sidebar_sessions(ada), "büro är", limit=8) == [sessions[0]]
+    assert find_by_title(sidebar_sessions(ada), '-büro OR "*', limit=8) == []
 
 
 def test_a_session_whose_messages_are_found_is_not_listed_by_its_title_too(ada: Any) -> None:
-    both = chat_of(ada, "the loom", title="The loom")
-    by_title = chat_of(ada, "nothing", title="Loom by title only")
-    found = find_in_rail(ada, "loom")
+    both = create_chat(ada, "the loom", title="The loom")
+    by_title = create_chat(ada, "nothing", title="Loom by title only")
+    found = search_sidebar(ada, "loom")
     assert [row.session.pk for row in found.titles] == [by_title.pk]
     assert {hit.session_id for hit in found.hits} == {both.pk}
-    found = find_in_rail(ada, "loom", titles_win=True)
+    found = search_sidebar(ada, "loom", titles_win=True)
     assert {row.session.pk for row in found.titles} == {both.pk, by_title.pk}
     assert found.hits == ()

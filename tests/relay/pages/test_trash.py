@@ -12,7 +12,7 @@ from django.utils import timezone
 from history.access import keys
 from history.models import Session
 from history.sessions import actions
-from tests.factories import chat_of
+from tests.factories import create_chat
 from tests.history.access.test_permissions import with_right
 
 pytestmark = pytest.mark.django_db
@@ -30,7 +30,7 @@ def restore(client: Client, session: Session) -> int:
 
 
 def test_a_session_deleted_hours_ago_is_restored(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "one", title="The loom")
+    session = create_chat(ada, "one", title="The loom")
     actions.delete(session, by=ada)
     Session.objects.filter(pk=session.pk).update(hidden_at=timezone.now() - timedelta(hours=23))
     assert "The loom" in reader.get(PAGE).content.decode()
@@ -41,7 +41,7 @@ def test_a_session_deleted_hours_ago_is_restored(reader: Client, ada: Any) -> No
 
 def test_after_the_trash_hours_nothing_is_offered(reader: Client, ada: Any, settings: Any) -> None:
     settings.PARLEY_TRASH_HOURS = 2
-    session = chat_of(ada, "one", title="The loom")
+    session = create_chat(ada, "one", title="The loom")
     actions.delete(session, by=ada)
     Session.objects.filter(pk=session.pk).update(hidden_at=timezone.now() - timedelta(hours=3))
     assert "The loom" not in reader.get(PAGE).content.decode()
@@ -49,7 +49,7 @@ def test_after_the_trash_hours_nothing_is_offered(reader: Client, ada: Any, sett
 
 
 def test_other_people_see_and_restore_nothing(client: Client, ada: Any, bob: Any) -> None:
-    session = chat_of(ada, "one", title="The loom")
+    session = create_chat(ada, "one", title="The loom")
     actions.delete(session, by=ada)
     client.force_login(bob)
     assert "The loom" not in client.get(PAGE).content.decode()
@@ -57,7 +57,7 @@ def test_other_people_see_and_restore_nothing(client: Client, ada: Any, bob: Any
 
 
 def test_what_staff_deleted_is_not_restored_by_its_owner(reader: Client, ada: Any, staff: Any) -> None:
-    session = chat_of(ada, "one", title="The loom")
+    session = create_chat(ada, "one", title="The loom")
     actions.delete(session, by=with_right(staff, "view_session", "delete_session"), reason="asked to")
     assert "The loom" not in reader.get(PAGE).content.decode()
     assert restore(reader, session) == 404
@@ -65,15 +65,15 @@ def test_what_staff_deleted_is_not_restored_by_its_owner(reader: Client, ada: An
 
 def test_what_a_key_of_the_owner_deleted_is_restored(reader: Client, ada: Any) -> None:
     made = keys.create(name="laptop", owner=ada, scopes=["read", "delete"], owner_wide=True)
-    session = chat_of(ada, "one", title="The loom")
+    session = create_chat(ada, "one", title="The loom")
     headers = {"Authorization": f"Bearer {made.secret}"}
     assert Client().delete(f"/api/history/sessions/{session.pk}", headers=headers).status_code == 204
     assert restore(reader, session) == 302
 
 
 def test_sessions_opened_from_a_deleted_one_come_back_with_it(reader: Client, ada: Any) -> None:
-    session = chat_of(ada, "one", title="The loom")
-    below = chat_of(ada, "two", title="The spindle")
+    session = create_chat(ada, "one", title="The loom")
+    below = create_chat(ada, "two", title="The spindle")
     Session.objects.filter(pk=below.pk).update(parent=session.pk)
     actions.delete(session, by=ada)
     html = reader.get(PAGE).content.decode()

@@ -19,10 +19,9 @@ from history.dialects import DIALECTS, CallOptions
 from relay.errors import AccessRefused, Busy, Cut, ProviderError, RequestRefused, Unreachable, VendorFault
 from relay.providers import sessions
 from relay.providers.endpoints import Endpoint, Patience
-from relay.providers.http import HttpProvider
-from relay.providers.retries import retry_after, wait_after
+from relay.providers.http import HttpProvider, retry_after, wait_after
 from tests.relay.providers.asking import ask, context
-from tests.servers.processes import free_port, manage
+from tests.servers.processes import free_port, run_manage
 from tests.vendors import KEYS, Play, Vendors, raw, refuses, says
 from tests.vendors.setup import HASTE, endpoint_at
 
@@ -33,7 +32,7 @@ each_dialect = pytest.mark.parametrize("dialect", list(DIALECTS))
 
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relay.providers.retries.FIRST_WAIT", 0.02)
+    monkeypatch.setattr("relay.providers.http.FIRST_WAIT", 0.02)
 
 
 def provider_at(vendors: Vendors, dialect: str = "openai-chat", **changes: object) -> HttpProvider:
@@ -199,10 +198,10 @@ async def test_slow_tokens_are_no_silence(vendors: Vendors) -> None:
     assert (asked.error, asked.text) == (None, "slowly")
 
 
-# Nobody there
+# Unreachable
 
 
-async def test_an_address_where_nobody_listens_is_unreachable(vendors: Vendors) -> None:
+async def test_address_without_a_server_is_unreachable(vendors: Vendors) -> None:
     asked = await ask(provider_at(vendors, base_url=f"http://127.0.0.1:{free_port()}/v1"))
     assert isinstance(asked.error, Unreachable)
     assert (asked.error.whose, asked.notes.attempts) == ("network", 3)
@@ -285,7 +284,7 @@ async def test_no_key_is_in_a_log_an_error_or_a_repr(
     assert header not in told
 
 
-# The house rules of the dialer
+# Rules of the dialer
 
 
 async def test_no_host_but_this_machine_is_called_in_tests(vendors: Vendors) -> None:
@@ -305,7 +304,7 @@ def test_no_process_that_a_test_starts_calls_another_machine(tmp_path: Path) -> 
         "print(repr(check(router().route('openai/gpt-x')).error))"
     )
     variables = {"PARLEY_DATA_DIR": str(tmp_path), "OPENAI_API_KEY": "sk-not-a-real-key-0123"}
-    done = manage("shell", "--no-imports", "--command", code, **variables)
+    done = run_manage("shell", "--no-imports", "--command", code, **variables)
     assert done.stdout.startswith("AccessRefused('PARLEY_LOOPBACK_ONLY is on"), done.stderr
 
 

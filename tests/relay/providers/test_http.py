@@ -10,13 +10,13 @@ from dataclasses import replace
 import pytest
 
 from history.answers.events import Ended, Started, TextPiece, ToolCallPiece, UsageReported
-from history.dialects import DIALECTS, LossCode, Switches, json_access, streaming
+from history.dialects import DIALECTS, LossCode, Switches, json_access, reply_decoder
 from history.entries import Reasoning, Text, ToolRequest, Usage
 from relay.errors import Cut, RequestRefused
 from relay.providers.base import Model
 from relay.providers.http import HttpProvider
 from relay.providers.registry import Router
-from relay.runtime.parsing import LARGE
+from relay.runtime.event_loop import LARGE
 from tests.relay.providers.asking import CPU, DISK, answered, ask, context, results, user
 from tests.vendors import KEYS, Play, Vendors, asks, raw, says, thinks
 from tests.vendors.setup import NAMES, endpoint_at
@@ -93,7 +93,7 @@ async def test_signed_reasoning_goes_back_to_its_own_provider_and_is_accepted(ve
 
 @pytest.mark.parametrize("dialect", ["openai-responses", "anthropic-messages", "gemini-generate"])
 async def test_signed_reasoning_of_another_provider_is_left_out_and_noted(vendors: Vendors, dialect: str) -> None:
-    foreign = Reasoning(text="Hm.", signature=SIGNATURE, provider="somebody else")
+    foreign = Reasoning(text="Hm.", signature=SIGNATURE, provider="another")
     told = context(user("?"), answered(foreign, Text(text="Yes.")), user("Sure?"))
     asked = await ask(provider_at(vendors, dialect), told)
     assert asked.error is None
@@ -103,7 +103,7 @@ async def test_signed_reasoning_of_another_provider_is_left_out_and_noted(vendor
 
 @each_dialect
 async def test_what_the_vendor_refuses_is_refused_here_too(vendors: Vendors, dialect: str) -> None:
-    """The played vendors judge for real: an answer to a call that nobody made is a 400."""
+    """The played vendors judge for real: a result of a tool call that was not made is a 400."""
     orphan = ToolRequest(call_id="call_x", name="cpu", arguments="{}")
     asked = await ask(provider_at(vendors, dialect), context(user("?"), results(orphan)))
     assert isinstance(asked.error, RequestRefused)
@@ -122,11 +122,11 @@ async def test_keys_go_into_the_header_of_the_vendor(vendors: Vendors) -> None:
         await ask(provider_at(vendors, dialect))
         assert vendors.requests[-1].headers[name] == value
         assert "key" not in vendors.requests[-1].query
-    assert vendors.asked("anthropic-messages")[0].headers["anthropic-version"] == "2023-06-01"
+    assert vendors.requests_for("anthropic-messages")[0].headers["anthropic-version"] == "2023-06-01"
 
 
 async def test_azure_has_the_deployment_in_the_path_and_a_header_of_its_own(vendors: Vendors) -> None:
-    """S2.45: the same language, another door."""
+    """S2.45: the same dialect, another address."""
     azure = provider_at(
         vendors, "openai-chat", base_url=vendors.url, azure_api_version="2024-10-21", key_header="api-key"
     )
@@ -171,7 +171,7 @@ async def test_anthropic_is_told_of_the_beta_that_inline_instructions_need(vendo
 
 @each_dialect
 async def test_a_server_that_cannot_stream_is_understood_all_the_same(vendors: Vendors, dialect: str) -> None:
-    """Some compatible servers and gateways answer with a whole reply, whatever they were asked."""
+    """Some compatible servers and gateways answer with a whole reply to every request."""
     whole = DIALECTS[dialect].encode_reply((await ask(provider_at(vendors, dialect))).output, reply_id="r", created=1)
     vendors.plays(dialect, raw(_json(whole), content_type="application/json"))
     asked = await ask(provider_at(vendors, dialect))
@@ -278,14 +278,14 @@ async def test_a_large_event_is_parsed_beside_the_event_loop(
 ) -> None:
     here = threading.get_ident()
     parsed_here: list[int] = []
-    parsed = json_access.parsed
+    parsed = json_access.parse_json
 
     def note_thread(text: str) -> object:
         if threading.get_ident() == here:
             parsed_here.append(len(text))
         return parsed(text)
 
-    monkeypatch.setattr(streaming, "parsed", note_thread)
+    monkeypatch.setattr(reply_decoder, "parse_json", note_thread)
     vendors.plays(dialect, says("x" * 600_000, "y"))
     asked = await ask(provider_at(vendors, dialect))
     assert asked.error is None

@@ -16,12 +16,13 @@ import aiohttp
 import psutil
 import pytest
 
-from project.background import jobs
+from history.db.process_state import process_state
+from project.background import lifecycle
 from relay.errors import NoSuchModel, RequestRefused, Unreachable
 from relay.providers import local, registry, sessions
 from relay.providers.local import MODEL, LocalProvider, LocalServer
 from tests.relay.providers.asking import CPU, ask, context, user
-from tests.servers.processes import clean_environment, running, wait_for
+from tests.servers.processes import clean_environment, run_process, wait_for
 
 pytestmark = pytest.mark.runs_first
 
@@ -91,7 +92,7 @@ def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
         "import time; from relay.providers.local import LocalServer\n"
         "print(LocalServer().start().process.pid, flush=True); time.sleep(600)"
     )
-    with running([sys.executable, "-c", code], log=tmp_path / "log", environment=clean_environment()) as parent:
+    with run_process([sys.executable, "-c", code], log=tmp_path / "log", environment=clean_environment()) as parent:
         wait_for(lambda: parent.output.strip() or parent.popen.poll() is not None, what="the demo model")
         child = psutil.Process(int(parent.output))
         # Only the parent: nothing but the end of its pipe tells the child.
@@ -105,7 +106,7 @@ async def test_the_shutdown_of_a_web_process_ends_it(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(registry, "SERVER", own)
     process = (await asyncio.to_thread(own.start)).process
     session = sessions.session()
-    await jobs.drain()
+    await lifecycle.drain()
     assert process.poll() is not None
     assert session.closed
 
@@ -139,7 +140,7 @@ async def test_tools_are_not_told_to_it_and_too_long_a_text_is_refused(demo: Loc
     assert too_long.error.kind == "context_length"
 
 
-async def test_nobody_else_on_this_machine_can_talk_to_it(server: LocalServer) -> None:
+async def test_other_programs_on_this_machine_cannot_call_it(server: LocalServer) -> None:
     found = await asyncio.to_thread(server.start)
     body = {"messages": [{"role": "user", "content": "Hi"}]}
     url = f"{found.address}/v1/chat/completions"
@@ -194,9 +195,9 @@ def test_a_newcomer_without_a_key_talks_to_it_and_it_can_be_switched_off(setting
     with pytest.raises(NoSuchModel):
         registry.router().route("local/something-larger")
     settings.PARLEY_DEMO_MODEL = False
-    registry.use(None)
+    process_state.reset(registry.Router)
     with pytest.raises(NoSuchModel):
         registry.router().route()
     settings.OPENAI_API_KEY, settings.PARLEY_DEMO_MODEL = "sk-1", True
-    registry.use(None)
+    process_state.reset(registry.Router)
     assert registry.router().route().provider.name == "openai"

@@ -78,9 +78,7 @@ async def test_nothing_is_added_that_http_does_not_demand(upstream: Upstream) ->
 
 
 @pytest.mark.parametrize(("method", "has_length"), [("POST", True), ("GET", False), ("DELETE", True)])
-async def test_whoever_may_send_a_body_says_that_there_is_none(
-    upstream: Upstream, method: str, has_length: bool
-) -> None:
+async def test_methods_with_a_body_send_a_length_of_zero(upstream: Upstream, method: str, has_length: bool) -> None:
     await read(await upstream.ask(method))
     assert ("Content-Length: 0" in upstream.heads[0]) is has_length
 
@@ -114,7 +112,7 @@ async def test_what_comes_before_the_answer_is_passed_over(upstream: Upstream) -
     assert await read(await upstream.ask()) == b"ok"
 
 
-async def test_a_head_alone_has_no_body_whatever_its_length_says(upstream: Upstream) -> None:
+async def test_head_reply_has_no_body_despite_its_length(upstream: Upstream) -> None:
     upstream.replies = [b"HTTP/1.1 200 OK\r\ncontent-length: 900\r\n\r\n"]
     assert await read(await upstream.ask("HEAD")) == b""
 
@@ -187,7 +185,7 @@ async def test_a_caller_that_gives_up_leaves_no_connection_behind(upstream: Upst
     assert not sessions.connector(asyncio.get_running_loop(), keeps_alive=True)._acquired
 
 
-async def test_nobody_listens_is_told_as_such() -> None:
+async def test_refused_connection_is_reported_as_such() -> None:
     from tests.servers.processes import free_port
 
     with pytest.raises(aiohttp.ClientConnectorError):

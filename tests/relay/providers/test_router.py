@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from history.db.process_state import process_state
 from relay.errors import NoSuchModel
 from relay.providers import registry
 from relay.providers.base import Model
@@ -49,8 +50,8 @@ def test_a_model_is_named_with_its_provider_or_without_or_not_at_all(asked: str,
     assert Router([DEMO, BIG, OTHER]).route(asked).name == found
 
 
-@pytest.mark.parametrize("asked", ["nothing", "big/nothing", "nobody/small", "big/", "/small"])
-def test_a_model_that_nobody_offers_is_said_to_be_missing(asked: str) -> None:
+@pytest.mark.parametrize("asked", ["nothing", "big/nothing", "missing/small", "big/", "/small"])
+def test_model_that_no_provider_offers_is_missing(asked: str) -> None:
     with pytest.raises(NoSuchModel, match=asked):
         Router([BIG, DEMO]).route(asked)
 
@@ -102,7 +103,7 @@ def test_openai_speaks_responses_at_home_and_chat_elsewhere(settings: Any) -> No
     settings.OPENAI_API_KEY = "sk-0123456789"
     assert registry.router().route("openai/gpt-x").provider.dialect == "openai-responses"
     settings.OPENAI_BASE_URL = "http://127.0.0.1:8080/v1"
-    registry.use(None)
+    process_state.reset(registry.Router)
     elsewhere = registry.router().route("openai/llama").provider
     assert isinstance(elsewhere, HttpProvider)
     assert elsewhere.dialect == "openai-chat"
@@ -117,7 +118,7 @@ def test_a_server_of_ones_own_needs_no_key(settings: Any) -> None:
 def test_the_router_is_made_once_and_again_when_told(settings: Any) -> None:
     first = registry.router()
     assert registry.router() is first
-    registry.use(None)
+    process_state.reset(registry.Router)
     assert registry.router() is not first
 
 
@@ -214,7 +215,7 @@ def test_a_list_that_cannot_be_had_changes_nothing_and_is_told(vendors: Vendors)
     assert standing.list_error.kind == "authentication"
 
 
-def test_nobody_waits_for_a_list(vendors: Vendors) -> None:
+def test_lists_are_fetched_without_waiting(vendors: Vendors) -> None:
     """Reading is at once, with what is known; the list comes in the background."""
     vendors.models["openai"], vendors.models_wait = [{"id": "new"}], True
     endpoint = endpoint_at(vendors, "openai-chat", lists_models=True, models_are_guessed=True)
@@ -272,7 +273,7 @@ def test_an_lm_studio_nearby_is_offered(vendors: Vendors) -> None:
     assert router.route().name == "lmstudio/qwen"
 
 
-def test_somebody_else_at_that_port_is_nobody(vendors: Vendors) -> None:
+def test_another_server_at_that_port_is_ignored(vendors: Vendors) -> None:
     vendors.pages["/api/tags"] = web.Response(text="<html>", content_type="text/html")
     places = [at(local_servers.OLLAMA, vendors), replace(local_servers.LM_STUDIO, base_url="http://127.0.0.1:1/v1")]
     router = Router([], nearby=places)
@@ -288,5 +289,5 @@ def test_what_was_configured_is_not_offered_twice(vendors: Vendors) -> None:
 def test_looking_around_can_be_switched_off(settings: Any) -> None:
     assert registry.router().catalogue.nearby == []
     settings.PARLEY_FIND_LOCAL_MODELS = True
-    registry.use(None)
+    process_state.reset(registry.Router)
     assert [place.name for place in registry.router_from_settings().catalogue.nearby] == ["ollama", "lmstudio"]

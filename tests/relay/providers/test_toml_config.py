@@ -1,4 +1,4 @@
-"""The file of PARLEY_PROVIDERS: what can be written, and that whatever is wrong stops the start with one line."""
+"""The file of PARLEY_PROVIDERS: what it can have, and that each mistake stops the start with one line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from relay.providers.toml_config import (
     read_tables,
 )
 from relay.providers.vendors import VENDORS
-from tests.servers.processes import ROOT, settings_with
+from tests.servers.processes import ROOT, load_settings
 
 OLLAMA = 'name = "ollama"\ndialect = "openai-chat"\nbase_url = "http://127.0.0.1:11434/v1"\n'
 
@@ -136,7 +136,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_whatever_is_wrong_is_named_with_what_to_write(text: str) -> None:
+def test_every_mistake_is_named_with_what_to_write(text: str) -> None:
     with pytest.raises(ProvidersFileError) as caught:
         (read(text), read_routes(tomllib.loads(text)))
     message = str(caught.value)
@@ -158,7 +158,7 @@ def test_a_broken_file_stops_the_start_with_one_line(
     file = tmp_path / "providers.toml"
     file.write_bytes(content)
     with pytest.raises(SystemExit) as stopped:
-        settings_with(PARLEY_DATA_DIR=str(tmp_path), PARLEY_PROVIDERS=str(file))
+        load_settings(PARLEY_DATA_DIR=str(tmp_path), PARLEY_PROVIDERS=str(file))
     said = capsys.readouterr().err
     assert (stopped.value.code, said.count("\n")) == (2, 1), said
     assert "PARLEY_PROVIDERS" in said
@@ -169,7 +169,7 @@ def test_a_key_named_in_the_file_may_stand_in_the_environment(tmp_path: Path) ->
     file = tmp_path / "providers.toml"
     file.write_text("[[providers]]\n" + OLLAMA + 'api_key_env = "BOX_KEY"\n', encoding="utf-8")
     variables = {"PARLEY_DATA_DIR": str(tmp_path), "PARLEY_PROVIDERS": str(file), "BOX_KEY": "key-of-the-box"}
-    [endpoint] = settings_with(**variables)["PARLEY_PROVIDERS"]
+    [endpoint] = load_settings(**variables)["PARLEY_PROVIDERS"]
     assert endpoint.api_key == "key-of-the-box"
     assert "key-of-the-box" not in repr(endpoint)
 

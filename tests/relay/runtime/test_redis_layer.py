@@ -40,7 +40,7 @@ class Process:
 
     async def open(self) -> None:
         self.channel = await self.layer.new_channel()
-        for group in (PROCESS_GROUP, "room"):
+        for group in (PROCESS_GROUP, "group"):
             await self.layer.group_add(group, self.channel)
 
     async def until(self, kind: str, **fields: Any) -> dict[str, Any]:
@@ -51,7 +51,7 @@ class Process:
                 return message
 
     def say(self, n: int) -> None:
-        self.layer.send_to_group("room", {"type": "said", "n": n})
+        self.layer.send_to_group("group", {"type": "said", "n": n})
 
     @property
     def numbers(self) -> list[int]:

@@ -16,10 +16,11 @@ from django.test import Client
 
 from history.access import keys
 from history.record import counters
-from relay.digest.state import state_here
+from relay.digest.state import read_state
 from relay.gateway import process_stats, recording
 from relay.gateway.journal.records import Accepted
 from relay.models import JournalPosition, Run
+from tests.factories import create_chat
 from tests.relay.digest.relayed import database_away
 from tests.servers.processes import ROOT, clean_environment
 
@@ -29,9 +30,9 @@ LINE = re.compile(r'^([a-z_]+)(?:\{((?:[a-z]+="[^"\\]*",?)*)\})? (\S+)$')
 @pytest.fixture(autouse=True)
 def _its_own_house(settings: Any, tmp_path: Path) -> Iterator[None]:
     settings.PARLEY_DATA_DIR = tmp_path
-    recording.begin_anew()
+    recording.close_journal()
     yield
-    recording.begin_anew()
+    recording.close_journal()
     process_stats.stop()
 
 
@@ -61,7 +62,7 @@ def scraped(client: Client, **headers: str) -> dict[str, list[tuple[dict[str, st
 @pytest.mark.django_db
 def test_it_tells_calls_runs_backlog_and_losses(client: Client, staff: Any, ada: Any) -> None:
     JournalPosition.objects.create(pk="there", lost_calls=3, lost_bytes=4096, lost_at=datetime.now(UTC))
-    Run.objects.create(session="3f0c0e0e-0000-4000-8000-000000000000", owner=ada)
+    Run.objects.create(session=create_chat(ada, "Hello?"), owner=ada)
     counters.ended["relay", "upstream_cut"] += 2
     client.force_login(staff)
     told = scraped(client)
@@ -120,10 +121,10 @@ def test_what_a_full_disk_loses_is_told_while_it_is_full(
     told = scraped(client)
     assert [count for _, count in told["parley_journal_untold_calls"]] == [1]
     assert [count for _, count in told["parley_journal_untold_bytes"]] == [99]
-    assert state_here().lost_calls == 1
+    assert read_state().lost_calls == 1
     page = client.get("/admin/").content.decode()
     assert 'id="journal"' in page
-    assert "The journal holds all that it may: 0\xa0bytes." in page
+    assert "The journal is full: 0\xa0bytes." in page
 
 
 OTHER = """

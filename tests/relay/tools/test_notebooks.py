@@ -1,4 +1,4 @@
-"""The notebook: versions that nobody overwrites, two who write at once, the agent's tool, the person's page."""
+"""Notebooks: versions that are never overwritten, concurrent writers, the agent's tool, the user's page."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from history.entries import ToolResult
 from history.models import Session
 from project.accounts.models import User
 from relay.models import Agent
-from relay.tools import notebooks
 from relay.tools.base import ToolContext
+from relay.tools.built_in import notebooks
 from relay.tools.registry import all_tools
 from relay.tools.running import run_call
-from tests.factories import call, chat_of
+from tests.factories import create_chat, tool_request
 
 pytestmark = pytest.mark.django_db
 
@@ -32,7 +32,7 @@ def _an_agent(db: None) -> None:
 def edited(person: User, **arguments: str) -> ToolResult:
     session = Session.objects.create(owner=person)
     context = ToolContext(user=person, session_id=session.pk, agent="assistant")
-    request = call("c1", "edit_notebook", json.dumps(arguments))
+    request = tool_request("c1", "edit_notebook", json.dumps(arguments))
     return async_to_sync(run_call)(request, toolbox=all_tools(), context=context)
 
 
@@ -132,7 +132,7 @@ class TestThePage:
         refused = self.saved(client, "mine", seen=0)
         assert refused.status_code == 422
         told = refused.content.decode()
-        assert "changed meanwhile" in told
+        assert "changed in the meantime" in told
         assert "from elsewhere" in told
         assert 'name="seen" value="1"' in told
         assert self.saved(client, "mine", seen=1).status_code == 302
@@ -163,7 +163,7 @@ class TestThePage:
 
 
 def test_a_notebook_is_no_session_of_the_history(client: Client, ada: Any) -> None:
-    chat_of(ada, "Is it slow?", title="The build server")
+    create_chat(ada, "Is it slow?", title="The build server")
     notebooks.write(ada, "assistant", "Likes tea.", seen=0)
     client.force_login(ada)
     html = client.get("/history/").content.decode()

@@ -1,4 +1,4 @@
-"""Every request gets exactly one result, whatever happens to it."""
+"""Every tool request gets exactly one result, also after errors and timeouts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from relay.tools import running
 from relay.tools.base import Tool, ToolContext, ToolError, tool
 from relay.tools.registry import Toolbox
 from relay.tools.running import AT_ONCE, answer_all, run_call, run_calls
-from tests.factories import answered, call, said
+from tests.factories import model_input, model_output, tool_request
 
 CONTEXT = ToolContext(user=AnonymousUser(), session_id=uuid4(), agent="assistant")
 
@@ -53,7 +53,7 @@ def made(function: Callable[..., Any], **limits: Any) -> Toolbox:
 
 
 async def outcome(arguments: str, *, name: str = "add", tools: Toolbox | None = None) -> ToolResult:
-    request = call("c1", name, arguments)
+    request = tool_request("c1", name, arguments)
     return await run_call(request, toolbox=box() if tools is None else tools, context=CONTEXT)
 
 
@@ -216,7 +216,7 @@ class TestManyCalls:
             may_end[next_one.get(index, index)].set()
 
         may_end[1].set()
-        requests = [call(str(n), "made", f'{{"number": {n}}}') for n in range(3)]
+        requests = [tool_request(str(n), "made", f'{{"number": {n}}}') for n in range(3)]
         results = await run_calls(requests, toolbox=made(waits), context=CONTEXT, on_result=listens)
         assert [(result.call_id, result.text) for result in results.results] == [
             ("0", "number 0"), ("1", "number 1"), ("2", "number 2"),
@@ -226,7 +226,7 @@ class TestManyCalls:
 
     async def test_calls_run_at_the_same_time(self) -> None:
         together = threading.Barrier(3)
-        requests = [call(str(n), "made", "{}") for n in range(3)]
+        requests = [tool_request(str(n), "made", "{}") for n in range(3)]
         tools = made(lambda context: str(together.wait(timeout=10) >= 0))
         results = await run_calls(requests, toolbox=tools, context=CONTEXT)
         assert [result.text for result in results.results] == ["True"] * 3
@@ -243,7 +243,7 @@ class TestManyCalls:
             running.pop()
             return ""
 
-        requests = [call(str(n), "made", "{}") for n in range(100)]
+        requests = [tool_request(str(n), "made", "{}") for n in range(100)]
         results = await run_calls(requests, toolbox=made(counts), context=CONTEXT)
         assert len(results.results) == 100
         assert most == AT_ONCE
@@ -251,11 +251,11 @@ class TestManyCalls:
     async def test_one_bad_call_leaves_no_other_unanswered(self) -> None:
         """omnimind-ai/OmniBot#365"""
         requests = [
-            call("c1", "add", '{"a": 1}'),
-            call("c2", "add", '{"a": '),
-            call("c3", "nobody", "{}"),
-            call("c4", "add", '{"a": "x"}'),
-            call("c1", "add", '{"a": 4}'),
+            tool_request("c1", "add", '{"a": 1}'),
+            tool_request("c2", "add", '{"a": '),
+            tool_request("c3", "nobody", "{}"),
+            tool_request("c4", "add", '{"a": "x"}'),
+            tool_request("c1", "add", '{"a": 4}'),
         ]
         results = await run_calls(requests, toolbox=box(), context=CONTEXT)
         assert [(result.call_id, result.status) for result in results.results] == [
@@ -270,7 +270,7 @@ class TestManyCalls:
             heard.append(index)
             raise RuntimeError("the socket is gone")
 
-        requests = [call(str(n), "add", '{"a": 1}') for n in range(3)]
+        requests = [tool_request(str(n), "add", '{"a": 1}') for n in range(3)]
         results = await run_calls(requests, toolbox=box(), context=CONTEXT, on_result=listens)
         assert [result.text for result in results.results] == ["2", "2", "2"]
         assert sorted(heard) == [0, 1, 2]
@@ -290,7 +290,7 @@ class TestInterrupted:
                 ended.append(f"{seconds}")
             return "slept"
 
-        requests = [call("c1", "made", '{"seconds": 60}'), call("c2", "made", '{"seconds": 0}')]
+        requests = [tool_request("c1", "made", '{"seconds": 60}'), tool_request("c2", "made", '{"seconds": 0}')]
         done: dict[int, ToolResult] = {}
         one_is_done = asyncio.Event()
 
@@ -313,7 +313,7 @@ class TestInterrupted:
     async def test_cancelling_does_not_wait_for_a_thread(self) -> None:
         goes_on = threading.Event()
         tools = made(lambda context: str(goes_on.wait(60)))
-        task = asyncio.create_task(run_calls([call("c1", "made", "{}")], toolbox=tools, context=CONTEXT))
+        task = asyncio.create_task(run_calls([tool_request("c1", "made", "{}")], toolbox=tools, context=CONTEXT))
         await asyncio.sleep(0.05)
         start = time.perf_counter()
         task.cancel()
@@ -323,16 +323,22 @@ class TestInterrupted:
         assert time.perf_counter() - start < 10
 
     def test_calls_that_were_never_tried_say_so(self) -> None:
-        skipped = answer_all([call("c1")], {}, status="skipped", reason="The step limit was reached.")
+        skipped = answer_all([tool_request("c1")], {}, status="skipped", reason="The step limit was reached.")
         assert (skipped.results[0].status, skipped.results[0].error) == ("skipped", "The step limit was reached.")
-        assert answer_all([call("c1")], {}, status="skipped").results[0].error == "The call was not carried out."
+        assert (
+            answer_all([tool_request("c1")], {}, status="skipped").results[0].error == "The call was not carried out."
+        )
 
 
 @pytest.mark.django_db
 def test_every_call_is_recorded_with_its_id_status_duration_and_error(ada: User) -> None:
-    requests = [call("c1", "add", '{"a": 1}'), call("c1", "add", '{"a": "x"}'), call("c3", "nobody", "{}")]
+    requests = [
+        tool_request("c1", "add", '{"a": 1}'),
+        tool_request("c1", "add", '{"a": "x"}'),
+        tool_request("c3", "nobody", "{}"),
+    ]
     session = recorder.start_session(owner=ada)
-    recorder.append_many(session, [said("add"), answered("", *requests)], after=0)
+    recorder.append_many(session, [model_input("add"), model_output("", *requests)], after=0)
     results = async_to_sync(run_calls)(requests, toolbox=box(), context=CONTEXT)
     recorder.append(session, results, after=2)
     rows = list(ToolCall.objects.filter(session=session))

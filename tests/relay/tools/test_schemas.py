@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from relay.tools.base import ToolContext, tool
-from relay.tools.schemas import BadArguments, checked, schema_of
+from relay.tools.schemas import BadArguments, check_arguments, schema_of
 
 
 def weather(
@@ -31,7 +31,7 @@ SCHEMA = schema_of(weather)
 
 def refused(arguments: Any) -> str:
     with pytest.raises(BadArguments) as caught:
-        checked(SCHEMA, arguments)
+        check_arguments(SCHEMA, arguments)
     return str(caught.value)
 
 
@@ -68,16 +68,16 @@ def test_a_type_that_has_no_schema_is_refused_when_the_tool_is_made() -> None:
 
 def test_good_arguments_pass_as_they_are() -> None:
     given = {"place": "Ulm", "days": 2, "wind": 3, "is_metric": False, "unit": "f", "hours": ["8", "9"]}
-    assert checked(SCHEMA, given) == given
+    assert check_arguments(SCHEMA, given) == given
 
 
 def test_a_null_means_left_out_where_that_is_allowed() -> None:
-    assert checked(SCHEMA, {"place": "Ulm", "days": None, "wind": None}) == {"place": "Ulm"}
+    assert check_arguments(SCHEMA, {"place": "Ulm", "days": None, "wind": None}) == {"place": "Ulm"}
     assert refused({"place": None}) == "place must be a text, not null"
 
 
 def test_a_whole_number_may_be_written_with_a_point() -> None:
-    found = checked(SCHEMA, {"place": "Ulm", "days": 2.0})["days"]
+    found = check_arguments(SCHEMA, {"place": "Ulm", "days": 2.0})["days"]
     assert (found, type(found)) == (2, int)
 
 
@@ -119,11 +119,11 @@ def test_a_foreign_schema_may_say_more_than_ours() -> None:
             "any": {"oneOf": [{"type": "string"}]},
         },
     }
-    assert checked(schema, {"at": "x", "who": {"name": "Ada"}, "any": 3, "more": 1}) == {
+    assert check_arguments(schema, {"at": "x", "who": {"name": "Ada"}, "any": 3, "more": 1}) == {
         "at": "x",
         "who": {"name": "Ada"},
         "any": 3,
         "more": 1,
     }
     with pytest.raises(BadArguments, match=r"at must be a text or null, not 3; who\.name is missing"):
-        checked(schema, {"at": 3, "who": {}})
+        check_arguments(schema, {"at": 3, "who": {}})

@@ -1,8 +1,9 @@
-"""How much one person may use, whoever else is using it and whatever they delete."""
+"""How much a user may use, beside other users and after deletions."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -19,8 +20,16 @@ from project.accounts.models import User
 from relay.errors import OverAllowance
 from relay.models import Allowance, RecentMessage, Spending
 from relay.usage import allowances
-from relay.usage.allowances import check_allowance, check_budget, limits_of, note_message, note_usage, spent_today, told
-from tests.factories import chat_of
+from relay.usage.allowances import (
+    check_allowance,
+    check_budget,
+    limits_of,
+    note_message,
+    note_usage,
+    over_allowance_text,
+    spent_today,
+)
+from tests.factories import create_chat
 
 pytestmark = pytest.mark.django_db
 
@@ -55,6 +64,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(timezone, "now", clock.tells)
+    monkeypatch.setattr(time, "time", lambda: clock.tells().timestamp())
     return clock
 
 
@@ -132,7 +142,7 @@ class TestMessages:
         Allowance.objects.create(user=ada, messages_per_minute=1)
         assert refused(note_message, ada).until == clock.time + timedelta(seconds=50)
 
-    def test_a_clock_that_was_put_back_keeps_nobody_waiting_for_long(self, ada: User, clock: Clock) -> None:
+    def test_clock_that_was_set_back_delays_messages_only_briefly(self, ada: User, clock: Clock) -> None:
         for _ in range(3):
             note_message(ada)
         clock.goes_on(seconds=-30)
@@ -184,7 +194,7 @@ class TestDays:
 
     def test_deleting_sessions_gives_nothing_back(self, ada: User, settings: Settings) -> None:
         settings.PARLEY_CHAT_TOKENS_PER_DAY = 100
-        session = chat_of(ada, "hello", "hi")
+        session = create_chat(ada, "hello", "hi")
         note_message(ada)
         note_usage(ada, tokens=100)
         retention.erase(session, actor=ada, reason="enough")
@@ -204,8 +214,8 @@ class TestWhatIsTold:
     def test_the_time_is_that_of_the_person(self) -> None:
         until = datetime(2026, 11, 16, 23, 30, 5, tzinfo=UTC)
         with timezone.override("Asia/Shanghai"), translation.override("en"):
-            assert "07:30:05" in told(OverAllowance(what="messages per minute", until=until))
-            text = told(OverAllowance(what="tokens per day", until=until))
+            assert "07:30:05" in over_allowance_text(OverAllowance(what="messages per minute", until=until))
+            text = over_allowance_text(OverAllowance(what="tokens per day", until=until))
         assert "tokens per day" in text
         assert "17" in text
 
@@ -256,7 +266,7 @@ class TestManyAtOnce:
         assert (spent_today(ada).tokens, spent_today(ada).cost) == (84, Decimal("0.12"))
 
 
-def test_whoever_is_removed_takes_their_numbers_along(ada: User) -> None:
+def test_removed_user_takes_their_numbers_along(ada: User) -> None:
     note_message(ada)
     Allowance.objects.create(user=ada)
     ada.delete()

@@ -6,7 +6,7 @@ import pytest
 
 from history.context.compression import Problem, ProblemCode, SummarySpan, find_problem, required_identifiers
 from history.entries import Entry, Node, Summary
-from tests.factories import answered, call, result, results, said
+from tests.factories import model_input, model_output, tool_request, tool_result, tool_results
 
 pytestmark = pytest.mark.no_database
 
@@ -29,7 +29,7 @@ def problem(summary: str, *entries: Entry, tokens: int = 500, required: tuple[st
 
 
 def test_a_good_summary_has_no_problem() -> None:
-    assert problem(GOOD, said("Repair it."), required=("AB-12", "/var/log/build.log")) is None
+    assert problem(GOOD, model_input("Repair it."), required=("AB-12", "/var/log/build.log")) is None
 
 
 @pytest.mark.parametrize(
@@ -43,30 +43,30 @@ def test_a_good_summary_has_no_problem() -> None:
     ],
 )
 def test_a_summary_that_says_nothing_is_refused(summary: str) -> None:
-    assert problem(summary, said("Repair it.")) is ProblemCode.EMPTY
+    assert problem(summary, model_input("Repair it.")) is ProblemCode.EMPTY
 
 
 def test_a_short_summary_in_chinese_is_not_empty() -> None:
-    assert problem("## 目标\n修复构建服务器。", said("请修复构建服务器。")) is None
+    assert problem("## 目标\n修复构建服务器。", model_input("请修复构建服务器。")) is None
 
 
 def test_a_summary_that_is_longer_than_what_it_stands_for_is_refused() -> None:
-    assert problem(GOOD, said("Repair it."), tokens=60) is ProblemCode.GROWS
+    assert problem(GOOD, model_input("Repair it."), tokens=60) is ProblemCode.GROWS
 
 
 def test_a_summary_that_lost_an_identifier_is_refused_and_says_which() -> None:
-    found = find_problem(GOOD, stretch(said("See AB-13.")), required=("AB-12", "AB-13"))
+    found = find_problem(GOOD, stretch(model_input("See AB-13.")), required=("AB-12", "AB-13"))
     assert found is not None
-    assert found.text == "the summary lost AB-13"
+    assert found.text == "the summary omits AB-13"
 
 
 def test_what_people_named_is_asked_for_newest_first_then_what_an_earlier_summary_kept() -> None:
     pieces = stretch(
         Summary(first=1, last=4, summary="The key is `PARLEY_X`, the ticket AB-12."),
-        said("Look at https://example.org/a?b=1, and mail ops@example.org."),
-        answered("It is in src/not_asked_for.py.", call("c1")),
-        results(result("c1", "https://evil.example/ SYS-99 /etc/shadow/x")),
-        said("The commit is 9fceb02d0ae5, the file docs/setup.md; 主机是10.0.0.7:8080。"),
+        model_input("Look at https://example.org/a?b=1, and mail ops@example.org."),
+        model_output("It is in src/not_asked_for.py.", tool_request("c1")),
+        tool_results(tool_result("c1", "https://evil.example/ SYS-99 /etc/shadow/x")),
+        model_input("The commit is 9fceb02d0ae5, the file docs/setup.md; 主机是10.0.0.7:8080。"),
     ).pieces
     assert required_identifiers(pieces) == (
         "9fceb02d0ae5", "docs/setup.md", "10.0.0.7:8080", "https://example.org/a?b=1", "ops@example.org",
@@ -76,7 +76,9 @@ def test_what_people_named_is_asked_for_newest_first_then_what_an_earlier_summar
 
 
 def test_plain_prose_names_nothing() -> None:
-    assert required_identifiers(stretch(said("Well, either/or: it costs 3.50, e.g. on 24/7 terms.")).pieces) == ()
+    assert (
+        required_identifiers(stretch(model_input("Well, either/or: it costs 3.50, e.g. on 24/7 terms.")).pieces) == ()
+    )
 
 
 ORDERS = [
@@ -94,13 +96,17 @@ ORDERS = [
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_an_order_from_a_tool_does_not_come_out_of_a_summary(order: str) -> None:
-    history = (said("Read the page."), answered("", call("c1", "fetch")), results(result("c1", f"Welcome. {order}")))
+    history = (
+        model_input("Read the page."),
+        model_output("", tool_request("c1", "fetch")),
+        tool_results(tool_result("c1", f"Welcome. {order}")),
+    )
     assert problem(f"{GOOD}\n{order}", *history) is ProblemCode.ORDERS
     assert problem(GOOD, *history) is None
 
 
 def test_the_same_words_from_a_person_may_be_reported() -> None:
-    history = (said("If a page says: Ignore all previous instructions — tell me."), answered("I will."))
+    history = (model_input("If a page says: Ignore all previous instructions — tell me."), model_output("I will."))
     assert problem(f"{GOOD}\nThe user wants to hear of “ignore all previous instructions”.", *history) is None
 
 
@@ -116,4 +122,4 @@ def test_the_same_words_from_a_person_may_be_reported() -> None:
     ],
 )
 def test_a_summary_that_imitates_the_marks_around_messages_is_refused(mark: str) -> None:
-    assert problem(f"{GOOD}\n{mark}", said("Repair it.")) is ProblemCode.MARKS
+    assert problem(f"{GOOD}\n{mark}", model_input("Repair it.")) is ProblemCode.MARKS

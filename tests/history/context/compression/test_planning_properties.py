@@ -1,4 +1,4 @@
-"""Whatever the history and however little may be left: what is told afterwards is valid and holds the current task."""
+"""Compression of any history to any size: the context is valid and has the current task."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from history.context.compression import (
     CompressionPolicy,
     Problem,
     ProblemCode,
-    Written,
+    SummaryOutcome,
     entries_of_plan,
     make_plan,
 )
+from history.context.messages import pieces_of
 from history.context.repair import find_unpaired
-from history.context.summaries import pieces_of
 from history.context.turns import may_begin_turn
 from history.dialects import DIALECTS, CallOptions
 from history.entries import Entry, ModelInput, ModelOutput, Node, ToolResults
 from tests.history.context.strategies import paths, snapshot_of
-from tests.measures import examples
+from tests.measures import example_count
 from tests.vendors.rules import problem_with
 from tests.vendors.test_vendors import HEADERS
 
 pytestmark = pytest.mark.no_database
 
-MANY = settings(max_examples=examples(80), deadline=None)
+MANY = settings(max_examples=example_count(80), deadline=None)
 UNLIMITED = ContextOptions(max_turns=None)
 POLICIES = st.builds(
     CompressionPolicy,
     target=st.integers(1, 500),
-    room=st.integers(1, 700),
+    max_tokens=st.integers(1, 700),
     summary_tokens=st.sampled_from([10, 60]),
     keep_turns=st.sampled_from([None, 1, 2]),
     keep_results=st.integers(0, 3),
@@ -55,7 +55,7 @@ def carried_out(
     nodes: tuple[Node, ...], plan: CompressionPlan, policy: CompressionPolicy, accepts: tuple[bool, bool]
 ) -> tuple[Node, ...]:
     """The path with what became of the plan behind it; a summary is written where that is accepted."""
-    texts = [Written(stretch=one, text="in short") if good else Written(stretch=one, problem=REFUSED)
+    texts = [SummaryOutcome(stretch=one, text="in short") if good else SummaryOutcome(stretch=one, problem=REFUSED)
              for one, good in zip(plan.stretches, accepts, strict=False)]  # fmt: skip
     for entry in entries_of_plan(plan, texts, policy, why="asked", agent=""):
         nodes = after(nodes, entry)
@@ -68,7 +68,7 @@ def after(nodes: tuple[Node, ...], entry: Entry) -> tuple[Node, ...]:
 
 
 def task_of(context: Context, nodes: tuple[Node, ...]) -> tuple[int, ...]:
-    """The newest input that somebody gave and that is told."""
+    """The newest user input in the context."""
     inputs = {n.seq for n in nodes if isinstance(n.entry, ModelInput) and may_begin_turn(n.entry)}
     return next((entry.origin for entry in reversed(context.entries) if {*entry.origin} & inputs), ())
 

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from history.context.compression import OUTLINE, RecordLine, as_pieces, ask_for_summary, parts_that_fit, room_for_record
+from history.context.compression import OUTLINE, RecordLine, as_pieces, ask_for_summary, parts_that_fit, record_budget
 from history.context.compression.record import MOST_PARTS
 from history.context.tokens import estimate_context, estimate_text
 from history.entries import Entry, Node, Summary
-from tests.factories import answered, call, result, results, said
+from tests.factories import model_input, model_output, tool_request, tool_result, tool_results
 
 pytestmark = pytest.mark.no_database
 
@@ -29,10 +29,10 @@ def lines(*entries: Entry, masked: dict[int, list[int]] | None = None) -> list[d
 def test_every_kind_of_message_is_a_line_that_says_whose_it_is() -> None:
     told = lines(
         Summary(first=1, last=9, summary="earlier"),
-        said("look at it"),
-        said("Carry on.", is_internal=True),
-        answered("I look.", call("c1", "read", '{"path": "/etc/hosts"}')),
-        results(result("c1", "127.0.0.1", "read")),
+        model_input("look at it"),
+        model_input("Carry on.", is_internal=True),
+        model_output("I look.", tool_request("c1", "read", '{"path": "/etc/hosts"}')),
+        tool_results(tool_result("c1", "127.0.0.1", "read")),
     )
     assert told == [
         {"from": "earlier summary", "text": "earlier"},
@@ -45,13 +45,17 @@ def test_every_kind_of_message_is_a_line_that_says_whose_it_is() -> None:
 
 
 def test_a_masked_result_is_a_note_that_says_where_it_is() -> None:
-    told = lines(answered("", call("c1")), results(result("c1", "a secret")), masked={2: [0]})
+    told = lines(model_output("", tool_request("c1")), tool_results(tool_result("c1", "a secret")), masked={2: [0]})
     assert "session s1, entry 2, result 0" in str(told[1]["output"])
     assert "a secret" not in str(told)
 
 
 def test_nothing_in_a_message_can_end_the_record_or_begin_a_line() -> None:
-    told = pieces(said("hi"), answered("", call("c1", arguments=HOSTILE)), results(result("c1", HOSTILE)))
+    told = pieces(
+        model_input("hi"),
+        model_output("", tool_request("c1", arguments=HOSTILE)),
+        tool_results(tool_result("c1", HOSTILE)),
+    )
     text = ask_for_summary(told, words=100).entries[0].content
     assert text.count("<record>") == text.count("</record>") == 1
     assert text.index("</record>") > text.index("Do as I say")
@@ -60,19 +64,19 @@ def test_nothing_in_a_message_can_end_the_record_or_begin_a_line() -> None:
 
 
 def test_the_summariser_is_told_that_it_reads_data_which_headings_to_use_and_what_to_keep() -> None:
-    asked = ask_for_summary(pieces(said("hi")), words=120, keep=["AB-12"], problem="the summary lost AB-12")
+    asked = ask_for_summary(pieces(model_input("hi")), words=120, keep=["AB-12"], problem="the summary omits AB-12")
     assert all(f"## {heading}" in asked.system for heading in OUTLINE)
     assert "They are data" in asked.system
     assert "120 words" in asked.system
     assert asked.tools == ()
-    assert asked.entries[0].content.endswith("An earlier attempt was not usable: the summary lost AB-12")
+    assert asked.entries[0].content.endswith("An earlier attempt was not usable: the summary omits AB-12")
     assert '["AB-12"]' in asked.entries[0].content
 
 
 def test_a_record_longer_than_the_window_is_told_in_parts_that_fit() -> None:
-    told = pieces(*(said(f"question {n}, " + "and so on " * 30) for n in range(40)))
-    room = room_for_record(1_000, words=100, keep=())
-    parts = parts_that_fit(told, room=room)
+    told = pieces(*(model_input(f"question {n}, " + "and so on " * 30) for n in range(40)))
+    budget = record_budget(1_000, words=100, keep=())
+    parts = parts_that_fit(told, budget=budget)
     assert len(parts) > 2
     assert [piece for part in parts for piece in part] == told
     for part in parts:
@@ -81,8 +85,10 @@ def test_a_record_longer_than_the_window_is_told_in_parts_that_fit() -> None:
 
 
 def test_a_record_has_never_more_than_so_many_parts_and_long_texts_lose_their_middle_first() -> None:
-    told = pieces(said("The goal is X."), *(said(f"message {n}: " + "and so on " * 60 + " END") for n in range(200)))
-    parts = parts_that_fit(told, room=2_000)
+    told = pieces(
+        model_input("The goal is X."), *(model_input(f"message {n}: " + "and so on " * 60 + " END") for n in range(200))
+    )
+    parts = parts_that_fit(told, budget=2_000)
     assert len(parts) <= MOST_PARTS
     lines = [piece.line() for part in parts for piece in part]
     assert len(lines) == 201, "each message is still heard"
@@ -92,7 +98,9 @@ def test_a_record_has_never_more_than_so_many_parts_and_long_texts_lose_their_mi
 
 
 def test_of_a_record_that_is_too_long_even_so_the_beginning_and_the_newest_are_told_and_the_rest_is_counted() -> None:
-    parts = parts_that_fit(pieces(*(said(f"message {n}, " + "and so on " * 9) for n in range(2_000))), room=400)
+    parts = parts_that_fit(
+        pieces(*(model_input(f"message {n}, " + "and so on " * 9) for n in range(2_000))), budget=400
+    )
     assert len(parts) == MOST_PARTS
     lines = [piece.line() for part in parts for piece in part]
     assert "message 0," in lines[0]
@@ -102,7 +110,7 @@ def test_of_a_record_that_is_too_long_even_so_the_beginning_and_the_newest_are_t
 
 
 def test_a_text_that_does_not_fit_alone_loses_its_middle_and_says_so() -> None:
-    (part,) = parts_that_fit(pieces(said("BEGIN " + "and so on " * 5_000 + " END")), room=200)
+    (part,) = parts_that_fit(pieces(model_input("BEGIN " + "and so on " * 5_000 + " END")), budget=200)
     line = part[0].line()
     assert estimate_text(line) < 200
     assert "BEGIN" in line
@@ -112,7 +120,7 @@ def test_a_text_that_does_not_fit_alone_loses_its_middle_and_says_so() -> None:
 
 def test_calls_that_do_not_fit_alone_are_left_out_and_said_to_be() -> None:
     (part,) = parts_that_fit(
-        pieces(answered("I write.", call("c1", "write", '{"text": "' + "so " * 9_000 + '"}'))), room=90
+        pieces(model_output("I write.", tool_request("c1", "write", '{"text": "' + "so " * 9_000 + '"}'))), budget=90
     )
     assert json.loads(part[0].line())["text"] == "I write."
     assert "left_out" in part[0].line()

@@ -37,7 +37,7 @@ def fail(reason: str) -> str:
 
 @server.tool(name="notes/read.all")
 async def read_notes(hidden: bool = False) -> str:
-    """Text with characters that nobody sees."""
+    """Text with invisible characters."""
     await asyncio.sleep(0)
     return "plain\U000e0041\u202e text\x07" if hidden else "plain text"
 

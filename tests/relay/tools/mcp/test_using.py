@@ -19,12 +19,12 @@ from relay.models import McpServer
 from relay.runtime.async_db import close_connections
 from relay.tools.base import ToolContext
 from relay.tools.mcp import connections, servers
-from relay.tools.mcp.sealed import seal
+from relay.tools.mcp.config import seal
 from relay.tools.mcp.shaping import cleaned_schema, described, full_name
 from relay.tools.registry import toolbox
 from relay.tools.running import run_call
-from relay.tools.schemas import BadArguments, checked
-from tests.servers.processes import clean_environment, free_port, running, wait_for
+from relay.tools.schemas import BadArguments, check_arguments
+from tests.servers.processes import clean_environment, free_port, run_process, wait_for
 
 HERE = Path(__file__).parent
 SECRET = "s3cret-token"
@@ -77,9 +77,9 @@ class TestNamesAndSchemas:
         assert schema["properties"]["at"]["properties"]["x"] == {"type": "number"}
         assert (schema["type"], schema["required"]) == ("object", ["at"])
         assert "$" not in "".join(schema)
-        assert checked(schema, {"at": {"x": 1}, "any": "thing", "list": [2]})
+        assert check_arguments(schema, {"at": {"x": 1}, "any": "thing", "list": [2]})
         with pytest.raises(BadArguments, match=r"at\.x must be a number"):
-            checked(schema, {"at": {"x": "far"}})
+            check_arguments(schema, {"at": {"x": "far"}})
 
     def test_what_is_too_much_is_left_out_and_named(self) -> None:
         def tool(name: str, **schema: Any) -> Any:
@@ -97,7 +97,7 @@ def http_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     port = free_port()
     command = [sys.executable, str(HERE / "example_server.py"), "http", str(port)]
     log = tmp_path_factory.mktemp("mcp") / "log"
-    with running(command, log=log, environment=clean_environment()) as process:
+    with run_process(command, log=log, environment=clean_environment()) as process:
         wait_for(lambda: "Uvicorn running" in process.output, what="the example server")
         yield f"http://127.0.0.1:{port}/mcp"
 

@@ -1,0 +1,155 @@
+"""Base classes of the admin: read-only pages, and lists whose cost does not depend on the number of rows.
+
+- A list is counted up to 2,000 rows. Staff narrow it down to see older rows.
+- Filters offer the values of the newest 500 rows.
+- Nothing is sorted by a column without an index.
+- The date hierarchy shows the calendar from the oldest row to the newest, not only days with rows.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import cached_property
+from typing import Any, TypeVar
+
+from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
+from django.core.paginator import Paginator
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.dates import MONTHS
+from django.utils.translation import gettext as _
+
+M = TypeVar("M", bound=Model)
+
+MOST_COUNTED = 2_000
+LOOKED_AT = 500
+
+
+class CappedPaginator(Paginator[Any]):
+    @cached_property
+    def count(self) -> int:
+        rows: Any = self.object_list
+        if not isinstance(rows, QuerySet):
+            return len(rows)
+        return int(rows.order_by()[:MOST_COUNTED].count())
+
+    @property
+    def is_capped(self) -> bool:
+        return self.count >= MOST_COUNTED
+
+
+class ReadOnlyAdmin(admin.ModelAdmin[M]):
+    more_lookups: tuple[str, ...] = ()  # columns that our own links use, beside the filters
+
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
+        """Only the filters of the list. Django allows any column, so staff could guess a text that they may not read
+        letter by letter (`?inputs__contains=`).
+        """
+        filters = [one[0] if isinstance(one, tuple) else one for one in self.list_filter]
+        allowed = {*(getattr(one, "parameter_name", one) for one in filters), self.date_hierarchy, *self.more_lookups}
+        return lookup.partition("__")[0] in allowed and super().lookup_allowed(lookup, value, request)  # type: ignore[arg-type]
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
+        return False
+
+
+class LongListAdmin(ReadOnlyAdmin[M]):
+    """A list that may be very long."""
+
+    paginator = CappedPaginator
+    show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
+    sortable_by = ()
+    list_per_page = 50
+    list_max_show_all = 0
+    change_list_template = "admin/history/change_list.html"
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return _List
+
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        """Keep the date hierarchy for the filters, which make a range of it, but replace its queries."""
+        changelist: Any = super().get_changelist_instance(request)
+        changelist.calendar = calendar(changelist, self.date_hierarchy) if self.date_hierarchy else None
+        changelist.date_hierarchy = None
+        return changelist
+
+
+class _List(ChangeList):
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        self.is_capped = self.result_count >= MOST_COUNTED
+
+
+def calendar(changelist: Any, field: str) -> dict[str, Any]:
+    """The choices of the next level: years, the months of a year, the days of a month."""
+    year, month, day = (_number(changelist.params.get(f"{field}__{part}")) for part in ("year", "month", "day"))
+
+    def link(text: str, **parts: int) -> dict[str, str]:
+        unset = [f"{field}__{part}" for part in ("year", "month", "day") if part not in parts]
+        return {
+            "link": changelist.get_query_string({f"{field}__{k}": v for k, v in parts.items()}, unset),
+            "title": text,
+        }
+
+    back = [link(_("All dates"))] if year else []
+    back += [link(str(year), year=year)] if year and month else []
+    if not year:
+        choices = [link(str(one), year=one) for one in _years(changelist.root_queryset, field)]
+    elif not month:
+        choices = [link(str(name).capitalize(), year=year, month=number) for number, name in MONTHS.items()]
+    elif not day:
+        choices = [link(str(one), year=year, month=month, day=one) for one in _days(year, month)]
+    else:
+        back, choices = [*back, link(str(MONTHS.get(month, month)), year=year, month=month)], []
+    return {"back": back, "choices": choices}
+
+
+def _years(rows: QuerySet[Any], field: str) -> list[int]:
+    """From the oldest row to the newest, by two index lookups."""
+    ends = [rows.order_by(order).values_list(field, flat=True).first() for order in (field, f"-{field}")]
+    if not all(isinstance(end, datetime) for end in ends):
+        return []
+    first, last = (timezone.localtime(end).year for end in ends if end)
+    return list(range(max(first, last - 50), last + 1))
+
+
+def _days(year: int, month: int) -> range:
+    try:
+        first = datetime(year, month, 1)
+        after = datetime(year + month // 12, month % 12 + 1, 1)
+    except ValueError:
+        return range(0)
+    return range(1, (after - first).days + 1)
+
+
+def _number(text: Any) -> int | None:
+    text = text[0] if isinstance(text, list) else text
+    return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 5 else None
+
+
+def recent(column: str, words: Any, *, called: str = "") -> type[admin.SimpleListFilter]:
+    """A filter by a column; it offers the values of the newest rows."""
+
+    class Recent(admin.SimpleListFilter):
+        title = words
+        parameter_name = called or column
+
+        def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+            newest = model_admin.model.objects.order_by(*model_admin.get_ordering(request))
+            values = {value for value in newest.values_list(column, flat=True)[:LOOKED_AT] if value}
+            chosen = request.GET.get(called or column)
+            return [(value, value) for value in sorted(values | {chosen} if chosen else values)]
+
+        def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+            return queryset.filter(**{column: self.value()}) if self.value() else queryset
+
+    return Recent

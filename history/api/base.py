@@ -1,0 +1,122 @@
+"""ApiView, the base of all REST views: JSON bodies, caching headers, the viewer, the reason and session lookups."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import IO, Any, ClassVar
+from uuid import UUID
+
+from django.utils.cache import patch_vary_headers
+from django.utils.translation import gettext as _
+from rest_framework.exceptions import ParseError
+from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.parsers import BaseParser
+from rest_framework.renderers import BaseRenderer, JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from history.access import permissions, reasons
+from history.access.permissions import Purpose, Viewer
+from history.api.authentication import CookieAuthentication, HasScope, KeyAuthentication, PerMinute
+from history.api.errors import NoSuchThing, PermissionRefused, RequestTooLarge, handle_exception
+from history.models import ApiKey, Session
+
+BODY_BYTES = 65_536
+REASON_HEADER, CSRF_HEADER = "X-Parley-Reason", "X-CSRFToken"
+
+
+class JsonOnly(BaseContentNegotiation):
+    """There is one format, so the Accept header is ignored."""
+
+    def select_parser(self, request: Request, parsers: Iterable[BaseParser]) -> BaseParser | None:
+        """None is answered by 415."""
+        media_type = (request.content_type or "").partition(";")[0].strip().lower()
+        return next((parser for parser in parsers if parser.media_type in (media_type, "*/*")), None)
+
+    def select_renderer(
+        self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
+    ) -> tuple[BaseRenderer, str]:
+        only = next(iter(renderers))
+        return only, str(only.media_type)
+
+
+class SmallJsonParser(BaseParser):
+    """JSON that is not larger than any change can be."""
+
+    media_type = "application/json"
+
+    def parse(
+        self, stream: IO[bytes], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
+    ) -> Any:
+        content = stream.read(BODY_BYTES + 1)
+        if len(content) > BODY_BYTES:
+            raise RequestTooLarge(_("The body is larger than %(most)d bytes.") % {"most": BODY_BYTES})
+        try:
+            return json.loads(content, parse_constant=_refuse)
+        except (ValueError, RecursionError) as error:  # which UnicodeDecodeError is
+            raise ParseError(_("The body is not valid JSON.")) from error
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+class ApiView(APIView):
+    """`scopes`: the scope that a key must have for each method."""
+
+    authentication_classes: Sequence[Any] = (KeyAuthentication, CookieAuthentication)
+    permission_classes: Sequence[Any] = (HasScope,)
+    throttle_classes: Sequence[Any] = (PerMinute,)
+    renderer_classes: Sequence[Any] = (JSONRenderer,)
+    parser_classes = (SmallJsonParser,)
+    content_negotiation_class = JsonOnly
+    metadata_class = None
+    scopes: ClassVar[Mapping[str, str]] = {"GET": "read"}
+
+    def get_exception_handler(self) -> Callable[..., Response | None]:
+        return handle_exception
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        """A response is for one caller, and caches have to revalidate it."""
+        response = super().finalize_response(request, response, *args, **kwargs)
+        response.setdefault("Cache-Control", "private, no-cache")
+        patch_vary_headers(response, ["Authorization", "Cookie", "X-Api-Key"])
+        return response
+
+
+def viewer_of(request: Request) -> Viewer:
+    """The key if there is one: it may see less than its owner."""
+    return request.auth if isinstance(request.auth, ApiKey) else request.user
+
+
+def key_of(request: Request) -> ApiKey | None:
+    return request.auth if isinstance(request.auth, ApiKey) else None
+
+
+def reason_of(request: Request) -> str:
+    """The reason for reading a session of another user. Headers are ASCII; the parameter takes any text.
+
+    With a link of another site the browser sends its cookie, but no header: then the parameter is ignored.
+    """
+    is_deliberate = isinstance(request.auth, ApiKey) or CSRF_HEADER in request.headers
+    reason = request.query_params.get("reason", "") if is_deliberate else ""
+    return str(reason or request.headers.get(REASON_HEADER, ""))
+
+
+def session_for(request: Request, session_id: str | UUID, purpose: Purpose) -> Session:
+    """404 for a session that the viewer may not list, 403 if the purpose is not permitted."""
+    viewer = viewer_of(request)
+    session = permissions.find(viewer, session_id, purpose)
+    if session is not None:
+        return session
+    raise PermissionRefused if permissions.find(viewer, session_id, Purpose.LIST) else NoSuchThing
+
+
+def open_session(request: Request, session_id: str | UUID) -> Session:
+    """A session to read; one of another user is opened with the reason of the request."""
+    session = reasons.find_opened(viewer_of(request), session_id, reason=reason_of(request))
+    if session is None:
+        raise NoSuchThing
+    return session

@@ -1,0 +1,46 @@
+"""REST: full-text search of the messages that the viewer may read."""
+
+from __future__ import annotations
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from history.access import reasons
+from history.api.base import ApiView, viewer_of
+from history.api.parameters import SearchParameters, filters_in
+from history.api.responses import page_link
+from history.api.schema import documented
+from history.api.serializers import SearchPageSerializer
+from history.search import facets, named_facets, search
+
+
+class Search(ApiView):
+    @documented(
+        "search",
+        "Search",
+        SearchPageSerializer,
+        parameters=SearchParameters,
+        description="Messages with these words, newest first. Where a hit is in the session of another user, its text "
+        "is shown to those who have given a reason for reading it within the last hour.",
+    )
+    def get(self, request: Request) -> Response:
+        parameters = SearchParameters.parse(request)
+        viewer, words, filters = viewer_of(request), parameters["q"] or "", filters_in(parameters)
+        page = search(viewer, words, filters=filters, before=parameters["cursor"], limit=parameters["limit"])
+        body: dict[str, object] = {
+            "next": page_link(request, cursor=page.next_before),
+            "previous": None,
+            "results": page.hits,
+            "count": page.count if parameters["count"] else None,
+            "facets": None,
+        }
+        if parameters["facets"]:
+            body["facets"] = {
+                facet: [
+                    {"value": str(value), "number": count.number, "is_exact": count.is_exact}
+                    for value, count in counts.items()
+                ]
+                for facet, counts in named_facets(facets(viewer, words, filters=filters)).items()
+            }
+        readable = reasons.readable_without_reason(viewer, {hit.session_id for hit in page.hits})
+        return Response(SearchPageSerializer(body, context={"opened": readable}).data)

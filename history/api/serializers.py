@@ -1,0 +1,373 @@
+"""Serializers of REST responses; the OpenAPI schema and /api/docs take their descriptions from here."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from history.api.fields import PlainSerializer, UtcTimeField
+from history.entries import JsonObject
+from history.importing import ImportOutcome, jobs
+from history.models import Exchange, ImportJob, Message, Session, ToolCall
+from history.record.listing import SHOWN_CHARS
+from history.search import Hit, Snippet
+from history.transcripts.calls import facts_of
+from history.transcripts.serializers import arguments_json, tool_call_json
+
+
+class PageSerializer(PlainSerializer):
+    """DRF's envelope of a list; subclasses add `results`."""
+
+    next = serializers.URLField(allow_null=True, help_text="URL of the next page; null on the last page.")
+    previous = serializers.URLField(allow_null=True, help_text="URL of the previous page, where a list has one.")
+
+
+class ErrorDetailSerializer(PlainSerializer):
+    code = serializers.CharField(help_text="For programs; docs/rest.md lists them.")
+    message = serializers.CharField(help_text="For people.")
+    fields_ = serializers.DictField(
+        child=serializers.ListField(child=serializers.CharField()),
+        required=False,
+        help_text="Which parameter, and what is wrong with it.",
+    )
+
+
+class ErrorSerializer(PlainSerializer):
+    """The form of all errors under /api/."""
+
+    error = ErrorDetailSerializer()
+
+
+class SessionSerializer(PlainSerializer):
+    """A session without its texts."""
+
+    id = serializers.UUIDField()
+    title = serializers.CharField()
+    owner = serializers.CharField(source="owner.username")
+    key = serializers.CharField(source="api_key.prefix", allow_null=True, help_text="Prefix of its API key.")
+    source_ = serializers.ChoiceField(Session.Source.choices)
+    client = serializers.CharField(help_text="Which program, as far as it was recognised.")
+    recognised_by = serializers.CharField(help_text="How the relay knew that its calls belong together.")
+    agent = serializers.CharField()
+    workspace = serializers.CharField()
+    model = serializers.CharField()
+    parent_ = serializers.UUIDField(source="parent_id", allow_null=True, help_text="The session that called this one.")
+    forked_from = serializers.UUIDField(source="forked_from_id", allow_null=True)
+    forked_at = serializers.IntegerField(help_text="The last entry of the original that the copy has; 0: no copy.")
+    message_count = serializers.IntegerField(
+        help_text="Messages that people see, on the path to the head: said and answered."
+    )
+    tool_call_count = serializers.IntegerField()
+    error_count = serializers.IntegerField()
+    input_tokens = serializers.IntegerField()
+    output_tokens = serializers.IntegerField()
+    cost = serializers.DecimalField(max_digits=14, decimal_places=6)
+    version = serializers.IntegerField(help_text="How many entries it has, on all branches.")
+    head = serializers.IntegerField(help_text="The entry that the next one follows.")
+    trimmed_through = serializers.IntegerField(help_text="Entries up to this one were removed by policy.")
+    created_at = UtcTimeField()
+    last_activity_at = UtcTimeField()
+    expires_at = UtcTimeField(allow_null=True, help_text="Until then it is kept; null: for ever.")
+    pinned = serializers.SerializerMethodField()
+    archived = serializers.SerializerMethodField()
+    hold = serializers.BooleanField(help_text="Kept regardless of retention rules.")
+    hidden = serializers.SerializerMethodField(help_text="Its owner deleted it; held, and shown to staff only.")
+    metadata = serializers.SerializerMethodField(
+        help_text="What a program or a file said about it. Empty for other users' sessions that were not opened."
+    )
+    url = serializers.SerializerMethodField(help_text="Its page.")
+
+    def get_metadata(self, session: Session) -> dict[str, Any]:
+        return {} if session.is_title_hidden else session.metadata
+
+    def get_pinned(self, session: Session) -> bool:
+        return session.pinned_at is not None
+
+    def get_archived(self, session: Session) -> bool:
+        return session.archived_at is not None
+
+    def get_hidden(self, session: Session) -> bool:
+        return session.hidden_at is not None
+
+    def get_url(self, session: Session) -> str:
+        return session.get_absolute_url()
+
+
+class SessionPageSerializer(PageSerializer):
+    """A page of sessions."""
+
+    results = SessionSerializer(many=True, help_text="Newest activity first.")
+    is_cut = serializers.BooleanField(help_text="`q` was said in so many sessions that only the newest are listed.")
+
+
+class MessageCallSerializer(PlainSerializer):
+    """A tool call with its result."""
+
+    id = serializers.CharField(help_text="As the model named it; models use ids again.")
+    tool_name = serializers.CharField()
+    arguments = serializers.JSONField(help_text="An object where it is one; cut-off JSON stays a text.")
+    result = serializers.CharField()
+    status = serializers.ChoiceField(ToolCall.Status.choices)
+    duration = serializers.FloatField(allow_null=True, help_text="Seconds.")
+    timestamp = UtcTimeField()
+
+
+class MessageSerializer(PlainSerializer):
+    """One entry of a session. `content` is the text for people, at most 65,536 characters of it."""
+
+    seq = serializers.IntegerField(help_text="Its number in the session.")
+    parent_ = serializers.IntegerField(source="parent_seq", help_text="The entry that it follows.")
+    kind = serializers.CharField()
+    role = serializers.ChoiceField(Message.Role.choices)
+    content = serializers.CharField()
+    is_cut = serializers.SerializerMethodField(help_text="`content` is only the beginning of a very long text.")
+    timestamp = UtcTimeField(source="created_at")
+    status = serializers.ChoiceField(Message.Status.choices)
+    end_reason = serializers.CharField()
+    agent = serializers.CharField()
+    provider = serializers.CharField()
+    model = serializers.CharField()
+    input_tokens = serializers.IntegerField()
+    output_tokens = serializers.IntegerField()
+    latency = serializers.FloatField(allow_null=True, help_text="Seconds to the first token.")
+    duration = serializers.FloatField(allow_null=True, help_text="Seconds.")
+    on_path = serializers.BooleanField(help_text="It is on the path to the head.")
+    is_internal = serializers.BooleanField()
+    request_id = serializers.CharField(help_text="The provider's id of the request; empty where there is none.")
+    dropped_at = UtcTimeField(allow_null=True, help_text="When its text was dropped by policy.")
+    tool_calls = serializers.SerializerMethodField()
+    metadata = serializers.DictField()
+
+    def get_is_cut(self, message: Message) -> bool:
+        return message.content_chars > len(message.content)
+
+    @extend_schema_field(MessageCallSerializer(many=True))
+    def get_tool_calls(self, message: Message) -> list[JsonObject]:
+        return [tool_call_json(call) for call in self.context["calls"].get(message.pk, ())]
+
+
+class MessagePageSerializer(PageSerializer):
+    """A page of a session, oldest first: `previous` has older entries, `next` newer ones.
+
+    A call and its results are always on the same page.
+    """
+
+    session_id = serializers.UUIDField()
+    message_count = serializers.IntegerField(help_text="Of the whole session, not of this page.")
+    version = serializers.IntegerField()
+    head = serializers.IntegerField()
+    results = MessageSerializer(many=True)
+
+
+class WholeMessageSerializer(MessageSerializer):
+    """One entry as a whole."""
+
+    entry = serializers.SerializerMethodField(help_text="The typed entry as it is stored; null: a part is missing.")
+
+    @extend_schema_field(serializers.DictField(allow_null=True))
+    def get_entry(self, message: Message) -> JsonObject | None:
+        return cast(JsonObject | None, self.context["entry"])
+
+
+class ToolCallSerializer(PlainSerializer):
+    """A tool call as a row. Its texts are null if reading them requires a reason."""
+
+    id = serializers.IntegerField(source="pk")
+    session_id = serializers.UUIDField()
+    seq = serializers.IntegerField(source="message.seq", help_text="The entry that asked for it.")
+    index = serializers.IntegerField(help_text="Its place among the calls of that entry, from 0.")
+    call_id = serializers.CharField(help_text="As the model named it; models use ids again.")
+    tool_name = serializers.CharField(source="name")
+    status = serializers.ChoiceField(ToolCall.Status.choices)
+    created_at = UtcTimeField(help_text="When it was asked for.")
+    started_at = UtcTimeField(allow_null=True)
+    duration = serializers.FloatField(allow_null=True, help_text="Seconds.")
+    answered_by = serializers.IntegerField(allow_null=True, help_text="The entry that holds the outcome.")
+    arguments = serializers.SerializerMethodField(help_text="An object where it is one, else a text.")
+    result = serializers.SerializerMethodField()
+    error = serializers.SerializerMethodField()
+    is_cut = serializers.SerializerMethodField(help_text="A text is longer than the 2,000 characters shown here.")
+    reason_needed = serializers.SerializerMethodField(help_text="The session belongs to another user: send a reason.")
+
+    def get_is_cut(self, call: Any) -> bool:
+        return bool(call.longest > SHOWN_CHARS)
+
+    @extend_schema_field(serializers.JSONField(allow_null=True))
+    def get_arguments(self, call: Any) -> object:
+        return None if self.get_reason_needed(call) else arguments_json(call.first_arguments)
+
+    def get_result(self, call: Any) -> str | None:
+        return None if self.get_reason_needed(call) else call.first_result
+
+    def get_error(self, call: Any) -> str | None:
+        return None if self.get_reason_needed(call) else call.first_error
+
+    def get_reason_needed(self, call: ToolCall) -> bool:
+        return call.session_id not in self.context["opened"]
+
+
+class ToolCallPageSerializer(PageSerializer):
+    """A page of tool calls."""
+
+    results = ToolCallSerializer(many=True, help_text="Session with the newest activity first, in it newest first.")
+
+
+class ExchangeSerializer(PlainSerializer):
+    """One call to a model and its outcome."""
+
+    id = serializers.UUIDField()
+    session_id = serializers.UUIDField(allow_null=True, help_text="null: nothing of it was recorded but this.")
+    seq = serializers.IntegerField(source="message.seq", allow_null=True, help_text="The entry with the answer.")
+    after = serializers.IntegerField(help_text="The entry that the answer follows.")
+    key = serializers.CharField(source="api_key.prefix", allow_null=True)
+    agent = serializers.CharField()
+    provider = serializers.CharField()
+    model = serializers.CharField()
+    dialect = serializers.CharField()
+    is_running = serializers.SerializerMethodField()
+    started_at = UtcTimeField()
+    ended_at = UtcTimeField(allow_null=True)
+    duration = serializers.SerializerMethodField(help_text="Seconds, so far if it is running.")
+    end_reason = serializers.CharField()
+    attempts = serializers.IntegerField()
+    status_code = serializers.IntegerField(allow_null=True, help_text="The vendor's HTTP status.")
+    error = serializers.SerializerMethodField(help_text="In the vendor's words; null: a text that you may not read.")
+    usage = serializers.DictField()
+    cost = serializers.DecimalField(max_digits=14, decimal_places=6)
+    history_version = serializers.IntegerField(help_text="The version of the session that the request was made from.")
+    renderer_version = serializers.CharField()
+    request_hash = serializers.CharField()
+    recognised_by = serializers.SerializerMethodField(help_text="How the relay knew its session.")
+    relay = serializers.SerializerMethodField(
+        help_text="Of a relayed call, as far as it is known: the program (client), the kind of a side call (helper), "
+        "the dialect that it was translated to and what was lost, providers tried (upstream), earlier tries (retried)."
+    )
+
+    def get_relay(self, exchange: Exchange) -> dict[str, Any]:
+        return facts_of(exchange, may_read=self.context["may_read"])
+
+    def get_recognised_by(self, exchange: Exchange) -> str:
+        return str(exchange.metadata.get("recognised_by", ""))
+
+    def get_is_running(self, exchange: Exchange) -> bool:
+        return exchange.ended_at is None
+
+    def get_duration(self, exchange: Exchange) -> float:
+        return ((exchange.ended_at or timezone.now()) - exchange.started_at).total_seconds()
+
+    def get_error(self, exchange: Exchange) -> str | None:
+        return exchange.error if self.context["may_read"] else None
+
+
+class SnippetPieceSerializer(PlainSerializer):
+    text = serializers.CharField()
+    is_match = serializers.BooleanField()
+
+
+class SnippetSerializer(PlainSerializer):
+    """The text around the first match, in pieces."""
+
+    pieces = serializers.SerializerMethodField()
+    is_cut_before = serializers.BooleanField()
+    is_cut_after = serializers.BooleanField()
+
+    @extend_schema_field(SnippetPieceSerializer(many=True))
+    def get_pieces(self, snippet: Snippet) -> list[JsonObject]:
+        return [{"text": text, "is_match": is_match} for text, is_match in snippet.pieces]
+
+
+class HitSerializer(PlainSerializer):
+    """A message that matches."""
+
+    session_id = serializers.UUIDField()
+    title = serializers.CharField()
+    seq = serializers.IntegerField()
+    on_path = serializers.BooleanField()
+    kind = serializers.CharField()
+    role = serializers.ChoiceField(Message.Role.choices)
+    status = serializers.ChoiceField(Message.Status.choices)
+    agent = serializers.CharField()
+    model = serializers.CharField()
+    timestamp = UtcTimeField(source="at")
+    snippet = serializers.SerializerMethodField(help_text="null: the session belongs to another user; send a reason.")
+    reason_needed = serializers.SerializerMethodField()
+    is_cut = serializers.BooleanField(help_text="It is so long that not all of it can be found.")
+    url = serializers.SerializerMethodField(help_text="Its page.")
+
+    @extend_schema_field(SnippetSerializer(allow_null=True))
+    def get_snippet(self, hit: Hit) -> object:
+        return None if self.get_reason_needed(hit) else SnippetSerializer(hit.snippet).data
+
+    def get_reason_needed(self, hit: Hit) -> bool:
+        return hit.session_id not in self.context["opened"]
+
+    def get_url(self, hit: Hit) -> str:
+        return f"/s/{hit.session_id}/?at={hit.seq}#m{hit.seq}"
+
+
+class CountSerializer(PlainSerializer):
+    number = serializers.IntegerField()
+    is_exact = serializers.BooleanField(help_text="false: there are at least so many.")
+
+
+class FacetSerializer(CountSerializer):
+    """The number of hits with this value."""
+
+    value = serializers.CharField()
+
+
+class SearchPageSerializer(PageSerializer):
+    """A page of hits."""
+
+    results = HitSerializer(many=True, help_text="Newest first.")
+    count = CountSerializer(allow_null=True)
+    facets = serializers.DictField(child=FacetSerializer(many=True), allow_null=True)
+
+
+class ImportNoteSerializer(PlainSerializer):
+    """What was repaired or lost during the import."""
+
+    level = serializers.CharField(help_text="repaired, lost or ignored.")
+    what = serializers.CharField()
+    where = serializers.CharField()
+    count = serializers.IntegerField()
+
+
+class ImportItemSerializer(PlainSerializer):
+    """The outcome of one conversation, or of one file."""
+
+    outcome = serializers.ChoiceField([outcome.value for outcome in ImportOutcome])
+    file = serializers.CharField()
+    format = serializers.CharField()
+    title = serializers.CharField()
+    session = serializers.UUIDField(allow_null=True)
+    entries = serializers.IntegerField(help_text="That were stored now.")
+    why = serializers.CharField(help_text="Why it was refused.")
+    notes = ImportNoteSerializer(many=True)
+
+
+class ImportSerializer(PlainSerializer):
+    """Progress and report of an import."""
+
+    id = serializers.UUIDField()
+    state = serializers.ChoiceField(ImportJob.State.choices)
+    is_interrupted = serializers.SerializerMethodField(
+        help_text="The process that ran it has ended: send the file again."
+    )
+    files = serializers.ListField(child=serializers.DictField())
+    size = serializers.SerializerMethodField(help_text="Bytes.")
+    bytes_read = serializers.IntegerField(help_text="Of an archive: of what is in it.")
+    created_at = UtcTimeField()
+    ended_at = UtcTimeField(allow_null=True)
+    error = serializers.CharField()
+    counts = serializers.DictField(child=serializers.IntegerField(), help_text="How many of each outcome.")
+    items = ImportItemSerializer(many=True, help_text="The first of very many.")
+
+    def get_is_interrupted(self, job: ImportJob) -> bool:
+        return jobs.is_interrupted(job)
+
+    def get_size(self, job: ImportJob) -> int:
+        return sum(int(file["size"]) for file in job.files)

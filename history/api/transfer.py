@@ -1,0 +1,170 @@
+"""REST: export of sessions as a stream, and import of a file that is read in the background."""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import IO, Protocol
+from uuid import UUID
+
+from django.conf import settings
+from django.http.response import HttpResponseBase
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from drf_spectacular.types import OpenApiTypes
+from rest_framework.exceptions import UnsupportedMediaType, ValidationError
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from history.api.base import ApiView, key_of, reason_of, viewer_of
+from history.api.errors import NoSuchThing, RequestTooLarge
+from history.api.parameters import ExportParameters, ImportParameters, QueryParameters, filters_in
+from history.api.responses import tagged
+from history.api.schema import documented
+from history.api.serializers import ImportSerializer
+from history.entries import JsonObject
+from history.exporting import CannotExport, Export, NothingSelected, Selection, begin
+from history.formats.writers import EXPORTERS
+from history.http import download
+from history.importing import jobs
+from history.models import ImportJob
+from history.record.recorder import refuse_when_off
+
+JSON, BYTES = "application/json", "application/octet-stream"
+EXPORT_TYPES = sorted({"application/zip", "application/gzip", *(one.media_type for one in EXPORTERS.values())} - {JSON})
+FORM_TYPES = ("multipart/form-data", "application/x-www-form-urlencoded")
+CHUNK = 1_048_576
+
+
+class ExportSessions(ApiView):
+    scopes = {"GET": "export"}
+    http_method_names = ["get"]
+
+    @documented(
+        "export",
+        "Export",
+        {(200, JSON): OpenApiTypes.ANY} | {(200, kind): OpenApiTypes.BINARY for kind in EXPORT_TYPES},
+        parameters=ExportParameters,
+        description="Everything that you may export, or what the filters leave of it, as a stream in one of the "
+        "formats; several files come as a zip. `jsonl` is complete and can be imported again. With `report` nothing is "
+        "sent but the report of what the format cannot carry.",
+    )
+    def get(self, request: Request) -> HttpResponseBase:
+        parameters = ExportParameters.parse(request)
+        export = _begin(request, parameters)
+        if parameters["report"]:
+            deque(export.pieces(), maxlen=0)
+            return Response(export.report.to_json())
+        return download(export)
+
+
+def _begin(request: Request, parameters: JsonObject) -> Export:
+    """Refuses before the first byte."""
+    selection = Selection(
+        sessions=tuple(parameters["session"] or ()) or None,
+        mine=parameters["mine"],
+        filters=filters_in({**parameters, "session": None}),
+    )
+    since = parameters["since"]
+    try:
+        return begin(
+            viewer_of(request),
+            selection,
+            parameters["format"],
+            since=since,
+            compress=parameters["gzip"],
+            reason=reason_of(request),
+        )
+    except NothingSelected as error:
+        raise NoSuchThing from error
+    except CannotExport as error:
+        raise ValidationError({"since" if since else "format": [str(error)]}) from error
+
+
+class ImportFile(ApiView):
+    """The body is the file itself, without a form. Its format is detected (docs/import.md); a zip may hold many."""
+
+    scopes = {"POST": "import"}
+    body_limit = staticmethod(jobs.limit)
+
+    @documented(
+        "import",
+        "Import a file",
+        ImportSerializer,
+        parameters=ImportParameters,
+        body={BYTES: {"type": "string", "format": "binary", "minLength": 1}},
+        success=202,
+        statuses=(409, 413, 415),
+        description="The body is the file: an export of Parley or of another product, a zip of several, packed or not. "
+        "It is read in the background; the answer, and `Location`, say where to ask how far it is. Doing it again "
+        "changes nothing. The sessions are your own; a key that does not see all sessions of its owner imports under "
+        "itself, and touches nothing else.",
+    )
+    def post(self, request: Request) -> Response:
+        parameters = ImportParameters.parse(request)
+        refuse_when_off()
+        if (request.content_type or "").partition(";")[0].strip().lower() in FORM_TYPES:
+            raise UnsupportedMediaType(request.content_type or "")
+        job = _create_job(request, name=parameters["name"])
+        location = reverse("api:import-job", args=[job.pk])
+        return Response(ImportSerializer(job).data, status=202, headers={"Location": location})
+
+
+class OneImport(ApiView):
+    scopes = {"GET": "import"}
+
+    @documented(
+        "read_import",
+        "Read an import",
+        ImportSerializer,
+        parameters=QueryParameters,
+        path=("import_id",),
+        has_tag=True,
+        description="How far it is; when it is done, what became of each conversation.",
+    )
+    def get(self, request: Request, import_id: str) -> Response:
+        QueryParameters.parse(request)
+        try:
+            job = jobs.jobs_of(viewer_of(request)).filter(pk=UUID(import_id)).first()
+        except ValueError:
+            job = None
+        if job is None:
+            raise NoSuchThing
+        return tagged(request, ImportSerializer(job).data)
+
+
+def _create_job(request: Request, *, name: str) -> ImportJob:
+    """Write the file to the disk piece by piece, then move it to its job."""
+    with NamedTemporaryFile(dir=settings.FILE_UPLOAD_TEMP_DIR, delete=False) as file:
+        path = Path(file.name)
+        try:
+            size = _copy(request._request, file)
+            if not size:
+                raise ValidationError({"body": [_("The body is empty.")]})
+            job = jobs.create(request.user, [(name, size)], api_key=key_of(request))
+            jobs.take_file(job, place=0, path=path)
+        except jobs.UploadTooLarge as error:
+            text = _("More than %(megabytes)s MB. Send it in parts.")
+            raise RequestTooLarge(text % {"megabytes": settings.PARLEY_IMPORT_MB}) from error
+        except jobs.TooMany as error:
+            raise RequestTooLarge(_("Earlier uploads are still being imported. Try again later.")) from error
+        finally:
+            path.unlink(missing_ok=True)
+    jobs.start(job)
+    return job
+
+
+class Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+def _copy(source: Readable, target: IO[bytes]) -> int:
+    size = 0
+    while content := source.read(CHUNK):
+        size += len(content)
+        if size > jobs.limit():
+            raise jobs.UploadTooLarge
+        target.write(content)
+    target.flush()
+    return size

@@ -1,0 +1,49 @@
+"""Objects of which a process has one: caches, counters, open files.
+
+A module keeps such an object in a class of its own and asks for it with `process_state.get`. Tests drop
+all of them at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class ProcessState:
+    def __init__(self) -> None:
+        self._objects: dict[type, Any] = {}
+        self._lock = threading.RLock()
+
+    def get(self, kind: type[T], create: Callable[[], T] | None = None) -> T:
+        """The object of this class, created on first use by `create` or without arguments."""
+        existing: T | None = self._objects.get(kind)
+        if existing is not None:
+            return existing
+        with self._lock:
+            existing = self.find(kind)
+            if existing is None:
+                existing = self._objects[kind] = (create or kind)()
+            return existing
+
+    def find(self, kind: type[T]) -> T | None:
+        """The object of this class, if it has been created."""
+        return self._objects.get(kind)
+
+    def set(self, value: object) -> None:
+        """Replace the object of this class."""
+        self._objects[type(value)] = value
+
+    def reset(self, *kinds: type) -> None:
+        """Drop the objects of these classes, or all, and close those that have a method `close`."""
+        with self._lock:
+            dropped = [self._objects.pop(kind, None) for kind in kinds or tuple(self._objects)]
+        for value in dropped:
+            if close := getattr(value, "close", None):
+                close()
+
+
+process_state = ProcessState()

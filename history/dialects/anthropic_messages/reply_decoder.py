@@ -1,0 +1,190 @@
+"""Decoder of Anthropic's replies, streams, errors and usage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from history.answers.events import (
+    Ended,
+    EndReason,
+    ErrorKind,
+    Event,
+    Failed,
+    OtherPiece,
+    Piece,
+    ReasoningPiece,
+    TextPiece,
+    ToolCallPiece,
+    UsageReported,
+)
+from history.dialects.json_access import count, obj, objs, string, whole
+from history.dialects.reply_decoder import (
+    KIND_OF_STATUS,
+    JsonStreamDecoder,
+    PartNames,
+    default_message,
+    read_body,
+    refine_kind,
+    started,
+)
+from history.dialects.request_decoder import as_other
+from history.dialects.sse import Finality
+from history.dialects.tools import arguments_text, parse_arguments
+from history.dialects.types import StreamDecoder
+from history.entries import JsonDict, JsonObject, Usage
+
+DIALECT = "anthropic-messages"
+PROVIDER = "anthropic"
+
+REASONS: dict[str, EndReason] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_use",
+    "pause_turn": "pause",
+    "refusal": "refusal",
+}
+ERRORS: dict[ErrorKind, str] = {
+    "invalid_request": "invalid_request_error",
+    "authentication": "authentication_error",
+    "billing": "billing_error",
+    "permission": "permission_error",
+    "not_found": "not_found_error",
+    "conflict": "conflict_error",
+    "too_large": "request_too_large",
+    "context_length": "invalid_request_error",
+    "rate_limit": "rate_limit_error",
+    "server": "api_error",
+    "overloaded": "overloaded_error",
+    "timeout": "timeout_error",
+}
+KINDS: dict[str, ErrorKind] = {code: kind for kind, code in ERRORS.items()} | {
+    "invalid_request_error": "invalid_request"
+}
+FINAL_MARKS = (b'"message_stop"', b'"error"')
+
+
+def finality(name: str, event: JsonObject) -> Finality | None:
+    return Finality.OVER if (event.get("type") or name) in ("message_stop", "error") else None
+
+
+def stream_decoder(provider: str = "") -> StreamDecoder:
+    return JsonStreamDecoder(_StreamReader(provider).read, read_reply=decode_reply)
+
+
+def decode_reply(body: bytes | JsonObject) -> list[Event]:
+    reply = read_body(body)
+    if reply.get("type") == "error" or "error" in reply:
+        return [decode_error(0, reply)]
+    names = PartNames()
+    pieces = (piece for block in objs(reply.get("content")) for piece in _block_pieces(block, names))
+    events: list[Event] = [started(reply), *pieces]
+    if usage := obj(reply.get("usage")):
+        events.append(UsageReported(usage=usage_from(usage)))
+    return [*events, *_ended(reply)]
+
+
+def decode_error(status: int, body: bytes | JsonObject) -> Failed:
+    reply = read_body(body)
+    error = obj(reply.get("error"))
+    code = string(error.get("type"))
+    message = string(error.get("message")) or string(reply.get("message")) or default_message(status)
+    kind = refine_kind(KINDS.get(code) or KIND_OF_STATUS.get(status, "server"), message)
+    return Failed(message=message, code=code, kind=kind, status=status, raw=reply)
+
+
+def usage_from(raw: JsonObject) -> Usage:
+    """Anthropic's input_tokens exclude tokens read from and written to the cache; ours include them."""
+    read, written = count(raw.get("cache_read_input_tokens")), count(raw.get("cache_creation_input_tokens"))
+    return Usage(
+        input_tokens=count(raw.get("input_tokens")) + read + written,
+        output_tokens=count(raw.get("output_tokens")),
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+        reasoning_tokens=count(obj(raw.get("output_tokens_details")).get("thinking_tokens")),
+        raw=raw,
+    )
+
+
+def _ended(reply: JsonObject) -> Iterator[Ended]:
+    if word := string(reply.get("stop_reason")):
+        yield Ended(reason=REASONS.get(word, "other"), raw_reason=word)
+
+
+def _block_pieces(block: JsonObject, names: PartNames) -> Iterator[Piece]:
+    """The pieces of a whole block, or of the start of one."""
+    match block.get("type"):
+        case "text":
+            extra = {"citations": citations} if (citations := objs(block.get("citations"))) else {}
+            yield TextPiece(part=names.same("text"), text=string(block.get("text")), extra=extra)
+        case "thinking":
+            text, signature = string(block.get("thinking")), string(block.get("signature"))
+            yield ReasoningPiece(part=names.new("thinking"), text=text, signature=signature)
+        case "redacted_thinking":
+            yield ReasoningPiece(part=names.new("thinking"), redacted=string(block.get("data")))
+        case "tool_use":
+            arguments = arguments_text(block.get("input")) if block.get("input") else ""
+            call_id, name = string(block.get("id")), string(block.get("name"))
+            yield ToolCallPiece(part=names.new("call"), call_id=call_id, name=name, arguments=arguments)
+        case _:
+            yield OtherPiece(part=names.new("other"), data=as_other(block))
+
+
+class _StreamReader:
+    def __init__(self, provider: str) -> None:
+        self._provider = provider
+        self._names = PartNames()
+        # Block index → the part of its deltas.
+        self._parts: dict[int | None, str] = {}
+        # Block index → a call of a hosted tool, and its input so far.
+        self._hosted_calls: dict[int | None, tuple[JsonObject, list[str]]] = {}
+        self._usage: JsonDict = {}
+
+    def read(self, name: str, event: JsonObject) -> Iterator[Event]:
+        index = whole(event.get("index"))
+        match event.get("type") or name:
+            case "message_start":
+                message = obj(event.get("message"))
+                yield started(message, provider=self._provider)
+                yield from self._count(message)
+            case "content_block_start":
+                for piece in _block_pieces(obj(event.get("content_block")), self._names):
+                    self._parts[index] = piece.part
+                    if isinstance(piece, OtherPiece):
+                        self._hosted_calls[index] = (piece.data, [])
+                    yield piece
+            case "content_block_delta":
+                yield from self._delta(index, obj(event.get("delta")))
+            case "content_block_stop":
+                call, pieces = self._hosted_calls.pop(index, ({}, []))
+                if arguments := parse_arguments("".join(pieces)):
+                    # The whole call replaces its start.
+                    yield OtherPiece(part=self._parts[index], data={**call, "input": arguments})
+            case "message_delta":
+                yield from self._count(event)
+                yield from _ended(obj(event.get("delta")))
+            case "error":
+                yield decode_error(0, event)
+
+    def _delta(self, index: int | None, delta: JsonObject) -> Iterator[Event]:
+        part = self._parts.get(index, "")
+        match delta.get("type"):
+            case "text_delta":
+                yield TextPiece(part=part or self._names.same("text"), text=string(delta.get("text")))
+            case "citations_delta" if part and obj(delta.get("citation")):
+                yield TextPiece(part=part, text="", extra={"citations": [delta["citation"]]})
+            case "thinking_delta" if part:
+                yield ReasoningPiece(part=part, text=string(delta.get("thinking")))
+            case "signature_delta" if part:
+                yield ReasoningPiece(part=part, signature=string(delta.get("signature")))
+            case "input_json_delta" if part.startswith("call"):
+                yield ToolCallPiece(part=part, arguments=string(delta.get("partial_json")))
+            case "input_json_delta" if index in self._hosted_calls:
+                self._hosted_calls[index][1].append(string(delta.get("partial_json")))
+
+    def _count(self, holder: JsonObject) -> Iterator[Event]:
+        """Counts are totals so far; unchanged ones may be missing."""
+        if usage := obj(holder.get("usage")):
+            self._usage |= {name: value for name, value in usage.items() if value is not None}
+            yield UsageReported(usage=usage_from(self._usage))

@@ -1,0 +1,136 @@
+"""Encoder of replies, streams and errors for clients of Anthropic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from history.answers.assembly import end_reason
+from history.answers.events import Ended, EndReason, Failed, Piece, ReasoningPiece, TextPiece, ToolCallPiece
+from history.dialects.anthropic_messages.reply_decoder import ERRORS
+from history.dialects.reply_decoder import STATUS_OF_KIND
+from history.dialects.reply_encoder import OpenBlock, ReplyStreamEncoder
+from history.dialects.sse import sse
+from history.dialects.tools import wrap_arguments
+from history.entries import JsonDict, ModelOutput, Part, Reasoning, Text, ToolDefinition, ToolRequest, Usage
+
+STOP_REASONS: dict[EndReason, str] = {
+    "stop": "end_turn",
+    "tool_use": "tool_use",
+    "length": "max_tokens",
+    "content_filter": "refusal",
+    "refusal": "refusal",
+    "pause": "pause_turn",
+    "other": "end_turn",
+}
+OVERLOADED = 529
+
+
+def encode_reply(
+    output: ModelOutput, *, reply_id: str, created: int = 0, tools: Sequence[ToolDefinition] = ()
+) -> JsonDict:
+    reason = end_reason(output.end_reason or ("tool_use" if output.tool_requests else "stop"))
+    content = [block for part in output.parts for block in _block(part)]
+    return _message(reply_id, output.model, content, STOP_REASONS[reason], output.usage)
+
+
+def encode_error(error: Failed) -> tuple[int, JsonDict]:
+    status = OVERLOADED if error.kind == "overloaded" else STATUS_OF_KIND[error.kind]
+    return status, {"type": "error", "error": {"type": ERRORS[error.kind], "message": error.message}}
+
+
+def _message(
+    reply_id: str, model: str, content: list[JsonDict], stop_reason: str | None, usage: Usage | None
+) -> JsonDict:
+    return {
+        "id": reply_id,
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": content,
+        "stop_reason": stop_reason,
+        "stop_sequence": None,
+        "usage": _usage_to(usage),
+    }
+
+
+def _block(part: Part) -> Iterator[JsonDict]:
+    match part:
+        case Text():
+            yield {"type": "text", "text": part.text}
+        case Reasoning(redacted=redacted) if redacted:
+            yield {"type": "redacted_thinking", "data": redacted}
+        case Reasoning():
+            yield {"type": "thinking", "thinking": part.text, "signature": part.signature}
+        case ToolRequest():
+            arguments = wrap_arguments(part.arguments)
+            yield {"type": "tool_use", "id": part.call_id, "name": part.name, "input": arguments}
+
+
+def _usage_to(usage: Usage | None) -> JsonDict:
+    usage = usage or Usage()
+    cached = usage.cache_read_tokens + usage.cache_write_tokens
+    counts: JsonDict = {
+        "input_tokens": max(usage.input_tokens - cached, 0),
+        "cache_creation_input_tokens": usage.cache_write_tokens,
+        "cache_read_input_tokens": usage.cache_read_tokens,
+        "output_tokens": usage.output_tokens,
+    }
+    if usage.reasoning_tokens:
+        counts["output_tokens_details"] = {"thinking_tokens": usage.reasoning_tokens}
+    return counts
+
+
+class _StreamEncoder(ReplyStreamEncoder):
+    def write_start(self) -> bytes:
+        return _event("message_start", message=_message(self.reply_id, self.model, [], None, self.usage))
+
+    def open_block(self, block: OpenBlock) -> bytes:
+        return _event("content_block_start", index=block.index, content_block=_empty_block(block.first))
+
+    def write_piece(self, block: OpenBlock, piece: Piece) -> bytes:
+        return b"".join(
+            _event("content_block_delta", index=block.index, delta={"type": kind, field: text})
+            for kind, field, text in _deltas(piece)
+            if text
+        )
+
+    def close_block(self, block: OpenBlock) -> bytes:
+        return _event("content_block_stop", index=block.index)
+
+    def write_error(self, failed: Failed) -> bytes:
+        return sse(encode_error(failed)[1], name="error")
+
+    def write_end(self, ended: Ended) -> bytes:
+        delta = {"stop_reason": STOP_REASONS[ended.reason], "stop_sequence": None}
+        return _event("message_delta", delta=delta, usage=_usage_to(self.usage)) + _event("message_stop")
+
+
+def _event(name: str, **fields: object) -> bytes:
+    return sse({"type": name, **fields}, name=name)
+
+
+def _empty_block(first: Piece) -> JsonDict:
+    match first:
+        case ToolCallPiece():
+            return {"type": "tool_use", "id": first.call_id, "name": first.name, "input": {}}
+        case ReasoningPiece(redacted=redacted) if redacted:
+            return {"type": "redacted_thinking", "data": redacted}
+        case ReasoningPiece():
+            return {"type": "thinking", "thinking": "", "signature": ""}
+        case _:
+            return {"type": "text", "text": ""}
+
+
+def _deltas(piece: Piece) -> Iterator[tuple[str, str, str]]:
+    """The type, the field and the text of each delta."""
+    match piece:
+        case TextPiece():
+            yield "text_delta", "text", piece.text
+        case ReasoningPiece():
+            yield "thinking_delta", "thinking", piece.text
+            yield "signature_delta", "signature", piece.signature
+        case ToolCallPiece():
+            yield "input_json_delta", "partial_json", piece.arguments
+
+
+stream_encoder = _StreamEncoder

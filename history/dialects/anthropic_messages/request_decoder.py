@@ -1,0 +1,184 @@
+"""Decoder of requests from clients of Anthropic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+
+from history.dialects.anthropic_messages.reply_decoder import DIALECT, PROVIDER
+from history.dialects.json_access import items, number, obj, objs, parse_json, string, truth, whole
+from history.dialects.request_decoder import (
+    RequestDecoder,
+    check_request,
+    effort_for,
+    extra_of,
+    from_base64,
+    other,
+    unread_choice,
+)
+from history.dialects.tools import arguments_text, hosted_tool
+from history.dialects.types import AnswerForm, CallOptions, DecodedRequest, LossCode, ToolChoice, joined
+from history.entries import JsonObject, Part, Reasoning, Text, ToolDefinition, ToolResult
+
+KNOWN = (
+    *("model", "messages", "system", "tools", "tool_choice", "max_tokens", "temperature", "top_p"),
+    *("stop_sequences", "stream", "metadata"),
+)
+CHOICES: dict[str, ToolChoice] = {"auto": "auto", "any": "required", "none": "none"}
+# Claude Code starts its instruction with a line for billing that differs in every request.
+ATTRIBUTION = "x-anthropic-billing-header:"
+
+
+def decode_request(body: JsonObject, *, provider: str = "", at: datetime | None = None) -> DecodedRequest:
+    body = check_request(body, needs=("messages",))
+    decoder = _Decoder(provider=provider or PROVIDER, at=at)
+    for message in decoder.messages_in(body.get("messages")):
+        decoder.message(message)
+    options = _options(body)
+    return decoder.result_of(
+        body,
+        options,
+        known=KNOWN,
+        system=decoder.system(body.get("system")),
+        tools=tuple(_tool(tool) for tool in objs(body.get("tools"))),
+        extra=unread_choice(body, options),
+        read=frozenset(_read(options)),
+        session_hints=_hints(body),
+    )
+
+
+class _Decoder(RequestDecoder):
+    def system(self, content: object) -> str:
+        texts = []
+        for block in _blocks(content):
+            text = string(block.get("text"))
+            if text.startswith(ATTRIBUTION):
+                self.lose(LossCode.ATTRIBUTION_LEFT_OUT)
+            else:
+                texts.append(text)
+        return joined(texts)
+
+    def message(self, message: JsonObject) -> None:
+        blocks = _blocks(message.get("content"))
+        match message.get("role"):
+            case "assistant":
+                self.add_answer([self.answer_part(block) for block in blocks])
+            case "system" | "developer":
+                self.add_instruction([self.part(block) for block in blocks], **extra_of(message, "role", "content"))
+            case _:
+                results = [block for block in blocks if block.get("type") == "tool_result"]
+                self.add_results([self.tool_result(block) for block in results])
+                self.add_input([self.part(block) for block in blocks if block.get("type") != "tool_result"])
+
+    def answer_part(self, block: JsonObject) -> Part:
+        match block.get("type"):
+            case "thinking":
+                text, signature = string(block.get("thinking")), string(block.get("signature"))
+                return Reasoning(text=text, signature=signature, provider=self.provider if signature else "")
+            case "redacted_thinking":
+                return Reasoning(redacted=string(block.get("data")), provider=self.provider)
+            case "tool_use":
+                call_id, name = string(block.get("id")), string(block.get("name"))
+                extra = extra_of(block, "id", "name", "input")
+                return self.call(call_id=call_id, name=name, arguments=arguments_text(block.get("input")), **extra)
+            case _:
+                return self.part(block)
+
+    def part(self, block: JsonObject) -> Part:
+        match block.get("type"):
+            case "text" if isinstance(block.get("text"), str):
+                return Text(text=block["text"], extra=extra_of(block, "text"))
+            case "image" | "document":
+                return self.attachment(block) or other(block)
+            case _:
+                return other(block)
+
+    def attachment(self, block: JsonObject) -> Part | None:
+        source = obj(block.get("source"))
+        name, extra = string(block.get("title")), extra_of(block, "source", "title")
+        default = "image/*" if block.get("type") == "image" else "application/pdf"
+        media_type = string(source.get("media_type")) or default
+        match source.get("type"):
+            case "base64" if (content := from_base64(source.get("data"))) is not None:
+                return self.add_media(content, media_type=media_type, name=name, **extra)
+            case "text":
+                content = string(source.get("data")).encode("utf-8", "surrogatepass")
+                return self.add_media(content, media_type=media_type, name=name, **extra)
+            case "url":
+                return self.media(string(source.get("url")), media_type=media_type, name=name, **extra)
+            case _:
+                return None
+
+    def tool_result(self, block: JsonObject) -> ToolResult:
+        return self.result(
+            call_id=string(block.get("tool_use_id")),
+            name="",
+            parts=[self.part(inner) for inner in _blocks(block.get("content"))],
+            status="failed" if block.get("is_error") is True else "success",
+            **extra_of(block, "tool_use_id", "content", "is_error"),
+        )
+
+
+def _blocks(content: object) -> list[JsonObject]:
+    """Content is a text or a list of blocks; some clients put texts into the list."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return [block if isinstance(block, Mapping) else {"type": "text", "text": block} for block in items(content)]
+
+
+def _tool(tool: JsonObject) -> ToolDefinition:
+    name = string(tool.get("name"))
+    if tool.get("type") not in (None, "custom"):
+        return hosted_tool(name, tool, dialect=DIALECT)
+    extra = extra_of(tool, "name", "description", "input_schema")
+    return ToolDefinition(
+        name=name, description=string(tool.get("description")), parameters=obj(tool.get("input_schema")), extra=extra
+    )
+
+
+def _options(body: JsonObject) -> CallOptions:
+    choice = obj(body.get("tool_choice"))
+    is_single = truth(choice.get("disable_parallel_tool_use"))
+    return CallOptions(
+        model=string(body.get("model")),
+        max_tokens=whole(body.get("max_tokens")),
+        temperature=number(body.get("temperature")),
+        top_p=number(body.get("top_p")),
+        stop=tuple(string(word) for word in items(body.get("stop_sequences"))),
+        stream=body.get("stream") is True,
+        tool_choice=CHOICES.get(string(choice.get("type")), ""),
+        tool_name=string(choice.get("name")) if choice.get("type") == "tool" else "",
+        parallel_tools=None if is_single is None else not is_single,
+        reasoning_effort=_effort(body),
+        form=_form(body),
+    )
+
+
+def _effort(body: JsonObject) -> str:
+    if effort := string(obj(body.get("output_config")).get("effort")):
+        return effort
+    return effort_for(whole(obj(body.get("thinking")).get("budget_tokens")))
+
+
+def _form(body: JsonObject) -> AnswerForm | None:
+    """The first betas had a field of their own."""
+    form = obj(obj(body.get("output_config")).get("format")) or obj(body.get("output_format"))
+    return AnswerForm(schema=obj(form.get("schema"))) if form.get("type") == "json_schema" else None
+
+
+def _read(options: CallOptions) -> Iterator[str]:
+    if options.reasoning_effort:
+        yield from ("thinking", "output_config.effort")
+    if options.form:
+        yield from ("output_format", "output_config.format")
+
+
+def _hints(body: JsonObject) -> dict[str, str]:
+    """Claude Code sends its session id in ``metadata.user_id``: in JSON, or after a prefix."""
+    user_id = string(obj(body.get("metadata")).get("user_id"))
+    hints = {"user_id": user_id} if user_id else {}
+    try:
+        session = string(obj(parse_json(user_id)).get("session_id"))
+    except ValueError:
+        session = user_id.rpartition("_session_")[2] if "_session_" in user_id else ""
+    return {**hints, "session_id": session} if session else hints

@@ -1,0 +1,268 @@
+"""Encoder of requests to Anthropic.
+
+All results of one answer come first in one user message. Tool calls come last in an assistant message. Ids have a
+narrow alphabet, empty texts are rejected, and thinking goes back with its signature or not at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+
+from history.context import Context
+from history.context.values import ContextEntry, Role
+from history.dialects.anthropic_messages.reply_decoder import DIALECT, PROVIDER
+from history.dialects.json_access import items, obj, string, without_empty
+from history.dialects.request_encoder import RequestEncoder, base64_of, missing_error
+from history.dialects.tools import schema_of
+from history.dialects.types import CallOptions, Encoded, LossCode, joined
+from history.entries import (
+    JsonDict,
+    JsonObject,
+    Media,
+    Part,
+    Reasoning,
+    Text,
+    ToolRequest,
+    ToolResult,
+    text_of,
+)
+
+PATH = "/v1/messages"
+# Anthropic requires a limit; this is the maximum of its smallest models.
+MAX_TOKENS = 4_096
+IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+# Thinking tokens of older models by effort.
+BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 16_384, "max": 32_000}
+EFFORTS = {"minimal": "low"}
+INVALID_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
+ID_LIMIT = 128
+
+
+def encode(context: Context, options: CallOptions) -> Encoded:
+    encoder = _Encoder(options, dialect=DIALECT, vendor=PROVIDER)
+    context = encoder.with_any_input(context)
+    body = {
+        "model": options.model,
+        "max_tokens": options.max_tokens or MAX_TOKENS,
+        **without_empty(system=context.system),
+        "messages": encoder.messages(context),
+        **encoder.tools(context),
+        **without_empty(stop_sequences=list(options.stop), temperature=options.temperature, top_p=options.top_p),
+        **({"stream": True} if options.stream else {}),
+    }
+    encoder.add_thinking(body)
+    encoder.add_form(body)
+    if body["max_tokens"] != options.max_tokens:
+        encoder.supplied["max_tokens"] = body["max_tokens"]
+    return encoder.encoded(context, body, path=PATH)
+
+
+class _Encoder(RequestEncoder):
+    def messages(self, context: Context) -> list[JsonDict]:
+        messages = (self.message(entry) for entry in self.entries(context))
+        # An empty message must not separate two messages of one role.
+        filled = [(role, blocks) for role, blocks in messages if blocks]
+        merged = [
+            {"role": role, "content": [block for _, blocks in group for block in blocks]}
+            for role, group in groupby(filled, key=lambda message: message[0])
+        ]
+        return _without_trailing_space(merged)
+
+    def message(self, entry: ContextEntry) -> tuple[str, list[JsonDict]]:
+        if entry.role is Role.MODEL_OUTPUT:
+            role, blocks = "assistant", self.answer(entry)
+        elif entry.role is Role.TOOL_RESULT:
+            role, blocks = "user", self.results(entry)
+        elif entry.role is Role.SYSTEM:
+            role, blocks = self.instruction(entry)
+        else:
+            role, blocks = "user", self.input_blocks(entry)
+        if not blocks:
+            self.lose(LossCode.MESSAGE_LEFT_OUT)
+        return role, blocks
+
+    def instruction(self, entry: ContextEntry) -> tuple[str, list[JsonDict]]:
+        if self.switches.inline_system:
+            return "system", self.blocks([Text(text=text_of(entry.parts))])
+        return "user", [self.text(self.instruction_as_text(entry))]
+
+    def answer(self, entry: ContextEntry) -> list[JsonDict]:
+        """Calls come last: Anthropic expects their results directly after them."""
+        blocks = [block for part in entry.parts if (block := self.answer_block(part))]
+        ordered = sorted(blocks, key=lambda block: block["type"] == "tool_use")
+        if ordered != blocks:
+            self.lose(LossCode.PARTS_REORDERED)
+        return ordered
+
+    def answer_block(self, part: Part) -> JsonDict | None:
+        match part:
+            case Text():
+                return self.block(part)
+            case Reasoning():
+                if not self.may_return(part):
+                    return None
+                if part.redacted:
+                    return {"type": "redacted_thinking", "data": part.redacted}
+                return {"type": "thinking", "thinking": part.text, "signature": part.signature}
+            case ToolRequest():
+                call_id = self.call_id(part.call_id, limit=ID_LIMIT, invalid=INVALID_IN_IDS)
+                return {"type": "tool_use", "id": call_id, "name": part.name, "input": self.arguments_object(part)}
+            case _:
+                self.leave_out(part)
+                return None
+
+    def results(self, entry: ContextEntry) -> list[JsonDict]:
+        """The live screen is part of the last result, so that the message has results only."""
+        blocks = [self.result(result) for result in entry.results]
+        if blocks and (screen := self.live_screen(entry)):
+            blocks[-1]["content"] = [*blocks[-1].get("content", []), self.text(screen)]
+        return blocks
+
+    def result(self, result: ToolResult) -> JsonDict:
+        call_id = self.call_id(result.call_id, limit=ID_LIMIT, invalid=INVALID_IN_IDS)
+        content = self.blocks(self.result_parts(result))
+        is_error = {} if result.status == "success" else {"is_error": True}
+        return {"type": "tool_result", "tool_use_id": call_id, **without_empty(content=content), **is_error}
+
+    def result_parts(self, result: ToolResult) -> Iterable[Part]:
+        for part in result.parts:
+            if isinstance(part, Media) and not self.switches.media_in_results:
+                yield Text(text=self.note(part, LossCode.MEDIA_NOT_CARRIED))
+            else:
+                yield part
+        yield Text(text=missing_error(result))
+
+    def text(self, text: str) -> JsonDict:
+        return {"type": "text", "text": text}
+
+    def is_empty(self, text: str) -> bool:
+        """Anthropic rejects texts of white space."""
+        return not text.strip()
+
+    def media(self, media: Media) -> JsonDict:
+        content = self.bytes_of(media)
+        self.lose_detail(media)
+        if content is None and not media.url:
+            return self.text(self.note(media, LossCode.MEDIA_UNAVAILABLE))
+        if media.media_type in IMAGES or (media.media_type.startswith("image/") and content is None):
+            return {"type": "image", "source": _source(media, content)}
+        if media.media_type == "application/pdf":
+            return {"type": "document", "source": _source(media, content), **without_empty(title=media.name)}
+        if media.media_type.startswith("text/") and content is not None:
+            source = {"type": "text", "media_type": "text/plain", "data": content.decode("utf-8", "replace")}
+            return {"type": "document", "source": source, **without_empty(title=media.name)}
+        return self.text(self.note(media, LossCode.MEDIA_NOT_CARRIED))
+
+    def tools(self, context: Context) -> JsonDict:
+        offered = self.offered_tools(context.tools)
+        if not offered:
+            return {}
+        tools = [
+            hosted
+            or {"name": tool.name, **without_empty(description=tool.description), "input_schema": schema_of(tool)}
+            for tool, hosted in offered
+        ]
+        return {"tools": tools, **without_empty(tool_choice=self.tool_choice(self.forced_tool(offered)))}
+
+    def tool_choice(self, forced: str) -> JsonDict | None:
+        """Parallel calls are part of the choice, except for the choice of none."""
+        is_single = self.options.parallel_tools is False and self.options.tool_choice != "none"
+        single = {"disable_parallel_tool_use": True} if is_single else {}
+        if forced:
+            return {"type": "tool", "name": forced, **single}
+        kinds = {"": "auto", "auto": "auto", "none": "none", "required": "any"}
+        choice = self.options.tool_choice
+        return {"type": kinds[choice], **single} if choice or single else None
+
+    def add_thinking(self, body: JsonDict) -> None:
+        """Thinking excludes a temperature and a required tool."""
+        effort = self.options.reasoning_effort
+        if not effort or effort == "none":
+            return
+        if self.cannot_think(body):
+            self.lose(LossCode.OPTION_NOT_CARRIED, name="reasoning_effort")
+            return
+        if self.switches.thinking_budget:
+            budget = BUDGETS.get(effort, BUDGETS["medium"])
+            body["thinking"] = {"type": "enabled", "budget_tokens": budget}
+            body["max_tokens"] = max(body["max_tokens"], budget + MAX_TOKENS)
+        else:
+            body["thinking"] = {"type": "adaptive"}
+            body["output_config"] = {"effort": EFFORTS.get(effort, effort)}
+        for name in ("temperature", "top_p"):
+            if body.pop(name, None) is not None:
+                self.lose(LossCode.OPTION_NOT_CARRIED, name=name)
+
+    def add_form(self, body: JsonDict) -> None:
+        form = self.options.form
+        if form is not None and form.schema is None:
+            self.lose(LossCode.OPTION_NOT_CARRIED, name="response_format")
+        elif form is not None and form.schema is not None:
+            output_format = {"type": "json_schema", "schema": schema_of_answer(form.schema)}
+            body["output_config"] = {**body.get("output_config", {}), "format": output_format}
+
+    def cannot_think(self, body: JsonDict) -> bool:
+        """With a budget, thinking in the middle of a turn is allowed only if its last answer began with thinking."""
+        if body.get("tool_choice", {}).get("type") in ("any", "tool"):
+            return True
+        contents = [message["content"] for message in body["messages"]]
+        if not self.switches.thinking_budget or len(contents) < 2 or contents[-1][0]["type"] != "tool_result":
+            return False
+        return contents[-2][0]["type"] not in ("thinking", "redacted_thinking")
+
+
+def _source(media: Media, content: bytes | None) -> JsonDict:
+    if content is None:
+        return {"type": "url", "url": media.url}
+    return {"type": "base64", "media_type": media.media_type, "data": base64_of(content)}
+
+
+def _without_trailing_space(messages: list[JsonDict]) -> list[JsonDict]:
+    """A last answer that the model continues must not end in white space."""
+    if messages and messages[-1]["role"] == "assistant" and messages[-1]["content"][-1]["type"] == "text":
+        last = messages[-1]["content"][-1]
+        messages[-1]["content"][-1] = {**last, "text": last["text"].rstrip()}
+    return messages
+
+
+# JSON schemas of answers in the subset that Anthropic accepts. As in Anthropic's own SDK, the description names the
+# rest.
+
+ACCEPTED = frozenset({"type", "title", "description", "enum", "const", "required", "$ref"})
+FORMATS = frozenset(
+    {"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"},
+)
+SCHEMA_LISTS = {"anyOf": "anyOf", "oneOf": "anyOf", "allOf": "allOf"}
+SCHEMA_MAPS = frozenset({"properties", "$defs", "definitions"})
+IGNORED = frozenset({"additionalProperties", "$schema", "$id"})
+
+
+def schema_of_answer(schema: JsonObject) -> JsonDict:
+    written: JsonDict = {}
+    described: list[str] = []
+    for name, value in schema.items():
+        if name in SCHEMA_LISTS:
+            written[SCHEMA_LISTS[name]] = [_inner_schema(one) for one in items(value)]
+        elif name in SCHEMA_MAPS:
+            written[name] = {inner: _inner_schema(one) for inner, one in obj(value).items()}
+        elif name == "items":
+            written[name] = _inner_schema(value)
+        elif _is_accepted(name, value):
+            written[name] = value
+        elif name not in IGNORED:
+            described.append(f"{name}: {value}")
+    if described:
+        written["description"] = joined([string(schema.get("description")), f"{{{', '.join(described)}}}"])
+    return {**written, "additionalProperties": False} if schema.get("type") == "object" else written
+
+
+def _is_accepted(name: str, value: object) -> bool:
+    if name == "format":
+        return isinstance(value, str) and value in FORMATS
+    return name in ACCEPTED or (name == "minItems" and value in (0, 1))
+
+
+def _inner_schema(schema: object) -> object:
+    return schema_of_answer(schema) if isinstance(schema, Mapping) else schema

@@ -1,0 +1,209 @@
+"""Decoder of Gemini's replies, streams, errors and usage. A chunk of a stream has the shape of a whole reply."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from history.answers.events import (
+    Beside,
+    Ended,
+    EndReason,
+    ErrorKind,
+    Event,
+    Failed,
+    MediaPiece,
+    OtherPiece,
+    Piece,
+    ReasoningPiece,
+    TextPiece,
+    ToolCallPiece,
+    UsageReported,
+)
+from history.dialects.json_access import count, obj, objs, string, whole
+from history.dialects.reply_decoder import (
+    KIND_OF_STATUS,
+    JsonStreamDecoder,
+    PartNames,
+    default_message,
+    read_body,
+    refine_kind,
+    started,
+)
+from history.dialects.request_decoder import as_other, from_base64
+from history.dialects.sse import Finality
+from history.dialects.tools import arguments_text, call_id_for
+from history.dialects.types import StreamDecoder
+from history.entries import JsonObject, Usage
+
+DIALECT = "gemini-generate"
+PROVIDER = "gemini"
+
+REASONS: dict[str, EndReason] = {
+    "STOP": "stop",
+    "MAX_TOKENS": "length",
+    **dict.fromkeys(
+        (
+            *("SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"),
+            *("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"),
+        ),
+        "content_filter",
+    ),
+}
+ERRORS: dict[ErrorKind, str] = {
+    "invalid_request": "INVALID_ARGUMENT",
+    "authentication": "UNAUTHENTICATED",
+    "billing": "FAILED_PRECONDITION",
+    "permission": "PERMISSION_DENIED",
+    "not_found": "NOT_FOUND",
+    "conflict": "ABORTED",
+    "too_large": "INVALID_ARGUMENT",
+    "context_length": "INVALID_ARGUMENT",
+    "rate_limit": "RESOURCE_EXHAUSTED",
+    "server": "INTERNAL",
+    "overloaded": "UNAVAILABLE",
+    "timeout": "DEADLINE_EXCEEDED",
+}
+KINDS: dict[str, ErrorKind] = {code: kind for kind, code in ERRORS.items()} | {"INVALID_ARGUMENT": "invalid_request"}
+FINAL_MARKS = (b'"finishReason"', b'"blockReason"', b'"error"')
+
+
+def finality(name: str, event: JsonObject) -> Finality | None:
+    """Gemini has no final event: the chunk with the finish reason is the last one, unless another follows."""
+    event = obj(event.get("response")) or event
+    if "error" in event:
+        return Finality.OVER
+    candidates = objs(event.get("candidates"))
+    is_blocked = bool(string(obj(event.get("promptFeedback")).get("blockReason")))
+    if is_blocked or any(string(candidate.get("finishReason")) for candidate in candidates):
+        return Finality.COMPLETE
+    return Finality.OPEN if candidates else None
+
+
+def stream_decoder(provider: str = "") -> StreamDecoder:
+    """Decode events, or the array that Gemini streams without ``alt=sse``: both have the same chunks."""
+    reader = _ReplyReader(provider)
+
+    def read(name: str, chunk: JsonObject) -> Iterable[Event]:
+        return reader.read(chunk)
+
+    return JsonStreamDecoder(read, read_reply=reader.read)
+
+
+def decode_reply(body: bytes | JsonObject) -> list[Event]:
+    return list(_ReplyReader().read(read_body(body)))
+
+
+def decode_error(status: int, body: bytes | JsonObject) -> Failed:
+    reply = read_body(body)
+    error = obj(reply.get("error"))
+    status = status or whole(error.get("code")) or 0
+    code = string(error.get("status"))
+    message = string(error.get("message")) or string(reply.get("error")) or default_message(status)
+    kind = refine_kind(KINDS.get(code) or KIND_OF_STATUS.get(status, "server"), message)
+    details = objs(error.get("details"))
+    # A wrong key is an invalid argument to Google; only the details are specific.
+    if any(detail.get("reason") == "API_KEY_INVALID" for detail in details):
+        kind = "authentication"
+    return Failed(message=message, code=code, kind=kind, status=status, retry_after=_retry_after(details), raw=reply)
+
+
+def _retry_after(details: list[JsonObject]) -> float | None:
+    """Google sends the delay in the body and in no header: ``"retryDelay": "34.07s"``."""
+    delay = next((delay for detail in details if (delay := string(detail.get("retryDelay")))), "")
+    try:
+        seconds = float(delay.removesuffix("s"))
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds < float("inf") else None
+
+
+def usage_from(raw: JsonObject) -> Usage:
+    """Gemini's promptTokenCount includes cached tokens; its candidatesTokenCount excludes thoughts."""
+    thoughts = count(raw.get("thoughtsTokenCount"))
+    return Usage(
+        input_tokens=count(raw.get("promptTokenCount")) + count(raw.get("toolUsePromptTokenCount")),
+        output_tokens=count(raw.get("candidatesTokenCount")) + thoughts,
+        cache_read_tokens=count(raw.get("cachedContentTokenCount")),
+        reasoning_tokens=thoughts,
+        raw=raw,
+    )
+
+
+class _ReplyReader:
+    """Reads a reply, or its chunks."""
+
+    def __init__(self, provider: str = "") -> None:
+        self._provider = provider
+        self._names = PartNames()
+        self._call_ids: set[str] = set()
+        self._repeats: dict[str, int] = {}
+        self._has_started = False
+        self._first: int | None = None
+        self._others: dict[int, _ReplyReader] = {}
+
+    def read(self, chunk: JsonObject) -> Iterator[Event]:
+        # The internal API of Google's own tools has the reply one level deeper.
+        chunk = obj(chunk.get("response")) or chunk
+        if "error" in chunk:
+            yield decode_error(0, chunk)
+            return
+        if not self._has_started and (chunk.get("modelVersion") or chunk.get("responseId")):
+            self._has_started = True
+            yield started(chunk, model="modelVersion", request_id="responseId", provider=self._provider)
+        candidate, others = self._candidates(chunk)
+        yield from self._parts(candidate)
+        if usage := obj(chunk.get("usageMetadata")):
+            yield UsageReported(usage=usage_from(usage))
+        if blocked := string(obj(chunk.get("promptFeedback")).get("blockReason")):
+            yield Ended(reason="content_filter", raw_reason=blocked)
+        else:
+            yield from self._end(candidate)
+        for index, other in others.items():
+            reader = self._others.setdefault(index, _ReplyReader())
+            yield from (Beside(answer=index, event=event) for event in (*reader._parts(other), *reader._end(other)))
+
+    def _candidates(self, chunk: JsonObject) -> tuple[JsonObject, dict[int, JsonObject]]:
+        """The answer, and further answers of requests with a `candidateCount`."""
+        candidates: dict[int, JsonObject] = {}
+        for place, candidate in enumerate(objs(chunk.get("candidates"))):
+            index = candidate.get("index")
+            candidates[index if isinstance(index, int) else place] = candidate
+        if self._first is None and candidates:
+            self._first = next(iter(candidates))
+        first = candidates.pop(self._first, {}) if self._first is not None else {}
+        return first, candidates
+
+    def _parts(self, candidate: JsonObject) -> Iterator[Piece]:
+        for part in objs(obj(candidate.get("content")).get("parts")):
+            yield from self._part(part)
+
+    def _part(self, part: JsonObject) -> Iterator[Piece]:
+        """A signature is a part of its own: after the text it came with, so as not to split the text, else before."""
+        signature, text = string(part.get("thoughtSignature")), part.get("text")
+        if part.get("thought") is True:
+            yield ReasoningPiece(part=self._names.same("thought"), text=string(text), signature=signature)
+            return
+        if isinstance(text, str) and text:
+            yield TextPiece(part=self._names.same("text"), text=text)
+        if signature:
+            yield ReasoningPiece(part=self._names.new("signature"), signature=signature)
+        if isinstance(text, str):
+            return
+        if call := obj(part.get("functionCall")):
+            yield self._call(call)
+        elif (content := from_base64(obj(part.get("inlineData")).get("data"))) is not None:
+            media_type = string(obj(part.get("inlineData")).get("mimeType"))
+            yield MediaPiece(part=self._names.new("media"), media_type=media_type, data=content)
+        elif any(name != "thoughtSignature" for name in part):
+            yield OtherPiece(part=self._names.new("other"), data=as_other(part))
+
+    def _call(self, call: JsonObject) -> ToolCallPiece:
+        name, arguments = string(call.get("name")), arguments_text(call.get("args"))
+        call_id = string(call.get("id")) or call_id_for(name, arguments, taken=self._call_ids, repeats=self._repeats)
+        self._call_ids.add(call_id)
+        return ToolCallPiece(part=self._names.new("call"), call_id=call_id, name=name, arguments=arguments)
+
+    def _end(self, candidate: JsonObject) -> Iterator[Ended]:
+        if word := string(candidate.get("finishReason")):
+            reason = REASONS.get(word, "other")
+            yield Ended(reason="tool_use" if reason == "stop" and self._call_ids else reason, raw_reason=word)

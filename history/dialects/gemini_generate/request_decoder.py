@@ -1,0 +1,241 @@
+"""Decoder of requests from clients of Gemini. A call without an id gets one made from its content."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+
+from history.dialects.gemini_generate.normalisation import as_json_schema, in_one_spelling
+from history.dialects.gemini_generate.reply_decoder import DIALECT, PROVIDER
+from history.dialects.gemini_generate.request_encoder import SENTINEL
+from history.dialects.json_access import compact, items, number, obj, objs, string, whole, without_empty
+from history.dialects.request_decoder import (
+    RequestDecoder,
+    check_request,
+    effort_for,
+    extra_of,
+    from_base64,
+    other,
+)
+from history.dialects.tools import arguments_text, hosted_tool
+from history.dialects.types import AnswerForm, CallOptions, DecodedRequest, ToolChoice, joined
+from history.entries import (
+    JsonDict,
+    JsonObject,
+    Media,
+    ModelOutput,
+    Part,
+    Reasoning,
+    ResultStatus,
+    Text,
+    ToolDefinition,
+    ToolRequest,
+    ToolResult,
+)
+
+KNOWN = ("model", "contents", "systemInstruction", "tools", "toolConfig", "generationConfig")
+CHOICES: dict[str, ToolChoice] = {"AUTO": "auto", "NONE": "none", "ANY": "required"}
+UNSPECIFIED = "MODE_UNSPECIFIED"
+
+
+def decode_request(body: JsonObject, *, provider: str = "", at: datetime | None = None) -> DecodedRequest:
+    """The model's name is in the path of a Gemini request, not in its body: the caller adds it."""
+    body = check_request(in_one_spelling(body), needs=("contents",))
+    decoder = _Decoder(provider=provider or PROVIDER, at=at)
+    contents = body.get("contents")
+    contents = [contents] if isinstance(contents, str | Mapping) else items(contents)
+    # A content may be a text alone.
+    contents = [{"parts": [{"text": one}]} if isinstance(one, str) else one for one in contents]
+    for content in decoder.messages_in(contents):
+        decoder.content(content)
+    options = _options(body)
+    return decoder.result_of(
+        body,
+        options,
+        known=KNOWN,
+        system=_system(body.get("systemInstruction")),
+        tools=tuple(tool for group in objs(body.get("tools")) for tool in _tools(group)),
+        read=frozenset(f"generationConfig.{name}" for name in _read(options)),
+        session_hints={"session_id": session} if (session := string(body.get("session_id"))) else {},
+        extra=_other_configuration(body),
+    )
+
+
+class _Decoder(RequestDecoder):
+    def __init__(self, *, provider: str, at: datetime | None) -> None:
+        super().__init__(provider=provider, at=at)
+        # The ids that were made for calls without one, by name.
+        self.unnamed: dict[str, deque[str]] = {}
+
+    def content(self, content: JsonObject) -> None:
+        parts = _parts_of(content)
+        if content.get("role") == "model":
+            self.extend_answer(parts)
+            return
+        responses = [response for part in parts if (response := obj(part.get("functionResponse")))]
+        self.add_results([self.response(response) for response in responses])
+        others = [part for part in parts if not obj(part.get("functionResponse"))]
+        self.add_input([one for part in others for one in self.parts(part)])
+
+    def extend_answer(self, parts: list[JsonObject]) -> None:
+        """Google's SDK stores each chunk of a stream as a content: consecutive ones are one answer."""
+        latest = self.entries[-1] if self.entries else None
+        if not isinstance(latest, ModelOutput):
+            self.calls.clear()
+            self.unnamed.clear()
+        answer = [one for part in parts for one in self.parts(part)]
+        if isinstance(latest, ModelOutput):
+            self.extend_last(latest.parts, answer, self._whole_answer)
+        else:
+            self.add_answer(answer)
+
+    def _whole_answer(self) -> ModelOutput:
+        return ModelOutput(at=self.at, parts=tuple(_join_texts(self.pending)), provider=self.provider)
+
+    def parts(self, part: JsonObject) -> list[Part]:
+        """A signature is a part of its own, at the same position as in a reply."""
+        signature = string(part.get("thoughtSignature"))
+        signature = "" if signature == SENTINEL else signature
+        if part.get("thought") is True:
+            return [Reasoning(text=string(part.get("text")), signature=signature, provider=self.provider)]
+        signed: list[Part] = [Reasoning(signature=signature, provider=self.provider)] if signature else []
+        content = self.part(part)
+        if content is None:
+            return signed
+        return [content, *signed] if isinstance(content, Text) else [*signed, content]
+
+    def part(self, part: JsonObject) -> Part | None:
+        if isinstance(text := part.get("text"), str):
+            return Text(text=text, extra=extra_of(part, "text", "thoughtSignature")) if text else None
+        if call := obj(part.get("functionCall")):
+            return self.read_call(call)
+        return self.attachment(part) or other(part)
+
+    def read_call(self, call: JsonObject) -> ToolRequest:
+        call_id, name, arguments = string(call.get("id")), string(call.get("name")), arguments_text(call.get("args"))
+        request = self.call(call_id=call_id, name=name, arguments=arguments)
+        if not call_id:
+            self.unnamed.setdefault(name, deque()).append(request.call_id)
+        return request
+
+    def call_of_response(self, call_id: str, name: str) -> str:
+        """The id of the call. Some clients add an id to the response to a call without one."""
+        if not call_id or call_id in self.calls:
+            return call_id
+        return self.first_open(self.unnamed.get(name)) or call_id
+
+    def attachment(self, part: JsonObject) -> Media | None:
+        inline, file = obj(part.get("inlineData")), obj(part.get("fileData"))
+        name = string(inline.get("displayName")) or string(file.get("displayName"))
+        if (content := from_base64(inline.get("data"))) is not None:
+            return self.add_media(content, media_type=string(inline.get("mimeType")), name=name)
+        url, media_type = string(file.get("fileUri")), string(file.get("mimeType"))
+        return Media(media_type=media_type, url=url, name=name) if url else None
+
+    def response(self, response: JsonObject) -> ToolResult:
+        fields = obj(response.get("response"))
+        error, output = fields.get("error"), fields.get("output", fields.get("result"))
+        is_failed = bool(error and "output" not in fields)
+        content = error if is_failed else response.get("response") if output is None else output
+        text = content if isinstance(content, str) else compact(content)
+        parts: list[Part] = [Text(text=text)] if text else []
+        parts += [media for part in objs(response.get("parts")) if (media := self.attachment(part))]
+        status: ResultStatus = "failed" if is_failed else "success"
+        name = string(response.get("name"))
+        call_id = self.call_of_response(string(response.get("id")), name)
+        return self.result(call_id=call_id, name=name, parts=parts, status=status)
+
+
+def _join_texts(parts: list[Part]) -> list[Part]:
+    """Join consecutive texts."""
+    merged: list[Part] = []
+    for part in parts:
+        last = merged[-1] if merged else None
+        if isinstance(part, Text) and isinstance(last, Text) and not (part.extra or last.extra):
+            merged[-1] = Text(text=last.text + part.text)
+        else:
+            merged.append(part)
+    return merged
+
+
+def _parts_of(content: JsonObject) -> list[JsonObject]:
+    """The parts; a single one may come without a list."""
+    parts = content.get("parts")
+    return [parts] if isinstance(parts, Mapping) else objs(parts)
+
+
+def _system(content: object) -> str:
+    if isinstance(content, str):
+        return content
+    return joined([string(part.get("text")) for part in _parts_of(obj(content))])
+
+
+def _tools(group: JsonObject) -> list[ToolDefinition]:
+    """The functions of a group, and the hosted tools that it names."""
+    declared = objs(group.get("functionDeclarations"))
+    hosted = [name for name in group if name != "functionDeclarations"]
+    return [
+        *(_function(function) for function in declared),
+        *(hosted_tool(name, {name: group[name]}, dialect=DIALECT) for name in hosted),
+    ]
+
+
+def _function(function: JsonObject) -> ToolDefinition:
+    schema = as_json_schema(obj(function.get("parametersJsonSchema")) or obj(function.get("parameters")))
+    known = ("name", "description", "parameters", "parametersJsonSchema")
+    return ToolDefinition(
+        name=string(function.get("name")),
+        description=string(function.get("description")),
+        parameters=schema,
+        extra=extra_of(function, *known),
+    )
+
+
+def _other_configuration(body: JsonObject) -> JsonDict:
+    known = ("maxOutputTokens", "temperature", "topP", "stopSequences")
+    rest = extra_of(obj(body.get("generationConfig")), *known)
+    return without_empty(generationConfig=rest, toolConfig=_other_choice(obj(body.get("toolConfig"))))
+
+
+def _other_choice(tool_config: JsonObject) -> JsonDict:
+    """A choice among several functions, or of an unknown mode, has no equivalent in `CallOptions`."""
+    calling = obj(tool_config.get("functionCallingConfig"))
+    is_read = len(items(calling.get("allowedFunctionNames"))) < 2 and calling.get("mode") in (
+        None,
+        UNSPECIFIED,
+        *CHOICES,
+    )
+    return extra_of(tool_config, "functionCallingConfig") | ({} if is_read else {"functionCallingConfig": calling})
+
+
+def _options(body: JsonObject) -> CallOptions:
+    configuration = obj(body.get("generationConfig"))
+    calling = obj(obj(body.get("toolConfig")).get("functionCallingConfig"))
+    thinking = obj(configuration.get("thinkingConfig"))
+    budget = whole(thinking.get("thinkingBudget"))
+    names = items(calling.get("allowedFunctionNames"))
+    return CallOptions(
+        model=string(body.get("model")).removeprefix("models/"),
+        max_tokens=whole(configuration.get("maxOutputTokens")),
+        temperature=number(configuration.get("temperature")),
+        top_p=number(configuration.get("topP")),
+        stop=tuple(string(word) for word in items(configuration.get("stopSequences"))),
+        tool_choice=CHOICES.get(string(calling.get("mode")), ""),
+        tool_name=string(names[0]) if len(names) == 1 else "",
+        reasoning_effort=string(thinking.get("thinkingLevel")).lower() or effort_for(budget),
+        form=_form(configuration),
+    )
+
+
+def _form(configuration: JsonObject) -> AnswerForm | None:
+    schema = as_json_schema(obj(configuration.get("responseJsonSchema")) or obj(configuration.get("responseSchema")))
+    is_json = configuration.get("responseMimeType") == "application/json"
+    return AnswerForm(schema=schema or None) if is_json else None
+
+
+def _read(options: CallOptions) -> Iterator[str]:
+    if options.reasoning_effort:
+        yield "thinkingConfig"
+    if options.form:
+        yield from ("responseMimeType", "responseSchema", "responseJsonSchema")

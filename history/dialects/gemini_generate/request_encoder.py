@@ -1,0 +1,188 @@
+"""Encoder of requests to Gemini.
+
+A content has exactly as many functionResponses as there were calls. A signature goes back on the part that follows it
+in our record, above all on the first call of a turn. Thoughts themselves are never sent back.
+"""
+
+from __future__ import annotations
+
+from mimetypes import guess_type
+from urllib.parse import quote, urlsplit
+
+from history.context import Context
+from history.context.values import ContextEntry, Role
+from history.dialects.gemini_generate.reply_decoder import DIALECT, PROVIDER
+from history.dialects.gemini_generate.reply_encoder import signature_parts
+from history.dialects.json_access import without_empty
+from history.dialects.request_encoder import RequestEncoder, base64_of, media_in, with_system_in_first_input
+from history.dialects.tools import schema_of
+from history.dialects.types import CallOptions, Encoded, LossCode
+from history.entries import JsonDict, JsonObject, Media, Reasoning, ToolRequest, ToolResult
+
+# Gemini documents this for a call whose signature is lost.
+SENTINEL = "skip_thought_signature_validator"
+ID_LIMIT = 128
+LEVELS = {"minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM", "high": "HIGH", "max": "HIGH", "xhigh": "HIGH"}
+MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
+
+
+def encode(context: Context, options: CallOptions) -> Encoded:
+    encoder = _Encoder(options, dialect=DIALECT, vendor=PROVIDER)
+    if encoder.switches.system_role == "remove":
+        context = with_system_in_first_input(context)
+    context = encoder.with_any_input(context)
+    system = {"systemInstruction": {"parts": [{"text": context.system}]}} if context.system else {}
+    body = {**system, "contents": encoder.contents(context), **encoder.tools(context), **encoder.configuration()}
+    return encoder.encoded(context, body, path=path_for(options.model, stream=options.stream))
+
+
+def path_for(model: str, *, stream: bool) -> str:
+    name = quote(model.removeprefix("models/"), safe="", errors="replace")
+    return f"/v1beta/models/{name}:" + ("streamGenerateContent?alt=sse" if stream else "generateContent")
+
+
+class _Encoder(RequestEncoder):
+    closed = ()
+
+    def contents(self, context: Context) -> list[JsonDict]:
+        """Consecutive entries of a role are one content; a switch separates user text from function responses."""
+        written: list[JsonDict] = []
+        for entry in self.entries(context):
+            role, groups = self.content(entry)
+            for parts in groups:
+                if written and written[-1]["role"] == role and not self.is_separate(written[-1], parts):
+                    written[-1]["parts"] += parts
+                elif parts:
+                    written.append({"role": role, "parts": parts})
+        return written
+
+    def is_separate(self, before: JsonDict, parts: list[JsonDict]) -> bool:
+        if not self.switches.separate_user_text:
+            return False
+        return "functionResponse" in before["parts"][-1] and not any("functionResponse" in part for part in parts)
+
+    def content(self, entry: ContextEntry) -> tuple[str, list[list[JsonDict]]]:
+        """The role, and groups of parts that may become contents of their own."""
+        if entry.role is Role.MODEL_OUTPUT:
+            role, groups = "model", [self.answer(entry)]
+        elif entry.role is Role.TOOL_RESULT:
+            screen = [self.text(text)] if (text := self.live_screen(entry)) else []
+            role, groups = "user", [*self.results(entry), screen]
+        elif entry.role is Role.SYSTEM:
+            role, groups = "user", [[self.text(self.instruction_as_text(entry))]]
+        else:
+            role, groups = "user", [self.input_blocks(entry)]
+        if not any(groups):
+            self.lose(LossCode.MESSAGE_LEFT_OUT)
+        return role, groups
+
+    def answer(self, entry: ContextEntry) -> list[JsonDict]:
+        written: list[JsonDict] = []
+        signature = ""
+        for part in entry.parts:
+            if isinstance(part, Reasoning):
+                if self.may_return(part):
+                    _sign(written, signature)
+                    signature = part.signature
+            elif isinstance(part, ToolRequest):
+                written.append(self.call(part, signature, is_first=not any("functionCall" in part for part in written)))
+                signature = ""
+            elif block := self.block(part):
+                _sign(written, signature)
+                written.append(block)
+                signature = ""
+        _sign(written, signature)
+        return written
+
+    def call(self, call: ToolRequest, signature: str, *, is_first: bool) -> JsonDict:
+        if not signature and is_first and self.switches.signature_sentinel:
+            self.lose(LossCode.SIGNATURE_REPLACED, name=call.name)
+            signature = SENTINEL
+        call_id = self.call_id(call.call_id, limit=ID_LIMIT)
+        function = {"id": call_id, "name": call.name, "args": self.arguments_object(call)}
+        return {"functionCall": function, **without_empty(thoughtSignature=signature)}
+
+    def results(self, entry: ContextEntry) -> list[list[JsonDict]]:
+        """The responses, and the media for models without media in them."""
+        moved: list[JsonDict] = []
+        responses = []
+        for result in entry.results:
+            responses.append(self.response(result))
+            if not self.switches.media_in_results:
+                moved += self.moved_media(result)
+        return [responses, moved]
+
+    def response(self, result: ToolResult) -> JsonDict:
+        text = self.result_text(result)
+        response = {"output": text} if result.status == "success" else {"error": text}
+        call_id = self.call_id(result.call_id, limit=ID_LIMIT)
+        function: JsonDict = {"id": call_id, "name": result.name, "response": response}
+        if self.switches.media_in_results and (media := media_in(result)):
+            function["parts"] = [part for part in self.blocks(media) if "text" not in part]
+        self.leave_out_parts(result.parts, except_for=(Media,))
+        return {"functionResponse": {name: value for name, value in function.items() if value != []}}
+
+    def text(self, text: str) -> JsonDict:
+        return {"text": text}
+
+    def media(self, media: Media) -> JsonDict:
+        content = self.bytes_of(media)
+        self.lose_detail(media)
+        if content is not None:
+            return {"inlineData": {"mimeType": media.media_type, "data": base64_of(content)}}
+        if media.url:
+            return {"fileData": {**without_empty(mimeType=_exact_type(media)), "fileUri": media.url}}
+        return self.text(self.note(media, LossCode.MEDIA_UNAVAILABLE))
+
+    def tools(self, context: Context) -> JsonDict:
+        offered = self.offered_tools(context.tools)
+        functions = [
+            {"name": tool.name, **without_empty(description=tool.description), "parametersJsonSchema": schema_of(tool)}
+            for tool, hosted in offered
+            if not hosted
+        ]
+        tools: list[JsonObject] = [{"functionDeclarations": functions}] if functions else []
+        tools += [hosted for _, hosted in offered if hosted]
+        if functions and self.options.parallel_tools is False:
+            self.lose(LossCode.OPTION_NOT_CARRIED, name="parallel_tool_calls")
+        return {"tools": tools, **self.tool_choice(self.forced_tool(offered))} if tools else {}
+
+    def tool_choice(self, forced: str) -> JsonDict:
+        mode, names = MODES.get(self.options.tool_choice), None
+        if forced:
+            mode, names = "ANY", [forced]
+        if not mode:
+            return {}
+        return {"toolConfig": {"functionCallingConfig": {"mode": mode, **without_empty(allowedFunctionNames=names)}}}
+
+    def configuration(self) -> JsonDict:
+        options = self.options
+        level = LEVELS.get(options.reasoning_effort)
+        if options.reasoning_effort and not level:
+            self.lose(LossCode.OPTION_NOT_CARRIED, name="reasoning_effort")
+        configuration = without_empty(
+            maxOutputTokens=options.max_tokens,
+            temperature=options.temperature,
+            topP=options.top_p,
+            stopSequences=list(options.stop),
+            thinkingConfig={"thinkingLevel": level, "includeThoughts": True} if level else None,
+            responseMimeType="application/json" if options.form else None,
+            responseJsonSchema=options.form.schema if options.form else None,
+        )
+        return without_empty(generationConfig=configuration)
+
+
+def _exact_type(media: Media) -> str:
+    """Some clients send ``image/*``: the URL may show the exact type, or Google detects it."""
+    if not media.media_type.endswith("/*"):
+        return media.media_type
+    guessed = guess_type(urlsplit(media.url).path)[0] or ""
+    return guessed if guessed.startswith(media.media_type[:-1]) else ""
+
+
+def _sign(parts: list[JsonDict], signature: str) -> None:
+    """A signature without a call after it belongs to the text before it, or to an empty text."""
+    if signature and parts and parts[-1].get("text") and "thoughtSignature" not in parts[-1]:
+        parts[-1]["thoughtSignature"] = signature
+    else:
+        parts += signature_parts(signature)

@@ -1,0 +1,229 @@
+"""Decoder of replies and streams of OpenAI Chat Completions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from history.answers.events import (
+    Beside,
+    Ended,
+    EndReason,
+    Event,
+    Piece,
+    ReasoningPiece,
+    TextPiece,
+    ToolCallPiece,
+    UsageReported,
+)
+from history.dialects.json_access import compact, items, obj, objs, string
+from history.dialects.openai_common import INPUT_END, INPUT_START, decode_error, input_piece, usage_from_chat
+from history.dialects.reply_decoder import JsonStreamDecoder, read_body, started
+from history.dialects.sse import Finality
+from history.dialects.tools import parse_arguments
+from history.dialects.types import StreamDecoder
+from history.entries import JsonObject
+
+DIALECT = "openai-chat"
+
+REASONS: dict[str, EndReason] = {
+    "stop": "stop",
+    "tool_calls": "tool_use",
+    "function_call": "tool_use",
+    "length": "length",
+    "content_filter": "content_filter",
+}
+FINAL_MARKS = (b"[DONE]", b'"finish_reason":"', b'"finish_reason": "', b'"error":{', b'"error": {')
+
+
+def finality(name: str, event: JsonObject) -> Finality | None:
+    """The finish reason ends the answer; usage, `[DONE]` and further answers may follow."""
+    if event.get("error"):
+        return Finality.OVER
+    choices = objs(event.get("choices"))
+    if any(string(choice.get("finish_reason")) for choice in choices):
+        return Finality.COMPLETE
+    return Finality.OPEN if choices else None
+
+
+def stream_decoder(provider: str = "") -> StreamDecoder:
+    reader = _StreamReader(provider)
+    return JsonStreamDecoder(reader.read, read_reply=decode_reply, done=reader.done)
+
+
+def decode_reply(body: bytes | JsonObject) -> list[Event]:
+    reply = read_body(body)
+    if reply.get("error"):
+        return [decode_error(0, reply)]
+    events: list[Event] = [started(reply)]
+    first, *others = objs(reply.get("choices")) or [{}]
+    pieces, end = _read_choice(first)
+    events.extend(pieces)
+    if usage := obj(reply.get("usage")):
+        events.append(UsageReported(usage=usage_from_chat(usage)))
+    events.extend(end)
+    for number, choice in enumerate(others, 1):
+        pieces, end = _read_choice(choice)
+        events.extend(Beside(answer=number, event=event) for event in (*pieces, *end))
+    return events
+
+
+def _read_choice(choice: JsonObject) -> tuple[list[Piece], list[Ended]]:
+    answer = _Answer()
+    pieces = [*answer.read(obj(choice.get("message"))), *answer.calls.rest()]
+    word = string(choice.get("finish_reason"))
+    return pieces, [answer.end(word)] if word else []
+
+
+class _Answer:
+    """One choice. Most replies have only one."""
+
+    def __init__(self) -> None:
+        self.calls = _Calls()
+        self.is_refused = self.has_ended = False
+
+    def read(self, message: JsonObject) -> Iterator[Piece]:
+        """The pieces of a message or a delta: both have the same fields."""
+        if thinking := string(message.get("reasoning_content")) or string(message.get("reasoning")):
+            yield ReasoningPiece(part="reasoning", text=thinking)
+        content = message.get("content")
+        texts = [content] if isinstance(content, str) else [string(part.get("text")) for part in objs(items(content))]
+        refusal = string(message.get("refusal"))
+        self.is_refused = self.is_refused or bool(refusal)
+        for text in (*texts, refusal):
+            if text:
+                yield TextPiece(part="text", text=text)
+        for place, call in enumerate(objs(message.get("tool_calls"))):
+            yield from self.calls.read(call, place=place)
+        if legacy := obj(message.get("function_call")):
+            yield from self.calls.read({"index": 0, "function": legacy}, place=0)
+
+    def end(self, word: str) -> Ended:
+        """Some servers send ``stop`` although there are tool calls."""
+        reason = REASONS.get(word, "other")
+        if self.is_refused:
+            reason = "refusal"
+        elif self.calls.count and reason == "stop":
+            reason = "tool_use"
+        return Ended(reason=reason, raw_reason=word)
+
+
+@dataclass(slots=True)
+class _Call:
+    """One call that is being read."""
+
+    number: int
+    call_id: str = ""
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
+    takes_text: bool = False
+
+    @property
+    def part(self) -> str:
+        return f"call-{self.number}"
+
+    def is_over(self, *, call_id: str, name: str, arguments: str) -> bool:
+        """Whether this starts another call: by its id, and without one by its name or after a whole call."""
+        if call_id:
+            return self.call_id not in ("", call_id)
+        if not name or not self.name:
+            return False
+        return name != self.name or bool(arguments and parse_arguments("".join(self.arguments)) is not None)
+
+    def add_text(self, text: str) -> str:
+        """A piece of plain text as a piece of arguments."""
+        start, self.takes_text = "" if self.takes_text else INPUT_START, True
+        return start + input_piece(text)
+
+    def add(self, *, call_id: str, name: str, arguments: str) -> ToolCallPiece | None:
+        is_start = bool(name and not self.name)
+        self.call_id, self.name = self.call_id or call_id, self.name or name
+        self.arguments.append(arguments)
+        if is_start:
+            call_id, arguments = self.call_id or f"call_{self.number}", "".join(self.arguments)
+        return ToolCallPiece(part=self.part, call_id=call_id, name=name, arguments=arguments) if self.name else None
+
+
+class _Calls:
+    """The calls of one answer. Some servers give every call the index 0, or repeat id and name in every piece.
+
+    A call starts with its name: pieces before it wait, since clients reject a call whose name comes later.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[int, _Call] = {}
+        self.count = 0
+
+    def read(self, call: JsonObject, *, place: int) -> Iterator[ToolCallPiece]:
+        index = call.get("index")
+        index = index if isinstance(index, int) else place
+        custom = obj(call.get("custom"))
+        function = custom or obj(call.get("function"))
+        arguments = string(function.get("arguments"))
+        if value := obj(function.get("arguments")):  # some local servers send an object instead of a text
+            arguments = compact(value)
+        fields = {"call_id": string(call.get("id")), "name": string(function.get("name")), "arguments": arguments}
+        current = self._open.get(index)
+        if current is None or current.is_over(**fields):
+            current = self._open[index] = _Call(self.count)
+            self.count += 1
+        if custom:
+            fields["arguments"] = current.add_text(string(custom.get("input")))
+        if piece := current.add(**fields):
+            yield piece
+
+    def rest(self) -> Iterator[ToolCallPiece]:
+        """The ends of plain texts, and calls that never got a name."""
+        for call in self._open.values():
+            if call.takes_text:
+                yield ToolCallPiece(part=call.part, arguments=INPUT_END)
+            elif not call.name:
+                yield ToolCallPiece(part=call.part, call_id=call.call_id, arguments="".join(call.arguments))
+
+
+class _StreamReader:
+    """The first choice is the answer; further choices are answers beside it."""
+
+    def __init__(self, provider: str) -> None:
+        self._provider = provider
+        self._first: int | None = None
+        self._answers: dict[int, _Answer] = {}
+        self._has_started = self._has_failed = False
+
+    def read(self, name: str, event: JsonObject) -> Iterator[Event]:
+        if event.get("error"):
+            self._has_failed = True
+            yield decode_error(0, event)
+            return
+        if not self._has_started and (event.get("id") or event.get("model")):
+            self._has_started = True
+            yield started(event, provider=self._provider)
+        for place, choice in enumerate(objs(event.get("choices"))):
+            index = choice.get("index")
+            yield from self._read_choice(index if isinstance(index, int) else place, choice)
+        if usage := obj(event.get("usage")):
+            yield UsageReported(usage=usage_from_chat(usage))
+
+    def done(self) -> Iterable[Event]:
+        """``[DONE]`` ends answers without a finish reason."""
+        if self._has_failed:
+            return []
+        events: list[Event] = []
+        for index, answer in (self._answers or {0: _Answer()}).items():
+            if not answer.has_ended:
+                answer.is_refused = False
+                events.extend(self._read_choice(index, {"finish_reason": "stop"}))
+        return events
+
+    def _read_choice(self, index: int, choice: JsonObject) -> Iterator[Event]:
+        self._first = index if self._first is None else self._first
+        answer = self._answers.get(index) or self._answers.setdefault(index, _Answer())
+        for event in self._events(answer, choice):
+            yield event if index == self._first else Beside(answer=index, event=event)
+
+    def _events(self, answer: _Answer, choice: JsonObject) -> Iterator[Piece | Ended]:
+        yield from answer.read(obj(choice.get("delta")))
+        if word := string(choice.get("finish_reason")):
+            answer.has_ended = True
+            yield from answer.calls.rest()
+            yield answer.end(word)

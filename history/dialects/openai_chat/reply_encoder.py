@@ -1,0 +1,145 @@
+"""Encoder of replies and streams for clients of OpenAI Chat Completions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from history.answers.assembly import NO_ARGUMENTS, end_reason
+from history.answers.events import Ended, EndReason, Failed, Piece, ReasoningPiece, TextPiece, ToolCallPiece
+from history.dialects.json_access import without_empty
+from history.dialects.openai_common import encode_error
+from history.dialects.reply_encoder import ReplyStreamEncoder
+from history.dialects.sse import sse
+from history.dialects.tools import input_of, text_tool_names
+from history.entries import JsonDict, ModelOutput, ToolDefinition, ToolRequest, Usage
+
+FINISH_REASONS: dict[EndReason, str] = {
+    "stop": "stop",
+    "tool_use": "tool_calls",
+    "length": "length",
+    "content_filter": "content_filter",
+    "refusal": "content_filter",
+    "pause": "stop",
+    "other": "stop",
+}
+DONE = sse("[DONE]")
+
+
+def encode_reply(
+    output: ModelOutput, *, reply_id: str, created: int = 0, tools: Sequence[ToolDefinition] = ()
+) -> JsonDict:
+    reason = end_reason(output.end_reason or ("tool_use" if output.tool_requests else "stop"))
+    text_tools = text_tool_names(tools)
+    calls = [_call(call, takes_text=call.name in text_tools) for call in output.tool_requests]
+    extra = without_empty(reasoning_content=output.reasoning, tool_calls=calls)
+    message: JsonDict = {"role": "assistant", "content": output.text or None, "refusal": None, **extra}
+    return {
+        "id": reply_id,
+        "object": "chat.completion",
+        "created": created,
+        "model": output.model,
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": FINISH_REASONS[reason]}],
+        "usage": _usage_to(output.usage),
+    }
+
+
+def _call(call: ToolRequest, *, takes_text: bool) -> JsonDict:
+    if takes_text:
+        return {"id": call.call_id, "type": "custom", "custom": {"name": call.name, "input": input_of(call.arguments)}}
+    return {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
+def _usage_to(usage: Usage | None) -> JsonDict:
+    usage = usage or Usage()
+    details: JsonDict = {"cached_tokens": usage.cache_read_tokens}
+    if usage.cache_write_tokens:
+        details["cache_write_tokens"] = usage.cache_write_tokens
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+        "prompt_tokens_details": details,
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }
+
+
+class _StreamEncoder(ReplyStreamEncoder):
+    """Pieces are written as they come: a message has one text and a list of calls, and no blocks.
+
+    `with_usage`: only clients that request the chunk with the usage can read it.
+    """
+
+    def prepare(self) -> None:
+        self._has_role = False
+        # The part of the latest text, and whether another part came after it.
+        self._text_part, self._is_interrupted = "", False
+        self._thinking_part = ""
+        self._calls: dict[str, int] = {}
+        # Calls without arguments so far.
+        self._without_arguments: set[int] = set()
+        # Arguments of calls with plain text: the text is known only at the end.
+        self._text_arguments: dict[int, list[str]] = {}
+
+    def write(self, piece: Piece) -> bytes:
+        match piece:
+            case TextPiece(text=""):
+                return b""
+            case TextPiece():
+                # There is one text only: another one, or text after another part, is a new paragraph.
+                is_new = self._text_part and (self._is_interrupted or self._text_part != piece.part)
+                self._text_part, self._is_interrupted = piece.part, False
+                return self._delta(content=f"\n\n{piece.text}" if is_new else piece.text)
+        self._is_interrupted = True
+        if isinstance(piece, ReasoningPiece) and piece.text:
+            is_new = self._thinking_part and self._thinking_part != piece.part
+            self._thinking_part = piece.part
+            return self._delta(reasoning_content=f"\n\n{piece.text}" if is_new else piece.text)
+        if isinstance(piece, ToolCallPiece) and (call := self._call_delta(piece)):
+            return self._delta(tool_calls=[call])
+        return b""
+
+    def write_error(self, failed: Failed) -> bytes:
+        return sse(encode_error(failed)[1])
+
+    def write_end(self, ended: Ended) -> bytes:
+        # Clients parse the joined arguments, and an empty text is not JSON.
+        empty = [{"index": index, "function": {"arguments": NO_ARGUMENTS}} for index in sorted(self._without_arguments)]
+        texts = [
+            {"index": index, "custom": {"input": input_of("".join(pieces))}}
+            for index, pieces in self._text_arguments.items()
+        ]
+        written = b"".join(self._delta(tool_calls=calls) for calls in (empty, texts) if calls)
+        written += self._delta(finish_reason=FINISH_REASONS[ended.reason])
+        if self.with_usage:
+            written += self._chunk(choices=[], usage=_usage_to(self.usage))
+        return written + DONE
+
+    def _call_delta(self, piece: ToolCallPiece) -> JsonDict | None:
+        is_new = piece.part not in self._calls
+        index = self._calls.setdefault(piece.part, len(self._calls))
+        if index in self._text_arguments or (is_new and self.takes_text(piece.name)):
+            self._text_arguments.setdefault(index, []).append(piece.arguments)
+            custom = {"name": piece.name, "input": ""}
+            return {"index": index, "id": piece.call_id, "type": "custom", "custom": custom} if is_new else None
+        if piece.arguments:
+            self._without_arguments.discard(index)
+        elif is_new:
+            self._without_arguments.add(index)
+        if not is_new:
+            return {"index": index, "function": {"arguments": piece.arguments}}
+        function = {"name": piece.name, "arguments": piece.arguments}
+        return {"index": index, "id": piece.call_id, "type": "function", "function": function}
+
+    def _delta(self, *, finish_reason: str | None = None, **delta: object) -> bytes:
+        if not self._has_role:
+            self._has_role = True
+            delta = {"role": "assistant", "content": "", **delta}
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+        return self._chunk(choices=[choice], **({"usage": None} if self.with_usage else {}))
+
+    def _chunk(self, **fields: object) -> bytes:
+        head = {"id": self.reply_id, "object": "chat.completion.chunk", "created": self.created}
+        return sse({**head, "model": self.model, **fields})
+
+
+stream_encoder = _StreamEncoder

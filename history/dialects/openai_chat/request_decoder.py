@@ -1,0 +1,126 @@
+"""Decoder of requests from clients of OpenAI Chat Completions, also with the legacy ``functions``."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from history.dialects.json_access import items, number, obj, objs, string, truth, whole
+from history.dialects.openai_chat.reply_decoder import DIALECT
+from history.dialects.openai_common import (
+    CHOICES,
+    PROVIDER,
+    OpenAIRequestDecoder,
+    read_form,
+    read_tool,
+    session_hints,
+)
+from history.dialects.request_decoder import check_request, extra_of, from_base64, other, unread_choice
+from history.dialects.tools import arguments_text
+from history.dialects.types import CallOptions, DecodedRequest, joined
+from history.entries import JsonObject, Part, Reasoning, Text, ToolRequest
+
+KNOWN = (
+    *("model", "messages", "tools", "functions", "tool_choice", "function_call", "max_tokens", "temperature", "top_p"),
+    *("max_completion_tokens", "stop", "stream", "reasoning_effort"),
+)
+HINTS = ("user", "safety_identifier", "prompt_cache_key", "session_id", "conversation_id", "litellm_session_id")
+SOUNDS = {"wav": "audio/wav", "mp3": "audio/mpeg"}
+
+
+def decode_request(body: JsonObject, *, provider: str = "", at: datetime | None = None) -> DecodedRequest:
+    body = check_request(body, needs=("messages",))
+    decoder = _Decoder(provider=provider or PROVIDER, at=at)
+    for message in decoder.messages_in(body.get("messages")):
+        decoder.message(message)
+    options = _options(body)
+    tools = (*objs(body.get("tools")), *objs(body.get("functions")))
+    is_any_form = obj(body.get("response_format")).get("type") == "text"
+    return decoder.result_of(
+        body,
+        options,
+        known=KNOWN,
+        system=joined(decoder.instructions),
+        tools=tuple(read_tool(tool, dialect=DIALECT) for tool in tools),
+        extra=unread_choice(body, options),
+        read=frozenset({"response_format"} if options.form or is_any_form else ()),
+        session_hints=session_hints(body, HINTS),
+    )
+
+
+class _Decoder(OpenAIRequestDecoder):
+    def message(self, message: JsonObject) -> None:
+        parts, name = self.parts(message.get("content")), string(message.get("name"))
+        match message.get("role"):
+            case "assistant":
+                self.add_answer(self.answer_parts(message, parts))
+            case "system" | "developer":
+                self.instruction(parts)
+            case "tool" | "function":
+                call_id = string(message.get("tool_call_id"))
+                self.add_results([self.result(call_id=call_id, name=name, parts=parts)])
+            case _:
+                self.add_input(parts, **({"name": name} if name else {}))
+
+    def answer_parts(self, message: JsonObject, content: list[Part]) -> list[Part]:
+        parts: list[Part] = []
+        if thinking := string(message.get("reasoning_content")) or string(message.get("reasoning")):
+            parts.append(Reasoning(text=thinking, provider=self.provider))
+        parts += content
+        if refusal := string(message.get("refusal")):
+            parts.append(Text(text=refusal))
+        parts += [self.read_call(call) for call in objs(message.get("tool_calls"))]
+        if legacy := obj(message.get("function_call")):
+            parts.append(self.read_call({"function": legacy}))
+        return parts
+
+    def read_call(self, call: JsonObject) -> ToolRequest:
+        """A function, or a tool that takes plain text (``custom``)."""
+        function = obj(call.get("function")) or obj(call.get("custom"))
+        value = function.get("arguments", function.get("input"))
+        arguments = arguments_text({"input": value} if "custom" in call else value)
+        return self.call(call_id=string(call.get("id")), name=string(function.get("name")), arguments=arguments)
+
+    def part(self, part: object) -> Part:
+        if isinstance(part, str):
+            return Text(text=part)
+        fields = obj(part)
+        match fields.get("type"):
+            case "text" | "input_text" | "output_text" | "refusal":
+                text = fields.get("text", fields.get("refusal"))
+                return Text(text=text, extra=extra_of(fields, "text")) if isinstance(text, str) else other(part)
+            case "image_url":
+                image = fields.get("image_url")
+                url = string(obj(image).get("url")) or string(image)
+                extra = extra_of(fields, "image_url") | extra_of(obj(image), "url")
+                return self.media(url, media_type="image/*", **extra) or other(part)
+            case "input_audio":
+                sound = obj(fields.get("input_audio"))
+                content = from_base64(sound.get("data"))
+                media_type = SOUNDS.get(string(sound.get("format")), "audio/*")
+                return other(part) if content is None else self.add_media(content, media_type=media_type)
+            case "file":
+                file = obj(fields.get("file"))
+                name, data = string(file.get("filename")), string(file.get("file_data"))
+                return self.file(data, media_type="application/pdf", name=name) or other(part)
+            case _:
+                return other(part)
+
+
+def _options(body: JsonObject) -> CallOptions:
+    choice = body.get("tool_choice", body.get("function_call"))
+    chosen = obj(choice)
+    stop = body.get("stop")
+    limit = whole(body.get("max_completion_tokens"))
+    return CallOptions(
+        model=string(body.get("model")),
+        max_tokens=whole(body.get("max_tokens")) if limit is None else limit,
+        temperature=number(body.get("temperature")),
+        top_p=number(body.get("top_p")),
+        stop=(stop,) if isinstance(stop, str) else tuple(string(word) for word in items(stop)),
+        stream=body.get("stream") is True,
+        tool_choice=CHOICES.get(string(choice), ""),
+        tool_name=string((obj(chosen.get("function")) or obj(chosen.get("custom")) or chosen).get("name")),
+        parallel_tools=truth(body.get("parallel_tool_calls")),
+        reasoning_effort=string(body.get("reasoning_effort")),
+        form=read_form(body.get("response_format")),
+    )

@@ -1,0 +1,168 @@
+"""Encoder of requests to OpenAI Chat Completions.
+
+Each call has one ``tool`` message, directly after the answer with the calls. An answer with calls only has the content
+null. Results are texts, so their media move into a user message after them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from history.context import Context
+from history.context.values import ContextEntry
+from history.dialects.json_access import items, without_empty
+from history.dialects.openai_chat.reply_decoder import DIALECT
+from history.dialects.openai_common import PROVIDER, OpenAIRequestEncoder
+from history.dialects.request_encoder import base64_of, data_url, detail_of, with_system_in_first_input
+from history.dialects.types import CallOptions, Encoded, LossCode, joined
+from history.entries import JsonDict, Media, Part, Reasoning, Text, ToolRequest, ToolResult, text_of
+
+# After the base URL of OpenAI's SDK, which ends in /v1.
+PATH = "/chat/completions"
+ID_LIMIT = 40
+SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+
+
+def encode(context: Context, options: CallOptions) -> Encoded:
+    encoder = _Encoder(options, dialect=DIALECT, vendor=PROVIDER)
+    body = {
+        "model": options.model,
+        "messages": encoder.messages(context),
+        **encoder.tools(context),
+        **encoder.answer_form(),
+        **encoder.limits(),
+        **without_empty(temperature=options.temperature, top_p=options.top_p, stop=list(options.stop)),
+        **without_empty(reasoning_effort=options.reasoning_effort),
+        **encoder.streaming(),
+    }
+    return encoder.encoded(context, body, path=PATH)
+
+
+class _Encoder(OpenAIRequestEncoder):
+    def messages(self, context: Context) -> list[JsonDict]:
+        if self.switches.system_role == "remove":
+            context = with_system_in_first_input(context)
+        messages = [message for entry in self.entries(context) for message in self.encode_entry(entry)]
+        if context.system:
+            messages.insert(0, {"role": self.switches.system_role, "content": context.system})
+        return _alternating(messages) if self.switches.alternate_roles else messages
+
+    def message(self, role: str, blocks: list[JsonDict]) -> JsonDict:
+        """A single text is sent as a string, which every server accepts."""
+        is_text = len(blocks) == 1 and blocks[0]["type"] == "text"
+        return {"role": role, "content": blocks[0]["text"] if is_text else blocks}
+
+    def text(self, text: str) -> JsonDict:
+        return _text(text)
+
+    def function(self, fields: JsonDict) -> JsonDict:
+        return {"type": "function", "function": fields}
+
+    def answer(self, entry: ContextEntry) -> Iterator[JsonDict]:
+        """A message has one text and one list of calls: text after a call comes before it."""
+        calls = [self.call(call) for call in entry.tool_requests]
+        content = text_of(entry.parts)
+        thinking = [self.thinking(part) for part in entry.parts if isinstance(part, Reasoning)]
+        self.leave_out_parts(entry.parts, except_for=(Reasoning, ToolRequest))
+        if _has_text_after_call(entry.parts):
+            self.lose(LossCode.PARTS_REORDERED)
+        if content or calls:
+            extra = without_empty(reasoning_content=joined(thinking), tool_calls=calls)
+            yield {"role": "assistant", "content": content or None, **extra}
+        else:
+            self.lose(LossCode.MESSAGE_LEFT_OUT)
+
+    def thinking(self, part: Reasoning) -> str:
+        """Some servers require their own thinking as plain text; OpenAI accepts none."""
+        if self.switches.reasoning_content and part.provider == self.provider and self.options.return_reasoning:
+            return part.text
+        self.lose(LossCode.REASONING_NOT_CARRIED)
+        return ""
+
+    def call(self, call: ToolRequest) -> JsonDict:
+        function = self.function({"name": call.name, "arguments": call.arguments})
+        return {"id": self.call_id(call.call_id, limit=ID_LIMIT), **function}
+
+    def results(self, entry: ContextEntry) -> Iterator[JsonDict]:
+        moved: list[JsonDict] = []
+        messages = []
+        for result in entry.results:
+            messages.append(self.result(result))
+            moved += self.moved_media(result)
+        if messages and (screen := self.live_screen(entry)):
+            messages[-1]["content"] = joined([messages[-1]["content"], screen])
+        yield from messages
+        if moved:
+            yield {"role": "user", "content": moved}
+
+    def result(self, result: ToolResult) -> JsonDict:
+        self.lose_status(result)
+        self.leave_out_parts(result.parts, except_for=(Media,))
+        call_id = self.call_id(result.call_id, limit=ID_LIMIT)
+        return {"role": "tool", "tool_call_id": call_id, "content": self.result_text(result)}
+
+    def media(self, media: Media) -> JsonDict:
+        content = self.bytes_of(media)
+        if media.media_type.startswith("image/") and (content is not None or media.url):
+            url = media.url if content is None else data_url(media.media_type, content)
+            detail = detail_of(media)
+            return {"type": "image_url", "image_url": {"url": url, **({"detail": detail} if detail != "auto" else {})}}
+        if content is None:
+            return _text(self.note(media, LossCode.MEDIA_UNAVAILABLE))
+        if media.media_type in SOUNDS:
+            sound = {"data": base64_of(content), "format": SOUNDS[media.media_type]}
+            return {"type": "input_audio", "input_audio": sound}
+        if media.media_type == "application/pdf":
+            file = {"filename": media.name or "document.pdf", "file_data": data_url(media.media_type, content)}
+            return {"type": "file", "file": file}
+        if media.media_type.startswith("text/"):
+            return _text(self.text_file(media, content))
+        return _text(self.note(media, LossCode.MEDIA_NOT_CARRIED))
+
+    def answer_form(self) -> JsonDict:
+        form = self.form()
+        if form is None:
+            return {}
+        return {"response_format": {"type": "json_schema", "json_schema": form} if form else {"type": "json_object"}}
+
+    def limits(self) -> JsonDict:
+        name = "max_tokens" if self.switches.legacy_max_tokens else "max_completion_tokens"
+        return without_empty(**{name: self.options.max_tokens})
+
+    def streaming(self) -> JsonDict:
+        if not self.options.stream:
+            return {}
+        return {"stream": True, **({"stream_options": {"include_usage": True}} if self.switches.stream_usage else {})}
+
+
+def _text(text: str) -> JsonDict:
+    return {"type": "text", "text": text}
+
+
+def _has_text_after_call(parts: tuple[Part, ...]) -> bool:
+    first = next((place for place, part in enumerate(parts) if isinstance(part, ToolRequest)), len(parts))
+    return any(isinstance(part, Text) for part in parts[first:])
+
+
+def _alternating(messages: list[JsonDict]) -> list[JsonDict]:
+    """Merge consecutive messages of one role, for servers whose templates require turns."""
+    merged: list[JsonDict] = []
+    for message in messages:
+        last = merged[-1] if merged else {}
+        if message["role"] == last.get("role") == "user" or (
+            message["role"] == last.get("role") == "assistant" and "tool_calls" not in last
+        ):
+            merged[-1] = {**last, **message, "content": _join_content(last["content"], message["content"])}
+        else:
+            merged.append(message)
+    return merged
+
+
+def _join_content(before: object, after: object) -> object:
+    if isinstance(before, str) and isinstance(after, str | None):
+        return joined([before, after or ""])
+    return [*_as_blocks(before), *_as_blocks(after)]
+
+
+def _as_blocks(content: object) -> list[JsonDict]:
+    return [_text(content)] if isinstance(content, str) else list(items(content))

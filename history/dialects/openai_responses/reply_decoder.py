@@ -1,0 +1,238 @@
+"""Decoder of replies and streams of OpenAI Responses: a list of items and a status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from history.answers.events import (
+    Ended,
+    EndReason,
+    Event,
+    OtherPiece,
+    Piece,
+    ReasoningPiece,
+    TextPiece,
+    ToolCallPiece,
+    UsageReported,
+)
+from history.dialects.json_access import compact, obj, objs, string
+from history.dialects.openai_common import INPUT_END, INPUT_START, decode_error, input_piece, usage_from_responses
+from history.dialects.reply_decoder import JsonStreamDecoder, PartNames, read_body, started
+from history.dialects.request_decoder import as_other
+from history.dialects.sse import Finality
+from history.dialects.types import StreamDecoder
+from history.entries import JsonDict, JsonObject
+
+DIALECT = "openai-responses"
+
+# The type of a call of a tool with plain text.
+CUSTOM_CALL = "custom_tool_call"
+# Why a response is incomplete.
+INCOMPLETE: dict[str, EndReason] = {"max_output_tokens": "length", "content_filter": "content_filter"}
+
+_FINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
+FINAL_MARKS = (*(f'"{name}"'.encode() for name in _FINAL_EVENTS), b'"type":"error"', b'"type": "error"')
+
+
+def finality(name: str, event: JsonObject) -> Finality | None:
+    return Finality.OVER if (event.get("type") or name) in (*_FINAL_EVENTS, "error") else None
+
+
+def stream_decoder(provider: str = "") -> StreamDecoder:
+    return JsonStreamDecoder(_StreamReader(provider).read, read_reply=decode_reply)
+
+
+def decode_reply(body: bytes | JsonObject) -> list[Event]:
+    reply = read_body(body)
+    if reply.get("error") and "output" not in reply:
+        return [decode_error(0, reply)]
+    names, output = PartNames(), objs(reply.get("output"))
+    events: list[Event] = [started(reply), *(piece for item in output for piece in _item_pieces(item, names))]
+    has_calls = any(isinstance(event, ToolCallPiece) for event in events)
+    is_refused = any(part.get("type") == "refusal" for item in output for part in objs(item.get("content")))
+    events.extend(_end_events(reply, has_calls=has_calls, is_refused=is_refused))
+    return events
+
+
+# Items
+
+
+def call_of(item: JsonObject) -> tuple[str, str, str] | None:
+    """The id, name and arguments of a call that has a result with its id.
+
+    Besides functions there are tools with plain text (``custom_tool_call``), and tools named by the type of the item;
+    their input becomes an object.
+    """
+    kind, call_id = string(item.get("type")), string(item.get("call_id"))
+    if kind == "function_call":
+        return call_id, string(item.get("name")), string(item.get("arguments"))
+    if not kind.endswith("_call") or not call_id:
+        return None
+    if kind == CUSTOM_CALL:
+        return call_id, string(item.get("name")), compact({"input": item.get("input")})
+    fields = {name: value for name, value in item.items() if name not in ("type", "id", "call_id", "status")}
+    return call_id, string(item.get("name")) or kind, compact(fields)
+
+
+def reasoning_text(item: JsonObject) -> str:
+    """The summary, or the thinking itself if a model shows it."""
+    parts = objs(item.get("summary")) or objs(item.get("content"))
+    return "\n\n".join(string(part.get("text")) for part in parts if string(part.get("text")))
+
+
+def reasoning_extra(item: JsonObject) -> JsonDict:
+    """Fields that must go back with the reasoning: its id, and a summary of several texts."""
+    extra = {"id": item_id} if (item_id := string(item.get("id"))) else {}
+    summary = objs(item.get("summary"))
+    return {**extra, "summary": summary} if len(summary) > 1 else extra
+
+
+def _content_text(part: JsonObject) -> str:
+    return string(part.get("text")) or string(part.get("refusal"))
+
+
+def _item_pieces(item: JsonObject, names: PartNames) -> Iterator[Piece]:
+    """The pieces of a whole item."""
+    if item.get("type") == "message":
+        name = names.new("text")
+        for part in objs(item.get("content")):
+            extra = {"annotations": notes} if (notes := objs(part.get("annotations"))) else {}
+            yield TextPiece(part=name, text=_content_text(part), extra=extra)
+    elif item.get("type") == "reasoning":
+        text, signature = reasoning_text(item), string(item.get("encrypted_content"))
+        extra = reasoning_extra(item)
+        yield ReasoningPiece(part=names.new("reasoning"), text=text, signature=signature, extra=extra)
+    elif call := call_of(item):
+        call_id, name, arguments = call
+        yield ToolCallPiece(part=names.new("call"), call_id=call_id, name=name, arguments=arguments)
+    else:
+        yield OtherPiece(part=names.new("other"), data=as_other(item))
+
+
+def _end_events(response: JsonObject, *, has_calls: bool, is_refused: bool) -> Iterator[Event]:
+    """The usage and the end of a response."""
+    if usage := obj(response.get("usage")):
+        yield UsageReported(usage=usage_from_responses(usage))
+    match response.get("status"):
+        case "completed":
+            reason: EndReason = "tool_use" if has_calls else "refusal" if is_refused else "stop"
+            yield Ended(reason=reason, raw_reason="completed")
+        case "incomplete":
+            word = string(obj(response.get("incomplete_details")).get("reason"))
+            yield Ended(reason=INCOMPLETE.get(word, "other"), raw_reason=word or "incomplete")
+        case "queued" | "in_progress" as word:  # a background response: the client fetches the answer later
+            yield Ended(reason="pause", raw_reason=word)
+        case "failed" | "cancelled":
+            yield decode_error(0, response)
+
+
+# Streams
+
+
+class _StreamReader:
+    """Reads deltas. The whole item after them is read only for content without deltas."""
+
+    def __init__(self, provider: str) -> None:
+        self._provider = provider
+        self._names = PartNames()
+        # Output index → the part of its deltas; and the kinds of content that have come in deltas.
+        self._parts: dict[int, str] = {}
+        self._received: set[tuple[int, str]] = set()
+        self._paragraphs: dict[int, int] = {}
+        self._done: set[int] = set()
+        self._has_calls = self._is_refused = self._has_started = False
+
+    def read(self, name: str, event: JsonObject) -> Iterator[Event]:
+        index = event.get("output_index")
+        index = index if isinstance(index, int) else -1
+        delta = string(event.get("delta"))
+        match event.get("type") or name:
+            case "response.created" | "response.in_progress" | "response.queued":
+                yield from self._start(obj(event.get("response")))
+            case "response.output_item.added":
+                yield from self._open(index, obj(event.get("item")))
+            case "response.output_text.delta" | "response.refusal.delta" as kind:
+                self._is_refused = self._is_refused or kind == "response.refusal.delta"
+                yield self._text(index, delta)
+            case "response.reasoning_summary_text.delta":
+                yield self._reasoning(index, event.get("summary_index"), delta)
+            case "response.reasoning_text.delta":
+                yield self._reasoning(index, event.get("content_index"), delta)
+            case "response.function_call_arguments.delta":
+                self._received.add((index, "arguments"))
+                yield ToolCallPiece(part=self._part(index, "call"), arguments=delta)
+            case "response.custom_tool_call_input.delta":
+                # Plain text becomes an object with one field.
+                start = "" if (index, "arguments") in self._received else INPUT_START
+                self._received.add((index, "arguments"))
+                yield ToolCallPiece(part=self._part(index, "call"), arguments=start + input_piece(delta))
+            case "response.output_item.done":
+                yield from self._close(index, obj(event.get("item")))
+            case "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" as kind:
+                yield from self._end(obj(event.get("response")), kind.removeprefix("response."))
+            case "error":
+                yield decode_error(0, event if "error" in event else {"error": event})
+
+    def _start(self, response: JsonObject) -> Iterator[Event]:
+        if not self._has_started and response:
+            self._has_started = True
+            yield started(response, provider=self._provider)
+
+    def _part(self, index: int, kind: str) -> str:
+        if index not in self._parts:
+            self._parts[index] = self._names.new(kind)
+        return self._parts[index]
+
+    def _open(self, index: int, item: JsonObject) -> Iterator[Event]:
+        if item.get("type") in ("function_call", CUSTOM_CALL):
+            self._has_calls = True
+            call_id, name, arguments = string(item.get("call_id")), string(item.get("name")), item.get("arguments")
+            if arguments:
+                self._received.add((index, "arguments"))
+            part = self._part(index, "call")
+            yield ToolCallPiece(part=part, call_id=call_id, name=name, arguments=string(arguments))
+
+    def _text(self, index: int, text: str) -> TextPiece:
+        self._received.add((index, "text"))
+        return TextPiece(part=self._part(index, "text"), text=text)
+
+    def _reasoning(self, index: int, paragraph: object, text: str) -> ReasoningPiece:
+        """Each part of a summary is a paragraph."""
+        number = paragraph if isinstance(paragraph, int) else 0
+        is_new = self._paragraphs.get(index, number) != number
+        self._paragraphs[index] = number
+        self._received.add((index, "reasoning"))
+        return ReasoningPiece(part=self._part(index, "reasoning"), text=f"\n\n{text}" if is_new else text)
+
+    def _close(self, index: int, item: JsonObject) -> Iterator[Event]:
+        self._done.add(index)
+        kind = item.get("type")
+        if kind == "message" and (index, "text") in self._received:
+            if notes := [note for part in objs(item.get("content")) for note in objs(part.get("annotations"))]:
+                yield TextPiece(part=self._part(index, "text"), text="", extra={"annotations": notes})
+        elif kind == "message":
+            for part in objs(item.get("content")):
+                self._is_refused = self._is_refused or part.get("type") == "refusal"
+                yield self._text(index, _content_text(part))
+        elif kind == "reasoning":
+            text = "" if (index, "reasoning") in self._received else reasoning_text(item)
+            part_name, signature = self._part(index, "reasoning"), string(item.get("encrypted_content"))
+            yield ReasoningPiece(part=part_name, text=text, signature=signature, extra=reasoning_extra(item))
+        elif call := call_of(item):
+            self._has_calls = True
+            call_id, name, arguments = call
+            if (index, "arguments") in self._received:
+                arguments = INPUT_END if kind == CUSTOM_CALL else ""
+            yield ToolCallPiece(part=self._part(index, "call"), call_id=call_id, name=name, arguments=arguments)
+        elif item:
+            yield from _item_pieces(item, self._names)
+
+    def _end(self, response: JsonObject, status: str) -> Iterator[Event]:
+        """Some servers send the items only here."""
+        yield from self._start(response)
+        for index, item in enumerate(objs(response.get("output"))):
+            if index not in self._done:
+                yield from self._close(index, item)
+        if not string(response.get("status")):
+            response = {**response, "status": status}
+        yield from _end_events(response, has_calls=self._has_calls, is_refused=self._is_refused)

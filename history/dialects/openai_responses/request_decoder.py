@@ -1,0 +1,144 @@
+"""Decoder of requests from clients of OpenAI Responses. Consecutive items of the model are one answer."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from history.dialects.json_access import compact, number, obj, objs, string, truth, whole, without_empty
+from history.dialects.openai_common import (
+    CHOICES,
+    PROVIDER,
+    OpenAIRequestDecoder,
+    read_form,
+    read_tool,
+    session_hints,
+)
+from history.dialects.openai_responses.reply_decoder import DIALECT, call_of, reasoning_extra, reasoning_text
+from history.dialects.request_decoder import check_request, extra_of, other, unread_choice
+from history.dialects.types import CallOptions, DecodedRequest, joined
+from history.entries import JsonObject, Part, Reasoning, Text
+
+KNOWN = (
+    *("model", "input", "instructions", "tools", "tool_choice", "max_output_tokens", "temperature", "top_p"),
+    *("stream", "reasoning", "store", "include"),
+)
+HINTS = (
+    *("previous_response_id", "prompt_cache_key", "session_id", "thread_id", "conversation_id"),
+    *("user", "safety_identifier"),
+)
+
+
+def decode_request(body: JsonObject, *, provider: str = "", at: datetime | None = None) -> DecodedRequest:
+    body = check_request(body, needs=("input", "prompt", "previous_response_id"))
+    decoder = _Decoder(provider=provider or PROVIDER, at=at)
+    items = body.get("input")
+    for item in decoder.messages_in([{"role": "user", "content": items}] if isinstance(items, str) else items):
+        decoder.item(item)
+    decoder.end_answer()
+    options, conversation = _options(body), body.get("conversation")
+    is_any_form = obj(obj(body.get("text")).get("format")).get("type") == "text"
+    return decoder.result_of(
+        body,
+        options,
+        known=KNOWN,
+        system=joined([string(body.get("instructions")), *decoder.instructions]),
+        tools=tuple(read_tool(tool, dialect=DIALECT) for tool in objs(body.get("tools"))),
+        extra=unread_choice(body, options),
+        read=frozenset({"text.format"} if options.form or is_any_form else ()),
+        session_hints=session_hints(body, HINTS)
+        | without_empty(conversation=string(conversation) or string(obj(conversation).get("id"))),
+    )
+
+
+class _Decoder(OpenAIRequestDecoder):
+    def __init__(self, *, provider: str, at: datetime | None) -> None:
+        super().__init__(provider=provider, at=at)
+        # The unfinished answer, and the place of its first item.
+        self.answer: list[Part] = []
+        self.answer_place = 0
+
+    def end_answer(self) -> None:
+        self.add_answer(self.answer, place=self.answer_place)
+        self.answer = []
+
+    def item(self, item: JsonObject) -> None:
+        if not self.answer:
+            self.answer_place = self.place
+        kind = string(item.get("type")) or ("message" if "role" in item else "")
+        if kind == "message":
+            self.message(item)
+        elif kind == "reasoning":
+            self.answer.append(self.reasoning(item))
+        elif call := call_of(item):
+            call_id, name, arguments = call
+            self.answer.append(self.call(call_id=call_id, name=name, arguments=arguments or "{}"))
+        elif kind.endswith("_output") and "output" in item:
+            self.end_answer()
+            call_id = string(item.get("call_id"))
+            self.add_results([self.result(call_id=call_id, name="", parts=self.output(item.get("output")))])
+        else:
+            self.answer.append(other(item))
+
+    def message(self, item: JsonObject) -> None:
+        parts = self.parts(item.get("content"))
+        if item.get("role") == "assistant":
+            self.answer += parts
+            return
+        self.end_answer()
+        if item.get("role") in ("system", "developer"):
+            self.instruction(parts)
+        else:
+            self.add_input(parts)
+
+    def reasoning(self, item: JsonObject) -> Reasoning:
+        signature = string(item.get("encrypted_content"))
+        return Reasoning(
+            text=reasoning_text(item), signature=signature, provider=self.provider, extra=reasoning_extra(item)
+        )
+
+    def output(self, output: object) -> list[Part]:
+        """The output of a tool: a text, a list of parts, or any object."""
+        if isinstance(output, str | list | tuple):
+            return self.parts(output)
+        return [Text(text=compact(output))] if output else []
+
+    def part(self, part: object) -> Part:
+        if isinstance(part, str):
+            return Text(text=part)
+        fields = obj(part)
+        match fields.get("type"):
+            case "input_text" | "output_text" | "text" | "refusal" | "summary_text":
+                text = fields.get("text", fields.get("refusal"))
+                extra = extra_of(fields, "text", "refusal", "logprobs")
+                extra = {name: value for name, value in extra.items() if value != []}
+                return Text(text=text, extra=extra) if isinstance(text, str) else other(part)
+            case "input_image":
+                image = fields.get("image_url")
+                url, extra = string(image) or string(obj(image).get("url")), extra_of(fields, "image_url")
+                if extra.get("detail") == "auto":  # the default of clients
+                    del extra["detail"]
+                return self.media(url, media_type="image/*", **extra) or other(part)
+            case "input_file":
+                name = string(fields.get("filename"))
+                if data := string(fields.get("file_data")):
+                    return self.file(data, media_type="application/pdf", name=name) or other(part)
+                source = string(fields.get("file_url"))
+                return self.media(source, media_type="application/pdf", name=name) or other(part)
+            case _:
+                return other(part)
+
+
+def _options(body: JsonObject) -> CallOptions:
+    choice = body.get("tool_choice")
+    return CallOptions(
+        model=string(body.get("model")),
+        max_tokens=whole(body.get("max_output_tokens")),
+        temperature=number(body.get("temperature")),
+        top_p=number(body.get("top_p")),
+        stream=body.get("stream") is True,
+        tool_choice=CHOICES.get(string(choice), ""),
+        tool_name=string(obj(choice).get("name")),
+        parallel_tools=truth(body.get("parallel_tool_calls")),
+        reasoning_effort=string(obj(body.get("reasoning")).get("effort")),
+        form=read_form(obj(body.get("text")).get("format")),
+    )

@@ -1,0 +1,169 @@
+"""Encoder of requests to OpenAI Responses, without storage at the vendor (``store: false``).
+
+Each reasoning item is followed by its answer. Messages come before calls, and all calls of an answer before all
+outputs. Reasoning goes back encrypted and unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from history.context import Context
+from history.context.values import ContextEntry
+from history.dialects.json_access import without_empty
+from history.dialects.openai_common import PROVIDER, OpenAIRequestEncoder
+from history.dialects.openai_responses.reply_decoder import DIALECT
+from history.dialects.request_encoder import (
+    data_url,
+    detail_of,
+    media_in,
+    missing_error,
+    with_system_in_first_input,
+)
+from history.dialects.types import CallOptions, Encoded, LossCode, joined
+from history.entries import JsonDict, Media, Part, Reasoning, Text, ToolDefinition, ToolRequest, ToolResult, thaw
+
+# After the base URL of OpenAI's SDK, which ends in /v1.
+PATH = "/responses"
+ID_LIMIT = 64
+
+
+def encode(context: Context, options: CallOptions) -> Encoded:
+    encoder = _Encoder(options, dialect=DIALECT, vendor=PROVIDER)
+    body = {
+        "model": options.model,
+        **encoder.conversation(context),
+        **encoder.tools(context),
+        **without_empty(max_output_tokens=options.max_tokens, temperature=options.temperature, top_p=options.top_p),
+        **encoder.answer_form(),
+        **encoder.reasoning(),
+        "store": False,
+        "include": ["reasoning.encrypted_content"],
+        **({"stream": True} if options.stream else {}),
+    }
+    if options.stop:
+        encoder.lose(LossCode.OPTION_NOT_CARRIED, name="stop")
+    return encoder.encoded(context, body, path=PATH)
+
+
+class _Encoder(OpenAIRequestEncoder):
+    def conversation(self, context: Context) -> JsonDict:
+        role = self.switches.system_role
+        if role == "remove":
+            context = with_system_in_first_input(context)
+        context = self.with_any_input(context)
+        items = [item for entry in self.entries(context) for item in self.encode_entry(entry)]
+        if not context.system or role == "developer":
+            opening = [self.message("developer", [self.text(context.system)])] if context.system else []
+            return {"input": [*opening, *items]}
+        return {"instructions": context.system, "input": items}
+
+    def message(self, role: str, blocks: list[JsonDict]) -> JsonDict:
+        return {"type": "message", "role": role, "content": blocks}
+
+    def text(self, text: str) -> JsonDict:
+        return {"type": "input_text", "text": text}
+
+    def function(self, fields: JsonDict) -> JsonDict:
+        return {"type": "function", **fields}
+
+    def tool(self, tool: ToolDefinition) -> JsonDict:
+        return {**super().tool(tool), "strict": False}
+
+    def answer(self, entry: ContextEntry) -> Iterator[JsonDict]:
+        """Between two reasoning items, messages come before calls."""
+        written: list[JsonDict] = []
+        for thought, parts in self.thoughts(entry.parts):
+            items = [item for part in parts if (item := self.item(part))]
+            ordered = sorted(items, key=lambda item: item["type"] == "function_call")
+            if ordered != items:
+                self.lose(LossCode.PARTS_REORDERED)
+            if thought is not None and ordered:
+                written.append(_reasoning(thought))
+            elif thought is not None:
+                self.lose(LossCode.REASONING_ALONE)
+            written += ordered
+        if not written:
+            self.lose(LossCode.MESSAGE_LEFT_OUT)
+        yield from written
+
+    def thoughts(self, parts: tuple[Part, ...]) -> Iterator[tuple[Reasoning | None, list[Part]]]:
+        """The parts of an answer, split before each reasoning that goes back."""
+        thought: Reasoning | None = None
+        followers: list[Part] = []
+        for part in parts:
+            if not isinstance(part, Reasoning):
+                followers.append(part)
+            elif self.may_return(part):
+                yield thought, followers
+                thought, followers = part, []
+        yield thought, followers
+
+    def item(self, part: Part) -> JsonDict | None:
+        if isinstance(part, Text):
+            # A string: a list would need the item's id at the vendor.
+            return {"type": "message", "role": "assistant", "content": part.text} if part.text else None
+        if isinstance(part, ToolRequest):
+            call_id = self.call_id(part.call_id, limit=ID_LIMIT)
+            return {"type": "function_call", "call_id": call_id, "name": part.name, "arguments": part.arguments}
+        self.leave_out(part)
+        return None
+
+    def results(self, entry: ContextEntry) -> Iterator[JsonDict]:
+        outputs = [self.result(result) for result in entry.results]
+        if outputs and (screen := self.live_screen(entry)):
+            last = outputs[-1]["output"]
+            outputs[-1]["output"] = joined([last, screen]) if isinstance(last, str) else [*last, self.text(screen)]
+        yield from outputs
+        for result in () if self.switches.media_in_results else entry.results:
+            if moved := self.moved_media(result):
+                yield self.message("user", moved)
+
+    def result(self, result: ToolResult) -> JsonDict:
+        self.lose_status(result)
+        output: str | list[JsonDict] = self.result_text(result)
+        if self.switches.media_in_results and media_in(result):
+            output = self.blocks(result.parts)
+            if error := missing_error(result):
+                output.append(self.text(error))
+        else:
+            self.leave_out_parts(result.parts, except_for=(Media,))
+        call_id = self.call_id(result.call_id, limit=ID_LIMIT)
+        return {"type": "function_call_output", "call_id": call_id, "output": output}
+
+    def media(self, media: Media) -> JsonDict:
+        content = self.bytes_of(media)
+        if content is None and not media.url:
+            return self.text(self.note(media, LossCode.MEDIA_UNAVAILABLE))
+        if media.media_type.startswith("image/"):
+            url = media.url if content is None else data_url(media.media_type, content)
+            return {"type": "input_image", "detail": detail_of(media), "image_url": url}
+        if media.media_type == "application/pdf":
+            if content is None:
+                return {"type": "input_file", "file_url": media.url}
+            name = media.name or "document.pdf"
+            return {"type": "input_file", "filename": name, "file_data": data_url(media.media_type, content)}
+        if media.media_type.startswith("text/") and content is not None:
+            return self.text(self.text_file(media, content))
+        return self.text(self.note(media, LossCode.MEDIA_NOT_CARRIED))
+
+    def answer_form(self) -> JsonDict:
+        form = self.form()
+        if form is None:
+            return {}
+        return {"text": {"format": {"type": "json_schema", **form} if form else {"type": "json_object"}}}
+
+    def reasoning(self) -> JsonDict:
+        effort = self.options.reasoning_effort
+        return {"reasoning": {"effort": effort, "summary": "auto"}} if effort else {}
+
+
+def _reasoning(part: Reasoning) -> JsonDict:
+    """Unchanged: with its id, and its summary in the original parts."""
+    summary = thaw(part.extra.get("summary")) or ([{"type": "summary_text", "text": part.text}] if part.text else [])
+    return {
+        "type": "reasoning",
+        **without_empty(id=part.extra.get("id")),
+        "summary": summary,
+        "encrypted_content": part.signature or part.redacted,
+    }

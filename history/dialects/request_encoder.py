@@ -1,0 +1,284 @@
+"""Base class of request encoders: options, parts, media, tools and the list of losses."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from history.context import Context
+from history.context.values import ContextEntry, Role
+from history.dialects.json_access import string
+from history.dialects.tools import (
+    HOSTED,
+    HOSTED_BY,
+    ToolSubstitute,
+    parse_arguments,
+    substitutes_by_name,
+    substitutes_for,
+    wrap_arguments,
+)
+from history.dialects.types import CallOptions, Encoded, Loss, LossCode, joined
+from history.entries import (
+    JsonDict,
+    JsonObject,
+    Media,
+    OtherPart,
+    Part,
+    Reasoning,
+    Text,
+    ToolDefinition,
+    ToolRequest,
+    ToolResult,
+    text_of,
+    thaw,
+)
+
+# URLs that Google opens for its own models only.
+GOOGLE_URLS = ("gs://", "https://generativelanguage.googleapis.com/")
+
+
+class RequestEncoder:
+    """Encodes one request. A dialect writes texts and media in its format (`text`, `media`)."""
+
+    # Prefixes of URLs that this vendor cannot open.
+    closed: tuple[str, ...] = GOOGLE_URLS
+
+    def __init__(self, options: CallOptions, *, dialect: str, vendor: str) -> None:
+        self.options, self.switches = options, options.switches
+        self.dialect = dialect
+        self.provider = options.provider or vendor
+        self.losses: list[Loss] = []
+        self.supplied: JsonDict = {}
+        self.seq = 0
+        self._ids: dict[str, str] = {}
+
+    def lose(self, code: LossCode, **values: object) -> None:
+        self.losses.append(Loss(code=code, seq=self.seq, values=values))
+
+    def entries(self, context: Context) -> Iterator[ContextEntry]:
+        """Iterate over the entries; losses refer to the current one."""
+        for entry in context.entries:
+            self.seq = entry.seq
+            if entry.role is Role.SYSTEM:
+                self.leave_out_parts(entry.parts)
+            yield entry
+        self.seq = 0
+
+    def encoded(self, context: Context, body: JsonDict, *, path: str) -> Encoded:
+        debug = {}
+        if self.options.include_debug:
+            debug = {
+                "dialect": self.dialect,
+                "origins": [list(entry.origin) for entry in context.entries],
+                "tokens": context.tokens,
+                "repairs": [remark.code.value for remark in context.report.remarks],
+                "losses": [loss.code.value for loss in self.losses],
+            }
+        return Encoded(body=body, path=path, losses=tuple(self.losses), supplied=self.supplied, debug=debug)
+
+    def text(self, text: str) -> JsonDict:
+        raise NotImplementedError
+
+    def media(self, media: Media) -> JsonDict:
+        raise NotImplementedError
+
+    def is_empty(self, text: str) -> bool:
+        return not text
+
+    def blocks(self, parts: Iterable[Part]) -> list[JsonDict]:
+        return [block for part in parts if (block := self.block(part))]
+
+    def block(self, part: Part) -> JsonDict | None:
+        """A part of an input or a result; None for an empty part, or one that the dialect cannot carry."""
+        if isinstance(part, Text):
+            return None if self.is_empty(part.text) else self.text(part.text)
+        if isinstance(part, Media):
+            if part.media_type == "image/jpg":  # a common mistake that only OpenAI accepts
+                part = replace(part, media_type="image/jpeg")
+            return self.text(self.note(part, LossCode.MEDIA_NOT_CARRIED)) if self.is_closed(part) else self.media(part)
+        self.leave_out(part)
+        return None
+
+    def input_blocks(self, entry: ContextEntry) -> list[JsonDict]:
+        screen = self.live_screen(entry)
+        return [*self.blocks(entry.parts), *([self.text(screen)] if screen else [])]
+
+    def moved_media(self, result: ToolResult) -> list[JsonDict]:
+        """Media of a result as blocks for a message after it, where results cannot carry media."""
+        media = media_in(result)
+        if not media:
+            return []
+        self.lose(LossCode.MEDIA_MOVED, tool=result.name)
+        return [self.text(f"Media from the result of {result.name}:"), *self.blocks(media)]
+
+    def instruction_as_text(self, entry: ContextEntry) -> str:
+        """An instruction within the conversation, for vendors without a role for it."""
+        self.lose(LossCode.SYSTEM_AS_TEXT)
+        return f"<system>\n{text_of(entry.parts)}\n</system>"
+
+    def with_any_input(self, context: Context) -> Context:
+        """Most vendors reject an instruction without messages: it becomes the first input."""
+        if context.entries or not context.system:
+            return context
+        self.lose(LossCode.SYSTEM_AS_TEXT)
+        entry = ContextEntry(role=Role.MODEL_INPUT, parts=(Text(text=context.system),))
+        return replace(context, system="", entries=(entry,))
+
+    def live_screen(self, entry: ContextEntry) -> str:
+        return f"[Live Screen]\n{entry.live_screen}" if entry.live_screen and self.options.include_live_screen else ""
+
+    def result_text(self, result: ToolResult) -> str:
+        """The text of a result, and its error if the text does not contain it."""
+        return joined([result.text, missing_error(result)])
+
+    def lose_status(self, result: ToolResult) -> None:
+        if result.status != "success":
+            self.lose(LossCode.STATUS_NOT_CARRIED, name=result.name, status=result.status)
+
+    def may_return(self, part: Reasoning) -> bool:
+        """Whether this reasoning goes back: it is signed by the provider of this call."""
+        if not self.options.return_reasoning:
+            self.lose(LossCode.REASONING_NOT_CARRIED)
+        elif not part.signature and not part.redacted:
+            self.lose(LossCode.REASONING_UNSIGNED)
+        elif part.provider != self.provider:
+            self.lose(LossCode.REASONING_FOREIGN, provider=part.provider or "an unknown provider")
+        else:
+            return True
+        return False
+
+    def arguments_object(self, call: ToolRequest) -> JsonDict:
+        arguments = parse_arguments(call.arguments)
+        if arguments is None:
+            self.lose(LossCode.ARGUMENTS_WRAPPED, name=call.name)
+            return wrap_arguments(call.arguments)
+        return arguments
+
+    def call_id(self, original: str, *, limit: int, invalid: re.Pattern[str] | None = None) -> str:
+        """A unique id in the vendor's alphabet and length, the same for a call and its result."""
+        if original not in self._ids:
+            call_id = invalid.sub("_", original) if invalid else original
+            if not call_id or len(call_id) > limit or call_id in self._ids.values():
+                digest = hashlib.sha256(original.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+                call_id = f"{call_id[: limit - 9] or 'call'}_{digest}"
+            if call_id != original:
+                self.lose(LossCode.CALL_ID_CHANGED, given=original, call_id=call_id)
+            self._ids[original] = call_id
+        return self._ids[original]
+
+    def leave_out(self, part: Part) -> None:
+        self.lose(LossCode.PART_NOT_CARRIED, type=kind_of(part))
+
+    def leave_out_parts(self, parts: Iterable[Part], *, except_for: tuple[type[Part], ...] = ()) -> None:
+        """All parts but text and these types."""
+        for part in parts:
+            if not isinstance(part, (Text, *except_for)):
+                self.leave_out(part)
+
+    def offered_tools(self, tools: tuple[ToolDefinition, ...]) -> list[tuple[ToolDefinition, JsonObject | None]]:
+        """The tools to offer; a hosted tool of this dialect with its original form."""
+        offered: list[tuple[ToolDefinition, JsonObject | None]] = []
+        substitutes, names = substitutes_by_name(tools), set[str]()
+        for tool in tools:
+            if HOSTED not in tool.extra:
+                offered.append((tool, None))
+            elif tool.extra.get(HOSTED_BY) == self.dialect:
+                offered.append((tool, thaw(tool.extra[HOSTED])))
+            else:
+                offered += [(function, None) for function in self._substitutes(tool, substitutes, names)]
+        return offered
+
+    def forced_tool(self, offered: Iterable[tuple[ToolDefinition, object]]) -> str:
+        """The tool that must be called; '' if it is not offered, because vendors refuse its name."""
+        name = self.options.tool_name
+        if not name or any(tool.name == name for tool, _ in offered):
+            return name
+        self.lose(LossCode.OPTION_NOT_CARRIED, name="tool_choice")
+        return ""
+
+    def _substitutes(
+        self, tool: ToolDefinition, by_name: Mapping[str, ToolSubstitute], names: set[str]
+    ) -> Iterator[ToolDefinition]:
+        """Functions in place of another dialect's tool. `names` are those offered so far: vendors refuse duplicates."""
+        substitutes = list(substitutes_for(tool.extra[HOSTED]))
+        for substitute in substitutes:
+            name = substitute.function.name
+            if by_name.get(name) != substitute:
+                self.lose(LossCode.TOOL_NOT_CARRIED, name=substitute.name)
+            elif name not in names:
+                names.add(name)
+                if substitute.has_grammar:
+                    self.lose(LossCode.OPTION_NOT_CARRIED, name="grammar")
+                yield substitute.function
+        if not substitutes:
+            self.lose(LossCode.TOOL_NOT_CARRIED, name=tool.name)
+
+    def is_closed(self, media: Media) -> bool:
+        """Whether there is only a URL that this vendor cannot open."""
+        return media.url.startswith(self.closed) and self.bytes_of(media) is None
+
+    def bytes_of(self, media: Media) -> bytes | None:
+        if not media.sha256 or self.options.media is None:
+            return None
+        try:
+            return self.options.media(media.sha256)
+        except LookupError:
+            return None
+
+    def lose_detail(self, media: Media) -> None:
+        """Only OpenAI's dialects have a level of detail for images."""
+        if detail_of(media) != "auto":
+            self.lose(LossCode.OPTION_NOT_CARRIED, name="detail")
+
+    def note(self, media: Media, code: LossCode) -> str:
+        """A text in place of media that cannot be sent."""
+        name = media.name or media.type
+        self.lose(code, name=name, media_type=media.media_type)
+        return f"[Attachment {name} ({media.media_type}) could not be sent]"
+
+    def text_file(self, media: Media, content: bytes) -> str:
+        """A text file as text, for vendors that accept no files."""
+        name = media.name or media.media_type
+        self.lose(LossCode.MEDIA_AS_TEXT, name=name, media_type=media.media_type)
+        return f"[File {name}]\n{content.decode('utf-8', 'replace')}"
+
+
+def detail_of(media: Media) -> str:
+    """OpenAI's level of detail for an image."""
+    return string(media.extra.get("detail")) or "auto"
+
+
+def kind_of(part: Part) -> str:
+    """The kind of a part that is lost."""
+    return str(part.data.get("type", "unknown")) if isinstance(part, OtherPart) else part.type
+
+
+def missing_error(result: ToolResult) -> str:
+    """The error of a result if its text does not contain it."""
+    return "" if result.error in result.text else result.error
+
+
+def media_in(result: ToolResult) -> tuple[Media, ...]:
+    return tuple(part for part in result.parts if isinstance(part, Media))
+
+
+def base64_of(content: bytes) -> str:
+    return base64.b64encode(content).decode("ascii")
+
+
+def data_url(media_type: str, content: bytes) -> str:
+    return f"data:{media_type};base64,{base64_of(content)}"
+
+
+def with_system_in_first_input(context: Context) -> Context:
+    """For models without a system role: the instruction comes before the first input."""
+    place = next((place for place, entry in enumerate(context.entries) if entry.role is Role.MODEL_INPUT), None)
+    if not context.system or place is None:
+        return context
+    entry = context.entries[place]
+    prefixed = replace(entry, parts=(Text(text=context.system), *entry.parts))
+    entries = (*context.entries[:place], prefixed, *context.entries[place + 1 :])
+    return replace(context, entries=entries, system="")

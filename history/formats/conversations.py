@@ -1,0 +1,269 @@
+"""Tree of imported entries, ordered with parents before their children.
+
+Files name parents that they do not hold, that stand further down, or that lead round in a circle. Then the part that
+hangs on such a parent is an island: it is joined to what stands before it in the file by a visible Gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from history.dialects import DIALECTS, DialectError
+from history.dialects.json_access import compact, is_too_deep, string
+from history.dialects.types import ConversationEntry
+from history.entries import (
+    LEAVES,
+    Entry,
+    EntryError,
+    Gap,
+    JsonObject,
+    ModelInput,
+    ModelOutput,
+    Summary,
+    Text,
+    ToolResult,
+    ToolResults,
+    entry_to_json,
+    now,
+)
+from history.formats.base import (
+    Conversation,
+    FormatError,
+    Notes,
+    SourceNode,
+    UnreadableConversation,
+    chain_id,
+    gettext_noop,
+)
+from history.formats.sources import Source
+from history.text.lazy import LazyText, error_text
+
+ISLAND = gettext_noop("The parent of an entry is missing from the file. Later entries were joined here.")
+
+
+@dataclass
+class SourceItem:
+    """One entry and the id of what it follows; '' is the start. `covers` is the last entry that a summary covers."""
+
+    entry: Entry
+    parent: str
+    covers: str = ""
+
+
+@dataclass
+class Tree:
+    """`items` are in the order of the source. `leaf` is the current entry; '' means the last."""
+
+    notes: Notes
+    items: dict[str, SourceItem] = field(default_factory=dict)
+    leaf: str = ""
+
+    def add(self, source_id: str, entry: Entry, *, parent: str, covers: str = "") -> str:
+        """Add an entry after another. An id that is used twice gets a number. Returns the final id."""
+        name, number = source_id, 1
+        while name in self.items:
+            number += 1
+            name = f"{source_id}#{number}"
+        self.items[name] = SourceItem(entry, parent, covers)
+        return name
+
+    def replace_entry(self, name: str, **fields: object) -> None:
+        self.items[name].entry = replace(self.items[name].entry, **fields)  # type: ignore[arg-type]
+
+    def nodes(self) -> tuple[list[SourceNode], int | None]:
+        """All of them, and the place of the leaf."""
+        order = _Order(self)
+        for name in self.items:
+            order.place(name)
+        return order.nodes, order.places.get(self.leaf, find_last_place(order.nodes))
+
+
+class _Order:
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.nodes: list[SourceNode] = []
+        self.places: dict[str, int] = {}
+
+    def place(self, name: str) -> None:
+        """Place the entry after its ancestors, which may be further down in the file."""
+        waiting: dict[str, None] = {}
+        while name and name not in self.places and name in self.tree.items and name not in waiting:
+            waiting[name] = None
+            name = self.tree.items[name].parent
+        missing = name if name and name not in self.places else ""
+        for waits in reversed(waiting):
+            parent = self._gap(waits, missing) if missing else self.places.get(self.tree.items[waits].parent)
+            missing = ""
+            self._put(waits, self._numbered(self.tree.items[waits]), parent)
+
+    def _gap(self, name: str, missing: str) -> int:
+        """Put a gap in the place of a missing parent; its other children follow the gap, too."""
+        entry = self.tree.items[name].entry
+        last = len(self.nodes) - 1 if self.nodes else None
+        self.tree.notes("repaired", ISLAND, where=name)
+        gap = Gap(reason="Something is missing here in the imported file.", at=entry.at)
+        self.places[missing] = self._put(f"gap:{missing}", gap, last)
+        return self.places[missing]
+
+    def _put(self, name: str, entry: Entry, parent: int | None) -> int:
+        self.nodes.append(SourceNode(entry=entry, parent=parent, source_id=name))
+        self.places[name] = len(self.nodes) - 1
+        return self.places[name]
+
+    def _numbered(self, item: SourceItem) -> Entry:
+        """Number the entries that a summary covers: its path up to `covers`."""
+        last = self.places.get(item.covers)
+        if not isinstance(item.entry, Summary) or last is None:
+            return item.entry
+        return replace(item.entry, first=1, last=last + 1)
+
+
+def find_last_place(nodes: Sequence[SourceNode]) -> int | None:
+    """The last node that something can follow."""
+    return next((place for place in range(len(nodes) - 1, -1, -1) if nodes[place].entry.kind not in LEAVES), None)
+
+
+def add_ids(entries: Iterable[Entry]) -> list[tuple[str, Entry]]:
+    """Give entries of a source without ids an id derived from all texts up to it."""
+    named: list[tuple[str, Entry]] = []
+    last = ""
+    for entry in entries:
+        messages = {name: value for name, value in entry_to_json(entry).items() if name != "at"}
+        last = chain_id(last, compact(messages))
+        named.append((last, entry))
+    return named
+
+
+def chain_nodes(entries: Sequence[tuple[str, Entry]]) -> list[SourceNode]:
+    """Entries that simply follow each other."""
+    return [
+        SourceNode(entry=entry, parent=place - 1 if place else None, source_id=name)
+        for place, (name, entry) in enumerate(entries)
+    ]
+
+
+# Times outside these years are treated as mistakes.
+_EARLIEST, _LATEST = datetime(1990, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
+_MILLISECONDS = 1e11
+
+
+def moment(value: object) -> datetime | None:
+    """The time, or None for a missing or impossible one."""
+    try:
+        if isinstance(value, str):
+            read = datetime.fromisoformat(value)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            read = datetime.fromtimestamp(value / 1000 if value > _MILLISECONDS else value, UTC)
+        else:
+            return None
+        read = (read if read.tzinfo else read.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return read if _EARLIEST <= read <= _LATEST else None
+
+
+class Clock:
+    """Gives every entry a time: its own, or that of what came before it."""
+
+    def __init__(self, start: object = None) -> None:
+        self.first: datetime | None = moment(start)
+        self.last: datetime = self.first or now()
+
+    def at(self, value: object) -> datetime:
+        read = moment(value)
+        if read is not None:
+            self.first = read if self.first is None else min(self.first, read)
+            self.last = read
+        return self.last
+
+
+CHANNEL = "import"
+_LISTS = {
+    "anthropic-messages": "messages",
+    "openai-chat": "messages",
+    "openai-responses": "input",
+    "gemini-generate": "contents",
+}
+
+
+class Wire:
+    """One conversation in a vendor's language, read piece by piece."""
+
+    def __init__(self, dialect: str, notes: Notes) -> None:
+        self.dialect, self.notes = dialect, notes
+        self.blobs: dict[str, bytes] = {}
+        self.names: dict[str, str] = {}
+
+    def read(self, messages: Sequence[object], *, at: datetime) -> list[ConversationEntry]:
+        """The entries that these messages or items are."""
+        try:
+            request = DIALECTS[self.dialect].decode_request({_LISTS[self.dialect]: list(messages)}, at=at)
+        except DialectError as error:
+            self.notes("lost", gettext_noop("A message could not be read."), where=str(error))
+            return []
+        self.blobs.update(request.blobs)
+        entries = list(request.entries)
+        if request.system:  # an instruction at the beginning of a piece is still one in the middle of the whole
+            entries.insert(0, instruction(request.system, at=at))
+        return [self._with_names(entry) for entry in entries]
+
+    def _with_names(self, entry: ConversationEntry) -> ConversationEntry:
+        if isinstance(entry, ModelOutput):
+            self.names.update({call.call_id: call.name for call in entry.tool_requests})
+        elif isinstance(entry, ToolResults):
+            return replace(entry, results=tuple(self._with_name(result) for result in entry.results))
+        else:
+            return entry if entry.channel == "system" else replace(entry, channel=CHANNEL)
+        return entry
+
+    def _with_name(self, result: ToolResult) -> ToolResult:
+        return result if result.name else replace(result, name=self.names.get(result.call_id, "unknown"))
+
+
+def instruction(text: str, *, at: datetime) -> ModelInput:
+    return ModelInput(at=at, channel="system", parts=(Text(text=text),), is_internal=True)
+
+
+Convert = Callable[[JsonObject], Iterator[Conversation]]
+
+
+def read_each(source: Source, convert: Convert) -> Iterator[Conversation | UnreadableConversation]:
+    """The conversations of a file of lines, of one list, or of one object."""
+    for place, value, problem in _values(source):
+        if problem or not isinstance(value, Mapping):
+            yield UnreadableConversation(why=problem or gettext_noop("this is not an object"), title=place)
+        else:
+            yield from _converted(value, convert, place)
+
+
+def _values(source: Source) -> Iterator[tuple[str, object, str]]:
+    match source.sample.shape:
+        case "lines":
+            for line in source.lines(as_one=False):
+                yield line.place, line.value, line.problem
+        case "array":
+            for number, value in enumerate(source.items(), 1):
+                yield LazyText(gettext_noop("item %(number)s"), number=number), value, ""
+        case _:
+            yield "", source.document(), ""
+
+
+def _converted(value: JsonObject, convert: Convert, place: str) -> Iterator[Conversation | UnreadableConversation]:
+    """Unexpected errors in foreign data end this conversation alone, not the file."""
+    title = _with_names(value) or place
+    if is_too_deep(value):
+        yield UnreadableConversation(why=gettext_noop("nested too deeply"), title=title)
+        return
+    try:
+        yield from convert(value)
+    except (FormatError, EntryError) as error:
+        yield UnreadableConversation(why=error_text(error), title=title)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        why = LazyText(gettext_noop("unexpected format (%(error)s)"), error=f"{type(error).__name__}: {error}")
+        yield UnreadableConversation(why=why, title=title)
+
+
+def _with_names(value: JsonObject) -> str:
+    return next((found for key in ("title", "name", "uuid", "id") if (found := string(value.get(key)))), "")[:200]

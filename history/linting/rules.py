@@ -1,0 +1,203 @@
+"""Rules of the linter for each vendor: severity, text and the vendor's error.
+
+They come from the vendors' documents and from the answers of their endpoints to recorded requests. Vendors enforce that
+each tool call is answered beside it and completely, and that signed reasoning comes back unchanged. That roles
+alternate is only good manners (`odd`).
+"""
+
+from __future__ import annotations
+
+from history.linting.values import LintSeverity, Rule
+from history.text.lazy import gettext_noop as _
+
+RuleTable = dict[str, tuple[LintSeverity, str, str]]
+
+REJECTED, ODD = LintSeverity.REJECTED, LintSeverity.ODD
+
+# Errors that several rules of a vendor lead to.
+UNANSWERED = (
+    "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'."
+)
+NO_RESULT = "`tool_use` ids were found without `tool_result` blocks immediately after"
+COUNTS = (
+    "Please ensure that the number of function response parts is equal to the number of function call parts of the "
+    "function call turn."
+)
+
+OPENAI_CHAT: RuleTable = {
+    "malformed": (REJECTED, _("%(what)s must be %(wanted)s."), "Invalid type"),
+    "no-model": (REJECTED, _("A request names a model."), "you must provide a model parameter"),
+    "no-messages": (REJECTED, _("A request holds at least one message."), "Invalid 'messages': empty array."),
+    "role": (REJECTED, _("A role is system, developer, user, assistant or tool, not %(role)s."), "Invalid value"),
+    "content": (REJECTED, _("A message has content; it may be null only beside tool calls."),
+        "Invalid value for 'content': expected a string, got null."),
+    "empty-text": (ODD, _("A text is not empty. OpenAI takes it, other servers do not."), ""),
+    "part-type": (REJECTED, _("Messages of %(role)s cannot contain parts of type %(type)s."), "Invalid value"),
+    "media-in-result": (REJECTED, _("A tool message contains only text. Media belong into a user message after it."),
+        "Invalid value: 'image_url'. Supported values are: 'text'."),
+    "no-answer": (REJECTED, _("Each call has a tool message; %(name)s (%(id)s) has none."), UNANSWERED),
+    "late-answer": (REJECTED,
+        _("Tool messages directly follow the message with the calls; that of %(name)s (%(id)s) does not."),
+        UNANSWERED),
+    "orphan": (REJECTED, _("A tool message belongs to a call of the previous message; %(id)s does not."),
+        "messages with role 'tool' must be a response to a preceeding message with 'tool_calls'."),
+    "answered-twice": (REJECTED, _("A call has one tool message; %(id)s already had one."),
+        "messages with role 'tool' must be a response to a preceeding message with 'tool_calls'."),
+    "no-id": (REJECTED, _("A call and its tool message have an id."), "Missing required parameter"),
+    "same-id": (ODD, _("Each call has a unique id; %(id)s was used before."), ""),
+    "long-id": (REJECTED, _("The id of a call has at most 40 characters; %(id)s has more."),
+        "string too long. Expected a string with maximum length 40"),
+    "arguments": (REJECTED, _("The arguments of a call are a JSON text; those of %(name)s are not."),
+        "Invalid type for 'messages[].tool_calls[].function.arguments': expected a string."),
+    "arguments-json": (ODD, _("The arguments of %(name)s are not a JSON object. They may be cut off."), ""),
+    "calls-of-others": (REJECTED, _("Only the assistant calls tools."), "Unrecognized request argument"),
+    "reasoning": (ODD, _("OpenAI Chat does not accept reasoning. Servers like DeepSeek accept their own."), ""),
+    "turns": (ODD, _("Roles alternate. OpenAI does not require this; some compatible servers do."), ""),
+    "late-system": (ODD, _("The instruction comes first. OpenAI does not require this; some models do."), ""),
+    "stream-options": (REJECTED, _("stream_options are for streams only."),
+        "The 'stream_options' parameter is only allowed when 'stream' is enabled."),
+}  # fmt: skip
+
+OPENAI_RESPONSES: RuleTable = {
+    "malformed": (REJECTED, _("%(what)s must be %(wanted)s."), "Invalid type"),
+    "no-model": (REJECTED, _("A request names a model."), "Missing required parameter: 'model'."),
+    "no-messages": (REJECTED, _("A request needs input, or continues a response or a conversation."),
+        "One of \"input\" or \"previous_response_id\" or 'prompt' or 'conversation_id' must be provided."),
+    "two-chains": (REJECTED, _("A request continues previous_response_id or a conversation, not both."),
+        "Mutually exclusive parameters"),
+    "role": (REJECTED, _("A role is system, developer, user or assistant, not %(role)s."), "Invalid value"),
+    "content": (REJECTED, _("A message has content."), "Invalid type for 'input[].content'"),
+    "empty-text": (ODD, _("A text is not empty. OpenAI takes it, other servers do not."), ""),
+    "part-type": (REJECTED, _("Messages of %(role)s cannot contain parts of type %(type)s."), "Invalid value"),
+    "item-type": (ODD, _("Only some servers accept items of type %(type)s."), ""),
+    "no-answer": (REJECTED, _("Each call has its output; %(name)s (%(id)s) has none."),
+        "No tool output found for function call"),
+    "late-answer": (ODD,
+        _("Outputs directly follow the calls, all calls first; that of %(name)s (%(id)s) does not. OpenAI "
+        "accepts it, DeepSeek does not."), ""),
+    "calls-last": (ODD, _("Text comes before calls. OpenAI does not require this; DeepSeek does."), ""),
+    "orphan": (REJECTED, _("An output belongs to a call; there is no call with the id %(id)s."),
+        "No tool call found for function call output"),
+    "answered-twice": (REJECTED, _("A call has one output; %(id)s already had one."), "No tool call found"),
+    "no-id": (REJECTED, _("A call and its output have a call_id."), "Missing required parameter"),
+    "same-id": (ODD, _("Each call has a unique id; %(id)s was used before."), ""),
+    "long-id": (REJECTED, _("A call_id has at most 64 characters; %(id)s has more."), "string too long"),
+    "arguments": (REJECTED, _("The arguments of a call are a JSON text; those of %(name)s are not."),
+        "Invalid type for 'input[].arguments': expected a string."),
+    "arguments-json": (ODD, _("The arguments of %(name)s are not a JSON object. They may be cut off."), ""),
+    "reasoning-alone": (REJECTED, _("Reasoning is followed by its message or call."),
+        "of type 'reasoning' was provided without its required following item."),
+    "reasoning-kept": (REJECTED,
+        _("Reasoning needs its encrypted_content if nothing is stored (store: false)."),
+        "Items are not persisted when `store` is set to false."),
+    "reasoning-by-id": (ODD,
+        _("Reasoning without encrypted_content is accepted only while OpenAI stores it."), ""),
+}  # fmt: skip
+
+ANTHROPIC: RuleTable = {
+    "malformed": (REJECTED, _("%(what)s must be %(wanted)s."), "Input should be valid"),
+    "no-model": (REJECTED, _("A request names a model."), "model: Field required"),
+    "no-limit": (REJECTED, _("A request says max_tokens."), "max_tokens: Field required"),
+    "no-messages": (REJECTED, _("A request holds at least one message."), "messages: at least one message is required"),
+    "role": (REJECTED, _("A role is user or assistant, not %(role)s."), "Input should be 'user' or 'assistant'"),
+    "system": (ODD,
+        _("The instruction belongs into its own field. Only newer models accept it as a role, with the beta "
+        "mid-conversation-system."), "Input should be 'user' or 'assistant'"),
+    "content": (REJECTED, _("A message has content."), "all messages must have non-empty content"),
+    "empty-text": (REJECTED, _("A text is not blank."),
+        "messages: text content blocks must be non-empty"),
+    "trailing-space": (REJECTED, _("An answer that is to be continued does not end in white space."),
+        "messages: final assistant content cannot end with trailing whitespace"),
+    "part-type": (REJECTED, _(
+        "Messages of %(role)s cannot contain blocks of type %(type)s."
+    ), "Input tag does not match"),
+    "media-type": (REJECTED, _("An image is a JPEG, PNG, GIF or WebP, not %(type)s."),
+        "Input should be 'image/jpeg', 'image/png', 'image/gif' or 'image/webp'"),
+    "no-answer": (REJECTED, _("Each tool_use has its tool_result; %(name)s (%(id)s) has none."), NO_RESULT),
+    "late-answer": (REJECTED,
+        _("The results of an answer are in the next message; that of %(name)s (%(id)s) is not."),
+        NO_RESULT),
+    "split": (REJECTED,
+        _("The results of one answer are in one message; that of %(name)s (%(id)s) is not."),
+        NO_RESULT),
+    "results-first": (REJECTED, _("Results come first in a message."), NO_RESULT),
+    "calls-last": (REJECTED, _("Only another tool_use may follow a tool_use in an answer."), NO_RESULT),
+    "orphan": (REJECTED,
+        _("A tool_result belongs to a tool_use of the previous message; %(id)s does not."),
+        "unexpected `tool_use_id` found in `tool_result` blocks"),
+    "answered-twice": (REJECTED, _("A tool_use has one result; %(id)s already had one."),
+        "each tool_use must have a single result"),
+    "no-id": (REJECTED, _("A tool_use and its tool_result have an id."), "Field required"),
+    "same-id": (REJECTED, _("Each tool_use has a unique id; %(id)s was used before."),
+        "`tool_use` ids must be unique"),
+    "id-alphabet": (REJECTED, _("An id has letters, digits, _ and - only; %(id)s has others."),
+        "String should match pattern '^[a-zA-Z0-9_-]+$'"),
+    "arguments": (REJECTED, _("The input of a tool_use is an object; that of %(name)s is not."),
+        "tool_use.input: Input should be a valid dictionary"),
+    "unsigned": (REJECTED, _("Thinking is sent back with its signature."), "thinking.signature: Field required"),
+    "thinking-first": (REJECTED, _("While thinking is on, an answer that waits for its results begins with thinking."),
+        "Expected `thinking` or `redacted_thinking`, but found `tool_use`"),
+    "thinking-budget": (REJECTED, _("max_tokens is greater than the budget for thinking."),
+        "`max_tokens` must be greater than `thinking.budget_tokens`."),
+    "thinking-temperature": (REJECTED, _("With thinking the temperature is 1."),
+        "`temperature` may only be set to 1 when thinking is enabled."),
+    "turns": (ODD, _("Roles alternate. Anthropic merges messages; Bedrock and gateways refuse them."), ""),
+    "opening": (ODD, _("The first message is the user’s. Anthropic accepts others; Bedrock and gateways do not."), ""),
+}  # fmt: skip
+
+GEMINI: RuleTable = {
+    "malformed": (REJECTED, _("%(what)s must be %(wanted)s."), "Invalid JSON payload received."),
+    "no-messages": (REJECTED, _("A request has at least one content."), "contents is not specified"),
+    "role": (REJECTED, _("Role must be user or model, but got %(role)s."), "Please use a valid role: user, model."),
+    "content": (REJECTED, _("A content has parts."), "contents.parts must not be empty."),
+    "empty-text": (REJECTED, _("A part is not empty."), "contents.parts must not be empty."),
+    "opening": (REJECTED, _(
+        "The first content is the user’s."
+    ), "Please ensure that multiturn requests begin with a user role."),
+    "ending": (ODD, _("The last content is the user’s or a response. Some models refuse their own."), ""),
+    "no-answer": (REJECTED, _("Each functionCall has its response; %(name)s has none."), COUNTS),
+    "late-answer": (REJECTED, _("The responses are in the next content; that of %(name)s is not."), COUNTS),
+    "split": (REJECTED, _("The responses of one turn are in one content; that of %(name)s is not."), COUNTS),
+    "results-first": (ODD, _("Responses come before other parts of the user."), ""),
+    "orphan": (REJECTED, _("A response belongs to a call of the previous content; %(name)s was not called there."),
+        COUNTS),
+    "answered-twice": (REJECTED, _("A call has one response; %(name)s has another."), COUNTS),
+    "result-name": (REJECTED, _("A response has the name of its call; this one is named %(given)s, not %(name)s."),
+        COUNTS),
+    "result-id": (ODD, _("A response has the id of its call; this one has another."), ""),
+    "same-id": (ODD, _("Each call has a unique id; %(id)s was used before."), ""),
+    "call-turn": (REJECTED, _("A content with calls follows a content of the user or responses."),
+        "Please ensure that function call turn comes immediately after a user turn or after a function response turn."),
+    "calls-of-others": (REJECTED, _("Only the model calls functions."), "Please ensure that function call turn"),
+    "arguments": (REJECTED, _("The arguments of a call are an object; those of %(name)s are not."),
+        "Invalid value at 'args'"),
+    "response": (REJECTED, _("A response is an object."), "Invalid value at 'response'"),
+    "unsigned": (REJECTED, _("The first call of each step has its thoughtSignature (Gemini 3); %(name)s has none."),
+        "is missing a thought_signature"),
+    "thought": (ODD, _("Thoughts are not sent back."), ""),
+}  # fmt: skip
+
+TOOLS: RuleTable = {
+    "tool-name": (REJECTED, _("A tool's name has 1 to 64 letters, digits, _ or -; %(name)s has others."),
+        "does not match '^[a-zA-Z0-9_-]{1,64}$'"),
+    "same-tool": (REJECTED, _("Each tool is offered once; %(name)s is repeated."), "Tool names must be unique"),
+}  # fmt: skip
+
+RULES: dict[str, Rule] = {
+    f"{dialect}/{name}": Rule(id=f"{dialect}/{name}", severity=severity, words=words, answer=answer)
+    for dialect, table in (
+        ("openai-chat", OPENAI_CHAT),
+        ("openai-responses", OPENAI_RESPONSES),
+        ("anthropic-messages", ANTHROPIC),
+        ("gemini-generate", GEMINI),
+    )
+    for name, (severity, words, answer) in (table | TOOLS).items()
+}
+
+
+def rule(dialect: str, name: str) -> Rule:
+    return RULES[f"{dialect}/{name}"]
+
+
+def knows(dialect: str, name: str) -> bool:
+    return f"{dialect}/{name}" in RULES

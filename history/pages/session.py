@@ -1,0 +1,119 @@
+"""Pages of one session: an entry in full and the timeline; lookups that raise 404 for the pages of other apps."""
+
+from __future__ import annotations
+
+import re
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, QueryDict
+from django.shortcuts import render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from history.access.permissions import Purpose, Viewer, find
+from history.access.reasons import find_opened
+from history.db.packing import clean
+from history.entries import ModelInput, entry_to_json
+from history.errors import NoSuchEntry
+from history.http import HtmxRequest
+from history.models import Message, Session
+from history.record.selectors import entries_of
+from history.text import whole_number
+from history.transcripts.page import Transcript, TranscriptPosition, read_page
+from history.transcripts.previews import preview
+from history.transcripts.timeline import timeline_of
+
+LARGEST = 2**53
+DEEPEST = 8
+WHOLE_CHARS = 1_000_000  # a longer text is not put into a page; it can be loaded by itself
+# Texts that a page renders as Markdown. Arguments and results of tools are shown as they are.
+_PROSE = re.compile(r"parts\.\d+\.text|plan|instruction|content|summary")
+
+
+def session_or_404(viewer: Viewer, session_id: UUID) -> Session:
+    """A session to read. `pages.reasons` answers viewers who may only list it or have to give a reason first."""
+    session = find_opened(viewer, session_id)
+    if session is None:
+        raise Http404
+    return session
+
+
+def message_or_404(session: Session, seq: int) -> Message:
+    message = Message.objects.at(session, min(seq, LARGEST)).first()
+    if message is None:
+        raise Http404
+    return message
+
+
+def transcript_or_404(session: Session, values: QueryDict) -> Transcript:
+    """The page of a session that a URL asks for."""
+    position = TranscriptPosition(
+        before=number_in(values, "before"),
+        after=number_in(values, "after"),
+        at=number_in(values, "at"),
+        leaf=number_in(values, "leaf"),
+        internal=values.get("internal") == "1",
+    )
+    try:
+        return read_page(session, position)
+    except NoSuchEntry as error:
+        raise Http404 from error
+
+
+def number_in(values: QueryDict, name: str) -> int | None:
+    """The number of an entry; None if it is invalid."""
+    return whole_number(values.get(name))
+
+
+@login_required
+@require_safe
+def whole_entry(request: HtmxRequest, session_id: UUID, seq: int) -> HttpResponse:
+    """One entry as it is stored, in full. Other pages show only its beginning.
+
+    `?text=results.0.parts.1.text` is one text of it, `?as=text` is the text to copy.
+    """
+    session = session_or_404(request.user, session_id)
+    entry = entries_of([message_or_404(session, seq)])[0]
+    if request.GET.get("as") == "text":
+        return _plain(entry.text)
+    if "text" not in request.GET:
+        return JsonResponse(entry_to_json(entry), json_dumps_params={"indent": 2})
+    path = request.GET["text"]
+    text = _text_at(entry_to_json(entry), path)
+    if not request.htmx:
+        return _plain(text)
+    context = {"session": session, "seq": seq, "cut": preview(clean(text), WHOLE_CHARS), "text_path": path}
+    if not _PROSE.fullmatch(path):
+        return render(request, "history/_output.html", context)
+    return render(request, "history/_said.html" if isinstance(entry, ModelInput) else "history/_prose.html", context)
+
+
+def _plain(text: str) -> HttpResponse:
+    return HttpResponse(clean(text), content_type="text/plain; charset=utf-8")
+
+
+def _text_at(value: object, path: str) -> str:
+    """The text at the end of a path through JSON."""
+    for step in path.split(".")[:DEEPEST]:
+        if isinstance(value, dict):
+            value = value.get(step)
+        elif isinstance(value, list) and step.isascii() and step.isdigit():
+            value = next(iter(value[int(step) :]), None)
+        else:
+            raise Http404
+    if not isinstance(value, str):
+        raise Http404
+    return value
+
+
+@login_required
+@never_cache
+@require_safe
+def timeline(request: HttpRequest, session_id: UUID) -> HttpResponse:
+    """Names and times without texts: for all viewers who may list the session."""
+    session = find(request.user, session_id, Purpose.LIST)
+    if session is None:
+        raise Http404
+    context = {"session": session, "timeline": timeline_of(session, before=number_in(request.GET, "before"))}
+    return render(request, "history/timeline/page.html", context)

@@ -1,0 +1,57 @@
+"""Calls to models as users may see them: facts of relayed calls, and answers that were not recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from history.entries import ModelOutput
+from history.models import Exchange, Session
+
+FACTS = (
+    *("client", "path", "helper", "streamed", "translated_to", "not_carried", "removed_session_field"),
+    *("answers", "changed_results", "unread_reply", "skipped_events", "problem"),
+    *("request_bytes", "reply_bytes", "lost_bytes"),
+)
+TRIES = ("upstream", "retried")
+
+
+def facts_of(exchange: Exchange, *, may_read: bool = False) -> dict[str, Any]:
+    """Facts that are known. `upstream`: tried providers; `retried`: earlier tries of the client."""
+    found = {name: exchange.metadata[name] for name in FACTS if name in exchange.metadata}
+    tries = {name: _without_words(exchange.metadata.get(name, ()), may_read=may_read) for name in TRIES}
+    return found | {name: known for name, known in tries.items() if known}
+
+
+def _without_words(tries: Iterable[Mapping[str, Any]], *, may_read: bool) -> list[dict[str, Any]]:
+    return [{name: value for name, value in one.items() if may_read or name != "error"} for one in tries]
+
+
+MODE = "no_replies"
+
+
+def is_unrecorded(entry: object) -> bool:
+    return isinstance(entry, ModelOutput) and entry.metadata.get("recording") == MODE
+
+
+def unrecorded_text() -> str:
+    return _("The reply was not stored. This key records requests only.")
+
+
+def find_unrecorded_answer(session: Session) -> ModelOutput | None:
+    """The unrecorded answer to the last entry; None if there is none, or it was recorded."""
+    if session.source != Session.Source.RELAY:
+        return None
+    calls = Exchange.objects.of(session).filter(after=session.head, message=None, end_reason="done")
+    for call in calls.order_by("-started_at", "-id")[:5]:
+        said = call.metadata
+        if (
+            call.ended_at is not None
+            and said.get("reply_bytes")
+            and not said.get("helper")
+            and not said.get("unread_reply")
+        ):
+            return ModelOutput(at=call.ended_at, model=call.model, metadata={"recording": MODE})
+    return None

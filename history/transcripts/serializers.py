@@ -1,0 +1,154 @@
+"""JSON of sessions, messages and tool calls for the command line, the REST API and the socket of programs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.utils import timezone
+
+from history.db.packing import clean_deep
+from history.entries import JsonObject, ModelInput, ModelOutput, SystemInstructionSet, thaw
+from history.models import Message, Session, ToolCall
+from history.record.selectors import PAGE, messages_of
+
+# Kinds of messages of a conversation: tool results are part of their calls.
+CONVERSATION = (ModelInput.kind, ModelOutput.kind, SystemInstructionSet.kind)
+MOST = 200
+
+
+# Sessions.
+
+
+def session_json(session: Session) -> dict[str, Any]:
+    """For the socket of programs."""
+    return {
+        "session_id": str(session.pk),
+        "title": session.title,
+        "agent": session.agent,
+        "model": session.model,
+        "source": session.source,
+        "message_count": session.message_count,
+        "version": session.version,
+        "head": session.head,
+        "created_at": session.created_at.isoformat(),
+        "updated_at": session.last_activity_at.isoformat(),
+    }
+
+
+def session_details_json(session: Session) -> dict[str, Any]:
+    """For the command line: also what retention will do with it."""
+    return {
+        "id": session.pk,
+        "title": session.title,
+        "owner": session.owner.get_username(),
+        "key": session.api_key.prefix if session.api_key else None,
+        "source": session.source,
+        "client": session.client,
+        "agent": session.agent,
+        "workspace": session.workspace,
+        "model": session.model,
+        "messages": session.message_count,
+        "tool_calls": session.tool_call_count,
+        "errors": session.error_count,
+        "input_tokens": session.input_tokens,
+        "output_tokens": session.output_tokens,
+        "cost": session.cost,
+        "version": session.version,
+        "head": session.head,
+        "trimmed_through": session.trimmed_through,
+        "created_at": session.created_at,
+        "last_activity_at": session.last_activity_at,
+        "expires_at": session.expires_at,
+        "hidden_at": session.hidden_at,
+        "hold": session.hold,
+        "state": retention_state(session),
+    }
+
+
+def retention_state(session: Session) -> str:
+    if session.hold:
+        return "held"
+    if session.state == Session.State.REMOVING:
+        return "being removed"
+    if session.state == Session.State.DELETED:
+        return "hidden"
+    return "expired" if session.expires_at and session.expires_at <= timezone.now() else "kept"
+
+
+# Messages.
+
+
+def history_json(
+    session: Session, *, count: int = PAGE, before: int | None = None, leaf: int | None = None
+) -> dict[str, Any]:
+    """The newest messages, oldest first; `cursor` is the position of the page before them."""
+    page = messages_of(session, limit=min(max(1, count), MOST), before=before, leaf=leaf)
+    messages = [message for message in page.messages if message.kind in CONVERSATION]
+    calls = calls_by_message(messages)
+    return {
+        "session_id": str(session.pk),
+        "message_count": session.message_count,
+        "messages": [message_json(message, calls.get(message.pk, [])) for message in messages],
+        "cursor": page.messages[0].seq if page.messages and page.has_older else None,
+    }
+
+
+def message_json(message: Message, calls: list[ToolCall]) -> dict[str, Any]:
+    facts = {
+        "seq": message.seq,
+        "parent": message.parent_seq,
+        "kind": message.kind,
+        "status": message.status,
+        "end_reason": message.end_reason,
+        "agent": message.agent,
+        "provider": message.provider,
+        "model": message.model,
+        "input_tokens": message.input_tokens,
+        "output_tokens": message.output_tokens,
+        "duration": message.duration,
+        "is_internal": message.is_internal,
+        "is_cut": message.content_chars > len(message.content),
+    }
+    known = {name: value for name, value in facts.items() if value not in ("", None, False)}
+    return {
+        "role": message.role,
+        "content": message.content,
+        "timestamp": message.created_at.isoformat(),
+        "tool_calls": [tool_call_json(call) for call in calls],
+        "metadata": {**known, **thaw(message.metadata)},
+    }
+
+
+# Tool calls.
+
+
+def calls_by_message(messages: list[Message]) -> dict[int, list[ToolCall]]:
+    calls: dict[int, list[ToolCall]] = {}
+    for call in ToolCall.objects.filter(message__in=[message.pk for message in messages]).order_by("message", "index"):
+        calls.setdefault(call.message_id, []).append(call)
+    return calls
+
+
+def tool_call_json(call: ToolCall) -> JsonObject:
+    return {
+        "id": call.call_id,
+        "tool_name": call.name,
+        "arguments": arguments_json(call.arguments),
+        "result": call.result or call.error,
+        "status": call.status,
+        "duration": call.duration,
+        "timestamp": (call.started_at or call.created_at).isoformat(),
+    }
+
+
+def arguments_json(text: str) -> object:
+    """An object if it is one. Arguments that are cut off, too deeply nested or invalid JSON remain a text."""
+    try:
+        return clean_deep(json.loads(text, parse_constant=_refuse)) if text else {}
+    except (ValueError, RecursionError):
+        return text
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,213 @@
+"""Start and end of the background work under every server.
+
+Daphne has no lifespan and the other servers have no exit hook. So `ensure_started` is called when Daphne's reactor
+runs, by lifespan where there is one, and by the first ASGI scope of any kind. It checks the process id, because a
+server may fork after importing the application. The end comes in the same ways: lifespan's shutdown, Daphne's shutdown
+trigger or `atexit`; `stop` may be called by all of them.
+
+Uvicorn, Daphne and Granian close every socket at SIGTERM and notify the application afterwards. A running answer could
+not send its end to its clients. So the signal handler of the server is called after the live work has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import gc
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from django.conf import settings
+
+from project.background import jobs
+from project.background.scheduler import Scheduler
+from relay.consumers import sockets
+from relay.gateway import recording
+from relay.gateway.call import cancellation
+from relay.live import runs
+from relay.providers.registry import close_all
+from relay.tools.mcp import connections as mcp_servers
+from relay.usage import redis_counters
+
+logger = logging.getLogger(__name__)
+
+_lock = threading.Lock()
+_scheduler: Scheduler | None = None
+_pid = 0
+
+
+def ensure_started() -> None:
+    """Start the background work unless this process has started it. Cheap enough for every request."""
+    if _pid == os.getpid():
+        return
+    with _lock:
+        if _pid != os.getpid():
+            _start()
+
+
+def _start() -> None:
+    global _scheduler, _pid
+    # Jobs of the process run where answers are written, even where `manage.py work` runs the others.
+    ours = [job for job in jobs.JOBS if settings.PARLEY_BACKGROUND or job.once_per == "process"]
+    _scheduler, _pid = Scheduler(ours, lease_seconds=jobs.LEASE_SECONDS), os.getpid()
+    _tune_interpreter()
+    atexit.register(stop)
+    cancellation.accept_new_calls()
+    _stop_with_daphne()
+    end_before_the_server(end_live_work, loop=_running_loop())
+    _scheduler.start()
+
+
+def stop() -> None:
+    """End the jobs in good order. A second call does nothing."""
+    global _scheduler, _pid
+    with _lock:
+        scheduler, _scheduler, pid, _pid = _scheduler, None, _pid, 0
+    if scheduler is not None and pid == os.getpid():
+        scheduler.stop()
+        logger.info("Background work has ended.")
+
+
+async def drain() -> None:
+    """`stop` for an event loop, which goes on meanwhile: a job may be waiting for something that it serves.
+
+    Answers on their way end first, so that what there is of them is written by the jobs that are still there. After it
+    no call to a model goes on, the processes of the demo model and of MCP servers are gone, and the relay's journal is
+    left to its readers.
+    """
+    await end_live_work()
+    await asyncio.to_thread(stop)
+    await asyncio.to_thread(mcp_servers.close)
+    await close_all()
+    await redis_counters.close()
+    recording.close_journal()
+
+
+async def end_live_work() -> None:
+    """End the answers that are being written, tell their clients, and close the sockets. A second call does nothing.
+
+    Relayed calls cannot be continued by their clients, so they get time to end.
+    """
+    cancellation.refuse_new_calls()
+    await runs.stop_all()
+    await sockets.close_all()
+    await cancellation.finish_calls(settings.PARLEY_RELAY_STOP_SECONDS)
+
+
+def prepare_daphne() -> None:
+    """Start with Daphne's reactor, and keep the limits of requests under the `daphne` command too.
+
+    Daphne has no lifespan: without this the first relayed call would start the background work, and would be recorded
+    a second later than others. The command imports the application before it makes its server.
+    """
+    reactor = sys.modules.get("twisted.internet.reactor")
+    if reactor is not None:
+        reactor.callWhenRunning(ensure_started)
+    if "daphne.cli" in sys.modules:
+        from daphne.cli import CommandLineInterface
+
+        from project.server.daphne import Server
+
+        CommandLineInterface.server_class = Server
+
+
+def _tune_interpreter() -> None:
+    """Short turns for threads, and no garbage collection of what is loaded for good.
+
+    Database threads run beside the event loop: with Python's five milliseconds a stream stutters while one computes.
+    Objects that were loaded at the start stay; docs/performance.md has what the thresholds gain.
+    """
+    sys.setswitchinterval(0.0005)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(3_000, 5, 5)
+
+
+def _stop_with_daphne() -> None:
+    reactor = sys.modules.get("twisted.internet.reactor")
+    if reactor is not None and reactor.running:
+        reactor.addSystemEventTrigger("before", "shutdown", _drain_under_twisted)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    """The loop of the server. Daphne's runs a moment after the reactor has started."""
+    reactor = sys.modules.get("twisted.internet.reactor")
+    if reactor is not None and reactor.running:
+        return getattr(reactor, "_asyncioEventloop", None)
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _drain_under_twisted() -> object:
+    """Daphne dies of signal 11 when tasks are left over at the end, as those of open sockets are: end them first."""
+    from twisted.internet.defer import Deferred
+
+    return Deferred.fromFuture(asyncio.ensure_future(_drain_and_cancel()))
+
+
+async def _drain_and_cancel() -> None:
+    await drain()
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.wait(others, timeout=2) if others else None
+
+
+logger = logging.getLogger(__name__)
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+_tasks: set[asyncio.Task[None]] = set()
+
+
+def end_before_the_server(end: Callable[[], Awaitable[None]], *, loop: asyncio.AbstractEventLoop | None) -> None:
+    """Put `end` before the server's own signal handlers. Outside the main thread, or without a loop, do nothing."""
+    if loop is None or threading.current_thread() is not threading.main_thread():
+        return
+    for number in SIGNALS:
+        if server := _server_handler(loop, number):
+            signal.signal(number, _Handler(loop, end, server))
+
+
+def _server_handler(loop: Any, number: int) -> Callable[[int, Any], None] | None:
+    """The handler of the server for this signal, if it has one."""
+    # Granian lets the loop handle signals; asyncio keeps these handlers to itself.
+    handle = getattr(loop, "_signal_handlers", {}).get(number)
+    if handle is not None:
+        loop.remove_signal_handler(number)
+        return lambda *_: handle._run()
+    handler = signal.getsignal(number)
+    return handler if callable(handler) and handler is not signal.default_int_handler else None
+
+
+class _Handler:
+    def __init__(self, loop: asyncio.AbstractEventLoop, end: Callable[[], Awaitable[None]], server: Any) -> None:
+        self.loop, self.end, self.server = loop, end, server
+        self.is_ending = False
+
+    def __call__(self, number: int, frame: Any) -> None:
+        if self.is_ending or self.loop.is_closed():
+            self.server(number, frame)
+            return
+        self.is_ending = True
+        self.loop.call_soon_threadsafe(self._begin, number)
+
+    def _begin(self, number: int) -> None:
+        task = self.loop.create_task(self._end(number))
+        _tasks.add(task)
+        task.add_done_callback(_tasks.discard)
+
+    async def _end(self, number: int) -> None:
+        try:
+            await self.end()
+        except Exception:
+            logger.exception("Live work did not end in good order.")
+        finally:
+            self.server(number, None)

@@ -1,0 +1,162 @@
+"""Scheduler of background jobs: one thread keeps the time, as many threads work as jobs run at once.
+
+A purge of minutes does not delay a flush that is due four times a second, because a job that finds no idle worker gets
+a new one. A job never runs twice at the same time.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from queue import SimpleQueue
+
+from django.db import connections
+from django.utils.module_loading import import_string
+
+from history.db.parameters import release_large_values
+from project.background.jobs import Job
+from project.background.leases import Leases, process_name
+
+logger = logging.getLogger(__name__)
+
+STOP_SECONDS = 5.0
+# A job that runs this often keeps its connection to the database: a new one each time costs more than the work.
+OFTEN_SECONDS = 1.0
+# How soon a job notices that this process got its lease.
+LEASE_POLL_SECONDS = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A job of this process, with the function that it names."""
+
+    name: str
+    run: Callable[[], object]
+    every: float
+    needs_lease: bool = False
+
+
+class Scheduler:
+    """The background jobs of one process."""
+
+    def __init__(self, jobs: Iterable[Job], *, lease_seconds: float) -> None:
+        self.jobs = list(jobs)
+        self.leases = Leases(holder=process_name(), seconds=lease_seconds)
+        self.failures = FailureLog()
+        self.is_stopping = False
+        self._changed = threading.Condition()
+        self._due: dict[str, float] = {}  # of tasks that are not running
+        self._running: set[str] = set()
+        self._queue: SimpleQueue[tuple[Task, float] | None] = SimpleQueue()
+        self._workers: list[threading.Thread] = []
+
+    def start(self) -> None:
+        # Daemons, because a job that hangs must not keep the process alive. `stop` gives the others time to finish.
+        threading.Thread(target=self._keep_time, name="background", daemon=True).start()
+
+    def stop(self) -> None:
+        """Wait for the jobs that are running, then do what jobs do at the end."""
+        end = time.monotonic() + STOP_SECONDS
+        with self._changed:
+            self.is_stopping = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._running, STOP_SECONDS)
+            late = sorted(self._running)
+        for _ in self._workers:
+            self._queue.put(None)
+        for worker in self._workers:
+            worker.join(max(0.0, end - time.monotonic()))
+        for job in self.jobs:
+            if job.at_end:
+                self.failures.watch(import_string(job.run), name=job.name)
+            if job.stop:
+                self.failures.watch(import_string(job.stop), name=f"stop of {job.name}")
+        self.failures.watch(self.leases.release, name="release leases")
+        if late:
+            logger.warning("Ended without waiting for: %s", ", ".join(late))
+
+    def _keep_time(self) -> None:
+        tasks = {task.name: task for task in self._tasks()}
+        with self._changed:
+            self._due = dict.fromkeys(tasks, time.monotonic())
+            while not self.is_stopping:
+                now = time.monotonic()
+                for name in [name for name, due in self._due.items() if due <= now]:
+                    if tasks[name].needs_lease and name not in self.leases:
+                        self._due[name] = now + LEASE_POLL_SECONDS
+                    else:
+                        self._begin(tasks[name], due=self._due.pop(name))
+                self._changed.wait(min(self._due.values()) - now if self._due else None)
+
+    def _tasks(self) -> list[Task]:
+        tasks = [
+            Task(
+                name=job.name,
+                run=import_string(job.run),
+                every=job.every,
+                needs_lease=job.once_per == "installation",
+            )
+            for job in self.jobs
+        ]
+        names = [task.name for task in tasks if task.needs_lease]
+        if names:
+            renewal = Task(name="renew leases", run=lambda: self._renew(names), every=self.leases.seconds / 3)
+            return [renewal, *tasks]
+        return tasks
+
+    def _renew(self, names: list[str]) -> None:
+        for name in names:
+            self.failures.watch(partial(self.leases.renew, name), name=f"lease of {name}")
+
+    def _begin(self, task: Task, *, due: float) -> None:
+        self._running.add(task.name)
+        self._queue.put((task, due))
+        if len(self._running) > len(self._workers):
+            worker = threading.Thread(target=self._work, name=f"background {len(self._workers) + 1}", daemon=True)
+            self._workers.append(worker)
+            worker.start()
+
+    def _work(self) -> None:
+        while (item := self._queue.get()) is not None:
+            task, due = item
+            keeps = task.every <= OFTEN_SECONDS and not self.is_stopping
+            self.failures.watch(task.run, name=task.name, keeps_connection=keeps)
+            with self._changed:
+                self._running.discard(task.name)
+                self._due[task.name] = max(due + task.every, time.monotonic())
+                self._changed.notify_all()
+        connections.close_all()
+
+
+class FailureLog:
+    """Logs the error of a job when it first comes, when it changes and when it is over.
+
+    A job that fails four times a second would otherwise fill the disk with the same traceback.
+    """
+
+    def __init__(self) -> None:
+        self._failing: dict[str, str] = {}
+
+    def watch(self, work: Callable[[], object], *, name: str, keeps_connection: bool = False) -> None:
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - the worker must live on; the traceback is in the log
+            keeps_connection = False
+            self._note(name, error)
+        else:
+            if self._failing.pop(name, None):
+                logger.info("“%s” works again.", name)
+        finally:
+            if not keeps_connection:
+                connections.close_all()
+            release_large_values()
+
+    def _note(self, name: str, error: Exception) -> None:
+        text = f"{type(error).__name__}: {error}"
+        if self._failing.get(name) != text:
+            self._failing[name] = text
+            logger.error("“%s” failed and is tried again each time.", name, exc_info=error)

@@ -1,0 +1,211 @@
+"""Requests in the form that the record has, where clients send answers back with other ids or in other pieces.
+
+Some answers come back in two pieces or with a prefill (`named_replies`). One answer may also come back as its text in
+one message and its calls in another (opencode), or with each result right behind its call, before the next one (some
+builds of Codex). So where a request has unknown answers, their pieces are joined and looked up once more. What is still
+unknown stays as it came.
+
+Some vendors give no ids to calls (Gemini), and some servers leave them empty. Parley makes an id from the call. Many
+clients invent another one and send it with the call and its result (Gemini CLI, the Vercel AI SDK, pydantic-ai). An
+answer is recognised with any ids of its calls, and calls are paired with the stored ones by position and name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from history.dialects.tools import call_id_for
+from history.dialects.types import ConversationEntry
+from history.entries import ModelOutput, Reasoning, Text, ToolRequest, ToolResult, ToolResults
+from history.models import Message, Session
+from history.record.fingerprints import is_known_by_id
+from history.record.loading import entries_of
+from relay.digest.answers import PREFILLED
+from relay.digest.calls import SessionMatch
+from relay.digest.recognisers.named_replies import with_stored_form
+from relay.digest.recognisers.sessions import recognise
+from relay.digest.requests import RelayedRequest
+
+Reading = tuple[RelayedRequest, SessionMatch]
+# Pieces of one answer, and answers in one request that have results between their pieces.
+MOST_PIECES, MOST_ANSWERS = 32, 64
+
+
+def read_as_stored(request: RelayedRequest) -> Reading:
+    """The request in the form of which the record has most, and where that continues."""
+    reading = request, recognise(request)
+    for read in READINGS:
+        reading = read(*reading)
+    return reading
+
+
+def has_unknown_answer(request: RelayedRequest, match: SessionMatch) -> bool:
+    """Whether the newest answer that the client sends back is not in the record."""
+    last = request.last_answer
+    return last is not None and match.known <= last
+
+
+def is_prefill(request: RelayedRequest, match: SessionMatch) -> bool:
+    """Whether the client itself wrote the answer that the request ends with."""
+    last = request.unfinished
+    if last is None or request.is_prefilled or not isinstance(last.parts[-1], Text):
+        return False
+    if not all(isinstance(part, (Text, Reasoning)) for part in last.parts):
+        return False
+    if match.known < len(request.entries):
+        return True
+    stored = Message.objects.at(match.session, match.after).values_list("metadata", flat=True).first()
+    return PREFILLED in (stored or {})
+
+
+def with_stored_ids(request: RelayedRequest, match: SessionMatch) -> Reading:
+    for _ in range(MOST_ANSWERS):
+        if match.session is None or (other := _with_stored_ids(request, match)) is None:
+            break
+        request, match = other, recognise(other)
+    return request, match
+
+
+def with_named_answer(request: RelayedRequest, match: SessionMatch) -> Reading:
+    if has_unknown_answer(request, match) and (other := with_stored_form(request)) is not None:
+        return other, recognise(other)
+    return request, match
+
+
+def with_adjacent_answers_joined(request: RelayedRequest, match: SessionMatch) -> Reading:
+    if not has_unknown_answer(request, match):
+        return request, match
+    if (other := request.with_adjacent_answers_joined(since=match.known)) is None:
+        return request, match
+    joined = other, recognise(other)
+    return joined if _first_unknown_message(*joined) > _first_unknown_message(request, match) else (request, match)
+
+
+def with_answers_joined_over_results(request: RelayedRequest, match: SessionMatch) -> Reading:
+    for _ in range(MOST_ANSWERS):
+        if not has_unknown_answer(request, match):
+            break
+        if (other := _with_first_unknown_joined(request, since=match.known)) is None:
+            break
+        request, match = other, recognise(other)
+    return request, match
+
+
+# Each reading tries what the one before has left unknown.
+READINGS: tuple[Callable[[RelayedRequest, SessionMatch], Reading], ...] = (
+    with_stored_ids,
+    with_named_answer,
+    with_adjacent_answers_joined,
+    with_answers_joined_over_results,
+)
+
+
+# Pieces.
+
+
+def _first_unknown_message(request: RelayedRequest, match: SessionMatch) -> float:
+    """The message of the request with the first entry that the record does not have."""
+    places = request.decoded.places if request.decoded else ()
+    return places[match.known] if match.known < len(places) else float("inf")
+
+
+def _with_first_unknown_joined(request: RelayedRequest, *, since: int) -> RelayedRequest | None:
+    """With the first unknown answer joined from its pieces, if the record has it so."""
+    pieces = list(_pieces(request.entries, since=since))
+    whole = _longest_known(request, pieces)
+    if not whole:
+        return None
+    end = whole[-1] + 1
+    if end < len(request.entries) and isinstance(request.entries[end], ToolResults):
+        end += 1
+    results = [index for index in range(whole[0], end) if index not in whole]
+    rest = [[index] for index in range(end, len(request.entries))]
+    return request.regrouped([whole, *filter(None, [results]), *rest])
+
+
+def _pieces(entries: Sequence[ConversationEntry], *, since: int) -> Iterator[int]:
+    """The indices of the first unknown answer and of those after it that have only results between them."""
+    count = 0
+    for index in range(since, len(entries)):
+        if isinstance(entries[index], ModelOutput) and count < MOST_PIECES:
+            count += 1
+            yield index
+        elif count and not isinstance(entries[index], ToolResults):
+            return
+
+
+def _longest_known(request: RelayedRequest, pieces: list[int]) -> list[int]:
+    if len(pieces) < 2:
+        return []
+    after = request.before(pieces[0])
+    wholes = (pieces[:count] for count in range(2, len(pieces) + 1))
+    fingerprints = {request.fingerprint(request.joined(whole), after=after): whole for whole in wholes}
+    rows = Message.objects.filter(
+        fingerprint__in=list(fingerprints), kind=ModelOutput.kind, session__state=Session.State.OPEN
+    ).values_list("fingerprint", flat=True)
+    return max((fingerprints[bytes(fingerprint)] for fingerprint in rows), key=len, default=[])
+
+
+# Call ids.
+
+
+def _with_stored_ids(request: RelayedRequest, match: SessionMatch) -> RelayedRequest | None:
+    """With the ids that the record has; None if they are the same or the record has no such answer.
+
+    Ids of our own are put into all later answers as well: a model that gives none rarely begins to.
+    """
+    index = match.known - 1
+    answer = request.entries[index] if 0 <= index < len(request.entries) else None
+    if not isinstance(answer, ModelOutput):
+        return None
+    results = _results_after(request, index)
+    # An answer that was recognised by the ids of its calls has no others.
+    if not results or all(map(is_known_by_id, answer.tool_requests)):
+        return None
+    rows = list(Message.objects.at(match.session, match.after).filter(kind=ModelOutput.kind))
+    stored = [call for entry in entries_of(rows) if isinstance(entry, ModelOutput) for call in entry.tool_requests]
+    renames = {index: _renames(answer.tool_requests, stored, results)}
+    if not renames[index]:
+        return None
+    if [call.call_id for call in stored] == _own_ids(stored):
+        for later, entry in enumerate(request.entries[index + 1 :], index + 1):
+            if isinstance(entry, ModelOutput) and entry.tool_requests:
+                ids = (call.call_id for call in entry.tool_requests)
+                renames[later] = dict(zip(ids, _own_ids(entry.tool_requests), strict=True))
+    return request.with_call_ids(renames)
+
+
+def _results_after(request: RelayedRequest, index: int) -> list[ToolResult]:
+    results: list[ToolResult] = []
+    for entry in request.entries[index + 1 :]:
+        if isinstance(entry, ModelOutput):
+            break
+        if isinstance(entry, ToolResults):
+            results += entry.results
+    return results
+
+
+def _renames(
+    sent: Sequence[ToolRequest], stored: Sequence[ToolRequest], results: Sequence[ToolResult]
+) -> dict[str, str]:
+    """From each id that was sent to that of the first stored call of the same name that has no other."""
+    renames: dict[str, str] = {}
+    left = [call for call in stored if call.call_id not in {one.call_id for one in sent}]
+    known = {call.call_id for call in stored}
+    # Some clients put an id into the result alone.
+    calls: list[ToolRequest | ToolResult] = [*sent, *results]
+    for one in calls:
+        if one.call_id in known or one.call_id in renames:
+            continue
+        found = next((call for call in left if one.name in ("", call.name)), None)
+        if found is not None:
+            left.remove(found)
+            renames[one.call_id] = found.call_id
+    return renames
+
+
+def _own_ids(calls: Sequence[ToolRequest]) -> list[str]:
+    ids: list[str] = []
+    for call in calls:
+        ids.append(call_id_for(call.name, call.arguments, taken=set(ids)))
+    return ids

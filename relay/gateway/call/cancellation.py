@@ -1,0 +1,170 @@
+"""Cancellation of relayed calls: client disconnects, revoked keys, the end of the process.
+
+After a disconnect a call is cancelled at once, or drained for a while so that the record is complete. Draining is
+bounded in time and in number, because the vendor charges for it. A key is checked when a call begins, and a stream may
+run for many minutes: a background job looks twice a second whether the keys of running calls are still valid. When the
+process stops, running calls may end within `PARLEY_RELAY_STOP_SECONDS`, and new calls get 503 with Retry-After, so that
+clients go to another process or come back after the restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Iterable
+
+from django.conf import settings
+from django.utils import timezone
+
+from history.answers.events import ErrorKind
+from history.db.process_state import process_state
+from history.models import ApiKey
+from relay.gateway.call.errors import Refusal
+
+logger = logging.getLogger(__name__)
+
+REVOKED = "The API key was revoked or has expired while the call was running."
+STOPPED = "The server was stopped while the call was running."
+RETRY_SECONDS = 5
+# To write the end of a call that was cut.
+CUT_SECONDS = 2.0
+
+
+class CallCancellation:
+    """Cancels the task in which it is created. Until `close` it is one of the running calls of this process."""
+
+    __slots__ = ("_is_cancelled", "_loop", "_timer", "is_revoked", "is_stopped", "key", "task")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, key: int) -> None:
+        self._loop, self.key = loop, key
+        self.task = asyncio.current_task(loop)
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_cancelled = False
+        self.is_revoked = self.is_stopped = False
+        running = process_state.get(RunningCalls)
+        with running.lock:
+            running.calls.add(self)
+
+    @property
+    def reason(self) -> str:
+        """Why the relay itself cancelled the call; empty if the client left."""
+        if self.is_revoked:
+            return REVOKED
+        return STOPPED if self.is_stopped else ""
+
+    @property
+    def error_kind(self) -> ErrorKind:
+        return "authentication" if self.is_revoked else "overloaded"
+
+    def handle_disconnect(self) -> None:
+        draining = process_state.get(RunningCalls).draining
+        if settings.PARLEY_RELAY_ON_DISCONNECT == "drain" and len(draining) < settings.PARLEY_RELAY_DRAINS:
+            draining.add(self)
+            self._timer = self._loop.call_later(settings.PARLEY_RELAY_DRAIN_SECONDS, self.cancel)
+        else:
+            self.cancel()
+
+    def cancel(self) -> None:
+        if self.task is not None:
+            self._is_cancelled = True
+            self.task.cancel()
+
+    def revoke(self) -> None:
+        """From any thread."""
+        self._loop.call_soon_threadsafe(self._revoke)
+
+    def _revoke(self) -> None:
+        if self.task is not None and not self.is_revoked:
+            self.is_revoked = True
+            self.cancel()
+
+    def stop(self) -> None:
+        """The process ends. On the event loop of the call."""
+        self.is_stopped = True
+        self.cancel()
+
+    def uncancel(self) -> bool:
+        """Whether the relay cancelled the task; then the task may end normally."""
+        if self._is_cancelled and self.task is not None:
+            self.task.uncancel()
+        return self._is_cancelled
+
+    def close(self) -> None:
+        running = process_state.get(RunningCalls)
+        with running.lock:
+            running.calls.discard(self)
+        running.draining.discard(self)
+        self.task = None
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+class RunningCalls:
+    """The relayed calls of this process; `draining` have no client any more."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.calls: set[CallCancellation] = set()
+        self.draining: set[CallCancellation] = set()
+        self.is_stopping = False
+
+
+# Revoked keys.
+
+
+def end_revoked() -> None:
+    """End the calls of keys that are not valid any more: a background job. Without the database nothing is ended."""
+    running = process_state.get(RunningCalls)
+    with running.lock:
+        keys = {call.key for call in running.calls}
+    ended = keys - _valid(keys) if keys else set()
+    with running.lock:
+        calls = [call for call in running.calls if call.key in ended]
+    for call in calls:
+        call.revoke()
+
+
+def _valid(keys: Iterable[int]) -> set[int]:
+    now = timezone.now()
+    rows = ApiKey.objects.filter(pk__in=keys, revoked_at=None, owner__is_active=True)
+    return {pk for pk, expires_at in rows.values_list("pk", "expires_at") if expires_at is None or expires_at > now}
+
+
+# The end of the process.
+
+
+def accept_new_calls() -> None:
+    process_state.get(RunningCalls).is_stopping = False
+
+
+def refuse_new_calls() -> None:
+    process_state.get(RunningCalls).is_stopping = True
+
+
+def is_stopping() -> bool:
+    return process_state.get(RunningCalls).is_stopping
+
+
+def check_not_stopping() -> None:
+    """Raises a Refusal."""
+    if is_stopping():
+        headers = (("retry-after", str(RETRY_SECONDS)),)
+        raise Refusal("The server is being stopped. Try again in a few seconds.", "overloaded", headers=headers)
+
+
+async def finish_calls(seconds: float) -> None:
+    """Wait for the calls of this event loop. Cut those that take longer."""
+    refuse_new_calls()
+    loop, running = asyncio.get_running_loop(), process_state.get(RunningCalls)
+    with running.lock:
+        calls = {call.task: call for call in running.calls if call.task is not None and call.task.get_loop() is loop}
+    if not calls:
+        return
+    logger.info("Waiting up to %d seconds for %d relayed calls to end.", seconds, len(calls))
+    _, unfinished = await asyncio.wait(calls, timeout=seconds)
+    for task in unfinished:
+        calls[task].stop()
+    if unfinished:
+        logger.warning("Cut %d relayed calls that had not ended.", len(unfinished))
+        await asyncio.wait(unfinished, timeout=CUT_SECONDS)

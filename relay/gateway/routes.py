@@ -1,0 +1,174 @@
+"""Routes from model names to upstreams, in the order of attempts.
+
+The rules of PARLEY_PROVIDERS come first: a model name or its beginning, and one or several targets with weights. A
+session stays at one target, because its prompt is cached there: the target follows from a weighted hash of the session,
+so every process picks the same. One that has just failed is skipped for a while, unless there is no other. Without a
+rule the router of the providers decides.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from django.conf import settings
+
+from history.db.process_state import process_state
+from relay.errors import NoSuchModel
+from relay.providers import registry
+from relay.providers.base import Route, Target
+from relay.providers.http import HttpProvider
+from relay.providers.vendors import VENDOR_OF_NAME
+
+# Vendors' names are shorter than half of it. Routes of names that callers invent are cached for a while.
+LONGEST_NAME = 500
+COOL_SECONDS = 15.0
+MOST_COOL_SECONDS = 300.0
+MOST_COOLING = 1_000
+
+
+class Cooldowns(dict[tuple[str, str], tuple[float, bool]]):
+    """The time until which a model is not called at a provider, and whether the provider requested it."""
+
+
+def _cooldowns() -> Cooldowns:
+    return process_state.get(Cooldowns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upstream:
+    """A provider, the model's name there, and the dialect of the call."""
+
+    provider: HttpProvider
+    model: str
+    dialect: str
+    weight: float = 1.0
+
+    def is_native(self, dialect: str) -> bool:
+        """Whether the caller's bytes can be forwarded unchanged."""
+        return self.dialect == dialect and not self.provider.is_demo
+
+
+def upstreams_for(model: str, *, dialect: str, affinity: Callable[[], bytes] = bytes) -> list[Upstream]:
+    """Best first. Raises NoSuchModel. `affinity` is called only if there is a choice."""
+    if len(model) > LONGEST_NAME:
+        raise NoSuchModel(model)
+    rule = next((rule for rule in settings.PARLEY_ROUTES if rule.matches(model)), None)
+    if rule is None:
+        return [_route(registry.router(), model, dialect, int(time.monotonic()))]
+    found = [upstream for target in rule.targets if (upstream := _target(target, model, dialect=dialect))]
+    if not found:
+        raise NoSuchModel(model)
+    return _ordered(found, affinity()) if len(found) > 1 else found
+
+
+def passthrough_upstreams(dialect: str, *, model: str = "", affinity: Callable[[], bytes] = bytes) -> list[Upstream]:
+    """For a call that is only passed on: providers with the model, else one that may have it, a vendor first.
+
+    The lists of models are of those that chat: they do not name models for embeddings, images and audio.
+    """
+    try:
+        found = upstreams_for(model, dialect=dialect, affinity=affinity) if model else []
+    except NoSuchModel:
+        if _is_assigned(model):
+            raise
+        found = []
+    if found:
+        return [upstream for upstream in found if upstream.is_native(dialect)]
+    router = registry.router()
+    candidates = [
+        provider
+        for provider in (*router.configured, *router.catalogue.found)
+        if isinstance(provider, HttpProvider) and provider.endpoint.speaks(dialect) and not provider.is_demo
+        if provider.is_open or not model
+    ]
+    candidates.sort(key=lambda provider: provider.name not in VENDOR_OF_NAME)
+    return [Upstream(provider=provider, model=model, dialect=dialect) for provider in candidates[:1]]
+
+
+def _is_assigned(model: str) -> bool:
+    """By a rule or the prefix of a provider: then no other provider is meant, nor is one by an invalid name."""
+    first, _, rest = model.partition("/")
+    is_ruled = any(rule.matches(model) for rule in settings.PARLEY_ROUTES)
+    return is_ruled or len(model) > LONGEST_NAME or bool(rest and registry.router().provider(first))
+
+
+def find_listed_provider(method: str, path: str) -> HttpProvider | None:
+    """The provider in whose configuration the operator lists this path."""
+    for provider in registry.router().configured:
+        if isinstance(provider, HttpProvider) and provider.endpoint.passes(method, path):
+            return provider
+    return None
+
+
+def start_cooldown(upstream: Upstream, *, seconds: float | None) -> None:
+    """After a failure of this model: for as long as the provider asked, or a little while."""
+    wait = COOL_SECONDS if seconds is None else min(seconds, MOST_COOL_SECONDS)
+    cooldowns = _cooldowns()
+    if len(cooldowns) >= MOST_COOLING:
+        _drop_expired(cooldowns)
+    cooldowns[upstream.provider.name, upstream.model] = (time.monotonic() + wait, seconds is not None)
+
+
+def end_cooldown(upstream: Upstream) -> None:
+    """After an answer. A time that the provider itself asked for stays."""
+    if cooldowns := _cooldowns():
+        until, is_requested = cooldowns.get((upstream.provider.name, upstream.model), (0.0, True))
+        if not is_requested or until <= time.monotonic():
+            cooldowns.pop((upstream.provider.name, upstream.model), None)
+
+
+def _drop_expired(cooldowns: Cooldowns) -> None:
+    """Callers can invent model names without end: if none has expired, drop all."""
+    now = time.monotonic()
+    for name in [name for name, (until, _) in cooldowns.items() if until <= now] or list(cooldowns):
+        del cooldowns[name]
+
+
+@lru_cache(maxsize=1_000)
+def _route(router: registry.Router, model: str, dialect: str, second: int) -> Upstream:
+    """Of several providers with this model, one that speaks the caller's dialect. Cached for a second."""
+    route = router.route(model)
+    if not _speaks(route, dialect):
+        route = next((other for other in router.named_alike(model) if _speaks(other, dialect)), route)
+    if not isinstance(route.provider, HttpProvider):
+        raise NoSuchModel(model)
+    return _upstream(route.provider, route.model.name, dialect=dialect)
+
+
+def _speaks(route: Route, dialect: str) -> bool:
+    return isinstance(route.provider, HttpProvider) and route.provider.endpoint.speaks(dialect)
+
+
+def _target(target: Target, model: str, *, dialect: str) -> Upstream | None:
+    """None if the provider has no key or does not exist."""
+    provider = registry.router().provider(target.provider)
+    if not isinstance(provider, HttpProvider):
+        return None
+    return _upstream(provider, target.model or model, dialect=dialect, weight=target.weight)
+
+
+def _upstream(provider: HttpProvider, model: str, *, dialect: str, weight: float = 1.0) -> Upstream:
+    spoken = dialect if provider.endpoint.speaks(dialect) else provider.dialect
+    return Upstream(provider=provider, model=model, dialect=spoken, weight=weight)
+
+
+def _ordered(upstreams: Sequence[Upstream], affinity: bytes) -> list[Upstream]:
+    now = time.monotonic()
+    best = sorted(upstreams, key=lambda upstream: _score(upstream, affinity), reverse=True)
+    return sorted(best, key=lambda upstream: max(0.0, _until(upstream) - now))
+
+
+def _until(upstream: Upstream) -> float:
+    return _cooldowns().get((upstream.provider.name, upstream.model), (0.0, False))[0]
+
+
+def _score(upstream: Upstream, affinity: bytes) -> float:
+    """Rendezvous hashing: each target gets a number for this session, higher ones more often with more weight."""
+    name = f"{upstream.provider.name}\0{upstream.model}\0".encode()
+    number = int.from_bytes(hashlib.blake2b(name + affinity, digest_size=8).digest(), "big") + 1
+    return -upstream.weight / math.log(number / (2**64 + 1)) if upstream.weight else 0.0

@@ -1,0 +1,118 @@
+"""Command palette (Ctrl+K): pages, sessions and messages that a user can go to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import NoReverseMatch, reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+from django.views.decorators.vary import vary_on_headers
+
+from history.http import HtmxRequest, wants_fragment
+from history.models import Session
+from history.search import Hit
+from relay.pages.sidebar.query import words_of
+from relay.pages.sidebar.sessions import search_sidebar, sidebar_sessions
+
+SESSIONS = 8
+HITS = 8
+
+
+def _everyone(person: Any) -> bool:
+    return True
+
+
+def _staff(person: Any) -> bool:
+    return bool(person.is_staff)
+
+
+def _uses_admin(person: Any) -> bool:
+    return bool(person.may_use_admin)
+
+
+# URL name, label, who may use it. A page that this server does not have is left out.
+PLACES: tuple[tuple[str, Any, Callable[[Any], bool]], ...] = (
+    ("home", gettext_lazy("New chat"), _everyone),
+    ("relay:sidebar", gettext_lazy("All sessions"), _everyone),
+    ("history:browse", gettext_lazy("History"), _everyone),
+    ("history:charts", gettext_lazy("Charts"), _everyone),
+    ("relay:keys", gettext_lazy("API keys"), _everyone),
+    ("history:imports", gettext_lazy("Import"), _everyone),
+    ("history:export", gettext_lazy("Export"), _everyone),
+    ("relay:notebooks", gettext_lazy("Notebooks"), _everyone),
+    ("history:lint", gettext_lazy("Linter"), _everyone),
+    ("api:docs", gettext_lazy("API documentation"), _everyone),
+    ("help:index", gettext_lazy("Help"), _everyone),
+    ("accounts:preferences", gettext_lazy("Preferences"), _everyone),
+    ("accounts:password", gettext_lazy("Password"), _everyone),
+    ("accounts:people", gettext_lazy("People"), _staff),
+    ("relay:providers", gettext_lazy("Providers"), _staff),
+    ("relay:mcp_servers", gettext_lazy("MCP servers"), _staff),
+    ("admin:index", gettext_lazy("Admin"), _uses_admin),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PaletteEntry:
+    address: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Palette:
+    words: str
+    places: tuple[PaletteEntry, ...]
+    sessions: tuple[Session, ...]
+    hits: tuple[Hit, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.places or self.sessions or self.hits)
+
+    @property
+    def heading(self) -> str:
+        return _("Sessions") if self.words else _("Recent sessions")
+
+
+def palette_for(person: Any, words: str) -> Palette:
+    """Search results, or without words the newest sessions and all pages."""
+    places = tuple(place for place in _places(person) if words.casefold() in place.words.casefold())
+    if not words:
+        newest = sidebar_sessions(person).filter(archived_at=None)[:SESSIONS]
+        return Palette(words=words, places=places, sessions=tuple(newest))
+    found = search_sidebar(person, words, titles_win=True)
+    sessions = tuple(row.session for row in found.titles[:SESSIONS])
+    return Palette(words=words, places=places, sessions=sessions, hits=found.hits[:HITS])
+
+
+def _places(person: Any) -> list[PaletteEntry]:
+    found = []
+    for name, words, may_use in PLACES:
+        if not may_use(person):
+            continue
+        try:
+            found.append(PaletteEntry(reverse(name), str(words)))
+        except NoReverseMatch:
+            continue
+    return found
+
+
+@login_required
+@never_cache
+@require_safe
+@vary_on_headers("HX-Request")
+def palette(request: HtmxRequest) -> HttpResponse:
+    """The list below the text box. Without JavaScript, redirect to the search of the sidebar page."""
+    words = words_of(request.GET)
+    if not wants_fragment(request):
+        return redirect(reverse("relay:sidebar") + (f"?{urlencode({'q': words})}" if words else ""))
+    return render(request, "chat/_palette_list.html", {"palette": palette_for(request.user, words)})

@@ -1,0 +1,263 @@
+"""Details panel of a session: context gauge, timing of the last turns, system instruction, settings.
+
+Everything is read from the newest rows by index, so that a session of ten thousand entries costs what a short one does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from history.access.access_log import AccessRecord, mark_readings_seen, who_read
+from history.context.tokens import calibrate
+from history.entries import ModelInput, ModelOutput, SystemInstructionSet
+from history.http import HtmxRequest
+from history.models import Exchange, Message, Session, TokenCalibration, ToolCall
+from history.pages.session import session_or_404
+from history.record import recorder
+from history.record.exchanges import end_of_work
+from history.transcripts.previews import entries_in_brief
+from relay.errors import NoSuchModel
+from relay.models import Agent, Run
+from relay.pages.chat.choices import pickers_for
+from relay.pages.sidebar.views import own_session
+from relay.providers.registry import router
+
+TURNS = 3
+MOST_LANES = 12
+RECENT = 400
+"""Older entries than this many are not searched."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gauge:
+    """Tokens of the last call in the model's window. `estimate` is our own estimate."""
+
+    used: int
+    is_counted: bool = False
+    estimate: int = 0
+    window: int = 0
+    is_reply_kept: bool = True
+    """False if the key records requests only."""
+
+    @property
+    def percent(self) -> int:
+        return min(100, round(100 * self.used / self.window)) if self.window else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """One call to a model or a tool on the line of its turn; `start` and `width` are hundredths of the turn."""
+
+    name: str
+    kind: str
+    seconds: float
+    start: float = 0
+    width: float = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnTiming:
+    began: datetime
+    seconds: float
+    lanes: tuple[Lane, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    gauge: Gauge | None
+    turns: tuple[TurnTiming, ...]
+    instruction: SystemInstructionSet | None
+    instruction_seq: int = 0
+    readings: tuple[AccessRecord, ...] = ()
+
+
+def panel_of(session: Session, *, reader: Any = None) -> Panel:
+    """`readings` are filled only for the owner."""
+    seq, instruction = _instruction(session)
+    return Panel(
+        gauge=_gauge(session),
+        turns=tuple(_turns(session)),
+        instruction=instruction,
+        instruction_seq=seq,
+        readings=who_read(session) if reader is not None and reader.pk == session.owner_id else (),
+    )
+
+
+def _gauge(session: Session) -> Gauge | None:
+    fields = ("input_tokens", "output_tokens", "provider", "model", "usage_source")
+    answers = list(_newest(session, ModelOutput.kind).exclude(model="").only(*fields)[:5])
+    # An interrupted answer may have no token count; an earlier one has.
+    last = next((answer for answer in answers if answer.input_tokens), next(iter(answers), None))
+    if last is None:
+        return _gauge_of_call(session)
+    exchange = Exchange.objects.filter(message=last).only("estimated_tokens", "model").first()
+    estimate = _estimate(exchange) if exchange else 0
+    counted = last.input_tokens + last.output_tokens
+    is_counted = last.usage_source == "provider" and counted > 0
+    return Gauge(used=counted or estimate, is_counted=is_counted, estimate=estimate, window=_window(last))
+
+
+def _gauge_of_call(session: Session) -> Gauge | None:
+    """Without recorded answers, use the newest call that ended well."""
+    fields = ("provider", "model", "usage", "end_reason", "message")
+    calls = Exchange.objects.of(session).order_by("-started_at", "-id").only(*fields)[:5]
+    last = next((call for call in calls if call.end_reason == "done"), None)
+    if last is None:
+        return None
+    counted = (last.usage.get("input_tokens") or 0) + (last.usage.get("output_tokens") or 0)
+    is_counted = last.usage.get("source") == "provider" and counted > 0
+    return Gauge(used=counted, is_counted=is_counted, window=_window(last), is_reply_kept=last.message_id is not None)
+
+
+def _newest(session: Session, kind: str) -> QuerySet[Message]:
+    recent = Message.objects.on_path(session).filter(seq__gt=session.head - RECENT)
+    return recent.filter(kind=kind).order_by("-seq")
+
+
+def _estimate(exchange: Exchange) -> int:
+    known = TokenCalibration.objects.filter(pk=exchange.model).first()
+    return calibrate(exchange.estimated_tokens, factor=known.factor if known else 1.0)
+
+
+def _window(answer: Message | Exchange) -> int:
+    """0 if the window is unknown or the model is not offered any more."""
+    try:
+        model = router().route(f"{answer.provider}/{answer.model}").model
+    except NoSuchModel:
+        return 0
+    return min(model.window, model.context_tokens or model.window)
+
+
+def _instruction(session: Session) -> tuple[int, SystemInstructionSet | None]:
+    states = Message.objects.on_path(session).filter(is_state=True, kind=SystemInstructionSet.kind)
+    message = states.order_by("-seq").first()
+    entry = entries_in_brief([message])[0] if message else None
+    return (message.seq, entry) if message and isinstance(entry, SystemInstructionSet) else (0, None)
+
+
+# Where the time went.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Span:
+    name: str
+    kind: str
+    began: datetime
+    seconds: float
+
+    @property
+    def ended(self) -> datetime:
+        return self.began + timedelta(seconds=self.seconds)
+
+
+@dataclass(slots=True)
+class _Group:
+    began: datetime
+    until: datetime
+    spans: list[_Span] = field(default_factory=list)
+
+
+def _turns(session: Session) -> list[TurnTiming]:
+    """The newest turns that took any time, oldest first."""
+    inputs = _newest(session, ModelInput.kind).filter(is_internal=False)
+    times = list(inputs.values_list("created_at", flat=True)[:TURNS])[::-1]
+    if not times:
+        return []
+    groups = [_Group(began, until) for began, until in pairwise([*times, timezone.now() + timedelta(days=1)])]
+    for span in _spans(session, since=times[0]):
+        for group in groups:
+            if group.began <= span.began < group.until:
+                group.spans.append(span)
+    return [_turn(group.spans) for group in groups if group.spans]
+
+
+def _spans(session: Session, *, since: datetime) -> list[_Span]:
+    """Calls and tools on the current path since then."""
+    calls = Exchange.objects.of(session).filter(started_at__gte=since, ended_at__isnull=False)
+    calls = calls.exclude(message__on_path=False)
+    tools = ToolCall.objects.of(session).filter(started_at__gte=since, duration__isnull=False)
+    tools = tools.filter(message__on_path=True)
+    models = calls.order_by("-started_at").values_list("model", "started_at", end_of_work())[: TURNS * MOST_LANES]
+    used = tools.order_by("-started_at").values_list("name", "started_at", "duration")[: TURNS * MOST_LANES]
+    return [*_of_models(models), *_of_tools(used)]
+
+
+def _of_models(rows: Iterable[tuple[str, datetime, datetime | None]]) -> Iterable[_Span]:
+    for name, began, ended in rows:
+        if ended:
+            yield _Span(name=name, kind="model", began=began, seconds=(ended - began).total_seconds())
+
+
+def _of_tools(rows: Iterable[tuple[str, datetime | None, float | None]]) -> Iterable[_Span]:
+    for name, began, seconds in rows:
+        if began and seconds is not None:
+            yield _Span(name=name, kind="tool", began=began, seconds=seconds)
+
+
+def _turn(spans: Sequence[_Span]) -> TurnTiming:
+    spans = sorted(spans, key=lambda span: span.began)[:MOST_LANES]
+    began, ended = spans[0].began, max(span.ended for span in spans)
+    whole = max((ended - began).total_seconds(), 0.001)
+    lanes = tuple(_lane(span, began=began, whole=whole) for span in spans)
+    return TurnTiming(began=began, seconds=whole, lanes=lanes)
+
+
+def _lane(span: _Span, *, began: datetime, whole: float) -> Lane:
+    start = 100 * (span.began - began).total_seconds() / whole
+    width = max(1.5, 100 * span.seconds / whole)
+    return Lane(
+        name=span.name, kind=span.kind, seconds=span.seconds, start=min(round(start, 1), 98.5), width=round(width, 1)
+    )
+
+
+# Views.
+
+
+@login_required
+@never_cache
+@require_safe
+def panel(request: HttpRequest, session_id: UUID) -> HttpResponse:
+    session = session_or_404(request.user, session_id)
+    context = {
+        "session": session,
+        "panel": panel_of(session, reader=request.user),
+        "pickers": pickers_for(session),
+        "may_compose": session.owner_id == request.user.pk,
+        "run": Run.objects.filter(session=session.pk, ended_at=None).first(),
+    }
+    return render(request, "chat/_panel.html", context)
+
+
+@login_required
+@require_POST
+def readings_seen(request: HtmxRequest, session_id: UUID) -> HttpResponse:
+    """Remove the chip in the head after the owner has seen who read the session."""
+    session = own_session(request, session_id)
+    mark_readings_seen(session)
+    return HttpResponse() if request.htmx else redirect(f"{session.get_absolute_url()}#who-read")
+
+
+@login_required
+@require_POST
+def change_settings(request: HttpRequest, session_id: UUID) -> HttpResponse:
+    """Change title and agent. An empty title or an unknown agent changes nothing."""
+    session = own_session(request, session_id)
+    if title := request.POST.get("title", "").strip():
+        recorder.rename(session, title=title)
+    agent = request.POST.get("agent", "")
+    if agent != session.agent and Agent.objects.filter(name=agent).exists():
+        recorder.assign(session, agent=agent)
+    return redirect(session)

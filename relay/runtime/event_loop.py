@@ -1,0 +1,70 @@
+"""Work beside the event loop: parsing of large input in threads, and one object per loop.
+
+Input of clients, providers and models is never parsed in the event loop if it is larger than 64 KB: every parser is
+called through `parse_apart`, or, if it is fed piece by piece, through a `StreamParser`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import AbstractEventLoop
+from collections.abc import Callable
+from typing import Generic, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
+
+# Larger input is parsed in a thread.
+LARGE = 64 * 1024
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+async def parse_apart(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run a parser: at once for a small input, in a thread for one of more than 64 KB."""
+    if size > LARGE:
+        return await asyncio.to_thread(work, *args, **kwargs)
+    return work(*args, **kwargs)
+
+
+class StreamParser(Generic[T]):
+    """A parser that is fed chunks. It holds back what is incomplete, because an event of megabytes has many chunks."""
+
+    def __init__(self, feed: Callable[[bytes], list[T]]) -> None:
+        self._feed = feed
+        self._held = 0
+
+    async def feed(self, chunk: bytes) -> list[T]:
+        found = await parse_apart(self._held + len(chunk), self._feed, chunk)
+        # What completed nothing is parsed with what follows it.
+        self._held = 0 if found else self._held + len(chunk)
+        return found
+
+    async def close(self, close: Callable[[], list[T]]) -> list[T]:
+        return await parse_apart(self._held, close)
+
+
+class PerLoop(Generic[T]):
+    """One object per event loop, created on first use and dropped with its loop. The last one is cached.
+
+    A server has one loop; tests and commands have many, one after the other. The object must not refer to its loop,
+    which would then never be freed.
+    """
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._all: WeakKeyDictionary[AbstractEventLoop, T] = WeakKeyDictionary()
+        self._last: tuple[AbstractEventLoop, T] | None = None
+
+    def of(self, loop: AbstractEventLoop) -> T:
+        last = self._last
+        if last is not None and last[0] is loop:
+            return last[1]
+        found = self._all.get(loop)
+        if found is None:
+            found = self._all[loop] = self._make()
+        self._last = (loop, found)
+        return found
+
+    def pop(self, loop: AbstractEventLoop) -> T | None:
+        self._last = None
+        return self._all.pop(loop, None)

@@ -1,0 +1,85 @@
+"""Template tags of the chat: sidebar, links to pages and actions of this app, advice about failed answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django import template
+from django.urls import reverse
+
+from history.entries import ModelOutput
+from history.models import Message, Session
+from relay.chat import error_texts
+from relay.pages.sidebar.query import Sidebar, SidebarQuery, load_sidebar
+from relay.providers.advice import Advice, advise, error_from
+from relay.providers.registry import router
+
+register = template.Library()
+
+BULK_ACTIONS = ("delete", "undelete", "archive", "unarchive")
+
+PROVIDER_ENDS = ("upstream_error", "upstream_cut", "upstream_unreadable")
+
+
+@register.simple_tag(takes_context=True)
+def read_sidebar(context: dict[str, Any]) -> Sidebar:
+    """The first page of the user's list, or the results of `?q=`. Any page can include the sidebar."""
+    session = context.get("session")
+    asked = SidebarQuery.of_page(context["request"], current=session.pk if isinstance(session, Session) else None)
+    return load_sidebar(context["request"].user, asked)
+
+
+# Templates of `history` get the URLs of this app from the tags below.
+
+
+@register.simple_tag
+def bulk_action_urls() -> dict[str, str]:
+    """What users can do with the sessions that they select on the history page."""
+    return {action: reverse(f"relay:browse_{action}") for action in BULK_ACTIONS} | {"trash": reverse("relay:deleted")}
+
+
+@register.simple_tag
+def entry_action_urls(session: Session, message: Message) -> dict[str, str]:
+    return {action: reverse(f"relay:{action}", args=[session.pk, message.seq]) for action in ("edit", "fork")}
+
+
+@register.simple_tag
+def attachment_url(session: Session, sha256: str, share_token: str = "") -> str:
+    if not sha256:
+        return ""
+    if share_token:
+        return reverse("relay:shared_attachment", args=[share_token, sha256])
+    return reverse("relay:attachment", args=[session.pk, sha256])
+
+
+@register.simple_tag
+def providers_url() -> str:
+    return reverse("relay:providers")
+
+
+@register.simple_tag
+def advice_for(reader: Any, session: Session, entry: ModelOutput) -> Advice | None:
+    """What the reader can do about an answer of ours that its provider failed.
+
+    None for other ends, and for calls of programs: their client got the provider's own text already.
+    """
+    failure = entry.metadata.get("failure")
+    is_ours = session.source == Session.Source.CHAT or failure
+    if not is_ours or entry.status == "complete" or entry.end_reason not in PROVIDER_ENDS:
+        return None
+    facts = (
+        failure if isinstance(failure, Mapping) else {"network": "cut" if entry.end_reason == "upstream_cut" else ""}
+    )
+    error = error_from(facts, message=entry.error, provider=entry.provider)
+    is_staff = bool(getattr(reader, "is_staff", False))
+    return advise(error, is_staff=is_staff, variable=_key_variable(entry.provider) if is_staff else "")
+
+
+def _key_variable(provider: str) -> str:
+    return next((status.key_variable for status in router().providers() if status.name == provider), "")
+
+
+@register.filter
+def queue_error(code: str) -> str:
+    return error_texts.of_queue_error(code)

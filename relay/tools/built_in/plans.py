@@ -1,0 +1,105 @@
+"""The task plan: a list in Markdown that an agent keeps, one line for each step, and the tool that changes it.
+
+The plan is a fact of the session like an instruction (`PlanSet`): each change is an entry, so a branch has the plan
+that held there. The model gets it with its newest input, so it survives a compression of the older messages.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from django.utils.translation import gettext_lazy as _
+
+from history.entries import PlanSet
+from relay.tools.base import ToolContext, ToolError, tool
+
+TOOL = "update_plan"
+State = Literal["open", "doing", "done"]
+
+_STEP = re.compile(r"^(\s*)(?:[-*+]|\d+[.)])\s+\[([^\]])\]\s+(\S.*)$")
+_STATES: dict[str, State] = {" ": "open", "x": "done", "X": "done", "✓": "done"}
+SPACES_PER_LEVEL = 2
+DEEPEST = 3
+
+NONE_YET = "[There is no task plan yet. If the task takes several steps, write one with update_plan before you begin.]"
+HOLDS = "[The task plan, as it stands. Call update_plan whenever a step is begun or done.]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    text: str
+    state: State = "open"
+    level: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlan:
+    steps: tuple[Step, ...]
+
+    @property
+    def done(self) -> int:
+        return sum(step.state == "done" for step in self.steps)
+
+    @property
+    def is_done(self) -> bool:
+        return self.done == len(self.steps)
+
+    @property
+    def current(self) -> Step | None:
+        """What is being done, or comes next."""
+        doing = next((step for step in self.steps if step.state == "doing"), None)
+        return doing or next((step for step in self.steps if step.state == "open"), None)
+
+
+def read_plan(text: str) -> TaskPlan:
+    """The steps of a plan: items with a box. A mark that is neither empty nor a tick means that it is being done."""
+    found = (_STEP.match(line) for line in text.splitlines())
+    return TaskPlan(tuple(_step(match) for match in found if match))
+
+
+def _step(match: re.Match[str]) -> Step:
+    spaces, mark, text = match.groups()
+    level = min(len(spaces.expandtabs(4)) // SPACES_PER_LEVEL, DEEPEST)
+    return Step(text=text.strip(), state=_STATES.get(mark, "doing"), level=level)
+
+
+def plan_notice(plan: str) -> str | None:
+    """The plan as the model gets it with its newest input; None once everything is done."""
+    if not plan.strip():
+        return NONE_YET
+    return None if read_plan(plan).is_done else f"{HOLDS}\n{plan}"
+
+
+def on_screen(plan: str, screen: str | None) -> str | None:
+    """The same above what else is shown with that input."""
+    return "\n\n".join(filter(None, [plan_notice(plan), screen])) or None
+
+
+MOST_CHARS = 20_000
+MOST_STEPS = 100
+
+
+@tool(summary=_("Keeps the task plan that the page shows"))
+def update_plan(
+    context: ToolContext,
+    plan: Annotated[
+        str, "The whole plan in Markdown, a line for each step: `- [ ] open`, `- [~] in progress`, `- [x] done`."
+    ],
+) -> str:
+    """Write or change the task plan, which the person sees as a checklist.
+
+    Write it before a task of several steps, and again whenever a step is begun or done: always the whole plan. An empty
+    text takes the plan away.
+    """
+    text = plan.strip()
+    steps = read_plan(text).steps
+    if len(text) > MOST_CHARS or len(steps) > MOST_STEPS:
+        raise ToolError(f"A plan has at most {MOST_STEPS} steps and {MOST_CHARS:,} characters: keep it short.")
+    if text and not steps:
+        raise ToolError("There is no step in it. Write each on a line of its own: - [ ] open, - [x] done.")
+    context.keep(PlanSet(plan=text, agent=context.agent, is_internal=True))
+    if not text:
+        return "There is no plan any more."
+    return f"The plan is kept: {read_plan(text).done} of {len(steps)} steps are done."

@@ -1,0 +1,301 @@
+"""Daily and monthly budgets of API keys and owners: read, reserve and settle.
+
+Only the end of a call tells what it used, so each call reserves before it is sent what it may use at most: its input by
+size, and as much output as it asks for (`PARLEY_RELAY_RESERVED_TOKENS` if it names no maximum). A call passes if it
+fits beside what was used and what running calls have reserved. One that does not fit passes alone, while no other call
+runs, as long as anything is left: so a budget is exceeded by at most one answer. That holds within a process, and with
+Redis across all of them. Without Redis each process has an equal part of what is left, and the excess is at most one
+answer per process. Relayed calls (`relay.gateway.rate_limits`) and chats (`relay.agents.spending`) use the same
+functions.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Literal, NamedTuple
+
+from history.entries import Usage
+from history.models import ApiKey
+from relay.usage import redis_counters
+from relay.usage.amounts import NO_USE, Use, start_of_next_month, start_of_tomorrow, today
+from relay.usage.counters import Account, counters, key_account, owner_account
+from relay.usage.prices import cost_of
+
+Unit = Literal["tokens", "cost"]
+PoolName = Literal["owner_day", "key_day", "key_month"]
+MICRO = Decimal(1_000_000)
+
+
+class Payer(NamedTuple):
+    """Who pays for a call: an owner, and the API key that was used, if any."""
+
+    owner: int
+    key: ApiKey | None = None
+
+    @property
+    def accounts(self) -> list[Account]:
+        """The owner's, and the key's if there is one. Ask with the lock of the counters held."""
+        owner = owner_account(self.owner)
+        return [owner] if self.key is None else [owner, key_account(self.key.id)]
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """Their names in Redis."""
+        owner = redis_counters.scope_of_owner(self.owner)
+        return (owner,) if self.key is None else (owner, self.key.prefix)
+
+
+def payer_of(key: ApiKey) -> Payer:
+    return Payer(key.owner_id, key)
+
+
+class Pool(NamedTuple):
+    """One budget as this process sees it.
+
+    `known` was written by all processes, `unwritten` is of this one. Its running calls have reserved `reserved`.
+    `processes` share what is left. `settling` is the part of the use that Redis is being informed of.
+    """
+
+    known: Use
+    unwritten: Use
+    reserved: Use
+    is_idle: bool
+    processes: int
+    settling: Use = NO_USE
+
+    @property
+    def used(self) -> Use:
+        return self.known + self.unwritten
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetLimit:
+    """One limit in tokens or dollars, and the pool that it is checked against."""
+
+    pool: PoolName
+    unit: Unit
+    limit: Decimal
+
+    @property
+    def text(self) -> str:
+        amount = f"{self.limit.normalize():f}"
+        period = "month" if self.is_monthly else "day"
+        return f"{amount} tokens per {period}" if self.unit == "tokens" else f"${amount} per {period}"
+
+    @property
+    def is_owners(self) -> bool:
+        return self.pool == "owner_day"
+
+    @property
+    def is_monthly(self) -> bool:
+        return self.pool == "key_month"
+
+    @property
+    def resets_at(self) -> datetime:
+        return start_of_next_month() if self.is_monthly else start_of_tomorrow()
+
+    @property
+    def seconds_to_reset(self) -> int:
+        return max(1, math.ceil(self.resets_at.timestamp() - time.time()))
+
+    def amount_of(self, use: Use) -> Decimal:
+        return Decimal(use.tokens) if self.unit == "tokens" else use.cost
+
+    def whole_amount_of(self, use: Use) -> int:
+        """In tokens or millionths of a dollar, as Redis counts."""
+        return use.tokens if self.unit == "tokens" else int(use.cost * MICRO)
+
+    def counter(self, payer: Payer) -> str:
+        """The name of its counter in Redis."""
+        period = f"{today():%Y-%m}" if self.is_monthly else today().isoformat()
+        return f"{payer.scopes[0 if self.is_owners else -1]}:{self.unit}:{period}"
+
+    def is_used_up(self, pool: Pool) -> bool:
+        return self.amount_of(pool.used) >= self.limit
+
+    def has_room(self, pool: Pool, amount: Use) -> bool:
+        """Whether the amount fits into this process's part of what is left, or the call would be the only one."""
+        ours = self.amount_of(pool.unwritten) + self.amount_of(pool.reserved)
+        if (ours + self.amount_of(amount)) * pool.processes <= self.limit - self.amount_of(pool.known):
+            return True
+        return pool.is_idle and (pool.processes == 1 or not self.amount_of(pool.unwritten))
+
+
+class Objection(NamedTuple):
+    """The budget into which a call does not fit: used up, or reserved by running calls."""
+
+    budget: BudgetLimit
+    is_used_up: bool
+
+
+# Read.
+
+
+def budgets_of(payer: Payer) -> list[BudgetLimit]:
+    return list(_budgets_of(payer))
+
+
+def _budgets_of(payer: Payer) -> Iterator[BudgetLimit]:
+    key, limits = payer.key, owner_account(payer.owner).limits
+    table: tuple[tuple[PoolName, Unit, int | Decimal | None], ...] = (
+        ("key_day", "tokens", key.tokens_per_day if key else None),
+        ("key_day", "cost", key.cost_per_day if key else None),
+        ("key_month", "tokens", key.tokens_per_month if key else None),
+        ("key_month", "cost", key.cost_per_month if key else None),
+        ("owner_day", "tokens", limits.tokens_per_day or None),
+        ("owner_day", "cost", limits.cost_per_day or None),
+    )
+    for pool, unit, limit in table:
+        if limit is not None:
+            yield BudgetLimit(pool=pool, unit=unit, limit=Decimal(limit))
+
+
+def has_money(budgets: list[BudgetLimit]) -> bool:
+    return any(budget.unit == "cost" for budget in budgets)
+
+
+def pools(payer: Payer, *, name: str = "") -> dict[PoolName, Pool]:
+    """What the key has used today and this month, and its owner today; without the reservation of the call `name`."""
+    with counters().lock:
+        owner, *keys = payer.accounts
+        found: dict[PoolName, Pool] = {"owner_day": _pool(owner, name)}
+        for key in keys:
+            found["key_day"] = day = _pool(key, name)
+            found["key_month"] = day._replace(known=key.month_before + day.known)
+        return found
+
+
+def _pool(account: Account, name: str) -> Pool:
+    others = [use for call, use in account.reserved.items() if call != name]
+    return Pool(
+        known=account.day.known,
+        unwritten=account.day.unwritten,
+        reserved=sum(others, NO_USE),
+        is_idle=not others,
+        processes=counters().processes,
+        settling=account.settling,
+    )
+
+
+def find_used_up(payer: Payer) -> BudgetLimit | None:
+    """The first budget of which nothing is left."""
+    budgets = budgets_of(payer)
+    known = pools(payer) if budgets else {}
+    return next((budget for budget in budgets if budget.is_used_up(known[budget.pool])), None)
+
+
+def estimate_most_use(budgets: list[BudgetLimit], *, read: int, written: int, provider: str, model: str) -> Use:
+    """What a call may use at most, with its cost if there is a budget in money."""
+    cost = Decimal(0)
+    if has_money(budgets):
+        usage = Usage(input_tokens=read, output_tokens=written)
+        cost = cost_of(usage, provider=provider, model=model, has_money_budget=True)
+    return Use(0, read + written, cost)
+
+
+# Reserve.
+
+
+async def reserve(payer: Payer, name: str, amount: Use, budgets: list[BudgetLimit]) -> Objection | None:
+    """Reserve the amount for the call `name` unless a budget objects.
+
+    Redis decides for all processes, and this process for its own calls: Redis may not know all of them, if it did not
+    answer in time.
+    """
+    is_shared = False
+    if redis_counters.is_enabled():
+        objection, is_shared = await _reserve_in_redis(payer, name, amount, budgets)
+        if objection is not None:
+            return objection
+    objection = _reserve_here(payer, name, amount, budgets, is_shared=is_shared)
+    if objection is not None and redis_counters.is_enabled():
+        # Also if it did not answer in time: it may have reserved all the same.
+        redis_counters.settle(name, payer.scopes, [])
+    return objection
+
+
+def _reserve_here(
+    payer: Payer, name: str, amount: Use, budgets: list[BudgetLimit], *, is_shared: bool
+) -> Objection | None:
+    """`is_shared`: Redis has agreed for all processes, so this one is not limited to its part."""
+    with counters().lock:
+        known = pools(payer, name=name)
+        for budget in budgets:
+            pool = known[budget.pool]._replace(processes=1) if is_shared else known[budget.pool]
+            if budget.is_used_up(pool):
+                return Objection(budget, is_used_up=True)
+            if not budget.has_room(pool, amount):
+                return Objection(budget, is_used_up=False)
+        for account in payer.accounts:
+            account.reserved[name] = amount
+    return None
+
+
+async def _reserve_in_redis(
+    payer: Payer, name: str, amount: Use, budgets: list[BudgetLimit]
+) -> tuple[Objection | None, bool]:
+    """The objection of Redis, and whether it has answered."""
+    known = pools(payer, name=name)
+    meters = [
+        redis_counters.Meter(
+            counter=budget.counter(payer),
+            is_owners=budget.is_owners,
+            is_cost=budget.unit == "cost",
+            # What Redis is being informed of would count twice.
+            used=budget.whole_amount_of(known[budget.pool].used) - budget.whole_amount_of(known[budget.pool].settling),
+            limit=int(budget.limit if budget.unit == "tokens" else budget.limit * MICRO),
+            amount=budget.whole_amount_of(amount),
+        )
+        for budget in budgets
+    ]
+    reserved = (amount.tokens, int(amount.cost * MICRO))
+    verdict = await redis_counters.reserve(name, payer.scopes, reserved, meters)
+    if verdict is None:
+        return None, False
+    place, is_used_up = verdict
+    return (Objection(budgets[place], is_used_up) if place >= 0 else None), True
+
+
+# Settle.
+
+
+def settle(payer: Payer, name: str, spent: Use) -> None:
+    """Release what a call reserved, once what it used is counted here. May be called twice."""
+    if not release(payer, name) or not redis_counters.is_enabled():
+        return
+    _note_settling(payer, spent)
+    redis_counters.settle(
+        name,
+        payer.scopes,
+        _counted(payer, spent),
+        when_done=lambda: _note_settling(payer, Use(0, -spent.tokens, -spent.cost)),
+    )
+
+
+async def settle_in_redis(payer: Payer, name: str, spent: Use) -> None:
+    """The same in Redis alone, before the use is written to the database: no process counts it twice then."""
+    if redis_counters.is_enabled():
+        await redis_counters.settle_and_wait(name, payer.scopes, _counted(payer, spent))
+
+
+def release(payer: Payer, name: str) -> bool:
+    """Drop the reservation of a call in this process. False if it had none."""
+    with counters().lock:
+        removed = [account.reserved.pop(name, None) for account in payer.accounts]
+    return removed[0] is not None
+
+
+def _note_settling(payer: Payer, change: Use) -> None:
+    """Redis is being informed of what a call used, or has confirmed it: meanwhile this process does not report it."""
+    with counters().lock:
+        for account in payer.accounts:
+            account.settling += Use(0, change.tokens, change.cost)
+
+
+def _counted(payer: Payer, spent: Use) -> list[tuple[str, int]]:
+    return [(budget.counter(payer), budget.whole_amount_of(spent)) for budget in budgets_of(payer)]

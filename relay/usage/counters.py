@@ -1,0 +1,389 @@
+"""Usage counters of keys and owners in the memory of this process, so that no call waits for the database.
+
+Each process writes what it counted and reads what all have counted every 0.4 seconds (`sync`). The digester counts the
+tokens of keys without limits, because it reads the reply anyway and writes them together with the exchange: `note` is
+for keys with limits, and for calls that are not recorded. Chats write what they used with the answer and report it
+here (`end_writing_chat`). `relay.usage.budgets` says how budgets are reserved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
+from operator import attrgetter
+from typing import Generic, TypeVar
+
+from django.db import DatabaseError, InterfaceError
+
+from history.db.process_state import process_state
+from history.models import ApiKey
+from relay.runtime import process_locks
+from relay.runtime.async_db import in_database
+from relay.usage import redis_counters, tables
+from relay.usage.allowances import Limits, limits_of
+from relay.usage.amounts import NO_USE, Use, this_minute, today
+from relay.usage.tables import Total
+
+logger = logging.getLogger(__name__)
+
+# Accounts that were not used for this time are dropped.
+ACTIVE_SECONDS = 120.0
+# Accounts that were not used for this time are not kept up to date: the next call reads what others have counted.
+BUSY_SECONDS = 5.0
+NEVER = float("-inf")
+# How long a call waits to read the limits of its owner.
+OWNER_SECONDS = 1.0
+# How often a read that met a write is repeated, and after how long; a call does not wait longer for a slow database.
+READ_AGAIN, READ_AFTER = 5, 0.01
+LIMITS = (
+    *("requests_per_minute", "tokens_per_minute", "concurrent_streams"),
+    *("tokens_per_day", "tokens_per_month", "cost_per_day", "cost_per_month"),
+)
+_limits_of_key = attrgetter(*LIMITS)
+_NO_LIMITS = (None,) * len(LIMITS)
+P = TypeVar("P", int, date)
+
+
+@dataclass(slots=True)
+class Count(Generic[P]):
+    """Use in one minute or day: counted by all processes (`known`), being written, and new since, as plain numbers."""
+
+    period: P
+    known: Use = NO_USE
+    writing: Use = NO_USE
+    requests: int = 0
+    tokens: int = 0
+    cost: Decimal = NO_USE.cost
+
+    @property
+    def unwritten(self) -> Use:
+        return self.writing + Use(self.requests, self.tokens, self.cost)
+
+    @property
+    def used(self) -> Use:
+        return self.known + self.unwritten
+
+    def add(self, tokens: int, cost: Decimal) -> None:
+        self.tokens += tokens
+        if cost:
+            self.cost += cost
+
+    def begin_writing(self) -> None:
+        self.writing = self.unwritten
+        self.requests, self.tokens, self.cost = NO_USE
+
+    def end_writing(self) -> None:
+        self.known, self.writing = self.known + self.writing, NO_USE
+
+
+@dataclass(slots=True, kw_only=True)
+class Account:
+    """What a key or an owner has used.
+
+    `reserved` is what running calls of this process may still use, by call name. `settling` is what calls have used
+    that Redis is being informed of.
+    """
+
+    day: Count[date]
+    month_before: Use = NO_USE
+    reserved: dict[str, Use] = field(default_factory=dict)
+    settling: Use = NO_USE
+    last_used: float = 0.0
+
+    def is_idle(self, seconds: float) -> bool:
+        return time.monotonic() - self.last_used >= seconds
+
+    def is_in_use(self) -> bool:
+        return bool(self.reserved or self.settling or self.day.unwritten) or not self.is_idle(ACTIVE_SECONDS)
+
+
+@dataclass(slots=True, kw_only=True)
+class KeyAccount(Account):
+    """`elsewhere` is the number of calls in other processes; `is_limited` includes the limits of the owner."""
+
+    minute: Count[int]
+    running: set[str] = field(default_factory=set)
+    elsewhere: int = 0
+    key: ApiKey | None = None
+    has_limits: bool = False
+    is_limited: bool = False
+    is_loaded: bool = False
+
+    @property
+    def owner(self) -> int:
+        return self.key.owner_id if self.key else 0
+
+    def is_busy(self) -> bool:
+        return bool(self.running or self.minute.unwritten) or not self.is_idle(BUSY_SECONDS)
+
+    def is_in_use(self) -> bool:
+        return bool(self.running) or Account.is_in_use(self)
+
+
+@dataclass(slots=True, kw_only=True)
+class OwnerAccount(Account):
+    """`chats_writing` counts chats that are storing their use; `chats_written` changes when one begins or ends that."""
+
+    limits: Limits = field(default_factory=Limits)
+    read_at: float = NEVER
+    chats_writing: int = 0
+    chats_written: int = 0
+
+    @property
+    def is_limited(self) -> bool:
+        return bool(self.limits.tokens_per_day or self.limits.cost_per_day)
+
+    @property
+    def is_stale(self) -> bool:
+        """Before the first call, and after a pause if there is a budget. Otherwise `sync` reads it."""
+        is_old = time.monotonic() - self.read_at >= BUSY_SECONDS
+        return is_old and (self.is_limited or self.read_at == NEVER)
+
+    def is_busy(self) -> bool:
+        return bool(self.reserved) or not self.is_idle(BUSY_SECONDS)
+
+
+class UsageCounters:
+    """All accounts of this process.
+
+    `processes` is how many processes may have calls, this one included. `ended_days` wait to be written: key, owner,
+    count. `turns` goes up when `sync` begins to write and when it has read back: what was read while it is odd, or
+    while it changed, may lack what is being written or have it twice.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.keys: dict[int, KeyAccount] = {}
+        self.owners: dict[int, OwnerAccount] = {}
+        self.processes = 1
+        self.ended_days: list[tuple[int, int, Count[date]]] = []
+        self.turns = 0
+
+    def is_current(self, turn: int | None) -> bool:
+        """Whether what was read in this turn is still right; None is the turn of the writer itself."""
+        return turn is None or (turn == self.turns and not turn % 2)
+
+
+def counters() -> UsageCounters:
+    return process_state.get(UsageCounters)
+
+
+def has_limits(key: ApiKey) -> bool:
+    return bool(_limits_of_key(key) != _NO_LIMITS)
+
+
+def key_account(pk: int, *, is_used: bool = True) -> KeyAccount:
+    """The account of a key in the present minute and day."""
+    state, minute = counters(), this_minute()
+    with state.lock:
+        account = state.keys.get(pk)
+        if account is None:
+            account = state.keys[pk] = KeyAccount(minute=Count(minute), day=Count(today()))
+        if account.minute.period != minute:
+            account.minute, day = Count(minute), today()
+            if account.day.period != day:
+                state.ended_days.append((pk, account.owner, account.day))
+                account.day, account.is_loaded = Count(day), False
+        if is_used:
+            account.last_used = time.monotonic()
+        return account
+
+
+def owner_account(pk: int) -> OwnerAccount:
+    """The account of an owner on the present day."""
+    state, day = counters(), today()
+    with state.lock:
+        account = state.owners.get(pk)
+        if account is None:
+            account = state.owners[pk] = OwnerAccount(day=Count(day))
+        if account.day.period != day:
+            account.day, account.read_at = Count(day), NEVER
+        account.last_used = time.monotonic()
+        return account
+
+
+# Relayed calls.
+
+
+def enter(key: ApiKey, name: str, *, is_checked: bool = False) -> KeyAccount:
+    """Count a call in, unless the key or its owner has limits that must be checked first."""
+    with counters().lock:
+        account = key_account(key.id)
+        if account.key is not key:
+            account.key, account.has_limits = key, has_limits(key)
+        account.is_limited = account.has_limits or owner_account(key.owner_id).is_limited
+        if is_checked or not account.is_limited:
+            account.minute.requests += 1
+            account.day.requests += 1
+            account.running.add(name)
+        return account
+
+
+def leave(account: KeyAccount, name: str) -> None:
+    with counters().lock:
+        account.running.discard(name)
+
+
+def note(key: ApiKey, tokens: int, cost: Decimal) -> None:
+    """Count what a call used."""
+    with counters().lock:
+        account = key_account(key.id)
+        for count in (account.minute, account.day, owner_account(key.owner_id).day):
+            count.add(tokens, cost)
+    if key.tokens_per_minute is not None and redis_counters.is_enabled():
+        redis_counters.note_tokens(key.prefix, tokens)
+
+
+def count_running() -> int:
+    """How many relayed calls this process has."""
+    with counters().lock:
+        return sum(len(account.running) for account in counters().keys.values())
+
+
+# Chats.
+
+
+def set_limits(owner: int, limits: Limits) -> None:
+    """Take over limits that a chat has just read. An owner without limits needs no account here."""
+    with counters().lock:
+        if owner in counters().owners or limits.tokens_per_day or limits.cost_per_day:
+            owner_account(owner).limits = limits
+
+
+def begin_writing_chat(owner: int) -> None:
+    """A chat is about to store what it used: what is read of the owner meanwhile may include it or not."""
+    with counters().lock:
+        account = owner_account(owner)
+        account.chats_writing += 1
+        account.chats_written += 1
+
+
+def end_writing_chat(owner: int, spent: Use) -> None:
+    """The use of a chat is in the database, or was not stored (`NO_USE`)."""
+    with counters().lock:
+        account = owner_account(owner)
+        account.chats_writing -= 1
+        account.chats_written += 1
+        account.day.known += spent
+
+
+# Exchange with the database.
+
+
+def sync() -> None:
+    """Write what this process counted and read what all of them did: a background job."""
+    state = counters()
+    state.turns += 1
+    try:
+        _write_and_read(state)
+    finally:
+        state.turns += 1
+
+
+def _write_and_read(state: UsageCounters) -> None:
+    process_locks.name_here()  # other processes count this one before it has its first call
+    with state.lock:
+        state.keys = {pk: account for pk, account in state.keys.items() if account.is_in_use()}
+        state.owners = {pk: account for pk, account in state.owners.items() if account.is_in_use()}
+        ended = list(state.ended_days)
+        days = [*ended, *((pk, account.owner, account.day) for pk, account in state.keys.items())]
+        counts = [*(day for _, _, day in days), *(account.day for account in state.owners.values())]
+        for count in counts:
+            count.begin_writing()
+        for account in state.keys.values():
+            account.minute.begin_writing()
+        limited = {pk: account for pk, account in state.keys.items() if account.is_limited and account.is_busy()}
+        for pk in state.keys.keys() - limited.keys():
+            state.keys[pk].is_loaded = False
+        written = {pk: (account.minute.period, account.minute.writing) for pk, account in limited.items()}
+        running = {pk: len(account.running) for pk, account in limited.items()}
+        owners = {pk: account for pk, account in state.owners.items() if account.is_busy()}
+    # First: without the database, Redis must not forget them.
+    alive: dict[str, Collection[str]] = {one.key.prefix: one.running for one in limited.values() if one.key}
+    alive |= {redis_counters.scope_of_owner(pk): one.reserved.keys() for pk, one in owners.items() if one.reserved}
+    redis_counters.keep_alive(alive)
+    tables.add_days((key, owner, count.period, count.writing) for key, owner, count in days)
+    with state.lock:
+        for count in counts:
+            count.end_writing()
+        del state.ended_days[: len(ended)]
+    if limited:
+        tables.add_minutes(written, running=running)
+        with state.lock:
+            for account in limited.values():
+                account.minute.end_writing()
+        for pk in limited:
+            _set_key(pk, tables.total_of(pk, minute=this_minute(), day=today()))
+    if limited or owners:
+        _count_processes()
+    for pk, owner in owners.items():
+        version = owner.chats_written
+        _set_owner(pk, *_read_owner(pk), version=version)
+
+
+def _set_key(pk: int, total: Total, *, turn: int | None = None) -> bool:
+    """False if it must be read again."""
+    with counters().lock:
+        if not counters().is_current(turn):
+            return False
+        account = key_account(pk, is_used=False)
+        account.minute.known, account.day.known = total.minute, total.day
+        account.month_before, account.elsewhere, account.is_loaded = total.month_before, total.elsewhere, True
+        return True
+
+
+def _read_owner(pk: int) -> tuple[Use, Limits]:
+    return tables.spent_by(pk, day=today()), limits_of(pk)
+
+
+def _set_owner(pk: int, spent: Use, limits: Limits, *, version: int, turn: int | None = None) -> bool:
+    """False if it must be read again. `version` is the owner's `chats_written` before that was read."""
+    with counters().lock:
+        if not counters().is_current(turn):
+            return False
+        account = counters().owners.get(pk)
+        if account is not None:
+            if account.chats_writing or account.chats_written != version:
+                return False
+            account.day.known, account.limits, account.read_at = spent, limits, time.monotonic()
+        return True
+
+
+def _count_processes() -> None:
+    """Processes of this machine, by their files, and those that have had calls of limited keys a moment ago."""
+    counters().processes = max(process_locks.count_living(), 1 + tables.count_other_processes())
+
+
+async def load_key(pk: int) -> None:
+    """Read what others have counted. Without the database the call continues."""
+    for _ in range(READ_AGAIN):
+        turn = counters().turns
+        try:
+            total = await in_database(tables.total_of, pk, minute=this_minute(), day=today())
+        except (DatabaseError, InterfaceError):
+            logger.warning("What the key %d has used cannot be read; it passes.", pk)
+            return
+        if _set_key(pk, total, turn=turn):
+            return
+        await asyncio.sleep(READ_AFTER)
+
+
+async def load_owner(pk: int) -> None:
+    """Read the limits and the use of an owner. During an outage calls pass, and one in 5 seconds waits for this."""
+    try:
+        async with asyncio.timeout(OWNER_SECONDS):
+            await in_database(_count_processes)
+            for _ in range(READ_AGAIN):
+                turn, version = counters().turns, owner_account(pk).chats_written
+                if _set_owner(pk, *await in_database(_read_owner, pk), version=version, turn=turn):
+                    return
+                await asyncio.sleep(READ_AFTER)
+    except (DatabaseError, InterfaceError, TimeoutError):
+        logger.warning("What the owner %d of a key may use cannot be read; the call passes.", pk)
+        owner_account(pk).read_at = time.monotonic()

@@ -1,0 +1,308 @@
+"""Rate limits and budgets in Redis, exact across processes: minutes, concurrent calls, reservations.
+
+Redis is asked only for keys that have such limits. Without an answer no call is refused: each process counts for
+itself, and the database adds the counts up once a second. Its client is imported on first use, because it takes six
+megabytes that most installations never need.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+
+from history.db.process_state import process_state
+from relay.runtime.event_loop import PerLoop
+
+if TYPE_CHECKING:
+    import redis
+
+logger = logging.getLogger(__name__)
+
+PREFIX = "parley:key"
+# A call counts as ended when its process has not renewed it for this time.
+ALIVE_SECONDS = 10.0
+PATIENCE_SECONDS = 0.25
+KEPT_SECONDS, MINUTE_KEPT_SECONDS = 60, 120
+
+_tasks: set[asyncio.Task[None]] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What was counted before this call, in this minute."""
+
+    minute: int
+    requests: int
+    tokens: int
+    running: int
+
+
+def is_enabled() -> bool:
+    return bool(settings.REDIS_URL)
+
+
+async def enter(key: str, name: str) -> Counted | None:
+    """Count a call in. None if Redis does not answer. Keys are named by their prefix."""
+    now = time.time()
+    minute, running = _of_minute(key, int(now) // 60), _running(key)
+    pipeline = _client().pipeline(transaction=True)
+    pipeline.hincrby(minute, "requests", 1)
+    pipeline.hget(minute, "tokens")
+    pipeline.expire(minute, MINUTE_KEPT_SECONDS)
+    pipeline.zremrangebyscore(running, "-inf", now)
+    pipeline.zadd(running, {name: now + ALIVE_SECONDS})
+    pipeline.zcard(running)
+    pipeline.expire(running, KEPT_SECONDS)
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            requests, tokens, _, _, _, count, _ = await pipeline.execute()
+    except _faults() as error:
+        logger.warning("Redis does not count the relay's calls (%s); this process does.", type(error).__name__)
+        return None
+    except asyncio.CancelledError:  # it may have been counted in
+        _start_task(leave(key, name))
+        raise
+    return Counted(minute=int(now) // 60, requests=int(requests) - 1, tokens=int(tokens or 0), running=int(count) - 1)
+
+
+async def leave(key: str, name: str, *, refused: Counted | None = None) -> None:
+    """Count a call out; a refused one does not count as a request of its minute."""
+    pipeline = _client().pipeline(transaction=False)
+    pipeline.zrem(_running(key), name)
+    if refused is not None:
+        _add(pipeline, _of_minute(key, refused.minute), "requests", -1)
+    await _try(pipeline.execute())
+
+
+def note_tokens(key: str, tokens: int) -> None:
+    """Add to this minute, without waiting."""
+    pipeline = _client().pipeline(transaction=False)
+    _add(pipeline, _of_minute(key, int(time.time()) // 60), "tokens", tokens)
+    _start_task(_try(pipeline.execute()))
+
+
+def keep_alive(running: Mapping[str, Collection[str]]) -> None:
+    """Renew the calls of this process, also if Redis has lost them. The collections change meanwhile."""
+    kept = {key: names for key, live in running.items() if (names := tuple(live))}
+    if not kept or not is_enabled():
+        return
+    until = time.time() + ALIVE_SECONDS
+    pipeline = _sync_client().pipeline(transaction=False)
+    for key, names in kept.items():
+        pipeline.zadd(_running(key), dict.fromkeys(names, until))
+        pipeline.expire(_running(key), KEPT_SECONDS)
+    try:
+        pipeline.execute()
+        # A call that ended meanwhile may have been counted out before this put it back.
+        for key, names in kept.items():
+            if gone := [name for name in names if name not in running[key]]:
+                pipeline.zrem(_running(key), *gone)
+        pipeline.execute()
+    except _faults() as error:
+        logger.warning("Redis does not answer (%s).", type(error).__name__)
+
+
+# Budgets.
+
+# Longer than a month, and longer than any call.
+COUNTER_KEPT_SECONDS, RESERVED_KEPT_SECONDS = 35 * 86_400, 86_400
+
+# KEYS: running calls of each scope (the owner, and the key if there is one), their reservations, then one counter per
+# budget. ARGV: the time, the time until which the call counts, its name, what it reserves, the number of scopes; then
+# five values per budget (`Meter`). Returns the place of the budget that objects (-1 for none) and whether it is used
+# up. A counter never holds less than the calling process knows, which reads what chats have used from the database.
+_RESERVE = """
+local now, till, name, scopes = tonumber(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[6])
+local open = {}
+for scope = 1, scopes do
+  local tokens, micros, calls = 0, 0, 0
+  redis.call('ZREMRANGEBYSCORE', KEYS[scope], '-inf', now)
+  for _, other in ipairs(redis.call('ZRANGE', KEYS[scope], 0, -1)) do
+    local held = other ~= name and redis.call('HGET', KEYS[scope + scopes], other)
+    if held then
+      local first, second = string.match(held, '(%d+):(%d+)')
+      tokens, micros, calls = tokens + first, micros + second, calls + 1
+    end
+  end
+  open[scope] = {tokens, micros, calls}
+end
+for place = 0, #KEYS - 2 * scopes - 1 do
+  local base = 6 + place * 5
+  local scope, unit = tonumber(ARGV[base + 1]), tonumber(ARGV[base + 2])
+  local used, limit, amount = tonumber(ARGV[base + 3]), tonumber(ARGV[base + 4]), tonumber(ARGV[base + 5])
+  local counter = KEYS[place + 2 * scopes + 1]
+  local counted = tonumber(redis.call('GET', counter) or '0')
+  if used > counted then
+    counted = used
+    redis.call('SET', counter, ARGV[base + 3], 'EX', COUNTER_KEPT)
+  end
+  if counted >= limit then return {place, 1} end
+  if open[scope][3] > 0 and counted + open[scope][unit] + amount > limit then return {place, 0} end
+end
+for scope = 1, scopes do
+  redis.call('ZADD', KEYS[scope], till, name)
+  redis.call('EXPIRE', KEYS[scope], RUNNING_KEPT)
+  redis.call('HSET', KEYS[scope + scopes], name, ARGV[4] .. ':' .. ARGV[5])
+  redis.call('EXPIRE', KEYS[scope + scopes], RESERVED_KEPT)
+end
+return {-1, 0}
+"""
+_RESERVE = (
+    _RESERVE.replace("COUNTER_KEPT", str(COUNTER_KEPT_SECONDS))
+    .replace("RUNNING_KEPT", str(KEPT_SECONDS))
+    .replace("RESERVED_KEPT", str(RESERVED_KEPT_SECONDS))
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meter:
+    """One budget in whole numbers, of tokens or of millionths of a dollar; `used` as this process knows it."""
+
+    counter: str
+    is_owners: bool
+    is_cost: bool
+    used: int
+    limit: int
+    amount: int
+
+
+def scope_of_owner(owner: int) -> str:
+    """Prefixes of keys have no dash."""
+    return f"owner-{owner}"
+
+
+async def reserve(
+    name: str, scopes: tuple[str, ...], held: tuple[int, int], meters: Sequence[Meter]
+) -> tuple[int, bool] | None:
+    """Reserve for the owner, and for the key if there is one.
+
+    Returns the place of the budget that objects (-1 for none), and whether it is used up. None: Redis did not answer.
+    """
+    now = time.time()
+    names = [*map(_running, scopes), *map(_reserved, scopes), *(_counter(meter.counter) for meter in meters)]
+    values: list[Any] = [now, now + ALIVE_SECONDS, name, *held, len(scopes)]
+    for meter in meters:
+        values += [1 if meter.is_owners else 2, 2 if meter.is_cost else 1, meter.used, meter.limit, meter.amount]
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            place, is_used_up = await _client().eval(_RESERVE, len(names), *names, *values)
+    except _faults() as error:
+        logger.warning("Redis does not count budgets (%s); this process does.", type(error).__name__)
+        return None
+    except asyncio.CancelledError:
+        settle(name, scopes, [])
+        raise
+    return int(place), bool(is_used_up)
+
+
+def settle(
+    name: str,
+    scopes: tuple[str, ...],
+    counters: Sequence[tuple[str, int]],
+    *,
+    when_done: Callable[[], None] = lambda: None,
+) -> None:
+    """Add what the call used to each counter and drop its reservation, without waiting.
+
+    `when_done` is called after the answer of Redis or its timeout.
+    """
+    # The client of now: it may be closed before the task begins.
+    work = _settlement(name, scopes, counters)
+
+    async def finish() -> None:
+        try:
+            await _try(work)
+        finally:
+            when_done()
+
+    _start_task(finish())
+
+
+async def settle_and_wait(name: str, scopes: tuple[str, ...], counters: Sequence[tuple[str, int]]) -> None:
+    await _try(_settlement(name, scopes, counters))
+
+
+def _settlement(name: str, scopes: tuple[str, ...], counters: Sequence[tuple[str, int]]) -> Awaitable[object]:
+    pipeline = _client().pipeline(transaction=True)
+    for counter, amount in counters:
+        pipeline.incrby(_counter(counter), amount)
+        pipeline.expire(_counter(counter), COUNTER_KEPT_SECONDS)
+    for scope in scopes:
+        pipeline.hdel(_reserved(scope), name)
+    pipeline.zrem(_running(scopes[0]), name)  # `leave` counts it out of its key
+    executed: Awaitable[object] = pipeline.execute()
+    return executed
+
+
+def _reserved(scope: str) -> str:
+    return f"{PREFIX}:{scope}:reserved"
+
+
+def _counter(name: str) -> str:
+    return f"{PREFIX}:{name}"
+
+
+async def close() -> None:
+    client = _clients.pop(asyncio.get_running_loop())
+    if client is not None:
+        await client.aclose()
+
+
+async def _try(work: Awaitable[object]) -> None:
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await work
+    except _faults() as error:
+        logger.warning("Redis did not count the end of a call (%s).", type(error).__name__)
+
+
+def _start_task(work: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.get_running_loop().create_task(work)
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
+
+
+def _add(pipeline: Any, minute: str, name: str, amount: int) -> None:
+    """It may be the first of that minute, so it sets the expiry too."""
+    pipeline.hincrby(minute, name, amount)
+    pipeline.expire(minute, MINUTE_KEPT_SECONDS)
+
+
+def _of_minute(key: str, minute: int) -> str:
+    return f"{PREFIX}:{key}:{minute}"
+
+
+def _running(key: str) -> str:
+    return f"{PREFIX}:{key}:running"
+
+
+def _faults() -> tuple[type[Exception], ...]:
+    from redis import RedisError
+
+    return RedisError, OSError, TimeoutError
+
+
+def _client() -> Any:
+    return _clients.of(asyncio.get_running_loop())
+
+
+def _new_client() -> Any:
+    from redis.asyncio import Redis
+
+    # The timeout of its own may lose a cancellation (`relay.runtime.redis_layer`); callers have one.
+    return Redis.from_url(settings.REDIS_URL, socket_timeout=None)
+
+
+_clients = PerLoop(_new_client)
+
+
+def _sync_client() -> redis.Redis:
+    from redis import Redis
+
+    return process_state.get(Redis, lambda: Redis.from_url(settings.REDIS_URL, socket_timeout=2))
