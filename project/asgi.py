@@ -4,8 +4,6 @@
 forwarding a call. `/mcp` goes to the MCP server. The first scope of any kind also starts the background work.
 """
 
-from __future__ import annotations
-
 import os
 from typing import cast
 

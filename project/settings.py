@@ -4,8 +4,6 @@ Variables are read through `env` and listed in `.env.example` and `docs/settings
 invalid value stops the start with one line that says what to write instead.
 """
 
-from __future__ import annotations
-
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -220,9 +218,9 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-            ],
+            ]
         },
-    },
+    }
 ]
 
 # The database

@@ -1,7 +1,5 @@
 """Health checks and error pages."""
 
-from __future__ import annotations
-
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, JsonResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render

@@ -1,7 +1,5 @@
 """The sockets of the relay."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 from channels.routing import URLRouter

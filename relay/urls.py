@@ -2,16 +2,7 @@
 
 from django.urls import path
 
-from relay.pages import (
-    attachments,
-    history_actions,
-    keys,
-    notebooks,
-    palette,
-    panel,
-    providers,
-    sharing,
-)
+from relay.pages import attachments, history_actions, keys, notebooks, palette, panel, providers, sharing
 from relay.pages.chat import views as chat
 from relay.pages.sidebar import views as sidebar
 

@@ -16,14 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from genai_prices.data import providers
-from genai_prices.types import (
-    ClauseEquals,
-    ClauseOr,
-    ClauseStartsWith,
-    ModelPrice,
-    StartDateConstraint,
-    TieredPrices,
-)
+from genai_prices.types import ClauseEquals, ClauseOr, ClauseStartsWith, ModelPrice, StartDateConstraint, TieredPrices
 
 TARGET = Path(__file__).parents[1] / "relay" / "usage" / "prices.toml"
 # Vendors charge by the names of their models; a reseller's price holds for a provider of that name alone.

@@ -3,8 +3,6 @@
 It is read from the audit chain, which has ids; names are current, and deleted users have none. Holds are not shown.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime

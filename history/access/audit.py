@@ -4,8 +4,6 @@ Events have ids instead of names, so that a user can be erased without breaking 
 only the chain knows of its removal.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC

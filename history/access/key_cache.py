@@ -11,8 +11,6 @@ While the database is away, keys that were valid in the last ten minutes still p
     └── KeysUnavailable   ours: the database is away; retry      503
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import hmac

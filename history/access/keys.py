@@ -4,8 +4,6 @@ A key is `parley_<prefix>_<secret>`. The prefix is its public name and finds its
 stored, which is enough because the secret has 256 random bits. `key_cache` checks keys.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -9,8 +9,6 @@ Deleted and expired sessions are not shown, except deleted ones under hold to us
 The texts of other users' sessions also need a reason: `history.access.reasons`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum

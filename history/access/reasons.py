@@ -5,8 +5,6 @@ the audit chain and lasts one hour, for this reader and this session. The owner 
 (`access_log`). Users and keys read their own sessions without one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Admin of the audit chain and of share links. The chain has ids; today's names are looked up."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 from uuid import UUID

@@ -6,8 +6,6 @@
 - The date hierarchy shows the calendar from the oldest row to the newest, not only days with rows.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from functools import cached_property
 from typing import Any, TypeVar

@@ -4,8 +4,6 @@ Owner and scopes are fixed at creation. A key reads the sessions of its owner wi
 themselves, and only a superuser creates them for others or with the scope `admin`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from django import forms

@@ -1,7 +1,5 @@
 """Admin of messages and tool calls: lists show the texts of sessions that the viewer has opened."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

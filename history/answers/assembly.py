@@ -279,11 +279,7 @@ def _tool_request(
     return ToolRequest(call_id=call_id, name=name, arguments=arguments or NO_ARGUMENTS) if name or arguments else None
 
 
-_BUILDERS: dict[type, Builder] = {
-    TextPiece: _text,
-    ReasoningPiece: _reasoning,
-    ToolCallPiece: _tool_request,
-}
+_BUILDERS: dict[type, Builder] = {TextPiece: _text, ReasoningPiece: _reasoning, ToolCallPiece: _tool_request}
 
 
 # The fields of each piece that grow.

@@ -4,8 +4,6 @@ A dialect decodes a vendor's stream into events, `assembly` makes one ModelOutpu
 for a client of another vendor. Pieces with the same `part` are one part; parts are in the order of their first pieces.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal

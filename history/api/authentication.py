@@ -7,8 +7,6 @@ Requests are counted per clock minute in the shared cache by an atomic increment
 With Redis all processes count together. Without it, or while it is away, each process counts for itself.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -1,7 +1,5 @@
 """ApiView, the base of all REST views: JSON bodies, caching headers, the viewer, the reason and session lookups."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, Any, ClassVar

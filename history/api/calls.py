@@ -1,7 +1,5 @@
 """REST: tool calls across sessions as rows, and one call to a model (an exchange) by its id."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from django.db.models import QuerySet

@@ -4,8 +4,6 @@
 status may have several.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 

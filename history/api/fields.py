@@ -1,7 +1,5 @@
 """Fields of the REST API's parameters and serializers: times, cursors, names and numbers."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any

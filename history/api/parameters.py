@@ -1,7 +1,5 @@
 """Query parameters and bodies of REST requests. Unknown and repeated parameters are refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.utils.translation import gettext as _

@@ -5,8 +5,6 @@ changed. Tags are compared without the W/ that compression adds. A page is `{"ne
 own `CursorPagination` answers it; the links repeat the query of the request.
 """
 
-from __future__ import annotations
-
 from hashlib import sha256
 
 from django.utils.http import parse_etags

@@ -3,8 +3,6 @@
 The schema is made from parameters and serializers, by the decorator `documented` on every method of a view.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

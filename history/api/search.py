@@ -1,7 +1,5 @@
 """REST: full-text search of the messages that the viewer may read."""
 
-from __future__ import annotations
-
 from rest_framework.request import Request
 from rest_framework.response import Response
 

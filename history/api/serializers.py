@@ -1,7 +1,5 @@
 """Serializers of REST responses; the OpenAPI schema and /api/docs take their descriptions from here."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 from django.utils import timezone

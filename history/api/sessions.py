@@ -1,7 +1,5 @@
 """REST: sessions (list, read, change, delete) and their messages (pages in both directions, one in full)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from django.db.models import QuerySet

@@ -1,7 +1,5 @@
 """REST: export of sessions as a stream, and import of a file that is read in the background."""
 
-from __future__ import annotations
-
 from collections import deque
 from pathlib import Path
 from tempfile import NamedTemporaryFile

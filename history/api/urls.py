@@ -1,7 +1,5 @@
 """URLs of the REST API, each with and without a slash at its end, without a redirect."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from django.http.response import HttpResponseBase

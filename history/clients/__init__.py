@@ -1,7 +1,5 @@
 """Known client programs: user agents, marks, session headers, side calls, settings, instruction files."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping
@@ -53,11 +51,7 @@ PROGRAMS = (
     ClientProgram(name="Gemini CLI", mark="GC", user_agents=("geminicli",), instruction_file="gemini"),
     ClientProgram(name="Cursor", mark="CU"),
     ClientProgram(
-        name="opencode",
-        mark="OC",
-        user_agents=("opencode",),
-        header="x-session-affinity",
-        subagent_tools=("task",),
+        name="opencode", mark="OC", user_agents=("opencode",), header="x-session-affinity", subagent_tools=("task",)
     ),
     ClientProgram(name="aider", mark="AI", user_agents=("aider",)),
     ClientProgram(name="Cline", mark="CL"),

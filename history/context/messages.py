@@ -1,7 +1,5 @@
 """Messages to a model for entries, and the active summaries and masks that replace some of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime

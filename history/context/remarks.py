@@ -1,7 +1,5 @@
 """Remarks on a rendered context: repairs, limits and omissions, each with a stable code. docs/context.md lists them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from history.entries import JsonObject, empty_object
@@ -12,10 +10,7 @@ from history.text.lazy import gettext_noop as _
 class RemarkCode(SentenceCode):
     EMPTY_TEXT_DROPPED = "empty_text_dropped", _("An empty text was left out.")
     EMPTY_MESSAGE_LEFT_OUT = "empty_message_left_out", _("An empty message was left out.")
-    MISPLACED_CALL_REMOVED = (
-        "misplaced_call_removed",
-        _("The call of %(name)s was left out. Only models call tools."),
-    )
+    MISPLACED_CALL_REMOVED = ("misplaced_call_removed", _("The call of %(name)s was left out. Only models call tools."))
     RESULT_SUPPLIED = "result_supplied", _("The call of %(name)s has no result. One with status %(status)s was added.")
     ORPHAN_RESULT_REMOVED = (
         "orphan_result_removed",
@@ -34,10 +29,7 @@ class RemarkCode(SentenceCode):
     )
     CALL_ID_SUPPLIED = "call_id_supplied", _("The call of %(name)s had no id. It is now %(call_id)s.")
     CALL_ID_MADE_UNIQUE = "call_id_made_unique", _("The call id %(given)s was used twice. One is now %(call_id)s.")
-    OPENING_SUPPLIED = (
-        "opening_supplied",
-        _("The conversation began with an answer. An opening message was added."),
-    )
+    OPENING_SUPPLIED = ("opening_supplied", _("The conversation began with an answer. An opening message was added."))
     # Not repairs: what rendering left out.
     FAILED_ANSWER_LEFT_OUT = "failed_answer_left_out", _("A failed answer without text was left out.")
     INVALID_ANSWERS_LEFT_OUT = (

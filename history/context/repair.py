@@ -5,8 +5,6 @@ these, and so may a history after a cut. Stored entries stay unchanged: `repair`
 a report of every change. It is deterministic and idempotent. Messages of one role in a row stay: dialects merge them.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace

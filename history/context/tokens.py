@@ -6,8 +6,6 @@ classes and their borders are counted. The weights are fitted to real tokenizers
 learnt from the counts that its vendor reports.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterable, Sequence

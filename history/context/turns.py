@@ -1,7 +1,5 @@
 """Turns of a path. Each is prepared independently, so the newest part of a path renders like the whole."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise

@@ -11,8 +11,6 @@ instead of 0.89 on PostgreSQL (+38 %); with 4 calls per step +12 % and +13 %. Wi
 In loops use `cursor.db`: `django.db.connection` looks up the thread's connection at every attribute access.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache, partial

@@ -5,8 +5,6 @@ and lone surrogates and forgets the order of keys. Long strings move to blobs, s
 <hash>}` replaces them. System prompts and tool definitions move early, because agents repeat them.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

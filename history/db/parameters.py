@@ -6,8 +6,6 @@ would keep 30 MB or more of it. A connection through which a large value went is
 next query opens another one.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Iterable, Sequence

@@ -4,8 +4,6 @@ A module keeps such an object in a class of its own and asks for it with `proces
 all of them at once.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar

@@ -7,8 +7,6 @@ Rows that every writer updates (the counts of today) are locked until the commit
 other writers for the whole transaction. `run_last` collects such work until the outermost block ends.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -6,8 +6,6 @@ serve clients of the vendor. `HTTP_API` has the facts of its HTTP API. `losses` 
 express. docs/dialects.md has the rules and their tests.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol

@@ -4,8 +4,6 @@ Each dialect has one `HttpApi` object, its `HTTP_API`, with the vendor's facts b
 the providers name no vendor.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

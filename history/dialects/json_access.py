@@ -3,8 +3,6 @@
 A decoder can write `obj(choice.get("delta"))`, and no odd input can raise.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn

@@ -1,7 +1,5 @@
 """Parts that OpenAI's two dialects share: requests, tools, text input of tools, errors, usage, HTTP API."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import ClassVar

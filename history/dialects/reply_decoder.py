@@ -1,7 +1,5 @@
 """Shared parts of reply decoders: JSON events from bytes, part names, error kinds."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from string import ascii_letters, digits

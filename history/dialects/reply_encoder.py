@@ -4,8 +4,6 @@ Vendors want blocks one after another, but pieces may come mixed. Only the first
 of later blocks wait. A dialect writes the start, the parts of a block, an error and the end in its format.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Base class of request decoders: entries, media bytes, tool calls without a result."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

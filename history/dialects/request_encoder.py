@@ -1,7 +1,5 @@
 """Base class of request encoders: options, parts, media, tools and the list of losses."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

@@ -4,8 +4,6 @@ Lines may end in LF, CR or CRLF; a chunk may end anywhere, even inside a charact
 pieces and joined once, so that a long line in many chunks takes linear time.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ A vendor runs its hosted tools itself. Some tools of OpenAI's dialects are run b
 the substitutes return to the client in the form of the original tools.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Types of all dialects: call options, switches, encoded and decoded requests, losses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol

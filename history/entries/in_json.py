@@ -1,7 +1,5 @@
 """JSON serialisation of entries. The type hints of the values are the schema."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Kinds of entries: messages, answers, tool results, summaries, state changes."""
 
-from __future__ import annotations
-
 import dataclasses
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Frozen values that entries consist of: text, media, reasoning, tool calls, results, usage."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field

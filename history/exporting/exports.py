@@ -1,7 +1,5 @@
 """An export of sessions: permission check, audit event and stream of bytes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Generator, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace

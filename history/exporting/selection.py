@@ -4,8 +4,6 @@ The ids are listed once, in order, sixteen bytes each. The sessions are read in 
 permissions, so that sessions deleted in the meantime are left out.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 A zip archive is written without seeking back. Only its table of contents grows with the number of files.
 """
 
-from __future__ import annotations
-
 import asyncio
 import zlib
 from collections.abc import AsyncIterator, Generator, Iterable, Iterator

@@ -8,8 +8,6 @@ A source without ids gets ids derived from its texts (`chain_id`). Reading the s
 file that has grown begins with the stored ones.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Files name parents that they do not hold, that stand further down, or that lead 
 hangs on such a parent is an island: it is joined to what stands before it in the file by a visible Gap.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime

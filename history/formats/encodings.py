@@ -5,8 +5,6 @@ Windows-1252 (which has Latin-1 in it) if there are more of them than of UTF-8's
 a megabyte at a time.
 """
 
-from __future__ import annotations
-
 import codecs
 import io
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Translation of notes and lazy texts (`history.text.lazy`) for the current reader."""
 
-from __future__ import annotations
-
 from django.utils.translation import gettext, gettext_noop
 
 from history.formats.base import Note

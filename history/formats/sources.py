@@ -4,8 +4,6 @@ Input that is too large is refused with an error before it fills the memory: a l
 number of values in one of them, how deeply they are nested. Pure but for reading streams.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field

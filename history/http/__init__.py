@@ -8,8 +8,6 @@
 Class-based views set `body_limit = staticmethod(...)`. `project.server.bodies` enforces it before the body is read.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from functools import wraps
 from typing import Any, Protocol, TypeVar, cast

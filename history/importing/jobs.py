@@ -5,8 +5,6 @@ runs the job (`history.importing.scheduler`). A job whose runner died has no hea
 because importing twice changes nothing.
 """
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Sequence

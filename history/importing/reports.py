@@ -1,7 +1,5 @@
 """Import report: the outcome of each conversation and file."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum

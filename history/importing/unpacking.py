@@ -5,8 +5,6 @@ archive inside an archive is put into a temporary file without a name. What says
 takes is refused, and so is an archive that turns out to.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import os
@@ -89,11 +87,7 @@ def _file(
         return match, (folder / match).read_bytes()
 
     return UnpackedFile(
-        name=name,
-        open=lambda: path.open("rb"),
-        size=path.stat().st_size,
-        companion=companion,
-        is_named=is_named,
+        name=name, open=lambda: path.open("rb"), size=path.stat().st_size, companion=companion, is_named=is_named
     )
 
 

@@ -1,7 +1,5 @@
 """Format checks of Anthropic Messages requests."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

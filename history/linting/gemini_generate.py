@@ -1,7 +1,5 @@
 """Format checks of Gemini generateContent requests."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from history.dialects.gemini_generate.normalisation import in_one_spelling

@@ -1,7 +1,5 @@
 """Lint reports for a request in any dialect or a stored session."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime

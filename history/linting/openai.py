@@ -1,7 +1,5 @@
 """Format checks of OpenAI Chat Completions and OpenAI Responses requests."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 from history.dialects.json_access import items, obj, objs, string

@@ -5,8 +5,6 @@ One that comes from elsewhere is grouped as it would be written there: results b
 message, and for those who want turns everything that one side says in a row.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise

@@ -1,7 +1,5 @@
 """Parser for pasted conversations: requests, bare message lists or JSON lines."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

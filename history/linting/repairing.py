@@ -1,7 +1,5 @@
 """Repair of a conversation for a vendor, by `history.context.repair` and its encoder."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

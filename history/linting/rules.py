@@ -5,8 +5,6 @@ each tool call is answered beside it and completely, and that signed reasoning c
 alternate is only good manners (`odd`).
 """
 
-from __future__ import annotations
-
 from history.linting.values import LintSeverity, Rule
 from history.text.lazy import gettext_noop as _
 

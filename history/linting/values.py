@@ -1,7 +1,5 @@
 """Result types of the linter: rules, findings, verdicts and report."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from enum import StrEnum
 

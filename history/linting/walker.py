@@ -4,8 +4,6 @@ A step is a call, a result or a text, with its place in the input. Rules of orde
 (`history.linting.order`), so that each is written once for all dialects.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

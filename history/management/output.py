@@ -4,8 +4,6 @@ Texts come from strangers (titles, names, messages). Control characters never re
 interpreted, HTML is shown as text, and links are written out.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -5,8 +5,6 @@ allow-list of tags, attributes and classes. A text is rendered block by block. F
 was rendered while it was streamed costs nothing when its page is loaded.
 """
 
-from __future__ import annotations
-
 import re
 import threading
 from collections import OrderedDict

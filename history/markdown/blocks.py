@@ -8,8 +8,6 @@ Until the answer is complete and rendered whole, a link or a footnote whose defi
 typed, and notes are shown where they are written.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Pygments' patterns can be made slow. So only common languages are highlighted, o
 lines, and for a time that depends on the length of the code; what is left over is plain code.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterable, Iterator

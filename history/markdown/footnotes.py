@@ -3,8 +3,6 @@
 A note without a reference is shown after the others, so that nothing of a text is hidden.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 

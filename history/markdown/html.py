@@ -7,8 +7,6 @@ The writer escapes its input. The allow-list of tags, attributes, classes and UR
 by another program (nh3).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import lru_cache, partial

@@ -11,8 +11,6 @@ follow Chinese text, and ends before Chinese punctuation.
 Tags: a text may use `<br>`, `<kbd>`, `<sub>` and `<sup>`. All others are shown as typed.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from functools import lru_cache

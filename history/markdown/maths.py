@@ -4,8 +4,6 @@ The TeX stays as it was written, marked by a class, and a script of the page typ
 prices: a formula begins and ends at a character that is not a space, and no digit or letter follows its last dollar.
 """
 
-from __future__ import annotations
-
 import re
 
 from markdown_it.rules_block import StateBlock
@@ -18,10 +16,7 @@ _INLINE = {
     "$$": (re.compile(r"\$\$([^$]++)\$\$"), "math block"),
     "\\[": (re.compile(r"\\\[((?:[^\\]|\\[^\[\]])++)\\\]"), "math block"),
     "\\(": (re.compile(r"\\\(((?:[^\\]|\\[^()])++)\\\)"), "math inline"),
-    "$": (
-        re.compile(r"(?<![0-9A-Za-z\\$])\$(?!\s)((?:\\.|[^$\\\n])++)(?<!\s)\$(?![0-9A-Za-z$])"),
-        "math inline",
-    ),
+    "$": (re.compile(r"(?<![0-9A-Za-z\\$])\$(?!\s)((?:\\.|[^$\\\n])++)(?<!\s)\$(?![0-9A-Za-z$])"), "math inline"),
 }
 
 

@@ -4,8 +4,6 @@ A text is parsed in two steps. The first finds its blocks (paragraphs, lists, ta
 and footnotes. The second reads the words inside one block, so that blocks can be rendered and cached one by one.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -56,9 +56,7 @@ def remove_from_tables(apps, schema_editor):
 class Migration(migrations.Migration):
     initial = True
 
-    dependencies = [
-        migrations.swappable_dependency(settings.AUTH_USER_MODEL),
-    ]
+    dependencies = [migrations.swappable_dependency(settings.AUTH_USER_MODEL)]
 
     operations = [
         migrations.CreateModel(
@@ -117,10 +115,7 @@ class Migration(migrations.Migration):
                 ("samples", models.PositiveIntegerField(default=0, verbose_name="samples")),
                 ("updated_at", models.DateTimeField(auto_now=True, verbose_name="updated")),
             ],
-            options={
-                "verbose_name": "token calibration",
-                "verbose_name_plural": "token calibrations",
-            },
+            options={"verbose_name": "token calibration", "verbose_name_plural": "token calibrations"},
         ),
         migrations.CreateModel(
             name="ApiKey",
@@ -202,10 +197,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
-            options={
-                "verbose_name": "API key",
-                "verbose_name_plural": "API keys",
-            },
+            options={"verbose_name": "API key", "verbose_name_plural": "API keys"},
         ),
         migrations.CreateModel(
             name="Exchange",
@@ -737,8 +729,7 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.AddIndex(
-            model_name="session",
-            index=models.Index(fields=["-last_activity_at", "-id"], name="session_newest"),
+            model_name="session", index=models.Index(fields=["-last_activity_at", "-id"], name="session_newest")
         ),
         migrations.AddIndex(
             model_name="session",
@@ -827,17 +818,12 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.AddIndex(
-            model_name="message",
-            index=models.Index(fields=["session", "parent_seq"], name="message_children"),
+            model_name="message", index=models.Index(fields=["session", "parent_seq"], name="message_children")
         ),
         migrations.AddIndex(
-            model_name="message",
-            index=models.Index(fields=["fingerprint"], name="message_fingerprint"),
+            model_name="message", index=models.Index(fields=["fingerprint"], name="message_fingerprint")
         ),
-        migrations.AddIndex(
-            model_name="message",
-            index=models.Index(fields=["created_at"], name="message_by_time"),
-        ),
+        migrations.AddIndex(model_name="message", index=models.Index(fields=["created_at"], name="message_by_time")),
         migrations.AddConstraint(
             model_name="message",
             constraint=models.UniqueConstraint(fields=("session", "seq"), name="message_one_entry_per_seq"),
@@ -870,12 +856,10 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.AddIndex(
-            model_name="exchange",
-            index=models.Index(fields=["session", "started_at"], name="exchange_of_session"),
+            model_name="exchange", index=models.Index(fields=["session", "started_at"], name="exchange_of_session")
         ),
         migrations.AddIndex(
-            model_name="exchange",
-            index=models.Index(fields=["-started_at", "-id"], name="exchange_newest"),
+            model_name="exchange", index=models.Index(fields=["-started_at", "-id"], name="exchange_newest")
         ),
         migrations.AddIndex(
             model_name="exchange",

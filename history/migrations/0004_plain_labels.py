@@ -6,9 +6,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [
-        ("history", "0003_session_state"),
-    ]
+    dependencies = [("history", "0003_session_state")]
 
     operations = [
         migrations.AlterModelOptions(
@@ -71,9 +69,7 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.AlterField(
-            model_name="message",
-            name="moved_head",
-            field=models.BooleanField(verbose_name="set as head"),
+            model_name="message", name="moved_head", field=models.BooleanField(verbose_name="set as head")
         ),
         migrations.AlterField(
             model_name="message",
@@ -103,8 +99,6 @@ class Migration(migrations.Migration):
             field=models.BooleanField(default=False, verbose_name="includes later messages"),
         ),
         migrations.AlterField(
-            model_name="toolcall",
-            name="created_at",
-            field=models.DateTimeField(verbose_name="requested"),
+            model_name="toolcall", name="created_at", field=models.DateTimeField(verbose_name="requested")
         ),
     ]

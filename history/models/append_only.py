@@ -10,8 +10,6 @@ the admin, `Collector` itself) through a receiver of `pre_delete`. Links to blob
 removes blobs without links.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, TypeVar
 

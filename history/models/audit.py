@@ -1,7 +1,5 @@
 """Audit events: a sealed chain of who read, exported, held or removed what."""
 
-from __future__ import annotations
-
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 

@@ -1,7 +1,5 @@
 """Counts per day, owner, key, source, agent and model, for charts."""
 
-from __future__ import annotations
-
 from django.conf import settings
 from django.db import models
 from django.db.models.functions import Coalesce

@@ -1,7 +1,5 @@
 """Exchanges (calls to a model), earlier tries of them and token calibration."""
 
-from __future__ import annotations
-
 import uuid
 from typing import Any, Self
 from uuid import UUID

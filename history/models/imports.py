@@ -1,7 +1,5 @@
 """Import jobs: uploaded files, their state and the report."""
 
-from __future__ import annotations
-
 import uuid
 
 from django.conf import settings

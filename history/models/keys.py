@@ -1,7 +1,5 @@
 """API keys: owner, scopes, limits and recording policy."""
 
-from __future__ import annotations
-
 from django.conf import settings
 from django.db import models
 from django.utils import timezone

@@ -1,7 +1,5 @@
 """Links that let people read one session without an account."""
 
-from __future__ import annotations
-
 import uuid
 
 from django.db import models

@@ -4,8 +4,6 @@
 recorded under this key of theirs, with `all=1` all that they may export. With `format` the download begins at once.
 """
 
-from __future__ import annotations
-
 from typing import Any
 from uuid import UUID
 

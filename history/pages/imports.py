@@ -3,8 +3,6 @@
 The import runs in the background. The page of a job shows its progress, and then the report.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

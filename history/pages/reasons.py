@@ -3,8 +3,6 @@
 Views call `history.access.reasons` and let its errors pass. The middleware answers them, the same for every page.
 """
 
-from __future__ import annotations
-
 from urllib.parse import urlencode, urlsplit
 from uuid import UUID
 

@@ -1,7 +1,5 @@
 """Pages of one session: an entry in full and the timeline; lookups that raise 404 for the pages of other apps."""
 
-from __future__ import annotations
-
 import re
 from uuid import UUID
 

@@ -5,8 +5,6 @@ last step is the receipt. An interrupted erasure can be run again. The audit cha
 reasons, because it would break without them.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field

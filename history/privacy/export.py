@@ -1,7 +1,5 @@
 """Export of the personal data of one user: a folder or zip of files with a manifest."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Registry of the personal data that each app stores: how to export and erase it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Branches of a session: versions of an entry, their newest ends, and notes beside the path."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from uuid import UUID

@@ -1,7 +1,5 @@
 """Counters of this process for /metrics: numbers that no row holds."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 ended: Counter[tuple[str, str]] = Counter()

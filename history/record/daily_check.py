@@ -1,7 +1,5 @@
 """Check of the daily counts: finished days that have changed are compared with a recount of their rows."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 from datetime import UTC, date, timedelta

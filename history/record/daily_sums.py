@@ -3,8 +3,6 @@
 The one definition of what is counted; `history.record.daily_counts` says when.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime, time, timedelta

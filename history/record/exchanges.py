@@ -8,8 +8,6 @@ gives one every two seconds. Long answers are written less often, because each t
 running appends the message, whole or cut short.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 import time
@@ -49,11 +47,7 @@ SERVER_LOST = "server_lost"
 CHARS_PER_SECOND = 4_000_000
 
 # The status of an answer by the end reason of its exchange (rule 4). All others are interrupted.
-_STATUS_OF_END: dict[str, Status] = {
-    "done": "complete",
-    "upstream_error": "failed",
-    "upstream_unreadable": "failed",
-}
+_STATUS_OF_END: dict[str, Status] = {"done": "complete", "upstream_error": "failed", "upstream_unreadable": "failed"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +96,7 @@ def _running() -> _RunningExchanges:
 
 
 def open_exchange(
-    session: Session | None,
-    *,
-    owner: Any,
-    after: int = 0,
-    inputs: Mapping[str, Any] | None = None,
-    **fields: Any,
+    session: Session | None, *, owner: Any, after: int = 0, inputs: Mapping[str, Any] | None = None, **fields: Any
 ) -> Exchange:
     """Store that a call is about to be made, and its inputs. Long inputs become blobs."""
     running = _running()

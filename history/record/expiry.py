@@ -3,8 +3,6 @@
 `RetentionPolicy.expiry` is the one rule for expiry times, used by writers and by the purge.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta

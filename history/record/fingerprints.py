@@ -8,8 +8,6 @@ every client returns them. The hash is keyed, so a copy of the database cannot b
 before redaction, and scoped to one API key (or one owner), so users with the same texts never meet.
 """
 
-from __future__ import annotations
-
 import hmac
 import json
 import re
@@ -18,18 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from django.conf import settings
 
 from history.context import SYSTEM_CHANNEL
-from history.entries import (
-    Entry,
-    Media,
-    ModelInput,
-    ModelOutput,
-    OtherPart,
-    Part,
-    Text,
-    ToolRequest,
-    ToolResults,
-    thaw,
-)
+from history.entries import Entry, Media, ModelInput, ModelOutput, OtherPart, Part, Text, ToolRequest, ToolResults, thaw
 
 SIZE = 16
 START = b""

@@ -8,8 +8,6 @@ The copy is a valid session after every batch, but `incomplete` until the last o
 dies, a purge removes it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from uuid import UUID
 

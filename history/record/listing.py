@@ -131,12 +131,7 @@ class CallFilters:
     until: datetime | None = None
 
     def conditions(self) -> Q:
-        asked = {
-            "name": self.tool,
-            "status": self.status,
-            "created_at__gte": self.since,
-            "created_at__lt": self.until,
-        }
+        asked = {"name": self.tool, "status": self.status, "created_at__gte": self.since, "created_at__lt": self.until}
         return Q(**{name: value for name, value in asked.items() if value is not None})
 
 

@@ -1,7 +1,5 @@
 """Reading of entries from rows: bodies are unpacked and long texts fetched from their blobs, a page at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any

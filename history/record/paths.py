@@ -5,8 +5,6 @@ marked row; above it the two are the same. It is climbed only as far as a page n
 what is between it and the leaf, however long the branch is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar

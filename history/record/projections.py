@@ -1,7 +1,5 @@
 """Columns that follow from the entry of a row alone. `verification` computes them again and compares."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

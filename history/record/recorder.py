@@ -8,8 +8,6 @@ Stored entries are never edited. Rollback, edit and regenerate move the head (`H
 path into a new session.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256

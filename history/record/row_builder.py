@@ -4,8 +4,6 @@ A draft numbers, pairs, redacts, hashes and seals the entries of one session, an
 counters and title in step. `writer` then writes the rows of one or many drafts together.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime

@@ -11,8 +11,6 @@ Scope words begin with a colon. No typed word does, not even as a prefix. They a
 into them.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

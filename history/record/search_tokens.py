@@ -9,8 +9,6 @@ Accents are the combining marks of Latin, Greek and Cyrillic, and the vowel sign
 out. The marks of other scripts (Devanagari, Thai, …) are letters and stay; so does the voicing of kana.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterator

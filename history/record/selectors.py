@@ -1,7 +1,5 @@
 """The one reader: lists of sessions and pages of entries. `access.permissions` says who may see them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime

@@ -5,8 +5,6 @@ that summaries replace. Entries never change, so a snapshot is consistent althou
 checked that the head did not move meanwhile, because `on_path` marks do change.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -25,11 +23,7 @@ FIRST_LOAD = 12
 
 
 def snapshot(
-    session: Session,
-    *,
-    leaf: int | None = None,
-    at_version: int | None = None,
-    options: ContextOptions | None = None,
+    session: Session, *, leaf: int | None = None, at_version: int | None = None, options: ContextOptions | None = None
 ) -> Snapshot:
     """The session as it is, or was at `at_version`, along one path.
 

@@ -1,7 +1,5 @@
 """Writing of drafts: message rows, their projections and the session rows, few statements for many entries."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -47,10 +45,7 @@ SESSION_STATE = (
 )
 # What is read to decide what the rows say.
 SESSION_COLUMNS = frozenset(
-    {
-        *SESSION_STATE,
-        *("owner", "api_key", "source", "client", "created_at", "forked_from", "trimmed_through", "state"),
-    }
+    {*SESSION_STATE, *("owner", "api_key", "source", "client", "created_at", "forked_from", "trimmed_through", "state")}
 )
 
 

@@ -7,8 +7,6 @@ back as the same object. The live call is never touched: only the stored copy is
 What is searched, and how, stands in `redaction_walk`; what a secret looks like in `detectors`.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Callable

@@ -7,8 +7,6 @@ can make one of them slow. A secret behind an escape (`\nsk-…` in JSON inside 
 too: that is what `starts` is for. The formats of most vendors are in `token_formats`.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable

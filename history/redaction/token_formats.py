@@ -5,8 +5,6 @@ takes linear time. Formats of letters and digits alone have borders on both side
 (pictures, hashes) any short prefix occurs by chance.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 SAFE = "[A-Za-z0-9_-]"
@@ -94,9 +92,7 @@ CLOUDS = (
 
 DATABASES = (
     _format(
-        "databricks-token",
-        "dapi dose dkea",
-        rf"{_border()}(?:dapi|dose|dkea){_HEX}{{32}}(?:-[0-9]{{1,2}})?(?!{_WORD})",
+        "databricks-token", "dapi dose dkea", rf"{_border()}(?:dapi|dose|dkea){_HEX}{{32}}(?:-[0-9]{{1,2}})?(?!{_WORD})"
     ),
     _format("planetscale-token", "pscale_", r"pscale_(?:tkn|pw|oauth|otkn)_[A-Za-z0-9_.=-]{32,}+"),
     _format("supabase-key", "sbp_ sb_secret_", rf"sbp_(?:oauth_|v0_)?{_HEX}{{40}}", rf"sb_secret_{SAFE}{{20,}}+"),
@@ -318,9 +314,7 @@ NAMED_FORMATS: tuple[TokenFormat, ...] = (
     ),
     # Only in texts that name a key type: these names are short. `p` and `q` give an RSA key away as well.
     _format(
-        "jwk-key",
-        "kty",
-        rf"\"(?:d|k|p|q|dp|dq|qi)\\{{0,4}}\"\s{{0,4}}:\s{{0,4}}\\{{0,4}}\"(?P<secret>{SAFE}{{32,}}+)",
+        "jwk-key", "kty", rf"\"(?:d|k|p|q|dp|dq|qi)\\{{0,4}}\"\s{{0,4}}:\s{{0,4}}\\{{0,4}}\"(?P<secret>{SAFE}{{32,}}+)"
     ),
     _format(
         "aws-session-token",
@@ -340,12 +334,4 @@ NAMED_FORMATS: tuple[TokenFormat, ...] = (
     ),
 )
 
-TOKEN_FORMATS: tuple[TokenFormat, ...] = (
-    *CLOUDS,
-    *DATABASES,
-    *DEVELOPMENT,
-    *MESSAGING,
-    *COMMERCE,
-    *MODELS,
-    *SERVICES,
-)
+TOKEN_FORMATS: tuple[TokenFormat, ...] = (*CLOUDS, *DATABASES, *DEVELOPMENT, *MESSAGING, *COMMERCE, *MODELS, *SERVICES)

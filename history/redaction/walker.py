@@ -8,8 +8,6 @@ Images, audio, PDF and other binary files are not searched. The bytes decide wha
 for texts in an encoding that cannot be detected.
 """
 
-from __future__ import annotations
-
 import codecs
 import dataclasses
 import hashlib

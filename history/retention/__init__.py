@@ -21,8 +21,6 @@ that `verification` accepts.
             → trimming (turns and texts of sessions that stay) → turns (where a history may be cut)
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any
 from uuid import UUID

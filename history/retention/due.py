@@ -1,7 +1,5 @@
 """Queries for what the current policies remove, and updates of stored expiry times."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """The purge: everything that is due under the current policies, in an order that a crash cannot confuse."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace

@@ -5,8 +5,6 @@ So on PostgreSQL the newest rows are scanned first, which is enough for common w
 many rows). Then up to 2,000 hits are fetched and sorted. If there are more, the primary key is walked backwards.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any

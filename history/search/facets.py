@@ -4,8 +4,6 @@ Up to 2,000 hits are counted. Of more, the newest 2,000 give the values, and the
 value as a further word.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

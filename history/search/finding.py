@@ -117,12 +117,7 @@ class SearchRequest:
 
 
 def search(
-    viewer: Viewer,
-    query: str,
-    *,
-    filters: SessionQuery = SessionQuery(),
-    before: int | None = None,
-    limit: int = 20,
+    viewer: Viewer, query: str, *, filters: SessionQuery = SessionQuery(), before: int | None = None, limit: int = 20
 ) -> Results:
     """Visible messages that match, newest recorded first. `before` continues a page."""
     request = build_request(viewer, query, filters)

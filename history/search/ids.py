@@ -1,7 +1,5 @@
 """Ids of messages and sessions that match a search, for lists that show rows in their own way."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from history.access.permissions import Viewer
@@ -13,12 +11,7 @@ MOST_HITS = 300
 MOST_SESSIONS = 2_000
 
 
-def find_message_ids(
-    viewer: Viewer,
-    query: str,
-    *,
-    filters: SessionQuery = SessionQuery(),
-) -> list[int]:
+def find_message_ids(viewer: Viewer, query: str, *, filters: SessionQuery = SessionQuery()) -> list[int]:
     """The newest messages that match and that the viewer may read, newest first."""
     return [message for message, _session in _find(viewer, query, filters)]
 
@@ -38,12 +31,7 @@ def _find(viewer: Viewer, query: str, filters: SessionQuery) -> list[tuple[int, 
     return found[:MOST_HITS]
 
 
-def find_session_ids(
-    viewer: Viewer,
-    query: str,
-    *,
-    filters: SessionQuery = SessionQuery(),
-) -> tuple[set[UUID], bool]:
+def find_session_ids(viewer: Viewer, query: str, *, filters: SessionQuery = SessionQuery()) -> tuple[set[UUID], bool]:
     """The sessions with the newest hits, up to 2,000 of them, and whether these are all."""
     found: set[UUID] = set()
     read_on: int | None = None

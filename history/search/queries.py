@@ -8,8 +8,6 @@ Operators of a database are plain text here: words leave this module as letters 
 dropped. A query needs each of its groups, any term of each, and none of the excluded terms.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Rebuilding of the search index from the entries."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from django.db.models import Max, QuerySet

@@ -1,7 +1,5 @@
 """Snippets: the section of a text that shows why it was found. Pure, and never HTML."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The chat has pages open that show it, and may be answering in it just then. The 
 other apps subscribe to changes (`listen`, once, when the application starts).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Template filters of lists: sources of sessions, short times, links to hits and numbers of charts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Template filters of transcripts: Markdown, numbers, times, arguments of tools and labels of codes."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime
 from decimal import Decimal

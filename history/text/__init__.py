@@ -1,7 +1,5 @@
 """Small helpers for plain text, without Django."""
 
-from __future__ import annotations
-
 
 def whole_number(text: str | None) -> int | None:
     """Parse a number of an entry, a row or a page; invalid input and numbers too long for a database return None."""

@@ -1,7 +1,5 @@
 """Media types of uploaded files, detected from their first bytes."""
 
-from __future__ import annotations
-
 from pathlib import PurePath
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})

@@ -4,8 +4,6 @@ Clients wrap user text in reminders, environment notes, command output and instr
 those. If nothing is left it returns '', and a later message may give the title. Every step takes linear time.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

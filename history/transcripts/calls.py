@@ -1,7 +1,5 @@
 """Calls to models as users may see them: facts of relayed calls, and answers that were not recorded."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

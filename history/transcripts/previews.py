@@ -5,8 +5,6 @@ blob, and the rest never leaves it. Texts are also made printable: NUL and lone 
 no page can show, become U+FFFD. That leaves NUL free to mark where a text was cut.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """JSON of sessions, messages and tool calls for the command line, the REST API and the socket of programs."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

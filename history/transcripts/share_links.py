@@ -8,8 +8,6 @@ of the token, so a copy of the database opens nothing. After a change of SECRET_
 cannot be copied again: `token_of` returns None.
 """
 
-from __future__ import annotations
-
 import base64
 from datetime import datetime, timedelta
 from hashlib import sha256

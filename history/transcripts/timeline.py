@@ -5,8 +5,6 @@ hours are comparable. It has no texts of the conversation. A page shows a limite
 long the session is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta

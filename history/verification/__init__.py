@@ -9,8 +9,6 @@ A chain that was cut off at its newest end still fits. A `checkpoint` finds that
 sessions, kept elsewhere, with which a later state is compared.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from uuid import UUID

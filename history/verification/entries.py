@@ -1,7 +1,5 @@
 """Checks of one entry: body against digest, digest against chain, columns against body."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from history.db.packing import attachments_of, blobs_in, unpack

@@ -1,7 +1,5 @@
 """Check of projections: path, calls, counters, search rows and blob links."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator, Sequence
 
 from history.entries import Entry, JsonObject, ToolResults

@@ -8,8 +8,6 @@ any lock is taken, and the results are written in short transactions. Each of th
 unchanged. If not, all begins again, the last time under one lock.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from uuid import UUID

@@ -6,8 +6,6 @@ After a trim the place of the head before the first entry is unknown. Then `move
 head is on an entry that is still there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Findings of a verification, and the rows, blobs and audit events that it reads."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

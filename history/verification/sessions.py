@@ -4,8 +4,6 @@ Owner, key and source are compared with the seal that was made when the session 
 hand with the audit chain. The automatic title and the expiry are computed again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Forms of accounts: sign-in, preferences, new user."""
 
-from __future__ import annotations
-
 import zoneinfo
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One-time sign-in links. The database stores only their hashes."""
 
-from __future__ import annotations
-
 import hashlib
 import secrets
 from datetime import timedelta

@@ -7,8 +7,6 @@ A signed cookie with a keyed hash of the name marks browsers in which the user h
 from the limit by name, so that strangers cannot lock a user out. Passwords are still checked and counted per address.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Users, one-time sign-in links and failed sign-ins."""
 
-from __future__ import annotations
-
 import zoneinfo
 
 from django.contrib.auth.models import AbstractUser

@@ -1,7 +1,5 @@
 """Personal data of accounts, for export and erasure: profile, sign-in links, failed sign-ins, admin log."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -4,8 +4,6 @@ A role is an ordinary Django group. It is created with its permissions the first
 the administrators afterwards: they may change it in the admin.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.contrib.auth.models import Group, Permission

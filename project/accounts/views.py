@@ -1,7 +1,5 @@
 """Pages of accounts: sign-in, sign-in links, password, preferences, and the list of users for staff."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.contrib import messages

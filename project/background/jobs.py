@@ -1,7 +1,5 @@
 """The table of background jobs: what runs, how often, and in which processes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 
@@ -59,13 +57,7 @@ JOBS: list[Job] = [
     Job(name="purge what is due", run="history.retention.purge_due", every=3600, once_per="installation"),
     Job(name="check the counts by day", run="history.record.daily_check.check", every=3600, once_per="installation"),
     Job(name="run imports", run="history.importing.scheduler.work", every=1, once_per="process"),
-    Job(
-        name="count what keys use",
-        run="relay.usage.counters.sync",
-        every=0.4,
-        once_per="process",
-        at_end=True,
-    ),
+    Job(name="count what keys use", run="relay.usage.counters.sync", every=0.4, once_per="process", at_end=True),
     Job(
         name="end calls of revoked keys",
         run="relay.gateway.call.cancellation.end_revoked",

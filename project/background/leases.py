@@ -4,8 +4,6 @@ One UPDATE takes, renews or takes over a lease, and its row count says who won. 
 so machines need not agree on the time. A holder that dies stops renewing, and its lease expires.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import socket

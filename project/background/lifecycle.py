@@ -9,8 +9,6 @@ Uvicorn, Daphne and Granian close every socket at SIGTERM and notify the applica
 not send its end to its clients. So the signal handler of the server is called after the live work has ended.
 """
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import gc

@@ -4,8 +4,6 @@ A purge of minutes does not delay a flush that is due four times a second, becau
 a new one. A job never runs twice at the same time.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time
@@ -94,12 +92,7 @@ class Scheduler:
 
     def _tasks(self) -> list[Task]:
         tasks = [
-            Task(
-                name=job.name,
-                run=import_string(job.run),
-                every=job.every,
-                needs_lease=job.once_per == "installation",
-            )
+            Task(name=job.name, run=import_string(job.run), every=job.every, needs_lease=job.once_per == "installation")
             for job in self.jobs
         ]
         names = [task.name for task in tasks if task.needs_lease]

@@ -5,7 +5,4 @@ from django.urls import path
 from project.help import views
 
 app_name = "help"
-urlpatterns = [
-    path("", views.index, name="index"),
-    path("<path:name>/", views.page, name="page"),
-]
+urlpatterns = [path("", views.index, name="index"), path("<path:name>/", views.page, name="page")]

@@ -3,8 +3,6 @@
 These files are part of Parley and trusted. Texts of users and models are rendered by `history.markdown`.
 """
 
-from __future__ import annotations
-
 import posixpath
 import re
 from dataclasses import dataclass

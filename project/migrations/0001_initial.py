@@ -16,5 +16,5 @@ class Migration(migrations.Migration):
                 ("holder", models.CharField(max_length=120)),
                 ("expires_at", models.DateTimeField()),
             ],
-        ),
+        )
     ]

@@ -8,8 +8,6 @@ A body that is refused, too slow or not read to its end is dropped for a moment 
 the client would see a reset instead of the answer.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Mapping

@@ -9,8 +9,6 @@ when the headers are there, as under Uvicorn and Granian, and receives the body 
 Import it only to serve: Daphne installs Twisted's reactor. Names in camel case are Twisted's.
 """
 
-from __future__ import annotations
-
 import asyncio
 from functools import partial
 from typing import Any

@@ -5,8 +5,6 @@ what the client has not read, which may be all of a large download. Twisted paus
 is full, so each streamed response registers one.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable
 from functools import partial

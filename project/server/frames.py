@@ -4,8 +4,6 @@ Each frame is handled in Python on the event loop, also a ping or a fragment of 
 Daphne and Uvicorn for five seconds. Granian handles frames in Rust.
 """
 
-from __future__ import annotations
-
 import time
 
 from project.server.limits import FRAMES_AT_ONCE, FRAMES_PER_SECOND, MOST_FRAME_BYTES

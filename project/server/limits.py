@@ -1,7 +1,5 @@
 """Limits of time and size for requests. docs/setup.md explains them."""
 
-from __future__ import annotations
-
 # Any sender may send this much to any path: enough for a sign-in form or a small API call.
 ANYONE_BYTES = 64 * 1024
 # A known sender, on paths that name no limit of their own. Django reads at most 2.5 MB of form fields.

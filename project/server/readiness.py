@@ -1,7 +1,5 @@
 """Checks before serving: the database answers, and its migrations are applied."""
 
-from __future__ import annotations
-
 import sys
 from itertools import pairwise
 from typing import Any

@@ -1,7 +1,5 @@
 """Static files (collected when they changed, under hashed names) and compression of responses."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

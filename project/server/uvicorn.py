@@ -5,8 +5,6 @@ before the first connection. There the configuration gets protocols with deadlin
 start Uvicorn. `project.server.bodies` limits bodies.
 """
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Agents in the admin: form, import and export as TOML files."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django import forms

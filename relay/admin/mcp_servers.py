@@ -4,8 +4,6 @@ Values of the environment and of headers are not shown once they are stored. A l
 its value keeps the stored value.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

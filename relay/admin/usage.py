@@ -1,7 +1,5 @@
 """Allowances, usage, runs and queued messages in the admin."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django.contrib import admin

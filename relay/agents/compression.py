@@ -6,8 +6,6 @@ restart. If it fails, the conversation continues: without a summary, with less o
 at worst without the oldest turns, which stay in the record.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

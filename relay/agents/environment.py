@@ -4,8 +4,6 @@ All of it is made anew for each call, is part of the context only, and is stored
 can be reproduced. None of it becomes an entry.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import platform
@@ -38,10 +36,7 @@ def environment_options(context: ToolContext, agent: AgentSettings) -> tuple[dic
     if notebook.version:
         options["notebook"] = notebook.content
     if agent.environment:
-        options |= {
-            "environment": environment_message(context.user, agent, notebook.content),
-            "inject_notebook": False,
-        }
+        options |= {"environment": environment_message(context.user, agent, notebook.content), "inject_notebook": False}
     noted = {"notebook": {"session": str(notebook.session_id), "version": notebook.version}}
     return options, noted if notebook.version else {}
 

@@ -5,8 +5,6 @@ are empty, so a file that was written and read again gives the same agent. A bad
 once. Unknown names are only reported, because the file may come from a newer version or another installation.
 """
 
-from __future__ import annotations
-
 import math
 import tomllib
 from collections.abc import Iterator

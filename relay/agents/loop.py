@@ -5,8 +5,6 @@ branches of the session grow. Everything is stored as it happens, so a turn that
 process ends in the middle loses nothing.
 """
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from history.entries import ModelInput, ModelOutput, Text

@@ -1,7 +1,5 @@
 """Requests to models: context and options of a call, rendered from the history and recorded first."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any

@@ -3,8 +3,6 @@
 They are taken from the row of the agent when a turn begins and stay the same until it ends.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime

@@ -4,8 +4,6 @@ Every call reserves before it is sent and settles when its answer is stored, wit
 (`relay.usage.budgets`). A call that does not fit beside running ones waits until one of them has ended.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator

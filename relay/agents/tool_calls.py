@@ -1,7 +1,5 @@
 """Tool calls within a turn: run in parallel, answered once each, including calls of other agents."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """`/api/history/sessions/<id>/summaries`: summarise older messages, undo a summary."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from asgiref.sync import async_to_sync

@@ -1,7 +1,5 @@
 """URLs of REST endpoints that call models."""
 
-from __future__ import annotations
-
 from history.api.urls import both
 from relay.api import summaries
 

@@ -4,8 +4,6 @@ The note is part of the form: owner, hash, type, size and name of the file. So t
 that was guessed or copied opens nothing, and a file that is never sent is removed by the next purge.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

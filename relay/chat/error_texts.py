@@ -1,7 +1,5 @@
 """Error texts for users: what happened, and what to do."""
 
-from __future__ import annotations
-
 from django.utils.translation import gettext as _
 
 from history.access.reasons import NotPermitted, ReasonNeeded

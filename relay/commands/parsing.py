@@ -1,7 +1,5 @@
 """Parsing of slash commands: whether a text is one, its words and its arguments."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Slash commands and their usage: of tools from their schemas, of our own commands from a table."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

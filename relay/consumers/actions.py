@@ -5,8 +5,6 @@ permission it needs and which function of `relay.conversation` carries it out. B
 requests in the same way; the page socket answers with HTML, the program socket with JSON.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import time

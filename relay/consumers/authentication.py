@@ -5,8 +5,6 @@ Only the `Origin` header tells them apart, so a socket with a cookie needs an `O
 ours. A key is sent only by a program that has it, so a socket with a key needs no `Origin`.
 """
 
-from __future__ import annotations
-
 import re
 from io import BytesIO
 from ipaddress import AddressValueError, IPv6Address

@@ -13,8 +13,6 @@ frames arrive late:
 A dropped frame is counted but not sent, so the next event has `since`: the last `n` that was sent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from uuid import UUID
 from weakref import WeakValueDictionary

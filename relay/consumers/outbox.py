@@ -5,8 +5,6 @@ to the server and waits for it (`project.server.flow_control` makes Daphne wait,
 Over the limit `ReaderTooSlow` is raised, everything unsent is dropped, and only a close frame is still accepted.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import sys

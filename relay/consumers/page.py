@@ -4,8 +4,6 @@ A page that connects, or has missed frames, is brought up to date from the datab
 being written is shown from numbered frames.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable

@@ -4,8 +4,6 @@ An action is an object with a `type`, and an `id` that its answer repeats. What 
 events. An action that makes no sense gets an error event, and the socket stays open.
 """
 
-from __future__ import annotations
-
 import logging
 from uuid import UUID, uuid4
 

@@ -1,7 +1,5 @@
 """The sessions of a program: which it may see and change, and the events of the one that it has open."""
 
-from __future__ import annotations
-
 import json
 import logging
 import time

@@ -1,7 +1,5 @@
 """Summaries of older messages: request one, have one written again, take one back."""
 
-from __future__ import annotations
-
 from django.utils.translation import gettext as _
 
 from history.db.transactions import writing

@@ -1,7 +1,5 @@
 """Actions without a model: stop, roll back, switch branches, fork, rename, delete."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from django.utils.translation import gettext as _

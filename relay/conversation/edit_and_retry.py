@@ -1,7 +1,5 @@
 """Edit a message, regenerate or continue an answer, and answer a question of an agent."""
 
-from __future__ import annotations
-
 from django.utils.translation import gettext as _
 
 from history.context import Snapshot, is_task_finished

@@ -4,8 +4,6 @@ A page and a program name the entry that they showed last (`after`). While the r
 they were showing may end. Such a message continues that answer: it follows the last entry of the run.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from uuid import UUID
 

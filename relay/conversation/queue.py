@@ -7,8 +7,6 @@ the order stays. A message that is refused (its agent or a file is gone) is held
 keep those behind it from being sent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -152,12 +150,7 @@ class _Refused(Exception):
 
 
 async def send_next(
-    owner_id: int,
-    session_id: UUID,
-    seen: ViewerPosition,
-    *,
-    is_requested: bool = False,
-    take: InDatabase = in_database,
+    owner_id: int, session_id: UUID, seen: ViewerPosition, *, is_requested: bool = False, take: InDatabase = in_database
 ) -> SendResult | None:
     """Send the oldest message that waits there, and further ones as long as they are tool commands.
 

@@ -1,7 +1,5 @@
 """Sending a message: at once, or through the queue while an answer is being written."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from uuid import UUID
 

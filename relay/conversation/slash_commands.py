@@ -1,7 +1,5 @@
 """Slash commands: carried out at once, without a model."""
 
-from __future__ import annotations
-
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 

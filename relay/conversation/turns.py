@@ -1,7 +1,5 @@
 """Drafts of users, what became of them, and the entry that a turn begins with."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID

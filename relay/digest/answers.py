@@ -8,8 +8,6 @@ request has the two as one answer, so they are stored as one. Where the beginnin
 (a paused turn, one that was cut at its limit), the rest follows it as its own entry.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -5,8 +5,6 @@ What is larger than `PARLEY_MAX_DIGEST_MB` is never read at once. Its size and h
 copied into a file of its own if its key records everything: a file holds the bytes as they came, unredacted.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Iterator, Mapping

@@ -8,8 +8,6 @@ A call is filed twice: when it is accepted (the session appears) and when it has
 continues an answer which is not in the record yet waits a few seconds for it (`ordering`).
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import OrderedDict, defaultdict

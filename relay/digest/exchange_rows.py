@@ -1,7 +1,5 @@
 """Rows of `Exchange` for relayed calls: what was accepted, how it ended, cost, and how the session was found."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 

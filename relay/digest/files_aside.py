@@ -8,8 +8,6 @@ other host can reach it. An erasure removes the files of its own host at once.
     <journal>/large/<owner>/<exchange>.request, .reply      <journal>/<segment>.<byte>.damaged
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Container, Iterator, Sequence

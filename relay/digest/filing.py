@@ -5,8 +5,6 @@ middle costs nothing but time. A batch has no two calls of which one continues w
 conversation at the same answer and name nothing may be in one batch: then the later one becomes the head.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID

@@ -8,8 +8,6 @@ The copy has a name that no reader looks for until the position that names it is
 that; only then are the old segments removed. A copy that is found after a crash is compared with the position.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import time

@@ -4,8 +4,6 @@ That answer may be on its way here or on another host. Waiting costs a few secon
 history twice: as the client sent it back, and as it came.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Collection, Iterator, Mapping
 from itertools import takewhile

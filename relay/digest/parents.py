@@ -3,8 +3,6 @@
 A child that is filed before its parent is cached until the parent comes. After a restart, its next call looks again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from uuid import UUID
 

@@ -4,8 +4,6 @@ A plan is made before the transaction that writes it, because on SQLite no other
 On PostgreSQL a plan made inside would see the same: a write locks its session and checks again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime

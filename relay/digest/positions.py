@@ -10,8 +10,6 @@ journal is in the record, by the clock of the database. One that misses an answe
 A host that is silent for a while is gone, or so far behind that waiting does not help.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -201,8 +201,5 @@ def _keep_child_running() -> None:
     lease.give_back()
     environment = {**os.environ, "PARLEY_DATA_DIR": str(settings.PARLEY_DATA_DIR)}
     _own.child = subprocess.Popen(
-        [sys.executable, "-m", "relay.digest"],
-        cwd=settings.BASE_DIR,
-        env=environment,
-        stdin=subprocess.PIPE,
+        [sys.executable, "-m", "relay.digest"], cwd=settings.BASE_DIR, env=environment, stdin=subprocess.PIPE
     )

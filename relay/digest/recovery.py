@@ -5,8 +5,6 @@ the journal is the true one. The files may have been damaged since they were rea
 where nothing is left of a call, its row is ended.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import OrderedDict
 from pathlib import Path

@@ -4,8 +4,6 @@ Instruction and tools are compared by a keyed hash that is stored with their ent
 was sent first. All of it can be read from the record again.
 """
 
-from __future__ import annotations
-
 import hmac
 from collections import OrderedDict
 from collections.abc import Iterable

@@ -4,8 +4,6 @@ A side call that has ended before its conversation begins is an exchange without
 conversation as soon as the first request of the same name opens that: session, cost and note.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ request alone; `named_side_calls` compares a request with the conversation that 
 request names no conversation. A side call is stored as a note, never in the path or the title of its conversation.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """State of the journals: the backlog, its age, and what was lost. For the admin and /metrics."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path

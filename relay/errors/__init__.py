@@ -15,8 +15,6 @@ RelayError
 └── AttachmentRefused    the user's: a file that is not accepted, or not any more (`reason`)
 """
 
-from __future__ import annotations
-
 from copy import copy
 from datetime import datetime
 from typing import Any, ClassVar, Literal

@@ -4,8 +4,6 @@ The steps of a call in order: authenticate, read the body, route, write to the j
 reply. An error before the first byte of the reply is written in the dialect of the caller; a later one into the stream.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from uuid import UUID

@@ -1,7 +1,5 @@
 """Endpoints that the gateway answers itself: the list of models and `/v1/me`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from uuid import UUID

@@ -5,8 +5,6 @@ lock on it; a file without a lock belongs to a process that has ended, and is re
 that may be away.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

@@ -5,8 +5,6 @@ the concurrent calls are counted there, so that they hold to the call. Tokens of
 ended: a key that has a few left may make one more call.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import time

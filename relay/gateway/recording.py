@@ -4,8 +4,6 @@ For keys with limits, and for replies that are not recorded, the reply is copied
 counts all others.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from decimal import Decimal
@@ -24,14 +22,7 @@ from relay.gateway.call.headers import Pairs
 from relay.gateway.journal.records import Accepted, Ended, without_credentials
 from relay.gateway.journal.writer import WITHOUT_BODIES, WITHOUT_REPLIES, Journal, Losses
 from relay.gateway.references.issued_ids import IssuedIdScanner, scanner_for
-from relay.gateway.replies import (
-    MOST_PLAIN,
-    ReplyCopy,
-    ReplyEdges,
-    count_other_usage,
-    count_usage,
-    read_answer_id,
-)
+from relay.gateway.replies import MOST_PLAIN, ReplyCopy, ReplyEdges, count_other_usage, count_usage, read_answer_id
 from relay.gateway.routes import Upstream
 from relay.runtime.event_loop import parse_apart
 from relay.usage import counters as usage_counters

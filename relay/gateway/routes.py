@@ -6,8 +6,6 @@ so every process picks the same. One that has just failed is skipped for a while
 rule the router of the providers decides.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import time

@@ -5,8 +5,6 @@ next, that 40 is a repetition, and that 44 means that frames were lost. A frame 
 frames up to its `n`, so a viewer can start from it at any time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from uuid import UUID

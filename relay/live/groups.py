@@ -4,8 +4,6 @@ A message is a preview; the row in the database is the truth. Sending never wait
 Redis only sockets of this process are reached.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from dataclasses import dataclass, field

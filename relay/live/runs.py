@@ -6,8 +6,6 @@ outcome: done, waiting for a user, stopped, failed, or lost with its process. To
 its row, which the process of the run reads once a second.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable

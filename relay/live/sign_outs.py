@@ -5,8 +5,6 @@ the user at once. Any other end of a sign-in, or a sign-out in another process, 
 Messages name a sign-in by its hash, because its key is as good as a password.
 """
 
-from __future__ import annotations
-
 import hashlib
 import threading
 from collections import Counter

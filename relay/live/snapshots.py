@@ -1,7 +1,5 @@
 """Snapshots of a run, read from its task in this process or from the database."""
 
-from __future__ import annotations
-
 from typing import Any
 from uuid import UUID
 

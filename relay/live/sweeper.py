@@ -1,7 +1,5 @@
 """Lost runs: those whose process is gone end when their partial answer has become a message."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 from django.utils import timezone

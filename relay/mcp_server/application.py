@@ -5,8 +5,6 @@ itself and has nothing to end: GET and DELETE are refused, as the protocol allow
 by their Host or Origin, all others need an API key.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 

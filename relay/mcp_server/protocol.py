@@ -4,8 +4,6 @@ The SDK's session manager is made to live as long as the server. Without session
 it does not matter that Daphne has no lifespan, nor in which event loop the next request is.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor

@@ -4,8 +4,6 @@ The rules are those of REST: each tool needs a scope, `history.access.permission
 other owners need a reason. The tools are defined and run like those of agents.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Annotated, Literal
 

@@ -40,10 +40,7 @@ def create_default_agent(apps, schema_editor):
 class Migration(migrations.Migration):
     initial = True
 
-    dependencies = [
-        ("history", "0001_initial"),
-        migrations.swappable_dependency(settings.AUTH_USER_MODEL),
-    ]
+    dependencies = [("history", "0001_initial"), migrations.swappable_dependency(settings.AUTH_USER_MODEL)]
 
     operations = [
         migrations.CreateModel(
@@ -57,10 +54,7 @@ class Migration(migrations.Migration):
                 ("lost_at", models.DateTimeField(blank=True, null=True, verbose_name="last lost")),
                 ("lost_why", models.TextField(blank=True, verbose_name="why")),
             ],
-            options={
-                "verbose_name": "journal",
-                "verbose_name_plural": "journals",
-            },
+            options={"verbose_name": "journal", "verbose_name_plural": "journals"},
         ),
         migrations.CreateModel(
             name="McpServer",
@@ -112,11 +106,7 @@ class Migration(migrations.Migration):
                 ("looked_at", models.DateTimeField(blank=True, editable=False, null=True, verbose_name="looked at")),
                 ("problem", models.TextField(blank=True, editable=False, verbose_name="problem")),
             ],
-            options={
-                "verbose_name": "MCP server",
-                "verbose_name_plural": "MCP servers",
-                "ordering": ["name"],
-            },
+            options={"verbose_name": "MCP server", "verbose_name_plural": "MCP servers", "ordering": ["name"]},
         ),
         migrations.CreateModel(
             name="Agent",
@@ -259,10 +249,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
-            options={
-                "verbose_name": "allowance",
-                "verbose_name_plural": "allowances",
-            },
+            options={"verbose_name": "allowance", "verbose_name_plural": "allowances"},
         ),
         migrations.CreateModel(
             name="QueuedMessage",
@@ -289,11 +276,7 @@ class Migration(migrations.Migration):
                 ("error", models.CharField(blank=True, max_length=40, verbose_name="error")),
                 ("process", models.CharField(blank=True, max_length=40, verbose_name="process")),
             ],
-            options={
-                "verbose_name": "waiting message",
-                "verbose_name_plural": "waiting messages",
-                "ordering": ["pk"],
-            },
+            options={"verbose_name": "waiting message", "verbose_name_plural": "waiting messages", "ordering": ["pk"]},
         ),
         migrations.CreateModel(
             name="IssuedId",
@@ -311,9 +294,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
-            options={
-                "constraints": [models.UniqueConstraint(fields=("name", "key"), name="issued_id_once")],
-            },
+            options={"constraints": [models.UniqueConstraint(fields=("name", "key"), name="issued_id_once")]},
         ),
         migrations.CreateModel(
             name="KeyMinute",
@@ -332,9 +313,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
-            options={
-                "constraints": [models.UniqueConstraint(fields=("key", "minute"), name="key_minute_once")],
-            },
+            options={"constraints": [models.UniqueConstraint(fields=("key", "minute"), name="key_minute_once")]},
         ),
         migrations.CreateModel(
             name="KeyStreams",
@@ -354,7 +333,7 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
-                "constraints": [models.UniqueConstraint(fields=("key", "process"), name="key_streams_of_process")],
+                "constraints": [models.UniqueConstraint(fields=("key", "process"), name="key_streams_of_process")]
             },
         ),
         migrations.CreateModel(
@@ -404,9 +383,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
-            options={
-                "constraints": [models.UniqueConstraint(fields=("name", "key"), name="named_reply_once")],
-            },
+            options={"constraints": [models.UniqueConstraint(fields=("name", "key"), name="named_reply_once")]},
         ),
         migrations.CreateModel(
             name="RecentMessage",
@@ -423,9 +400,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
-            options={
-                "indexes": [models.Index(fields=["user", "at"], name="recent_message_of_user")],
-            },
+            options={"indexes": [models.Index(fields=["user", "at"], name="recent_message_of_user")]},
         ),
         migrations.CreateModel(
             name="Run",

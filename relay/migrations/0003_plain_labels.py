@@ -6,9 +6,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [
-        ("relay", "0002_sessions_of_runs"),
-    ]
+    dependencies = [("relay", "0002_sessions_of_runs")]
 
     operations = [
         migrations.AlterField(
@@ -119,9 +117,7 @@ class Migration(migrations.Migration):
             field=models.CharField(blank=True, max_length=160, verbose_name="reviewing model"),
         ),
         migrations.AlterField(
-            model_name="mcpserver",
-            name="is_enabled",
-            field=models.BooleanField(default=True, verbose_name="enabled"),
+            model_name="mcpserver", name="is_enabled", field=models.BooleanField(default=True, verbose_name="enabled")
         ),
         migrations.AlterField(
             model_name="mcpserver",

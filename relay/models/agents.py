@@ -1,7 +1,5 @@
 """Agents and MCP servers, as staff configure them."""
 
-from __future__ import annotations
-
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
@@ -71,7 +69,7 @@ class Agent(models.Model):
         verbose_name_plural = _("agents")
         ordering = ["name"]
         constraints = [
-            models.UniqueConstraint(fields=["is_default"], condition=Q(is_default=True), name="agent_one_default"),
+            models.UniqueConstraint(fields=["is_default"], condition=Q(is_default=True), name="agent_one_default")
         ]
 
     def __str__(self) -> str:

@@ -1,7 +1,5 @@
 """Relayed calls: ids that providers gave out, and how far each journal is digested."""
 
-from __future__ import annotations
-
 from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _

@@ -1,7 +1,5 @@
 """Limits of users, and what users and API keys have used."""
 
-from __future__ import annotations
-
 from django.conf import settings
 from django.core.validators import MinValueValidator
 from django.db import models
@@ -17,12 +15,7 @@ class Allowance(models.Model):
     messages_per_minute = models.PositiveIntegerField(_("messages per minute"), null=True, blank=True)
     tokens_per_day = models.PositiveBigIntegerField(_("tokens per day"), null=True, blank=True)
     cost_per_day = models.DecimalField(
-        _("cost per day"),
-        max_digits=12,
-        decimal_places=4,
-        null=True,
-        blank=True,
-        validators=[MinValueValidator(0)],
+        _("cost per day"), max_digits=12, decimal_places=4, null=True, blank=True, validators=[MinValueValidator(0)]
     )
 
     class Meta:

@@ -1,7 +1,5 @@
 """Upload and download of attachments."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from django.conf import settings

@@ -4,8 +4,6 @@ Users act on their own sessions. Staff with the delete permission also delete se
 Sessions without that permission are skipped silently, so that their ids reveal nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import timedelta
 
@@ -33,10 +31,7 @@ from relay.pages.sidebar.views import MOST_AT_ONCE, redirect_back, restore_sessi
 
 
 class DeleteReasonForm(forms.Form):
-    reason = ReasonField(
-        label=_("Reason"),
-        help_text=_("Recorded in the audit log."),
-    )
+    reason = ReasonField(label=_("Reason"), help_text=_("Recorded in the audit log."))
 
 
 @login_required

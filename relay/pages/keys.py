@@ -4,8 +4,6 @@ The secret of a key is shown once, in the response that creates it. The owner se
 `history.change_apikey` set limits for the keys of other users, but see none of their sessions.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -43,11 +41,7 @@ RECORDING = (
     ),
     (ApiKey.Recording.FULL, _("everything"), _("Requests and answers are stored unchanged.")),
     (ApiKey.Recording.NO_REPLIES, _("requests without the replies"), _("Requests are stored, answers are not.")),
-    (
-        ApiKey.Recording.METADATA,
-        _("times and counts only"),
-        _("Time, model, tokens and cost. No text is stored."),
-    ),
+    (ApiKey.Recording.METADATA, _("times and counts only"), _("Time, model, tokens and cost. No text is stored.")),
     (ApiKey.Recording.OFF, _("nothing"), _("No trace in the history. Usage still counts towards the limits.")),
 )
 

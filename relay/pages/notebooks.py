@@ -1,7 +1,5 @@
 """Notebooks (`/notebook/`): what agents remember about a user, to edit and to restore."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from django import forms

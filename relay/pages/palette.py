@@ -1,7 +1,5 @@
 """Command palette (Ctrl+K): pages, sessions and messages that a user can go to."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

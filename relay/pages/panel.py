@@ -3,8 +3,6 @@
 Everything is read from the newest rows by index, so that a session of ten thousand entries costs what a short one does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta

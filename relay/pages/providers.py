@@ -1,7 +1,5 @@
 """Providers and MCP servers (`/providers/`, `/mcp-servers/`): status and connection tests, for staff."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from django.http import Http404, HttpRequest, HttpResponse

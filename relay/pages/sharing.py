@@ -1,7 +1,5 @@
 """Share links: owners create, copy and revoke them; anyone with a link reads, signed in or not."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """Personal data that the relay keeps: runs, queued messages, budgets, usage and files put aside."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from django.contrib.auth.models import AbstractUser

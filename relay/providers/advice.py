@@ -3,8 +3,6 @@
 A provider's own text is for staff only: it may name accounts, projects and keys of this server.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, get_args

@@ -1,7 +1,5 @@
 """Providers, models and routing rules, and requests without images for models without vision."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeGuard

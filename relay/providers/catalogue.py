@@ -4,8 +4,6 @@ Readers get the latest known state. A provider whose list cannot be fetched keep
 staff. Local servers appear while they answer at their usual port.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

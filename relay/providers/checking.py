@@ -1,7 +1,5 @@
 """Connection test of a provider: one tiny real call."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from contextlib import aclosing

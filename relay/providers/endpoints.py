@@ -3,8 +3,6 @@
 Plain values without I/O. Keys are not in `repr`, so that no traceback and no settings page shows them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field

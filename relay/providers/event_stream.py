@@ -1,7 +1,5 @@
 """Event stream of an answer: decoding, and errors for every incomplete end."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 

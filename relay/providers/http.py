@@ -4,8 +4,6 @@ An attempt is repeated until the first byte of the answer; from then on every en
 and no answer is paid for and thrown away.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import logging

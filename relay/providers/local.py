@@ -5,8 +5,6 @@ process of their own, so that they never block a page. The first call in a web p
 has died, and it ends with that process. Pages say that its answers are poor.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

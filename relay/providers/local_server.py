@@ -4,8 +4,6 @@ It prints its address and its key in one line of JSON; the system chooses the po
 ends when stdin ends, which is when the process that started it ends. It uses no Django and no settings.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

@@ -5,8 +5,6 @@ every request a dozen objects and a task that writes the body, a quarter of what
 Here the head and the body are written in one piece, and nothing is added to them that HTTP does not demand.
 """
 
-from __future__ import annotations
-
 from asyncio import AbstractEventLoop
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Models are named `provider/model`, by their bare name, or not at all, which mean
 from the settings once; what is really there is kept up to date by the catalogue.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -61,11 +59,7 @@ class Router:
     """`providers` in the order in which they are preferred; `unconfigured` ones are only shown."""
 
     def __init__(
-        self,
-        providers: Sequence[Provider],
-        *,
-        unconfigured: Sequence[Endpoint] = (),
-        nearby: Sequence[Endpoint] = (),
+        self, providers: Sequence[Provider], *, unconfigured: Sequence[Endpoint] = (), nearby: Sequence[Endpoint] = ()
     ) -> None:
         self.configured = tuple(providers)
         self.unconfigured = tuple(unconfigured)

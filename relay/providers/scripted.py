@@ -7,8 +7,6 @@ a text (a piece of one), a number of seconds to wait, an `asyncio.Event` to wait
 without an `Ended` or an error of its own is ended: by `tool_use` if it calls tools. A list that ends with `CUT` is not.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ thread) calls it at the end. Sessions follow no redirects, keep no cookies, and 
 PARLEY_LOOPBACK_ONLY no request leaves the machine: tests run with it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ipaddress
 from functools import lru_cache

@@ -4,8 +4,6 @@ Every key is checked by name and type. Anything else raises `ProvidersFileError`
 and what to write instead.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import tomllib

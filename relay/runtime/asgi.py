@@ -1,7 +1,5 @@
 """Types of ASGI: scope, message, receive, send and application."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ Django's own way, one thread for everything that is "thread sensitive", would le
 running answer, and a connection for each call would cost more than most calls.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading

@@ -4,8 +4,6 @@ Input of clients, providers and models is never parsed in the event loop if it i
 called through `parse_apart`, or, if it is fed piece by piece, through a `StreamParser`.
 """
 
-from __future__ import annotations
-
 import asyncio
 from asyncio import AbstractEventLoop
 from collections.abc import Callable

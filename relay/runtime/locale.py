@@ -1,7 +1,5 @@
 """Language and time zone of a viewer, for code without a request."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ anything: a receiver must not change a message, and a socket that goes away take
 All sockets of a process live in one event loop. `send_to_group` may be called from any thread.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter, defaultdict
 from typing import Any

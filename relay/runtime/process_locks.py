@@ -5,8 +5,6 @@ and no process ids are needed, which containers reuse. Only files of this machin
 kernel, or the same host name after a reboot. Runs of other machines end after a time without a heartbeat.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

@@ -8,8 +8,6 @@ How an outage is noticed: the subscriber publishes a beat of its own every other
 that does not come back, means that Redis is away.
 """
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import json

@@ -1,7 +1,5 @@
 """Usage of API keys: tokens, cost and sessions of each key, against its limits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -104,10 +102,7 @@ def load_key_usage(keys: Sequence[ApiKey]) -> list[KeyUsage]:
     )
     return [
         KeyUsage(
-            key=key,
-            day=days.get(key.pk, Use()),
-            month=months.get(key.pk, Use()),
-            sessions=sessions.get(key.pk, 0),
+            key=key, day=days.get(key.pk, Use()), month=months.get(key.pk, Use()), sessions=sessions.get(key.pk, 0)
         )
         for key in keys
     ]

@@ -5,8 +5,6 @@ process values have one label per process of this machine, so that sums and rate
 Without a database the other metrics are still returned, with `parley_database_up` 0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 

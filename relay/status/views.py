@@ -1,7 +1,5 @@
 """`/metrics` for Prometheus. `PARLEY_METRICS` sets who may read it; others get a 404."""
 
-from __future__ import annotations
-
 from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.cache import never_cache

@@ -1,7 +1,5 @@
 """Template tags of the chat: sidebar, links to pages and actions of this app, advice about failed answers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Template tags for the state of the relay's journal on the admin index."""
 
-from __future__ import annotations
-
 import re
 
 from django import template

@@ -1,7 +1,5 @@
 """Tools: name, description, schema of the arguments, function and context of a call."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field

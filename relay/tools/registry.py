@@ -1,7 +1,5 @@
 """Which tools there are: one for each module in `built_in`, and those of MCP servers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache

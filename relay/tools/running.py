@@ -5,8 +5,6 @@ that says to the model what went wrong, and does not affect the other calls of t
 because models read them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import inspect

@@ -5,8 +5,6 @@ references. A parameter that may be left out is one that is not required, and a 
 check covers what our schemas say and ignores other keywords of foreign schemas.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import types

@@ -6,8 +6,6 @@ process. Tokens and cost are known only when a call has ended, so each call rese
 (`relay.usage.budgets`). The minute is any 60 seconds.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal

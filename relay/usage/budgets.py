@@ -9,8 +9,6 @@ answer per process. Relayed calls (`relay.gateway.rate_limits`) and chats (`rela
 functions.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator

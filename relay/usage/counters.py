@@ -6,8 +6,6 @@ for keys with limits, and for calls that are not recorded. Chats write what they
 here (`end_writing_chat`). `relay.usage.budgets` says how budgets are reserved.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading

@@ -10,8 +10,6 @@ see to that, since the vendors do not agree). So each token is paid for once: fr
 (for Anthropic those that last an hour cost more), and output, in which reasoning is contained.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields

@@ -1,7 +1,5 @@
 """Usage of keys and owners in the database, added to and read by every process."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import socket

@@ -36,13 +36,7 @@ WINDOWS = {
     "/api/history/export?session={id}&format=markdown&report=true": (200, 403, 403, 404),
     "/admin/history/session/{id}/change/": (404, 200, 200, 404),
 }
-SHOWS_WORDS = (
-    "/s/{id}/",
-    "/s/{id}/2/",
-    "/s/{id}/?at=1",
-    "/history/?q=keeper",
-    "/api/history/sessions/{id}/messages",
-)
+SHOWS_WORDS = ("/s/{id}/", "/s/{id}/2/", "/s/{id}/?at=1", "/history/?q=keeper", "/api/history/sessions/{id}/messages")
 
 
 @pytest.fixture

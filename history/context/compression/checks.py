@@ -5,8 +5,6 @@ become an instruction: a summary with a known injection phrase that no user wrot
 imitates the marks around messages.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

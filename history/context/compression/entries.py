@@ -4,8 +4,6 @@ If a stretch has no summary, its oldest turns are left out only as far as the co
 earlier summary stays. The metadata of every entry says how it was made, for pages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

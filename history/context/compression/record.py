@@ -6,8 +6,6 @@ each with the summary so far. If that is not enough, long texts are cut in the m
 beginning and the newest ones are left out; the record says so.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Decoder of Anthropic's replies, streams, errors and usage."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from history.answers.events import (

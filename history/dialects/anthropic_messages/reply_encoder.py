@@ -1,7 +1,5 @@
 """Encoder of replies, streams and errors for clients of Anthropic."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from history.answers.assembly import end_reason

@@ -1,7 +1,5 @@
 """Decoder of requests from clients of Anthropic."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 

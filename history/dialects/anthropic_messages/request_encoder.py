@@ -4,8 +4,6 @@ All results of one answer come first in one user message. Tool calls come last i
 narrow alphabet, empty texts are rejected, and thinking goes back with its signature or not at all.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from itertools import groupby
@@ -17,17 +15,7 @@ from history.dialects.json_access import items, obj, string, without_empty
 from history.dialects.request_encoder import RequestEncoder, base64_of, missing_error
 from history.dialects.tools import schema_of
 from history.dialects.types import CallOptions, Encoded, LossCode, joined
-from history.entries import (
-    JsonDict,
-    JsonObject,
-    Media,
-    Part,
-    Reasoning,
-    Text,
-    ToolRequest,
-    ToolResult,
-    text_of,
-)
+from history.entries import JsonDict, JsonObject, Media, Part, Reasoning, Text, ToolRequest, ToolResult, text_of
 
 PATH = "/v1/messages"
 # Anthropic requires a limit; this is the maximum of its smallest models.
@@ -231,9 +219,7 @@ def _without_trailing_space(messages: list[JsonDict]) -> list[JsonDict]:
 # rest.
 
 ACCEPTED = frozenset({"type", "title", "description", "enum", "const", "required", "$ref"})
-FORMATS = frozenset(
-    {"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"},
-)
+FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"})
 SCHEMA_LISTS = {"anyOf": "anyOf", "oneOf": "anyOf", "allOf": "allOf"}
 SCHEMA_MAPS = frozenset({"properties", "$defs", "definitions"})
 IGNORED = frozenset({"additionalProperties", "$schema", "$id"})

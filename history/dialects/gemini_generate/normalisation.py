@@ -4,8 +4,6 @@ Google accepts each field name in camelCase and in snake_case, and its own SDK m
 that the API defines are changed. Names of users (in arguments, responses, schemas, labels) and unknown names stay.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

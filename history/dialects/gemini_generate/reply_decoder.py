@@ -1,7 +1,5 @@
 """Decoder of Gemini's replies, streams, errors and usage. A chunk of a stream has the shape of a whole reply."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from history.answers.events import (

@@ -1,7 +1,5 @@
 """Encoder of replies, streams and errors for clients of Gemini. A chunk of a stream has the shape of a reply."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from history.answers.assembly import end_reason

@@ -1,7 +1,5 @@
 """Decoder of requests from clients of Gemini. A call without an id gets one made from its content."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -10,14 +8,7 @@ from history.dialects.gemini_generate.normalisation import as_json_schema, in_on
 from history.dialects.gemini_generate.reply_decoder import DIALECT, PROVIDER
 from history.dialects.gemini_generate.request_encoder import SENTINEL
 from history.dialects.json_access import compact, items, number, obj, objs, string, whole, without_empty
-from history.dialects.request_decoder import (
-    RequestDecoder,
-    check_request,
-    effort_for,
-    extra_of,
-    from_base64,
-    other,
-)
+from history.dialects.request_decoder import RequestDecoder, check_request, effort_for, extra_of, from_base64, other
 from history.dialects.tools import arguments_text, hosted_tool
 from history.dialects.types import AnswerForm, CallOptions, DecodedRequest, ToolChoice, joined
 from history.entries import (

@@ -4,8 +4,6 @@ A content has exactly as many functionResponses as there were calls. A signature
 in our record, above all on the first call of a turn. Thoughts themselves are never sent back.
 """
 
-from __future__ import annotations
-
 from mimetypes import guess_type
 from urllib.parse import quote, urlsplit
 

@@ -1,7 +1,5 @@
 """HTTP API of OpenAI Chat Completions: paths, usage, audio ids."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar

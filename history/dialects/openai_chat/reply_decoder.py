@@ -1,7 +1,5 @@
 """Decoder of replies and streams of OpenAI Chat Completions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 

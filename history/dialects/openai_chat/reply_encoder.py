@@ -1,7 +1,5 @@
 """Encoder of replies and streams for clients of OpenAI Chat Completions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from history.answers.assembly import NO_ARGUMENTS, end_reason

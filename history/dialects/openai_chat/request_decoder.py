@@ -1,19 +1,10 @@
 """Decoder of requests from clients of OpenAI Chat Completions, also with the legacy ``functions``."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from history.dialects.json_access import items, number, obj, objs, string, truth, whole
 from history.dialects.openai_chat.reply_decoder import DIALECT
-from history.dialects.openai_common import (
-    CHOICES,
-    PROVIDER,
-    OpenAIRequestDecoder,
-    read_form,
-    read_tool,
-    session_hints,
-)
+from history.dialects.openai_common import CHOICES, PROVIDER, OpenAIRequestDecoder, read_form, read_tool, session_hints
 from history.dialects.request_decoder import check_request, extra_of, from_base64, other, unread_choice
 from history.dialects.tools import arguments_text
 from history.dialects.types import CallOptions, DecodedRequest, joined

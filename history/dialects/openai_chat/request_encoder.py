@@ -4,8 +4,6 @@ Each call has one ``tool`` message, directly after the answer with the calls. An
 null. Results are texts, so their media move into a user message after them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from history.context import Context

@@ -1,7 +1,5 @@
 """Decoder of replies and streams of OpenAI Responses: a list of items and a status."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from history.answers.events import (

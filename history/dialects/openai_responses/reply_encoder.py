@@ -1,7 +1,5 @@
 """Encoder of replies and streams for clients of OpenAI Responses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from history.answers.assembly import end_reason
@@ -31,11 +29,7 @@ def encode_reply(
         for place, part in enumerate(output.parts)
         for item in _items_of(part, f"{reply_id}_{place}", substitutes.get(getattr(part, "name", "")))
     ]
-    return {
-        **_response(reply_id, created, output.model, items),
-        **_ending(reason),
-        "usage": _usage_to(output.usage),
-    }
+    return {**_response(reply_id, created, output.model, items), **_ending(reason), "usage": _usage_to(output.usage)}
 
 
 def _response(reply_id: str, created: int, model: str, items: list[JsonDict]) -> JsonDict:

@@ -1,18 +1,9 @@
 """Decoder of requests from clients of OpenAI Responses. Consecutive items of the model are one answer."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from history.dialects.json_access import compact, number, obj, objs, string, truth, whole, without_empty
-from history.dialects.openai_common import (
-    CHOICES,
-    PROVIDER,
-    OpenAIRequestDecoder,
-    read_form,
-    read_tool,
-    session_hints,
-)
+from history.dialects.openai_common import CHOICES, PROVIDER, OpenAIRequestDecoder, read_form, read_tool, session_hints
 from history.dialects.openai_responses.reply_decoder import DIALECT, call_of, reasoning_extra, reasoning_text
 from history.dialects.request_decoder import check_request, extra_of, other, unread_choice
 from history.dialects.types import CallOptions, DecodedRequest, joined

@@ -4,8 +4,6 @@ Each reasoning item is followed by its answer. Messages come before calls, and a
 outputs. Reasoning goes back encrypted and unchanged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from history.context import Context
@@ -13,13 +11,7 @@ from history.context.values import ContextEntry
 from history.dialects.json_access import without_empty
 from history.dialects.openai_common import PROVIDER, OpenAIRequestEncoder
 from history.dialects.openai_responses.reply_decoder import DIALECT
-from history.dialects.request_encoder import (
-    data_url,
-    detail_of,
-    media_in,
-    missing_error,
-    with_system_in_first_input,
-)
+from history.dialects.request_encoder import data_url, detail_of, media_in, missing_error, with_system_in_first_input
 from history.dialects.types import CallOptions, Encoded, LossCode, joined
 from history.entries import JsonDict, Media, Part, Reasoning, Text, ToolDefinition, ToolRequest, ToolResult, thaw
 

@@ -4,8 +4,6 @@ Head, path and calls follow the rules of the recorder, because the entries go in
 would decide (the number, the salt, the seal, what is redacted) comes from the file.
 """
 
-from __future__ import annotations
-
 from history.db.packing import Packed
 from history.entries import CONVERSATION, LEAVES, Gap, JsonDict
 from history.formats.jsonl.reading import RestoredEntry

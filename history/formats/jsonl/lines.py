@@ -1,7 +1,5 @@
 """Lines of JSONL files: canonical JSON objects, header and times."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ a user's file are never compared with those of others. An id that was not theirs
 it and the user, the same one each time. A key that is not theirs becomes a stub of their own.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import secrets
@@ -142,10 +140,5 @@ def _stub_name(prefix: str) -> str:
 def _stub(owner: Any, *, name: str, prefix: str) -> ApiKey:
     """A revoked key with a random hash: it names the writer and cannot be used."""
     return ApiKey.objects.create(
-        name=name,
-        prefix=prefix,
-        secret_hash=os.urandom(32),
-        owner=owner,
-        scopes=[],
-        revoked_at=timezone.now(),
+        name=name, prefix=prefix, secret_hash=os.urandom(32), owner=owner, scopes=[], revoked_at=timezone.now()
     )

@@ -1,7 +1,5 @@
 """Parser for entry and blob lines: checked values for the rows."""
 
-from __future__ import annotations
-
 from base64 import b64decode
 from collections.abc import Sequence
 from dataclasses import dataclass, field

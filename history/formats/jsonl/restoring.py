@@ -1,7 +1,5 @@
 """Restore of a JSONL file in bounded memory; invalid sessions are reported and skipped."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import timedelta

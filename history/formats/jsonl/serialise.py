@@ -4,8 +4,6 @@ Not written is what follows from the entries (counters, path, calls, search rows
 rows, fingerprints, when it was stored and how long it is kept, share links.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from typing import Any

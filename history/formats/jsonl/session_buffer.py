@@ -1,7 +1,5 @@
 """Buffer of one session that is being restored, and the result of its restore."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal

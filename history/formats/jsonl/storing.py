@@ -4,8 +4,6 @@ A session is `incomplete` until its last entry is stored: it is not shown, and i
 removes it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from uuid import UUID
@@ -140,11 +138,7 @@ def store_loose(facts: JsonObject, owners: OwnerMap) -> None:
 
 
 def _exchange(
-    facts: JsonObject,
-    buffer: SessionBuffer,
-    owners: OwnerMap,
-    messages: Mapping[int, int],
-    ids: Mapping[UUID, UUID],
+    facts: JsonObject, buffer: SessionBuffer, owners: OwnerMap, messages: Mapping[int, int], ids: Mapping[UUID, UUID]
 ) -> Exchange:
     try:
         owner = owners.find_owner(facts["owner"]) if "owner" in facts else buffer.owner

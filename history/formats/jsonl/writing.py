@@ -1,7 +1,5 @@
 """JSONL writer: sessions page by page, each blob once."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence

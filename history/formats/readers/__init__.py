@@ -3,8 +3,6 @@
 The more specific formats come first, because nearly every file has `messages`.
 """
 
-from __future__ import annotations
-
 from history.formats.readers import chatgpt, claude_ai, claude_code, codex, gemini_cli, nplt, requests
 from history.formats.sources import Reader as Reader
 from history.formats.sources import Sample

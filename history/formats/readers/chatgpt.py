@@ -5,8 +5,6 @@ and is kept. Tool calls are messages with a recipient other than `all`, answers 
 a result belongs to the call above it. Pictures and files lie beside the list, under names that begin with their id.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace

@@ -4,8 +4,6 @@
 missing: then results belong to calls in their order. The newer exports say which message follows which.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import datetime
 

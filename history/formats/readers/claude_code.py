@@ -5,8 +5,6 @@ newer versions give them files of their own (`agent-*.jsonl`). Records that are 
 snapshots, attachments) may still be the parent of one that is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 

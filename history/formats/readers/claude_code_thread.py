@@ -9,8 +9,6 @@
 - What the program told the model in the person's name (`isMeta`, command output, reminders) is internal.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from history.dialects.anthropic_messages.reply_decoder import REASONS, usage_from

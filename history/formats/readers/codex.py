@@ -6,8 +6,6 @@ again for the screen, and counts tokens. `compacted` holds what the model sees f
 what came before, and its `replacement_history` is context, nothing that was said.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from history.dialects.json_access import compact, obj, string

@@ -1,7 +1,5 @@
 """The items of a Codex rollout, gathered into entries: what the model did in a row is one answer."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from datetime import datetime

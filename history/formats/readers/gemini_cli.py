@@ -6,8 +6,6 @@ after it). A rewind is a branch here. `$set` of `messages` replaces what the *mo
 example: what was said stays, and the snapshot becomes a summary.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

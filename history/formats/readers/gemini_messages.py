@@ -6,8 +6,6 @@ of the model (commands, help) and what the program told the model about itself s
 log beside the conversation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime

@@ -4,8 +4,6 @@ Results live inside their calls there, and the calls on the message that was sai
 entries here: the calls, their results, and then what was said.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import datetime
 

@@ -4,8 +4,6 @@ and what Anthropic, Gemini and OpenAI Responses are sent.
 There are no ids and no times in them: ids are made from what is said, so that the same line again is known.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -5,8 +5,6 @@ chunks, and notes what its format cannot carry. All sessions go into one stream 
 of its own and several files go into a zip.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 

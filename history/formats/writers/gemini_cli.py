@@ -5,8 +5,6 @@ A session that goes on is written to the same file under the same id; one in whi
 without messages, as the program itself begins one.
 """
 
-from __future__ import annotations
-
 import base64
 import re
 from collections.abc import Iterator

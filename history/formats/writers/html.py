@@ -1,7 +1,5 @@
 """HTML export: one self-contained page without scripts, with inline images."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterator
 from functools import cache

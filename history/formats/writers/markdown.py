@@ -1,7 +1,5 @@
 """Markdown export of a conversation with its tool calls and results."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -4,22 +4,11 @@ A model asks first and speaks afterwards; there, calls stand on the message that
 only asks waits for the one that speaks. Times have no zone: they are UTC.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from history.context import SYSTEM_CHANNEL
-from history.entries import (
-    Gap,
-    JsonDict,
-    ModelInput,
-    ModelOutput,
-    Summary,
-    SystemInstructionSet,
-    ToolResults,
-    thaw,
-)
+from history.entries import Gap, JsonDict, ModelInput, ModelOutput, Summary, SystemInstructionSet, ToolResults, thaw
 from history.formats.base import Notes, gettext_noop
 from history.formats.writers.path import (
     ExportedCall,

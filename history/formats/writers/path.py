@@ -1,7 +1,5 @@
 """Entries on the path of a session, with tool results beside their calls."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

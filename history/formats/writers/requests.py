@@ -4,8 +4,6 @@ Summaries do not stand for what they summarise here: the sender can cut a reques
 not be brought back. One session at a time is in memory as a whole.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ Spreadsheets take a cell that begins with = + - @ for a formula and run it; such
 spreadsheets do not show. The byte order mark tells Excel that this is UTF-8.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterator
 from io import StringIO

@@ -4,8 +4,6 @@ Each sub-command is a module of `history.management.history_commands`. Exit code
 damaged, 2 wrong usage.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from types import ModuleType

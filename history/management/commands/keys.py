@@ -3,8 +3,6 @@
 Exit codes: 0 done, 1 not found or refused, 2 wrong usage.
 """
 
-from __future__ import annotations
-
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any

@@ -1,7 +1,5 @@
 """Shared arguments of the sub-commands: viewer, session, filters, times and page size."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Mapping

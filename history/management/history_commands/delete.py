@@ -1,7 +1,5 @@
 """`history delete`: move sessions to the trash, or erase them. A dry run without --yes."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from django.contrib.auth.models import AbstractUser

@@ -1,7 +1,5 @@
 """`history export`: sessions into a file, a folder or a pipe. The report of losses goes to stderr."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -61,12 +59,7 @@ def _export(options: Options) -> Export:
     times = {"since": options["active_since"], "until": options["active_until"]}
     selection = Selection(sessions=named, mine=options["mine"], filters=SessionQuery.parse({**options, **times}))
     return begin(
-        viewer,
-        selection,
-        options["format"],
-        since=options["since"],
-        reason=options["reason"],
-        compress=options["gzip"],
+        viewer, selection, options["format"], since=options["since"], reason=options["reason"], compress=options["gzip"]
     )
 
 

@@ -1,7 +1,5 @@
 """`history import`: files, folders and archives of other products, and exports of Parley."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from django.core.management.base import CommandError, CommandParser

@@ -1,7 +1,5 @@
 """`history lint`: whether OpenAI Chat, Responses, Anthropic and Gemini accept a conversation."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

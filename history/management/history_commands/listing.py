@@ -1,7 +1,5 @@
 """`history list`: sessions, newest activity first."""
 
-from __future__ import annotations
-
 import argparse
 
 from django.core.management.base import CommandParser

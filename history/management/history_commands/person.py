@@ -1,7 +1,5 @@
 """`history person USER`: export or erase the personal data of one user."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`history purge`: remove what retention rules say is due. A dry run without --yes."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 from datetime import timedelta
@@ -24,9 +22,7 @@ def add_arguments(parser: CommandParser) -> None:
 def run(options: Options, *, out: Stream, err: Stream) -> None:
     with progress_bar(_("Purging")) as advance:
         report = retention.purge(
-            dry_run=not options["yes"],
-            budget=options["budget"],
-            progress=lambda what, count: advance(count),
+            dry_run=not options["yes"], budget=options["budget"], progress=lambda what, count: advance(count)
         )
     if options["json"]:
         print_json(out, dataclasses.asdict(report))

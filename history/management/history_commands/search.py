@@ -1,7 +1,5 @@
 """`history search`: full text of messages, tool calls and results."""
 
-from __future__ import annotations
-
 from django.contrib.auth import get_user_model
 from django.core.management.base import CommandParser
 from django.utils.translation import gettext as _

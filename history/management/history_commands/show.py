@@ -1,7 +1,5 @@
 """`history show`: one session as text, as stored JSON, or as the context of a model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from django.core.management.base import CommandError, CommandParser
@@ -11,13 +9,7 @@ from history.access.permissions import Purpose
 from history.context import VIEWS, ContextOptions, entry_view, render_context
 from history.context.values import ContextEntry
 from history.entries import KINDS, Entry, JsonObject, ModelInput, ModelOutput, Summary, ToolResults, entry_to_json
-from history.management.history_commands.arguments import (
-    Options,
-    add_viewer,
-    page_size,
-    session_named,
-    viewer_of,
-)
+from history.management.history_commands.arguments import Options, add_viewer, page_size, session_named, viewer_of
 from history.management.output import Piece, Stream, as_cell, print_json, print_line, print_lines, print_markdown
 from history.models import Message, Session
 from history.record.branches import versions_of

@@ -4,8 +4,6 @@ Findings are printed as they are found. A checkpoint that is stored elsewhere sh
 removed.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

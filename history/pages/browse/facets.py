@@ -4,8 +4,6 @@ Only the newest few hundred results are counted, so the cost does not grow with 
 are more. A facet with ticked values is counted without its own filter, so its other values can still be chosen.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -132,10 +130,7 @@ def _status(counts: Mapping[str, Counts], query: BrowseQuery) -> Facet:
     }
     options = (
         Option(
-            value=value,
-            label=label,
-            count=None if counter is None else counter[value],
-            is_picked=value in query.status,
+            value=value, label=label, count=None if counter is None else counter[value], is_picked=value in query.status
         )
         for value, label in labels.items()
     )

@@ -1,7 +1,5 @@
 """Results of the browse page: sessions by last activity, or messages by the search engine, a page at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID

@@ -1,7 +1,5 @@
 """The browse page /history/: search, narrow, select and export sessions. Every state is a URL."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass, replace

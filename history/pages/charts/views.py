@@ -3,8 +3,6 @@
 Range and grouping are in the URL; every chart has a table of its numbers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date

@@ -3,8 +3,6 @@
 The rules are independent of Django (`history.linting`). This module reads sessions for them and translates their texts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 
 from django.utils.translation import gettext as _

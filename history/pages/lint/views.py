@@ -3,8 +3,6 @@
 Pasted conversations are not stored.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -44,12 +42,7 @@ SHOWN_CHARS = 300_000
 BYTES_PER_CHAR = 4  # at most, in UTF-8
 SHOWN_FINDINGS = 200
 
-OUTCOMES = {
-    "rejected": _("rejected"),
-    "unportable": _("unportable"),
-    "odd": _("odd"),
-    "taken": _("accepted"),
-}
+OUTCOMES = {"rejected": _("rejected"), "unportable": _("unportable"), "odd": _("odd"), "taken": _("accepted")}
 
 
 class LintForm(forms.Form):

@@ -11,9 +11,7 @@ import project.accounts.models
 class Migration(migrations.Migration):
     initial = True
 
-    dependencies = [
-        ("auth", "0012_alter_user_first_name_max_length"),
-    ]
+    dependencies = [("auth", "0012_alter_user_first_name_max_length")]
 
     operations = [
         migrations.CreateModel(
@@ -113,14 +111,8 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
-            options={
-                "verbose_name": "user",
-                "verbose_name_plural": "users",
-                "abstract": False,
-            },
-            managers=[
-                ("objects", django.contrib.auth.models.UserManager()),
-            ],
+            options={"verbose_name": "user", "verbose_name_plural": "users", "abstract": False},
+            managers=[("objects", django.contrib.auth.models.UserManager())],
         ),
         migrations.CreateModel(
             name="SignInFailure",
@@ -134,7 +126,7 @@ class Migration(migrations.Migration):
                 "indexes": [
                     models.Index(fields=["address", "at"], name="sign_in_failure_of_address"),
                     models.Index(fields=["name_hash", "at"], name="sign_in_failure_of_name"),
-                ],
+                ]
             },
         ),
         migrations.CreateModel(
@@ -164,9 +156,6 @@ class Migration(migrations.Migration):
                     ),
                 ),
             ],
-            options={
-                "verbose_name": "sign-in link",
-                "verbose_name_plural": "sign-in links",
-            },
+            options={"verbose_name": "sign-in link", "verbose_name_plural": "sign-in links"},
         ),
     ]

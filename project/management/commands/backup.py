@@ -3,8 +3,6 @@
 The copy gets its name only when it is complete and checked.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -1,7 +1,5 @@
 """`manage.py serve`: migrate, collect static files, print a sign-in link and serve."""
 
-from __future__ import annotations
-
 import os
 import socket
 from typing import Any

@@ -4,8 +4,6 @@ That happens where several hosts write one record and the journal of one is far 
 copy, and the answer is not stored again. If it has something that the copy lacks, it becomes a branch beside the copy.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable
 from datetime import timedelta

@@ -9,8 +9,6 @@ tool that takes plain text is a function to other vendors, and its call comes ba
 name that is made from its fingerprint.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from hashlib import sha256

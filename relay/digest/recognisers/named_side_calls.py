@@ -12,8 +12,6 @@ Titles often come before the first question. So a first request of that shape wa
 name. If none comes in time, it opens the conversation after all: nothing is lost.
 """
 
-from __future__ import annotations
-
 from history.entries import ModelInput
 from history.models import Exchange
 from relay.digest.calls import SessionMatch

@@ -8,8 +8,6 @@ session that it names, if it names one. It prefers a try that failed or is still
 a client that has read that does not ask again.
 """
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from decimal import Decimal
 from uuid import UUID

@@ -1,7 +1,5 @@
 """Lookup of stored sessions: by id, API key, instruction, tools, and what is left behind a summary."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from datetime import timedelta

@@ -6,8 +6,6 @@ cache key, the longest known beginning with an answer in it, and last the same f
 alone identifies no session: two people say it every minute.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta

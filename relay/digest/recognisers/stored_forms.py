@@ -10,8 +10,6 @@ clients invent another one and send it with the call and its result (Gemini CLI,
 answer is recognised with any ids of its calls, and calls are paired with the stored ones by position and name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 
 from history.dialects.tools import call_id_for

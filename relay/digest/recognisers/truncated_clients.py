@@ -8,8 +8,6 @@ Without a name two more conditions apply. A model was called after one of its en
 before each question are not a conversation. And only one conversation ends so: "Thanks" and "You're welcome" end many.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from uuid import UUID

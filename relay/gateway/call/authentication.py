@@ -1,7 +1,5 @@
 """Authentication of callers by API key, in any header that a vendor's SDK uses, or in the URL."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from urllib.parse import parse_qsl, unquote_plus
 

@@ -8,8 +8,6 @@ Parsers disagree on an object that has the same key twice: most take the last va
 So a body with references is refused if any of its objects has.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 from collections import Counter

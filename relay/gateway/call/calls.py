@@ -1,7 +1,5 @@
 """One relayed call: the request, and what is known of it before it is sent."""
 
-from __future__ import annotations
-
 import time
 from asyncio import AbstractEventLoop
 from collections.abc import Mapping, Sequence

@@ -7,8 +7,6 @@ process stops, running calls may end within `PARLEY_RELAY_STOP_SECONDS`, and new
 clients go to another process or come back after the restart.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading

@@ -4,8 +4,6 @@ Upstreams are asked for plain bytes, but some, or a proxy before them, compress 
 may stay as it is; what is translated, counted or recorded must be read.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator
 from typing import Protocol

@@ -4,8 +4,6 @@ Where a provider is reached is known to the operator alone: base URLs name inter
 in their errors. A caller reads the provider's name instead. Public addresses of others (documentation) stay.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from urllib.parse import urlsplit

@@ -4,8 +4,6 @@ Not sent to the vendor: credentials of the caller, headers of proxies, hop-by-ho
 hop-by-hop headers and cookies of the operator's account.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 

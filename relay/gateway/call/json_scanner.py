@@ -4,8 +4,6 @@ A body of megabytes is passed on as it came. Two things may be removed or replac
 `sessionId`, which is ours, and the model's name if a route says another one.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

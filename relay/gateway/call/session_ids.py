@@ -5,8 +5,6 @@ issue is a MAC over the first half and the key. So any process can check that an
 call is digested; only ids of other sessions must be looked up. The digester matches calls without a session id.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import re

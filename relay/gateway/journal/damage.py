@@ -6,8 +6,6 @@ whole record begins where the damaged one ends, reading continues there, else th
 files of the current format. Bytes that cannot be read are put aside for staff.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import mmap

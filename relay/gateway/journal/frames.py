@@ -10,8 +10,6 @@ beginning of a record beyond that number is the torn tail of a process that died
 Positions are those of the writer. In a file with a hole a record is before its position; `RecordPosition` has both.
 """
 
-from __future__ import annotations
-
 import logging
 import mmap
 import os

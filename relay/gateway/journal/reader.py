@@ -3,8 +3,6 @@
 Within a writer the sequence counts and not the clock, which may be set back: an answer never comes before its request.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import chain, groupby

@@ -5,8 +5,6 @@ reply) is in it unchanged, behind a head; the head is JSON. Fields that a reader
 that a writer did not know have their defaults, so that an older journal can be digested by a newer process.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Iterable

@@ -5,8 +5,6 @@ formats. The writing process holds a lock on its segment, which the kernel relea
 knows without a clock or a process id whether more can come. A segment has its lock before it has its name.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -9,8 +9,6 @@ anything is on disk: `off` writes nothing, `metadata` no byte of a request or a 
 To be used from one thread, that of the event loop; without a running loop, bytes are flushed when the next ones come.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -6,8 +6,6 @@ the key records. Neither has it if the key records no replies and another proces
 the client must send the whole conversation.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

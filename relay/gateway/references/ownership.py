@@ -10,8 +10,6 @@ that passed by another process, or before a restart, each upstream is tried in t
 at once and without cost.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections import OrderedDict

@@ -1,7 +1,5 @@
 """Names of what a translation loses, for the response header and the record."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 

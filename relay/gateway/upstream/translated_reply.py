@@ -5,8 +5,6 @@ What cannot be carried is named in a header and in the record; what a stream tur
 sent is named in the record alone.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence

@@ -3,8 +3,6 @@
 The upstream is always asked for a stream: so a caller that wants none still gets what there was when it breaks off.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache

@@ -3,8 +3,6 @@
 Exit codes: 0 done, 1 not found, refused or not an agent file, 2 wrong usage.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Choices of the composer: agents, models, and examples for a new chat."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from django.utils.translation import gettext as _

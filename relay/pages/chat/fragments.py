@@ -4,8 +4,6 @@ Stored entries are rendered from the database. Only a running answer is rendered
 its target with `hx-swap-oob`.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext

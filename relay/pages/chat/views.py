@@ -3,8 +3,6 @@
 A page without JavaScript posts its form here; with JavaScript the same form goes over the page's socket.
 """
 
-from __future__ import annotations
-
 from typing import Any
 from uuid import UUID
 

@@ -4,8 +4,6 @@ Only the user's own sessions are listed; staff find those of other users under /
 notebooks are not listed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -3,8 +3,6 @@
 Each action is a plain form that redirects back; with htmx only the changed part is swapped. Other users get a 404.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from typing import Any

@@ -8,8 +8,6 @@ to the next (`docs/decisions`). With another OPENAI_BASE_URL the server is only 
 servers share is Chat Completions.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode, urlsplit

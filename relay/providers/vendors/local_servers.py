@@ -1,7 +1,5 @@
 """Local model servers: Ollama and LM Studio, discovered at their usual ports."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Iterable

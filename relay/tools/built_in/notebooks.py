@@ -5,8 +5,6 @@ versions: each holds the whole text and its author, the user or the agent. Nothi
 by writing it once more.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import ndiff

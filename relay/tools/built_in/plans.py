@@ -4,8 +4,6 @@ The plan is a fact of the session like an instruction (`PlanSet`): each change i
 that held there. The model gets it with its newest input, so it survives a compression of the older messages.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
 """Tools that read a session as text, in parts: one of the user's sessions, or that of the calling agent."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import tzinfo
 from typing import Annotated

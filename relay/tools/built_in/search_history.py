@@ -1,7 +1,5 @@
 """Full text search over everything that the person may see: earlier chats, relayed calls, imports."""
 
-from __future__ import annotations
-
 from datetime import tzinfo
 from typing import Annotated, Literal
 from uuid import UUID

@@ -1,7 +1,5 @@
 """Tools about the server: the time, and the load of processor, memory and disk."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 

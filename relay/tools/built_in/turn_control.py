@@ -1,7 +1,5 @@
 """Tools that control the turn: ask the user, call another agent, summarise older messages, finish."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from django.conf import settings

@@ -8,8 +8,6 @@ A call that takes too long, or whose server dies, fails alone. Its connection is
 end, and the next one begins with a new connection.
 """
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import logging

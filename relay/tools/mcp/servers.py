@@ -4,8 +4,6 @@ What a server offers is written down when the staff looks (`look`), and that is 
 describes a tool otherwise afterwards has to wait for the next look.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

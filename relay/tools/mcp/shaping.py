@@ -4,8 +4,6 @@ Names carry the server's, so that two servers do not collide, and keep to what e
 person would not see are taken out of texts: instructions like to hide in them.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from base64 import b64decode

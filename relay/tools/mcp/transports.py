@@ -4,8 +4,6 @@ A server may be broken or hostile. The SDK's own way to run a program reads line
 JSON; ours reads so much and no more, counts the rubbish, and keeps the end of what the program complained about.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

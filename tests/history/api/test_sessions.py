@@ -35,12 +35,7 @@ def test_a_list_has_what_lists_show_and_no_text(ada: User) -> None:
     assert listed["title"] == "Where is my loom?"
     assert (listed["owner"], listed["key"], listed["source"]) == ("ada", None, "chat")
     assert (listed["message_count"], listed["version"], listed["head"]) == (2, 2, 2)
-    assert (listed["pinned"], listed["archived"], listed["hidden"], listed["hold"]) == (
-        False,
-        False,
-        False,
-        False,
-    )
+    assert (listed["pinned"], listed["archived"], listed["hidden"], listed["hold"]) == (False, False, False, False)
     assert listed["url"] == f"/s/{session.pk}/"
     assert listed["created_at"].endswith("Z")
     assert "In the cellar" not in json.dumps(listed)

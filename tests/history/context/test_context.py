@@ -197,12 +197,7 @@ def bare(text: str) -> str:
 class TestSummaries:
     def test_a_summary_stands_where_the_first_entry_stood(self) -> None:
         entries = (*turns(3), Summary(first=1, last=4, summary="Two questions were answered."), user_message("next"))
-        assert [*map(bare, contents(*entries))] == [
-            "Two questions were answered.",
-            "question 3",
-            "answer 3",
-            "next",
-        ]
+        assert [*map(bare, contents(*entries))] == ["Two questions were answered.", "question 3", "answer 3", "next"]
 
     def test_a_retracted_summary_does_not_count(self) -> None:
         entries = (*turns(2), Summary(first=1, last=2, summary="short"), Retracted(seq=5), user_message("next"))

@@ -286,8 +286,7 @@ def test_a_table_has_a_row_for_each_message_and_call_and_no_formula(ada: User) -
 
 
 @pytest.mark.parametrize(
-    ("form", "dialect"),
-    [("openai", "openai-chat"), ("anthropic", "anthropic-messages"), ("gemini", "gemini-generate")],
+    ("form", "dialect"), [("openai", "openai-chat"), ("anthropic", "anthropic-messages"), ("gemini", "gemini-generate")]
 )
 def test_a_request_is_one_that_its_vendor_takes(ada: User, form: str, dialect: str) -> None:
     session = rich_session(ada)

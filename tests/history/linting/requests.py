@@ -94,12 +94,7 @@ BLOCK = choice(
 SAID_BLOCK = choice(
     st.fixed_dictionaries({"type": st.just("text"), "text": TEXTS}),
     st.fixed_dictionaries(
-        {
-            "type": st.just("tool_use"),
-            "id": IDS,
-            "name": NAMES,
-            "input": st.sampled_from([{}, {"a": 1}, "text", None]),
-        }
+        {"type": st.just("tool_use"), "id": IDS, "name": NAMES, "input": st.sampled_from([{}, {"a": 1}, "text", None])}
     ),
     st.just({"type": "thinking", "thinking": "Hm.", "signature": SIGNATURE}),
     st.just({"type": "thinking", "thinking": "Hm.", "signature": ""}),

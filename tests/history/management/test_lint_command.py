@@ -91,11 +91,7 @@ def test_a_session_is_named_like_everywhere(ada: Any, bob: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ([], "Name a session"),
-        (["--file", "/nowhere/at/all.json"], "No such file"),
-    ],
+    ("arguments", "words"), [([], "Name a session"), (["--file", "/nowhere/at/all.json"], "No such file")]
 )
 def test_wrong_usage_is_one_line(arguments: list[str], words: str) -> None:
     with pytest.raises(CommandError, match=words):

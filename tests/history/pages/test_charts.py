@@ -125,13 +125,7 @@ def test_what_a_fork_copied_is_counted_once(ada: Any) -> None:
 
 @pytest.mark.parametrize(
     ("waits", "share", "expected"),
-    [
-        ({}, 0.5, None),
-        ({2: 10}, 0.5, 0.75),
-        ({2: 10}, 1.0, 1.0),
-        ({0: 5, 4: 5}, 0.5, 0.25),
-        ({9: 3}, 0.5, 60.0),
-    ],
+    [({}, 0.5, None), ({2: 10}, 0.5, 0.75), ({2: 10}, 1.0, 1.0), ({0: 5, 4: 5}, 0.5, 0.25), ({9: 3}, 0.5, 60.0)],
 )
 def test_a_median_is_read_off_the_classes(waits: dict[int, int], share: float, expected: float | None) -> None:
     sums = {name: waits.get(number, 0) for number, name in enumerate(WAIT_NAMES)}

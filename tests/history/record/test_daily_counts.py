@@ -233,9 +233,7 @@ def test_calls_that_are_made_anew_are_counted_right(ada: Any, is_noticed: bool) 
 def test_the_counts_are_the_last_statement_of_a_transaction(ada: Any) -> None:
     """So the row of today, which every writer changes, is locked as shortly as possible."""
     session = create_chat(ada, "hello")
-    with CaptureQueriesContext(
-        connection,
-    ) as queries:
+    with CaptureQueriesContext(connection) as queries:
         recorder.append_many(session, [model_output("hi", tool_request("a")), tool_results(tool_result("a"))], after=1)
     written = [query["sql"] for query in queries if query["sql"].startswith(("INSERT", "UPDATE", "DELETE", "COPY"))]
     assert [sql for sql in written if "history_daytally" in sql] == [written[-1]]

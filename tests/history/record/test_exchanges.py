@@ -460,9 +460,7 @@ def test_a_stop_asked_for_in_one_process_is_seen_in_another(writers: Writers) ->
     assert [row["status"] for row in survey["rows"]] == ["complete", "interrupted"]
 
 
-def test_a_writer_killed_in_the_middle_of_an_answer_leaves_exactly_one_interrupted_message(
-    writers: Writers,
-) -> None:
+def test_a_writer_killed_in_the_middle_of_an_answer_leaves_exactly_one_interrupted_message(writers: Writers) -> None:
     [session] = writers.run("begin", 1)
     with writers.started("stream", session) as writer:
         flushed = [writers.next_line(writer) for _ in range(4)][-1]["flushed"]

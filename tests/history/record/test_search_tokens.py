@@ -45,10 +45,7 @@ def test_a_text_becomes_words(text: str, words: str) -> None:
     assert words_of(text) == words.split()
 
 
-@pytest.mark.parametrize(
-    ("written", "typed"),
-    [("مُحَمَّد", "محمد"), ("آب", "اب"), ("שָׁלוֹם", "שלום"), ("محـــمد", "محمد")],
-)
+@pytest.mark.parametrize(("written", "typed"), [("مُحَمَّد", "محمد"), ("آب", "اب"), ("שָׁלוֹם", "שלום"), ("محـــمد", "محمد")])
 def test_vowel_signs_that_writers_leave_out_make_no_difference(written: str, typed: str) -> None:
     assert words_of(written) == words_of(typed)
 

@@ -79,10 +79,7 @@ def test_a_delete_can_be_undone_and_both_are_told_to_the_audit_chain(ada: Any) -
     assert permissions.find(ada, session.pk, Purpose.LIST) is not None
     assert [
         (event.action, event.actor, event.session, event.reason) for event in AuditEvent.objects.order_by("seq")
-    ] == [
-        ("hide", ada.pk, session.pk, "by mistake"),
-        ("unhide", ada.pk, session.pk, ""),
-    ]
+    ] == [("hide", ada.pk, session.pk, "by mistake"), ("unhide", ada.pk, session.pk, "")]
 
 
 def test_hiding_twice_is_one_event_and_keeps_the_first_time(ada: Any) -> None:

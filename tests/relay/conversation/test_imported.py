@@ -72,11 +72,7 @@ def bring(owner: User, content: bytes) -> Session:
 
 @pytest.mark.parametrize("dialect", ["anthropic-messages", "openai-responses", "openai-chat", "gemini-generate"])
 async def test_each_vendor_takes_what_was_imported_and_answers(
-    talk: Talk,
-    ada: User,
-    vendors: Vendors,
-    providers: registry.Router,
-    dialect: str,
+    talk: Talk, ada: User, vendors: Vendors, providers: registry.Router, dialect: str
 ) -> None:
     talk.session = await in_database(bring, ada, CODE)
     process_state.set(providers)

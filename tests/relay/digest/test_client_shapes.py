@@ -180,7 +180,7 @@ def crush(talk: Talk) -> tuple[str, Body]:
 
 
 CLIENTS: list[Callable[[Talk], tuple[str, Body]]] = [
-    *(aider, cline, continue_dev, goose, pydantic_ai, langchain, litellm, vercel_ai_sdk, crush),
+    *(aider, cline, continue_dev, goose, pydantic_ai, langchain, litellm, vercel_ai_sdk, crush)
 ]
 # They say something for one request alone, before an answer that they send again: so that is stored again, beside the
 # path or in a session of its own.

@@ -118,7 +118,7 @@ class TestTranslatedAnswers:
         relay.digest()
         assert len(sessions()) == 1
         assert [message.kind for message in Message.objects.order_by("seq")] == [
-            *("model_input", "model_output", "tool_results", "model_output"),
+            *("model_input", "model_output", "tool_results", "model_output")
         ]
 
     @pytest.mark.parametrize("client", [CHAT, RESPONSES])

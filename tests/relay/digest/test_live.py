@@ -26,11 +26,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
 def relayed(key: str, server: Server, messages: list[dict[str, str]], session: str) -> str:
     """The id of the session, as the program is told it."""
     body = json.dumps({"model": "model", "messages": messages}).encode()
-    headers = {
-        "Authorization": f"Bearer {key}",
-        "Content-Type": "application/json",
-        "x-session-id": session,
-    }
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json", "x-session-id": session}
     request = Request(f"http://127.0.0.1:{server.port}/v1/chat/completions", data=body, headers=headers)
     with urlopen(request, timeout=30) as response:
         response.read()

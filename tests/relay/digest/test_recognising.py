@@ -292,8 +292,7 @@ class TestWhatWasSaidBefore:
         assert len(path_of(sessions()[0])) == 2
 
     @pytest.mark.parametrize(
-        ("asked", "sent_back"),
-        [("30.0", 30), ("1e3", 1000), ("12345678901234567890", 12345678901234567000)],
+        ("asked", "sent_back"), [("30.0", 30), ("1e3", 1000), ("12345678901234567890", 12345678901234567000)]
     )
     def test_numbers_come_back_from_javascript_in_its_own_hand(self, relay: Relay, asked: str, sent_back: int) -> None:
         messages: list[dict[str, Any]] = [{"role": "user", "content": "go"}]

@@ -131,12 +131,7 @@ def test_anthropic_is_told_no_bounds_that_it_refuses() -> None:
             "at": {
                 "anyOf": [{"type": "string", "format": "date"}, {"type": "string", "description": "{format: week}"}]
             },
-            "all": {
-                "type": "array",
-                "items": {"$ref": "#/$defs/one"},
-                "minItems": 1,
-                "description": "{maxItems: 3}",
-            },
+            "all": {"type": "array", "items": {"$ref": "#/$defs/one"}, "minItems": 1, "description": "{maxItems: 3}"},
         },
         "$defs": {"one": {"type": "object", "properties": {}, "additionalProperties": False}},
         "additionalProperties": False,

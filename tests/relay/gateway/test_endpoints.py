@@ -177,7 +177,7 @@ def test_a_name_that_no_model_can_have_is_not_found_and_not_remembered(
 ) -> None:
     """What is known of a model is kept by its name; so much of a caller's text would be kept with it."""
     process_state.set(
-        registry.Router([HttpProvider(endpoint_at(vendors, "openai-chat", name="openai", lists_models=True))]),
+        registry.Router([HttpProvider(endpoint_at(vendors, "openai-chat", name="openai", lists_models=True))])
     )
     vendors.pages[path] = {"data": []}
     answered = send_request(relay, path, {**HI_BODY, "model": "gpt-" + "x" * 100_000, "input": "hi"}, x_api_key=key)
@@ -314,7 +314,7 @@ def test_continuation_of_a_stored_answer_stays_at_its_vendor(relay: RunningRelay
     send_request(relay, "/v1/responses", {"model": "model", "input": "hi"}, x_api_key=key)
     then = {"model": "claude", "input": "and then?", "previous_response_id": "resp_abc123"}
     process_state.set(
-        registry.Router([HttpProvider(endpoint_at(vendors, "anthropic-messages", models=(Model(name="claude"),)))]),
+        registry.Router([HttpProvider(endpoint_at(vendors, "anthropic-messages", models=(Model(name="claude"),)))])
     )
     told = send_request(relay, "/v1/responses", then, x_api_key=key)
     assert (told.status, "send the whole conversation" in told.json["error"]["message"]) == (400, True)

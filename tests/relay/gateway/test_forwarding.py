@@ -186,7 +186,7 @@ def test_a_form_names_the_model_that_a_route_leads_to(
 ) -> None:
     settings.PARLEY_ROUTES = (Rule(model="alias", targets=(Target(provider="bare", model="whisper-1"),)),)
     process_state.set(
-        registry.Router([HttpProvider(raw_endpoint(bare, dialect="openai-chat", base_url=f"{bare.url}/v1"))]),
+        registry.Router([HttpProvider(raw_endpoint(bare, dialect="openai-chat", base_url=f"{bare.url}/v1"))])
     )
     form = '--b\r\ncontent-disposition: form-data; name="model"\r\n\r\n%s\r\n--b--\r\n'
     kind = "multipart/form-data; boundary=b"

@@ -265,11 +265,7 @@ LYING_THERE: list[tuple[str, tuple[str, dict[str, Any]], str]] = [
         saying(ANTHROPIC, {"type": "tool_result", "content": [{"type": "image", "source": {"file_id": "file_1"}}]}),
         "/v1/files",
     ),
-    (
-        ANTHROPIC,
-        saying(ANTHROPIC, container={"skills": [{"type": "custom", "skill_id": "skill_1"}]}),
-        "/v1/skills",
-    ),
+    (ANTHROPIC, saying(ANTHROPIC, container={"skills": [{"type": "custom", "skill_id": "skill_1"}]}), "/v1/skills"),
     (GEMINI, saying(GEMINI, {"fileData": {"fileUri": FILE_AT_GOOGLE}}), "/v1beta/files/*"),
     (GEMINI, saying(GEMINI, {"file_data": {"file_uri": "files/abc"}}), "/v1beta/files"),
     (GEMINI, saying(GEMINI, {"text": "hi"}, cachedContent="cachedContents/1"), "/v1beta/cachedContents"),

@@ -221,7 +221,7 @@ def test_tools_of_codex_are_functions_to_other_vendors_and_its_own_in_their_repl
     assert json.dumps(vendors.requests[-1].body).count("Done.") == len(["of the patch", "of the agent"])
     named = relay.ended(3)[0].metadata["not_carried"].split(", ")
     assert [name for name in named if "supplied" not in name] == [
-        *("option_not_carried:grammar", "tool_not_carried:agents.weather", "tool_not_carried:web_search"),
+        *("option_not_carried:grammar", "tool_not_carried:agents.weather", "tool_not_carried:web_search")
     ]
 
 

@@ -596,9 +596,7 @@ def test_how_much_claude_code_wants_to_be_thought_is_carried_and_not_named_as_lo
 ) -> None:
     request = captured("claude-code-latest-1")
     model = request["body"]["model"]
-    process_state.set(
-        registry.Router([HttpProvider(endpoint_at(vendors, "openai-chat", models=(Model(name=model),)))]),
-    )
+    process_state.set(registry.Router([HttpProvider(endpoint_at(vendors, "openai-chat", models=(Model(name=model),)))]))
     answered = send_request(relay, request["path"], request["body"], x_api_key=key)
     assert vendors.requests[0].body["reasoning_effort"] == request["body"]["output_config"]["effort"]
     assert answered.headers[NOT_CARRIED] == "attribution_left_out, option_not_carried:context_management"

@@ -19,13 +19,7 @@ KEY, OWNER = 1, 1
 
 def accept(journal: Journal, exchange: UUID, body: bytes = b'{"model": "m"}', *, recording: str = "full") -> bool:
     record = Accepted(
-        exchange=exchange,
-        at=time.time(),
-        key=KEY,
-        owner=OWNER,
-        recording=recording,
-        dialect="d",
-        body_size=len(body),
+        exchange=exchange, at=time.time(), key=KEY, owner=OWNER, recording=recording, dialect="d", body_size=len(body)
     )
     return journal.accept(record, body)
 

@@ -118,10 +118,7 @@ class TestDirectives:
         assert said_by("finish_task", None, result="Done.") == "The task is finished."
         assert said_by("ask_user", None, question="Which?", choices=["this", "that"]) == "The question was asked."
 
-    @pytest.mark.parametrize(
-        ("name", "argument"),
-        [("ask_user", "question"), ("finish_task", "result")],
-    )
+    @pytest.mark.parametrize(("name", "argument"), [("ask_user", "question"), ("finish_task", "result")])
     @pytest.mark.parametrize("blank", ["", "  ", "\n\t", "\u3000"])
     def test_a_blank_text_is_refused(self, name: str, argument: str, blank: str) -> None:
         assert f"The {argument} is empty: write" in used(name, None, **{argument: blank}).error
