@@ -188,9 +188,11 @@ function showNews(row) {
     refresh(); // as soon as they are done with it
     return;
   }
+  const focused = shown?.contains(document.activeElement) ? document.activeElement.id : "";
   shown?.replaceWith(row);
   htmx.process(row);
   showSelection();
+  document.getElementById(focused)?.focus();
   if (shown?.dataset.place !== row.dataset.place) refresh();
 }
 

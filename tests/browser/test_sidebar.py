@@ -239,16 +239,37 @@ def test_a_menu_stays_open_when_the_list_arrives_and_the_list_follows(signed_in:
     expect(row(page, sessions[2]).locator(".sidebar-title")).to_have_text("Changed meanwhile")
 
 
+@pytest.mark.parametrize("element", [".sidebar-pick", "a.sidebar-link", ".sidebar-dots"])
+def test_a_refresh_of_the_list_keeps_the_focus_of_a_mouse_user(
+    signed_in: Page, sessions: list[Session], element: str
+) -> None:
+    page = signed_in
+    go_and_listen(page, f"/s/{sessions[0].pk}/")
+    page.locator("#sidebar-selecting").click()
+    if element != ".sidebar-pick":
+        page.locator("#sidebar-selecting").click()
+    row(page, sessions[2]).locator(element).focus()
+    assert not row(page, sessions[2]).locator(":focus-visible").count()
+    Session.objects.filter(pk=sessions[2].pk).update(title="Changed meanwhile")
+    refresh = partial(page.evaluate, "htmx.trigger('#sidebar-list', 'sidebar:refresh')")
+    changed = row(page, sessions[2]).get_by_text("Changed meanwhile")
+    until(page, lambda: bool(changed.count()), doing=refresh)
+    expect(row(page, sessions[2]).locator(element)).to_be_focused()
+
+
 def test_another_tab_sees_what_is_done_here(signed_in: Page, sessions: list[Session], ada: Any) -> None:
     page = signed_in
     other = page.context.new_page()
     for tab in (page, other):
         go_and_listen(tab, f"/s/{sessions[0].pk}/")
+    other.locator("#sidebar-selecting").click()
+    row(other, sessions[2]).locator(".sidebar-pick").click()
     page.bring_to_front()
     menu(page, sessions[2], "Rename")
     row(page, sessions[2]).get_by_label("Title").fill("Fast again")
     page.keyboard.press("Enter")
     expect(row(other, sessions[2]).locator(".sidebar-title")).to_have_text("Fast again")
+    expect(row(other, sessions[2]).locator(".sidebar-pick")).to_be_focused()
     menu(page, sessions[2], "Pin")
     expect(other.locator(".sidebar-session").first).to_have_id(f"sidebar-{sessions[2].pk}")
     menu(page, sessions[1], "Delete")
