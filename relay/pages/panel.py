@@ -146,7 +146,7 @@ def _instruction(session: Session) -> tuple[int, SystemInstructionSet | None]:
     return (message.seq, entry) if message and isinstance(entry, SystemInstructionSet) else (0, None)
 
 
-# Where the time went.
+# Timeline.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -167,7 +167,7 @@ def test_a_timeline_shows_where_the_time_went(signed_in: Page, see: See, ada: An
         recorder.append_many(session, entries, after=session.head)
     signed_in.goto(session.get_absolute_url())
     signed_in.get_by_role("link", name="Timeline").first.click()
-    expect(signed_in.get_by_role("heading", name="Where the time went")).to_be_visible()
+    expect(signed_in.get_by_role("heading", name="Timeline")).to_be_visible()
     see("timeline")
     signed_in.get_by_role("link", name="shell").first.click()
     expect(signed_in).to_have_url(re.compile(r"\?at=\d+#m\d+$"))

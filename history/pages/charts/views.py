@@ -11,6 +11,7 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.translation import gettext as _
+from django.utils.translation import pgettext
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
@@ -128,8 +129,8 @@ def _kinds(query: ChartQuery, totals: Sums) -> list[_Kind]:
     messages = _sum("answers" if is_answered else "messages")
     note = _("A session starts with a user or program, before any model or agent takes part.")
     return [
-        _Kind("sessions", _("Sessions"), "count", [(_("started"), _sum("sessions"))], _sum("sessions"),
-              _("sessions started"), note if is_answered else ""),
+        _Kind("sessions", _("Sessions"), "count", [(pgettext("sessions", "started"), _sum("sessions"))],
+              _sum("sessions"), _("sessions started"), note if is_answered else ""),
         _Kind("messages", _("Answers") if is_answered else _("Messages"), "count",
               [(_("messages"), _sum("messages"))], messages, _("answers") if is_answered else _("messages")),
         _Kind("tokens", _("Tokens"), "tokens",
