@@ -206,7 +206,7 @@ class AnswerCopy:
 class CallPlan:
     """What one call adds to the record in this transaction.
 
-    `before` is the call as an earlier transaction filed it. `earlier` is the try of the client that this one replaces.
+    `mode` is the recording mode. `earlier` is the try of the client that this one replaces.
     `copy` is the answer as the client has already sent it back. `entries` follow entry `start`, then comes the answer,
     `message`, then a `gap` that says what is missing of it, and `way_back`. `child` is the session that was found: its
     parent may be known by now. `appends`, `further`, `note` and `columns` are redacted before the transaction.
@@ -214,8 +214,8 @@ class CallPlan:
 
     call: PendingCall
     key: ApiKey
+    mode: str
     keeps_texts: bool
-    before: FiledCall | None = None
     earlier: Exchange | None = None
     copy: AnswerCopy | None = None
     session_id: UUID | None = None

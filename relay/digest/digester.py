@@ -1,11 +1,7 @@
-"""The digester: reads the journal and files its calls in batches, in the order of acceptance.
+"""Digester: reads the journal and files its calls in batches, in the order of acceptance.
 
-The position is saved in the same transaction as the rows of everything before it. So whenever the digester dies, what
-is in the record is not digested again, and what is not is (`positions`, `recovery`). While the database is away, the
-journal grows, and is read later.
-
-A call is filed twice: when it is accepted (the session appears) and when it has ended (the answer). A request that
-continues an answer which is not in the record yet waits a few seconds for it (`ordering`).
+The position is saved in the same transaction as the rows of everything before it, so nothing is digested twice or lost
+when the digester dies. A call is filed when it is accepted (the session appears) and when it has ended (the answer).
 """
 
 import logging
@@ -49,6 +45,7 @@ MOST_BYTES = 8 * 1024 * 1024
 MOST_ORPHANS = 10_000
 # How often files put aside are checked: erased calls leave the disk within this time.
 FILES_SECONDS = 30.0
+NOTHING_FILED = Outcome()
 
 
 class Digester:
@@ -80,8 +77,10 @@ class Digester:
 
     def step(self) -> int:
         """Read new records and file what can be filed. Returns the number of records."""
-        if self._is_unsure:
-            self._check_position()
+        if self._is_unsure and positions.load_position(self.name) != self._saved:
+            # The last commit came through: a database that goes away in the middle does not say so.
+            self._reader = None
+        self._is_unsure = False
         reader = self._reader or self._begin()
         try:
             return self._step(reader)
@@ -94,16 +93,16 @@ class Digester:
         # Memory is bounded. A call that cannot be filed yet does not count, because only reading on can help it.
         is_full = sum(call.size for call in self.pending.values() if call.is_due) >= MOST_BYTES
         count = 0 if is_full else self._read(reader)
-        self._end_lost_calls(reader)
+        gone = reader.writers_gone()
         for call in self.pending.values():
             call.rounds += 1
+            if call.ended is None and call.writer in gone:  # nothing more of it will come
+                call.end(Ended(exchange=call.id, at=time.time(), reason=SERVER_LOST, is_counted=False))
         for batch in self._batches():
             self._file(batch, reader)
         if self.lost or self._is_position_old(reader):
-            with writing():
-                self._save_position(Outcome(), reader)
-            self._note_saved()
-        self._other_hosts.publish(self._digested_until(Outcome()))
+            self._save_position_alone(reader)
+        self._other_hosts.publish(self._digested_until())
         self._carry_over(reader)
         reader.remove_all_but(self._needed())
         if self._files_checked_at is None or time.monotonic() - self._files_checked_at >= FILES_SECONDS:
@@ -126,12 +125,6 @@ class Digester:
         self._reader = JournalReader(self.folder, since, most=largest_record())
         self._known_missing = set(saved.filed) - self.pending.keys()
         return self._reader
-
-    def _check_position(self) -> None:
-        """Begin again if the last commit came through: a database that goes away in the middle does not say so."""
-        if positions.load_position(self.name) != self._saved:
-            self._reader = None
-        self._is_unsure = False
 
     # Reading.
 
@@ -160,10 +153,9 @@ class Digester:
             self._note_orphan(place, record)
 
     def _note_loss(self, place: RecordPosition, loss: Lost) -> None:
-        """Count a hole in a damaged segment once, however often it is read."""
         if is_damage(loss):
             if place.position in self._holes[place.segment]:
-                return
+                return  # counted already
             self._holes[place.segment].add(place.position)
             self._lost_beginnings += loss.calls
         self.lost.append(loss)
@@ -180,13 +172,6 @@ class Digester:
             self._lost_beginnings -= 1
             return
         self.lost.append(Lost(at=record.at, calls=1, lost_bytes=0, why=why))
-
-    def _end_lost_calls(self, reader: JournalReader) -> None:
-        """End the calls of processes that died: nothing more of them will come."""
-        gone = reader.writers_gone()
-        for call in self.pending.values():
-            if call.ended is None and call.writer in gone:
-                call.end(Ended(exchange=call.id, at=time.time(), reason=SERVER_LOST, is_counted=False))
 
     # Filing.
 
@@ -207,12 +192,12 @@ class Digester:
     def _file(self, calls: list[PendingCall], reader: JournalReader) -> None:
         is_alone = not self._other_hosts.exist
         planner = Planner(self.cache, self.folder, must_wait=self._order.must_wait, is_alone=is_alone)
-        batch = FilingBatch(planner, self.cache)
+        batch = FilingBatch(planner)
         try:
             batch.prepare(calls)
             with writing():
                 batch.write()
-                self._save_position(batch.outcome, reader)
+                self._save_position(reader, batch.outcome)
         except Exception as error:
             self.cache.forget_all()
             if is_outage(error):
@@ -225,18 +210,15 @@ class Digester:
                     self._file([call], reader)
             return
         self._note_saved()
-        self._settle(batch.outcome)
-        _notify_pages(batch.outcome.sessions)
-
-    def _settle(self, outcome: Outcome) -> None:
+        outcome = batch.outcome
         for exchange, filed in outcome.filed.items():
             call = self.pending[exchange]
             call.filed, call.request = filed, call.request.without_body()
-        for exchange in outcome.overtaken:
-            call = self.pending[exchange]
+        for call in map(self.pending.__getitem__, outcome.overtaken):
             call.filed = replace(call.filed or FiledCall(), is_overtaken=True)
         for exchange in outcome.done:
             del self.pending[exchange]
+        _notify_pages(outcome.sessions)
 
     def _retry_or_give_up(self, call: PendingCall, error: Exception, reader: JournalReader) -> None:
         """Plan a call again whose session another host has begun, or its owner has removed, at the same moment.
@@ -247,7 +229,9 @@ class Digester:
             call.has_clashed = True
             self._file([call], reader)
             return
-        if _was_erased(call, error):
+        session = call.filed.session_id if call.filed else None
+        there = Session.objects.filter(pk=session).exclude(state=Session.State.REMOVING) if session else None
+        if there is not None and isinstance(error, NoSuchEntry) and not there.exists():
             logger.info("The session of a relayed call was erased before the answer came: exchange %s.", call.id)
             call.forget_files()
         else:
@@ -281,54 +265,42 @@ class Digester:
         return any(end > self._saved.to.get(name, 0) for name, end in reader.read_to.items())
 
     def _carry_over(self, reader: JournalReader) -> None:
-        held = self._carrier.held(reader, self._needed())
-        if not held:
-            return
         try:
-            if copies := self._carrier.carry_over(self.pending.values(), held, reader):
-                with writing():
-                    self._save_position(Outcome(), reader)
-                self._note_saved()
-                self._carrier.publish(copies)
+            if copies := self._carrier.carry_over(self.pending.values(), self._needed(), reader):
+                self._save_position_alone(reader)
+                for copy in copies:
+                    long_calls.publish(self.folder, copy.name)
         except BaseException:
             self._reader = None
             raise
 
-    def _save_position(self, outcome: Outcome, reader: JournalReader) -> None:
-        done = set(outcome.done)
+    def _save_position_alone(self, reader: JournalReader) -> None:
+        with writing():
+            self._save_position(reader)
+        self._note_saved()
+
+    def _save_position(self, reader: JournalReader, outcome: Outcome = NOTHING_FILED) -> None:
         filed = {
             exchange: call.filed is not None or exchange in outcome.filed
             for exchange, call in self.pending.items()
-            if exchange not in done
+            if exchange not in outcome.done
         }
         holes = {name: sorted(ends) for name, ends in self._holes.items() if ends and name in reader.read_to}
-        self._offered = Position(start=self._needed(done), to=dict(reader.read_to), filed=filed, holes=holes)
+        self._offered = Position(start=self._needed(outcome.done), to=dict(reader.read_to), filed=filed, holes=holes)
         digested_at = self._other_hosts.to_database_time(self._digested_until(outcome))
         positions.save_position(self.name, self._offered, digested_at=digested_at, lost=self.lost)
 
-    def _digested_until(self, outcome: Outcome) -> float | None:
+    def _digested_until(self, outcome: Outcome = NOTHING_FILED) -> float | None:
         """The moment before which everything in the journal is in the record."""
         if self._read_at is None:
             return None
-        done = set(outcome.done)
-        pending = [call for exchange, call in self.pending.items() if exchange not in done]
+        pending = (call for call in self.pending.values() if call.id not in outcome.done)
         unseen = (call.unseen_since(is_filed=call.id in outcome.filed) for call in pending)
         return min([self._read_at, *(since for since in unseen if since is not None)])
 
 
-def _was_erased(call: PendingCall, error: Exception) -> bool:
-    if call.filed is None or call.filed.session_id is None or not isinstance(error, NoSuchEntry):
-        return False
-    there = Session.objects.filter(pk=call.filed.session_id).exclude(state=Session.State.REMOVING)
-    return not there.exists()
-
-
 def _notify_pages(sessions: Mapping[UUID, int]) -> None:
-    """Notify open pages of changed sessions; the values are the ids of their owners.
-
-    Without Redis a message reaches only its own process, and the digester is mostly a process of its own. Then each web
-    process polls the database (`relay.live.relayed_updates`).
-    """
+    """Notify open pages of changed sessions. Without Redis web processes poll (`relay.live.relayed_updates`)."""
     if settings.REDIS_URL:
         for session_id, owner in sessions.items():
             groups.notify_session(session_id)

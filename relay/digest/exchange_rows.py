@@ -9,7 +9,7 @@ from history.entries import JsonDict, Usage, thaw
 from history.models import Exchange
 from history.redaction.walker import Redactors
 from relay.digest.answers import answering_model
-from relay.digest.calls import NO_COST, CallPlan
+from relay.digest.calls import NO_COST, CallPlan, RecordedAnswer
 from relay.digest.recognisers.retries import NAMED, TRY, cost_of_tries, session_name
 from relay.gateway.journal.records import Ended
 from relay.usage import prices
@@ -30,9 +30,30 @@ _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_to
 
 def redacted_columns(plan: CallPlan) -> JsonDict:
     """The columns with texts, made before the transaction that writes the row."""
-    record = plan.request.record
-    texts = {"provider": record.provider, "model": redact_name(plan, record.model), "dialect": record.dialect}
-    return bulk.fit_values(Exchange, {**texts, **_ending(plan), "metadata": _metadata(plan)})
+    record, ended, answer = plan.request.record, plan.call.ended, plan.answer
+    columns: JsonDict = {
+        "provider": record.provider,
+        "model": redact_name(plan, record.model),
+        "dialect": record.dialect,
+        "attempts": max(1, plan.attempts),
+        "metadata": plan.metadata,
+    }
+    if ended is not None and answer is not None:
+        upstream = answering_model(record, ended)
+        error = redact_text(plan, answer.error)[: packing.LONG_TEXT]
+        columns |= {
+            "provider": upstream.provider,
+            "model": redact_name(plan, upstream.model),
+            "ended_at": datetime.fromtimestamp(ended.at, UTC),
+            "end_reason": answer.reason or "done",
+            "attempts": plan.attempts + max(1, len(ended.attempts)),
+            "status_code": ended.status or None,
+            "error": error or redact_text(plan, answer.error_body)[:SHOWN_ERROR],
+            "usage": _usage(answer.usage) if answer.usage else {},
+            "cost": plan.cost + cost_of_tries(plan.metadata),
+            "metadata": {**plan.metadata, **_ending_metadata(plan, ended, answer)},
+        }
+    return bulk.fit_values(Exchange, columns)
 
 
 def row_of(plan: CallPlan) -> Exchange:
@@ -90,16 +111,11 @@ def cost_of(plan: CallPlan) -> Decimal:
 # Redaction.
 
 
-def mode_of(plan: CallPlan) -> str:
-    """The recording mode at acceptance or the key's mode now: whichever keeps less."""
-    return redaction.stricter(plan.request.record.recording, plan.key.recording)
-
-
 def redact_text(plan: CallPlan, text: str) -> str:
     """A text outside entries, as the key lets it be kept. Redact before cutting: half a secret is not detected."""
     if not text or not plan.keeps_texts:
         return ""
-    return redaction.redacted_text(text, redaction.redactors_for(mode_of(plan)))[0]
+    return redaction.redacted_text(text, redaction.redactors_for(plan.mode))[0]
 
 
 def redact_client(plan: CallPlan, text: str) -> str:
@@ -108,56 +124,41 @@ def redact_client(plan: CallPlan, text: str) -> str:
 
 
 def redact_name(plan: CallPlan, name: str) -> str:
-    """The name of a model, a request or a tool may hold a secret as well."""
+    """The name of a model or a header may hold a secret as well."""
     return redaction.redacted_name(name, _redactors(plan))
 
 
 def _redactors(plan: CallPlan) -> Redactors:
-    return redaction.redactors_for(mode_of(plan) if plan.keeps_texts else "redacted")
+    return redaction.redactors_for(plan.mode if plan.keeps_texts else "redacted")
 
 
 # The end of a call.
 
 
-def _ending(plan: CallPlan) -> JsonDict:
-    ended, answer = plan.call.ended, plan.answer
-    if ended is None or answer is None:
-        return {"attempts": max(1, plan.attempts)}
-    upstream = answering_model(plan.request.record, ended)
-    error = redact_text(plan, answer.error)[: packing.LONG_TEXT]
-    return {
-        "provider": upstream.provider,
-        "model": redact_name(plan, upstream.model),
-        "ended_at": datetime.fromtimestamp(ended.at, UTC),
-        "end_reason": answer.reason or "done",
-        "attempts": plan.attempts + max(1, len(ended.attempts)),
-        "status_code": ended.status or None,
-        "error": error or redact_text(plan, answer.error_body)[:SHOWN_ERROR],
-        "usage": _usage(answer.usage),
-        "cost": plan.cost + cost_of_tries(plan.metadata),
-    }
-
-
-def _usage(usage: Usage | None) -> JsonDict:
-    if usage is None:
-        return {}
+def _usage(usage: Usage) -> JsonDict:
     raw = packing.clean_json(thaw(usage.raw))
     return {name: getattr(usage, name) for name in _COUNTS} | ({"raw": raw} if raw else {})
 
 
-def _metadata(plan: CallPlan) -> JsonDict:
-    ended, answer = plan.call.ended, plan.answer
-    if ended is None or answer is None:
-        return plan.metadata
+def _ending_metadata(plan: CallPlan, ended: Ended, answer: RecordedAnswer) -> JsonDict:
     large = plan.call.large_reply
-    has_details = len(ended.attempts) > 1 or answer.error or answer.error_body
+    # Of one attempt without an error there is nothing more to say.
+    attempts = ended.attempts if len(ended.attempts) > 1 or answer.error or answer.error_body else ()
     headers = [(name, value) for name, value in ended.response_headers if name.lower() != "set-cookie"]
     facts = {
         "reply_bytes": ended.reply_size,
         "lost_bytes": ended.lost_bytes,
         "answers": 1 + len(answer.others) if answer.others else 0,
         "skipped_events": answer.skipped,
-        "upstream": _attempts(plan, ended) if has_details else [],
+        "upstream": [
+            {
+                "provider": attempt.provider,
+                "status": attempt.status,
+                "seconds": attempt.seconds,
+                "error": redact_text(plan, attempt.error)[:SHOWN_BODY],
+            }
+            for attempt in attempts
+        ],
         "headers": {name: redact_name(plan, value) for name, value in headers},
         "error_body": redact_text(plan, answer.error_body)[:SHOWN_BODY],
         "unread_reply": answer.unread,
@@ -173,16 +174,4 @@ def _metadata(plan: CallPlan) -> JsonDict:
     if "dialect" in ended.metadata:
         dialect = str(ended.metadata["dialect"])
         others["translated_to"] = dialect if dialect != plan.request.record.dialect else ""
-    return {**plan.metadata, **others, **{name: value for name, value in facts.items() if value}}
-
-
-def _attempts(plan: CallPlan, ended: Ended) -> list[JsonDict]:
-    return [
-        {
-            "provider": attempt.provider,
-            "status": attempt.status,
-            "seconds": attempt.seconds,
-            "error": redact_text(plan, attempt.error)[:SHOWN_BODY],
-        }
-        for attempt in ended.attempts
-    ]
+    return others | {name: value for name, value in facts.items() if value}

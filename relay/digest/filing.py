@@ -1,8 +1,7 @@
 """Rows of many calls in one transaction: sessions, entries, exchanges.
 
-Memory about a call changes only after the commit (but for how its request is read), so a database that goes away in the
-middle costs nothing but time. A batch has no two calls of which one continues what the other adds. Two that leave one
-conversation at the same answer and name nothing may be in one batch: then the later one becomes the head.
+Memory about a call changes only after the commit (but for how its request is read), so an outage costs only time. A
+batch has no two calls of which one continues what the other adds.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,11 +19,10 @@ from history.record.recorder import Append, Appended
 from history.record.row_builder import prepare
 from relay.digest import parents, side_call_notes
 from relay.digest.calls import CallPlan, FiledCall, PendingCall
-from relay.digest.exchange_rows import ENDING, mode_of, redacted_columns, row_of
+from relay.digest.exchange_rows import ENDING, redacted_columns, row_of
 from relay.digest.planning import Planner
 from relay.digest.recognisers import retries
 from relay.digest.recognisers.named_replies import store_names
-from relay.digest.session_cache import SessionCache
 from relay.usage import tables
 from relay.usage.amounts import Use
 
@@ -37,7 +35,7 @@ class Outcome:
     """
 
     filed: dict[UUID, FiledCall] = field(default_factory=dict)
-    done: list[UUID] = field(default_factory=list)
+    done: set[UUID] = field(default_factory=set)
     overtaken: list[UUID] = field(default_factory=list)
     sessions: dict[UUID, int] = field(default_factory=dict)
 
@@ -45,8 +43,8 @@ class Outcome:
 class FilingBatch:
     """Calls that are filed together: `prepare` before the transaction, `write` in it."""
 
-    def __init__(self, planner: Planner, cache: SessionCache) -> None:
-        self.planner, self.cache = planner, cache
+    def __init__(self, planner: Planner) -> None:
+        self.planner, self.cache = planner, planner.cache
         self.outcome = Outcome()
         self.plans: list[CallPlan] = []
         self.files: dict[str, bytes] = {}
@@ -54,7 +52,7 @@ class FilingBatch:
 
     def prepare(self, calls: Sequence[PendingCall]) -> None:
         self.plans = self.planner.plan(calls)
-        self.outcome.done += [plan.call.id for plan in self.planner.unrecorded]
+        self.outcome.done |= {plan.call.id for plan in self.planner.unrecorded}
         for plan in self.plans:
             if plan.request.decoded is not None:
                 self.files.update(plan.request.decoded.blobs)
@@ -71,85 +69,72 @@ class FilingBatch:
         self._append_entries()
         self._write_exchanges()
         store_names(self.plans)
-        side_call_notes.write_notes(self.plans)
+        side_call_notes.append_notes(plan.note for plan in self.plans if plan.note is not None)
         side_call_notes.adopt(self.adoptions)
         tables.add_digested(list(_uncounted([*self.plans, *self.planner.unrecorded])))
 
     def _append_entries(self) -> None:
         appends = [(plan, append) for plan in self.plans for append in plan.appends]
-        new_sessions = []
-        for plan in self.plans:
-            if plan.new_session is not None:
-                # A call may have ended before its session is stored.
-                plan.new_session.cost = plan.cost
-                new_sessions.append(plan.new_session)
+        new_sessions = [plan.new_session for plan in self.plans if plan.new_session is not None]
         if appends or new_sessions:
-            written = recorder.append_batch(
-                [append for _, append in appends], new_sessions=new_sessions, files=self.files
-            )
+            entries = [append for _, append in appends]
+            written = recorder.append_batch(entries, new_sessions=new_sessions, files=self.files)
             parents.link_new_sessions(self.plans, self.cache)
             for (plan, append), appended in zip(appends, written, strict=True):
-                self._note_written(plan, append.entry, appended)
+                _note_written(plan, append.entry, appended)
+                self.cache.note_version(append.session_id, appended.seq)
         # Where the caller wanted several answers, each further one is a branch beside the first.
         further = [replace(append, after=plan.after) for plan in self.plans for append in plan.further]
         if further:
             recorder.append_batch(further, files=self.files)
 
-    def _note_written(self, plan: CallPlan, entry: Entry, written: Appended) -> None:
-        if plan.session_id is not None:
-            self.outcome.sessions[plan.session_id] = plan.key.owner_id
-            self.cache.note_version(plan.session_id, written.seq)
-        if entry is plan.message:
-            plan.message_id, plan.message_seq = written.message_id, written.seq
-        elif not isinstance(entry, HeadMoved) and entry is not plan.gap:
-            plan.after = written.seq
-
     def _write_exchanges(self) -> None:
-        rows = [(row_of(plan), plan) for plan in self.plans]
-        new = [row for row, plan in rows if plan.before is None and plan.earlier is None]
-        others = [(row, plan) for row, plan in rows if plan.before is not None or plan.earlier is not None]
+        rows = [(row_of(plan), plan, plan.call.filed is None and plan.earlier is None) for plan in self.plans]
         earlier = [plan.earlier for plan in self.plans if plan.earlier is not None]
         # The rows whose tokens and cost change.
-        counted = [row.pk for row, plan in rows if plan.answer is not None or plan.earlier is not None]
+        counted = [plan.call.id for plan in self.plans if plan.answer is not None or plan.earlier is not None]
         counted += [row.pk for row in earlier]
         counted_rows = Exchange.objects.filter(pk__in=among(counted)) if counted else None
         with daily_counts.recounting(exchanges=counted_rows):
             for plan in self.plans:
                 retries.rename_exchange(plan)
             self.outcome.overtaken += [row.pk for row in earlier if row.ended_at is None]
-            bulk.insert(Exchange, new)
-            if ended := [row for row, plan in others if plan.answer is not None]:
+            bulk.insert(Exchange, [row for row, _, is_new in rows if is_new])
+            if ended := [row for row, plan, is_new in rows if not is_new and plan.answer is not None]:
                 bulk.update(Exchange, ended, ENDING)
         for plan in self.plans:
-            self._note_exchange(plan)
+            if plan.session_id is not None and (plan.answer is not None or plan.appends):
+                # Also without an entry: a page shows that the program waits no longer.
+                self.outcome.sessions[plan.session_id] = plan.key.owner_id
+            if plan.answer is None:
+                self.outcome.filed[plan.call.id] = FiledCall(
+                    session_id=plan.session_id, after=plan.after, attempts=plan.attempts, metadata=plan.metadata
+                )
+                continue
+            self.outcome.done.add(plan.call.id)
+            if plan.session_id is not None and plan.new_session is None and plan.cost:
+                writer.change(plan.session_id, cost=F("cost") + plan.cost)
 
-    def _note_exchange(self, plan: CallPlan) -> None:
-        if plan.answer is None:
-            self.outcome.filed[plan.call.id] = FiledCall(
-                session_id=plan.session_id, after=plan.after, attempts=plan.attempts, metadata=plan.metadata
-            )
-            return
-        self.outcome.done.append(plan.call.id)
-        if plan.session_id is None:
-            return
-        # Also without an entry: a page shows that the program waits no longer.
-        self.outcome.sessions[plan.session_id] = plan.key.owner_id
-        if plan.new_session is None and plan.cost:
-            writer.change(plan.session_id, cost=F("cost") + plan.cost)
+
+def _note_written(plan: CallPlan, entry: Entry, written: Appended) -> None:
+    if entry is plan.message:
+        plan.message_id, plan.message_seq = written.message_id, written.seq
+    elif not isinstance(entry, HeadMoved) and entry is not plan.gap:
+        plan.after = written.seq
 
 
 def _redact(plan: CallPlan, files: Mapping[str, bytes]) -> None:
     """Redact everything that the plan writes: the longest work of filing must not hold up the transaction."""
     entries, note = _entries(plan), side_call_notes.note_for(plan)
-    mode, after = mode_of(plan), plan.after if plan.start is None else plan.start
+    after = plan.after if plan.start is None else plan.start
     if plan.session_id is not None:
         appends = (
-            Append(plan.session_id, entry, None if index else after, mode) for index, entry in enumerate(entries)
+            Append(plan.session_id, entry, None if index else after, plan.mode) for index, entry in enumerate(entries)
         )
         plan.appends = [_prepared(append, files) for append in appends]
         if plan.message is not None and plan.answer is not None:
             others = (exchanges.message_of(other, end_reason=plan.answer.reason) for other in plan.answer.others)
-            appends = (Append(plan.session_id, other, plan.after, mode) for other in others if other)
+            appends = (Append(plan.session_id, other, plan.after, plan.mode) for other in others if other)
             plan.further = [_prepared(append, files) for append in appends]
     plan.note = _prepared(note, files) if note else None
     plan.columns = redacted_columns(plan)

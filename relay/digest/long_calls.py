@@ -1,18 +1,15 @@
 """Long calls: their records are copied into a new segment, so that old segments can be removed.
 
 Otherwise one stream of an hour would hold every segment with a piece of it, until the journal is full. What is held of
-a writer becomes one segment with the same writer in its name, just behind those it is copied from. So it is read in
-order, and its calls are lost only when their writer is.
-
-The copy has a name that no reader looks for until the position that names it is in the database. It is renamed after
-that; only then are the old segments removed. A copy that is found after a crash is compared with the position.
+a writer becomes one segment of that writer, just behind those it is copied from. The copy has a name that no reader
+looks for until the position that names it is in the database; then it is renamed and the old segments are removed.
 """
 
 import logging
 import os
 import time
 from collections import defaultdict
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -56,38 +53,30 @@ class Carrier:
         self.folder = folder
         self._pause_until = 0.0
 
-    def held(self, reader: JournalReader, needed: Container[str]) -> set[str]:
-        """Segments that only pending calls keep from being removed, if those are so many bytes that it matters."""
-        if time.monotonic() < self._pause_until:
-            return set()
-        held = {name for name in reader.finished if name in needed}
-        is_much = sum(reader.read_to.get(name, 0) for name in held) > settings.PARLEY_JOURNAL_MB * 1024 * 1024 // PART
-        return held if is_much else set()
-
     def carry_over(
-        self, calls: Collection[PendingCall], held: Container[str], reader: JournalReader
+        self, calls: Collection[PendingCall], needed: Container[str], reader: JournalReader
     ) -> Collection[SegmentCopy]:
-        """The copies, if they are worth making. Calls and reader use them from now on.
+        """The copies of what only pending calls keep from being removed, if those are so many bytes that it matters.
 
-        The caller commits the position, which names them, and publishes them after that. If the commit fails, its
-        outcome is unknown: the digester begins again, as after a crash.
+        Calls and reader use them from now on. The caller commits the position, which names them, and publishes them
+        after that. If the commit fails, its outcome is unknown: the digester begins again, as after a crash.
         """
-        held_bytes = sum(end for name, end in reader.read_to.items() if name in held)
+        held = {name: reader.read_to.get(name, 0) for name in reader.finished if name in needed}
+        is_much = sum(held.values()) > settings.PARLEY_JOURNAL_MB * 1024 * 1024 // PART
+        if not is_much or time.monotonic() < self._pause_until:
+            return ()
         used_bytes = sum(place.end - place.start for call in calls for place in _within(call, held))
         # At least half is useless, so a copy never costs more than the first writing did.
-        copies = self._copy(calls, held) if held_bytes > 2 * used_bytes else {}
+        copies = self._copy(calls, held) if sum(held.values()) > 2 * used_bytes else {}
         if not copies:
             self._pause_until = time.monotonic() + PAUSE_SECONDS
             return ()
         for call in calls:
-            if call.writer in copies:
-                call.places = _moved_places(call, held, copies[call.writer])
+            if copy := copies.get(call.writer):
+                rest = {segment: places for segment, places in call.places.items() if segment not in held}
+                call.places = {copy.name: copy.places[call.id], **rest} if call.id in copy.places else rest
         reader.add({copy.name: copy.size for copy in copies.values()})
         return copies.values()
-
-    def publish(self, copies: Iterable[SegmentCopy]) -> None:
-        for copy in copies:
-            publish(self.folder, copy.name)
 
     def _copy(self, calls: Collection[PendingCall], held: Container[str]) -> dict[str, SegmentCopy]:
         by_writer: Mapping[str, Records] = defaultdict(list)
@@ -119,12 +108,6 @@ def _within(call: PendingCall, held: Container[str]) -> Iterator[RecordPosition]
     for segment, places in call.places.items():
         if segment in held:
             yield from places
-
-
-def _moved_places(call: PendingCall, held: Container[str], copy: SegmentCopy) -> dict[str, list[RecordPosition]]:
-    rest = {segment: places for segment, places in call.places.items() if segment not in held}
-    copied = copy.places.get(call.id)
-    return {copy.name: copied, **rest} if copied else rest
 
 
 # Copies.

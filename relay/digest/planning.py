@@ -21,12 +21,11 @@ from history.record.fingerprints import essence_of
 from relay.digest import bodies, parents, side_call_notes
 from relay.digest.answers import PREFILLED, answer_to, prefill_length
 from relay.digest.calls import AnswerCopy, CallPlan, PendingCall, SessionMatch
-from relay.digest.exchange_rows import HELPER, cost_of, redact_name, request_metadata
+from relay.digest.exchange_rows import cost_of, redact_name, request_metadata
 from relay.digest.recognisers import late_answers, named_side_calls, retries
 from relay.digest.recognisers.sessions import FINGERPRINT, end_of_named_session
 from relay.digest.recognisers.stored_forms import is_prefill, read_as_stored
 from relay.digest.recognisers.truncated_clients import with_omitted_beginning
-from relay.digest.requests import RelayedRequest
 from relay.digest.session_cache import SessionCache, changed_results, changed_states, states_at
 from relay.digest.side_calls import OTHER
 from relay.gateway.call.calls import new_session_id
@@ -57,15 +56,14 @@ class Planner:
     def plan(self, calls: Sequence[PendingCall]) -> list[CallPlan]:
         keys = ApiKey.objects.in_bulk({call.request.record.key for call in calls})
         for call in calls:
-            mode = redaction.stricter(call.request.record.recording, keys[call.request.record.key].recording)
-            bodies.read_bodies(self.folder, call, mode=mode)
+            bodies.read_bodies(self.folder, call, mode=_mode_of(call, keys[call.request.record.key]))
         self.copies = {} if self.is_alone else late_answers.find_copies(calls)
         return [plan for call in calls if (plan := self._plan(call, keys[call.request.record.key]))]
 
     def _plan(self, call: PendingCall, key: ApiKey) -> CallPlan | None:
-        mode = redaction.stricter(call.request.record.recording, key.recording)
+        mode = _mode_of(call, key)
         keeps_texts = redaction.stores_bodies(mode) and not call.is_given_up
-        plan = CallPlan(call=call, key=key, keeps_texts=keeps_texts, before=call.filed, copy=self.copies.get(call.id))
+        plan = CallPlan(call=call, key=key, mode=mode, keeps_texts=keeps_texts, copy=self.copies.get(call.id))
         if call.filed is not None:
             plan.session_id, plan.after = call.filed.session_id, call.filed.after
             plan.attempts, plan.metadata = call.filed.attempts, dict(call.filed.metadata)
@@ -83,6 +81,8 @@ class Planner:
         if call.ended is not None:
             plan.answer = answer_to(call, call.ended)
             plan.cost = cost_of(plan)
+            if plan.new_session is not None:
+                plan.new_session.cost = plan.cost
             plan.gap = bodies.reply_gap(plan)
             if call.request.side_call and not call.is_given_up:
                 side_call_notes.finish_side_call(plan)
@@ -102,8 +102,8 @@ class Planner:
             retries.plan_retry(plan, earlier)
             if PREFILLED in plan.metadata:
                 call.request = request.prefilled()
-        elif request.side_call or (plan.keeps_texts and self._is_side_call(plan)):
-            side_call_notes.plan_side_call(plan)
+        elif kind := request.side_call or (named_side_calls.named_side_call_kind(request) if plan.keeps_texts else ""):
+            side_call_notes.plan_side_call(plan, kind)
         elif plan.copy is not None:
             plan.session_id, plan.after = plan.copy.session_id, plan.copy.after
             plan.metadata["recognised_by"] = FINGERPRINT
@@ -116,20 +116,13 @@ class Planner:
             plan.entries = [bodies.request_gap(plan)]
         return True
 
-    def _is_side_call(self, plan: CallPlan) -> bool:
-        kind = named_side_calls.named_side_call_kind(plan.request)
-        if kind:
-            plan.call.request, plan.metadata[HELPER] = plan.request.as_side_call(kind), kind
-        return bool(kind)
-
     def _plan_conversation(self, plan: CallPlan) -> bool:
         call = plan.call
         call.request, match = read_as_stored(call.request)
         if self.must_wait(call, match):
             return False
         if named_side_calls.is_question_about_session(call.request, match):
-            call.request, plan.metadata[HELPER] = call.request.as_side_call(OTHER), OTHER
-            side_call_notes.plan_side_call(plan, match.session)
+            side_call_notes.plan_side_call(plan, OTHER, match.session)
             return True
         call.request, match = with_omitted_beginning(call.request, match)
         if is_prefill(call.request, match):
@@ -143,10 +136,19 @@ class Planner:
             match = replace(match, move=match.move or "edit")
         self._plan_session(plan, match, session_id)
         plan.child = match.session
-        plan.entries, changed = _new_entries(plan.request, match, self.cache, session_id=session_id)
-        if plan.request.is_prefilled:
-            plan.metadata[PREFILLED] = prefill_length(plan.request)
-        if changed:
+        request, cached = (
+            plan.request,
+            self.cache.get(session_id, version=match.session.version if match.session else 0),
+        )
+        if match.move:
+            plan.entries.append(HeadMoved(at=request.at, to=match.after, reason=match.move))
+            cached.states = states_at(session_id, match.after)
+        if request.decoded is not None:
+            plan.entries += changed_states(request.decoded, cached, at=request.at)
+        plan.entries += _tail(request.entries[match.known :], answered_at=match.answered_at, at=request.at)
+        if request.is_prefilled:
+            plan.metadata[PREFILLED] = prefill_length(request)
+        if changed := changed_results(request, cached, known=match.known, session=match.session):
             plan.metadata["changed_results"] = changed
 
     def _plan_session(self, plan: CallPlan, match: SessionMatch, session_id: UUID) -> None:
@@ -155,6 +157,11 @@ class Planner:
             plan.new_session = _new_session(plan, match, session_id)
         plan.session_id, plan.start, plan.after = session_id, match.after, match.after
         plan.metadata["recognised_by"] = match.by
+
+
+def _mode_of(call: PendingCall, key: ApiKey) -> str:
+    """The recording mode at acceptance or the key's mode now: whichever keeps less."""
+    return redaction.stricter(call.request.record.recording, key.recording)
 
 
 def _new_session(plan: CallPlan, match: SessionMatch, session_id: UUID) -> Session:
@@ -181,21 +188,6 @@ def _new_session(plan: CallPlan, match: SessionMatch, session_id: UUID) -> Sessi
         stored_at=now,
         **bulk.fit_values(Session, values),
     )
-
-
-def _new_entries(
-    request: RelayedRequest, match: SessionMatch, cache: SessionCache, *, session_id: UUID
-) -> tuple[list[Entry], list[str]]:
-    """A moved head, changed states and the new tail; and the calls whose resent results differ."""
-    cached = cache.get(session_id, version=match.session.version if match.session else 0)
-    entries: list[Entry] = []
-    if match.move:
-        entries.append(HeadMoved(at=request.at, to=match.after, reason=match.move))
-        cached.states = states_at(session_id, match.after)
-    if request.decoded is not None:
-        entries += changed_states(request.decoded, cached, at=request.at)
-    entries += _tail(request.entries[match.known :], answered_at=match.answered_at, at=request.at)
-    return entries, changed_results(request, cached, known=match.known, session=match.session)
 
 
 def _tail(entries: Sequence[ConversationEntry], *, answered_at: datetime | None, at: datetime) -> Iterator[Entry]:

@@ -5,8 +5,8 @@ conversation as soon as the first request of the same name opens that: session, 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from uuid import UUID
@@ -19,10 +19,11 @@ from history.record import recorder, writer
 from history.record.recorder import Append
 from history.record.row_builder import prepare
 from relay.digest.calls import CallPlan
-from relay.digest.exchange_rows import HELPER, mode_of, redact_text
+from relay.digest.exchange_rows import HELPER, redact_text
 from relay.digest.recognisers.retries import NAMED, session_name
 from relay.digest.recognisers.session_lookup import current_session
 from relay.digest.recognisers.sessions import FINGERPRINT, STICKY, recognise
+from relay.digest.requests import RelayedRequest
 
 SHOWN = 2_000
 COUNT = "count"  # a side call without text
@@ -31,8 +32,10 @@ QUESTION, ANSWER = "asked", "answered"
 ADOPT_WITHIN = timedelta(days=1)
 
 
-def plan_side_call(plan: CallPlan, session: Session | None = None) -> None:
-    session = session or _session_of(plan)
+def plan_side_call(plan: CallPlan, kind: str, session: Session | None = None) -> None:
+    if not plan.request.side_call:
+        plan.call.request, plan.metadata[HELPER] = plan.request.as_side_call(kind), kind
+    session = session or _session_of(plan.request)
     plan.session_id = session.pk if session else None
     if plan.request.side_call_text and _keeps_question(plan):
         plan.metadata[QUESTION] = _cut(redact_text(plan, plan.request.side_call_text))
@@ -51,7 +54,7 @@ def finish_side_call(plan: CallPlan) -> None:
 def keep_prefill(plan: CallPlan) -> None:
     """The beginning of an answer is the client's text: where the answer is not kept, the exchange has it."""
     prefill, output = plan.request.unfinished, plan.answer.output if plan.answer else None
-    if prefill is not None and (output is None or mode_of(plan) == "no_replies"):
+    if prefill is not None and (output is None or plan.mode == "no_replies"):
         plan.metadata["prefill"] = _cut(redact_text(plan, prefill.text))
 
 
@@ -63,23 +66,14 @@ def note_for(plan: CallPlan) -> Append | None:
     answer = output.text if output and _keeps_answer(plan) else ""
     at = output.at if output else plan.request.at
     entry = _note(plan.call.id, plan.request.side_call, plan.request.side_call_text, answer, at=at)
-    return Append(plan.session_id, entry, 0, mode_of(plan))
-
-
-def write_notes(plans: Sequence[CallPlan]) -> None:
-    """Beside the newest entry that each session has by now."""
-    _append_notes(plan.note for plan in plans if plan.note is not None)
+    return Append(plan.session_id, entry, 0, plan.mode)
 
 
 # Side calls that came before their conversation.
 
 
-@dataclass(frozen=True, slots=True)
-class Adoption:
-    exchange: UUID
-    session: UUID
-    cost: Decimal
-    note: Append | None
+# Exchange, session, cost and note.
+Adoption = tuple[UUID, UUID, Decimal, Append | None]
 
 
 def earlier_side_calls(plans: Iterable[CallPlan]) -> list[Adoption]:
@@ -93,7 +87,7 @@ def earlier_side_calls(plans: Iterable[CallPlan]) -> list[Adoption]:
         return []
     since = min(plan.request.at for plan in new.values()) - ADOPT_WITHIN
     loose = Exchange.objects.filter(session=None, ended_at__gte=since, api_key__in={key for key, _ in new})
-    adoptions = []
+    adoptions: list[Adoption] = []
     for row in loose.filter(metadata__named__in=[name for _, name in new]).order_by("started_at"):
         plan = new.get((row.api_key_id or 0, str(row.metadata.get(NAMED))))
         if plan is None or plan.session_id is None or not row.metadata.get(HELPER):
@@ -102,25 +96,25 @@ def earlier_side_calls(plans: Iterable[CallPlan]) -> list[Adoption]:
         if QUESTION in row.metadata:
             question, answer = row.metadata[QUESTION], row.metadata.get(ANSWER, "")
             note = _note(row.pk, row.metadata[HELPER], question, answer, at=row.ended_at or row.started_at)
-            mode = mode_of(plan)
-            append = Append(plan.session_id, note, 0, mode, prepared=prepare(note, recording=mode))
-        adoptions.append(Adoption(row.pk, plan.session_id, row.cost, append))
+            append = Append(plan.session_id, note, 0, plan.mode, prepared=prepare(note, recording=plan.mode))
+        adoptions.append((row.pk, plan.session_id, row.cost, append))
     return adoptions
 
 
 def adopt(adoptions: Iterable[Adoption]) -> None:
     costs: defaultdict[UUID, Decimal] = defaultdict(Decimal)
     notes = []
-    for one in adoptions:
-        if Exchange.objects.filter(pk=one.exchange, session=None).update(session=one.session):
-            costs[one.session] += one.cost
-            notes += [one.note] if one.note is not None else []
+    for exchange, session, cost, note in adoptions:
+        if Exchange.objects.filter(pk=exchange, session=None).update(session=session):
+            costs[session] += cost
+            notes += [note] if note is not None else []
     for session, cost in costs.items():
         writer.change(session, cost=F("cost") + cost)
-    _append_notes(notes)
+    append_notes(notes)
 
 
-def _append_notes(notes: Iterable[Append]) -> None:
+def append_notes(notes: Iterable[Append]) -> None:
+    """Beside the newest entry that each session has by now."""
     heads = Session.objects.values_list("head", flat=True)
     appends = [replace(note, after=heads.filter(pk=note.session_id).first() or 0) for note in notes]
     if appends:
@@ -128,13 +122,8 @@ def _append_notes(notes: Iterable[Append]) -> None:
 
 
 def _note(exchange: UUID, kind: str, question: str, answer: str, *, at: datetime) -> DebugLog:
-    return DebugLog(
-        at=at,
-        category=f"{kind} call",
-        message=" → ".join(filter(None, [question, answer])),
-        is_internal=True,
-        metadata={"exchange": str(exchange)},
-    )
+    message, metadata = " → ".join(filter(None, [question, answer])), {"exchange": str(exchange)}
+    return DebugLog(at=at, category=f"{kind} call", message=message, is_internal=True, metadata=metadata)
 
 
 def _keeps_question(plan: CallPlan) -> bool:
@@ -142,7 +131,7 @@ def _keeps_question(plan: CallPlan) -> bool:
 
 
 def _keeps_answer(plan: CallPlan) -> bool:
-    return _keeps_question(plan) and mode_of(plan) != "no_replies"
+    return _keeps_question(plan) and plan.mode != "no_replies"
 
 
 def _cut(text: str) -> str:
@@ -150,8 +139,7 @@ def _cut(text: str) -> str:
     return f"{text[:SHOWN]} [… {left_out:,} characters more, not kept]" if left_out > 0 else text
 
 
-def _session_of(plan: CallPlan) -> Session | None:
-    request = plan.request
+def _session_of(request: RelayedRequest) -> Session | None:
     if request.record.session is not None:
         return current_session(request.record.session, key=request.record.key)[1]
     if request.first_answer is None:
