@@ -8,41 +8,32 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.translation import gettext_noop, ngettext
 
 from history.answers.events import ErrorKind, Failed
 from relay.errors import AccessRefused, Busy, Cut, ProviderError, RequestRefused, Unreachable, error_of
 
+_TEXT_OF_KIND: dict[ErrorKind, str] = {
+    "authentication": gettext_noop("The key was refused."),
+    "permission": gettext_noop("The provider does not allow this call."),
+    "billing": gettext_noop("The account has no credit left or reached its limit."),
+    "rate_limit": gettext_noop("Too many requests in a short time."),
+    "overloaded": gettext_noop("The provider is overloaded."),
+    "context_length": gettext_noop("The conversation is too long for the model."),
+    "too_large": gettext_noop("The conversation is too long for the model."),
+    "not_found": gettext_noop("The model or the address does not exist."),
+    "timeout": gettext_noop("The provider took too long."),
+}
+_TEXT_OF_CLASS = {
+    Unreachable: gettext_noop("The provider did not answer."),
+    Cut: gettext_noop("The answer was interrupted."),
+    RequestRefused: gettext_noop("The provider refused the request."),
+}
+_REPORTED = gettext_noop("The provider reported an error.")
+
 
 def what_happened(error: ProviderError) -> str:
-    match error.kind:
-        case "authentication":
-            return _("The key was refused.")
-        case "permission":
-            return _("The provider does not allow this call.")
-        case "billing":
-            return _("The account has no credit left or reached its limit.")
-        case "rate_limit":
-            return _("Too many requests in a short time.")
-        case "overloaded":
-            return _("The provider is overloaded.")
-        case "context_length" | "too_large":
-            return _("The conversation is too long for the model.")
-        case "not_found":
-            return _("The model or the address does not exist.")
-        case "timeout":
-            return _("The provider took too long.")
-    return _by_class(error)
-
-
-def _by_class(error: ProviderError) -> str:
-    if isinstance(error, Unreachable):
-        return _("The provider did not answer.")
-    if isinstance(error, Cut):
-        return _("The answer was interrupted.")
-    if isinstance(error, RequestRefused):
-        return _("The provider refused the request.")
-    return _("The provider reported an error.")
+    return _(_TEXT_OF_KIND.get(error.kind) or _TEXT_OF_CLASS.get(type(error), _REPORTED))
 
 
 def reason_of(error: ProviderError) -> str:
@@ -95,15 +86,13 @@ def advise(error: ProviderError, *, is_staff: bool, variable: str = "") -> Advic
             _("This server’s account at the provider does not work."),
             _("Choose another model, or contact your administrator."),
         )
-    return Advice(_what_a_user_reads(error), what_a_user_can_do(error))
-
-
-def _what_a_user_reads(error: ProviderError) -> str:
     if isinstance(error, Cut):  # beside it the page says already that the answer was cut short
-        return _("The connection to the provider was lost.")
-    if error.kind == "not_found":  # addresses are the business of staff
-        return _("The provider does not offer this model at the moment.")
-    return what_happened(error)
+        what = _("The connection to the provider was lost.")
+    elif error.kind == "not_found":  # addresses are the business of staff
+        what = _("The provider does not offer this model at the moment.")
+    else:
+        what = what_happened(error)
+    return Advice(what, what_a_user_can_do(error))
 
 
 def what_a_user_can_do(error: ProviderError) -> str:

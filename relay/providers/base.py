@@ -54,22 +54,12 @@ class CallNotes:
 class Provider(Protocol):
     """`name` is stored with every answer and says whose signed reasoning may go back; `dialect` is one of DIALECTS."""
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def label(self) -> str: ...
-
-    @property
-    def dialect(self) -> str: ...
-
-    @property
-    def is_demo(self) -> bool: ...
-
-    @property
-    def models(self) -> tuple[Model, ...]:
-        """The default comes first."""
-        ...
+    name: str
+    label: str
+    dialect: str
+    is_demo: bool
+    models: tuple[Model, ...]
+    """The default comes first."""
 
     def call(
         self, context: Context, options: CallOptions, *, notes: CallNotes | None = None

@@ -39,7 +39,7 @@ class Catalogue:
 
     def refresh_if_stale(self) -> None:
         """Returns at once: a thread fetches the lists."""
-        if not self._is_stale():
+        if self._refreshed_at is not None and time.monotonic() - self._refreshed_at <= FRESH_SECONDS:
             return
         with self._lock:
             if self._thread is None or not self._thread.is_alive():
@@ -51,9 +51,6 @@ class Catalogue:
         if self.listing or self.nearby:
             asyncio.run(self._refresh())
 
-    def _is_stale(self) -> bool:
-        return self._refreshed_at is None or time.monotonic() - self._refreshed_at > FRESH_SECONDS
-
     async def _refresh(self) -> None:
         try:
             await asyncio.gather(self._find_nearby(), *(self._fetch_list(provider) for provider in self.listing))
@@ -62,7 +59,7 @@ class Catalogue:
 
     async def _fetch_list(self, provider: HttpProvider) -> None:
         endpoint = provider.endpoint
-        if endpoint.probes_dialects and (spoken := await _probed(endpoint)) is not None:
+        if endpoint.probes_dialects and (spoken := await probe_dialects(endpoint)) is not None:
             provider.endpoint = endpoint = replace(endpoint, also_speaks=spoken)
         try:
             listed = await list_models(endpoint)
@@ -84,13 +81,6 @@ class Catalogue:
                 provider.models = offered
                 found.append(provider)
         self.found = tuple(found)
-
-
-async def _probed(endpoint: Endpoint) -> tuple[str, ...] | None:
-    try:
-        return await probe_dialects(endpoint)
-    except ProviderError:
-        return None
 
 
 # Lists.

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from history.answers.assembly import Assembler
 from history.context import Context
@@ -27,7 +27,7 @@ class Checked:
     model: str
     seconds: float = 0.0
     said: str = ""
-    error: ProviderError | None = field(default=None)
+    error: ProviderError | None = None
 
 
 def check(route: Route) -> Checked:

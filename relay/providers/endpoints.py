@@ -19,10 +19,6 @@ _CREDENTIAL = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE
 KEY_HEADERS: tuple[KeyHeader, ...] = get_args(KeyHeader)
 
 
-def no_headers() -> dict[str, str]:
-    return {}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
     """Timeouts in seconds, and the number of attempts."""
@@ -52,7 +48,7 @@ class Endpoint:
     key_variable: str = ""
     needs_key: bool = False
     key_header: KeyHeader = "bearer"
-    headers: Mapping[str, str] = field(default_factory=no_headers, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     azure_api_version: str = ""
     models: tuple[Model, ...] = ()
     lists_models: bool = True
@@ -91,21 +87,13 @@ class Endpoint:
 
     def passes(self, method: str, path: str) -> bool:
         """Whether the operator lists this path, or a folder that contains it."""
-        for listed in self.paths:
-            verb, _, wanted = listed.rpartition(" ")
-            below = wanted.endswith("/*") and path.startswith(wanted[:-1])
-            if verb in ("", method) and (below or path == wanted):
-                return True
-        return False
+        listed = (text.rpartition(" ") for text in self.paths)
+        return any(verb in ("", method) and _covers(wanted, path) for verb, _, wanted in listed)
 
     def lists(self, path: str) -> bool:
         """Whether the operator lists this path or one below it, for any method."""
-        for listed in self.paths:
-            wanted = listed.rpartition(" ")[2]
-            is_within = wanted.endswith("/*") and path.startswith(wanted[:-1])
-            if is_within or f"{wanted.removesuffix('/*')}/".startswith(f"{path}/"):
-                return True
-        return False
+        listed = [text.rpartition(" ")[2] for text in self.paths]
+        return any(_covers(one, path) or f"{one.removesuffix('/*')}/".startswith(f"{path}/") for one in listed)
 
     def url(self, path: str, *, model: str = "") -> str:
         """The address of a path of the dialect."""
@@ -120,6 +108,10 @@ class Endpoint:
         elif self.api_key:
             headers[self.key_header] = self.api_key
         return headers
+
+
+def _covers(listed: str, path: str) -> bool:
+    return path == listed or (listed.endswith("/*") and path.startswith(listed[:-1]))
 
 
 def is_address(text: str) -> bool:

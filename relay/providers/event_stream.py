@@ -42,7 +42,7 @@ class EventStream:
 
     def check_end(self) -> None:
         if not self._is_over:
-            raise _cut(self.endpoint)
+            raise _cut(self.endpoint, host_of(self.endpoint.base_url))
 
     def close(self) -> None:
         """At once: a vendor whose connection is closed stops, and stops charging."""
@@ -84,30 +84,26 @@ class network_errors:  # noqa: N801 - reads as a clause: with network_errors(end
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, (aiohttp.ClientError, OSError)):
-            raise _provider_error(error, self.endpoint, subject=self.subject, has_begun=self.has_begun) from None
+            raise self._provider_error(error) from None
+
+    def _provider_error(self, error: Exception) -> ProviderError:
+        """Without the texts of the library, which may have whole URLs."""
+        endpoint, subject = self.endpoint, self.subject
+        if isinstance(error, aiohttp.ConnectionTimeoutError | aiohttp.ClientConnectorError):
+            unreached = Unreachable(f"{subject} cannot be reached ({_reason(error)})", provider=endpoint.name)
+            unreached.host, unreached.reason = host_of(endpoint.base_url), _reason(error)
+            return unreached
+        if isinstance(error, TimeoutError):
+            silent = f"{subject} said nothing for {endpoint.patience.idle:g} seconds"
+            fault = Cut if self.has_begun else VendorFault
+            return fault(silent, provider=endpoint.name, kind="timeout")
+        if self.has_begun:
+            return _cut(endpoint, subject)
+        return Unreachable(f"{subject} closed the connection without an answer", provider=endpoint.name)
 
 
-def _provider_error(error: Exception, endpoint: Endpoint, *, subject: str, has_begun: bool) -> ProviderError:
-    """Without the texts of the library, which may have whole URLs."""
-    if isinstance(error, aiohttp.ConnectionTimeoutError | aiohttp.ClientConnectorError):
-        return _unreached(subject, _reason(error), endpoint)
-    if isinstance(error, TimeoutError):
-        silent = f"{subject} said nothing for {endpoint.patience.idle:g} seconds"
-        fault = Cut if has_begun else VendorFault
-        return fault(silent, provider=endpoint.name, kind="timeout")
-    if has_begun:
-        return _cut(endpoint, subject)
-    return Unreachable(f"{subject} closed the connection without an answer", provider=endpoint.name)
-
-
-def _unreached(subject: str, reason: str, endpoint: Endpoint) -> Unreachable:
-    error = Unreachable(f"{subject} cannot be reached ({reason})", provider=endpoint.name)
-    error.host, error.reason = host_of(endpoint.base_url), reason
-    return error
-
-
-def _cut(endpoint: Endpoint, subject: str = "") -> Cut:
-    return Cut(f"{subject or host_of(endpoint.base_url)} stopped in the middle of an answer", provider=endpoint.name)
+def _cut(endpoint: Endpoint, subject: str) -> Cut:
+    return Cut(f"{subject} stopped in the middle of an answer", provider=endpoint.name)
 
 
 def _reason(error: Exception) -> str:
@@ -122,7 +118,5 @@ def _reason(error: Exception) -> str:
 
 def mask_secrets(failed: Failed, endpoint: Endpoint) -> Failed:
     """Some vendors repeat the rejected key."""
-    raw = str(failed.raw)
-    return replace(
-        failed, message=endpoint.masked(failed.message), raw=failed.raw if endpoint.masked(raw) == raw else {}
-    )
+    raw = failed.raw if endpoint.masked(str(failed.raw)) == str(failed.raw) else {}
+    return replace(failed, message=endpoint.masked(failed.message), raw=raw)

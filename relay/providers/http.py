@@ -11,9 +11,10 @@ import random
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import NamedTuple
 
 import aiohttp
 
@@ -30,24 +31,19 @@ from relay.providers.event_stream import EventStream, mask_secrets, network_erro
 
 logger = logging.getLogger(__name__)
 
-# Of an error.
-ERROR_BYTES = 64 * 1024
-ERROR_SECONDS = 10.0
-# Of any other document.
+ERROR_BYTES, ERROR_SECONDS = 64 * 1024, 10.0
 DOCUMENT_SECONDS, DOCUMENT_BYTES = 5.0, 8 * 1024 * 1024
 FIRST_WAIT, LONGEST_WAIT = 0.5, 8.0
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
+class Trouble(NamedTuple):
     """The latest error of a provider, if no call has succeeded since."""
 
     error: ProviderError
     at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProviderRequest:
+class ProviderRequest(NamedTuple):
     """A call without its address."""
 
     path: str
@@ -149,13 +145,11 @@ class HttpProvider:
                 endpoint.url(request.path, model=request.options.model),
                 data=request.body,
                 headers=headers,
-                timeout=_timeout(endpoint.patience),
+                timeout=aiohttp.ClientTimeout(
+                    total=None, sock_connect=endpoint.patience.connect, sock_read=endpoint.patience.idle
+                ),
                 allow_redirects=False,
             )
-
-
-def _timeout(patience: Patience) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=None, sock_connect=patience.connect, sock_read=patience.idle)
 
 
 async def _begun(endpoint: Endpoint, response: aiohttp.ClientResponse) -> EventStream:
@@ -173,9 +167,11 @@ async def _refusal(endpoint: Endpoint, response: aiohttp.ClientResponse) -> Prov
         return _wrong_address(endpoint, "sends us to another address")
     failed = DIALECTS[endpoint.dialect].decode_error(response.status, await _beginning(response))
     wait = retry_after(response.headers)
-    return apply_retry_header(
-        error_of(mask_secrets(failed, endpoint), provider=endpoint.name, retry_after=wait), response.headers
-    )
+    error = error_of(mask_secrets(failed, endpoint), provider=endpoint.name, retry_after=wait)
+    # The vendor's header overrides the class of the error.
+    if (value := response.headers.get("x-should-retry", "").lower()) in ("true", "false"):
+        error.retry_helps = value == "true"
+    return error
 
 
 def _wrong_address(endpoint: Endpoint, what: str) -> ProviderError:
@@ -186,12 +182,10 @@ def _wrong_address(endpoint: Endpoint, what: str) -> ProviderError:
 async def _beginning(response: aiohttp.ClientResponse) -> bytes:
     """As much of an error as came in time: half of it is better than none."""
     read = bytearray()
-    try:
+    with suppress(TimeoutError, aiohttp.ClientError, OSError):
         async with asyncio.timeout(ERROR_SECONDS):
             while len(read) < ERROR_BYTES and (chunk := await response.content.readany()):
                 read += chunk
-    except (TimeoutError, aiohttp.ClientError, OSError):
-        pass
     return bytes(read[:ERROR_BYTES])
 
 
@@ -200,30 +194,16 @@ async def _beginning(response: aiohttp.ClientResponse) -> bytes:
 
 def retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> float | None:
     """The seconds that the vendor asks us to wait, if it sends a valid number or date."""
-    with suppress(ValueError):
-        return _positive(float(headers.get("retry-after-ms", "")) / 1000)
     value = headers.get("retry-after", "")
-    with suppress(ValueError):
-        return _positive(float(value))
+    for text, unit in ((headers.get("retry-after-ms", ""), 1000), (value, 1)):
+        with suppress(ValueError):
+            if 0 <= (seconds := float(text) / unit) < float("inf"):
+                return seconds
     with suppress(ValueError, OverflowError):
         at = parsedate_to_datetime(value)
         at = at if at.tzinfo else at.replace(tzinfo=UTC)
         return max((at - (now or datetime.now(UTC))).total_seconds(), 0.0)
     return None
-
-
-def _positive(seconds: float) -> float:
-    if not 0 <= seconds < float("inf"):
-        raise ValueError(seconds)
-    return seconds
-
-
-def apply_retry_header(error: ProviderError, headers: Mapping[str, str]) -> ProviderError:
-    """The vendor's header on retries overrides the class of the error."""
-    value = headers.get("x-should-retry", "").lower()
-    if value in ("true", "false"):
-        error.retry_helps = value == "true"
-    return error
 
 
 def wait_after(error: ProviderError, *, attempt: int, spent: float, patience: Patience) -> float | None:

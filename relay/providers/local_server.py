@@ -1,7 +1,7 @@
 """The demo model's own process: `python -m relay.providers.local_server WEIGHTS`, started by `local`.
 
-It prints its address and its key in one line of JSON; the system chooses the port. It
-ends when stdin ends, which is when the process that started it ends. It uses no Django and no settings.
+It prints its address and its key as JSON; the system chooses the port. It ends with its parent, whose end closes stdin.
+It uses no Django and no settings.
 """
 
 import json

@@ -1,7 +1,6 @@
-"""Router from model names to providers; every call may use another one.
+"""Router from model names (`provider/model`, a bare name, or none for the default) to providers.
 
-Models are named `provider/model`, by their bare name, or not at all, which means the default. Who offers what is read
-from the settings once; what is really there is kept up to date by the catalogue.
+Who offers what is read from the settings once; what is really there is kept up to date by the catalogue.
 """
 
 import asyncio
@@ -69,7 +68,11 @@ class Router:
     def route(self, name: str = "") -> Route:
         """The route of a model name. Raises NoSuchModel."""
         self.catalogue.refresh_if_stale()
-        found = self._named(name) or self._bare(name) or self._of_family(name) if name else self._default()
+        if name:
+            # Names of models may have slashes of their own.
+            found = self._named(name) or next(self.named_alike(name), None) or self._of_family(name)
+        else:
+            found = next((Route(one, one.models[0]) for one in self._all_providers() if one.models), None)
         if found is None:
             raise NoSuchModel(name)
         return found
@@ -77,11 +80,11 @@ class Router:
     def choices(self) -> list[Group]:
         """All models, the default first."""
         self.catalogue.refresh_if_stale()
-        groups = [
+        return [
             Group(provider, tuple(Route(provider, model) for model in provider.models))
             for provider in self._all_providers()
+            if provider.models
         ]
-        return [group for group in groups if group.routes]
 
     def providers(self) -> list[ProviderStatus]:
         self.catalogue.refresh_if_stale()
@@ -97,24 +100,19 @@ class Router:
         yield from (provider for provider in self.configured if provider.is_demo)
         yield from self.catalogue.found
 
-    def _default(self) -> Route | None:
-        return next(
-            (Route(provider, provider.models[0]) for provider in self._all_providers() if provider.models), None
-        )
-
     def _named(self, name: str) -> Route | None:
         first, _, rest = name.partition("/")
         provider = self.provider(first) if rest else None
-        return _offered(provider, rest) if provider else None
+        if provider is None:
+            return None
+        # A provider that may have more models than its list is tried with any name.
+        is_open = isinstance(provider, HttpProvider) and provider.is_open
+        return _listed(provider, rest) or (Route(provider, Model(name=rest)) if is_open else None)
 
     def named_alike(self, name: str) -> Iterator[Route]:
         """Routes of all providers that list a model of exactly this name."""
         offers = (_listed(provider, name) for provider in self._all_providers())
         yield from (route for route in offers if route)
-
-    def _bare(self, name: str) -> Route | None:
-        """Names of models may have slashes of their own."""
-        return next(self.named_alike(name), None)
 
     def _of_family(self, name: str) -> Route | None:
         """For models that are newer than any list."""
@@ -141,12 +139,6 @@ class Router:
 
 def _listed(provider: Provider, name: str) -> Route | None:
     return next((Route(provider, model) for model in provider.models if model.name == name), None)
-
-
-def _offered(provider: Provider, name: str) -> Route | None:
-    """A provider that may have more models than its list is tried with any name."""
-    is_open = isinstance(provider, HttpProvider) and provider.is_open
-    return _listed(provider, name) or (Route(provider, Model(name=name)) if is_open else None)
 
 
 def _not_configured(endpoint: Endpoint) -> ProviderStatus:

@@ -31,8 +31,16 @@ def session(*, keeps_alive: bool = True) -> aiohttp.ClientSession:
     of_loop = _sessions.of(loop)
     found = of_loop.get((keeps_alive, is_loopback_only))
     if found is None or found.closed:
-        found = of_loop[keeps_alive, is_loopback_only] = _create_session(
-            loop, keeps_alive=keeps_alive, is_loopback_only=is_loopback_only
+        found = of_loop[keeps_alive, is_loopback_only] = aiohttp.ClientSession(
+            connector=connector(loop, keeps_alive=keeps_alive),
+            connector_owner=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            # Never compressed: a stream must not wait until a block is full.
+            headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
+            max_line_size=LONGEST_HEADER,
+            max_field_size=LONGEST_HEADER,
+            trust_env=False,
+            middlewares=(_only_loopback,) if is_loopback_only else (),
         )
     return found
 
@@ -42,7 +50,11 @@ def connector(loop: asyncio.AbstractEventLoop, *, keeps_alive: bool) -> aiohttp.
     of_loop = _connectors.of(loop)
     found = of_loop.get(keeps_alive)
     if found is None or found.closed:
-        found = of_loop[keeps_alive] = _create_connector(keeps_alive=keeps_alive)
+        found = of_loop[keeps_alive] = (
+            aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_SECONDS)
+            if keeps_alive
+            else aiohttp.TCPConnector(limit=0, force_close=True)
+        )
     return found
 
 
@@ -58,28 +70,6 @@ async def close() -> None:
         await found.close()
     for pool in (_connectors.pop(loop) or {}).values():
         await pool.close()
-
-
-def _create_connector(*, keeps_alive: bool) -> aiohttp.TCPConnector:
-    if keeps_alive:
-        return aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_SECONDS)
-    return aiohttp.TCPConnector(limit=0, force_close=True)
-
-
-def _create_session(
-    loop: asyncio.AbstractEventLoop, *, keeps_alive: bool, is_loopback_only: bool
-) -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(
-        connector=connector(loop, keeps_alive=keeps_alive),
-        connector_owner=False,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        # Never compressed: a stream must not wait until a block is full.
-        headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
-        max_line_size=LONGEST_HEADER,
-        max_field_size=LONGEST_HEADER,
-        trust_env=False,
-        middlewares=(_only_loopback,) if is_loopback_only else (),
-    )
 
 
 async def _only_loopback(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:

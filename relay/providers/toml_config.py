@@ -1,71 +1,54 @@
 """Parser of the PARLEY_PROVIDERS file: TOML with providers, models and routes.
 
-Every key is checked by name and type. Anything else raises `ProvidersFileError` with one sentence: where the mistake is
-and what to write instead.
+Every key is checked by name and type. Anything else raises `ProvidersFileError`.
 """
 
 import math
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 from history.dialects import DIALECTS, Switches
+from relay.providers import vendors
 from relay.providers.base import Model, Rule, Target
 from relay.providers.endpoints import KEY_HEADERS, Endpoint, Patience, is_address, is_key
-from relay.providers.vendors import (
-    AZURE_ADVICE,
-    AZURE_DIALECT,
-    DEMO_NAME,
-    EXAMPLE_PATTERN,
-    VENDOR_OF_NAME,
-    Vendor,
-    default_dialect,
-    default_switches,
-    other_dialects,
-)
+from relay.providers.vendors import EXAMPLE_PATTERN, Vendor
 
 Variables = Callable[[str], str]
 Table = Mapping[str, Any]
 
-PROVIDER_KEYS: dict[str, type | tuple[type, ...]] = {
-    "name": str,
-    "label": str,
-    "dialect": str,
-    "base_url": str,
-    "api_key": str,
-    "api_key_env": str,
-    "key_header": str,
+Types = Mapping[str, type | tuple[type, ...]]
+NUMBER = (int, float)
+PROVIDER_KEYS: Types = {
+    **dict.fromkeys(("name", "label", "dialect", "base_url", "api_key", "api_key_env", "key_header"), str),
     "headers": dict,
     "azure_api_version": str,
     "models": list,
     "list_models": bool,
     "switches": dict,
-    "connect_seconds": (int, float),
-    "idle_seconds": (int, float),
+    "connect_seconds": NUMBER,
+    "idle_seconds": NUMBER,
     "attempts": int,
     "also_speaks": list,
     "paths": list,
 }
-ROUTE_KEYS: dict[str, type | tuple[type, ...]] = {"model": str, "to": list}
-TARGET_KEYS: dict[str, type | tuple[type, ...]] = {"provider": str, "model": str, "weight": (int, float)}
-MODEL_KEYS: dict[str, type | tuple[type, ...]] = {
-    "name": str,
-    "label": str,
-    "window": int,
-    "context_tokens": int,
-    "takes_tools": bool,
-    "takes_images": bool,
-    "can_summarise": bool,
+ROUTE_KEYS: Types = {"model": str, "to": list}
+TARGET_KEYS: Types = {"provider": str, "model": str, "weight": NUMBER}
+MODEL_KEYS: Types = {
+    **dict.fromkeys(("name", "label"), str),
+    **dict.fromkeys(("window", "context_tokens"), int),
+    **dict.fromkeys(("takes_tools", "takes_images", "can_summarise"), bool),
     "switches": dict,
 }
 WORDS: dict[type | tuple[type, ...], str] = {
     str: "a text in quotes",
     bool: "true or false",
     int: "a whole number",
-    (int, float): "a number",
+    NUMBER: "a number",
     dict: "a table like { … }",
     list: "a list like [ … ]",
 }
@@ -73,24 +56,20 @@ WORDS: dict[type | tuple[type, ...], str] = {
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")
 PATH = re.compile(r"(?:(?:GET|POST|PUT|PATCH|DELETE) )?/v1(?:beta)?/[\w./:-]*(?:(?<=/)\*)?")
 LONGEST_MODEL = 100
-MOST_SECONDS = 86_400
-MOST_ATTEMPTS = 10
+MOST_SECONDS, MOST_ATTEMPTS = 86_400, 10
 
 
 class ProvidersFileError(ValueError):
     """One sentence: what is wrong where, and what to write."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProvidersFile:
-    """What a file says."""
-
+class ProvidersFile(NamedTuple):
     providers: tuple[Endpoint, ...] = ()
     routes: tuple[Rule, ...] = ()
 
 
 def read_file(path: Path, *, variables: Variables) -> ProvidersFile:
-    """The file's providers and routes. `variables` gives the values that `api_key_env` names."""
+    """`variables` gives the values that `api_key_env` names."""
     try:
         written = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -148,11 +127,9 @@ def read_tables(written: Table, *, variables: Variables) -> tuple[Endpoint, ...]
             raise ProvidersFileError(
                 f"it has the key “{key}” at its top; write only [[providers]] and [[routes]] there"
             )
-    tables = _tables(written, "providers")
-    found = tuple(_endpoint(table, place, variables) for place, table in enumerate(tables, 1))
-    names = [endpoint.name for endpoint in found]
-    for name in names:
-        if names.count(name) > 1:
+    found = tuple(_endpoint(table, place, variables) for place, table in enumerate(_tables(written, "providers"), 1))
+    for name, count in Counter(endpoint.name for endpoint in found).items():
+        if count > 1:
             raise ProvidersFileError(f"it has the provider “{name}” twice; write each name once")
     return found
 
@@ -163,11 +140,11 @@ def _endpoint(table: Table, place: int, variables: Variables) -> Endpoint:
         raise ProvidersFileError(
             f'provider {place} has no proper name; write name = "…", at most 60 small letters, digits, - and _'
         )
-    if name == DEMO_NAME:
+    if name == vendors.DEMO_NAME:
         raise ProvidersFileError(f"it has a provider called “{name}”, as the demo model is; write another name")
     where = f"the provider “{name}”"
     _check(table, PROVIDER_KEYS, where)
-    start = _start(table, VENDOR_OF_NAME.get(name), variables, where)
+    start = _start(table, vendors.VENDOR_OF_NAME.get(name), variables, where)
     models = _models(table, where, known={model.name: model.window for model in start.models})
     if start.azure_api_version and not models:
         raise ProvidersFileError(
@@ -176,7 +153,7 @@ def _endpoint(table: Table, place: int, variables: Variables) -> Endpoint:
     return replace(
         start,
         **_key(table, start, variables, where),
-        **_selected(table, "label"),
+        label=table.get("label", start.label),
         headers=_headers(table, where),
         models=models or start.models,
         models_are_guessed=not models,
@@ -192,7 +169,7 @@ def _endpoint(table: Table, place: int, variables: Variables) -> Endpoint:
 def _also_speaks(table: Table, start: Endpoint, where: str) -> tuple[str, ...]:
     written = table.get("also_speaks")
     if written is None:
-        return () if start.azure_api_version else other_dialects(start.dialect, start.base_url)
+        return () if start.azure_api_version else vendors.other_dialects(start.dialect, start.base_url)
     for dialect in written:
         if dialect not in DIALECTS:
             raise ProvidersFileError(f"{where} also speaks {dialect!r}; write some of {', '.join(DIALECTS)}")
@@ -200,25 +177,26 @@ def _also_speaks(table: Table, start: Endpoint, where: str) -> tuple[str, ...]:
 
 
 def _paths(table: Table, where: str) -> tuple[str, ...]:
-    for path in table.get("paths", []):
+    paths = tuple(table.get("paths", []))
+    for path in paths:
         if not isinstance(path, str) or not PATH.fullmatch(path):
             raise ProvidersFileError(
                 f'{where} has the path {path!r}; write paths like "/v1/files/*" or "POST /v1/batches"'
             )
-    return tuple(table.get("paths", []))
+    return paths
 
 
 def _start(table: Table, vendor: Vendor | None, variables: Variables, where: str) -> Endpoint:
     """What is known before the details: the address and the language; a known vendor's own where the file says none."""
     base_url = str(table.get("base_url") or (vendor and (variables(vendor.url_variable) or vendor.base_url)) or "")
-    dialect = str(table.get("dialect") or (vendor and default_dialect(vendor, base_url)) or "")
+    dialect = str(table.get("dialect") or (vendor and vendors.default_dialect(vendor, base_url)) or "")
     azure = str(table.get("azure_api_version", ""))
     if not is_address(base_url):
         raise ProvidersFileError(f"{where} has no proper base_url; write an address like http://127.0.0.1:11434/v1")
     if dialect not in DIALECTS:
         raise ProvidersFileError(f"{where} has the dialect “{dialect}”; write one of {', '.join(DIALECTS)}")
-    if azure and dialect != AZURE_DIALECT:
-        raise ProvidersFileError(f"{where} has azure_api_version and speaks {dialect}; write {AZURE_ADVICE}")
+    if azure and dialect != vendors.AZURE_DIALECT:
+        raise ProvidersFileError(f"{where} has azure_api_version and speaks {dialect}; write {vendors.AZURE_ADVICE}")
     return Endpoint(
         name=str(table["name"]),
         label=vendor.label if vendor else "",
@@ -227,13 +205,13 @@ def _start(table: Table, vendor: Vendor | None, variables: Variables, where: str
         azure_api_version=azure,
         key_header="api-key" if azure else DIALECTS[dialect].HTTP_API.key_header,
         models=vendor.models if vendor and base_url == vendor.base_url else (),
-        switches=default_switches(dialect, base_url),
+        switches=vendors.default_switches(dialect, base_url),
     )
 
 
 def _key(table: Table, start: Endpoint, variables: Variables, where: str) -> dict[str, Any]:
     """Written here, or in a variable that is named here, or in the variable of a known vendor."""
-    vendor = VENDOR_OF_NAME.get(start.name)
+    vendor = vendors.VENDOR_OF_NAME.get(start.name)
     variable = str(table.get("api_key_env") or (vendor and vendor.key_variable) or "")
     if table.get("api_key") and table.get("api_key_env"):
         raise ProvidersFileError(f"{where} has api_key and api_key_env; write one of them")
@@ -275,17 +253,17 @@ def _model(written: object, where: str) -> Model:
     for key in ("window", "context_tokens"):
         if table.get(key, 1) < 1:
             raise ProvidersFileError(f"{where} has {key} = {table[key]}; write how many tokens, 1 or more")
-    switches = {"switches": _switches(table["switches"], Switches(), where)} if "switches" in table else {}
-    return Model(**{**table, **switches})
+    if "switches" in table:
+        table = {**table, "switches": _switches(table["switches"], Switches(), where)}
+    return Model(**table)
 
 
 def _switches(table: Table, start: Switches, where: str) -> Switches:
     hints = get_type_hints(Switches)
-    known = {field.name for field in fields(Switches)}
     for key, value in table.items():
-        if key not in known:
+        if key not in hints:
             raise ProvidersFileError(
-                f"{where} has the switch “{key}”, which does not exist; write one of {', '.join(sorted(known))}"
+                f"{where} has the switch “{key}”, which does not exist; write one of {', '.join(sorted(hints))}"
             )
         if hints[key] is bool and not isinstance(value, bool):
             raise ProvidersFileError(f"{where} has the switch {key} = {value!r}; write true or false")
@@ -304,11 +282,11 @@ def _patience(table: Table, where: str) -> Patience:
         raise ProvidersFileError(
             f"{where} has attempts = {table['attempts']}; write a number from 1 to {MOST_ATTEMPTS}"
         )
-    names = {"connect_seconds": "connect", "idle_seconds": "idle", "attempts": "attempts"}
-    return Patience(**{names[key]: table[key] for key in names if key in table})
+    keys = ("connect_seconds", "idle_seconds", "attempts")
+    return Patience(**{key.removesuffix("_seconds"): table[key] for key in keys if key in table})
 
 
-def _check(table: Table, known: Mapping[str, type | tuple[type, ...]], where: str) -> None:
+def _check(table: Table, known: Types, where: str) -> None:
     for key, value in table.items():
         if key not in known:
             raise ProvidersFileError(
@@ -317,12 +295,5 @@ def _check(table: Table, known: Mapping[str, type | tuple[type, ...]], where: st
         wanted = known[key]
         # In Python `True` is an int, in a file it is not.
         if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
-            raise ProvidersFileError(f"{where} has {key} = {_shown(key, value)}; write {WORDS[wanted]}")
-
-
-def _selected(table: Table, *keys: str) -> dict[str, Any]:
-    return {key: table[key] for key in keys if key in table}
-
-
-def _shown(key: str, value: object) -> str:
-    return "a value of another type" if "key" in key or key == "headers" else repr(value)
+            shown = "a value of another type" if "key" in key or key == "headers" else repr(value)
+            raise ProvidersFileError(f"{where} has {key} = {shown}; write {WORDS[wanted]}")

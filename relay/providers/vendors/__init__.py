@@ -27,6 +27,10 @@ class Vendor:
     models: tuple[Model, ...]
 
 
+def _models(window: int, *names: str) -> tuple[Model, ...]:
+    return tuple(Model(name=name, window=window) for name in names)
+
+
 VENDORS: tuple[Vendor, ...] = (
     Vendor(
         name="openai",
@@ -35,7 +39,7 @@ VENDORS: tuple[Vendor, ...] = (
         base_url="https://api.openai.com/v1",
         key_variable="OPENAI_API_KEY",
         url_variable="OPENAI_BASE_URL",
-        models=tuple(Model(name=name, window=272_000) for name in ("gpt-6.1-sol", "gpt-6.1-terra", "gpt-6-luna")),
+        models=_models(272_000, "gpt-6.1-sol", "gpt-6.1-terra", "gpt-6-luna"),
     ),
     Vendor(
         name="anthropic",
@@ -44,9 +48,7 @@ VENDORS: tuple[Vendor, ...] = (
         base_url="https://api.anthropic.com",
         key_variable="ANTHROPIC_API_KEY",
         url_variable="ANTHROPIC_BASE_URL",
-        models=tuple(
-            Model(name=name, window=200_000) for name in ("claude-sonnet-5-5", "claude-opus-5-5", "claude-haiku-5-5")
-        ),
+        models=_models(200_000, "claude-sonnet-5-5", "claude-opus-5-5", "claude-haiku-5-5"),
     ),
     Vendor(
         name="gemini",
@@ -55,10 +57,7 @@ VENDORS: tuple[Vendor, ...] = (
         base_url="https://generativelanguage.googleapis.com",
         key_variable="GEMINI_API_KEY",
         url_variable="GOOGLE_GEMINI_BASE_URL",
-        models=tuple(
-            Model(name=name, window=1_048_576)
-            for name in ("gemini-flash-latest", "gemini-pro-latest", "gemini-flash-lite-latest")
-        ),
+        models=_models(1_048_576, "gemini-flash-latest", "gemini-pro-latest", "gemini-flash-lite-latest"),
     ),
 )
 # The provider of the embedded demo model.
@@ -67,11 +66,7 @@ VENDOR_OF_NAME = {vendor.name: vendor for vendor in VENDORS}
 # The vendor of a model that no provider lists, by the beginning of its name.
 FAMILIES = {
     "claude": "anthropic",
-    "gpt-": "openai",
-    "chatgpt-": "openai",
-    "o1": "openai",
-    "o3": "openai",
-    "o4": "openai",
+    **dict.fromkeys(("gpt-", "chatgpt-", "o1", "o3", "o4"), "openai"),
     "gemini": "gemini",
 }
 # For help texts.

@@ -13,19 +13,15 @@ from relay.providers.endpoints import Endpoint
 from relay.providers.http import fetch
 from relay.providers.toml_config import LONGEST_MODEL
 
-OLLAMA = Endpoint(
-    name="ollama",
-    label="Ollama",
-    dialect="openai-chat",
-    base_url="http://127.0.0.1:11434/v1",
-    switches=Switches(legacy_max_tokens=True),
-)
-LM_STUDIO = Endpoint(
-    name="lmstudio",
-    label="LM Studio",
-    dialect="openai-chat",
-    base_url="http://127.0.0.1:1234/v1",
-    switches=Switches(legacy_max_tokens=True),
+OLLAMA, LM_STUDIO = (
+    Endpoint(
+        name=name,
+        label=label,
+        dialect="openai-chat",
+        base_url=f"http://127.0.0.1:{port}/v1",
+        switches=Switches(legacy_max_tokens=True),
+    )
+    for name, label, port in (("ollama", "Ollama", 11434), ("lmstudio", "LM Studio", 1234))
 )
 LOCAL_SERVERS = (OLLAMA, LM_STUDIO)
 # Each model takes a request.
@@ -46,7 +42,12 @@ async def _of_ollama(endpoint: Endpoint) -> Iterable[Model]:
     listed = await fetch(endpoint, f"{root}/api/tags")
     names = [string(item.get("name")) for item in objs(listed.get("models"))[:MOST_MODELS]]
     details = await asyncio.gather(*(_fetch_details(endpoint, f"{root}/api/show", name) for name in names))
-    return [_ollama_model(name, about) for name, about in zip(names, details, strict=True) if _can_chat(about)]
+    # Older versions of Ollama do not list capabilities.
+    return [
+        _ollama_model(name, about)
+        for name, about in zip(names, details, strict=True)
+        if "capabilities" not in about or "completion" in items(about["capabilities"])
+    ]
 
 
 async def _fetch_details(endpoint: Endpoint, url: str, name: str) -> JsonObject:
@@ -54,11 +55,6 @@ async def _fetch_details(endpoint: Endpoint, url: str, name: str) -> JsonObject:
         return await fetch(endpoint, url, body={"model": name})
     except ProviderError:
         return {}
-
-
-def _can_chat(about: JsonObject) -> bool:
-    """Older versions of Ollama do not list capabilities."""
-    return "capabilities" not in about or "completion" in items(about["capabilities"])
 
 
 def _ollama_model(name: str, about: JsonObject) -> Model:
