@@ -1,16 +1,12 @@
 """Redaction of credentials and personal data before entries are stored.
 
-`redactors_for(mode)` says what a recording mode asks for, `redacted(entry, redactors)` gives the entry as it may be
-kept. Each find leaves a typed placeholder such as `[redacted:openai-key]` and is counted; an entry without a find comes
+Each find leaves a typed placeholder such as `[redacted:openai-key]` and is counted; an entry without a find comes
 back as the same object. The live call is never touched: only the stored copy is.
-
-What is searched, and how, stands in `redaction_walk`; what a secret looks like in `detectors`.
 """
 
 import logging
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -21,21 +17,13 @@ from django.utils.module_loading import import_string
 from history.entries import EMPTY, Entry, JsonObject, ModelOutput, ToolRequest
 from history.redaction import detectors
 from history.redaction.detectors import placeholder
-from history.redaction.walker import RedactionWalk, Redactor, Redactors
+from history.redaction.walker import Redacted, RedactionWalk, Redactor, Redactors
 
 logger = logging.getLogger(__name__)
 
 MODES = ("full", "redacted", "no_replies", "metadata", "off")  # each keeps less than the one before
 HOOK = "hook"
 HOOK_FAILED = "hook-failed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Redacted:
-    """An entry as it may be stored, and how often what was taken out of it."""
-
-    entry: Entry
-    hits: Counter[str]
 
 
 def stores_bodies(mode: str) -> bool:
@@ -52,7 +40,7 @@ def redactors_for(mode: str) -> Redactors:
     """What this recording mode asks for, with the hooks and personal detectors of the settings. Cheap to call."""
     if not stores_bodies(mode):
         raise ValueError(f"Mode '{mode}' stores no texts: ask stores_bodies() before redacting.")
-    return _redactors_for(mode, _setting("PARLEY_REDACTION_HOOKS"), _setting("PARLEY_REDACTION_PERSONAL"))
+    return _redactors_for(mode, tuple(settings.PARLEY_REDACTION_HOOKS), tuple(settings.PARLEY_REDACTION_PERSONAL))
 
 
 def redacted(entry: Entry, redactors: Redactors) -> Redacted:
@@ -95,10 +83,6 @@ def _known(mode: str) -> str:
     return mode
 
 
-def _setting(name: str) -> tuple[str, ...]:
-    return tuple(getattr(settings, name, ()))
-
-
 @cache
 def _redactors_for(mode: str, hooks: tuple[str, ...], personal: tuple[str, ...]) -> Redactors:
     loaded = tuple(load_hook(path) for path in hooks)
@@ -115,31 +99,8 @@ class WrongHookError(ValueError):
     """A path of PARLEY_REDACTION_HOOKS does not lead to a callable; the text says what to write instead."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hook:
+def load_hook(path: str) -> Redactor:
     """A foreign callable that may fail in any way: then the text goes, never the clear text through."""
-
-    path: str
-    function: Callable[[str], object]
-
-    def __call__(self, text: str, /) -> tuple[str, Counter[str]]:
-        try:
-            return self._read(self.function(text), text)
-        except Exception as error:  # noqa: BLE001 - foreign code; on any error the clear text must not be stored
-            # The name alone: the message of an error often quotes the text that it failed on.
-            logger.error("Redaction hook %s failed with %s; the text was not stored.", self.path, type(error).__name__)
-            return placeholder(HOOK_FAILED), Counter({HOOK_FAILED: 1})
-
-    def _read(self, answer: Any, text: str) -> tuple[str, Counter[str]]:
-        if isinstance(answer, str):
-            return answer, Counter({HOOK: 1} if answer != text else {})
-        cleaned, hits = answer
-        if not isinstance(cleaned, str):
-            raise TypeError("a hook returns a text, or a text and a Counter")
-        return cleaned, Counter({str(name): int(count) for name, count in hits.items()})
-
-
-def load_hook(path: str) -> Hook:
     try:
         function = import_string(path)
     except ImportError as error:
@@ -148,21 +109,36 @@ def load_hook(path: str) -> Hook:
         raise WrongHookError(
             f"PARLEY_REDACTION_HOOKS names '{path}', which is a {type(function).__name__}, not a callable."
         )
-    return Hook(path, function)
+
+    def hook(text: str) -> tuple[str, Counter[str]]:
+        try:
+            answer = function(text)
+            if isinstance(answer, str):
+                return answer, Counter({HOOK: 1} if answer != text else {})
+            cleaned, hits = answer
+            if not isinstance(cleaned, str):
+                raise TypeError("a hook returns a text, or a text and a Counter")
+            return cleaned, Counter({str(name): int(count) for name, count in hits.items()})
+        except Exception as error:  # noqa: BLE001 - foreign code; on any error the clear text must not be stored
+            # The name alone: the message of an error often quotes the text that it failed on.
+            logger.error("Redaction hook %s failed with %s; the text was not stored.", path, type(error).__name__)
+            return placeholder(HOOK_FAILED), Counter({HOOK_FAILED: 1})
+
+    return hook
 
 
 @register("redaction")
 def check_redaction_settings(**_: Any) -> list[CheckMessage]:
     """A wrong hook or detector stops the start; it must not be found when the first secret comes by."""
     errors: list[CheckMessage] = []
-    for path in _setting("PARLEY_REDACTION_HOOKS"):
+    for path in settings.PARLEY_REDACTION_HOOKS:
         try:
             load_hook(path)
         except WrongHookError as error:
             hint = "Write the dotted path of a function that takes a text and returns one: 'mycompany.privacy.clean'."
             errors.append(Error(str(error), hint=hint, id="history.E001"))
     try:
-        detectors.personal(_setting("PARLEY_REDACTION_PERSONAL"))
+        detectors.personal(settings.PARLEY_REDACTION_PERSONAL)
     except ValueError as error:
         errors.append(
             Error(f"PARLEY_REDACTION_PERSONAL: {error}", hint="Remove the name or correct it.", id="history.E002")

@@ -10,10 +10,9 @@ too: that is what `starts` is for. The formats of most vendors are in `token_for
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from string import ascii_letters, digits
 
-from history.redaction.token_formats import NAMED_FORMATS, SAFE, TOKEN_FORMATS, TokenFormat, starts
+from history.redaction import token_formats
 
 # No token of a vendor is shorter; few words of prose are longer.
 TOKEN_CHARS = 16
@@ -40,25 +39,24 @@ def _could_hold_a_token(seen: str) -> bool:
     return len(seen) >= TOKEN_CHARS and seen.encode("ascii").translate(_TOKEN_TABLE).find(_TOKEN_RUN) >= 0
 
 
-def _always(secret: str) -> bool:
-    return True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Detector:
-    """Replaces what its patterns find (their group `secret`, or all of it) where `confirm` agrees."""
+    """Replaces what its patterns find (their group `secret`, or all of it) where `confirm` agrees.
 
-    name: str
-    # In lower case; without one of them in the text no pattern can match.
-    needles: tuple[str, ...]
-    patterns: tuple[re.Pattern[str], ...]
-    # Also asked about `name="value"` of a JSON object, where name and value are two texts.
-    reads_pairs: bool = False
-    confirm: Callable[[str], bool] = _always
-    mark: str = field(init=False)
+    `needles` are in lower case, separated by spaces (`·` is one in a needle): without one of them in the text no
+    pattern can match. `reads_pairs`: also asked about `name="value"` of a JSON object, where the two are two texts.
+    """
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "mark", placeholder(self.name))
+    def __init__(
+        self,
+        name: str,
+        needles: str,
+        *patterns: str,
+        reads_pairs: bool = False,
+        confirm: Callable[[str], bool] | None = None,
+    ) -> None:
+        self.name, self.reads_pairs, self.confirm = name, reads_pairs, confirm
+        self.needles = tuple(needle.replace("·", " ") for needle in needles.split())
+        self.patterns = tuple(map(re.compile, patterns))
 
     def __call__(self, text: str, /) -> tuple[str, Counter[str]]:
         hits: Counter[str] = Counter()
@@ -73,11 +71,11 @@ class Detector:
     def _mark(self, match: re.Match[str], hits: Counter[str]) -> str:
         group = "secret" if "secret" in match.re.groupindex else 0
         secret, whole = match[group], match[0]
-        if not self.confirm(secret):
+        if self.confirm and not self.confirm(secret):
             return whole
         hits[self.name] += 1
         start = match.start(group) - match.start()
-        return f"{whole[:start]}{self.mark}{whole[start + len(secret) :]}"
+        return f"{whole[:start]}{placeholder(self.name)}{whole[start + len(secret) :]}"
 
 
 def search(text: str, seen: str, detectors: Iterable[Detector], hits: Counter[str]) -> str:
@@ -90,21 +88,18 @@ def search(text: str, seen: str, detectors: Iterable[Detector], hits: Counter[st
     return text
 
 
-def _detector(name: str, needles: str, *patterns: str, reads_pairs: bool = False) -> Detector:
-    compiled = tuple(re.compile(pattern) for pattern in patterns)
-    return Detector(
-        name=name,
-        needles=tuple(needle.replace("·", " ") for needle in needles.split()),
-        patterns=compiled,
-        reads_pairs=reads_pairs,
-    )
+def _read(table: str) -> tuple[Detector, ...]:
+    return tuple(Detector(name, needles, *patterns) for name, needles, patterns in token_formats.read_formats(table))
+
+
+def _assigned(needles: str, name: str, capitals: str, bare: str) -> Detector:
+    """A secret that only the name before it gives away."""
+    patterns = name + _QUOTED, capitals + _QUOTED, bare + _BARE
+    return Detector("assigned-secret", needles, *patterns, reads_pairs=True)
 
 
 # Credentials. The order counts: a detector further down never sees what one above has replaced.
 
-_SAFE = SAFE
-# A random token holds a digit early on; a hyphenated word does not.
-_A_DIGIT_SOON = "(?=[A-Za-z_-]{0,60}[0-9])"
 _FRESH = r"(?!\[redacted:)"
 # Between a name and its value in a configuration file, a header or a JSON text; quotes may be escaped.
 _IS = r"""\\{0,4}["']?\s{0,4}[:=]\s{0,4}"""
@@ -131,118 +126,33 @@ _BEARER = r"(?:\s{1,4}|%20|\+)(?P<secret>(?=[A-Za-z._~+/=-]{0,80}[0-9])[A-Za-z0-
 _LOGIN = rf"""[^\s/@:"'<>\\]{{0,256}}:(?P<secret>{_FRESH}[^\s/"'<>`\\]{{1,512}})@"""
 
 
-def _of_formats(formats: Iterable[TokenFormat]) -> tuple[Detector, ...]:
-    return tuple(_detector(one.name, one.needles, *one.patterns) for one in formats)
-
-
-# Each match holds at least TOKEN_CHARS letters, digits, hyphens or underscores in a row.
-TOKENS: tuple[Detector, ...] = (
-    _detector("parley-key", "parley_", r"parley_[a-z0-9]{4,16}_[A-Za-z0-9]{32,}+"),
-    _detector("anthropic-key", "sk-ant-", rf"sk-ant-{_SAFE}{{20,}}+"),
-    _detector("openrouter-key", "sk-or-", rf"sk-or-{_SAFE}{{20,}}+"),
-    # Not OpenSSH's names of key types, such as sk-ssh-ed25519-cert-v01.
-    _detector("openai-key", "sk-", starts("sk-") + rf"(?!ssh-|ecdsa-){_A_DIGIT_SOON}{_SAFE}{{20,}}+"),
-    _detector("google-key", "aiza", starts("AIza", "A-Za-z0-9+/") + rf"{_SAFE}{{35,}}+"),
-    _detector("google-oauth", "ya29. gocspx-", rf"ya29\.{_SAFE}{{20,}}+", rf"GOCSPX-{_SAFE}{{20,}}+"),
-    _detector(
-        "github-token",
-        "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_",
-        r"gh[pousr]_[A-Za-z0-9]{30,}+",
-        r"github_pat_[A-Za-z0-9_]{40,}+",
-    ),
-    _detector(
-        "gitlab-token", "glpat- gldt- glrt- glptt- glcbt-", rf"gl(?:pat|dt|rt|ptt|cbt)-{_SAFE}{{20,}}+(?:\.{_SAFE}++)*+"
-    ),
-    _detector(
-        "aws-access-key",
-        "akia asia",
-        starts("AKIA") + "[A-Z2-7]{16}(?![A-Za-z0-9])",
-        starts("ASIA") + "[A-Z2-7]{16}(?![A-Za-z0-9])",
-    ),
-    _detector("slack-token", "xox xapp-", r"xox[abceoprs]-[A-Za-z0-9-]{12,}+", r"xapp-[A-Za-z0-9-]{12,}+"),
-    _detector(
-        "slack-webhook",
-        "hooks.slack.com",
-        rf"hooks\.slack\.com\\?/(?:services|workflows|triggers)(?P<secret>(?:\\?/{_SAFE}{{8,}}+){{2,6}})",
-    ),
-    _detector(
-        "stripe-key", "k_live_ k_test_ whsec_", r"[srp]k_(?:live|test)_[A-Za-z0-9]{16,}+", r"whsec_[A-Za-z0-9+/=]{24,}+"
-    ),
-    _detector("huggingface-token", "hf_", starts("hf_") + r"[A-Za-z0-9]{30,}+"),
-    _detector("groq-key", "gsk_", r"gsk_[A-Za-z0-9]{32,}+"),
-    _detector("xai-key", "xai-", starts("xai-") + r"[A-Za-z0-9]{40,}+"),
-    _detector("perplexity-key", "pplx-", r"pplx-[A-Za-z0-9]{32,}+"),
-    _detector("replicate-token", "r8_", starts("r8_") + r"[A-Za-z0-9]{30,}+"),
-    _detector("npm-token", "npm_", r"npm_[A-Za-z0-9]{36,}+"),
-    _detector("pypi-token", "pypi-", rf"pypi-{_SAFE}{{32,}}+"),
-    _detector("sendgrid-key", "sg.", starts(r"SG\.") + rf"{_SAFE}{{16,64}}+\.{_SAFE}{{32,}}+"),
-    _detector("digitalocean-token", "_v1_", r"do[por]_v1_[a-f0-9]{64}"),
-    _detector(
-        "jwt",
-        "eyj",
-        starts("eyJ", "A-Za-z0-9_-") + rf"{_SAFE}{{13,}}+\.{_SAFE}*+\.{_SAFE}{{4,}}+(?:\.{_SAFE}++){{0,2}}+",
-    ),
-)
-
-# Searched only around long words that hold a digit or change their case again and again.
-FORMATS = _of_formats(TOKEN_FORMATS)
-
+TOKENS, FORMATS, NAMED_FORMATS = map(_read, (token_formats.TOKENS, token_formats.FORMATS, token_formats.NAMED_FORMATS))
 SECRETS: tuple[Detector, ...] = (
-    _detector("private-key", "private·key", rf"-----BEGIN {_PEM_NAME}(?:{_PEM_BODY}-----END {_PEM_NAME}|{_PEM_LINES})"),
-    *_of_formats(NAMED_FORMATS),
-    _detector(
+    Detector("private-key", "private·key", rf"-----BEGIN {_PEM_NAME}(?:{_PEM_BODY}-----END {_PEM_NAME}|{_PEM_LINES})"),
+    *NAMED_FORMATS,
+    Detector(
         "aws-secret-key",
         "secret",
         rf"ecret_?(?:[Aa]ccess_?)?[Kk]ey{_AWS}",
         rf"SECRET_?(?:ACCESS_?)?KEY{_AWS}",
         reads_pairs=True,
     ),
-    _detector("authorization", "authorization", rf"uthorization{_SCHEME}", rf"UTHORIZATION{_SCHEME}", reads_pairs=True),
-    _detector("authorization", "api-key:", rf"pi-[Kk]ey{_HEADER}", rf"PI-KEY{_HEADER}"),
-    _detector("bearer-token", "bearer", rf"earer{_BEARER}", rf"BEARER{_BEARER}"),
-    _detector("url-password", r":// :\/\/", rf"://{_LOGIN}", rf":\\/\\/{_LOGIN}"),
-    _detector(
+    Detector("authorization", "authorization", rf"uthorization{_SCHEME}", rf"UTHORIZATION{_SCHEME}", reads_pairs=True),
+    Detector("authorization", "api-key:", rf"pi-[Kk]ey{_HEADER}", rf"PI-KEY{_HEADER}"),
+    Detector("bearer-token", "bearer", rf"earer{_BEARER}", rf"BEARER{_BEARER}"),
+    Detector("url-password", r":// :\/\/", rf"://{_LOGIN}", rf":\\/\\/{_LOGIN}"),
+    Detector(
         "url-secret",
         "key= token= secret= password= sig= signature=",
         r"[?&](?:api[_-]?key|apiKey|key|(?:access_|auth_|private_)?token|(?:client_)?secret|password|sig|signature"
         r"|X-Amz-Signature|X-Goog-Signature)=(?P<secret>[A-Za-z0-9._~%+/-]{8,}+)",
     ),
-    _detector(
-        "assigned-secret",
-        "passw",
-        rf"assw(?:or)?d{_QUOTED}",
-        rf"PASSW(?:OR)?D{_QUOTED}",
-        rf"PASSW(?:OR)?D{_BARE}",
-        reads_pairs=True,
-    ),
-    _detector(
-        "assigned-secret",
-        "passphrase",
-        rf"assphrase{_QUOTED}",
-        rf"PASSPHRASE{_QUOTED}",
-        rf"PASSPHRASE{_BARE}",
-        reads_pairs=True,
-    ),
-    _detector(
-        "assigned-secret", "secret", rf"ecret{_QUOTED}", rf"SECRET{_QUOTED}", rf"SECRET{_BARE}", reads_pairs=True
-    ),
-    _detector(
-        "assigned-secret",
-        "token",
-        rf"(?:ccess|uth)[_-]?[Tt]oken{_QUOTED}",
-        rf"TOKEN{_QUOTED}",
-        rf"TOKEN{_BARE}",
-        reads_pairs=True,
-    ),
-    _detector(
-        "assigned-secret",
-        "api_key api-key apikey",
-        rf"pi[_-]?[Kk]ey{_QUOTED}",
-        rf"API[_-]?KEY{_QUOTED}",
-        rf"API_?KEY{_BARE}",
-        reads_pairs=True,
-    ),
-    _detector(
+    _assigned("passw", "assw(?:or)?d", "PASSW(?:OR)?D", "PASSW(?:OR)?D"),
+    _assigned("passphrase", "assphrase", "PASSPHRASE", "PASSPHRASE"),
+    _assigned("secret", "ecret", "SECRET", "SECRET"),
+    _assigned("token", "(?:ccess|uth)[_-]?[Tt]oken", "TOKEN", "TOKEN"),
+    _assigned("api_key api-key apikey", "pi[_-]?[Kk]ey", "API[_-]?KEY", "API_?KEY"),
+    Detector(
         "assigned-secret",
         "private_key privatekey access_key accesskey admin_key app_key master_key signing_key encryption_key role_key",
         rf"rivate_?[Kk]ey{_QUOTED}",
@@ -264,9 +174,10 @@ def without_credentials(text: str, hits: Counter[str]) -> str:
     return search(text, seen, SECRETS, hits)
 
 
-_LONG_WORD = re.compile(rf"{_SAFE}{{{TOKEN_CHARS},}}+")
+_LONG_WORD = re.compile(rf"{token_formats.SAFE}{{{TOKEN_CHARS},}}+")
 _LOOKS_RANDOM = re.compile(r"[0-9]|[a-z][A-Z].*?[a-z][A-Z].*?[a-z][A-Z]", re.DOTALL)
 _REST = re.compile(r"""[^\s"'`]*+""")
+_LOOKED_AT = 200
 _BEFORE = 64  # characters before a word that a format may look at
 _BETWEEN = "\0\0"
 
@@ -296,9 +207,6 @@ def _search_around_words(text: str, hits: Counter[str]) -> str:
         pieces += [text[at:start], part]
         at = end
     return "".join([*pieces, text[at:]])
-
-
-_LOOKED_AT = 200
 
 
 def is_secret_beside(name: str, value: str) -> Detector | None:
@@ -334,54 +242,36 @@ def _has_chinese_check_digit(number: str) -> bool:
 
 _NO_DIGIT_BEFORE = r"(?:(?<![A-Za-z0-9.])|(?<=\\[nrtbf]))"
 _NO_DIGIT_AFTER = r"(?![A-Za-z0-9])"
-_DIGITS = tuple(digits)
+_DIGITS = " ".join(digits)
 
 PERSONAL: tuple[Detector, ...] = (
     Detector(
-        name="email",
-        needles=("@",),
-        patterns=(
-            re.compile(
-                r"(?:(?<![A-Za-z0-9._%+\\-])|(?<=\\[nrtbf]))(?!git@)[A-Za-z0-9._%+-]{1,64}@"
-                r"(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9])"
-            ),
-        ),
+        "email",
+        "@",
+        r"(?:(?<![A-Za-z0-9._%+\\-])|(?<=\\[nrtbf]))(?!git@)[A-Za-z0-9._%+-]{1,64}@"
+        r"(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9])",
     ),
     Detector(
-        name="chinese-id",
-        needles=_DIGITS,
-        patterns=(
-            re.compile(
-                _NO_DIGIT_BEFORE + r"[1-9][0-9]{5}(?:18|19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])"
-                r"[0-9]{3}[0-9Xx]" + _NO_DIGIT_AFTER
-            ),
-        ),
+        "chinese-id",
+        _DIGITS,
+        rf"{_NO_DIGIT_BEFORE}[1-9][0-9]{{5}}(?:18|19|20)[0-9]{{2}}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])"
+        rf"[0-9]{{3}}[0-9Xx]{_NO_DIGIT_AFTER}",
         confirm=_has_chinese_check_digit,
     ),
     Detector(
-        name="card",
-        needles=_DIGITS,
-        patterns=(
-            re.compile(
-                _NO_DIGIT_BEFORE + r"(?:[2-6][0-9]{3}(?P<gap>[ -])[0-9]{4}(?P=gap)[0-9]{4}(?P=gap)[0-9]{4}"
-                r"|3[47][0-9]{2}(?P<space>[ -])[0-9]{6}(?P=space)[0-9]{5}|[2-6][0-9]{12,18})" + _NO_DIGIT_AFTER
-            ),
-        ),
+        "card",
+        _DIGITS,
+        rf"{_NO_DIGIT_BEFORE}(?:[2-6][0-9]{{3}}(?P<gap>[ -])[0-9]{{4}}(?P=gap)[0-9]{{4}}(?P=gap)[0-9]{{4}}"
+        rf"|3[47][0-9]{{2}}(?P<space>[ -])[0-9]{{6}}(?P=space)[0-9]{{5}}|[2-6][0-9]{{12,18}}){_NO_DIGIT_AFTER}",
         confirm=_passes_luhn,
     ),
     Detector(
-        name="phone",
-        needles=_DIGITS,
-        patterns=(
-            re.compile(
-                r"(?:(?:(?<![A-Za-z0-9+])|(?<=\\[nrtbf]))\+[1-9](?:[ ().-]{0,2}[0-9]){7,14}|"
-                + _NO_DIGIT_BEFORE
-                + r"(?:(?:0086|86)[ -]?)?1[3-9][0-9](?:[ -]?[0-9]{4}){2}|"
-                + _NO_DIGIT_BEFORE
-                + r"(?:1[ .-])?(?:\([2-9][0-9]{2}\) ?|[2-9][0-9]{2}[ .-])[2-9][0-9]{2}[ .-][0-9]{4})"
-                + _NO_DIGIT_AFTER
-            ),
-        ),
+        "phone",
+        _DIGITS,
+        r"(?:(?:(?<![A-Za-z0-9+])|(?<=\\[nrtbf]))\+[1-9](?:[ ().-]{0,2}[0-9]){7,14}|"
+        rf"{_NO_DIGIT_BEFORE}(?:(?:0086|86)[ -]?)?1[3-9][0-9](?:[ -]?[0-9]{{4}}){{2}}|"
+        rf"{_NO_DIGIT_BEFORE}(?:1[ .-])?(?:\([2-9][0-9]{{2}}\) ?|[2-9][0-9]{{2}}[ .-])[2-9][0-9]{{2}}[ .-][0-9]{{4}})"
+        rf"{_NO_DIGIT_AFTER}",
     ),
 )
 

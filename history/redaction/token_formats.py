@@ -1,22 +1,43 @@
 r"""Formats of API keys and tokens, by vendor: the literals that give them away, and patterns. No Django.
 
+Each row of a table has a name, needles and a pattern, with two spaces between them; indented rows are further patterns.
+Needles are in lower case: without one of them in a text no pattern can match. `«safe»` and the like are `MACROS`.
+
 Each pattern begins with a literal or a short bounded class, and each repetition is bounded or possessive, so searching
-takes linear time. Formats of letters and digits alone have borders on both sides (`_alone`): inside of base64
+takes linear time. Formats of letters and digits alone have borders on both sides (`«alone X»…«end»`): inside of base64
 (pictures, hashes) any short prefix occurs by chance.
 """
 
-from typing import NamedTuple
+import re
+from collections.abc import Iterator
 
 SAFE = "[A-Za-z0-9_-]"
-_HEX, _WORD = "[a-f0-9]", "[A-Za-z0-9]"
-_UUID = r"[a-f0-9]{8}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{12}"
-# A random token holds a digit early on; an identifier of words does not.
-_A_DIGIT = "(?=[A-Za-z_-]{0,60}[0-9])"
-_A_CAPITAL = "(?=[a-z0-9_-]{0,60}[A-Z])"
-_BASE64 = "A-Za-z0-9+/=_-"
+MACROS = {
+    "safe": SAFE,
+    "hex": "[a-f0-9]",
+    "word": "[A-Za-z0-9]",
+    "uuid": "[a-f0-9]{8}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{12}",
+    # A random token holds a digit early on; an identifier of words does not.
+    "digit": "(?=[A-Za-z_-]{0,60}[0-9])",
+    "capital": "(?=[a-z0-9_-]{0,60}[A-Z])",
+    "end": "(?![A-Za-z0-9+/=_-])",
+}
+_MACRO = re.compile(r"«(\w+) ?([^ »]*) ?([^»]*)»")
 
 
-def starts(literal: str, before: str = "A-Za-z0-9") -> str:
+def _expand(macro: re.Match[str]) -> str:
+    match macro.groups():
+        case "starts", literal, before:
+            return _starts(literal, before or "A-Za-z0-9")
+        case "alone", literal, _:
+            return _starts(literal, "A-Za-z0-9+/_-")
+        case "border", before, _:  # where a token may begin that has no literal: `_starts` before its first character
+            before = before or "A-Za-z0-9"
+            return rf"(?:(?<![{before}])|(?<=\\[nrtbf])|(?<=%[0-9A-Fa-f]{{2}})|(?<=\\u[0-9A-Fa-f]{{4}}))"
+    return MACROS[macro[1]]
+
+
+def _starts(literal: str, before: str) -> str:
     """The literal, where no character of `before` precedes it, or an escape sequence does."""
     return (
         rf"{literal}(?:(?<![{before}]{literal})|(?<=\\[nrtbf]{literal})"
@@ -24,314 +45,212 @@ def starts(literal: str, before: str = "A-Za-z0-9") -> str:
     )
 
 
-def _border(before: str = "A-Za-z0-9") -> str:
-    """Where a token may begin that has no literal: the same, before its first character."""
-    return rf"(?:(?<![{before}])|(?<=\\[nrtbf])|(?<=%[0-9A-Fa-f]{{2}})|(?<=\\u[0-9A-Fa-f]{{4}}))"
+def read_formats(table: str) -> Iterator[tuple[str, str, list[str]]]:
+    """Name, needles and patterns of each row with its indented rows."""
+    for row in re.findall(r"^[^ #\n].*(?:\n  .*)*", table, re.MULTILINE):
+        name, needles, *patterns = row.replace("\n", "").split("  ")
+        yield name, needles, [_MACRO.sub(_expand, pattern) for pattern in patterns]
 
 
-def _alone(literal: str, rest: str) -> str:
-    """A token of letters and digits that is not a piece of something longer."""
-    return starts(literal, "A-Za-z0-9+/_-") + rest + f"(?![{_BASE64}])"
+# Each match holds at least 16 letters, digits, hyphens or underscores in a row.
+TOKENS = r"""
+parley-key  parley_  parley_[a-z0-9]{4,16}_[A-Za-z0-9]{32,}+
+anthropic-key  sk-ant-  sk-ant-«safe»{20,}+
+openrouter-key  sk-or-  sk-or-«safe»{20,}+
+openai-key  sk-  «starts sk-»(?!ssh-|ecdsa-)«digit»«safe»{20,}+
+google-key  aiza  «starts AIza A-Za-z0-9+/»«safe»{35,}+
+google-oauth  ya29. gocspx-  ya29\.«safe»{20,}+
+  GOCSPX-«safe»{20,}+
+github-token  ghp_ gho_ ghu_ ghs_ ghr_ github_pat_  gh[pousr]_[A-Za-z0-9]{30,}+
+  github_pat_[A-Za-z0-9_]{40,}+
+gitlab-token  glpat- gldt- glrt- glptt- glcbt-  gl(?:pat|dt|rt|ptt|cbt)-«safe»{20,}+(?:\.«safe»++)*+
+aws-access-key  akia asia  «starts AKIA»[A-Z2-7]{16}(?![A-Za-z0-9])
+  «starts ASIA»[A-Z2-7]{16}(?![A-Za-z0-9])
+slack-token  xox xapp-  xox[abceoprs]-[A-Za-z0-9-]{12,}+
+  xapp-[A-Za-z0-9-]{12,}+
+slack-webhook  hooks.slack.com
+  hooks\.slack\.com\\?/(?:services|workflows|triggers)(?P<secret>(?:\\?/«safe»{8,}+){2,6})
+stripe-key  k_live_ k_test_ whsec_  [srp]k_(?:live|test)_[A-Za-z0-9]{16,}+
+  whsec_[A-Za-z0-9+/=]{24,}+
+huggingface-token  hf_  «starts hf_»[A-Za-z0-9]{30,}+
+groq-key  gsk_  gsk_[A-Za-z0-9]{32,}+
+xai-key  xai-  «starts xai-»[A-Za-z0-9]{40,}+
+perplexity-key  pplx-  pplx-[A-Za-z0-9]{32,}+
+replicate-token  r8_  «starts r8_»[A-Za-z0-9]{30,}+
+npm-token  npm_  npm_[A-Za-z0-9]{36,}+
+pypi-token  pypi-  pypi-«safe»{32,}+
+sendgrid-key  sg.  «starts SG\.»«safe»{16,64}+\.«safe»{32,}+
+digitalocean-token  _v1_  do[por]_v1_[a-f0-9]{64}
+jwt  eyj  «starts eyJ A-Za-z0-9_-»«safe»{13,}+\.«safe»*+\.«safe»{4,}+(?:\.«safe»++){0,2}+
+"""
 
-
-class TokenFormat(NamedTuple):
-    """`needles` are in lower case, separated by spaces: without one of them in a text no pattern can match."""
-
-    name: str
-    needles: str
-    patterns: tuple[str, ...]
-
-
-def _format(name: str, needles: str, *patterns: str) -> TokenFormat:
-    return TokenFormat(name, needles, patterns)
-
-
-CLOUDS = (
-    _format(
-        "azure-key",
-        "+ast acdb +aba +asb +aeh aiot +acr azfu azse azdo jqqj9 q~",
-        r"[A-Za-z0-9+/]{76}(?:\+ASt|ACDb|\+ABa)[A-Za-z0-9+/]{6}==",
-        r"[A-Za-z0-9+/]{33,42}(?:\+ASb|\+AEh|AIoT|\+ACR|AzFu|AzSe)[A-Za-z0-9+/]{5,8}={0,2}(?![A-Za-z0-9+/=])",
-        rf"{_border()}{_WORD}{{76}}AZDO{_WORD}{{4}}(?!{_WORD})",
-        rf"{_border()}{_WORD}{{52}}JQQJ9[A-Za-z0-9]{_WORD}{{26}}(?!{_WORD})",
-        rf"{_border('A-Za-z0-9_~.-')}[A-Za-z0-9_~.-]{{3}}[78]Q~[A-Za-z0-9_~.-]{{31,37}}",
-    ),
-    _format(
-        "aws-bedrock-key",
-        "absk bedrock-api-key-",
-        _alone("ABSK", r"[A-Za-z0-9+/]{100,}+={0,2}"),
-        r"bedrock-api-key-[A-Za-z0-9+/=]{40,}+",
-    ),
-    _format("amazon-key", "amzn.mws. amzn1.oa2-cs", rf"amzn\.mws\.{_UUID}", rf"amzn1\.oa2-cs\.v1\.{_HEX}{{64}}"),
-    _format("alibaba-key", "ltai", _alone("LTAI", rf"{_A_DIGIT}{_WORD}{{12,26}}")),
-    _format("tencent-key", "akid", _alone("AKID", rf"{_A_DIGIT}{_WORD}{{28,40}}")),
-    _format(
-        "google-oauth",
-        "1//0 aq.",
-        rf"{_border('A-Za-z0-9/')}1//0{SAFE}{{40,}}+",
-        starts(r"AQ\.") + rf"{SAFE}{{40,}}+",
-        _alone("AAAA", rf"{SAFE}{{7}}:{SAFE}{{130,}}+"),
-    ),
-    _format(
-        "fly-token",
-        "fo1_ fm1_ fm1r_ fm1a_ fm2_",
-        rf"{starts('fo1_')}{SAFE}{{40,}}+",
-        r"fm(?:1|1r|1a|2)_[A-Za-z0-9+/=_-]{60,}+",
-    ),
-    _format("heroku-key", "hrku-", rf"HRKU-{SAFE}{{36,}}+"),
-    _format("netlify-token", "nfp_ nfc_ nfo_ nfu_ nfb_", rf"{_border()}nf[pcoub]_{_WORD}{{36,}}+"),
-    _format(
-        "vercel-token",
-        "vcp_ vci_ vca_ vcr_ vck_ vercel_",
-        rf"{_border()}vc[piark]_{_WORD}{{24,}}+",
-        rf"vercel_blob_rw_{_WORD}{{10,}}_{_WORD}{{20,}}+",
-    ),
-    _format("render-key", "rnd_", rf"{starts('rnd_')}{_A_DIGIT}{_WORD}{{28,}}+"),
-    _format("scaleway-key", "scw", _alone("SCW", r"(?=[A-Z]{0,16}[0-9])[A-Z0-9]{17}")),
-)
-
-DATABASES = (
-    _format(
-        "databricks-token", "dapi dose dkea", rf"{_border()}(?:dapi|dose|dkea){_HEX}{{32}}(?:-[0-9]{{1,2}})?(?!{_WORD})"
-    ),
-    _format("planetscale-token", "pscale_", r"pscale_(?:tkn|pw|oauth|otkn)_[A-Za-z0-9_.=-]{32,}+"),
-    _format("supabase-key", "sbp_ sb_secret_", rf"sbp_(?:oauth_|v0_)?{_HEX}{{40}}", rf"sb_secret_{SAFE}{{20,}}+"),
-    _format(
-        "neon-key", "napi_ npg_", rf"{starts('napi_')}{_WORD}{{40,}}+", rf"{starts('npg_')}{_A_DIGIT}{_WORD}{{12,}}+"
-    ),
-    _format("mongodb-key", "mdb_sa_sk_", rf"mdb_sa_sk_{SAFE}{{30,}}+"),
-    _format("pinecone-key", "pcsk_", rf"pcsk_{_WORD}{{4,}}_{_WORD}{{40,}}+"),
-    _format("elastic-key", "essu_", r"essu_[A-Za-z0-9+/=]{40,}+"),
-    _format("airtable-token", "pat", rf"{_border()}pat{_WORD}{{14}}\.{_HEX}{{64}}"),
-)
-
-DEVELOPMENT = (
-    _format(
-        "gitlab-token",
-        "glsoat- glimt- glagent- glft- gloas- glffct- glwt-",
-        rf"gl(?:soat|imt|agent|ft|oas|ffct|wt)-{SAFE}{{20,}}+",
-    ),
-    _format("vault-token", "hvs. hvb. hvr.", rf"{_border()}hv[sbr]\.{SAFE}{{24,}}+"),
-    _format("terraform-token", ".atlasv1.", rf"{_border()}{_WORD}{{14}}\.atlasv1\.[A-Za-z0-9_=-]{{60,}}+"),
-    _format(
-        "doppler-token",
-        "dp.",
-        rf"{_border()}dp\.(?:pt|st|ct|sa|said|scim|audit)\.(?:[a-z0-9_-]{{1,40}}\.)?"
-        rf"{_WORD}{{40,}}+",
-    ),
-    _format("pulumi-token", "pul-", rf"{starts('pul-')}{_HEX}{{40}}"),
-    _format("docker-token", "dckr_pat_ dckr_oat_", rf"dckr_[po]at_{SAFE}{{27,}}+"),
-    _format(
-        "atlassian-token",
-        "atatt3 atctt3 atbb atta atst",
-        r"AT[AC]TT3[A-Za-z0-9_=-]{60,}+",
-        _alone("ATBB", rf"{_A_DIGIT}{_WORD}{{28,32}}"),
-        _alone("ATTA", rf"{_HEX}{{60,64}}"),
-    ),
-    _format("linear-key", "lin_api_ lin_oauth_ lin_wh_", rf"lin_(?:api|oauth|wh)_{_WORD}{{32,}}+"),
-    _format(
-        "notion-token",
-        "secret_ ntn_",
-        rf"{starts('secret_')}{_A_DIGIT}{_WORD}{{43}}(?!{_WORD})",
-        rf"{starts('ntn_')}{_WORD}{{40,}}+",
-    ),
-    _format("postman-key", "pmak- pmat-", rf"PMAK-{_HEX}{{24}}-{_HEX}{{34}}", rf"PMAT-{_WORD}{{26}}"),
-    _format(
-        "newrelic-key",
-        "nrak- nrjs- nrii- nriq- nrra- nral",
-        r"NR(?:AK|II|IQ|SP)-[A-Za-z0-9_-]{27,}+",
-        rf"NR(?:JS|RA)-{_HEX}{{19,42}}",
-        rf"{_border()}{_HEX}{{36,40}}NRAL(?!{_WORD})",
-    ),
-    _format(
-        "grafana-token",
-        "glsa_ glc_ eyjrijoi",
-        rf"glsa_{_WORD}{{32}}_{_HEX}{{8}}",
-        starts("glc_") + r"[A-Za-z0-9+/=]{32,}+",
-        starts("eyJrIjoi", _BASE64) + r"[A-Za-z0-9+/]{60,}+={0,2}",
-    ),
-    _format("sentry-token", "sntrys_ sntryu_ sntryi_", r"sntry[sui]_[A-Za-z0-9+/=_-]{40,}+"),
-    _format(
-        "tailscale-key", "tskey-", rf"tskey-[a-z]{{2,20}}-{_WORD}{{6,}}-{_WORD}{{16,}}+", rf"tskey-{_WORD}{{16,}}+"
-    ),
-    _format("age-key", "age-secret-key-", r"AGE-SECRET-KEY-(?:PQ-)?1[QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L]{58,}+"),
-    _format("rubygems-key", "rubygems_", rf"rubygems_{_HEX}{{48}}"),
-    _format("crates-token", "cio", _alone("cio", rf"{_A_DIGIT}{_WORD}{{32}}")),
-    _format("nuget-key", "oy2", _alone("oy2", r"(?=[a-z]{0,42}[0-9])[a-z0-9]{43}")),
-    _format("clojars-token", "clojars_", r"CLOJARS_[a-z0-9]{60}"),
-    _format(
-        "artifactory-key", "akcp cmvmdgtu", _alone("AKCp", rf"{_WORD}{{66,}}+"), _alone("cmVmdGtu", rf"{_WORD}{{50,}}+")
-    ),
-    _format("circleci-token", "ccipat_ cciprj_", rf"CCI(?:PAT|PRJ)_{_WORD}{{20,}}_{_HEX}{{40}}"),
-    _format("buildkite-token", "bkua_ bkpt_ bkct_ bkaj_", rf"bk(?:ua|pt|ct|aj)_{_HEX}{{40}}"),
-    _format("sonar-token", "sqp_ squ_ sqa_", rf"{_border()}sq[pua]_{_HEX}{{40}}"),
-    _format("sourcegraph-token", "sgp_", rf"sgp_(?:{_HEX}{{16}}_|local_)?{_HEX}{{40}}"),
-    _format("prefect-key", "pnu_ pnb_", rf"{_border()}pn[ub]_{_WORD}{{36}}(?!{_WORD})"),
-    _format("dbt-token", "dbtc_ dbtu_", rf"dbt[cu]_{SAFE}{{30,}}+"),
-    _format("figma-token", "figd_ figo_ figu_ figor_ figur_", rf"fig(?:d|o|u|or|ur)_{SAFE}{{36,}}+"),
-    _format("contentful-token", "cfpat-", rf"CFPAT-{SAFE}{{40,}}+"),
-    _format("readme-key", "rdme_", r"rdme_[a-z0-9]{60,}+"),
-    _format("wakatime-key", "waka_", rf"waka_{_UUID}"),
-    _format(
-        "onepassword-token",
-        "ops_eyj a3-",
-        r"ops_eyJ[A-Za-z0-9_-]{100,}+",
-        rf"{_border('A-Za-z0-9-')}A3-[A-Z0-9]{{6}}-[A-Z0-9]{{6,11}}(?:-[A-Z0-9]{{5}}){{3,4}}(?![A-Za-z0-9-])",
-    ),
-    _format("harness-token", "pat. sat.", rf"{_border()}[ps]at\.{SAFE}{{22}}\.{_HEX}{{24}}\.{_WORD}{{20}}"),
-    _format("launchdarkly-key", "sdk-", rf"{_border('A-Za-z0-9-')}sdk-{_UUID}(?![A-Za-z0-9-])"),
-)
-
-MESSAGING = (
-    _format(
-        "discord-token",
-        ".",
-        rf"{_border('A-Za-z0-9_.-')}[MNO]{SAFE}{{23,27}}\.{SAFE}{{6,7}}\.{SAFE}{{27,45}}(?![A-Za-z0-9_.-])",
-    ),
-    _format(
-        "discord-webhook",
-        "/api/webhooks/",
-        rf"discord(?:app)?\.com\\?/api\\?/webhooks\\?/[0-9]{{15,22}}\\?/(?P<secret>{SAFE}{{40,}}+)",
-    ),
-    _format("telegram-token", ":aa", rf"{_border('A-Za-z0-9_')}[0-9]{{8,11}}:AA{SAFE}{{32,34}}(?![A-Za-z0-9_-])"),
-    _format("twilio-key", "sk", rf"{_border()}SK{_HEX}{{32}}(?!{_WORD})"),
-    _format(
-        "mailgun-key",
-        "key- -",
-        rf"{_border('A-Za-z0-9_-')}(?:pub)?key-{_HEX}{{32}}(?!{_WORD})",
-        rf"{_border('A-Za-z0-9-')}{_HEX}{{32}}-{_HEX}{{8}}-{_HEX}{{8}}(?![A-Za-z0-9-])",
-    ),
-    _format("mailchimp-key", "-us", rf"{_border()}{_HEX}{{32}}-us[0-9]{{1,2}}(?!{_WORD})"),
-    _format("brevo-key", "xkeysib- xsmtpsib-", rf"x(?:key|smtp)sib-{_HEX}{{64}}-{_WORD}{{16}}"),
-    _format(
-        "resend-key", "re_", rf"{starts('re_', 'A-Za-z0-9_')}(?=[A-Za-z_]{{0,32}}[0-9]){_WORD}{{8}}_{_WORD}{{20,}}+"
-    ),
-    _format(
-        "teams-webhook",
-        "webhook.office.com outlook.office.com",
-        r"(?:webhook|outlook)\.office\.com\\?/webhookb?2?\\?/(?P<secret>[A-Za-z0-9@/\\-]{60,}+)",
-    ),
-    _format("matrix-token", "syt_", r"syt_[A-Za-z0-9]{1,80}_[A-Za-z]{20}_[A-Za-z0-9]{6}"),
-    _format("okta-token", "ssws", rf"SSWS\s{{1,4}}(?P<secret>00{SAFE}{{40}})"),
-)
-
-COMMERCE = (
-    _format(
-        "shopify-token",
-        "shpat_ shpca_ shppa_ shpss_ shpua_ shprt_ shptka_",
-        rf"shp(?:at|ca|pa|ss|ua|rt|tka)_{_HEX}{{32}}",
-    ),
-    _format("square-token", "sq0 eaaa", rf"sq0[a-z]{{3}}-{SAFE}{{22,43}}", _alone("EAAA", rf"{_A_DIGIT}{SAFE}{{60}}")),
-    _format("facebook-token", "eaa", _alone("EAA", rf"{_A_DIGIT}{_WORD}{{100,}}+")),
-    _format("paypal-token", "access_token$", rf"access_token\$(?:production|sandbox)\$[a-z0-9]{{16}}\${_HEX}{{32}}"),
-    _format("plaid-token", "access-", rf"access-(?:sandbox|development|production)-{_UUID}"),
-    _format("razorpay-key", "rzp_", rf"rzp_(?:live|test)_{_WORD}{{14,}}+"),
-    _format("flutterwave-key", "flwseck", rf"FLWSECK(?:_TEST)?-{_WORD}{{12,}}-X"),
-    _format("shippo-token", "shippo_", rf"shippo_(?:live|test)_{_HEX}{{40}}"),
-    _format("easypost-key", "ezak eztk", _alone("EZAK", rf"{_WORD}{{54}}"), _alone("EZTK", rf"{_WORD}{{54}}")),
-    _format("duffel-token", "duffel_", rf"duffel_(?:live|test)_{SAFE}{{40,}}+"),
-    _format("hubspot-token", "pat-na pat-eu pat-ap", rf"pat-(?:na|eu|ap)[0-9]-{_UUID}"),
-    _format(
-        "asana-token", ":", rf"{_border('A-Za-z0-9/')}[0-2]/[0-9]{{13,19}}(?:/[0-9]{{13,19}})?:{_HEX}{{32}}(?!{_WORD})"
-    ),
-    _format("clickup-token", "pk_", rf"{_border()}pk_[0-9]{{5,12}}_[A-Z0-9]{{32}}(?!{_WORD})"),
-    _format("typeform-token", "tfp_", r"tfp_[A-Za-z0-9_.=-]{40,}+"),
-    _format("dropbox-token", "sl.", rf"{_border()}sl\.(?:u\.)?{SAFE}{{120,}}+"),
-    _format("twitter-token", "aaaaaaaaaaaaaaaaaaaa", r"AAAAAAAAAAAAAAAAAAAA[A-Za-z0-9]{1,20}%[A-Za-z0-9%]{40,}+"),
-    _format("segment-token", "sgp_", rf"{_border()}sgp_{_WORD}{{64}}(?!{_WORD})"),
-    _format("nostr-key", "nsec1", r"nsec1[qpzry9x8gf2tvdw0s3jn54khce6mua7l]{58}"),
-    _format("wallet-key", "xprv", rf"{_border()}[xyz]prv{_WORD}{{100,112}}(?!{_WORD})"),
-)
-
-MODELS = (
-    _format("nvidia-key", "nvapi-", rf"nvapi-{SAFE}{{40,}}+"),
-    _format("langsmith-key", "lsv2_", rf"lsv2_(?:pt|sk)_{_HEX}{{32}}_{_HEX}{{10}}"),
-    _format("together-key", "tgp_v1_", rf"tgp_v1_{SAFE}{{40,}}+"),
-    _format("fireworks-key", "fw_", rf"{starts('fw_')}{_A_DIGIT}{_WORD}{{22,}}+"),
-    _format("cerebras-key", "csk-", rf"{starts('csk-')}{_A_DIGIT}{_WORD}{{40,}}+"),
-    _format("jina-key", "jina_", rf"jina_{_HEX}{{32}}{SAFE}{{20,}}+"),
-    _format("tavily-key", "tvly-", rf"tvly-(?:dev-|prod-)?{_WORD}{{32}}"),
-    _format("elevenlabs-key", "sk_", rf"{starts('sk_')}{_HEX}{{48}}"),
-    _format("firecrawl-key", "fc-", rf"{_border('A-Za-z0-9-')}fc-{_HEX}{{32}}(?!{_WORD})"),
-    _format("brave-key", "bsa", _alone("BSA", rf"{_A_DIGIT}{SAFE}{{27,28}}")),
-    _format("runpod-key", "rpa_", rf"rpa_[A-Z0-9]{{32,}}{_WORD}*+"),
-    _format("e2b-key", "e2b_", rf"e2b_{_HEX}{{40}}"),
-    _format("openai-session", "sess-", rf"{starts('sess-')}{_A_DIGIT}{_WORD}{{40}}"),
-    _format("inngest-key", "signkey-", rf"signkey-(?:prod|test|branch)-{_HEX}{{32,64}}"),
-    _format("wandb-key", "wandb_v1_", rf"wandb_v1_{SAFE}{{40,}}+"),
-    _format("kaggle-key", "kgat_", rf"KGAT_{_HEX}{{32}}"),
-    _format("huggingface-token", "api_org_", r"api_org_[A-Za-z]{34}"),
-    _format("voyage-key", "pa-", _alone("pa-", rf"{_A_DIGIT}{_A_CAPITAL}{SAFE}{{43}}")),
-    _format("modal-token", "ak- as-", _alone("a[ks]-", rf"{_A_DIGIT}{_A_CAPITAL}{_WORD}{{22}}")),
-    _format("zhipu-key", ".", rf"{_border('A-Za-z0-9/')}{_HEX}{{32}}\.{_A_CAPITAL}{_WORD}{{16}}(?!{_WORD})"),
-)
-
-SERVICES = (
-    _format("snyk-token", "snyk_", rf"snyk_[a-z]{{3}}\.{_HEX}{{8}}\.{SAFE}{{40,}}+"),
-    _format("dynatrace-token", "dt0", r"dt0[a-z][0-9]{2}\.[A-Z0-9]{24}\.[A-Z0-9]{64}"),
-    _format("honeycomb-key", "ik_", r"hc[a-z]ik_[a-z0-9]{50,}+"),
-    _format("posthog-key", "phx_ phs_", rf"{starts('ph[xs]_')}{_A_DIGIT}{_WORD}{{40,}}+"),
-    _format("infracost-key", "ico-", _alone("ico-", rf"{_A_DIGIT}{_A_CAPITAL}{_WORD}{{32}}")),
-    _format("scalingo-token", "tk-us-", rf"tk-us-{_A_DIGIT}{SAFE}{{48}}"),
-    _format("frameio-token", "fio-u-", rf"fio-u-{SAFE}{{64}}"),
-    _format("mapbox-token", "sk.eyj", rf"{starts('sk')}\.eyJ{SAFE}{{40,}}+\.{SAFE}{{20,}}+"),
-)
+# Searched only around long words that hold a digit or change their case again and again.
+FORMATS = r"""
+# Clouds
+azure-key  +ast acdb +aba +asb +aeh aiot +acr azfu azse azdo jqqj9 q~
+  [A-Za-z0-9+/]{76}(?:\+ASt|ACDb|\+ABa)[A-Za-z0-9+/]{6}==
+  [A-Za-z0-9+/]{33,42}(?:\+ASb|\+AEh|AIoT|\+ACR|AzFu|AzSe)[A-Za-z0-9+/]{5,8}={0,2}(?![A-Za-z0-9+/=])
+  «border»«word»{76}AZDO«word»{4}(?!«word»)
+  «border»«word»{52}JQQJ9[A-Za-z0-9]«word»{26}(?!«word»)
+  «border A-Za-z0-9_~.-»[A-Za-z0-9_~.-]{3}[78]Q~[A-Za-z0-9_~.-]{31,37}
+aws-bedrock-key  absk bedrock-api-key-  «alone ABSK»[A-Za-z0-9+/]{100,}+={0,2}«end»
+  bedrock-api-key-[A-Za-z0-9+/=]{40,}+
+amazon-key  amzn.mws. amzn1.oa2-cs  amzn\.mws\.«uuid»
+  amzn1\.oa2-cs\.v1\.«hex»{64}
+alibaba-key  ltai  «alone LTAI»«digit»«word»{12,26}«end»
+tencent-key  akid  «alone AKID»«digit»«word»{28,40}«end»
+google-oauth  1//0 aq.  «border A-Za-z0-9/»1//0«safe»{40,}+
+  «starts AQ\.»«safe»{40,}+
+  «alone AAAA»«safe»{7}:«safe»{130,}+«end»
+fly-token  fo1_ fm1_ fm1r_ fm1a_ fm2_  «starts fo1_»«safe»{40,}+
+  fm(?:1|1r|1a|2)_[A-Za-z0-9+/=_-]{60,}+
+heroku-key  hrku-  HRKU-«safe»{36,}+
+netlify-token  nfp_ nfc_ nfo_ nfu_ nfb_  «border»nf[pcoub]_«word»{36,}+
+vercel-token  vcp_ vci_ vca_ vcr_ vck_ vercel_  «border»vc[piark]_«word»{24,}+
+  vercel_blob_rw_«word»{10,}_«word»{20,}+
+render-key  rnd_  «starts rnd_»«digit»«word»{28,}+
+scaleway-key  scw  «alone SCW»(?=[A-Z]{0,16}[0-9])[A-Z0-9]{17}«end»
+# Databases
+databricks-token  dapi dose dkea  «border»(?:dapi|dose|dkea)«hex»{32}(?:-[0-9]{1,2})?(?!«word»)
+planetscale-token  pscale_  pscale_(?:tkn|pw|oauth|otkn)_[A-Za-z0-9_.=-]{32,}+
+supabase-key  sbp_ sb_secret_  sbp_(?:oauth_|v0_)?«hex»{40}
+  sb_secret_«safe»{20,}+
+neon-key  napi_ npg_  «starts napi_»«word»{40,}+
+  «starts npg_»«digit»«word»{12,}+
+mongodb-key  mdb_sa_sk_  mdb_sa_sk_«safe»{30,}+
+pinecone-key  pcsk_  pcsk_«word»{4,}_«word»{40,}+
+elastic-key  essu_  essu_[A-Za-z0-9+/=]{40,}+
+airtable-token  pat  «border»pat«word»{14}\.«hex»{64}
+# Development
+gitlab-token  glsoat- glimt- glagent- glft- gloas- glffct- glwt-  gl(?:soat|imt|agent|ft|oas|ffct|wt)-«safe»{20,}+
+vault-token  hvs. hvb. hvr.  «border»hv[sbr]\.«safe»{24,}+
+terraform-token  .atlasv1.  «border»«word»{14}\.atlasv1\.[A-Za-z0-9_=-]{60,}+
+doppler-token  dp.  «border»dp\.(?:pt|st|ct|sa|said|scim|audit)\.(?:[a-z0-9_-]{1,40}\.)?«word»{40,}+
+pulumi-token  pul-  «starts pul-»«hex»{40}
+docker-token  dckr_pat_ dckr_oat_  dckr_[po]at_«safe»{27,}+
+atlassian-token  atatt3 atctt3 atbb atta atst  AT[AC]TT3[A-Za-z0-9_=-]{60,}+
+  «alone ATBB»«digit»«word»{28,32}«end»
+  «alone ATTA»«hex»{60,64}«end»
+linear-key  lin_api_ lin_oauth_ lin_wh_  lin_(?:api|oauth|wh)_«word»{32,}+
+notion-token  secret_ ntn_  «starts secret_»«digit»«word»{43}(?!«word»)
+  «starts ntn_»«word»{40,}+
+postman-key  pmak- pmat-  PMAK-«hex»{24}-«hex»{34}
+  PMAT-«word»{26}
+newrelic-key  nrak- nrjs- nrii- nriq- nrra- nral  NR(?:AK|II|IQ|SP)-[A-Za-z0-9_-]{27,}+
+  NR(?:JS|RA)-«hex»{19,42}
+  «border»«hex»{36,40}NRAL(?!«word»)
+grafana-token  glsa_ glc_ eyjrijoi  glsa_«word»{32}_«hex»{8}
+  «starts glc_»[A-Za-z0-9+/=]{32,}+
+  «starts eyJrIjoi A-Za-z0-9+/=_-»[A-Za-z0-9+/]{60,}+={0,2}
+sentry-token  sntrys_ sntryu_ sntryi_  sntry[sui]_[A-Za-z0-9+/=_-]{40,}+
+tailscale-key  tskey-  tskey-[a-z]{2,20}-«word»{6,}-«word»{16,}+
+  tskey-«word»{16,}+
+age-key  age-secret-key-  AGE-SECRET-KEY-(?:PQ-)?1[QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L]{58,}+
+rubygems-key  rubygems_  rubygems_«hex»{48}
+crates-token  cio  «alone cio»«digit»«word»{32}«end»
+nuget-key  oy2  «alone oy2»(?=[a-z]{0,42}[0-9])[a-z0-9]{43}«end»
+clojars-token  clojars_  CLOJARS_[a-z0-9]{60}
+artifactory-key  akcp cmvmdgtu  «alone AKCp»«word»{66,}+«end»
+  «alone cmVmdGtu»«word»{50,}+«end»
+circleci-token  ccipat_ cciprj_  CCI(?:PAT|PRJ)_«word»{20,}_«hex»{40}
+buildkite-token  bkua_ bkpt_ bkct_ bkaj_  bk(?:ua|pt|ct|aj)_«hex»{40}
+sonar-token  sqp_ squ_ sqa_  «border»sq[pua]_«hex»{40}
+sourcegraph-token  sgp_  sgp_(?:«hex»{16}_|local_)?«hex»{40}
+prefect-key  pnu_ pnb_  «border»pn[ub]_«word»{36}(?!«word»)
+dbt-token  dbtc_ dbtu_  dbt[cu]_«safe»{30,}+
+figma-token  figd_ figo_ figu_ figor_ figur_  fig(?:d|o|u|or|ur)_«safe»{36,}+
+contentful-token  cfpat-  CFPAT-«safe»{40,}+
+readme-key  rdme_  rdme_[a-z0-9]{60,}+
+wakatime-key  waka_  waka_«uuid»
+onepassword-token  ops_eyj a3-  ops_eyJ[A-Za-z0-9_-]{100,}+
+  «border A-Za-z0-9-»A3-[A-Z0-9]{6}-[A-Z0-9]{6,11}(?:-[A-Z0-9]{5}){3,4}(?![A-Za-z0-9-])
+harness-token  pat. sat.  «border»[ps]at\.«safe»{22}\.«hex»{24}\.«word»{20}
+launchdarkly-key  sdk-  «border A-Za-z0-9-»sdk-«uuid»(?![A-Za-z0-9-])
+# Messaging
+discord-token  .  «border A-Za-z0-9_.-»[MNO]«safe»{23,27}\.«safe»{6,7}\.«safe»{27,45}(?![A-Za-z0-9_.-])
+discord-webhook  /api/webhooks/  discord(?:app)?\.com\\?/api\\?/webhooks\\?/[0-9]{15,22}\\?/(?P<secret>«safe»{40,}+)
+telegram-token  :aa  «border A-Za-z0-9_»[0-9]{8,11}:AA«safe»{32,34}(?![A-Za-z0-9_-])
+twilio-key  sk  «border»SK«hex»{32}(?!«word»)
+mailgun-key  key- -  «border A-Za-z0-9_-»(?:pub)?key-«hex»{32}(?!«word»)
+  «border A-Za-z0-9-»«hex»{32}-«hex»{8}-«hex»{8}(?![A-Za-z0-9-])
+mailchimp-key  -us  «border»«hex»{32}-us[0-9]{1,2}(?!«word»)
+brevo-key  xkeysib- xsmtpsib-  x(?:key|smtp)sib-«hex»{64}-«word»{16}
+resend-key  re_  «starts re_ A-Za-z0-9_»(?=[A-Za-z_]{0,32}[0-9])«word»{8}_«word»{20,}+
+teams-webhook  webhook.office.com outlook.office.com
+  (?:webhook|outlook)\.office\.com\\?/webhookb?2?\\?/(?P<secret>[A-Za-z0-9@/\\-]{60,}+)
+matrix-token  syt_  syt_[A-Za-z0-9]{1,80}_[A-Za-z]{20}_[A-Za-z0-9]{6}
+okta-token  ssws  SSWS\s{1,4}(?P<secret>00«safe»{40})
+# Commerce
+shopify-token  shpat_ shpca_ shppa_ shpss_ shpua_ shprt_ shptka_  shp(?:at|ca|pa|ss|ua|rt|tka)_«hex»{32}
+square-token  sq0 eaaa  sq0[a-z]{3}-«safe»{22,43}
+  «alone EAAA»«digit»«safe»{60}«end»
+facebook-token  eaa  «alone EAA»«digit»«word»{100,}+«end»
+paypal-token  access_token$  access_token\$(?:production|sandbox)\$[a-z0-9]{16}\$«hex»{32}
+plaid-token  access-  access-(?:sandbox|development|production)-«uuid»
+razorpay-key  rzp_  rzp_(?:live|test)_«word»{14,}+
+flutterwave-key  flwseck  FLWSECK(?:_TEST)?-«word»{12,}-X
+shippo-token  shippo_  shippo_(?:live|test)_«hex»{40}
+easypost-key  ezak eztk  «alone EZAK»«word»{54}«end»
+  «alone EZTK»«word»{54}«end»
+duffel-token  duffel_  duffel_(?:live|test)_«safe»{40,}+
+hubspot-token  pat-na pat-eu pat-ap  pat-(?:na|eu|ap)[0-9]-«uuid»
+asana-token  :  «border A-Za-z0-9/»[0-2]/[0-9]{13,19}(?:/[0-9]{13,19})?:«hex»{32}(?!«word»)
+clickup-token  pk_  «border»pk_[0-9]{5,12}_[A-Z0-9]{32}(?!«word»)
+typeform-token  tfp_  tfp_[A-Za-z0-9_.=-]{40,}+
+dropbox-token  sl.  «border»sl\.(?:u\.)?«safe»{120,}+
+twitter-token  aaaaaaaaaaaaaaaaaaaa  AAAAAAAAAAAAAAAAAAAA[A-Za-z0-9]{1,20}%[A-Za-z0-9%]{40,}+
+segment-token  sgp_  «border»sgp_«word»{64}(?!«word»)
+nostr-key  nsec1  nsec1[qpzry9x8gf2tvdw0s3jn54khce6mua7l]{58}
+wallet-key  xprv  «border»[xyz]prv«word»{100,112}(?!«word»)
+# Models
+nvidia-key  nvapi-  nvapi-«safe»{40,}+
+langsmith-key  lsv2_  lsv2_(?:pt|sk)_«hex»{32}_«hex»{10}
+together-key  tgp_v1_  tgp_v1_«safe»{40,}+
+fireworks-key  fw_  «starts fw_»«digit»«word»{22,}+
+cerebras-key  csk-  «starts csk-»«digit»«word»{40,}+
+jina-key  jina_  jina_«hex»{32}«safe»{20,}+
+tavily-key  tvly-  tvly-(?:dev-|prod-)?«word»{32}
+elevenlabs-key  sk_  «starts sk_»«hex»{48}
+firecrawl-key  fc-  «border A-Za-z0-9-»fc-«hex»{32}(?!«word»)
+brave-key  bsa  «alone BSA»«digit»«safe»{27,28}«end»
+runpod-key  rpa_  rpa_[A-Z0-9]{32,}«word»*+
+e2b-key  e2b_  e2b_«hex»{40}
+openai-session  sess-  «starts sess-»«digit»«word»{40}
+inngest-key  signkey-  signkey-(?:prod|test|branch)-«hex»{32,64}
+wandb-key  wandb_v1_  wandb_v1_«safe»{40,}+
+kaggle-key  kgat_  KGAT_«hex»{32}
+huggingface-token  api_org_  api_org_[A-Za-z]{34}
+voyage-key  pa-  «alone pa-»«digit»«capital»«safe»{43}«end»
+modal-token  ak- as-  «alone a[ks]-»«digit»«capital»«word»{22}«end»
+zhipu-key  .  «border A-Za-z0-9/»«hex»{32}\.«capital»«word»{16}(?!«word»)
+# Services
+snyk-token  snyk_  snyk_[a-z]{3}\.«hex»{8}\.«safe»{40,}+
+dynatrace-token  dt0  dt0[a-z][0-9]{2}\.[A-Z0-9]{24}\.[A-Z0-9]{64}
+honeycomb-key  ik_  hc[a-z]ik_[a-z0-9]{50,}+
+posthog-key  phx_ phs_  «starts ph[xs]_»«digit»«word»{40,}+
+infracost-key  ico-  «alone ico-»«digit»«capital»«word»{32}«end»
+scalingo-token  tk-us-  tk-us-«digit»«safe»{48}
+frameio-token  fio-u-  fio-u-«safe»{64}
+mapbox-token  sk.eyj  «starts sk»\.eyJ«safe»{40,}+\.«safe»{20,}+
+"""
 
 # Recognised by the name before them.
-NAMED_FORMATS: tuple[TokenFormat, ...] = (
-    _format(
-        "azure-key",
-        "accountkey= sharedaccesskey= storage_key access_key",
-        r"(?:Account|SharedAccess)Key=(?P<secret>[A-Za-z0-9+/]{43,86}={1,2})",
-        r"(?i:storage_(?:account_)?(?:access_)?key)[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?P<secret>[A-Za-z0-9+/]{86}==)",
-    ),
-    _format(
-        "cloudflare-token",
-        "cfk_ cfut_ cfat_ v1.0- auth-key auth-user-service-key",
-        rf"cf(?:k|ut|at)_{_WORD}{{36,}}+",
-        rf"v1\.0-{_HEX}{{24}}-{_HEX}{{100,}}+",
-        rf"(?i:x-auth-(?:user-service-)?key)[\"']?\s{{0,4}}[:=]\s{{0,4}}[\"']?(?P<secret>{_HEX}{{37,}}+)",
-    ),
-    _format(
-        "kubernetes-key",
-        "client-key-data",
-        r"client-key-data[\"']?\s{0,4}:\s{0,4}[\"']?(?P<secret>[A-Za-z0-9+/]{80,}+={0,2})",
-    ),
-    _format(
-        "docker-login",
-        "auth",
-        r"\"auth\\{0,2}\"\s{0,4}:\s{0,4}\\{0,2}\"(?P<secret>(?=[A-Za-z+/]{0,60}[0-9=])[A-Za-z0-9+/]{16,}+={0,2})",
-    ),
-    _format(
-        "wireguard-key",
-        "privatekey presharedkey",
-        r"(?:PrivateKey|PresharedKey)\s{0,4}=\s{0,4}(?P<secret>[A-Za-z0-9+/]{43}=)",
-    ),
-    _format(
-        "putty-key",
-        "private-lines",
-        r"Private-Lines:\s{0,4}[0-9]{1,4}(?P<secret>(?:(?:\s|\\+[nr]){1,4}+[A-Za-z0-9+/=]{16,}+)++)",
-    ),
-    # Only in texts that name a key type: these names are short. `p` and `q` give an RSA key away as well.
-    _format(
-        "jwk-key", "kty", rf"\"(?:d|k|p|q|dp|dq|qi)\\{{0,4}}\"\s{{0,4}}:\s{{0,4}}\\{{0,4}}\"(?P<secret>{SAFE}{{32,}}+)"
-    ),
-    _format(
-        "aws-session-token",
-        "session_token sessiontoken security_token",
-        r"(?i:session_?token|aws_security_token)\\{0,4}[\"']?\s{0,4}[:=]\s{0,4}\\{0,4}[\"']?"
-        r"(?P<secret>[A-Za-z0-9+/]{100,}+={0,2})",
-    ),
-    _format(
-        "npm-token",
-        "_authtoken _auth=",
-        r"_auth(?:Token)?\s{0,4}=\s{0,4}[\"']?(?P<secret>(?![$<{])[A-Za-z0-9+/=_.-]{12,}+)",
-    ),
-    _format(
-        "curl-password",
-        "curl",
-        r"curl\s[^\n\r]{0,300}?\s(?:-u|--user)[\s=]{0,2}[\"']?[^\s:\"'$<{]{1,64}:(?P<secret>(?![$<{])[^\s\"'\\]{4,}+)",
-    ),
-)
-
-TOKEN_FORMATS: tuple[TokenFormat, ...] = (*CLOUDS, *DATABASES, *DEVELOPMENT, *MESSAGING, *COMMERCE, *MODELS, *SERVICES)
+NAMED_FORMATS = r"""
+azure-key  accountkey= sharedaccesskey= storage_key access_key
+  (?:Account|SharedAccess)Key=(?P<secret>[A-Za-z0-9+/]{43,86}={1,2})
+  (?i:storage_(?:account_)?(?:access_)?key)["']?\s{0,4}[:=]\s{0,4}["']?(?P<secret>[A-Za-z0-9+/]{86}==)
+cloudflare-token  cfk_ cfut_ cfat_ v1.0- auth-key auth-user-service-key  cf(?:k|ut|at)_«word»{36,}+
+  v1\.0-«hex»{24}-«hex»{100,}+
+  (?i:x-auth-(?:user-service-)?key)["']?\s{0,4}[:=]\s{0,4}["']?(?P<secret>«hex»{37,}+)
+kubernetes-key  client-key-data  client-key-data["']?\s{0,4}:\s{0,4}["']?(?P<secret>[A-Za-z0-9+/]{80,}+={0,2})
+docker-login  auth
+  "auth\\{0,2}"\s{0,4}:\s{0,4}\\{0,2}"(?P<secret>(?=[A-Za-z+/]{0,60}[0-9=])[A-Za-z0-9+/]{16,}+={0,2})
+wireguard-key  privatekey presharedkey  (?:PrivateKey|PresharedKey)\s{0,4}=\s{0,4}(?P<secret>[A-Za-z0-9+/]{43}=)
+putty-key  private-lines  Private-Lines:\s{0,4}[0-9]{1,4}(?P<secret>(?:(?:\s|\\+[nr]){1,4}+[A-Za-z0-9+/=]{16,}+)++)
+jwk-key  kty  "(?:d|k|p|q|dp|dq|qi)\\{0,4}"\s{0,4}:\s{0,4}\\{0,4}"(?P<secret>«safe»{32,}+)
+aws-session-token  session_token sessiontoken security_token
+  (?i:session_?token|aws_security_token)\\{0,4}["']?\s{0,4}[:=]\s{0,4}\\{0,4}["']?(?P<secret>[A-Za-z0-9+/]{100,}+={0,2})
+npm-token  _authtoken _auth=  _auth(?:Token)?\s{0,4}=\s{0,4}["']?(?P<secret>(?![$<{])[A-Za-z0-9+/=_.-]{12,}+)
+curl-password  curl
+  curl\s[^\n\r]{0,300}?\s(?:-u|--user)[\s=]{0,2}["']?[^\s:"'$<{]{1,64}:(?P<secret>(?![$<{])[^\s"'\\]{4,}+)
+"""

@@ -14,9 +14,10 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from functools import cache
+from typing import Any, TypeVar
 
 from history.db.packing import parts_of
 from history.entries import (
@@ -36,15 +37,13 @@ from history.entries import (
     UnknownEntry,
     Value,
 )
-from history.redaction.detectors import is_secret_beside, without_credentials
+from history.redaction.detectors import is_secret_beside, placeholder, without_credentials
 
 V = TypeVar("V", bound=Value)
 
 
-class Redactor(Protocol):
-    """Gives the text as it may be stored, and what was taken out of it, counted by name."""
-
-    def __call__(self, text: str, /) -> tuple[str, Counter[str]]: ...
+# Gives the text as it may be stored, and what was taken out of it, counted by name.
+Redactor = Callable[[str], tuple[str, Counter[str]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,15 +75,12 @@ _JSON_TOKEN = re.compile(
 # Below this a whole number is neither a card nor a phone number.
 _LONG = 10**10
 
-_shapes: dict[type[Value], tuple[tuple[str, bool], ...]] = {}
 
-
+@cache
 def _shape(cls: type[Value]) -> tuple[tuple[str, bool], ...]:
-    """Every field of the class, and whether it is a name; worked out once."""
-    if cls not in _shapes:
-        named = _NAMES | {"name"} if issubclass(cls, _NAMED) else _NAMES
-        _shapes[cls] = tuple((item.name, item.name in named) for item in dataclasses.fields(cls))
-    return _shapes[cls]
+    """Every field of the class, and whether it is a name."""
+    named = _NAMES | {"name"} if issubclass(cls, _NAMED) else _NAMES
+    return tuple((item.name, item.name in named) for item in dataclasses.fields(cls))
 
 
 class RedactionWalk:
@@ -109,9 +105,8 @@ class RedactionWalk:
     def value(self, value: V) -> V:
         if isinstance(value, UnknownEntry | OtherPart):
             return self._replaced(value, {"data": self._foreign(value.data), "extra": self.mapping(value.extra)})
-        changed = self._replaced(
-            value, {field: self._field(value, field, is_name) for field, is_name in _shape(type(value))}
-        )
+        shape = _shape(type(value))  # type: ignore[arg-type]  # a class is hashable
+        changed = self._replaced(value, {field: self._field(value, field, is_name) for field, is_name in shape})
         if changed is not value and isinstance(changed, Reasoning):
             return dataclasses.replace(changed, signature="", redacted="")
         return changed
@@ -146,41 +141,31 @@ class RedactionWalk:
         if isinstance(item, Mapping):
             return self.mapping(item)
         if isinstance(item, tuple | list):
-            return self._sequence(item)
+            items = tuple(map(self.item, item))
+            return item if all(new is old for new, old in zip(items, item, strict=True)) else items
         if isinstance(item, int) and abs(item) >= _LONG:
-            return self._number(item)
+            cleaned = self.text(str(item))
+            return item if cleaned == str(item) else cleaned
         return item
-
-    def _sequence(self, items: Sequence[Any]) -> Sequence[Any]:
-        cleaned = tuple(self.item(item) for item in items)
-        return items if all(new is old for new, old in zip(cleaned, items, strict=True)) else cleaned
-
-    def _number(self, number: int) -> int | str:
-        cleaned = self.text(str(number))
-        return number if cleaned == str(number) else cleaned
 
     def mapping(self, items: JsonObject) -> JsonObject:
         cleaned: JsonDict = {}
         unchanged = True
         for key, item in items.items():
-            new = self._free(self.text(key), cleaned)
+            new = wanted = self.text(key)
+            number = 2
+            while new in cleaned:  # two names that became one placeholder must not cost a value
+                new, number = f"{wanted} {number}", number + 1
             cleaned[new] = self._beside(key, item)
             unchanged = unchanged and new == key and cleaned[new] is item
         return items if unchanged else cleaned
-
-    def _free(self, key: str, taken: JsonObject) -> str:
-        """Two names that became one placeholder must not cost a value."""
-        free, number = key, 2
-        while free in taken:
-            free, number = f"{key} {number}", number + 1
-        return free
 
     def _beside(self, key: str, item: Any) -> Any:
         """The value of a name: `{"password": "…"}` is a secret that neither text shows alone."""
         detector = is_secret_beside(key, item) if self.redactors.credentials and isinstance(item, str) else None
         if detector:
             self.hits[detector.name] += 1
-            return detector.mark
+            return placeholder(detector.name)
         return self.item(item)
 
     def json_text(self, text: str) -> str:
@@ -196,7 +181,9 @@ class RedactionWalk:
             return cleaned + colon
 
         cleaned = _JSON_TOKEN.sub(rewrite, text)
-        if not _is_json(cleaned):
+        try:
+            json.loads(cleaned)
+        except (ValueError, RecursionError):
             cleaned = self.text(cleaned)
         return text if cleaned == text else cleaned
 
@@ -209,33 +196,25 @@ class RedactionWalk:
         return literal if new == old else json.dumps(new, ensure_ascii="\\u" in literal)
 
 
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
 _WITHOUT_TEXT = ("image/", "audio/", "video/", "font/", "application/pdf", "application/zip")
 _TEXTS = ("text/", "application/json", "application/xml")
 _BYTE_ORDER = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CleanedEntry:
-    """An entry that names what may be stored; `files` are the bytes that are new, by their hash."""
+class Redacted:
+    """An entry as it may be stored, what was taken out of it, and the bytes that are new, by their hash."""
 
     entry: Entry
     hits: Counter[str] = field(default_factory=Counter)
     files: dict[str, bytes] = field(default_factory=dict)
 
 
-def redacted_files(entry: Entry, redactors: Redactors, *, read: Callable[[str], bytes | None]) -> CleanedEntry:
+def redacted_files(entry: Entry, redactors: Redactors, *, read: Callable[[str], bytes | None]) -> Redacted:
     """`read` gives the bytes of a hash. The same entry where there was nothing to take out."""
     named = {part.sha256: part for part in parts_of(entry) if isinstance(part, Media) and may_be_text(part)}
     if not named or redactors.do_nothing:
-        return CleanedEntry(entry=entry)
+        return Redacted(entry=entry)
     walk, cleaned_files = RedactionWalk(redactors), dict[str, bytes]()
     for name, media in named.items():
         content = read(name)
@@ -243,9 +222,9 @@ def redacted_files(entry: Entry, redactors: Redactors, *, read: Callable[[str], 
         if cleaned is not None and cleaned != content:
             cleaned_files[name] = cleaned
     if not cleaned_files:
-        return CleanedEntry(entry=entry)
+        return Redacted(entry=entry)
     files = {hashlib.sha256(cleaned).hexdigest(): cleaned for cleaned in cleaned_files.values()}
-    return CleanedEntry(entry=_naming(entry, cleaned_files), hits=walk.hits, files=files)
+    return Redacted(entry=_naming(entry, cleaned_files), hits=walk.hits, files=files)
 
 
 def may_be_text(media: Media) -> bool:
@@ -254,33 +233,25 @@ def may_be_text(media: Media) -> bool:
 
 
 def _clean(content: bytes, media_type: str, walk: RedactionWalk) -> bytes:
-    encoding = _encoding_of(content, media_type)
-    if not encoding:
-        return content
-    text = content.decode(encoding)
-    is_json = media_type.lower().partition(";")[0].endswith(("/json", "+json"))
-    cleaned = walk.json_text(text) if is_json else walk.text(text)
-    return content if cleaned == text else cleaned.encode(encoding, "replace")
+    for encoding in _encodings(content, media_type.lower()):
+        try:
+            text = content.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        is_json = media_type.lower().partition(";")[0].endswith(("/json", "+json"))
+        cleaned = walk.json_text(text) if is_json else walk.text(text)
+        return content if cleaned == text else cleaned.encode(encoding, "replace")
+    return content
 
 
-def _encoding_of(content: bytes, media_type: str) -> str:
-    """'' means that it is not a text."""
+def _encodings(content: bytes, media_type: str) -> tuple[str, ...]:
+    """The encodings that the bytes may have if they are a text."""
     if content.startswith(_BYTE_ORDER):
-        return "utf-16" if _reads_as("utf-16", content) else ""
+        return ("utf-16",)
     if b"\0" in content:
-        return ""
-    if _reads_as("utf-8", content):
-        return "utf-8"
-    # Every byte is a character there, and those that credentials are made of are the same ones in most encodings.
-    return "latin-1" if media_type.lower().startswith(_TEXTS) else ""
-
-
-def _reads_as(encoding: str, content: bytes) -> bool:
-    try:
-        content.decode(encoding)
-    except UnicodeDecodeError:
-        return False
-    return True
+        return ()
+    # Every byte is a character in Latin-1, and those of credentials are the same ones in most encodings.
+    return ("utf-8", "latin-1") if media_type.startswith(_TEXTS) else ("utf-8",)
 
 
 def _naming(entry: Entry, cleaned_files: Mapping[str, bytes]) -> Entry:

@@ -40,8 +40,7 @@ from history.entries import (
     entry_to_json,
 )
 from history.redaction import redacted, redacted_text, redactors_for
-from history.redaction.detectors import FORMATS, PERSONAL, SECRETS, TOKENS, personal
-from history.redaction.token_formats import NAMED_FORMATS, TOKEN_FORMATS
+from history.redaction.detectors import FORMATS, NAMED_FORMATS, PERSONAL, SECRETS, TOKENS, personal
 from history.redaction.walker import Redactors
 from tests.measures import example_count
 
@@ -197,7 +196,7 @@ def test_of_a_secret_in_its_place_only_the_secret_goes(name: str, pair: tuple[st
 
 def test_every_detector_is_shown_by_an_example() -> None:
     """Those of `token_formats` have theirs in `test_token_formats`."""
-    formats = {one.name for one in (*TOKEN_FORMATS, *NAMED_FORMATS)}
+    formats = {one.name for one in (*FORMATS, *NAMED_FORMATS)}
     shown = set(FOUND) | set(IN_CONTEXT)
     assert {detector.name for detector in (*TOKENS, *FORMATS, *SECRETS)} == shown | formats
     assert {detector.name for detector in PERSONAL} == set(PERSONAL_FOUND)

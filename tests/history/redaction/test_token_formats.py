@@ -12,8 +12,7 @@ from collections import Counter
 
 import pytest
 
-from history.redaction.detectors import without_credentials
-from history.redaction.token_formats import NAMED_FORMATS, TOKEN_FORMATS
+from history.redaction.detectors import FORMATS, NAMED_FORMATS, without_credentials
 from tests.measures import assert_linear
 
 HEX, LOWER, UPPER = (
@@ -275,7 +274,7 @@ def test_what_only_looks_like_a_key_stays(number: int) -> None:
 
 
 def test_every_format_has_an_example() -> None:
-    assert {name for name, _secret in secrets()} == {one.name for one in (*TOKEN_FORMATS, *NAMED_FORMATS)}
+    assert {name for name, _secret in secrets()} == {one.name for one in (*FORMATS, *NAMED_FORMATS)}
 
 
 @pytest.mark.parametrize(
