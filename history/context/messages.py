@@ -44,15 +44,10 @@ def to_context(entry: Renderable, *, seq: int, session_id: str = "") -> ContextE
         return ContextEntry(role=Role.MODEL_OUTPUT, parts=entry.parts, origin=(seq,))
     if isinstance(entry, ToolResults):
         return ContextEntry(role=Role.TOOL_RESULT, results=entry.results, origin=(seq,))
-    return ContextEntry(role=Role.MODEL_INPUT, parts=(Text(text=_summary_text(entry, session_id)),), origin=(seq,))
-
-
-def _summary_text(entry: Summary, session_id: str) -> str:
     session = f"session {session_id}" if session_id else "this session"
-    names = {"first": entry.first, "last": entry.last, "session": session}
-    if not entry.summary.strip():
-        return LEFT_OUT.format(**names)
-    return f"{SUMMARY_BEGINS.format(**names)}\n\n{entry.summary}\n\n{SUMMARY_ENDS}"
+    text = f"{SUMMARY_BEGINS}\n\n{{summary}}\n\n{SUMMARY_ENDS}" if entry.summary.strip() else LEFT_OUT
+    text = text.format(first=entry.first, last=entry.last, session=session, summary=entry.summary)
+    return ContextEntry(role=Role.MODEL_INPUT, parts=(Text(text=text),), origin=(seq,))
 
 
 def is_instruction(entry: Entry) -> bool:
@@ -61,9 +56,7 @@ def is_instruction(entry: Entry) -> bool:
 
 def is_empty_failure(entry: Entry) -> bool:
     """Whether an answer failed without content. Its error text is for users and never sent to a model."""
-    if not isinstance(entry, ModelOutput) or entry.status == "complete":
-        return False
-    return not has_content(entry.parts)
+    return isinstance(entry, ModelOutput) and entry.status != "complete" and not has_content(entry.parts)
 
 
 def has_content(parts: Sequence[Part]) -> bool:

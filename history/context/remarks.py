@@ -45,7 +45,7 @@ class RemarkCode(SentenceCode):
     OVER_TOKENS = "over_tokens", _("The newest turn alone has more than %(limit)s tokens. It was kept whole.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Remark:
     """One change to the context; ``seq`` is the entry concerned, 0 means none in particular."""
 

@@ -83,9 +83,8 @@ def _with_live_screen(
         return entries
     for place in range(len(entries) - 1, -1, -1):
         if entries[place].role in (Role.MODEL_INPUT, Role.TOOL_RESULT):
-            decorated = entries[place].with_live_screen(live_screen)
-            return (*entries[:place], decorated, *entries[place + 1 :])
-    remarks.append(Remark(code=RemarkCode.LIVE_SCREEN_LEFT_OUT))
+            return (*entries[:place], entries[place].with_live_screen(live_screen), *entries[place + 1 :])
+    remarks.append(Remark(RemarkCode.LIVE_SCREEN_LEFT_OUT))
     return entries
 
 
@@ -98,9 +97,12 @@ class _ChosenTurns:
     remarks: list[Remark] = field(default_factory=list)
     has_hit_limit: bool = False
 
+    def note(self, code: RemarkCode, limit: int | None) -> None:
+        self.remarks.append(Remark(code, values={"limit": limit}))
+
     def stop(self, code: RemarkCode, limit: int | None) -> _ChosenTurns:
         self.has_hit_limit = True
-        self.remarks.append(Remark(code=code, values={"limit": limit}))
+        self.note(code, limit)
         return self
 
 
@@ -118,7 +120,7 @@ def _choose_turns(turns: Iterator[ContextTurn], *, fixed: int, options: ContextO
         if _is_above(calibrate(tokens, factor=options.calibration), options.max_tokens):
             if choice.turns:
                 return choice.stop(RemarkCode.LIMIT_TOKENS, options.max_tokens)
-            choice.remarks.append(Remark(code=RemarkCode.OVER_TOKENS, values={"limit": options.max_tokens}))
+            choice.note(RemarkCode.OVER_TOKENS, options.max_tokens)
         choice.turns.insert(0, turn)
         if len(choice.turns) == options.max_turns:
             return choice.stop(RemarkCode.LIMIT_TURNS, options.max_turns)
@@ -141,11 +143,10 @@ def _cut_inside(turn: ContextTurn, choice: _ChosenTurns, options: ContextOptions
     last: list[ContextEntry] = []
     while steps and (not last or len(first) + len(steps[-1]) + len(last) <= (options.max_messages or 0)):
         last[:0] = steps.pop()
-    values = {"limit": options.max_messages}
     if steps:
-        choice.remarks.append(Remark(code=RemarkCode.TURN_CUT, values=values))
+        choice.note(RemarkCode.TURN_CUT, options.max_messages)
     if _is_above(len(first) + len(last), options.max_messages):
-        choice.remarks.append(Remark(code=RemarkCode.OVER_MESSAGES, values=values))
+        choice.note(RemarkCode.OVER_MESSAGES, options.max_messages)
     return turn_of((*first, *last), turn.remarks)
 
 
@@ -160,10 +161,6 @@ def _steps(entries: Sequence[ContextEntry]) -> list[list[ContextEntry]]:
 
 
 # Diagnostic views
-
-
-def initial_view(snapshot: Snapshot, options: ContextOptions) -> tuple[ContextEntry, ...]:
-    return environment_of(options)
 
 
 def full_view(snapshot: Snapshot, options: ContextOptions) -> tuple[ContextEntry, ...]:
@@ -187,10 +184,8 @@ def validated_view(snapshot: Snapshot, options: ContextOptions) -> tuple[Context
     return render_context(snapshot, replace(options, max_turns=None, max_messages=None, max_tokens=None)).entries
 
 
-View = Callable[[Snapshot, ContextOptions], tuple[ContextEntry, ...]]
-
-VIEWS: dict[str, View] = {
-    "initial": initial_view,
+VIEWS: dict[str, Callable[[Snapshot, ContextOptions], tuple[ContextEntry, ...]]] = {
+    "initial": lambda snapshot, options: environment_of(options),
     "full": full_view,
     "curated": curated_view,
     "validated": validated_view,

@@ -5,8 +5,8 @@ these, and so may a history after a cut. Stored entries stay unchanged: `repair`
 a report of every change. It is deterministic and idempotent. Messages of one role in a row stay: dialects merge them.
 """
 
-from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -53,14 +53,14 @@ def _without_empty_parts(entry: ContextEntry, remarks: list[Remark]) -> ContextE
     parts: list[Part] = []
     for part in entry.parts:
         if isinstance(part, Text) and not part.text.strip():
-            remarks.append(Remark(code=RemarkCode.EMPTY_TEXT_DROPPED, seq=entry.seq))
+            remarks.append(Remark(RemarkCode.EMPTY_TEXT_DROPPED, entry.seq))
         elif isinstance(part, ToolRequest) and entry.role is not Role.MODEL_OUTPUT:
-            remarks.append(Remark(code=RemarkCode.MISPLACED_CALL_REMOVED, seq=entry.seq, values={"name": part.name}))
+            remarks.append(Remark(RemarkCode.MISPLACED_CALL_REMOVED, entry.seq, {"name": part.name}))
         else:
             parts.append(part)
     if parts or entry.results or entry.live_screen:
         return entry if len(parts) == len(entry.parts) else replace(entry, parts=tuple(parts))
-    remarks.append(Remark(code=RemarkCode.EMPTY_MESSAGE_LEFT_OUT, seq=entry.seq))
+    remarks.append(Remark(RemarkCode.EMPTY_MESSAGE_LEFT_OUT, entry.seq))
     return None
 
 
@@ -74,16 +74,19 @@ class _Answers:
 
     def to_entry(self, entries: Sequence[ContextEntry], *, status: ResultStatus, remarks: list[Remark]) -> ContextEntry:
         seq = entries[self.place].seq
-        remarks.extend(Remark(code=code, seq=seq) for code in self._disorder(entries))
+        remarks.extend(Remark(code, seq) for code in self._disorder(entries))
         results = []
         for index, call in enumerate(self.calls):
-            if index in self.results:
-                results.append(_with_name_of(call, self.results[index][2], seq=seq, remarks=remarks))
-            else:
-                values = {"name": call.name, "status": status}
-                remarks.append(Remark(code=RemarkCode.RESULT_SUPPLIED, seq=seq, values=values))
+            result = self.results[index][2] if index in self.results else None
+            if result is None:
+                remarks.append(Remark(RemarkCode.RESULT_SUPPLIED, seq, {"name": call.name, "status": status}))
                 note = Text(text=NO_RESULT[status])
-                results.append(ToolResult(call_id=call.call_id, name=call.name, status=status, parts=(note,)))
+                result = ToolResult(call_id=call.call_id, name=call.name, status=status, parts=(note,))
+            elif result.name != call.name:
+                values = {"given": result.name or "''", "name": call.name}
+                remarks.append(Remark(RemarkCode.RESULT_NAME_CORRECTED, seq, values))
+                result = replace(result, name=call.name)
+            results.append(result)
         sources = [entries[place] for place in sorted({place for place, _, _ in self.results.values()})]
         return ContextEntry(
             role=Role.TOOL_RESULT,
@@ -107,23 +110,21 @@ class _Answers:
 def _match(entries: Sequence[ContextEntry], remarks: list[Remark]) -> dict[int, _Answers]:
     """Assign each result to the nearest call before it with the same key; drop results without one."""
     answers: dict[int, _Answers] = {}
-    # Calls without a result, the newest last, by key: this keeps a long turn linear.
-    waiting: defaultdict[_Key, list[tuple[_Answers, deque[int]]]] = defaultdict(list)
+    # Calls without a result by key, the last answer's first call on top: this keeps a long turn linear.
+    waiting: defaultdict[_Key, list[tuple[_Answers, int]]] = defaultdict(list)
     for place, entry in enumerate(entries):
         if calls := entry.tool_requests:
             answers[place] = _Answers(place, calls)
-            for key, indexes in _by_key(calls).items():
-                waiting[key].append((answers[place], indexes))
+            for number in reversed(range(len(calls))):
+                waiting[_key(calls[number])].append((answers[place], number))
         for index, result in enumerate(entry.results):
             key = _key(result)
             if waiting.get(key):
-                match, indexes = waiting[key][-1]
-                match.results[indexes.popleft()] = (place, index, result)
-                if not indexes:
-                    waiting[key].pop()
+                match, number = waiting[key].pop()
+                match.results[number] = (place, index, result)
             else:
                 code = RemarkCode.DUPLICATE_RESULT_REMOVED if key in waiting else RemarkCode.ORPHAN_RESULT_REMOVED
-                remarks.append(Remark(code=code, seq=entry.seq, values={"name": result.name}))
+                remarks.append(Remark(code, entry.seq, {"name": result.name}))
     return answers
 
 
@@ -135,78 +136,41 @@ def _key(item: ToolRequest | ToolResult) -> _Key:
     return (item.call_id, "") if item.call_id else ("", item.name)
 
 
-def _by_key(calls: Iterable[ToolRequest]) -> dict[_Key, deque[int]]:
-    """The places of the calls with each key, in order."""
-    places: dict[_Key, deque[int]] = {}
-    for place, call in enumerate(calls):
-        places.setdefault(_key(call), deque()).append(place)
-    return places
-
-
-def _with_name_of(call: ToolRequest, result: ToolResult, *, seq: int, remarks: list[Remark]) -> ToolResult:
-    if result.name == call.name:
-        return result
-    values = {"given": result.name or "''", "name": call.name}
-    remarks.append(Remark(code=RemarkCode.RESULT_NAME_CORRECTED, seq=seq, values=values))
-    return replace(result, name=call.name)
-
-
 def with_unique_ids(entries: Sequence[ContextEntry], *, remarks: list[Remark]) -> tuple[ContextEntry, ...]:
     """Give every call of a paired conversation a unique id, and its result the same one."""
-    ids_in_use = _UniqueIds(entries)
+    original = {call.call_id for entry in entries for call in entry.tool_requests}
+    used: set[str] = set()
+    # Some models use one id for every call: the last number added to each id.
+    numbers: defaultdict[str, int] = defaultdict(lambda: 1)
+
+    def take(call: ToolRequest, seq: int, place: int) -> str:
+        """Use each id once. A new id never equals the id of a later call."""
+        call_id = call.call_id
+        if not call_id or call_id in used:
+            wanted = call_id = call_id or f"call_{seq}_{place}"
+            while call_id in original or call_id in used:
+                numbers[wanted] += 1
+                call_id = f"{wanted}_{numbers[wanted]}"
+            code = RemarkCode.CALL_ID_MADE_UNIQUE if call.call_id else RemarkCode.CALL_ID_SUPPLIED
+            remarks.append(Remark(code, seq, {"given": call.call_id, "name": call.name, "call_id": call_id}))
+        used.add(call_id)
+        return call_id
+
     named: list[ContextEntry] = []
     ids: list[str] = []
     for entry in entries:
         if entry.role is Role.TOOL_RESULT:
-            named.append(_with_result_ids(entry, ids))
+            if [result.call_id for result in entry.results] != ids:
+                pairs = zip(entry.results, ids, strict=True)
+                entry = replace(entry, results=tuple(replace(result, call_id=own) for result, own in pairs))
         else:
-            ids = [
-                ids_in_use.take(call, entry.seq, place, remarks) for place, call in enumerate(entry.tool_requests, 1)
-            ]
-            named.append(_with_call_ids(entry, ids))
+            ids = [take(call, entry.seq, place) for place, call in enumerate(entry.tool_requests, 1)]
+            if [call.call_id for call in entry.tool_requests] != ids:
+                fresh = iter(ids)
+                parts = (replace(p, call_id=next(fresh)) if isinstance(p, ToolRequest) else p for p in entry.parts)
+                entry = replace(entry, parts=tuple(parts))
+        named.append(entry)
     return tuple(named)
-
-
-class _UniqueIds:
-    """Uses each id once. A new id never equals the id of a later call."""
-
-    def __init__(self, entries: Iterable[ContextEntry]) -> None:
-        self.original = {call.call_id for entry in entries for call in entry.tool_requests}
-        self.used: set[str] = set()
-        # Some models use one id for every call: the last number added to each id.
-        self.numbers: defaultdict[str, int] = defaultdict(lambda: 1)
-
-    def take(self, call: ToolRequest, seq: int, place: int, remarks: list[Remark]) -> str:
-        call_id = call.call_id
-        if not call_id or call_id in self.used:
-            call_id = self._free(call_id or f"call_{seq}_{place}")
-            code = RemarkCode.CALL_ID_MADE_UNIQUE if call.call_id else RemarkCode.CALL_ID_SUPPLIED
-            values = {"given": call.call_id, "name": call.name, "call_id": call_id}
-            remarks.append(Remark(code=code, seq=seq, values=values))
-        self.used.add(call_id)
-        return call_id
-
-    def _free(self, wanted: str) -> str:
-        call_id = wanted
-        while call_id in self.original or call_id in self.used:
-            self.numbers[wanted] += 1
-            call_id = f"{wanted}_{self.numbers[wanted]}"
-        return call_id
-
-
-def _with_call_ids(entry: ContextEntry, ids: Sequence[str]) -> ContextEntry:
-    if [call.call_id for call in entry.tool_requests] == ids:
-        return entry
-    fresh = iter(ids)
-    parts = tuple(replace(p, call_id=next(fresh)) if isinstance(p, ToolRequest) else p for p in entry.parts)
-    return replace(entry, parts=parts)
-
-
-def _with_result_ids(entry: ContextEntry, ids: Sequence[str]) -> ContextEntry:
-    if [result.call_id for result in entry.results] == ids:
-        return entry
-    results = tuple(replace(result, call_id=own) for result, own in zip(entry.results, ids, strict=True))
-    return replace(entry, results=results)
 
 
 def with_opening(entries: Sequence[ContextEntry], *, remarks: list[Remark]) -> tuple[ContextEntry, ...]:
@@ -214,7 +178,7 @@ def with_opening(entries: Sequence[ContextEntry], *, remarks: list[Remark]) -> t
     first = next((entry for entry in entries if entry.role is not Role.SYSTEM), None)
     if first is None or first.role is Role.MODEL_INPUT:
         return tuple(entries)
-    remarks.append(Remark(code=RemarkCode.OPENING_SUPPLIED, seq=first.seq))
+    remarks.append(Remark(RemarkCode.OPENING_SUPPLIED, first.seq))
     return (ContextEntry(role=Role.MODEL_INPUT, parts=(Text(text=OPENING),)), *entries)
 
 
@@ -256,8 +220,7 @@ def curate(entries: Sequence[ContextEntry], *, remarks: list[Remark] | None = No
         if not is_output or all(is_valid(entry) for entry in run):
             curated.extend(run)
         elif remarks is not None:
-            values = {"count": len(run)}
-            remarks.append(Remark(code=RemarkCode.INVALID_ANSWERS_LEFT_OUT, seq=run[0].seq, values=values))
+            remarks.append(Remark(RemarkCode.INVALID_ANSWERS_LEFT_OUT, run[0].seq, {"count": len(run)}))
     return tuple(curated)
 
 

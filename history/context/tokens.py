@@ -9,9 +9,9 @@ learnt from the counts that its vendor reports.
 import json
 import math
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
-from history.entries import JsonObject, Media, Part, Reasoning, Text, ToolDefinition, ToolRequest, ToolResult, thaw
+from history.context.values import ContextEntry
+from history.entries import JsonObject, Media, Part, Reasoning, Text, ToolDefinition, ToolRequest, thaw
 
 # Tokens of a message, a call and a tool besides their texts.
 MESSAGE_OVERHEAD = 4
@@ -33,32 +33,20 @@ LOWER, UPPER, DIGIT, SPACE, LINE, MARK = b"aA0 \n."
 ACCENTED, GREEK, CYRILLIC, SEMITIC, INDIC, KANA, HAN, HANGUL, SYMBOL, EMOJI = b"lgCSIKHG*E"
 
 
-def _classes() -> bytes:
-    table = bytearray([MARK]) * 256
-    ranges = {
-        LOWER: [(ord("a"), ord("z"))],
-        UPPER: [(ord("A"), ord("Z"))],
-        DIGIT: [(ord("0"), ord("9"))],
-        SPACE: [(ord(" "), ord(" ")), (ord("\t"), ord("\t"))],
-        LINE: [(ord("\n"), ord("\n")), (ord("\r"), ord("\r"))],
-        ACCENTED: [(0xC3, 0xCB)],
-        GREEK: [(0xCE, 0xCF)],
-        CYRILLIC: [(0xD0, 0xD5)],
-        SEMITIC: [(0xD6, 0xDF)],
-        INDIC: [(0xE0, 0xE1)],
-        SYMBOL: [(0xC2, 0xC2), (0xCC, 0xCD), (0xE2, 0xE2), (0xEE, 0xEF)],
-        KANA: [(0xE3, 0xE3)],
-        HAN: [(0xE4, 0xE9)],
-        HANGUL: [(0xEA, 0xED)],
-        EMOJI: [(0xF0, 0xFF)],
-    }
-    for kind, spans in ranges.items():
-        for first, last in spans:
-            table[first : last + 1] = bytes([kind]) * (last - first + 1)
-    return bytes(table)
-
-
-CLASSES = _classes()
+# The first and last byte of each range of a class.
+_RANGES = {
+    LOWER: b"az", UPPER: b"AZ", DIGIT: b"09", SPACE: b"  \t\t", LINE: b"\n\n\r\r",
+    ACCENTED: b"\xc3\xcb", GREEK: b"\xce\xcf", CYRILLIC: b"\xd0\xd5", SEMITIC: b"\xd6\xdf", INDIC: b"\xe0\xe1",
+    SYMBOL: b"\xc2\xc2\xcc\xcd\xe2\xe2\xee\xef", KANA: b"\xe3\xe3", HAN: b"\xe4\xe9", HANGUL: b"\xea\xed",
+    EMOJI: b"\xf0\xff",
+}  # fmt: skip
+_KIND_OF_BYTE = {
+    byte: kind
+    for kind, edges in _RANGES.items()
+    for first, last in zip(edges[::2], edges[1::2], strict=True)
+    for byte in range(first, last + 1)
+}
+CLASSES = bytes(_KIND_OF_BYTE.get(byte, MARK) for byte in range(256))
 CONTINUATION = bytes(range(0x80, 0xC0))
 
 # Tokens per word, letter, …: the mean of four vendors' tokenizers (docs/tokens.md).
@@ -101,24 +89,13 @@ def estimate_text(text: str) -> int:
     return max(1, round(tokens))
 
 
-class CountableMessage(Protocol):
-    """Parts, results and a live screen: `ContextEntry`, and messages of other packages."""
-
-    @property
-    def parts(self) -> tuple[Part, ...]: ...
-    @property
-    def results(self) -> tuple[ToolResult, ...]: ...
-    @property
-    def live_screen(self) -> str | None: ...
-
-
-def estimate_entry(entry: CountableMessage) -> int:
+def estimate_entry(entry: ContextEntry) -> int:
     results = sum(CALL_OVERHEAD + estimate_text(r.error) + estimate_parts(r.parts) for r in entry.results)
     return MESSAGE_OVERHEAD + estimate_parts(entry.parts) + results + estimate_text(entry.live_screen or "")
 
 
 def estimate_parts(parts: Iterable[Part]) -> int:
-    return sum(_estimate_part(part) for part in parts)
+    return sum(map(_estimate_part, parts))
 
 
 def _estimate_part(part: Part) -> int:
@@ -147,24 +124,15 @@ def _compact(value: JsonObject) -> str:
 
 def estimate_tools(tools: Sequence[ToolDefinition]) -> int:
     """Tool definitions are sent with every call, and agents send dozens of them."""
-    return sum(
-        TOOL_OVERHEAD
-        + estimate_text(tool.name)
-        + estimate_text(tool.description)
-        + estimate_text(_compact(tool.parameters))
-        for tool in tools
-    )
-
-
-def estimate_system(system: str) -> int:
-    return MESSAGE_OVERHEAD + estimate_text(system) if system else 0
+    texts = (text for tool in tools for text in (tool.name, tool.description, _compact(tool.parameters)))
+    return TOOL_OVERHEAD * len(tools) + sum(map(estimate_text, texts))
 
 
 def estimate_context(
-    entries: Iterable[CountableMessage], *, system: str = "", tools: Sequence[ToolDefinition] = (), factor: float = 1.0
+    entries: Iterable[ContextEntry], *, system: str = "", tools: Sequence[ToolDefinition] = (), factor: float = 1.0
 ) -> int:
-    raw = estimate_system(system) + estimate_tools(tools) + sum(estimate_entry(entry) for entry in entries)
-    return calibrate(raw, factor=factor)
+    raw = MESSAGE_OVERHEAD + estimate_text(system) if system else 0
+    return calibrate(raw + estimate_tools(tools) + sum(map(estimate_entry, entries)), factor=factor)
 
 
 # Calibration: counts of a model's vendor compared with our estimates.

@@ -40,10 +40,8 @@ def turn_of(entries: tuple[ContextEntry, ...], remarks: Sequence[Remark]) -> Con
 def turns_newest_first(snapshot: Snapshot) -> Iterator[ContextTurn]:
     """Turns are prepared lazily: turns beyond the limits cost nothing."""
     masked = masked_results(snapshot.nodes)
-    is_followed = False
-    for pieces in reversed(split_turns(snapshot)):
-        yield prepare(pieces, masked, session_id=snapshot.session_id, is_followed=is_followed)
-        is_followed = True
+    for place, pieces in enumerate(reversed(split_turns(snapshot))):
+        yield prepare(pieces, masked, session_id=snapshot.session_id, is_followed=place > 0)
 
 
 def split_turns(snapshot: Snapshot) -> list[Sequence[Node]]:
@@ -52,7 +50,26 @@ def split_turns(snapshot: Snapshot) -> list[Sequence[Node]]:
     A turn begins at a summary of other turns or at an input, except for an internal input and for one between calls and
     their results.
     """
-    return _split(pieces_of(snapshot), is_whole=snapshot.is_whole)
+    pieces = pieces_of(snapshot)
+    starts: list[int] = []
+    answered_later = _results_ahead(pieces)
+    open_calls: set[str] = set()
+    knows_calls = snapshot.is_whole
+    for place, node in enumerate(pieces):
+        if isinstance(node.entry, ModelOutput):
+            open_calls, knows_calls = {call.call_id for call in node.entry.tool_requests}, True
+        elif isinstance(node.entry, ToolResults):
+            open_calls -= {result.call_id for result in node.entry.results}
+        elif isinstance(node.entry, Summary):
+            open_calls, knows_calls = set(), True
+        if snapshot.is_whole and place == 0:
+            starts.append(place)
+        elif may_begin_turn(node.entry):
+            if answered_later[place] and not knows_calls:
+                starts.clear()
+            elif not open_calls & answered_later[place]:
+                starts.append(place)
+    return [pieces[start:end] for start, end in pairwise((*starts, len(pieces)))]
 
 
 def split_steps(pieces: Sequence[Node]) -> list[Sequence[Node]]:
@@ -69,28 +86,6 @@ def split_steps(pieces: Sequence[Node]) -> list[Sequence[Node]]:
             starts[first + 1 : place + 1] = [False] * (place - first)
     cuts = [place for place, is_start in enumerate(starts) if is_start or place == 0]
     return [pieces[start:end] for start, end in pairwise((*cuts, len(pieces)))]
-
-
-def _split(pieces: Sequence[Node], *, is_whole: bool) -> list[Sequence[Node]]:
-    starts: list[int] = []
-    answered_later = _results_ahead(pieces)
-    open_calls: set[str] = set()
-    knows_calls = is_whole
-    for place, node in enumerate(pieces):
-        if isinstance(node.entry, ModelOutput):
-            open_calls, knows_calls = {call.call_id for call in node.entry.tool_requests}, True
-        elif isinstance(node.entry, ToolResults):
-            open_calls -= {result.call_id for result in node.entry.results}
-        elif isinstance(node.entry, Summary):
-            open_calls, knows_calls = set(), True
-        if is_whole and place == 0:
-            starts.append(place)
-        elif may_begin_turn(node.entry):
-            if answered_later[place] and not knows_calls:
-                starts.clear()
-            elif not open_calls & answered_later[place]:
-                starts.append(place)
-    return [pieces[start:end] for start, end in pairwise((*starts, len(pieces)))]
 
 
 def _results_ahead(pieces: Sequence[Node]) -> list[frozenset[str]]:
@@ -132,7 +127,7 @@ def messages_of(
             continue
         for node in group:
             if is_empty_failure(node.entry):
-                remarks.append(Remark(code=RemarkCode.FAILED_ANSWER_LEFT_OUT, seq=node.seq))
+                remarks.append(Remark(RemarkCode.FAILED_ANSWER_LEFT_OUT, node.seq))
             elif isinstance(node.entry, Renderable):
                 entry = to_context(node.entry, seq=node.seq, session_id=session_id)
                 yield with_masks(entry, masked.get(node.seq, ()), session_id=session_id)

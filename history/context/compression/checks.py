@@ -31,7 +31,7 @@ class ProblemCode(SentenceCode):
     FAILED = "failed", _("the model returned no summary")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Problem:
     code: ProblemCode
     values: JsonObject = field(default_factory=empty_object)
@@ -44,16 +44,16 @@ class Problem:
 def find_problem(summary: str, stretch: SummarySpan, *, required: Sequence[str]) -> Problem | None:
     """The reason to refuse this summary, or None."""
     if _is_empty(summary):
-        return Problem(code=ProblemCode.EMPTY)
+        return Problem(ProblemCode.EMPTY)
     if mark := _MARKS.search(summary):
-        return Problem(code=ProblemCode.MARKS, values={"phrase": mark[0].strip()})
+        return Problem(ProblemCode.MARKS, {"phrase": mark[0].strip()})
     if phrase := _injection_in(summary, stretch.pieces):
-        return Problem(code=ProblemCode.ORDERS, values={"phrase": phrase})
+        return Problem(ProblemCode.ORDERS, {"phrase": phrase})
     message = to_context(Summary(first=stretch.first, last=stretch.last, summary=summary), seq=0)
     if estimate_entry(message) >= stretch.tokens:
-        return Problem(code=ProblemCode.GROWS)
+        return Problem(ProblemCode.GROWS)
     if lost := next((one for one in required if one not in summary), ""):
-        return Problem(code=ProblemCode.LOSES, values={"identifier": lost})
+        return Problem(ProblemCode.LOSES, {"identifier": lost})
     return None
 
 
@@ -126,10 +126,6 @@ def required_identifiers(pieces: Sequence[Node], *, most: int = MOST_IDENTIFIERS
     """Identifiers that the summary must contain: those of users, newest first, then those of earlier summaries."""
     earlier = [node.entry.summary for node in pieces if isinstance(node.entry, Summary)]
     texts = [*reversed([*_user_texts(pieces)]), *reversed(earlier)]
-    names = (name for text in texts for name in identifiers_in(text))
+    found = (match for text in texts for match in _IDENTIFIER.finditer(text))
+    names = ((match["quoted"] or match[0]).rstrip(".,;:!?") for match in found)
     return tuple(dict.fromkeys(name for name in names if len(name) <= MOST_CHARS))[:most]
-
-
-def identifiers_in(text: str) -> Iterator[str]:
-    for match in _IDENTIFIER.finditer(text):
-        yield (match["quoted"] or match[0]).rstrip(".,;:!?")

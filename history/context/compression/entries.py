@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from history.context.compression.checks import Problem
 from history.context.compression.planning import MASK_TOKENS, CompressionPlan, CompressionPolicy, SummarySpan
 from history.context.tokens import calibrate, estimate_text
-from history.entries import JsonDict, MaskedResult, Summary
+from history.entries import JsonDict, Summary
 
 AFTER_THAT = "(What came after this, up to entry "
 LEFT_OUT = AFTER_THAT + "{last}, was left out to save space. It is still stored.)"
@@ -32,66 +32,44 @@ def entries_of_plan(
 ) -> list[Summary]:
     """Entries to append: summaries, then omissions; or a single entry with the masks or the problem."""
     origin: JsonDict = {"why": why, "tokens_before": plan.tokens}
-    entries = [_summary(one, origin=origin, agent=agent) for one in outcomes if one.text]
+    made = [_summary(one, one.text, how="summary", origin=origin, agent=agent) for one in outcomes if one.text]
     refused = [one for one in outcomes if not one.text]
     tokens = plan.kept + calibrate(sum(one.stretch.tokens for one in refused), factor=plan.factor)
+    # Less than the maximum: otherwise the next turn would compress, and pay, again.
+    to_reach = (policy.target + policy.max_tokens) // 2
     for one in refused:
         if tokens > policy.max_tokens:
-            gone = _part_to_drop(one, tokens - _tokens_to_reach(policy), factor=plan.factor)
-            entries.append(_left_out(gone, origin=origin, agent=agent))
-            tokens -= calibrate(gone.stretch.tokens, factor=plan.factor)
+            earlier = _earlier_text(one.stretch)
+            gone = one.stretch.oldest(int((tokens - to_reach) / plan.factor) + MASK_TOKENS + estimate_text(earlier))
+            earlier = _earlier_text(gone)
+            text = f"{earlier}\n\n{LEFT_OUT.format(last=gone.last)}" if earlier else ""
+            made.append(_summary(replace(one, stretch=gone), text, how="left_out", origin=origin, agent=agent))
+            tokens -= calibrate(gone.tokens, factor=plan.factor)
     problem = next((one.problem for one in refused if one.problem), None)
-    if not entries and (plan.masks or problem):
-        entries = [Summary(agent=agent, metadata={**origin, "how": "masks", **_reason(problem)})]
-    return _with_masks(entries, plan.masks)
+    if not made and (plan.masks or problem):
+        made = [Summary(agent=agent, metadata={**origin, "how": "masks", **_reason(problem)})]
+    # All masks are on the first entry, so that one retraction cancels everything. Summarised entries need no mask.
+    needed = tuple(mask for mask in plan.masks if not any(one.first <= mask.seq <= one.last for one in made))
+    return [replace(one, masks=needed) if place == 0 else one for place, one in enumerate(made)]
 
 
-def _summary(one: SummaryOutcome, *, origin: JsonDict, agent: str) -> Summary:
+def _summary(one: SummaryOutcome, text: str, *, how: str, origin: JsonDict, agent: str) -> Summary:
     return Summary(
         first=one.stretch.first,
         last=one.stretch.last,
-        summary=one.text,
+        summary=text,
         within_turn=one.stretch.within_turn,
-        provider=one.provider,
-        model=one.model,
+        provider=one.provider if one.text else "",
+        model=one.model if one.text else "",
         agent=agent,
-        metadata={**origin, "how": "summary", "messages": one.stretch.messages},
+        metadata={**origin, "how": how, "messages": one.stretch.messages, **_reason(one.problem)},
     )
-
-
-def _tokens_to_reach(policy: CompressionPolicy) -> int:
-    """Less than the maximum: otherwise the next turn would compress, and pay, again."""
-    return (policy.target + policy.max_tokens) // 2
-
-
-def _part_to_drop(one: SummaryOutcome, tokens: int, *, factor: float) -> SummaryOutcome:
-    """The oldest turns of the stretch with that many tokens, plus the tokens of their replacement."""
-    replacement = MASK_TOKENS + estimate_text(_earlier_text(one.stretch))
-    return replace(one, stretch=one.stretch.oldest(int(tokens / factor) + replacement))
 
 
 def _earlier_text(stretch: SummarySpan) -> str:
     """The text of earlier summaries, without their notes on omissions."""
     earlier = "\n\n".join(summary.summary for summary in stretch.earlier if summary.summary.strip())
     return earlier.partition(f"\n\n{AFTER_THAT}")[0]
-
-
-def _left_out(one: SummaryOutcome, *, origin: JsonDict, agent: str) -> Summary:
-    earlier = _earlier_text(one.stretch)
-    return Summary(
-        first=one.stretch.first,
-        last=one.stretch.last,
-        summary=f"{earlier}\n\n{LEFT_OUT.format(last=one.stretch.last)}" if earlier else "",
-        within_turn=one.stretch.within_turn,
-        agent=agent,
-        metadata={**origin, "how": "left_out", "messages": one.stretch.messages, **_reason(one.problem)},
-    )
-
-
-def _with_masks(entries: list[Summary], masks: Sequence[MaskedResult]) -> list[Summary]:
-    """All masks are on the first entry, so that one retraction cancels everything. Summarised entries need no mask."""
-    needed = tuple(mask for mask in masks if not any(one.first <= mask.seq <= one.last for one in entries))
-    return [replace(one, masks=needed) if place == 0 else one for place, one in enumerate(entries)]
 
 
 def _reason(problem: Problem | None) -> JsonDict:

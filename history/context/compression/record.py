@@ -7,13 +7,13 @@ beginning and the newest ones are left out; the record says so.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from history.context.messages import Masks, mask_note
 from history.context.tokens import estimate_context, estimate_text
 from history.context.values import Context, ContextEntry, Role
-from history.entries import Gap, Media, ModelInput, ModelOutput, Node, Part, Summary, Text, ToolResults
+from history.entries import Gap, JsonDict, Media, ModelInput, ModelOutput, Node, Part, Summary, Text, ToolResults
 
 OUTLINE = (
     "Goal",
@@ -40,7 +40,7 @@ REQUEST = "Write the summary of this record now."
 KEEP = "These occur in it and must be in the summary, exactly so: {identifiers}"
 AGAIN = "An earlier attempt was not usable: {problem}"
 
-EARLIER_VALUES = (("from", "earlier summary"),)
+EARLIER_VALUES: JsonDict = {"from": "earlier summary"}
 # Each part is a call to the summariser.
 MOST_PARTS = 8
 # Long texts of a longer record are cut to the first of these lengths that is short enough.
@@ -54,49 +54,51 @@ LEAST_TEXT = 40
 class RecordLine:
     """One line of the record: ``values`` are its fields, and ``text`` is the field that may be cut."""
 
-    values: tuple[tuple[str, object], ...]
+    values: JsonDict
     text: str = ""
     name: str = "text"
 
     def line(self) -> str:
-        fields = dict(self.values) | ({self.name: self.text} if self.text else {})
+        fields = self.values | ({self.name: self.text} if self.text else {})
         # So nothing in it can look like the end of the record.
         return json.dumps(fields, ensure_ascii=False).replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def as_pieces(nodes: Sequence[Node], masked: Masks, *, session_id: str) -> list[RecordLine]:
-    return [piece for node in nodes for piece in _pieces_of(node, masked, session_id)]
+    pieces = []
+    for node in nodes:
+        entry = node.entry
+        if isinstance(entry, ModelInput):
+            values = {"entry": node.seq, "from": "the program" if entry.is_internal else "user"}
+            pieces.append(RecordLine({**values, **_files(entry.parts)}, entry.text))
+        elif isinstance(entry, ModelOutput):
+            calls = [{"tool": call.name, "arguments": call.arguments} for call in entry.tool_requests]
+            values = {"entry": node.seq, "from": "assistant"}
+            pieces.append(
+                RecordLine({**values, **_files(entry.parts), **({"calls": calls} if calls else {})}, entry.text)
+            )
+        elif isinstance(entry, ToolResults):
+            for index, result in enumerate(entry.results):
+                is_masked = index in masked.get(node.seq, ())
+                text = mask_note(session_id, node.seq, index) if is_masked else result.text or result.error
+                values = {"entry": node.seq, "from": "tool", "tool": result.name, "status": result.status}
+                pieces.append(RecordLine(values, text, "output"))
+        elif isinstance(entry, Summary):
+            pieces.append(RecordLine(EARLIER_VALUES, entry.summary))
+        elif isinstance(entry, Gap):
+            pieces.append(
+                RecordLine({"entry": node.seq, "from": "no one"}, f"Something is missing here: {entry.reason}")
+            )
+    return pieces
 
 
-def _pieces_of(node: Node, masked: Masks, session_id: str) -> Iterator[RecordLine]:
-    entry = node.entry
-    if isinstance(entry, ModelInput):
-        who = "user" if not entry.is_internal else "the program"
-        yield RecordLine((("entry", node.seq), ("from", who), *_files(entry.parts)), entry.text)
-    elif isinstance(entry, ModelOutput):
-        calls = [{"tool": call.name, "arguments": call.arguments} for call in entry.tool_requests]
-        called = (("calls", calls),) if calls else ()
-        yield RecordLine((("entry", node.seq), ("from", "assistant"), *_files(entry.parts), *called), entry.text)
-    elif isinstance(entry, ToolResults):
-        for index, result in enumerate(entry.results):
-            is_masked = index in masked.get(node.seq, ())
-            text = mask_note(session_id, node.seq, index) if is_masked else result.text or result.error
-            values = (("entry", node.seq), ("from", "tool"), ("tool", result.name), ("status", result.status))
-            yield RecordLine(values, text, "output")
-    elif isinstance(entry, Summary):
-        yield earlier_summary(entry.summary)
-    elif isinstance(entry, Gap):
-        yield RecordLine((("entry", node.seq), ("from", "no one")), f"Something is missing here: {entry.reason}")
+def earlier_summary(text: str, *, budget: int) -> RecordLine:
+    return _cut_to(RecordLine(EARLIER_VALUES, text), budget)
 
 
-def earlier_summary(text: str, *, budget: int | None = None) -> RecordLine:
-    piece = RecordLine(EARLIER_VALUES, text)
-    return piece if budget is None else _cut_to(piece, budget)
-
-
-def _files(parts: Sequence[Part]) -> tuple[tuple[str, object], ...]:
+def _files(parts: Sequence[Part]) -> JsonDict:
     names = [part.name or part.media_type for part in parts if isinstance(part, Media)]
-    return (("files", names),) if names else ()
+    return {"files": names} if names else {}
 
 
 # Splitting into parts
@@ -129,7 +131,7 @@ def _beginning_and_end(parts: list[list[RecordLine]]) -> list[list[RecordLine]]:
     """The first part, which has the goal, and the newest parts."""
     first, between, newest = parts[0], parts[1 : 1 - MOST_PARTS], parts[1 - MOST_PARTS :]
     note = f"{sum(map(len, between))} messages are left out of this record here."
-    return [first, [RecordLine((("from", "no one"),), note), *newest[0]], *newest[1:]]
+    return [first, [RecordLine({"from": "no one"}, note), *newest[0]], *newest[1:]]
 
 
 def _in_parts(pieces: Sequence[RecordLine], budget: int) -> list[list[RecordLine]]:
@@ -153,9 +155,9 @@ def _cut_to(piece: RecordLine, budget: int) -> RecordLine:
         if length > LEAST_TEXT:
             length = max(LEAST_TEXT, min(length - 1, length * max(budget - 16, 1) // cost))
             piece = replace(piece, text=_middle_left_out(piece.text, length))
-        elif any(name in ("calls", "files") for name, _ in piece.values):
-            others = tuple((name, value) for name, value in piece.values if name not in ("calls", "files"))
-            piece = replace(piece, values=(*others, ("left_out", "its calls or files: too long")))
+        elif {"calls", "files"} & piece.values.keys():
+            others = {name: value for name, value in piece.values.items() if name not in ("calls", "files")}
+            piece = replace(piece, values={**others, "left_out": "its calls or files: too long"})
         else:
             break
     return piece
