@@ -1,6 +1,5 @@
 """Calls to models as users may see them: facts of relayed calls, and answers that were not recorded."""
 
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.utils.translation import gettext as _
@@ -19,12 +18,11 @@ TRIES = ("upstream", "retried")
 def facts_of(exchange: Exchange, *, may_read: bool = False) -> dict[str, Any]:
     """Facts that are known. `upstream`: tried providers; `retried`: earlier tries of the client."""
     found = {name: exchange.metadata[name] for name in FACTS if name in exchange.metadata}
-    tries = {name: _without_words(exchange.metadata.get(name, ()), may_read=may_read) for name in TRIES}
-    return found | {name: known for name, known in tries.items() if known}
-
-
-def _without_words(tries: Iterable[Mapping[str, Any]], *, may_read: bool) -> list[dict[str, Any]]:
-    return [{name: value for name, value in one.items() if may_read or name != "error"} for one in tries]
+    for name in TRIES:
+        tries = exchange.metadata.get(name, ())
+        if known := [{key: one[key] for key in one if may_read or key != "error"} for one in tries]:
+            found[name] = known
+    return found
 
 
 MODE = "no_replies"
@@ -44,12 +42,8 @@ def find_unrecorded_answer(session: Session) -> ModelOutput | None:
         return None
     calls = Exchange.objects.of(session).filter(after=session.head, message=None, end_reason="done")
     for call in calls.order_by("-started_at", "-id")[:5]:
-        said = call.metadata
-        if (
-            call.ended_at is not None
-            and said.get("reply_bytes")
-            and not said.get("helper")
-            and not said.get("unread_reply")
-        ):
+        facts = call.metadata
+        has_reply = facts.get("reply_bytes") and not facts.get("helper") and not facts.get("unread_reply")
+        if has_reply and call.ended_at is not None:
             return ModelOutput(at=call.ended_at, model=call.model, metadata={"recording": MODE})
     return None

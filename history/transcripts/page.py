@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from itertools import count, groupby
+from itertools import groupby
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -64,7 +64,7 @@ class TranscriptPosition:
         return f"{self.base}?" + urlencode({name: value for name, value in kept.items() if value})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TranscriptCall:
     """A tool call with its result, if there is one.
 
@@ -73,25 +73,26 @@ class TranscriptCall:
     """
 
     request: ToolRequest
-    result: ToolResult | None
+    path: str
     status: str
-    answered_by: int | None
-    path: str = ""
+    result: ToolResult | None = None
+    answered_by: int | None = None
     result_path: str = ""
     opened: UUID | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class TranscriptEntry:
     """An entry on the page."""
 
     message: Message
     entry: Entry
     place: TranscriptPosition
-    calls: tuple[TranscriptCall, ...] = ()
-    unasked: tuple[ToolResult, ...] = ()
-    versions: tuple[int, ...] = ()
-    notes: tuple[TranscriptEntry, ...] = ()
+    calls: Sequence[TranscriptCall] = ()
+    unasked: Sequence[ToolResult] = ()
+    """Results without a call on this page."""
+    versions: Sequence[int] = ()
+    notes: list[TranscriptEntry] = field(default_factory=list)
     cost: Decimal | None = None
     is_retracted: bool = False
     """A summary that was retracted."""
@@ -182,9 +183,11 @@ def read_page(session: Session, place: TranscriptPosition) -> Transcript:
     place = _found(session, place, on_path)
     page = _page(session, place, leaf=_end_of_reading(session, place, on_path))
     rows = _shown(session, page.messages, place) if page.messages else []
-    rows = _numbered(rows, first=_first_number(session, page, place))
-    if not page.has_newer and place.leaf is None:
-        rows = _with_newest(rows, has_unkept_answer=find_unrecorded_answer(session) is not None)
+    _set_numbers(rows, first=_first_number(session, page, place))
+    # State entries after the last entry of the conversation do not count.
+    last = next((row for row in reversed(rows) if row.message.kind in CONVERSATION), None)
+    if last and not page.has_newer and place.leaf is None:
+        last.is_newest, last.is_answered_unkept = True, find_unrecorded_answer(session) is not None
     return Transcript(
         rows=tuple(rows if place.internal else _without_internal(rows, place)),
         place=place,
@@ -201,9 +204,10 @@ def read_shared(session: Session, place: TranscriptPosition, *, leaf: int, kinds
     """
     page = _page(session, place, leaf=leaf)
     messages = [message for message in page.messages if message.kind in kinds and not message.is_internal]
-    rows = _in_order(messages, entries_in_brief(messages), place, {}, {})
+    rows = _in_order(messages, entries_in_brief(messages), place)
+    _set_numbers(rows, first=None if page.has_older else 1)
     return Transcript(
-        rows=tuple(_numbered(rows, first=None if page.has_older else 1)),
+        rows=tuple(rows),
         place=place,
         older=place.link(before=page.messages[0].seq) if page.messages and page.has_older else "",
         newer=place.link(after=page.messages[-1].seq) if page.messages and page.has_newer else "",
@@ -222,11 +226,10 @@ def _first_number(session: Session, page: Page, place: TranscriptPosition) -> in
     return before.filter(kind__in=MESSAGES, is_internal=False).count() + 1
 
 
-def _numbered(rows: Sequence[TranscriptEntry], *, first: int | None) -> list[TranscriptEntry]:
-    if first is None:
-        return list(rows)
-    numbers = count(first)
-    return [replace(row, number=next(numbers)) if is_message(row.message) else row for row in rows]
+def _set_numbers(rows: Iterable[TranscriptEntry], *, first: int | None) -> None:
+    numbered = [row for row in rows if is_message(row.message)] if first is not None else []
+    for number, row in enumerate(numbered, first or 0):
+        row.number = number
 
 
 def _marks(session: Session, place: TranscriptPosition) -> dict[int, bool]:
@@ -284,24 +287,23 @@ def _newer(session: Session, place: TranscriptPosition, page: Page) -> str:
 def _shown(session: Session, messages: Sequence[Message], place: TranscriptPosition) -> list[TranscriptEntry]:
     notes = notes_beside(session, messages) if place.internal else []
     entries = entries_in_brief([*messages, *notes])
-    hanging: dict[int, list[TranscriptEntry]] = {}
+    rows = _in_order(messages, entries[: len(messages)], place)
+    versions, costs = versions_of(session, messages), _costs(messages)
+    retracted = retracted_in(session.pk) if any(message.kind == Summary.kind for message in messages) else set()
+    for row in rows:
+        row.versions = versions.get(row.message.parent_seq, ())
+        row.cost = costs.get(row.message.pk)
+        row.is_retracted = row.message.seq in retracted
+    by_seq = {row.message.seq: row for row in rows}
     for note, entry in zip(notes, entries[len(messages) :], strict=True):
-        hanging.setdefault(note.parent_seq, []).append(TranscriptEntry(message=note, entry=entry, place=place))
-    rows = _in_order(messages, entries[: len(messages)], place, versions_of(session, messages), hanging)
-    costs, retracted, opened = _costs(messages), _retracted(session, messages), _opened(session, rows)
-    rows = [replace(row, calls=_with_sessions(row, opened)) if opened and row.calls else row for row in rows]
-    rows = [replace(row, cost=costs[row.message.pk]) if row.message.pk in costs else row for row in rows]
-    rows = [replace(row, is_retracted=True) if row.message.seq in retracted else row for row in rows]
-    return list(_with_compactions(session, rows))
+        if row_beside := by_seq.get(note.parent_seq):
+            row_beside.notes.append(TranscriptEntry(message=note, entry=entry, place=place))
+    _link_opened_sessions(session, rows)
+    _link_compactions(session, rows)
+    return rows
 
 
-def _with_newest(rows: Sequence[TranscriptEntry], *, has_unkept_answer: bool) -> list[TranscriptEntry]:
-    """Mark the last entry of the conversation. State entries after it do not count."""
-    last = next((row for row in reversed(rows) if row.message.kind in CONVERSATION), None)
-    return [replace(row, is_newest=True, is_answered_unkept=has_unkept_answer) if row is last else row for row in rows]
-
-
-def _with_compactions(session: Session, rows: Sequence[TranscriptEntry]) -> Iterator[TranscriptEntry]:
+def _link_compactions(session: Session, rows: Sequence[TranscriptEntry]) -> None:
     """The first message on a branch that begins with a client's summary links to the branch before it."""
     forks = {row.message.parent_seq: row.versions for row in rows if len(row.versions) > 1}
     before = compactions_in(session, forks) if forks else {}
@@ -309,100 +311,63 @@ def _with_compactions(session: Session, rows: Sequence[TranscriptEntry]) -> Iter
     for row in rows:
         earlier = before.get(row.message.seq, earlier)
         if earlier is not None and isinstance(row.entry, ModelInput) and not row.message.is_internal:
-            yield replace(row, compacted=f"{row.place.link(at=earlier, leaf=None)}#m{earlier}")
+            row.compacted = f"{row.place.link(at=earlier, leaf=None)}#m{earlier}"
             earlier = None
-        else:
-            yield row
 
 
-def _retracted(session: Session, messages: Sequence[Message]) -> set[int]:
-    return retracted_in(session.pk) if any(message.kind == Summary.kind for message in messages) else set()
+def _link_opened_sessions(session: Session, rows: Sequence[TranscriptEntry]) -> None:
+    """Models reuse call ids, so the entry of the call decides, if it is known."""
+    calls = [(call.request.call_id, row.message.seq, call) for row in rows for call in row.calls]
+    if not calls:
+        return
+    below = Session.objects.open().filter(parent=session, parent_call__in={name for name, _, _ in calls}).order_by()
+    columns = below.values_list("parent_call", "metadata", "pk")
+    opened = {(name, noted.get("called_at")): pk for name, noted, pk in columns}
+    for name, seq, call in calls:
+        call.opened = opened.get((name, seq)) or opened.get((name, None))
 
 
-def _opened(session: Session, rows: Sequence[TranscriptEntry]) -> dict[tuple[str, int | None], UUID]:
-    """Sessions that calls on this page opened, by call id and the entry of the call, if that is known."""
-    asked = {call.request.call_id for row in rows for call in row.calls}
-    if not asked:
-        return {}
-    below = Session.objects.open().filter(parent=session, parent_call__in=asked).order_by()
-    return {
-        (call, noted.get("called_at")): pk for call, noted, pk in below.values_list("parent_call", "metadata", "pk")
-    }
-
-
-def _with_sessions(row: TranscriptEntry, opened: Mapping[tuple[str, int | None], UUID]) -> tuple[TranscriptCall, ...]:
-    """Models reuse call ids, so the entry decides."""
-    ids = [(call, call.request.call_id) for call in row.calls]
-    return tuple(
-        replace(call, opened=opened.get((name, row.message.seq)) or opened.get((name, None))) for call, name in ids
-    )
-
-
-def _costs(messages: Sequence[Message]) -> dict[int, Decimal]:
+def _costs(messages: Sequence[Message]) -> dict[int | None, Decimal]:
     """Known costs of calls to models, by the answer."""
     answers = [message.pk for message in messages if message.kind == ModelOutput.kind]
-    if not answers:
-        return {}
-    paid = Exchange.objects.filter(message_id__in=answers, cost__gt=0).order_by().values_list("message_id", "cost")
-    return {pk: cost for pk, cost in paid if pk is not None}
+    paid = Exchange.objects.filter(message_id__in=answers, cost__gt=0).order_by()
+    return dict(paid.values_list("message_id", "cost")) if answers else {}
 
 
 def _in_order(
-    messages: Sequence[Message],
-    entries: Sequence[Entry],
-    place: TranscriptPosition,
-    versions: Mapping[int, Sequence[int]],
-    hanging: Mapping[int, Sequence[TranscriptEntry]],
+    messages: Sequence[Message], entries: Sequence[Entry], place: TranscriptPosition
 ) -> list[TranscriptEntry]:
-    answers = _answers(messages, entries)
+    """A row for each message; results belong to the calls of the answer before them in the conversation."""
     rows: list[TranscriptEntry] = []
+    asked: Sequence[TranscriptCall] = ()
     for message, entry in zip(messages, entries, strict=True):
-        row = TranscriptEntry(
-            message=message,
-            entry=entry,
-            place=place,
-            calls=_calls(message, entry, answers.get(message.seq)) if isinstance(entry, ModelOutput) else (),
-            unasked=_unasked(entry, rows) if isinstance(entry, ToolResults) else (),
-            versions=tuple(versions.get(message.parent_seq, ())),
-            notes=tuple(hanging.get(message.seq, ())),
-        )
+        row = TranscriptEntry(message=message, entry=entry, place=place)
+        if isinstance(entry, ModelOutput):
+            row.calls = _calls(message, entry)
+        elif isinstance(entry, ToolResults):
+            row.unasked = _answer(asked, entry, seq=message.seq)
+        if message.kind in CONVERSATION:
+            asked = row.calls
         rows.append(row)
     return rows
 
 
-def _answers(messages: Sequence[Message], entries: Sequence[Entry]) -> dict[int, tuple[int, ToolResults]]:
-    """Answer → its results, if they come next in the conversation."""
-    found: dict[int, tuple[int, ToolResults]] = {}
-    asked: int | None = None
-    for message, entry in zip(messages, entries, strict=True):
-        if isinstance(entry, ToolResults) and asked is not None:
-            found[asked] = (message.seq, entry)
-        if message.kind in CONVERSATION:
-            asked = message.seq if isinstance(entry, ModelOutput) else None
-    return found
-
-
-def _calls(message: Message, entry: ModelOutput, answer: tuple[int, ToolResults] | None) -> tuple[TranscriptCall, ...]:
-    waiting = dict(enumerate(answer[1].results)) if answer else {}
-    open_status = "pending" if message.status == Message.Status.COMPLETE else "interrupted"
+def _calls(message: Message, entry: ModelOutput) -> list[TranscriptCall]:
+    status = "pending" if message.status == Message.Status.COMPLETE else "interrupted"
     asked = [(number, part) for number, part in enumerate(entry.parts) if isinstance(part, ToolRequest)]
-    calls = []
-    for number, request in asked[:SHOWN_CALLS]:
-        path = f"parts.{number}"
+    return [TranscriptCall(request, f"parts.{number}", status) for number, request in asked[:SHOWN_CALLS]]
+
+
+def _answer(calls: Sequence[TranscriptCall], entry: ToolResults, *, seq: int) -> list[ToolResult]:
+    """Give the calls their results. Returns results without a call."""
+    waiting = dict(enumerate(entry.results))
+    for call in calls:
         # Models reuse ids, so each result is used once, in the order of the calls.
-        place = next((n for n, result in waiting.items() if result.call_id == request.call_id), None)
-        if answer is None or place is None:
-            calls.append(TranscriptCall(request, None, open_status, None, path))
-        else:
-            result = waiting.pop(place)
-            calls.append(TranscriptCall(request, result, result.status, answer[0], path, f"results.{place}"))
-    return tuple(calls)
-
-
-def _unasked(entry: ToolResults, before: Sequence[TranscriptEntry]) -> tuple[ToolResult, ...]:
-    """Results without a call on this page."""
-    shown = {id(call.result) for row in before for call in row.calls}
-    return tuple(result for result in entry.results[:SHOWN_CALLS] if id(result) not in shown)
+        place = next((n for n, result in waiting.items() if result.call_id == call.request.call_id), None)
+        if place is not None:
+            call.result, call.result_path, call.answered_by = waiting.pop(place), f"results.{place}", seq
+            call.status = call.result.status
+    return [result for place, result in waiting.items() if place < SHOWN_CALLS]
 
 
 def _without_internal(rows: Sequence[TranscriptEntry], place: TranscriptPosition) -> Iterator[TranscriptEntry | Hidden]:

@@ -56,26 +56,17 @@ def _entry(message: Message, starts: Mapping[str, bytes]) -> Entry:
         return dropped_entry(message.kind, at=message.created_at)
     if message.kind == ToolsOffered.kind:  # cut JSON is useless; `content` has the names
         return ToolsOffered(at=message.created_at)
-    return unpack(_printable(message.body), starts)
+    body = message.body
+    return unpack(dump(clean_deep(json.loads(body))) if "\\u" in body else body, starts)
 
 
 def _starts(names: set[str]) -> dict[str, bytes]:
-    rows = (
-        Blob.objects.filter(pk__in=names)
-        .annotate(start=Substr("data", 1, BLOB_BYTES, output_field=BinaryField()))
-        .values_list("sha256", "start", "size")
-    )
-    found = {name: _marked(bytes(start), size) for name, start, size in rows}
-    return dict.fromkeys(names, MISSING) | found
-
-
-def _marked(start: bytes, size: int) -> bytes:
-    text = clean(start.decode("utf-8", "ignore"))
-    return (f"{text}{_CUT}{size}" if size > len(start) else text).encode()
-
-
-def _printable(body: str) -> str:
-    return dump(clean_deep(json.loads(body))) if "\\u" in body else body
+    rows = Blob.objects.filter(pk__in=names).annotate(start=Substr("data", 1, BLOB_BYTES, output_field=BinaryField()))
+    found = dict.fromkeys(names, MISSING)
+    for name, start, size in rows.values_list("sha256", "start", "size"):
+        text = clean(bytes(start).decode("utf-8", "ignore"))
+        found[name] = (f"{text}{_CUT}{size}" if size > len(start) else text).encode()
+    return found
 
 
 LOOKED_AT = 20
@@ -92,17 +83,11 @@ class Attachment:
 
 def find_attachment(messages: QuerySet[Message], sha256: str) -> Attachment | None:
     """The attachment with this hash, if one of these entries names it."""
-    linked = messages.filter(blobs=sha256).order_by("seq")[:LOOKED_AT]
-    entries = entries_in_brief(list(linked))
-    media = next((part for entry in entries for part in parts_of(entry) if _is(part, sha256)), None)
-    if not isinstance(media, Media):
-        return None
-    blob = Blob.objects.filter(pk=sha256).first()
-    if blob is None:
+    entries = entries_in_brief(list(messages.filter(blobs=sha256).order_by("seq")[:LOOKED_AT]))
+    media = (part for entry in entries for part in parts_of(entry) if isinstance(part, Media))
+    named = next((part.name for part in media if part.sha256 == sha256), None)
+    blob = Blob.objects.filter(pk=sha256).first() if named is not None else None
+    if named is None or blob is None:
         return None
     content = bytes(blob.data)
-    return Attachment(media.name, media_type_of(content, name=media.name), content)
-
-
-def _is(part: object, sha256: str) -> bool:
-    return isinstance(part, Media) and part.sha256 == sha256
+    return Attachment(named, media_type_of(content, name=named), content)

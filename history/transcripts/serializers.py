@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from django.db.models import Model
 from django.utils import timezone
 
 from history.db.packing import clean_deep
@@ -22,13 +23,7 @@ def session_json(session: Session) -> dict[str, Any]:
     """For the socket of programs."""
     return {
         "session_id": str(session.pk),
-        "title": session.title,
-        "agent": session.agent,
-        "model": session.model,
-        "source": session.source,
-        "message_count": session.message_count,
-        "version": session.version,
-        "head": session.head,
+        **_columns(session, "title", "agent", "model", "source", "message_count", "version", "head"),
         "created_at": session.created_at.isoformat(),
         "updated_at": session.last_activity_at.isoformat(),
     }
@@ -41,27 +36,18 @@ def session_details_json(session: Session) -> dict[str, Any]:
         "title": session.title,
         "owner": session.owner.get_username(),
         "key": session.api_key.prefix if session.api_key else None,
-        "source": session.source,
-        "client": session.client,
-        "agent": session.agent,
-        "workspace": session.workspace,
-        "model": session.model,
+        **_columns(session, "source", "client", "agent", "workspace", "model"),
         "messages": session.message_count,
         "tool_calls": session.tool_call_count,
         "errors": session.error_count,
-        "input_tokens": session.input_tokens,
-        "output_tokens": session.output_tokens,
-        "cost": session.cost,
-        "version": session.version,
-        "head": session.head,
-        "trimmed_through": session.trimmed_through,
-        "created_at": session.created_at,
-        "last_activity_at": session.last_activity_at,
-        "expires_at": session.expires_at,
-        "hidden_at": session.hidden_at,
-        "hold": session.hold,
+        **_columns(session, "input_tokens", "output_tokens", "cost", "version", "head", "trimmed_through"),
+        **_columns(session, "created_at", "last_activity_at", "expires_at", "hidden_at", "hold"),
         "state": retention_state(session),
     }
+
+
+def _columns(row: Model, *names: str) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in names}
 
 
 def retention_state(session: Session) -> str:
@@ -96,16 +82,8 @@ def message_json(message: Message, calls: list[ToolCall]) -> dict[str, Any]:
     facts = {
         "seq": message.seq,
         "parent": message.parent_seq,
-        "kind": message.kind,
-        "status": message.status,
-        "end_reason": message.end_reason,
-        "agent": message.agent,
-        "provider": message.provider,
-        "model": message.model,
-        "input_tokens": message.input_tokens,
-        "output_tokens": message.output_tokens,
-        "duration": message.duration,
-        "is_internal": message.is_internal,
+        **_columns(message, "kind", "status", "end_reason", "agent", "provider", "model"),
+        **_columns(message, "input_tokens", "output_tokens", "duration", "is_internal"),
         "is_cut": message.content_chars > len(message.content),
     }
     known = {name: value for name, value in facts.items() if value not in ("", None, False)}

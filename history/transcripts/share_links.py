@@ -53,7 +53,9 @@ def share(session: Session, *, by: Viewer, follows: bool = False, expires_at: da
         link.leaf, link.title = Session.objects.values_list("head", "title").get(pk=session.pk)
         link.save(force_insert=True)
         details: dict[str, Any] = {"link": str(link.pk), "leaf": link.leaf, "follows": follows}
-        audit.record("share", actor=by.pk, session=session.pk, until=_iso(expires_at), **details)
+        audit.record(
+            "share", actor=by.pk, session=session.pk, until=expires_at.isoformat() if expires_at else None, **details
+        )
     return link
 
 
@@ -132,7 +134,3 @@ def _token(link: ShareLink) -> str:
 
 def _open() -> QuerySet[ShareLink]:
     return ShareLink.objects.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()), revoked_at=None)
-
-
-def _iso(moment: datetime | None) -> str | None:
-    return moment.isoformat() if moment else None

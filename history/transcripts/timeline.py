@@ -86,14 +86,14 @@ class Timeline:
 
 
 def timeline_of(session: Session, *, before: int | None = None) -> Timeline:
-    inputs = _on_path(session).filter(kind=ModelInput.kind, is_internal=False).order_by("-seq")
+    inputs = Message.objects.on_path(session).filter(kind=ModelInput.kind, is_internal=False).order_by("-seq")
     if before is not None:
         inputs = inputs.filter(seq__lt=before)
     asked = list(inputs.values_list("seq", "created_at")[: TURNS + 1])
     page = asked[:TURNS][::-1]
     borders = [*(seq for seq, _at in page), before or session.version + 1]
     spans = _spans_of_turns(session, borders)
-    turns = [_turn(seq, at, found) for (seq, at), found in zip(page, spans, strict=True)]
+    turns = [_turn(seq, at, *found) for (seq, at), found in zip(page, spans, strict=True)]
     return Timeline(
         turns=tuple(_with_waits(turns))[::-1],
         shares=_shares(session),
@@ -101,13 +101,9 @@ def timeline_of(session: Session, *, before: int | None = None) -> Timeline:
     )
 
 
-def _on_path(session: Session) -> QuerySet[Message]:
-    return Message.objects.on_path(session)
-
-
 def _spans_of_turns(session: Session, borders: Sequence[int]) -> list[tuple[list[Span], int]]:
     """The calls of each turn in the order of their start, and the number of calls left out."""
-    answers = _on_path(session).filter(kind=ModelOutput.kind).order_by("seq")
+    answers = Message.objects.on_path(session).filter(kind=ModelOutput.kind).order_by("seq")
     together = list(_answers(answers.filter(seq__gt=borders[0], seq__lt=borders[-1]))[: MOST_TOGETHER + 1])
     turns: list[tuple[list[Mapping[str, Any]], int]] = []
     for first, until in pairwise(borders):
@@ -117,12 +113,16 @@ def _spans_of_turns(session: Session, borders: Sequence[int]) -> list[tuple[list
         else:
             inside = answers.filter(seq__gt=first, seq__lt=until)
             turns.append((list(_answers(inside)[:MOST_CALLS]), max(0, inside.count() - MOST_CALLS)))
-    tools = _tools([row["pk"] for rows, _left in turns for row in rows])
-    unanswered = list(_without_answer(session, since=borders[0], until=borders[-1]))
-    return [
-        _in_order(rows, tools, [span for span in unanswered if first <= span.seq < until], left)
-        for (rows, left), (first, until) in zip(turns, pairwise(borders), strict=True)
+    others = [
+        *_of_tools([row["pk"] for rows, _left in turns for row in rows]),
+        *_without_answer(session, since=borders[0], until=borders[-1]),
     ]
+    spans = []
+    for (rows, left), (first, until) in zip(turns, pairwise(borders), strict=True):
+        found = [*_of_models(rows), *(span for span in others if first <= span.seq < until)]
+        found.sort(key=lambda span: (span.began, span.seq))
+        spans.append((found[:MOST_CALLS], left + max(0, len(found) - MOST_CALLS)))
+    return spans
 
 
 def _without_answer(session: Session, *, since: int, until: int) -> Iterator[Span]:
@@ -150,26 +150,6 @@ def _answers(answers: QuerySet[Message]) -> Any:
     return answers.values(*columns, "exchange__started_at", worked_until=end_of_work("exchange__"))
 
 
-def _tools(message_ids: Sequence[int]) -> dict[int, list[Mapping[str, Any]]]:
-    """Tool calls by the number of their answer."""
-    calls = ToolCall.objects.filter(message_id__in=message_ids, duration__isnull=False).order_by("pk")
-    found: dict[int, list[Mapping[str, Any]]] = {}
-    for row in calls.values("name", "message__seq", "created_at", "started_at", "duration", "status")[:MOST_TOGETHER]:
-        found.setdefault(row["message__seq"], []).append(row)
-    return found
-
-
-def _in_order(
-    rows: Sequence[Mapping[str, Any]],
-    tools: Mapping[int, Sequence[Mapping[str, Any]]],
-    unanswered: Sequence[Span],
-    left: int,
-) -> tuple[list[Span], int]:
-    used = [call for row in rows for call in tools.get(row["seq"], ())]
-    found = sorted([*_of_models(rows), *_of_tools(used), *unanswered], key=lambda span: (span.began, span.seq))
-    return found[:MOST_CALLS], left + max(0, len(found) - MOST_CALLS)
-
-
 def _of_models(rows: Iterable[Mapping[str, Any]]) -> Iterator[Span]:
     """From the start of the call, if it was ours; else an answer ends when it was stored."""
     for row in rows:
@@ -189,32 +169,29 @@ def _of_models(rows: Iterable[Mapping[str, Any]]) -> Iterator[Span]:
         )
 
 
-def _of_tools(rows: Iterable[Mapping[str, Any]]) -> Iterator[Span]:
-    for row in rows:
-        began = row["started_at"] or row["created_at"]
+def _of_tools(message_ids: Sequence[int]) -> Iterator[Span]:
+    calls = ToolCall.objects.filter(message_id__in=message_ids, duration__isnull=False).order_by("pk")
+    for row in calls.values("name", "message__seq", "created_at", "started_at", "duration", "status")[:MOST_TOGETHER]:
         yield Span(
             kind="tool",
             name=row["name"],
             seq=row["message__seq"],
-            began=began,
-            seconds=max(0.0, row["duration"]),
+            began=row["started_at"] or row["created_at"],
+            seconds=max(0.0, row["duration"] or 0.0),
             status=row["status"],
         )
 
 
-def _turn(seq: int, at: datetime, found: tuple[list[Span], int]) -> TimelineTurn:
-    spans, left_out = found
+def _turn(seq: int, at: datetime, spans: Sequence[Span], left_out: int) -> TimelineTurn:
     began = min([at, *(span.began for span in spans)])
     whole = max((max([at, *(span.ended for span in spans)]) - began).total_seconds(), 0.001)
-    placed = tuple(_placed(span, began=began, whole=whole) for span in spans)
+    placed = []
+    for span in spans:
+        start = min(100 * (span.began - began).total_seconds() / whole, 100 - NARROWEST)
+        width = min(max(100 * span.seconds / whole, NARROWEST), 100 - start)
+        placed.append(replace(span, start=round(start, 2), width=round(width, 2)))
     seconds = whole if spans else 0.0
-    return TimelineTurn(seq=seq, began=at, seconds=seconds, spans=placed, left_out=left_out)
-
-
-def _placed(span: Span, *, began: datetime, whole: float) -> Span:
-    start = min(100 * (span.began - began).total_seconds() / whole, 100 - NARROWEST)
-    width = min(max(100 * span.seconds / whole, NARROWEST), 100 - start)
-    return replace(span, start=round(start, 2), width=round(width, 2))
+    return TimelineTurn(seq=seq, began=at, seconds=seconds, spans=tuple(placed), left_out=left_out)
 
 
 def _with_waits(turns: Sequence[TimelineTurn]) -> Iterator[TimelineTurn]:
@@ -233,8 +210,7 @@ def _shares(session: Session) -> tuple[Share, ...]:
     answers = Message.objects.of(session).filter(kind=ModelOutput.kind)
     model = answers.aggregate(total=Sum("duration", default=0.0))["total"]
     model += sum(span.seconds for span in _without_answer(session, since=1, until=session.version + 1))
-    calls = ToolCall.objects.of(session)
-    tools = calls.aggregate(total=Sum("duration", default=0.0))["total"]
+    tools = ToolCall.objects.of(session).aggregate(total=Sum("duration", default=0.0))["total"]
     whole = max((session.last_activity_at - session.created_at).total_seconds(), model + tools)
     if not whole:
         return ()
