@@ -16,15 +16,11 @@ from typing import Literal
 
 from history.entries import Entry, JsonObject, empty_object
 from history.text.lazy import LazyTextError
+from history.text.lazy import gettext_noop as gettext_noop
 
 NoteLevel = Literal["repaired", "lost", "ignored"]
 
 MOST_NOTES = 1_000
-
-
-def gettext_noop(text: str) -> str:
-    """Mark a text that a page translates. Variable parts are in `where`, or are values of a `LazyText`."""
-    return text
 
 
 class FormatError(LazyTextError):
@@ -40,11 +36,6 @@ class Note:
     where: str = ""
     count: int = 1
 
-    @property
-    def text(self) -> str:
-        times = f" (× {self.count:,})" if self.count > 1 else ""
-        return f"{self.what}{times}{f' – {self.where}' if self.where else ''}"
-
 
 class Notes:
     """Collects notes. Equal notes are counted, with the first place. The number of different notes is limited."""
@@ -53,6 +44,7 @@ class Notes:
         self._found: dict[tuple[NoteLevel, str], tuple[str, int]] = {}
 
     def __call__(self, level: NoteLevel, what: str, *, where: str = "", count: int = 1) -> None:
+        """`what` is a marked text. Variable parts are in `where`, or are values of a `LazyText`."""
         if count > 0:
             if len(self._found) >= MOST_NOTES and (level, what) not in self._found:
                 what, where = gettext_noop("more like this"), ""
@@ -73,10 +65,6 @@ class SourceNode:
     entry: Entry
     parent: int | None
     source_id: str
-
-    @property
-    def created_at(self) -> datetime:
-        return self.entry.at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

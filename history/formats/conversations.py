@@ -19,9 +19,9 @@ from history.entries import (
     JsonObject,
     ModelInput,
     ModelOutput,
+    Reasoning,
     Summary,
     Text,
-    ToolResult,
     ToolResults,
     entry_to_json,
     now,
@@ -52,11 +52,10 @@ class SourceItem:
 
 @dataclass
 class Tree:
-    """`items` are in the order of the source. `leaf` is the current entry; '' means the last."""
+    """`items` are in the order of the source."""
 
     notes: Notes
     items: dict[str, SourceItem] = field(default_factory=dict)
-    leaf: str = ""
 
     def add(self, source_id: str, entry: Entry, *, parent: str, covers: str = "") -> str:
         """Add an entry after another. An id that is used twice gets a number. Returns the final id."""
@@ -70,52 +69,34 @@ class Tree:
     def replace_entry(self, name: str, **fields: object) -> None:
         self.items[name].entry = replace(self.items[name].entry, **fields)  # type: ignore[arg-type]
 
-    def nodes(self) -> tuple[list[SourceNode], int | None]:
-        """All of them, and the place of the leaf."""
-        order = _Order(self)
+    def nodes(self, leaf: str = "") -> tuple[list[SourceNode], int | None]:
+        """All of them, and the place of the leaf; '' means the last one."""
+        nodes: list[SourceNode] = []
+        places: dict[str, int] = {}
+
+        def put(name: str, entry: Entry, parent: int | None) -> int:
+            nodes.append(SourceNode(entry=entry, parent=parent, source_id=name))
+            places[name] = len(nodes) - 1
+            return places[name]
+
         for name in self.items:
-            order.place(name)
-        return order.nodes, order.places.get(self.leaf, find_last_place(order.nodes))
-
-
-class _Order:
-    def __init__(self, tree: Tree) -> None:
-        self.tree = tree
-        self.nodes: list[SourceNode] = []
-        self.places: dict[str, int] = {}
-
-    def place(self, name: str) -> None:
-        """Place the entry after its ancestors, which may be further down in the file."""
-        waiting: dict[str, None] = {}
-        while name and name not in self.places and name in self.tree.items and name not in waiting:
-            waiting[name] = None
-            name = self.tree.items[name].parent
-        missing = name if name and name not in self.places else ""
-        for waits in reversed(waiting):
-            parent = self._gap(waits, missing) if missing else self.places.get(self.tree.items[waits].parent)
-            missing = ""
-            self._put(waits, self._numbered(self.tree.items[waits]), parent)
-
-    def _gap(self, name: str, missing: str) -> int:
-        """Put a gap in the place of a missing parent; its other children follow the gap, too."""
-        entry = self.tree.items[name].entry
-        last = len(self.nodes) - 1 if self.nodes else None
-        self.tree.notes("repaired", ISLAND, where=name)
-        gap = Gap(reason="Something is missing here in the imported file.", at=entry.at)
-        self.places[missing] = self._put(f"gap:{missing}", gap, last)
-        return self.places[missing]
-
-    def _put(self, name: str, entry: Entry, parent: int | None) -> int:
-        self.nodes.append(SourceNode(entry=entry, parent=parent, source_id=name))
-        self.places[name] = len(self.nodes) - 1
-        return self.places[name]
-
-    def _numbered(self, item: SourceItem) -> Entry:
-        """Number the entries that a summary covers: its path up to `covers`."""
-        last = self.places.get(item.covers)
-        if not isinstance(item.entry, Summary) or last is None:
-            return item.entry
-        return replace(item.entry, first=1, last=last + 1)
+            waiting: dict[str, None] = {}  # the entry and its ancestors, which may be further down in the file
+            while name and name not in places and name in self.items and name not in waiting:
+                waiting[name] = None
+                name = self.items[name].parent
+            if name and name not in places:  # a gap takes the place of a missing parent
+                first = next(reversed(waiting))
+                self.notes("repaired", ISLAND, where=first)
+                reason = "Something is missing here in the imported file."
+                gap = Gap(reason=reason, at=self.items[first].entry.at)
+                places[name] = put(f"gap:{name}", gap, len(nodes) - 1 if nodes else None)
+            for source_id in reversed(waiting):
+                item = self.items[source_id]
+                parent, last, entry = places.get(item.parent), places.get(item.covers), item.entry
+                if isinstance(entry, Summary) and last is not None:
+                    entry = replace(entry, first=1, last=last + 1)
+                put(source_id, entry, parent)
+        return nodes, places.get(leaf, find_last_place(nodes))
 
 
 def find_last_place(nodes: Sequence[SourceNode]) -> int | None:
@@ -128,8 +109,7 @@ def add_ids(entries: Iterable[Entry]) -> list[tuple[str, Entry]]:
     named: list[tuple[str, Entry]] = []
     last = ""
     for entry in entries:
-        messages = {name: value for name, value in entry_to_json(entry).items() if name != "at"}
-        last = chain_id(last, compact(messages))
+        last = chain_id(last, compact({name: value for name, value in entry_to_json(entry).items() if name != "at"}))
         named.append((last, entry))
     return named
 
@@ -208,32 +188,48 @@ class Wire:
         return [self._with_names(entry) for entry in entries]
 
     def _with_names(self, entry: ConversationEntry) -> ConversationEntry:
+        if isinstance(entry, ToolResults):
+            results = [
+                one if one.name else replace(one, name=self.names.get(one.call_id, "unknown")) for one in entry.results
+            ]
+            return replace(entry, results=tuple(results))
         if isinstance(entry, ModelOutput):
             self.names.update({call.call_id: call.name for call in entry.tool_requests})
-        elif isinstance(entry, ToolResults):
-            return replace(entry, results=tuple(self._with_name(result) for result in entry.results))
-        else:
-            return entry if entry.channel == "system" else replace(entry, channel=CHANNEL)
-        return entry
-
-    def _with_name(self, result: ToolResult) -> ToolResult:
-        return result if result.name else replace(result, name=self.names.get(result.call_id, "unknown"))
+            return entry
+        return entry if entry.channel == "system" else replace(entry, channel=CHANNEL)
 
 
 def instruction(text: str, *, at: datetime) -> ModelInput:
     return ModelInput(at=at, channel="system", parts=(Text(text=text),), is_internal=True)
 
 
-Convert = Callable[[JsonObject], Iterator[Conversation]]
+def reasoning(heading: str, text: str, *, provider: str) -> Reasoning:
+    return Reasoning(text="\n\n".join(filter(None, [f"**{heading}**" if heading else "", text])), provider=provider)
 
 
-def read_each(source: Source, convert: Convert) -> Iterator[Conversation | UnreadableConversation]:
-    """The conversations of a file of lines, of one list, or of one object."""
+def read_each(
+    source: Source, convert: Callable[[JsonObject], Conversation]
+) -> Iterator[Conversation | UnreadableConversation]:
+    """The conversations of a file of lines, of one list, or of one object.
+
+    Unexpected errors in foreign data end their conversation alone, not the file.
+    """
     for place, value, problem in _values(source):
         if problem or not isinstance(value, Mapping):
             yield UnreadableConversation(why=problem or gettext_noop("this is not an object"), title=place)
-        else:
-            yield from _converted(value, convert, place)
+            continue
+        names = [string(value.get(key))[:200] for key in ("title", "name", "uuid", "id")]
+        title = next(filter(None, names), place)
+        if is_too_deep(value):
+            yield UnreadableConversation(why=gettext_noop("nested too deeply"), title=title)
+            continue
+        try:
+            yield convert(value)
+        except (FormatError, EntryError) as error:
+            yield UnreadableConversation(why=error_text(error), title=title)
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+            why = LazyText(gettext_noop("unexpected format (%(error)s)"), error=f"{type(error).__name__}: {error}")
+            yield UnreadableConversation(why=why, title=title)
 
 
 def _values(source: Source) -> Iterator[tuple[str, object, str]]:
@@ -246,22 +242,3 @@ def _values(source: Source) -> Iterator[tuple[str, object, str]]:
                 yield LazyText(gettext_noop("item %(number)s"), number=number), value, ""
         case _:
             yield "", source.document(), ""
-
-
-def _converted(value: JsonObject, convert: Convert, place: str) -> Iterator[Conversation | UnreadableConversation]:
-    """Unexpected errors in foreign data end this conversation alone, not the file."""
-    title = _with_names(value) or place
-    if is_too_deep(value):
-        yield UnreadableConversation(why=gettext_noop("nested too deeply"), title=title)
-        return
-    try:
-        yield from convert(value)
-    except (FormatError, EntryError) as error:
-        yield UnreadableConversation(why=error_text(error), title=title)
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        why = LazyText(gettext_noop("unexpected format (%(error)s)"), error=f"{type(error).__name__}: {error}")
-        yield UnreadableConversation(why=why, title=title)
-
-
-def _with_names(value: JsonObject) -> str:
-    return next((found for key in ("title", "name", "uuid", "id") if (found := string(value.get(key)))), "")[:200]

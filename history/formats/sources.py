@@ -27,7 +27,6 @@ MAX_VALUES = 2_000_000
 MAX_ATTACHMENT = 32 * MEGABYTE
 SAMPLE_LINES = 40
 SAMPLE_ITEMS = 3
-BAD_LINE = gettext_noop("A line could not be read and was left out.")
 BREAKS_OFF = gettext_noop("The file is damaged or incomplete. Everything before the damage was read.")
 TOO_LONG = LazyText(
     gettext_noop("Conversations of more than %(size)s MB are not read."), size=MAX_CONVERSATION // MEGABYTE
@@ -90,7 +89,17 @@ class Source:
 
     @cached_property
     def sample(self) -> Sample:
-        return _sample(self)
+        with closing(self.open()) as stream:
+            first = _first_letter(stream)
+        if first == b"[":
+            return Sample("array", tuple(_first_items(self)))
+        lines = tuple(islice(_objects(self), SAMPLE_LINES))
+        if len(lines) > 1 or (lines and len(list(islice(self.lines(as_one=False), 2))) > 1):
+            return Sample("lines", lines)
+        if first != b"{":
+            return Sample("other")
+        document = lines[0] if lines else self.document()
+        return Sample("object", (document,) if isinstance(document, Mapping) else ())
 
     def lines(self, *, as_one: bool = True) -> Iterator[Line]:
         """The values of all lines; `as_one`: they are one conversation, which is not longer than one may be."""
@@ -107,8 +116,8 @@ class Source:
         """The objects of all lines of one conversation; a line that is none is noted and left out."""
         for line in self.lines():
             if line.problem:
-                told = LazyText("%(place)s: %(problem)s", place=line.place, problem=line.problem)
-                notes("repaired", BAD_LINE, where=told)
+                where = LazyText("%(place)s: %(problem)s", place=line.place, problem=line.problem)
+                notes("repaired", gettext_noop("A line could not be read and was left out."), where=where)
             else:
                 yield obj(line.value)
 
@@ -241,20 +250,6 @@ def _json_error(error: Exception) -> str:
 # What a file is, by what it begins with.
 
 
-def _sample(source: Source) -> Sample:
-    with closing(source.open()) as stream:
-        first = _first_letter(stream)
-    if first == b"[":
-        return Sample("array", tuple(_first_items(source)))
-    lines = tuple(islice(_objects(source), SAMPLE_LINES))
-    if len(lines) > 1 or (lines and not _is_one_line(source)):
-        return Sample("lines", lines)
-    if first != b"{":
-        return Sample("other")
-    document = lines[0] if lines else source.document()
-    return Sample("object", (document,) if isinstance(document, Mapping) else ())
-
-
 def _first_letter(stream: BinaryIO) -> bytes:
     for _ in range(64):
         if letters := stream.read(1024).lstrip():
@@ -272,10 +267,6 @@ def _objects(source: Source) -> Iterator[JsonObject]:
             wrong += 1
             if wrong >= SAMPLE_LINES:
                 return
-
-
-def _is_one_line(source: Source) -> bool:
-    return len(list(islice(source.lines(as_one=False), 2))) == 1
 
 
 def _first_items(source: Source) -> Iterator[JsonObject]:

@@ -46,12 +46,10 @@ class MessagesWalk(LintWalk):
         content, where = message.get("content"), f"{place}.content"
         if isinstance(content, str):
             self.text(content, where)
-        elif self.needs(bool(items(content)), "content", where):
-            self.check_blocks(where, content)
-
-    def check_blocks(self, place: str, content: object) -> None:
+            return
+        self.needs(bool(items(content)), "content", where)
         has_called = False
-        for block_place, block in self.each(content, place):
+        for block_place, block in self.each(content, where):
             kind = string(block.get("type"))
             if kind == "text" and has_called:
                 self.find("calls-last", block_place)
@@ -69,7 +67,11 @@ class MessagesWalk(LintWalk):
             self.needs(bool(string(block.get("signature" if kind == "thinking" else "data"))), "unsigned", place)
             self.say(place, weight=0)
         elif kind == "tool_use":
-            self.check_tool_use(place, block)
+            call_id, name = string(block.get("id")), string(block.get("name"))
+            if self.needs(bool(call_id), "no-id", f"{place}.id"):
+                self.needs(bool(ID.fullmatch(call_id)), "id-alphabet", f"{place}.id", id=shortened(call_id))
+            self.needs(isinstance(block.get("input"), Mapping), "arguments", f"{place}.input", name=shortened(name))
+            self.call(place, call_id=call_id, name=name)
         elif kind == "tool_result":
             call_id = string(block.get("tool_use_id"))
             self.needs(bool(call_id), "no-id", f"{place}.tool_use_id")
@@ -85,13 +87,6 @@ class MessagesWalk(LintWalk):
         media_type = string(source.get("media_type"))
         if block.get("type") == "image" and source.get("type") == "base64":
             self.needs(media_type in IMAGES, "media-type", f"{place}.source", type=shortened(media_type or "?"))
-
-    def check_tool_use(self, place: str, block: JsonObject) -> None:
-        call_id, name = string(block.get("id")), string(block.get("name"))
-        if self.needs(bool(call_id), "no-id", f"{place}.id"):
-            self.needs(bool(ID.fullmatch(call_id)), "id-alphabet", f"{place}.id", id=shortened(call_id))
-        self.needs(isinstance(block.get("input"), Mapping), "arguments", f"{place}.input", name=shortened(name))
-        self.call(place, call_id=call_id, name=name)
 
     def check_last_answer(self, messages: list[JsonObject]) -> None:
         """A last message of the assistant is a prefill that the model continues."""

@@ -57,7 +57,11 @@ class GenerateWalk(LintWalk):
                 self.needs(bool(text) or "thoughtSignature" in part, "empty-text", place)
                 self.say(place, weight=weight_of(text))
         elif "functionCall" in part:
-            self.check_call(place, obj(part["functionCall"]))
+            call = obj(part["functionCall"])
+            name, arguments = string(call.get("name")), call.get("args", {})
+            self.needs(isinstance(arguments, Mapping), "arguments", f"{place}.functionCall.args", name=shortened(name))
+            if self.needs(self.speaker == "model", "calls-of-others", place):
+                self.call(place, call_id=string(call.get("id")), name=name)
         elif "functionResponse" in part:
             response = obj(part["functionResponse"])
             is_object = isinstance(response.get("response", {}), Mapping)
@@ -66,9 +70,3 @@ class GenerateWalk(LintWalk):
         else:
             self.needs(bool(part), "empty-text", place)
             self.say(place, weight=2 if "inlineData" in part or "fileData" in part else 0)
-
-    def check_call(self, place: str, call: JsonObject) -> None:
-        name, arguments = string(call.get("name")), call.get("args", {})
-        self.needs(isinstance(arguments, Mapping), "arguments", f"{place}.functionCall.args", name=shortened(name))
-        if self.needs(self.speaker == "model", "calls-of-others", place):
-            self.call(place, call_id=string(call.get("id")), name=name)

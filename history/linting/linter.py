@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from history.context import ContextOptions, Snapshot, render_context
 from history.context.messages import masked_results, pieces_of
 from history.context.turns import messages_of
-from history.context.values import ContextEntry, Role
+from history.context.values import Role
 from history.dialects import DIALECTS, CallOptions, DecodedRequest, DialectError, Encoded, Loss, LossCode, context_of
 from history.entries import JsonDict, JsonObject, Media, Text, ToolRequest
 from history.linting.anthropic_messages import MessagesWalk
@@ -15,13 +15,12 @@ from history.linting.gemini_generate import GenerateWalk
 from history.linting.openai import ChatWalk, ResponsesWalk
 from history.linting.order import check_order, check_tools
 from history.linting.parse_input import FIELDS, MODEL, LintInput, NotAConversation
-from history.linting.repairing import FIELD_LEFT_OUT, RepairInput, encode_for, prepare, repair_of_loss, with_extra
+from history.linting.repairing import FIELD_LEFT_OUT, RepairInput, prepare, repair_of_loss, with_extra
 from history.linting.values import LintFinding, LintReport, LintSeverity, Repair, Rule, Verdict
 from history.linting.walker import LintWalk, Speaker, weight_of
 
-WALKS: dict[str, type[LintWalk]] = {
-    walk.dialect: walk for walk in (ChatWalk, ResponsesWalk, MessagesWalk, GenerateWalk)
-}
+_WALKS: tuple[type[LintWalk], ...] = (ChatWalk, ResponsesWalk, MessagesWalk, GenerateWalk)
+WALKS = {walk.dialect: walk for walk in _WALKS}
 NAMES = {
     "openai-chat": "OpenAI Chat",
     "openai-responses": "OpenAI Responses",
@@ -42,8 +41,11 @@ _NO_TIME = datetime.fromtimestamp(0, UTC)
 
 
 def lint_request(request: LintInput) -> LintReport:
-    decoded = _decode(request)  # first: it refuses what is nested too deeply to be walked
-    walk = _walk(request.language, request.body)
+    try:  # first: this refuses what is nested too deeply to be walked
+        decoded = DIALECTS[request.language].decode_request(request.body, at=_NO_TIME)
+    except DialectError as error:
+        raise NotAConversation(str(error)) from error
+    walk = WALKS[request.language](request.body)
     field = FIELDS[request.language]
 
     def places(seq: int) -> str:
@@ -52,9 +54,7 @@ def lint_request(request: LintInput) -> LintReport:
     options = replace(decoded.options, media=decoded.blobs.__getitem__)
     repair = prepare(context_of(decoded), options, places=places)
     verdicts = [
-        _judge_native(request, walk, decoded, repair)
-        if dialect == request.language
-        else _judge_foreign(dialect, walk, repair)
+        _judge_native(walk, decoded, repair) if dialect == request.language else _judge_foreign(dialect, walk, repair)
         for dialect in DIALECTS
     ]
     return LintReport(language=request.language, verdicts=tuple(verdicts))
@@ -70,21 +70,8 @@ def lint_session(snapshot: Snapshot, *, media: Callable[[str], bytes] | None = N
 
 def is_taken(dialect: str, body: JsonObject) -> bool:
     """Whether the vendor would take this request of its own language."""
-    findings = _check_own_rules(_walk(dialect, body))
+    findings = _check_own_rules(WALKS[dialect](body))
     return not any(finding.rule.severity is LintSeverity.REJECTED for finding in findings)
-
-
-def _walk(dialect: str, body: JsonObject) -> LintWalk:
-    walk = WALKS[dialect]()
-    walk.walk(body)
-    return walk
-
-
-def _decode(request: LintInput) -> DecodedRequest:
-    try:
-        return DIALECTS[request.language].decode_request(request.body, at=_NO_TIME)
-    except DialectError as error:
-        raise NotAConversation(str(error)) from error
 
 
 def _check_own_rules(walk: LintWalk) -> Iterator[LintFinding]:
@@ -93,49 +80,42 @@ def _check_own_rules(walk: LintWalk) -> Iterator[LintFinding]:
     yield from check_tools(walk.tools, walk.dialect)
 
 
-def _judge_native(request: LintInput, walk: LintWalk, decoded: DecodedRequest, repair: RepairInput) -> Verdict:
+def _judge_native(walk: LintWalk, decoded: DecodedRequest, repair: RepairInput) -> Verdict:
     """The verdict of the vendor itself on its own language. Losses of the repair are listed with the repairs."""
-    options = replace(repair.options, form=None)
-    if request.language in WITH_OWN_SETTINGS:
+    dialect, options = walk.dialect, replace(repair.options, form=None)
+    if dialect in WITH_OWN_SETTINGS:
         options = replace(options, reasoning_effort="")
-    encoded = encode_for(request.language, replace(repair, options=options))
+    encoded = DIALECTS[dialect].encode(repair.context, options)
     losses = [repair_of_loss(loss, repair.places) for loss in (*decoded.losses, *_conversation_losses(encoded))]
-    body, left_out = _add_fields(request.language, encoded.body, list(decoded.extra.items()), [MAX_CHECKS])
+    body, left_out = _add_fields(dialect, encoded.body, list(decoded.extra.items()), [MAX_CHECKS])
     left_out_fields = [
         Repair(code="field_left_out", sentence=FIELD_LEFT_OUT, place=name, values={"name": name}) for name in left_out
     ]
     return Verdict(
-        dialect=request.language,
+        dialect=dialect,
         is_native=True,
         findings=_sort_findings(_check_own_rules(walk)),
-        repaired=_body_or_none(request.language, body),
+        repaired=body if body.get(FIELDS[dialect]) else None,
         repairs=(*repair.repairs, *losses, *left_out_fields),
     )
 
 
 def _judge_foreign(dialect: str, walk: LintWalk, repair: RepairInput) -> Verdict:
     """The verdict of another vendor: whether it takes the conversation, and what it cannot carry."""
-    encoded = encode_for(dialect, repair)
-    findings = [
-        *check_order(walk.steps, dialect, is_native=False),
-        *check_tools(walk.tools, dialect),
-        *_find_losses(encoded, repair),
-    ]
-    return Verdict(
-        dialect=dialect,
-        is_native=False,
-        findings=_sort_findings(findings),
-        repaired=_body_or_none(dialect, encoded.body),
-        repairs=repair.repairs,
-    )
-
-
-def _find_losses(encoded: Encoded, repair: RepairInput) -> Iterator[LintFinding]:
+    encoded = DIALECTS[dialect].encode(repair.context, repair.options)
+    findings = [*check_order(walk.steps, dialect, is_native=False), *check_tools(walk.tools, dialect)]
     for loss in _conversation_losses(encoded):
         described = repair_of_loss(loss, repair.places)
         severity = LintSeverity.ODD if loss.code in HAS_EQUIVALENT else LintSeverity.UNPORTABLE
         rule = Rule(id=f"carrying/{loss.code.value.replace('_', '-')}", severity=severity, words=described.sentence)
-        yield LintFinding(rule=rule, place=described.place, about=described.values)
+        findings.append(LintFinding(rule=rule, place=described.place, about=described.values))
+    return Verdict(
+        dialect=dialect,
+        is_native=False,
+        findings=_sort_findings(findings),
+        repaired=encoded.body if encoded.body.get(FIELDS[dialect]) else None,
+        repairs=repair.repairs,
+    )
 
 
 def _conversation_losses(encoded: Encoded) -> Iterator[Loss]:
@@ -166,10 +146,6 @@ def _add_fields(
     return body, refused + others
 
 
-def _body_or_none(dialect: str, body: JsonDict) -> JsonDict | None:
-    return body if body.get(FIELDS[dialect]) else None
-
-
 def _sort_findings(findings: Iterable[LintFinding]) -> tuple[LintFinding, ...]:
     """Each finding once, the worst first."""
     ranks = list(LintSeverity)
@@ -184,20 +160,16 @@ def _walk_session(snapshot: Snapshot) -> LintWalk:
     for entry in messages_of(pieces_of(snapshot), masked, session_id=snapshot.session_id, remarks=[]):
         walk.message += 1
         walk.speaker = SPEAKERS.get(entry.role, "user")
-        _add_steps(walk, entry)
+        place = f"#{entry.seq}"
+        for result in entry.results:
+            walk.result(place, call_id=result.call_id, name=result.name)
+        for part in entry.parts:
+            if isinstance(part, ToolRequest) and walk.speaker == "model":
+                walk.call(place, call_id=part.call_id, name=part.name)
+            elif isinstance(part, Text):
+                walk.say(place, weight=weight_of(part.text))
+            else:
+                walk.say(place, weight=2 if isinstance(part, Media) else 0)
     for tool in snapshot.tools:
         walk.offer(tool.name, "tools")
     return walk
-
-
-def _add_steps(walk: LintWalk, entry: ContextEntry) -> None:
-    place = f"#{entry.seq}"
-    for result in entry.results:
-        walk.result(place, call_id=result.call_id, name=result.name)
-    for part in entry.parts:
-        if isinstance(part, ToolRequest) and walk.speaker == "model":
-            walk.call(place, call_id=part.call_id, name=part.name)
-        elif isinstance(part, Text):
-            walk.say(place, weight=weight_of(part.text))
-        else:
-            walk.say(place, weight=2 if isinstance(part, Media) else 0)

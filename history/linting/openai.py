@@ -10,21 +10,19 @@ from history.linting.walker import A_LIST, LintWalk, Speaker, shortened, speaker
 
 CHAT_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 CHAT_PARTS = {"user": ("text", "image_url", "input_audio", "file"), "assistant": ("text", "refusal")}
-CHAT_ID_LIMIT = 40
 
 RESPONSES_ROLES = ("system", "developer", "user", "assistant")
 INPUT_PARTS = ("input_text", "input_image", "input_file", "input_audio", "text")
 OUTPUT_PARTS = ("output_text", "refusal", "input_text", "text")
 OTHER_ITEMS = ("item_reference", "compaction", "additional_tools", "message")
-RESPONSES_ID_LIMIT = 64
 
 
 class _OpenAiWalk(LintWalk):
     id_limit: int
 
-    def check_call(self, place: str, id_name: str, *, value: object, call_id: str) -> None:
-        self.needs(bool(string(value)), "no-id", f"{place}.{id_name}")
-        self.needs(len(call_id) <= self.id_limit, "long-id", f"{place}.{id_name}", id=shortened(call_id))
+    def check_call(self, place: str, *, value: object, call_id: str) -> None:
+        self.needs(bool(string(value)), "no-id", place)
+        self.needs(len(call_id) <= self.id_limit, "long-id", place, id=shortened(call_id))
 
     def check_arguments(self, arguments: object, name: str, place: str) -> None:
         """OpenAI requires a text. Its content is for the tool to parse."""
@@ -35,7 +33,7 @@ class _OpenAiWalk(LintWalk):
 
 class ChatWalk(_OpenAiWalk):
     dialect = "openai-chat"
-    id_limit = CHAT_ID_LIMIT
+    id_limit = 40
 
     def walk(self, body: JsonObject) -> None:
         self.check_messages(body)
@@ -91,7 +89,7 @@ class ChatWalk(_OpenAiWalk):
             for call_place, call in self.each(calls, f"{place}.tool_calls"):
                 function = obj(call.get("function")) or obj(call.get("custom"))
                 name, call_id = string(function.get("name")), string(call.get("id"))
-                self.check_call(call_place, "id", value=call_id, call_id=call_id)
+                self.check_call(f"{call_place}.id", value=call_id, call_id=call_id)
                 if "custom" not in call:
                     self.check_arguments(function.get("arguments"), name, f"{call_place}.function.arguments")
                 self.call(call_place, call_id=call_id, name=name)
@@ -109,7 +107,7 @@ class ResponsesWalk(_OpenAiWalk):
     """What the model says in a row counts as one answer."""
 
     dialect = "openai-responses"
-    id_limit = RESPONSES_ID_LIMIT
+    id_limit = 64
 
     def walk(self, body: JsonObject) -> None:
         self.called: set[str] = set()
@@ -145,7 +143,13 @@ class ResponsesWalk(_OpenAiWalk):
         if kind == "message":
             self.check_message(place, item)
         elif call := call_of(item):
-            self.check_item_call(place, item, *call[:2])
+            call_id, name = call[:2]
+            self.begin_turn("model")
+            self.check_call(f"{place}.call_id", value=item.get("call_id"), call_id=call_id)
+            if kind == "function_call":
+                self.check_arguments(item.get("arguments"), name, f"{place}.arguments")
+            self.called.add(call_id)
+            self.call(place, call_id=call_id, name=name)
         elif kind.endswith("_output") and "output" in item:
             self.check_output(place, item)
         else:
@@ -176,14 +180,6 @@ class ResponsesWalk(_OpenAiWalk):
                 self.text(part.get("text"), f"{part_place}.text")
             else:
                 self.say(part_place)
-
-    def check_item_call(self, place: str, item: JsonObject, call_id: str, name: str) -> None:
-        self.begin_turn("model")
-        self.check_call(place, "call_id", value=item.get("call_id"), call_id=call_id)
-        if item.get("type") == "function_call":
-            self.check_arguments(item.get("arguments"), name, f"{place}.arguments")
-        self.called.add(call_id)
-        self.call(place, call_id=call_id, name=name)
 
     def check_output(self, place: str, item: JsonObject) -> None:
         """The calls of a stored conversation are at OpenAI and not in the request."""

@@ -9,6 +9,14 @@ from history.text.lazy import LazyTextError
 from history.text.lazy import gettext_noop as _
 
 MODEL = "name-of-the-model"
+FIELDS = {
+    "openai-chat": "messages",
+    "openai-responses": "input",
+    "anthropic-messages": "messages",
+    "gemini-generate": "contents",
+}
+# Blocks that only Anthropic has.
+_BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "document")
 
 
 class NotAConversation(LazyTextError):
@@ -45,36 +53,21 @@ def _line(number: int, line: str) -> object:
     try:
         return parse_json(line.lstrip("\ufeff"))
     except ValueError as error:
-        raise NotAConversation(
-            _("line %(number)s is not valid JSON: %(error)s"), number=number, error=str(error)
-        ) from None
+        words = _("line %(number)s is not valid JSON: %(error)s")
+        raise NotAConversation(words, number=number, error=str(error)) from None
 
 
 def parse_conversation(value: object, *, language: str = "") -> LintInput:
     if isinstance(value, list):
-        return _bare(value, language)
+        language = language or _language_of_messages(value)
+        limit = {"max_tokens": 4096} if language == "anthropic-messages" else {}
+        return LintInput(body={"model": MODEL, FIELDS[language]: value, **limit}, language=language)
     if not isinstance(value, Mapping):
         raise NotAConversation(_("a conversation must be a JSON object or a list of messages"))
     language = language or _language_of(value)
     if not language:
         raise NotAConversation(_("a request needs messages, input or contents"))
     return LintInput(body=value, language=language)
-
-
-FIELDS = {
-    "openai-chat": "messages",
-    "openai-responses": "input",
-    "anthropic-messages": "messages",
-    "gemini-generate": "contents",
-}
-
-
-def _bare(messages: list[object], language: str) -> LintInput:
-    language = language or _language_of_messages(messages)
-    body: dict[str, object] = {"model": MODEL, FIELDS[language]: messages}
-    if language == "anthropic-messages":
-        body["max_tokens"] = 4096
-    return LintInput(body=body, language=language)
 
 
 def _language_of(body: JsonObject) -> str:
@@ -97,24 +90,20 @@ def _is_anthropic(body: JsonObject) -> bool:
     return string(body.get("model")).startswith("claude") or _has_blocks(messages)
 
 
-_BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "document")
-
-
 def _has_blocks(messages: list[JsonObject]) -> bool:
-    """Whether a message has a block that only Anthropic has."""
     blocks = [block for message in messages for block in objs(message.get("content"))]
     return any(block.get("type") in _BLOCKS or obj(block.get("source")) for block in blocks)
 
 
 def _language_of_messages(messages: list[object]) -> str:
-    messages_found = objs(messages)
-    if not messages_found:
+    found = objs(messages)
+    if not found:
         raise NotAConversation(_("a list of messages must contain objects"))
-    if any("parts" in message for message in messages_found):
+    if any("parts" in message for message in found):
         return "gemini-generate"
-    if any(_is_item(message) for message in messages_found):
+    if any(_is_item(message) for message in found):
         return "openai-responses"
-    return "anthropic-messages" if _has_blocks(messages_found) else "openai-chat"
+    return "anthropic-messages" if _has_blocks(found) else "openai-chat"
 
 
 def _is_item(message: JsonObject) -> bool:

@@ -1,14 +1,15 @@
 """Repair of a conversation for a vendor, by `history.context.repair` and its encoder."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, count
 
 from history.context import Context
 from history.context.remarks import Remark, RemarkCode
 from history.context.repair import with_opening
 from history.context.values import ContextEntry, Role
-from history.dialects import DIALECTS, CallOptions, Encoded, Loss
+from history.dialects import CallOptions, Loss
 from history.entries import JsonDict, JsonObject, OtherPart, Part, ToolDefinition, ToolRequest
 from history.linting.parse_input import MODEL
 from history.linting.values import Repair
@@ -20,6 +21,7 @@ OFFERED_ONCE = _("The tool %(name)s was offered twice. The second was left out."
 NAMELESS = _("A tool without a name was left out.")
 MODEL_NAMED = _("A model is required. Replace %(name)s with yours.")
 FIELD_LEFT_OUT = _("The field %(name)s was left out. The provider would refuse it.")
+_REFUSED = re.compile(r"[^a-zA-Z0-9_-]")  # characters in the name of a tool
 
 Places = Callable[[int], str]
 
@@ -47,13 +49,18 @@ def prepare(context: Context, options: CallOptions, *, places: Places) -> Repair
     named = [tool for tool in context.tools if tool.name]
     if len(named) < len(context.tools):
         repairs.append(Repair(code="nameless_tool_left_out", sentence=NAMELESS))
-    tools, repeated = _once(replace(tool, name=names.get(tool.name, tool.name)) for tool in named)
-    repairs += [Repair(code="tool_offered_once", sentence=OFFERED_ONCE, values={"name": name}) for name in repeated]
+    tools: dict[str, ToolDefinition] = {}
+    for tool in named:
+        name = names.get(tool.name, tool.name)
+        if name in tools:
+            repairs.append(Repair(code="tool_offered_once", sentence=OFFERED_ONCE, values={"name": name}))
+        else:
+            tools[name] = replace(tool, name=name)
     if not options.model:
         repairs.append(Repair(code="model_named", sentence=MODEL_NAMED, values={"name": MODEL}))
     entries = tuple(_renamed(entry, names) for entry in context.entries) if names else context.entries
     return RepairInput(
-        context=replace(context, entries=entries, tools=tools),
+        context=replace(context, entries=entries, tools=tuple(tools.values())),
         options=replace(options, model=options.model or MODEL, tool_name=names.get(forced, forced) if forced else ""),
         places=places,
         repairs=tuple(repairs),
@@ -71,17 +78,8 @@ def _without_empty_inputs(context: Context, remarks: list[Remark]) -> list[Conte
     return entries
 
 
-def encode_for(dialect: str, repair: RepairInput) -> Encoded:
-    return DIALECTS[dialect].encode(repair.context, repair.options)
-
-
 def repair_of_loss(loss: Loss, places: Places) -> Repair:
     return Repair(code=loss.code.value, sentence=loss.code.sentence, place=places(loss.seq), values=loss.values)
-
-
-# The names of tools.
-
-_REFUSED = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def _rename_tools(context: Context) -> dict[str, str]:
@@ -92,17 +90,11 @@ def _rename_tools(context: Context) -> dict[str, str]:
     renamed: dict[str, str] = {}
     for name in names:
         if name not in taken and name not in renamed:
-            renamed[name] = _unique_name(_REFUSED.sub("_", name)[:60] or "tool", taken)
+            wanted = _REFUSED.sub("_", name)[:60] or "tool"
+            numbered = (f"{wanted[:56]}_{number}" for number in count(2))
+            renamed[name] = next(unique for unique in chain([wanted], numbered) if unique not in taken)
             taken.add(renamed[name])
     return renamed
-
-
-def _unique_name(wanted: str, taken: set[str]) -> str:
-    name, number = wanted, 1
-    while name in taken:
-        number += 1
-        name = f"{wanted[:56]}_{number}"
-    return name
 
 
 def _renamed(entry: ContextEntry, names: Mapping[str, str]) -> ContextEntry:
@@ -114,26 +106,10 @@ def _renamed(entry: ContextEntry, names: Mapping[str, str]) -> ContextEntry:
     return replace(entry, parts=tuple(parts), results=tuple(results))
 
 
-def _once(tools: Iterable[ToolDefinition]) -> tuple[tuple[ToolDefinition, ...], list[str]]:
-    entries: dict[str, ToolDefinition] = {}
-    repeated = []
-    for tool in tools:
-        if tool.name in entries:
-            repeated.append(tool.name)
-        else:
-            entries[tool.name] = tool
-    return tuple(entries.values()), repeated
-
-
-# Fields that only this vendor has.
-
-
 def with_extra(body: JsonDict, extra: JsonObject) -> JsonDict:
     """The request with the other fields of its client."""
     merged = dict(body)
     for name, value in extra.items():
-        if isinstance(value, Mapping) and isinstance(merged.get(name), dict):
-            merged[name] = {**merged[name], **value}
-        else:
-            merged[name] = value
+        is_nested = isinstance(value, Mapping) and isinstance(merged.get(name), dict)
+        merged[name] = {**merged[name], **value} if is_nested else value
     return merged

@@ -1,11 +1,10 @@
 """Rules of the linter for each vendor: severity, text and the vendor's error.
 
 They come from the vendors' documents and from the answers of their endpoints to recorded requests. Vendors enforce that
-each tool call is answered beside it and completely, and that signed reasoning comes back unchanged. That roles
-alternate is only good manners (`odd`).
+each call is answered beside it and completely, and that signed reasoning comes back unchanged.
 """
 
-from history.linting.values import LintSeverity, Rule
+from history.linting.values import LintFinding, LintSeverity, Rule
 from history.text.lazy import gettext_noop as _
 
 RuleTable = dict[str, tuple[LintSeverity, str, str]]
@@ -35,8 +34,7 @@ OPENAI_CHAT: RuleTable = {
         "Invalid value: 'image_url'. Supported values are: 'text'."),
     "no-answer": (REJECTED, _("Each call has a tool message; %(name)s (%(id)s) has none."), UNANSWERED),
     "late-answer": (REJECTED,
-        _("Tool messages directly follow the message with the calls; that of %(name)s (%(id)s) does not."),
-        UNANSWERED),
+        _("Tool messages directly follow the message with the calls; that of %(name)s (%(id)s) does not."), UNANSWERED),
     "orphan": (REJECTED, _("A tool message belongs to a call of the previous message; %(id)s does not."),
         "messages with role 'tool' must be a response to a preceeding message with 'tool_calls'."),
     "answered-twice": (REJECTED, _("A call has one tool message; %(id)s already had one."),
@@ -88,8 +86,7 @@ OPENAI_RESPONSES: RuleTable = {
     "reasoning-kept": (REJECTED,
         _("Reasoning needs its encrypted_content if nothing is stored (store: false)."),
         "Items are not persisted when `store` is set to false."),
-    "reasoning-by-id": (ODD,
-        _("Reasoning without encrypted_content is accepted only while OpenAI stores it."), ""),
+    "reasoning-by-id": (ODD, _("Reasoning without encrypted_content is accepted only while OpenAI stores it."), ""),
 }  # fmt: skip
 
 ANTHROPIC: RuleTable = {
@@ -102,22 +99,18 @@ ANTHROPIC: RuleTable = {
         _("The instruction belongs into its own field. Only newer models accept it as a role, with the beta "
         "mid-conversation-system."), "Input should be 'user' or 'assistant'"),
     "content": (REJECTED, _("A message has content."), "all messages must have non-empty content"),
-    "empty-text": (REJECTED, _("A text is not blank."),
-        "messages: text content blocks must be non-empty"),
+    "empty-text": (REJECTED, _("A text is not blank."), "messages: text content blocks must be non-empty"),
     "trailing-space": (REJECTED, _("An answer that is to be continued does not end in white space."),
         "messages: final assistant content cannot end with trailing whitespace"),
-    "part-type": (REJECTED, _(
-        "Messages of %(role)s cannot contain blocks of type %(type)s."
-    ), "Input tag does not match"),
+    "part-type": (REJECTED, _("Messages of %(role)s cannot contain blocks of type %(type)s."),
+        "Input tag does not match"),
     "media-type": (REJECTED, _("An image is a JPEG, PNG, GIF or WebP, not %(type)s."),
         "Input should be 'image/jpeg', 'image/png', 'image/gif' or 'image/webp'"),
     "no-answer": (REJECTED, _("Each tool_use has its tool_result; %(name)s (%(id)s) has none."), NO_RESULT),
     "late-answer": (REJECTED,
-        _("The results of an answer are in the next message; that of %(name)s (%(id)s) is not."),
-        NO_RESULT),
+        _("The results of an answer are in the next message; that of %(name)s (%(id)s) is not."), NO_RESULT),
     "split": (REJECTED,
-        _("The results of one answer are in one message; that of %(name)s (%(id)s) is not."),
-        NO_RESULT),
+        _("The results of one answer are in one message; that of %(name)s (%(id)s) is not."), NO_RESULT),
     "results-first": (REJECTED, _("Results come first in a message."), NO_RESULT),
     "calls-last": (REJECTED, _("Only another tool_use may follow a tool_use in an answer."), NO_RESULT),
     "orphan": (REJECTED,
@@ -149,9 +142,8 @@ GEMINI: RuleTable = {
     "role": (REJECTED, _("Role must be user or model, but got %(role)s."), "Please use a valid role: user, model."),
     "content": (REJECTED, _("A content has parts."), "contents.parts must not be empty."),
     "empty-text": (REJECTED, _("A part is not empty."), "contents.parts must not be empty."),
-    "opening": (REJECTED, _(
-        "The first content is the user’s."
-    ), "Please ensure that multiturn requests begin with a user role."),
+    "opening": (REJECTED, _("The first content is the user’s."),
+        "Please ensure that multiturn requests begin with a user role."),
     "ending": (ODD, _("The last content is the user’s or a response. Some models refuse their own."), ""),
     "no-answer": (REJECTED, _("Each functionCall has its response; %(name)s has none."), COUNTS),
     "late-answer": (REJECTED, _("The responses are in the next content; that of %(name)s is not."), COUNTS),
@@ -193,9 +185,5 @@ RULES: dict[str, Rule] = {
 }
 
 
-def rule(dialect: str, name: str) -> Rule:
-    return RULES[f"{dialect}/{name}"]
-
-
-def knows(dialect: str, name: str) -> bool:
-    return f"{dialect}/{name}" in RULES
+def finding_of(dialect: str, name: str, place: str, /, **about: object) -> LintFinding:
+    return LintFinding(rule=RULES[f"{dialect}/{name}"], place=place, about=about)

@@ -16,7 +16,7 @@ class LintSeverity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One rule of one vendor: its id, in words, and the error that the vendor returns (if known)."""
+    """One rule of one vendor. `answer` is the error that the vendor returns, if known."""
 
     id: str
     severity: LintSeverity
@@ -26,10 +26,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintFinding:
-    """A rule that is broken, and where: a path into the JSON that was given, or an entry of a session.
-
-    ``about`` fills in the words of the rule.
-    """
+    """A broken rule. `place` is a path into the given JSON, or an entry of a session; `about` fills in the words."""
 
     rule: Rule
     place: str = ""
@@ -56,7 +53,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What one vendor makes of the conversation. ``repaired`` is a request that it takes; None: nothing is left."""
+    """What one vendor makes of the conversation. `repaired` is a request that it takes; None: nothing is left."""
 
     dialect: str
     is_native: bool
@@ -70,14 +67,14 @@ class Verdict:
 
     @property
     def outcome(self) -> str:
-        """In one word: rejected, unportable, odd or taken; the worst of what was found."""
+        """The worst severity of the findings, or "taken"."""
         severities = {finding.rule.severity for finding in self.findings}
         return next((severity.value for severity in LintSeverity if severity in severities), "taken")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintReport:
-    """``language`` is the dialect in which the conversation was given; empty: the record's own."""
+    """`language` is the dialect in which the conversation was given; empty: the record's own."""
 
     language: str
     verdicts: tuple[Verdict, ...]

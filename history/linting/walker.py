@@ -6,12 +6,11 @@ A step is a call, a result or a text, with its place in the input. Rules of orde
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from history.dialects.json_access import items, string
-from history.entries import JsonObject
-from history.linting.rules import rule
+from history.entries import EMPTY, JsonObject
+from history.linting.rules import finding_of
 from history.linting.values import LintFinding
 from history.text.lazy import LazyText
 from history.text.lazy import gettext_noop as _
@@ -22,8 +21,7 @@ A_LIST, A_TEXT, OBJECTS = LazyText(_("a list")), LazyText(_("a text")), LazyText
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(NamedTuple):
     """`message` numbers what is sent as one message. `weight` of a text: 0 for content that no other vendor takes, 1
     for white space, 2 for the rest."""
 
@@ -42,19 +40,20 @@ class LintWalk:
     dialect = ""
     needs_visible_text = False  # white space counts as an empty text
 
-    def __init__(self) -> None:
+    def __init__(self, body: JsonObject = EMPTY) -> None:
         self.findings: list[LintFinding] = []
         self.steps: list[Step] = []
         self.tools: list[tuple[str, str]] = []  # name, place
         self.message = 0
         self.role = ""
         self.speaker: Speaker = "user"
+        self.walk(body)
 
     def walk(self, body: JsonObject) -> None:
-        raise NotImplementedError
+        """Check the request. A stored session has none."""
 
     def find(self, name: str, place: str, /, **about: object) -> None:
-        self.findings.append(LintFinding(rule=rule(self.dialect, name), place=place, about=about))
+        self.findings.append(finding_of(self.dialect, name, place, **about))
 
     def needs(self, is_met: bool, name: str, place: str, /, **about: object) -> bool:
         if not is_met:
@@ -85,17 +84,13 @@ class LintWalk:
             self.say(place, weight=weight)
 
     def say(self, place: str, *, weight: int = 2) -> None:
-        self.steps.append(Step(kind="said", speaker=self.speaker, place=place, message=self.message, weight=weight))
+        self.steps.append(Step("said", self.speaker, place, self.message, weight=weight))
 
     def call(self, place: str, *, call_id: str, name: str) -> None:
-        self.steps.append(
-            Step(kind="call", speaker="model", place=place, message=self.message, call_id=call_id, name=name)
-        )
+        self.steps.append(Step("call", "model", place, self.message, call_id, name))
 
     def result(self, place: str, *, call_id: str, name: str = "") -> None:
-        self.steps.append(
-            Step(kind="result", speaker="user", place=place, message=self.message, call_id=call_id, name=name)
-        )
+        self.steps.append(Step("result", "user", place, self.message, call_id, name))
 
     def offer(self, name: object, place: str) -> None:
         self.tools.append((string(name), place))

@@ -27,18 +27,22 @@ from history.entries import (
     ToolResults,
 )
 from history.formats.base import Conversation, FormatError, Notes, gettext_noop
-from history.formats.conversations import CHANNEL, Clock, Tree, instruction, moment, read_each
+from history.formats.conversations import CHANNEL, Clock, Tree, instruction, moment, read_each, reasoning
 from history.formats.sources import Reader, Sample, Source
 from history.text.media_types import media_type_of
 
-CLIENT = "ChatGPT"
+PROVIDER = "openai"
+HIDDEN = (
+    *("is_visually_hidden_from_conversation", "is_visually_hidden_from_user_message"),
+    *("is_user_system_message",),
+)
 
 
 def recognises(sample: Sample) -> bool:
     return any(isinstance(item.get("mapping"), Mapping) for item in sample.items)
 
 
-def _conversation(item: JsonObject, source: Source) -> Iterator[Conversation]:
+def _conversation(item: JsonObject, source: Source) -> Conversation:
     mapping = {name: obj(node) for name, node in obj(item.get("mapping")).items()}
     source_id = string(item.get("conversation_id")) or string(item.get("id"))
     if not source_id:
@@ -54,11 +58,10 @@ def _conversation(item: JsonObject, source: Source) -> Iterator[Conversation]:
     messages.finish()
     if not tree.items:
         raise FormatError(gettext_noop("this conversation has no messages"))
-    tree.leaf = ends.get(string(item.get("current_node")), "")
-    nodes, leaf = tree.nodes()
-    yield Conversation(
+    nodes, leaf = tree.nodes(ends.get(string(item.get("current_node")), ""))
+    return Conversation(
         source_id=source_id,
-        client=CLIENT,
+        client="ChatGPT",
         nodes=nodes,
         leaf=leaf,
         title=string(item.get("title")),
@@ -74,7 +77,7 @@ def _conversation(item: JsonObject, source: Source) -> Iterator[Conversation]:
 
 def _ordered(mapping: Mapping[str, JsonObject]) -> list[str]:
     """Parents before their children, and children in the order in which their parent names them."""
-    children: dict[str, list[str]] = {name: _named(node) for name, node in mapping.items()}
+    children = {name: [*filter(string, items(node.get("children")))] for name, node in mapping.items()}
     for name, node in mapping.items():
         children.setdefault(string(node.get("parent")), []).append(name)
     order: list[str] = []
@@ -91,15 +94,6 @@ def _ordered(mapping: Mapping[str, JsonObject]) -> list[str]:
     return order
 
 
-def _named(node: JsonObject) -> list[str]:
-    return [child for child in items(node.get("children")) if isinstance(child, str)]
-
-
-PROVIDER = "openai"
-NO_FILE = gettext_noop("The export does not contain a picture or file. Its name was kept.")
-ADDRESSED_TO_ALL = ("all", "")
-
-
 class ChatGptMessages:
     def __init__(self, tree: Tree, clock: Clock, *, companion: Callable[[str], tuple[str, bytes] | None]) -> None:
         self.tree, self.clock, self.companion = tree, clock, companion
@@ -112,20 +106,21 @@ class ChatGptMessages:
         if not message:
             return parent
         at = self.clock.at(message.get("create_time"))
-        role = string(obj(message.get("author")).get("role"))
-        if role == "assistant":
-            return self._answer(name, message, at, parent, above)
-        if role == "tool":
-            return self._result(name, message, at, parent)
-        entry = self._instruction(message, at) if role == "system" else self._input(message, at)
+        match obj(message.get("author")).get("role"):
+            case "assistant":
+                return self._answer(name, message, at, parent, above)
+            case "tool":
+                return self._result(name, message, at, parent)
+            case "system":
+                entry = self._instruction(message, at)
+            case _:
+                entry = self._input(message, at)
         return self.tree.add(name, entry, parent=parent) if entry else parent
 
     def finish(self) -> None:
         """Add thoughts without an answer as entries of their own."""
         for name, (parent, output) in self.thoughts.items():
             self.tree.add(name, output, parent=parent)
-
-    # Messages.
 
     def _input(self, message: JsonObject, at: datetime) -> Entry | None:
         content = obj(message.get("content"))
@@ -147,7 +142,11 @@ class ChatGptMessages:
 
     def _answer(self, name: str, message: JsonObject, at: datetime, parent: str, above: str) -> str:
         parts: tuple[Part, ...] = tuple(self._parts(message))
-        call = _call(name, message, parts)
+        call: ToolRequest | None = None
+        recipient = string(message.get("recipient"))
+        if recipient not in ("all", ""):
+            text = "\n\n".join(part.text for part in parts if isinstance(part, Text))
+            call = ToolRequest(call_id=f"call_{name}", name=recipient, arguments=_arguments(text))
         thinking = self.thoughts.pop(above, None)
         if not parts and call is None:
             if thinking:
@@ -188,14 +187,12 @@ class ChatGptMessages:
         told = ModelInput(at=at, channel=CHANNEL, parts=(Text(text=f"[{tool}]"), *parts), is_internal=True)
         return self.tree.add(name, told, parent=parent)
 
-    # Contents.
-
     def _parts(self, message: JsonObject) -> Iterator[Part]:
         content = obj(message.get("content"))
         match content.get("content_type"):
             case "thoughts":
                 for thought in objs(content.get("thoughts")):
-                    yield _thought(thought)
+                    yield reasoning(string(thought.get("summary")), string(thought.get("content")), provider=PROVIDER)
             case "reasoning_recap":
                 return
             case "text" | "multimodal_text" | None:
@@ -203,7 +200,9 @@ class ChatGptMessages:
                     if (read := self._part(part)) is not None:
                         yield read
             case kind:
-                if text := _text(content):
+                # Code, the output of a program, a page that was read: each under its own name.
+                names = ("title", "url", "text", "result", "content", "summary")
+                if text := "\n".join(filter(None, [string(content.get(name)) for name in names])):
                     language = string(content.get("language"))
                     extra = {"language": language} if language not in ("", "unknown") else {}
                     yield Text(text=text, extra=extra)
@@ -231,21 +230,14 @@ class ChatGptMessages:
         file_id = pointer.rpartition("://")[2].partition("#")[0]
         file = self.companion(file_id) if file_id else None
         if file is None:
-            self.tree.notes("lost", NO_FILE, where=name or file_id)
+            what = gettext_noop("The export does not contain a picture or file. Its name was kept.")
+            self.tree.notes("lost", what, where=name or file_id)
             return Media(media_type=media_type or "application/octet-stream", name=name or file_id, size=size)
         file_name, content = file
         sha256 = hashlib.sha256(content).hexdigest()
         self.blobs[sha256] = content
         kind = media_type_of(content, name=file_name) or media_type or "application/octet-stream"
         return Media(media_type=kind, sha256=sha256, name=name or file_name, size=len(content))
-
-
-def _call(name: str, message: JsonObject, parts: tuple[Part, ...]) -> ToolRequest | None:
-    recipient = string(message.get("recipient"))
-    if recipient in ADDRESSED_TO_ALL:
-        return None
-    text = "\n\n".join(part.text for part in parts if isinstance(part, Text))
-    return ToolRequest(call_id=f"call_{name}", name=recipient, arguments=_arguments(text))
 
 
 def _arguments(text: str) -> str:
@@ -255,27 +247,8 @@ def _arguments(text: str) -> str:
         return compact({"input": text})
 
 
-def _thought(thought: JsonObject) -> Reasoning:
-    summary, content = string(thought.get("summary")), string(thought.get("content"))
-    return Reasoning(text="\n\n".join(filter(None, [f"**{summary}**" if summary else "", content])), provider=PROVIDER)
-
-
-def _text(content: JsonObject) -> str:
-    """Code, the output of a program, a page that was read: each under its own name."""
-    given = [string(content.get(name)) for name in ("title", "url", "text", "result", "content", "summary")]
-    return "\n".join(filter(None, given))
-
-
 def _is_hidden(message: JsonObject) -> bool:
-    metadata = obj(message.get("metadata"))
-    return any(
-        metadata.get(name) is True
-        for name in (
-            "is_visually_hidden_from_conversation",
-            "is_visually_hidden_from_user_message",
-            "is_user_system_message",
-        )
-    )
+    return any(obj(message.get("metadata")).get(name) is True for name in HIDDEN)
 
 
 READER = Reader("chatgpt", recognises, lambda source: read_each(source, lambda item: _conversation(item, source)))

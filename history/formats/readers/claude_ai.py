@@ -7,7 +7,7 @@ missing: then results belong to calls in their order. The newer exports say whic
 from collections.abc import Iterator
 from datetime import datetime
 
-from history.dialects.json_access import count, obj, objs, string
+from history.dialects.json_access import count, objs, string
 from history.entries import (
     Entry,
     JsonDict,
@@ -24,16 +24,19 @@ from history.formats.base import Conversation, FormatError, Notes, gettext_noop
 from history.formats.conversations import CHANNEL, Clock, Tree, Wire, moment, read_each
 from history.formats.sources import Reader, Sample
 
-CLIENT = "Claude.ai"
 ROOT = "00000000-0000-4000-8000-000000000000"
 BLOCKS = frozenset({"text", "thinking", "redacted_thinking", "tool_use", "tool_result", "image", "document"})
+FIELDS = (
+    *("type", "text", "thinking", "signature", "data", "id", "name", "input", "tool_use_id", "content", "is_error"),
+    *("source", "title"),
+)
 
 
 def recognises(sample: Sample) -> bool:
     return any("chat_messages" in item and "uuid" in item for item in sample.items)
 
 
-def _conversation(item: JsonObject) -> Iterator[Conversation]:
+def _conversation(item: JsonObject) -> Conversation:
     uuid = string(item.get("uuid"))
     if not uuid:
         raise FormatError(gettext_noop("this conversation has no uuid"))
@@ -44,9 +47,9 @@ def _conversation(item: JsonObject) -> Iterator[Conversation]:
     for message in messages:
         reading.message(message)
     nodes, leaf = reading.tree.nodes()
-    yield Conversation(
+    return Conversation(
         source_id=uuid,
-        client=CLIENT,
+        client="Claude.ai",
         nodes=nodes,
         leaf=leaf,
         title=string(item.get("name")),
@@ -75,19 +78,14 @@ class _Reading:
     def message(self, message: JsonObject) -> None:
         uuid = string(message.get("uuid")) or f"message-{len(self.ends) + 1}"
         at = self.clock.at(message.get("created_at"))
-        parent = self._parent(message)
+        named = string(message.get("parent_message_uuid"))
+        parent = self.last if not named else "" if named == ROOT else self.ends.get(named, named)
         entries = list(self._answer(message, at) if message.get("sender") == "assistant" else self._input(message, at))
         if not entries:
             self.notes("ignored", gettext_noop("An empty message was left out."), where=uuid)
         for place, entry in enumerate(entries):
             parent = self.tree.add(f"{uuid}/{place}" if place else uuid, entry, parent=parent)
         self.ends[uuid] = self.last = parent
-
-    def _parent(self, message: JsonObject) -> str:
-        named = string(message.get("parent_message_uuid"))
-        if not named:
-            return self.last
-        return "" if named == ROOT else self.ends.get(named, named)
 
     def _input(self, message: JsonObject, at: datetime) -> Iterator[Entry]:
         parts = list(self._attached(message))
@@ -144,12 +142,15 @@ class _Reading:
 
     def _attached(self, message: JsonObject) -> Iterator[Part]:
         for file in objs(message.get("attachments")):
-            yield _attachment(file)
+            name, text = string(file.get("file_name")), string(file.get("extracted_content"))
+            if text:  # what the model read
+                yield Text(text=f"[{name or 'attachment'}]\n\n{text}", extra={"attachment": name})
+            else:
+                yield OtherPart(data={"type": "attachment", "name": name, "size": count(file.get("file_size"))})
         for file in (*objs(message.get("files")), *objs(message.get("files_v2"))):
             name = string(file.get("file_name")) or string(file.get("name"))
-            self.notes(
-                "lost", gettext_noop("The export does not contain an attached file. Its name was kept."), where=name
-            )
+            what = gettext_noop("The export does not contain an attached file. Its name was kept.")
+            self.notes("lost", what, where=name)
             yield Media(media_type=string(file.get("file_type")) or "application/octet-stream", name=name)
 
 
@@ -161,31 +162,10 @@ def _plain(block: JsonDict) -> JsonDict:
     """The block as the vendor's own wire has it, without what the export adds; others as they are."""
     if string(block.get("type")) not in BLOCKS:
         return block
-    known = (
-        "type",
-        "text",
-        "thinking",
-        "signature",
-        "data",
-        "id",
-        "name",
-        "input",
-        "tool_use_id",
-        "content",
-        "is_error",
-    )
-    fields = {name: block[name] for name in (*known, "source", "title") if block.get(name) is not None}
+    fields = {name: block[name] for name in FIELDS if block.get(name) is not None}
     if citations := objs(block.get("citations")):
         fields["citations"] = citations
     return fields
-
-
-def _attachment(file: JsonObject) -> Part:
-    """A file whose text is in the export: what the model read."""
-    name, text = string(file.get("file_name")), string(file.get("extracted_content"))
-    if not text:
-        return OtherPart(data={"type": "attachment", "name": name, "size": count(obj(file).get("file_size"))})
-    return Text(text=f"[{name or 'attachment'}]\n\n{text}", extra={"attachment": name})
 
 
 READER = Reader("claude-ai", recognises, lambda source: read_each(source, _conversation))

@@ -1,23 +1,44 @@
 """Rollouts of Codex: one item per line, in three generations of the format.
 
 The newest wrap each item (`{timestamp, type, payload}`); before that the items stood bare after a line about the
-session, with `{"record_type": "state"}` between them. Items are those of OpenAI Responses. `event_msg` tells the same
-again for the screen, and counts tokens. `compacted` holds what the model sees from then on: its message is a summary of
-what came before, and its `replacement_history` is context, nothing that was said.
+session, with `{"record_type": "state"}` between them. Items are those of OpenAI Responses: what the model did in a row
+is one answer. `event_msg` repeats them for the screen, and counts tokens. `compacted` holds what the model sees from
+then on: its message is a summary of what came before, and its `replacement_history` is context, nothing that was said.
 """
 
+import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
 
-from history.dialects.json_access import compact, obj, string
-from history.entries import JsonObject
-from history.formats.base import Conversation, FormatError, Notes, UnreadableConversation, gettext_noop
-from history.formats.conversations import Clock
-from history.formats.readers.codex_items import Items
+from history.dialects.json_access import compact, count, number, obj, objs, parse_json, string
+from history.entries import (
+    LEAVES,
+    DebugLog,
+    Entry,
+    JsonObject,
+    ModelInput,
+    ModelOutput,
+    Summary,
+    SystemInstructionSet,
+    Text,
+    ToolResult,
+    ToolResults,
+    Usage,
+)
+from history.formats.base import Conversation, FormatError, Notes, SourceNode, chain_id, gettext_noop
+from history.formats.conversations import CHANNEL, Clock, Wire, instruction
 from history.formats.sources import Reader, Sample, Source
 
-CLIENT = "Codex"
 WRAPPED = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
 BARE = frozenset({"message", "reasoning", "function_call", "function_call_output", "local_shell_call"})
+# What the program tells the model about itself, in the user's name.
+INTERNAL = (
+    *("<environment_context>", "<ENVIRONMENT_CONTEXT>", "<user_instructions>", "<permissions instructions>"),
+    *("# AGENTS.md instructions", "<turn_aborted>", "<skill>", "<subagent_notification>"),
+)
+FOLDER = re.compile(r"<cwd>([^<]{1,500})</cwd>")
+BOOKKEEPING = frozenset({"ghost_snapshot", "compaction", "compaction_summary", "other"})
 
 
 def recognises(sample: Sample) -> bool:
@@ -34,7 +55,7 @@ def _is_meta(item: JsonObject) -> bool:
     return "type" not in item and "id" in item and "timestamp" in item
 
 
-def read(source: Source) -> Iterator[Conversation | UnreadableConversation]:
+def read(source: Source) -> Iterator[Conversation]:
     rollout = _Rollout()
     for line in source.records(rollout.notes):
         rollout.accept(line)
@@ -45,34 +66,41 @@ class _Rollout:
     def __init__(self) -> None:
         self.notes = Notes()
         self.clock = Clock()
-        self.items = Items(self.clock, self.notes)
+        self.wire = Wire("openai-responses", self.notes)
         self.meta: JsonObject = {}
+        self.model = self.folder = self.last = ""
+        self.entries: list[tuple[str, Entry]] = []
+        self.pending: list[JsonObject] = []  # what the model did since its last answer
+        self.started: tuple[str, datetime] = ("", self.clock.last)
+        self.answers_by_call: dict[str, int] = {}  # call → place of its answer
+        self.results_by_answer: dict[int, int] = {}  # place of an answer → place of its results
+        self.results: dict[int, dict[str, ToolResult]] = {}  # place of results → further ones, by call
+        self.last_answer: int | None = None  # its place
+        self.last_total: object = None
+        self.events: list[tuple[str, str, datetime]] = []  # for files that hold nothing else
 
     def accept(self, line: JsonObject) -> None:
-        kind, payload = string(line.get("type")), line.get("payload")
-        if kind in WRAPPED and isinstance(payload, Mapping):
-            self.accept_wrapped(kind, payload, line.get("timestamp"))
-        elif _is_meta(line):
-            self.begin(line)
-        elif line.get("record_type") == "state":
+        kind, payload, time = string(line.get("type")), line.get("payload"), line.get("timestamp")
+        if kind not in WRAPPED or not isinstance(payload, Mapping):
+            if _is_meta(line):
+                self.begin(line)
+            elif kind and line.get("record_type") != "state":
+                self.item(line, time)
+            else:
+                what = gettext_noop("A line of unknown kind was left out.")
+                self.notes("ignored", what, count=line.get("record_type") != "state")
             return
-        elif kind:
-            self.items.item(line, line.get("timestamp"), text=compact(line))
-        else:
-            self.notes("ignored", gettext_noop("A line of unknown kind was left out."))
-
-    def accept_wrapped(self, kind: str, payload: JsonObject, time: object) -> None:
         match kind:
             case "session_meta":
                 self.begin(payload)
             case "response_item":
-                self.items.item(payload, time, text=compact(payload))
+                self.item(payload, time)
             case "turn_context":
-                self.items.model = string(payload.get("model")) or self.items.model
+                self.model = string(payload.get("model")) or self.model
             case "compacted":
-                self.items.compaction(payload, time)
+                self.compaction(payload, time)
             case _:
-                self.items.event(payload, time)
+                self.event(payload, time)
 
     def begin(self, meta: JsonObject) -> None:
         """The first word about the session counts; a fork repeats that of the session it came from."""
@@ -81,41 +109,192 @@ class _Rollout:
             self.notes("ignored", what)
             return
         self.meta = meta
-        self.clock.at(meta.get("timestamp"))
-        base = meta.get("base_instructions")
-        text = string(obj(base).get("text")) or string(base) or string(meta.get("instructions"))
-        if text:
-            self.items.instruct(text)
+        at, base = self.clock.at(meta.get("timestamp")), meta.get("base_instructions")
+        if text := string(obj(base).get("text")) or string(base) or string(meta.get("instructions")):
+            self.put("instructions", SystemInstructionSet(at=at, instruction=text))
 
     def conversation(self) -> Conversation:
         source_id = string(self.meta.get("id")) or string(self.meta.get("session_id"))
         if not source_id:
             raise FormatError(gettext_noop("the file does not name its session"))
-        nodes = self.items.nodes()
+        nodes = self.nodes()
         if not nodes:
             raise FormatError(gettext_noop("this conversation has no messages"))
-        branch = string(obj(self.meta.get("git")).get("branch"))
-        facts = {"cli_version": string(self.meta.get("cli_version")), "git_branch": branch}
-        facts["forked_from"] = string(self.meta.get("forked_from_id"))
+        facts = {
+            "cli_version": string(self.meta.get("cli_version")),
+            "git_branch": string(obj(self.meta.get("git")).get("branch")),
+            "forked_from": string(self.meta.get("forked_from_id")),
+        }
+        spawn = obj(obj(obj(self.meta.get("source")).get("subagent")).get("thread_spawn"))
         return Conversation(
             source_id=source_id,
-            client=CLIENT,
+            client="Codex",
             nodes=nodes,
             created_at=self.clock.first,
             updated_at=self.clock.last if self.clock.first else None,
-            model=self.items.model,
+            model=self.model,
             agent=string(self.meta.get("agent_nickname")),
-            workspace=string(self.meta.get("cwd")) or self.items.folder,
-            parent_id=_parent(self.meta),
+            workspace=string(self.meta.get("cwd")) or self.folder,
+            parent_id=string(self.meta.get("parent_thread_id")) or string(spawn.get("parent_thread_id")),
             metadata={name: value for name, value in facts.items() if value},
-            blobs=self.items.wire.blobs,
+            blobs=self.wire.blobs,
             notes=self.notes.as_tuple(),
         )
 
+    def nodes(self) -> list[SourceNode]:
+        self.flush()
+        if not any(isinstance(entry, ModelInput | ModelOutput) for _, entry in self.entries):
+            self.add_events()
+        for place, more in self.results.items():
+            name, entry = self.entries[place]
+            if isinstance(entry, ToolResults):
+                self.entries[place] = (name, replace(entry, results=(*entry.results, *more.values())))
+        nodes: list[SourceNode] = []
+        parent: int | None = None
+        for name, entry in self.entries:
+            nodes.append(SourceNode(entry=entry, parent=parent, source_id=name))
+            parent = parent if entry.kind in LEAVES else len(nodes) - 1
+        return nodes
 
-def _parent(meta: JsonObject) -> str:
-    spawn = obj(obj(obj(meta.get("source")).get("subagent")).get("thread_spawn"))
-    return string(meta.get("parent_thread_id")) or string(spawn.get("parent_thread_id"))
+    def put(self, name: str, entry: Entry) -> None:
+        if isinstance(entry, ModelOutput):
+            self.last_answer = len(self.entries)
+        self.entries.append((name, entry))
+
+    # Items.
+
+    def item(self, item: JsonObject, time: object) -> None:
+        at, kind = self.clock.at(time), string(item.get("type"))
+        self.last = chain_id(self.last, compact(item))
+        if kind in BOOKKEEPING:
+            self.notes("ignored", gettext_noop("A bookkeeping item was left out."), where=kind)
+        elif kind.endswith("_output"):
+            self.flush()
+            self.add_results(item, at)
+        elif kind == "message" and item.get("role") != "assistant":
+            self.flush()
+            self.add_input(item, at)
+        else:
+            if not self.pending:
+                self.started = (self.last, at)
+            self.pending.append(item)
+
+    def flush(self) -> None:
+        """What the model did so far is one answer."""
+        items, self.pending = self.pending, []
+        name, at = self.started
+        for entry in self.wire.read(items, at=at) if items else ():
+            if isinstance(entry, ModelOutput):
+                self.answers_by_call.update({call.call_id: len(self.entries) for call in entry.tool_requests})
+                self.put(name, replace(entry, provider="openai", model=self.model))
+
+    def add_input(self, item: JsonObject, at: datetime) -> None:
+        for entry in self.wire.read([item], at=at):
+            if not isinstance(entry, ModelInput):
+                continue
+            text = entry.text.lstrip()
+            if entry.channel == "system":
+                entry = instruction(entry.text, at=at)
+            elif text.startswith(INTERNAL):
+                self.notes("ignored", gettext_noop("The program’s description of itself is internal."))
+                entry = replace(entry, is_internal=True)
+            if folder := FOLDER.search(text[:10_000]):
+                self.folder = self.folder or folder[1]
+            self.put(self.last, entry)
+
+    def add_results(self, item: JsonObject, at: datetime) -> None:
+        """Results of one answer are one entry, even if something came in between."""
+        for entry in self.wire.read([item], at=at):
+            if not isinstance(entry, ToolResults):
+                continue
+            results = tuple(_outcome(result) for result in entry.results)
+            answer = self.answers_by_call.get(results[0].call_id)
+            if answer is not None and answer in self.results_by_answer:
+                self.add_more_results(self.results_by_answer[answer], results)
+                continue
+            if answer is not None:
+                self.results_by_answer[answer] = len(self.entries)
+            self.put(self.last, replace(entry, results=results))
+
+    def add_more_results(self, place: int, results: tuple[ToolResult, ...]) -> None:
+        first, more = self.entries[place][1], self.results.setdefault(place, {})
+        known = {result.call_id for result in first.results} if isinstance(first, ToolResults) else frozenset()
+        fresh = [result for result in results if result.call_id not in known and result.call_id not in more]
+        self.notes("ignored", gettext_noop("A repeated tool result was imported once."), count=not fresh)
+        more.update({result.call_id: result for result in fresh})
+
+    # Records of the program.
+
+    def compaction(self, payload: JsonObject, time: object) -> None:
+        self.flush()
+        at, text = self.clock.at(time), string(payload.get("message"))
+        self.last = chain_id(self.last, f"compacted {text}")
+        if objs(payload.get("replacement_history")):
+            self.notes("ignored", gettext_noop("The context after a compaction was not imported as history."))
+        if text.strip():
+            last = len(self.entries)
+            self.put(self.last, Summary(at=at, first=1 if last else 0, last=last, summary=text, model=self.model))
+        else:
+            what = gettext_noop("A compaction has no readable summary. The history before it counts again.")
+            self.notes("lost", what)
+            self.put(self.last, DebugLog(at=at, category="compacted", message="The context was compacted."))
+
+    def event(self, payload: JsonObject, time: object) -> None:
+        kind = string(payload.get("type"))
+        if kind == "token_count":
+            self.count_tokens(obj(payload.get("info")))
+        elif kind in ("user_message", "agent_message"):
+            role = "user" if kind == "user_message" else "assistant"
+            self.events.append((role, string(payload.get("message")), self.clock.at(time)))
+        elif kind in ("error", "turn_aborted", "stream_error"):
+            self.flush()
+            text = string(payload.get("message")) or string(payload.get("reason"))
+            self.last = chain_id(self.last, f"{kind} {text}")
+            self.put(self.last, DebugLog(at=self.clock.at(time), category=kind, message=text))
+
+    def count_tokens(self, info: JsonObject) -> None:
+        """Set the usage of the newest answer; an event with the same total repeats it for the screen."""
+        total, used = info.get("total_token_usage"), obj(info.get("last_token_usage"))
+        if not used or total == self.last_total:
+            return
+        self.last_total = total
+        self.flush()
+        if self.last_answer is None:
+            return
+        name, entry = self.entries[self.last_answer]
+        if isinstance(entry, ModelOutput) and entry.usage is None:
+            usage = Usage(
+                input_tokens=count(used.get("input_tokens")),
+                output_tokens=count(used.get("output_tokens")),
+                cache_read_tokens=count(used.get("cached_input_tokens")),
+                reasoning_tokens=count(used.get("reasoning_output_tokens")),
+                raw=used,
+            )
+            self.entries[self.last_answer] = (name, replace(entry, usage=usage))
+
+    def add_events(self) -> None:
+        """Some old files have messages only as events for the screen."""
+        for role, text, at in self.events:
+            self.last = chain_id(self.last, f"{role} {text}")
+            parts = (Text(text=text),)
+            if role == "user":
+                self.put(self.last, ModelInput(at=at, channel=CHANNEL, parts=parts))
+            else:
+                self.put(self.last, ModelOutput(at=at, parts=parts, provider="openai", model=self.model))
+
+
+def _outcome(result: ToolResult) -> ToolResult:
+    """The output of a command is JSON inside a text, with its exit code and duration."""
+    try:
+        command = obj(parse_json(result.text)) if result.text.startswith("{") else {}
+    except ValueError:
+        return result
+    facts, output = obj(command.get("metadata")), command.get("output")
+    if not isinstance(output, str) or not facts:
+        return result
+    parts = (Text(text=output),) if output else ()
+    duration = number(facts.get("duration_seconds"))
+    return replace(result, parts=parts, status="failed" if facts.get("exit_code") else "success", duration=duration)
 
 
 READER = Reader("codex", recognises, read)

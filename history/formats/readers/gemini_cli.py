@@ -13,12 +13,13 @@ from pathlib import PurePosixPath
 
 from history.dialects.json_access import compact, items, obj, objs, string
 from history.entries import Entry, JsonDict, JsonObject, ModelInput, now
-from history.formats.base import Conversation, FormatError, Notes, UnreadableConversation, chain_id, gettext_noop
+from history.formats.base import Conversation, FormatError, Notes, chain_id, gettext_noop
 from history.formats.conversations import Clock, Tree, Wire, add_ids, chain_nodes, moment
 from history.formats.readers.gemini_messages import GeminiMessages
 from history.formats.sources import Reader, Sample, Source
 
 CLIENT = "Gemini CLI"
+ENVIRONMENT = ("This is the Gemini CLI", "<session_context>")
 OPENING_CONTENTS = 4  # the environment, its acknowledgement, the first question and its answer
 
 
@@ -30,7 +31,7 @@ def recognises(sample: Sample) -> bool:
     )
 
 
-def read(source: Source) -> Iterator[Conversation | UnreadableConversation]:
+def read(source: Source) -> Iterator[Conversation]:
     log = _Log()
     if source.sample.shape == "object":
         record = obj(source.document())
@@ -81,12 +82,9 @@ class _Log:
         self.texts[_text_key(message)] += 1
 
     def rewind(self, target: str) -> None:
-        if target in self.places:
-            self._cut_path(self.places[target])
-            return
         what = gettext_noop("A rewind names a missing message. The conversation starts again.")
-        self.notes("repaired", what, where=target)
-        self._cut_path(0)
+        self.notes("repaired", what, where=target, count=target not in self.places)
+        self._cut_path(self.places.get(target, 0))
 
     def _cut_path(self, length: int) -> None:
         """Each message is put on the path and taken off it once, however often a file rewinds."""
@@ -114,9 +112,8 @@ class _Log:
             if "<state_snapshot>" in str(message.get("content")) and covered:
                 self.snapshots[name] = covered
             elif _text_key(message) in texts:
-                self.notes(
-                    "ignored", gettext_noop("Text that the model received again after a compression was left out.")
-                )
+                what = gettext_noop("Text that the model received again after a compression was left out.")
+                self.notes("ignored", what)
                 continue
             self.message(message)
 
@@ -131,8 +128,7 @@ class _Log:
         for name, message in self.messages.items():
             parent = ends.get(self.parents[name], "")
             ends[name] = written.add(name, message, parent=parent)
-        tree.leaf = ends.get(self.path[-1], "") if self.path else ""
-        nodes, leaf = tree.nodes()
+        nodes, leaf = tree.nodes(ends.get(self.path[-1], "") if self.path else "")
         directories = items(self.record.get("directories"))
         is_child = self.record.get("kind") == "subagent"
         return Conversation(
@@ -169,24 +165,21 @@ def _is_content(value: object) -> bool:
     return obj(value).get("role") in ("user", "model") and isinstance(obj(value).get("parts"), list)
 
 
-def read_checkpoint(source: Source) -> Iterator[Conversation | UnreadableConversation]:
-    document = source.document()
-    contents = items(document.get("history") if isinstance(document, Mapping) else document)
-    if not contents:
-        raise FormatError(gettext_noop("the checkpoint is empty"))
-    yield _checkpoint_conversation([obj(content) for content in contents])
-
-
-def _checkpoint_conversation(contents: list[JsonObject]) -> Conversation:
+def read_checkpoint(source: Source) -> Iterator[Conversation]:
     """A checkpoint has no ids or times. One that is saved again under the same tag begins like the one before.
 
     So its id is made from its beginning: then new entries are appended, and where the two part a branch begins.
     """
+    document = source.document()
+    contents = items(document.get("history") if isinstance(document, Mapping) else document)
+    if not contents:
+        raise FormatError(gettext_noop("the checkpoint is empty"))
+    contents = [obj(content) for content in contents]
     notes = Notes()
     notes("lost", gettext_noop("The checkpoint has no times. Its entries get the time of the import."))
     wire = Wire("gemini-generate", notes)
     entries = [_mark_environment(entry) for entry in wire.read(contents, at=now())]
-    return Conversation(
+    yield Conversation(
         source_id=chain_id("", compact(contents[:OPENING_CONTENTS])),
         client=CLIENT,
         nodes=chain_nodes(add_ids(entries)),
@@ -197,9 +190,7 @@ def _checkpoint_conversation(contents: list[JsonObject]) -> Conversation:
 
 def _mark_environment(entry: Entry) -> Entry:
     """Mark the environment message, which the program writes first, as internal."""
-    if isinstance(entry, ModelInput) and entry.text.lstrip().startswith(
-        ("This is the Gemini CLI", "<session_context>")
-    ):
+    if isinstance(entry, ModelInput) and entry.text.lstrip().startswith(ENVIRONMENT):
         return replace(entry, is_internal=True)
     return entry
 

@@ -1,9 +1,8 @@
 """The messages of Gemini CLI's recordings as entries.
 
 A `gemini` message is one answer with its thoughts and calls, and the calls hold their results. After a resume the same
-results stand in a user message of their own, too: those are not taken twice. What people typed to the program instead
-of the model (commands, help) and what the program told the model about itself stays out of the context: it is kept as a
-log beside the conversation.
+results are in a user message of their own, too: those are not taken twice. Commands to the program and what it told the
+model about itself are kept as a log beside the conversation.
 """
 
 from collections.abc import Mapping
@@ -20,7 +19,6 @@ from history.entries import (
     ModelInput,
     ModelOutput,
     Part,
-    Reasoning,
     ResultStatus,
     Summary,
     ToolRequest,
@@ -30,14 +28,11 @@ from history.entries import (
     text_of,
 )
 from history.formats.base import gettext_noop
-from history.formats.conversations import Clock, Tree, Wire, moment
+from history.formats.conversations import Clock, Tree, Wire, moment, reasoning
 
 PROVIDER = "gemini"
 NOT_FOR_THE_MODEL = ("/", "?", "<session_context>", "<hook_context>")
 STATUSES: dict[str, ResultStatus] = {"success": "success", "error": "failed", "cancelled": "interrupted"}
-TWICE = gettext_noop("A repeated tool result was imported once.")
-UNANSWERED = gettext_noop("A call has no result in the file. It is marked as interrupted.")
-COMMANDS = gettext_noop("Commands and messages of the program are kept as a log, outside the context.")
 
 
 class GeminiMessages:
@@ -65,31 +60,29 @@ class GeminiMessages:
     def _input(self, name: str, message: JsonObject, at: datetime, parent: str) -> str:
         entries = self.wire.read([{"role": "user", "parts": _parts(message.get("content"))}], at=at)
         for entry in entries:
-            suffix = "" if entry is entries[-1] else f"/{entry.kind}"
+            entry_name = name if entry is entries[-1] else f"{name}/{entry.kind}"
             if isinstance(entry, ToolResults):
-                parent = self._results(f"{name}{suffix}", entry, parent)
+                parent = self._results(entry_name, entry, parent)
             elif isinstance(entry, ModelInput):
-                parent = self._add_input(f"{name}{suffix}", entry, message, parent)
+                parent = self._add_input(entry_name, entry, message, parent)
         return parent
 
     def _add_input(self, name: str, entry: ModelInput, message: JsonObject, parent: str) -> str:
         text = entry.text.strip()
-        if name in self.snapshots:
-            summary = Summary(at=entry.at, summary=text, provider=PROVIDER)
-            return self._put(name, summary, parent, covers=self._end_of(self.snapshots[name]))
+        if (covered := self.snapshots.get(name)) is not None:
+            summary, results = Summary(at=entry.at, summary=text, provider=PROVIDER), f"{covered}/results"
+            return self._put(name, summary, parent, covers=results if results in self.tree.items else covered)
         if text.startswith(NOT_FOR_THE_MODEL):
-            self.tree.notes("ignored", COMMANDS)
+            what = gettext_noop("Commands and messages of the program are kept as a log, outside the context.")
+            self.tree.notes("ignored", what)
             return self._put(name, DebugLog(at=entry.at, category="command", message=text), parent)
         shown = _plain(message.get("displayContent"))
         return self._put(name, replace(entry, raw=shown) if shown and shown != entry.text else entry, parent)
 
-    def _end_of(self, name: str) -> str:
-        results = f"{name}/results"
-        return results if results in self.tree.items else name
-
     def _results(self, name: str, entry: ToolResults, parent: str) -> str:
         fresh = tuple(result for result in entry.results if result.call_id not in self.answered)
-        self.tree.notes("ignored", TWICE, count=len(entry.results) - len(fresh))
+        what = gettext_noop("A repeated tool result was imported once.")
+        self.tree.notes("ignored", what, count=len(entry.results) - len(fresh))
         self.answered.update(result.call_id for result in fresh)
         return self._put(name, replace(entry, results=fresh), parent) if fresh else parent
 
@@ -97,20 +90,28 @@ class GeminiMessages:
         calls = objs(message.get("toolCalls"))
         requests = _requests(calls)
         entries = self.wire.read([{"role": "model", "parts": _parts(message.get("content"))}], at=at)
-        parts: list[Part] = [_thought(thought) for thought in objs(message.get("thoughts"))]
+        parts: list[Part] = [
+            reasoning(string(thought.get("subject")), string(thought.get("description")), provider=PROVIDER)
+            for thought in objs(message.get("thoughts"))
+        ]
         parts += [part for entry in entries if isinstance(entry, ModelOutput) for part in entry.parts]
         called = {part.call_id for part in parts if isinstance(part, ToolRequest)}
         parts += [request for request in requests if request.call_id not in called]
         if not parts:
             self.tree.notes("ignored", gettext_noop("An empty answer was left out."), where=name)
             return parent
-        output = ModelOutput(
-            at=at,
-            parts=tuple(parts),
-            provider=PROVIDER,
-            model=string(message.get("model")),
-            usage=_usage(obj(message.get("tokens"))),
-        )
+        usage: Usage | None = None
+        if tokens := obj(message.get("tokens")):
+            thoughts = count(tokens.get("thoughts"))
+            usage = Usage(
+                input_tokens=count(tokens.get("input")) + count(tokens.get("tool")),
+                output_tokens=count(tokens.get("output")) + thoughts,
+                cache_read_tokens=count(tokens.get("cached")),
+                reasoning_tokens=thoughts,
+                raw=tokens,
+            )
+        model = string(message.get("model"))
+        output = ModelOutput(at=at, parts=tuple(parts), provider=PROVIDER, model=model, usage=usage)
         parent = self._put(name, output, parent)
         if not calls:
             return parent
@@ -119,8 +120,7 @@ class GeminiMessages:
         return self._put(f"{name}/results", ToolResults(at=at, results=results), parent)
 
     def _result(self, call: JsonObject, request: ToolRequest, at: datetime) -> ToolResult:
-        content = call.get("result")
-        parts = _parts(content)
+        parts = _parts(call.get("result"))
         read = self.wire.read([{"role": "user", "parts": parts}], at=at) if parts else []
         found = [result for entry in read if isinstance(entry, ToolResults) for result in entry.results]
         more = tuple(part for entry in read if isinstance(entry, ModelInput) for part in entry.parts)
@@ -129,7 +129,8 @@ class GeminiMessages:
         if status is None:
             status = found[0].status if found else "success" if result_parts else "interrupted"
         if not result_parts and status != "success":
-            self.tree.notes("repaired", UNANSWERED, where=request.name)
+            what = gettext_noop("A call has no result in the file. It is marked as interrupted.")
+            self.tree.notes("repaired", what, where=request.name)
         return ToolResult(
             call_id=request.call_id,
             name=request.name,
@@ -158,22 +159,3 @@ def _parts(content: object) -> list[object]:
 
 def _plain(content: object) -> str:
     return "\n".join(string(obj(part).get("text")) for part in _parts(content)).strip()
-
-
-def _thought(thought: JsonObject) -> Reasoning:
-    subject, description = string(thought.get("subject")), string(thought.get("description"))
-    text = "\n\n".join(filter(None, [f"**{subject}**" if subject else "", description]))
-    return Reasoning(text=text, provider=PROVIDER)
-
-
-def _usage(tokens: JsonObject) -> Usage | None:
-    if not tokens:
-        return None
-    thoughts = count(tokens.get("thoughts"))
-    return Usage(
-        input_tokens=count(tokens.get("input")) + count(tokens.get("tool")),
-        output_tokens=count(tokens.get("output")) + thoughts,
-        cache_read_tokens=count(tokens.get("cached")),
-        reasoning_tokens=thoughts,
-        raw=tokens,
-    )

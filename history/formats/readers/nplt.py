@@ -20,11 +20,9 @@ from history.entries import (
     ToolResult,
     ToolResults,
 )
-from history.formats.base import Conversation, FormatError, Notes, UnreadableConversation, chain_id, gettext_noop
+from history.formats.base import Conversation, FormatError, Notes, chain_id, gettext_noop
 from history.formats.conversations import CHANNEL, Clock, chain_nodes, instruction, moment
 from history.formats.sources import Reader, Sample, Source
-
-CLIENT = "NPLT"
 
 STATUSES: dict[str, ResultStatus] = {
     **{"success": "success", "completed": "success", "ok": "success"},
@@ -43,14 +41,11 @@ def recognises(sample: Sample) -> bool:
     )
 
 
-def read(source: Source) -> Iterator[Conversation | UnreadableConversation]:
+def read(source: Source) -> Iterator[Conversation]:
     record = obj(source.document())
-    if not string(record.get("session_id")):
+    session_id = string(record.get("session_id"))
+    if not session_id:
         raise FormatError(gettext_noop("the file has no session_id"))
-    yield _conversation(record)
-
-
-def _conversation(record: JsonObject) -> Conversation:
     notes, clock = Notes(), Clock(record.get("created_at"))
     entries: list[tuple[str, Entry]] = []
     last = ""
@@ -58,9 +53,9 @@ def _conversation(record: JsonObject) -> Conversation:
         last = chain_id(last, compact(message))
         at = clock.at(message.get("timestamp"))
         entries += [(f"{last}{suffix}", entry) for suffix, entry in _entries(message, last, at, not entries, notes)]
-    return Conversation(
-        source_id=string(record.get("session_id")),
-        client=CLIENT,
+    yield Conversation(
+        source_id=session_id,
+        client="NPLT",
         nodes=chain_nodes(entries),
         created_at=moment(record.get("created_at")) or clock.first,
         updated_at=moment(record.get("updated_at")),
@@ -74,7 +69,14 @@ def _entries(message: JsonObject, name: str, at: datetime, is_first: bool, notes
     match message.get("role"):
         case "assistant":
             calls = objs(message.get("tool_calls"))
-            requests = tuple(_request(call, f"call_{name[:12]}_{place}") for place, call in enumerate(calls, 1))
+            requests = tuple(
+                ToolRequest(
+                    call_id=f"call_{name[:12]}_{place}",
+                    name=string(call.get("tool_name")) or "unknown",
+                    arguments=_text(call.get("arguments")) or "{}",
+                )
+                for place, call in enumerate(calls, 1)
+            )
             if requests:
                 yield "/calls", ModelOutput(at=at, parts=requests)
                 pairs = zip(calls, requests, strict=True)
@@ -87,18 +89,9 @@ def _entries(message: JsonObject, name: str, at: datetime, is_first: bool, notes
             yield "", instruction(text, at=at)
         case role:
             if role != "user":
-                notes(
-                    "repaired",
-                    gettext_noop("Messages with an unknown role were imported as the user’s."),
-                    where=str(role),
-                )
+                what = gettext_noop("Messages with an unknown role were imported as the user’s.")
+                notes("repaired", what, where=str(role))
             yield "", ModelInput(at=at, channel=CHANNEL, parts=parts, metadata=metadata)
-
-
-def _request(call: JsonObject, call_id: str) -> ToolRequest:
-    arguments = call.get("arguments")
-    text = arguments if isinstance(arguments, str) else compact(arguments if arguments is not None else {})
-    return ToolRequest(call_id=call_id, name=string(call.get("tool_name")) or "unknown", arguments=text or "{}")
 
 
 def _result(call: JsonObject, request: ToolRequest) -> ToolResult:

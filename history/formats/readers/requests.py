@@ -25,7 +25,6 @@ ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function
 SAID = ("messages", "contents", "input")
 IDS = ("id", "conversation_id", "session_id", "uuid", "custom_id")
 TIMES = ("timestamp", "created_at", "created", "create_time")
-SHAREGPT_CLIENT = "ShareGPT"
 SPEAKERS = {
     **dict.fromkeys(("human", "user", "usr", "prompter"), "user"),
     **dict.fromkeys(("gpt", "assistant", "chatgpt", "bing", "bard", "model", "bot", "ai", "claude"), "assistant"),
@@ -34,7 +33,6 @@ SPEAKERS = {
     **dict.fromkeys(("observation", "tool", "function", "function_response", "tool_response", "ipython"), "tool"),
 }
 OPENS, CLOSES = "<tool_call>", "</tool_call>"
-NO_TIMES = gettext_noop("The conversation has no times. Its entries get the time of the import.")
 
 
 def recognises(sample: Sample) -> bool:
@@ -67,24 +65,24 @@ def _is_anthropic(item: JsonObject) -> bool:
 
 def read(source: Source) -> Iterator[Conversation | UnreadableConversation]:
     if source.sample.shape == "array" and all(_is_message(item) for item in source.sample.items):
-        yield next(_conversation({"messages": source.document()}))
-        return
-    yield from read_each(source, _conversation)
+        yield _conversation({"messages": source.document()})
+    else:
+        yield from read_each(source, _conversation)
 
 
-def _conversation(item: JsonObject) -> Iterator[Conversation]:
+def _conversation(item: JsonObject) -> Conversation:
     notes = Notes()
     weights = sum("weight" in message for message in objs(item.get("messages")))
     notes("lost", gettext_noop("Training weights of messages are not kept."), count=weights)
     dialect = _dialect_of(item) or "openai-chat"
-    yield _convert(item, client=CLIENTS[dialect], notes=notes, dialect=dialect)
+    return _convert(item, client=CLIENTS[dialect], notes=notes, dialect=dialect)
 
 
 def _convert(item: JsonObject, *, client: str, notes: Notes, dialect: str = "openai-chat") -> Conversation:
     """One conversation from a body as the vendor takes it."""
     clock = Clock(next((item[name] for name in TIMES if item.get(name)), None))
     if clock.first is None:
-        notes("lost", NO_TIMES)
+        notes("lost", gettext_noop("The conversation has no times. Its entries get the time of the import."))
     request = DIALECTS[dialect].decode_request(item, at=clock.last)
     return Conversation(
         source_id=_id_of(item),
@@ -132,7 +130,7 @@ def _is_turn(turn: object) -> bool:
     return ("from" in turn and "value" in turn) or ("role" in turn and "content" in turn)
 
 
-def _sharegpt_conversation(item: JsonObject) -> Iterator[Conversation]:
+def _sharegpt_conversation(item: JsonObject) -> Conversation:
     turns = objs(item.get("conversations"))
     if not turns:
         raise FormatError(gettext_noop("it has no conversations"))
@@ -141,9 +139,8 @@ def _sharegpt_conversation(item: JsonObject) -> Iterator[Conversation]:
     messages = [{"role": "system", "content": system}] if system else []
     messages += _messages(turns, notes)
     body = {name: value for name, value in item.items() if name not in ("conversations", "system", "tools")}
-    yield _convert(
-        {**body, "messages": messages, "tools": _tools(item.get("tools"), notes)}, client=SHAREGPT_CLIENT, notes=notes
-    )
+    body |= {"messages": messages, "tools": _tools(item.get("tools"), notes)}
+    return _convert(body, client="ShareGPT", notes=notes)
 
 
 def _messages(turns: list[JsonObject], notes: Notes) -> list[JsonDict]:
@@ -157,20 +154,14 @@ def _messages(turns: list[JsonObject], notes: Notes) -> list[JsonDict]:
             case "call":
                 calls = _calls(text, place)
                 waiting += [call["id"] for call in calls]
-                messages.append(
-                    {"role": "assistant", "content": None, "tool_calls": calls}
-                    if calls
-                    else {"role": "assistant", "content": text}
-                )
+                said = {"content": None, "tool_calls": calls} if calls else {"content": text}
+                messages.append({"role": "assistant", **said})
                 notes("repaired", gettext_noop("A call is not valid JSON. It was read as text."), count=not calls)
             case "tool":
                 messages.append({"role": "tool", "tool_call_id": waiting.pop(0) if waiting else "", "content": text})
             case None:
-                notes(
-                    "repaired",
-                    gettext_noop("Messages with an unknown role were imported as the user’s."),
-                    where=speaker,
-                )
+                what = gettext_noop("Messages with an unknown role were imported as the user’s.")
+                notes("repaired", what, where=speaker)
                 messages.append({"role": "user", "content": text})
             case role:
                 waiting.clear()
@@ -187,15 +178,13 @@ def _calls(text: str, place: int) -> list[JsonDict]:
     except ValueError:
         return []
     value = [call for call in (value if isinstance(value, list) else [value]) if string(obj(call).get("name"))]
-    return [
-        {"id": f"call_{place}_{number}", "type": "function", "function": _function(call)}
-        for number, call in enumerate(value, 1)
-    ]
-
-
-def _function(call: JsonObject) -> dict[str, str]:
-    arguments = call.get("arguments", call.get("parameters", {}))
-    return {"name": call["name"], "arguments": arguments if isinstance(arguments, str) else compact(arguments)}
+    calls: list[JsonDict] = []
+    for number, call in enumerate(value, 1):
+        arguments = call.get("arguments", call.get("parameters", {}))
+        text = arguments if isinstance(arguments, str) else compact(arguments)
+        function = {"name": call["name"], "arguments": text}
+        calls.append({"id": f"call_{place}_{number}", "type": "function", "function": function})
+    return calls
 
 
 def _tools(value: object, notes: Notes) -> list[object]:

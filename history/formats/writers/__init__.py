@@ -7,6 +7,7 @@ of its own and several files go into a zip.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
@@ -39,6 +40,7 @@ class Exporter:
 
 LINES, JSON = "application/x-ndjson", "application/json"
 
+_log_name = partial(gemini_cli.file_name, suffix=".jsonl")
 _EXPORTERS = (
     Exporter("jsonl", _("Parley (complete, can be restored)"), LINES, ".jsonl", None, one_file=True),
     Exporter("json", _("Messages with their calls (JSON)"), JSON, ".json", nplt.write, file_name=nplt.file_name),
@@ -52,7 +54,7 @@ _EXPORTERS = (
         LINES,
         ".jsonl",
         gemini_cli.write_log,
-        file_name=gemini_cli.file_name_of_log,
+        file_name=_log_name,
     ),
     Exporter("openai", _("OpenAI chat (a line per session)"), LINES, ".jsonl", requests.write_openai, one_file=True),
     Exporter("anthropic", _("Anthropic request (JSON)"), JSON, ".json", requests.write_anthropic),

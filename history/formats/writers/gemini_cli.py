@@ -8,24 +8,12 @@ without messages, as the program itself begins one.
 import base64
 import re
 from collections.abc import Iterator
-from datetime import UTC
+from datetime import UTC, datetime
 from hashlib import sha256
 
 from history.entries import Gap, JsonDict, Media, ModelInput, ModelOutput, Reasoning, Summary, Text, Usage
 from history.formats.base import Notes, gettext_noop
-from history.formats.writers.path import (
-    ExportedCall,
-    bytes_of,
-    entries_on_path,
-    entry_place,
-    indented,
-    note_kind,
-    note_parts,
-    note_signature,
-    parse_arguments,
-    to_json,
-    utc_text,
-)
+from history.formats.writers import path
 from history.models import Session
 from history.text.lazy import LazyText
 
@@ -39,10 +27,6 @@ def file_name(session: Session, suffix: str = ".json") -> str:
     return f"{project_hash(session)}/chats/session-{begun}-{str(session.pk)[:8]}{suffix}"
 
 
-def file_name_of_log(session: Session) -> str:
-    return file_name(session, ".jsonl")
-
-
 def project_hash(session: Session) -> str:
     known = session.metadata.get("projectHash")
     return known if isinstance(known, str) and known.isalnum() else sha256(session.workspace.encode()).hexdigest()
@@ -50,20 +34,20 @@ def project_hash(session: Session) -> str:
 
 def write(session: Session, notes: Notes) -> Iterator[bytes]:
     """One JSON document."""
-    head = to_json(_record(session), indent=2)
-    yield head[: head.rindex("\n}")].encode() + b',\n  "messages": ['
-    before = "\n    "
-    for message in _messages(session, notes):
-        yield (before + indented(to_json(message, indent=2), 4)).encode()
-        before = ",\n    "
-    yield b"]\n}\n" if before == "\n    " else b"\n  ]\n}\n"
+    head = path.to_json(_record(session), indent=2).removesuffix("\n}")
+    yield from path.json_document(f"{head},\n", _messages(session, notes), "\n}\n")
 
 
 def write_log(session: Session, notes: Notes) -> Iterator[bytes]:
     """One line for the session, one for each message."""
-    yield f"{to_json({**_record(session), 'kind': 'main'})}\n".encode()
+    yield f"{path.to_json({**_record(session), 'kind': 'main'})}\n".encode()
     for message in _messages(session, notes):
-        yield f"{to_json(message)}\n".encode()
+        yield f"{path.to_json(message)}\n".encode()
+
+
+def utc_text(moment: datetime) -> str:
+    """As JavaScript writes times."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _record(session: Session) -> JsonDict:
@@ -79,8 +63,8 @@ def _record(session: Session) -> JsonDict:
 
 
 def _messages(session: Session, notes: Notes) -> Iterator[JsonDict]:
-    for exported in entries_on_path(session, notes):
-        entry, place = exported.entry, entry_place(session, exported.seq)
+    for exported in path.entries_on_path(session, notes):
+        entry, place = exported.entry, exported.place
         common = {"id": f"{session.pk}-{exported.seq}", "timestamp": utc_text(entry.at)}
         if isinstance(entry, ModelInput):
             yield {**common, "type": "user", "content": _content(entry, notes, place)}
@@ -91,7 +75,7 @@ def _messages(session: Session, notes: Notes) -> Iterator[JsonDict]:
             notes("repaired", what, where=place)
             yield {**common, "type": "info", "content": entry.text}
         else:
-            note_kind(entry, notes, place)
+            path.note_kind(entry, notes, place)
 
 
 def _content(entry: ModelInput, notes: Notes, place: str) -> list[JsonDict]:
@@ -110,15 +94,15 @@ def _media(part: Media, notes: Notes, place: str) -> list[JsonDict]:
     if part.url:
         return [{"fileData": {"mimeType": part.media_type, "fileUri": part.url}}]
     try:
-        data = base64.b64encode(bytes_of(part.sha256)).decode()
+        data = base64.b64encode(path.bytes_of(part.sha256)).decode()
     except LookupError:
         notes("lost", gettext_noop("attachments without data"), where=place)
         return []
     return [{"inlineData": {"mimeType": part.media_type, "data": data}}]
 
 
-def _answer(entry: ModelOutput, calls: tuple[ExportedCall, ...], notes: Notes, place: str) -> JsonDict:
-    note_parts(entry.parts, notes, place, reasoning=False)
+def _answer(entry: ModelOutput, calls: tuple[path.ExportedCall, ...], notes: Notes, place: str) -> JsonDict:
+    path.note_parts(entry.parts, notes, place, reasoning=False)
     if entry.status != "complete":
         notes("lost", gettext_noop("status of answers that were cut off or failed"), where=place)
     message: JsonDict = {"content": entry.text}
@@ -132,17 +116,17 @@ def _answer(entry: ModelOutput, calls: tuple[ExportedCall, ...], notes: Notes, p
 
 
 def _thought(part: Reasoning, entry: ModelOutput, notes: Notes, place: str) -> dict[str, str]:
-    note_signature(part, notes, place)
+    path.note_signature(part, notes, place)
     match = SUBJECT.match(part.text)
     subject, description = (match["subject"], part.text[match.end() :]) if match else ("", part.text)
     return {"subject": subject, "description": description, "timestamp": utc_text(entry.at)}
 
 
-def _call(call: ExportedCall, entry: ModelOutput, notes: Notes, place: str) -> JsonDict:
+def _call(call: path.ExportedCall, entry: ModelOutput, notes: Notes, place: str) -> JsonDict:
     request, result = call.request, call.result
-    message: JsonDict = {"id": request.call_id, "name": request.name, "args": parse_arguments(request, notes)}
+    message: JsonDict = {"id": request.call_id, "name": request.name, "args": path.parse_arguments(request, notes)}
     if result is not None:
-        note_parts(result.parts, notes, place)
+        path.note_parts(result.parts, notes, place)
         key = "error" if result.status == "failed" else "output"
         response = {"id": request.call_id, "name": request.name, "response": {key: call.outcome}}
         message |= {"result": [{"functionResponse": response}], "resultDisplay": call.outcome}

@@ -3,7 +3,6 @@
 import base64
 from collections.abc import Iterator
 from functools import cache
-from itertools import chain
 from pathlib import Path
 
 from django.conf import settings
@@ -12,14 +11,7 @@ from django.template.loader import render_to_string
 from history.db.packing import clean
 from history.entries import JsonDict, Media, ModelInput, ModelOutput, Part, Reasoning, Text, ToolResults
 from history.formats.base import Notes, gettext_noop
-from history.formats.writers.path import (
-    ExportedEntry,
-    bytes_of,
-    entries_on_path,
-    entry_place,
-    speaker_name,
-    unrecorded_entries,
-)
+from history.formats.writers import path
 from history.models import Session
 from history.text.media_types import IMAGES, media_type_of
 from history.transcripts import calls
@@ -30,8 +22,8 @@ STYLES = ("tokens.css", "components/prose.css", "pages/export.css")
 
 def write(session: Session, notes: Notes) -> Iterator[bytes]:
     yield _render("head", session=session, styles=_styles())
-    for exported in chain(entries_on_path(session, notes), unrecorded_entries(session)):
-        yield _render("entry", **_entry_context(exported, notes, entry_place(session, exported.seq)))
+    for exported in path.entries_on_path(session, notes, with_unrecorded=True):
+        yield _render("entry", **_entry_context(exported, notes))
     yield _render("tail")
 
 
@@ -45,8 +37,8 @@ def _styles() -> str:
     return "\n".join((folder / name).read_text(encoding="utf-8") for name in STYLES)
 
 
-def _entry_context(exported: ExportedEntry, notes: Notes, place: str) -> JsonDict:
-    entry = exported.entry
+def _entry_context(exported: path.ExportedEntry, notes: Notes) -> JsonDict:
+    entry, place = exported.entry, exported.place
     parts = entry.parts if isinstance(entry, ModelInput | ModelOutput) else ()
     for call in exported.calls:
         lost = sum(isinstance(part, Media) for part in call.result.parts) if call.result else 0
@@ -55,7 +47,7 @@ def _entry_context(exported: ExportedEntry, notes: Notes, place: str) -> JsonDic
     return {
         "exported": exported,
         "entry": entry,
-        "speaker": clean(speaker_name(entry)),
+        "speaker": clean(path.speaker_name(entry)),
         "parts": [_part(part, notes, place) for part in parts],
         "results": entry.results if isinstance(entry, ToolResults) else (),
         "text": calls.unrecorded_text() if calls.is_unrecorded(entry) else text,
@@ -76,7 +68,7 @@ def _part(part: Part, notes: Notes, place: str) -> JsonDict:
 def _picture(part: Media) -> str:
     """The image as a data URL; empty if the bytes are not an image."""
     try:
-        content = bytes_of(part.sha256) if part.sha256 else b""
+        content = path.bytes_of(part.sha256) if part.sha256 else b""
     except LookupError:
         return ""
     kind = media_type_of(content, name=part.name) if content else None

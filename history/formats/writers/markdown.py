@@ -3,23 +3,13 @@
 import json
 import re
 from collections.abc import Iterator
-from itertools import chain
 
 from django.utils.translation import gettext as _
 
 from history.db.packing import clean
 from history.entries import Media, ModelInput, ModelOutput, Part, Reasoning, Text, ToolResults
 from history.formats.base import Notes, gettext_noop
-from history.formats.writers.path import (
-    ExportedCall,
-    ExportedEntry,
-    entries_on_path,
-    entry_place,
-    note_kind,
-    note_signature,
-    speaker_name,
-    unrecorded_entries,
-)
+from history.formats.writers import path
 from history.models import Session
 from history.transcripts import calls
 
@@ -28,8 +18,8 @@ FENCES = re.compile(r"`{3,}")
 
 def write(session: Session, notes: Notes) -> Iterator[bytes]:
     yield clean(_head(session)).encode()
-    for exported in chain(entries_on_path(session, notes), unrecorded_entries(session)):
-        yield clean(_entry(exported, notes, entry_place(session, exported.seq))).encode()
+    for exported in path.entries_on_path(session, notes, with_unrecorded=True):
+        yield clean(_entry(exported, notes)).encode()
 
 
 def _head(session: Session) -> str:
@@ -44,9 +34,9 @@ def _head(session: Session) -> str:
     return f"# {title}\n\n" + "".join(f"- {name}: {fact}\n" for name, fact in facts.items() if fact)
 
 
-def _entry(exported: ExportedEntry, notes: Notes, place: str) -> str:
-    entry = exported.entry
-    head = f"\n## {speaker_name(entry)} · {entry.at:%Y-%m-%d %H:%M:%S}\n"
+def _entry(exported: path.ExportedEntry, notes: Notes) -> str:
+    entry, place = exported.entry, exported.place
+    head = f"\n## {path.speaker_name(entry)} · {entry.at:%Y-%m-%d %H:%M:%S}\n"
     if isinstance(entry, ModelInput | ModelOutput):
         blocks = [_part(part, notes, place) for part in entry.parts]
         blocks += [_call(call, notes, place) for call in exported.calls]
@@ -59,7 +49,7 @@ def _entry(exported: ExportedEntry, notes: Notes, place: str) -> str:
         blocks = [fenced(result.text or result.error) for result in entry.results]
         return "\n".join([head, *blocks]) + "\n"
     if not entry.text:
-        note_kind(entry, notes, place)
+        path.note_kind(entry, notes, place)
         return ""
     return f"{head}\n{entry.text}\n"
 
@@ -68,7 +58,7 @@ def _part(part: Part, notes: Notes, place: str) -> str:
     if isinstance(part, Text):
         return part.text
     if isinstance(part, Reasoning):
-        note_signature(part, notes, place)
+        path.note_signature(part, notes, place)
         return "\n".join(f"> {line}" for line in part.text.splitlines())
     if isinstance(part, Media):
         notes("lost", gettext_noop("data of attachments: only their names"), where=place, count=int(not part.url))
@@ -76,7 +66,7 @@ def _part(part: Part, notes: Notes, place: str) -> str:
     return ""
 
 
-def _call(call: ExportedCall, notes: Notes, place: str) -> str:
+def _call(call: path.ExportedCall, notes: Notes, place: str) -> str:
     request = call.request
     blocks = [f"**🔧 {request.name}** – {call.status}", fenced(_pretty(request.arguments), "json")]
     if call.result is not None:

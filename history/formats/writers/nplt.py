@@ -10,17 +10,7 @@ from datetime import UTC, datetime
 from history.context import SYSTEM_CHANNEL
 from history.entries import Gap, JsonDict, ModelInput, ModelOutput, Summary, SystemInstructionSet, ToolResults, thaw
 from history.formats.base import Notes, gettext_noop
-from history.formats.writers.path import (
-    ExportedCall,
-    ExportedEntry,
-    entries_on_path,
-    entry_place,
-    indented,
-    note_kind,
-    note_parts,
-    parse_arguments,
-    to_json,
-)
+from history.formats.writers import path
 from history.models import Session
 from history.text.lazy import LazyText
 
@@ -30,23 +20,18 @@ def file_name(session: Session) -> str:
 
 
 def write(session: Session, notes: Notes) -> Iterator[bytes]:
-    yield f'{{\n  "session_id": "{session.pk}",\n  "messages": ['.encode()
-    before = "\n    "
-    for message in _messages(session, notes):
-        yield (before + indented(to_json(message, indent=2), 4)).encode()
-        before = ",\n    "
-    end = "]" if before == "\n    " else "\n  ]"
     created, updated = _time(session.created_at), _time(session.last_activity_at)
-    yield f'{end},\n  "created_at": "{created}",\n  "updated_at": "{updated}"\n}}\n'.encode()
+    end = f',\n  "created_at": "{created}",\n  "updated_at": "{updated}"\n}}\n'
+    yield from path.json_document(f'{{\n  "session_id": "{session.pk}",\n', _messages(session, notes), end)
 
 
 def _messages(session: Session, notes: Notes) -> Iterator[JsonDict]:
     waiting: list[JsonDict] = []  # calls of answers without a text
-    last: ExportedEntry | None = None
-    for exported in entries_on_path(session, notes):
-        entry, place = exported.entry, entry_place(session, exported.seq)
+    last: path.ExportedEntry | None = None
+    for exported in path.entries_on_path(session, notes):
+        entry, place = exported.entry, exported.place
         if isinstance(entry, ModelOutput):
-            note_parts(entry.parts, notes, place)
+            path.note_parts(entry.parts, notes, place)
             waiting += [_call(call, entry, notes, place) for call in exported.calls]
             last = exported
             if not entry.text:
@@ -58,7 +43,7 @@ def _messages(session: Session, notes: Notes) -> Iterator[JsonDict]:
             yield _message("assistant", "", last.entry.at, waiting, {})
             waiting = []
         if isinstance(entry, ModelInput):
-            note_parts(entry.parts, notes, place)
+            path.note_parts(entry.parts, notes, place)
             role = "system" if entry.channel == SYSTEM_CHANNEL else "user"
             yield _message(role, entry.text, entry.at, [], thaw(entry.metadata))
         elif isinstance(entry, SystemInstructionSet | Summary | Gap) and entry.text:
@@ -69,7 +54,7 @@ def _messages(session: Session, notes: Notes) -> Iterator[JsonDict]:
         elif isinstance(entry, ToolResults):
             notes("lost", gettext_noop("results without a call"), where=place)
         else:
-            note_kind(entry, notes, place)
+            path.note_kind(entry, notes, place)
     if waiting and last is not None:
         yield _message("assistant", "", last.entry.at, waiting, {})
 
@@ -78,14 +63,14 @@ def _message(role: str, content: str, at: datetime, calls: list[JsonDict], metad
     return {"role": role, "content": content, "timestamp": _time(at), "tool_calls": calls, "metadata": metadata}
 
 
-def _call(call: ExportedCall, answer: ModelOutput, notes: Notes, place: str) -> JsonDict:
+def _call(call: path.ExportedCall, answer: ModelOutput, notes: Notes, place: str) -> JsonDict:
     result = call.result
     if result is not None:
-        note_parts(result.parts, notes, place)
+        path.note_parts(result.parts, notes, place)
     started = result.started_at if result is not None and result.started_at else answer.at
     return {
         "tool_name": call.request.name,
-        "arguments": parse_arguments(call.request, notes),
+        "arguments": path.parse_arguments(call.request, notes),
         "result": call.outcome,
         "status": call.status,
         "duration": float(result.duration or 0) if result is not None else 0.0,

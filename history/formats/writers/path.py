@@ -1,9 +1,8 @@
 """Entries on the path of a session, with tool results beside their calls."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from django.utils.translation import gettext as _
 
@@ -54,46 +53,49 @@ class ExportedEntry:
     """An entry on the path. Results are with the answer that called; results without a call are separate entries."""
 
     seq: int
+    place: str  # for notes
     entry: Entry
     calls: tuple[ExportedCall, ...] = ()
 
 
-def path_of(session: Session) -> Iterator[Node]:
-    """The entries on the path to the head, a page at a time."""
+def entries_on_path(session: Session, notes: Notes, *, with_unrecorded: bool = False) -> Iterator[ExportedEntry]:
+    """The entries on the path, calls together with their results. Branches and dropped texts are noted.
+
+    `with_unrecorded`: also the last answer if it was not recorded, for formats that people read.
+    """
+    note_beside(session, notes)
+    asking: Node | None = None  # an answer with calls whose results come next
+    between: list[ExportedEntry] = []  # entries between the two
+    for node in _nodes_on_path(session):
+        entry, place = node.entry, _place(session, node.seq)
+        if isinstance(entry, Gap) and entry.metadata.get("dropped"):
+            notes("lost", gettext_noop("texts removed by retention rules"), where=place)
+        if asking is not None and entry.kind not in CONVERSATION:
+            between.append(ExportedEntry(node.seq, place, entry))
+            continue
+        answer = entry if asking is not None and isinstance(entry, ToolResults) else None
+        if asking is not None:
+            yield from [_with_results(session, asking, answer), *between]
+            asking, between = None, []
+        if isinstance(entry, ModelOutput) and entry.tool_requests:
+            asking = node
+        elif answer is None:
+            yield ExportedEntry(node.seq, place, entry)
+    if asking is not None:
+        yield from [_with_results(session, asking, None), *between]
+    if with_unrecorded and (unrecorded := find_unrecorded_answer(session)) is not None:
+        yield ExportedEntry(session.head, _place(session, session.head), unrecorded)
+
+
+def _nodes_on_path(session: Session) -> Iterator[Node]:
     path, last = paths.Path(session.pk), 0
     while page := path.newer_than(last, PAGE, read_nodes):
         yield from page
         last = page[-1].seq
 
 
-def entries_on_path(session: Session, notes: Notes) -> Iterator[ExportedEntry]:
-    """The entries on the path, calls together with their results. Branches and dropped texts are noted."""
-    note_beside(session, notes)
-    asking: Node | None = None  # an answer with calls whose results come next
-    between: list[ExportedEntry] = []  # entries between the two
-    for node in path_of(session):
-        entry = node.entry
-        if isinstance(entry, Gap) and entry.metadata.get("dropped"):
-            notes("lost", gettext_noop("texts removed by retention rules"), where=entry_place(session, node.seq))
-        if asking is not None and entry.kind not in CONVERSATION:
-            between.append(ExportedEntry(node.seq, entry))
-            continue
-        answer = entry if asking is not None and isinstance(entry, ToolResults) else None
-        if asking is not None:
-            yield from [_with_results(asking, answer), *between]
-            asking, between = None, []
-        if isinstance(entry, ModelOutput) and entry.tool_requests:
-            asking = node
-        elif answer is None:
-            yield ExportedEntry(node.seq, entry)
-    if asking is not None:
-        yield from [_with_results(asking, None), *between]
-
-
-def unrecorded_entries(session: Session) -> Iterator[ExportedEntry]:
-    """The last answer if it was not recorded, for formats that people read."""
-    if (answer := find_unrecorded_answer(session)) is not None:
-        yield ExportedEntry(session.head, answer)
+def _place(session: Session, seq: int) -> str:
+    return f"{session.pk} #{seq}"
 
 
 def note_beside(session: Session, notes: Notes) -> None:
@@ -108,11 +110,7 @@ def note_beside(session: Session, notes: Notes) -> None:
         notes("lost", what, where=str(session.pk), count=count)
 
 
-def entry_place(session: Session, seq: int) -> str:
-    return f"{session.pk} #{seq}"
-
-
-def _with_results(node: Node, answer: ToolResults | None) -> ExportedEntry:
+def _with_results(session: Session, node: Node, answer: ToolResults | None) -> ExportedEntry:
     """Models reuse ids: each result belongs to one call, in the order of the calls."""
     output = node.entry
     assert isinstance(output, ModelOutput)
@@ -123,7 +121,7 @@ def _with_results(node: Node, answer: ToolResults | None) -> ExportedEntry:
         if match is not None:
             waiting.remove(match)
         calls.append(ExportedCall(request, match, output.status != "complete"))
-    return ExportedEntry(node.seq, output, tuple(calls))
+    return ExportedEntry(node.seq, _place(session, node.seq), output, tuple(calls))
 
 
 # Small things that several formats need.
@@ -144,9 +142,8 @@ def note_parts(parts: tuple[Part, ...], notes: Notes, place: str, *, reasoning: 
     """Note what a format of plain texts leaves out."""
     attachments = sum(isinstance(part, Media) for part in parts)
     notes("lost", gettext_noop("attachments"), where=place, count=attachments)
-    if reasoning:
-        thoughts = sum(isinstance(part, Reasoning) for part in parts)
-        notes("lost", gettext_noop("reasoning"), where=place, count=thoughts)
+    thoughts = sum(isinstance(part, Reasoning) for part in parts) if reasoning else 0
+    notes("lost", gettext_noop("reasoning"), where=place, count=thoughts)
 
 
 def note_signature(part: Reasoning, notes: Notes, place: str) -> None:
@@ -167,23 +164,23 @@ def bytes_of(sha256: str) -> bytes:
     return bytes(content)
 
 
-def utc_text(moment: datetime) -> str:
-    """As JavaScript writes times."""
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def to_json(value: JsonObject | Sequence[object], *, indent: int | None = None) -> str:
     """Non-ASCII as it is; lone surrogates, which no encoding can write, escaped."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
-    return text if not _has_surrogates(text) else json.dumps(value, indent=indent)
+    has_surrogates = not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)
+    return json.dumps(value, indent=indent) if has_surrogates else text
 
 
-def _has_surrogates(text: str) -> bool:
-    return not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)
-
-
-def indented(text: str, spaces: int) -> str:
-    return text.replace("\n", "\n" + " " * spaces)
+def json_document(head: str, messages: Iterable[JsonDict], end: str) -> Iterator[bytes]:
+    """A JSON document with a list of messages, one message at a time."""
+    yield f'{head}  "messages": ['.encode()
+    before = "\n    "
+    for message in messages:
+        text = to_json(message, indent=2).replace("\n", "\n    ")
+        yield f"{before}{text}".encode()
+        before = ",\n    "
+    closing = "]" if before == "\n    " else "\n  ]"
+    yield f"{closing}{end}".encode()
 
 
 def speaker_name(entry: Entry) -> str:

@@ -6,6 +6,7 @@ not be brought back. One session at a time is in memory as a whole.
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from history.context import Context, ContextOptions, render_context
 from history.context.values import ContextEntry, Role
@@ -28,12 +29,12 @@ def write_openai(session: Session, notes: Notes) -> Iterator[bytes]:
         yield f"{to_json(line)}\n".encode()
 
 
-def write_anthropic(session: Session, notes: Notes) -> Iterator[bytes]:
-    yield f"{to_json(_body(session, 'anthropic-messages', notes), indent=2)}\n".encode()
+def _write_body(dialect: str, session: Session, notes: Notes) -> Iterator[bytes]:
+    yield f"{to_json(_body(session, dialect, notes), indent=2)}\n".encode()
 
 
-def write_gemini(session: Session, notes: Notes) -> Iterator[bytes]:
-    yield f"{to_json(_body(session, 'gemini-generate', notes), indent=2)}\n".encode()
+write_anthropic = partial(_write_body, "anthropic-messages")
+write_gemini = partial(_write_body, "gemini-generate")
 
 
 def write_sharegpt(session: Session, notes: Notes) -> Iterator[bytes]:

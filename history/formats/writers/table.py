@@ -12,7 +12,7 @@ from typing import Any
 from history.db.packing import clean
 from history.entries import Entry, JsonDict, ModelInput, ModelOutput
 from history.formats.base import Notes
-from history.formats.writers.path import ExportedCall, entries_on_path, entry_place, note_parts
+from history.formats.writers.path import ExportedCall, entries_on_path, note_parts
 from history.models import Session
 
 COLUMNS = (
@@ -23,12 +23,12 @@ RISKY = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
 
 
 def write(session: Session, notes: Notes) -> Iterator[bytes]:
-    common = {"session": session.pk, "title": session.title, "owner": session.owner.get_username()}
-    common["source"] = session.source
+    owner = session.owner.get_username()
+    common = {"session": session.pk, "title": session.title, "owner": owner, "source": session.source}
     for exported in entries_on_path(session, notes):
-        place, entry = entry_place(session, exported.seq), exported.entry
+        entry = exported.entry
         if isinstance(entry, ModelInput | ModelOutput):
-            note_parts(entry.parts, notes, place)
+            note_parts(entry.parts, notes, exported.place)
         row = {**common, "seq": exported.seq, "time": entry.at.isoformat(), "kind": entry.kind, "role": entry.role}
         yield line({**row, "agent": entry.agent, "text": entry.text, **_answer(entry)})
         for call in exported.calls:
@@ -38,11 +38,9 @@ def write(session: Session, notes: Notes) -> Iterator[bytes]:
 def _answer(entry: Entry) -> JsonDict:
     if not isinstance(entry, ModelOutput):
         return {}
-    names = ("provider", "model", "status", "latency", "duration", "error")
-    counted = (
-        {"input_tokens": entry.usage.input_tokens, "output_tokens": entry.usage.output_tokens} if entry.usage else {}
-    )
-    return {name: getattr(entry, name) for name in names} | counted
+    names, counts = ("provider", "model", "status", "latency", "duration", "error"), ("input_tokens", "output_tokens")
+    row = {name: getattr(entry, name) for name in names}
+    return row | ({name: getattr(entry.usage, name) for name in counts} if entry.usage else {})
 
 
 def _call(call: ExportedCall) -> JsonDict:

@@ -14,7 +14,7 @@ from history.dialects import DIALECTS
 from history.dialects.json_access import as_bytes
 from history.entries import Entry, ModelInput, ModelOutput, Text, ToolRequest
 from history.formats.base import Notes
-from history.formats.readers.claude_code_thread import Thread
+from history.formats.readers.claude_code import Thread
 from history.linting.linter import lint_request
 from history.linting.parse_input import LintInput
 from history.redaction import detectors, redacted

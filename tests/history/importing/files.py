@@ -11,6 +11,7 @@ from typing import Any
 from history.entries import Entry
 from history.formats.base import Conversation, UnreadableConversation
 from history.formats.conversations import find_last_place
+from history.formats.note_texts import note_words
 from history.formats.readers import Reader, reader_for
 from history.formats.sources import Source, no_companion
 
@@ -71,7 +72,7 @@ def texts(entries: Iterable[Entry]) -> list[str]:
 
 
 def said_by_notes(conversation: Conversation, level: str) -> str:
-    return "\n".join(note.text for note in conversation.notes if note.level == level)
+    return "\n".join(note_words(note) for note in conversation.notes if note.level == level)
 
 
 # Claude Code
