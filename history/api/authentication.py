@@ -28,7 +28,6 @@ from history.models import ApiKey
 
 logger = logging.getLogger(__name__)
 
-BEARER = "bearer "
 MINUTE = 60
 
 
@@ -36,7 +35,9 @@ class KeyAuthentication(BaseAuthentication):
     """`Authorization: Bearer parley_…` or `x-api-key`. The user is the key's owner, `auth` the key."""
 
     def authenticate(self, request: Request) -> tuple[AbstractBaseUser, ApiKey] | None:
-        secret = _key_in(request)
+        header = request.headers.get("Authorization", "")
+        is_bearer = header.lower().startswith("bearer ")
+        secret = header[len("bearer ") :].strip() if is_bearer else request.headers.get("x-api-key", "")
         if not secret:
             return None
         try:
@@ -73,11 +74,6 @@ class HasScope(BasePermission):
         return True
 
 
-def _key_in(request: Request) -> str:
-    header = request.headers.get("Authorization", "")
-    return header[len(BEARER) :].strip() if header.lower().startswith(BEARER) else request.headers.get("x-api-key", "")
-
-
 # Rate limit.
 
 _counts: Counter[str] = Counter()  # of the current minute, while the shared cache is away
@@ -86,8 +82,8 @@ _lock = threading.Lock()
 
 class PerMinute(BaseThrottle):
     def allow_request(self, request: Request, view: APIView) -> bool:
-        is_key = isinstance(request.auth, ApiKey)
-        return is_within_limit(f"key-{request.auth.pk}" if is_key else f"user-{request.user.pk}")
+        key = request.auth
+        return is_within_limit(f"key-{key.pk}" if isinstance(key, ApiKey) else f"user-{request.user.pk}")
 
     def wait(self) -> float:
         return MINUTE - time.time() % MINUTE

@@ -62,7 +62,7 @@ def _refuse(name: str) -> None:
 
 
 class ApiView(APIView):
-    """`scopes`: the scope that a key must have for each method."""
+    """`scopes`: the scope that a key must have for each method. `parameters` are those of the query, parsed."""
 
     authentication_classes: Sequence[Any] = (KeyAuthentication, CookieAuthentication)
     permission_classes: Sequence[Any] = (HasScope,)
@@ -72,6 +72,7 @@ class ApiView(APIView):
     content_negotiation_class = JsonOnly
     metadata_class = None
     scopes: ClassVar[Mapping[str, str]] = {"GET": "read"}
+    parameters: dict[str, Any]
 
     def get_exception_handler(self) -> Callable[..., Response | None]:
         return handle_exception

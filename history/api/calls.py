@@ -20,17 +20,12 @@ from history.record.listing import CallFilters, list_calls
 
 
 class ToolCalls(ApiView):
-    @documented(
-        "list_tool_calls",
-        "List tool calls",
-        ToolCallPageSerializer,
-        parameters=ToolCallListParameters,
-        has_tag=True,
-        description="Of all sessions that you may see, or of one; texts are cut at 2,000 characters. A page may be "
-        "empty and still have a next page: then the filters left nothing so far.",
-    )
+    @documented("list_tool_calls", "List tool calls", ToolCallPageSerializer, ToolCallListParameters, has_tag=True)
     def get(self, request: Request) -> Response:
-        parameters = ToolCallListParameters.parse(request)
+        """Of all sessions that you may see, or of one; texts are cut at 2,000 characters. A page may be empty and still
+        have a next page: then the filters left nothing so far.
+        """
+        parameters = self.parameters
         filters = CallFilters(
             tool=parameters["tool"], status=parameters["status"], since=parameters["from"], until=parameters["to"]
         )
@@ -57,17 +52,9 @@ def _sessions(request: Request, parameters: JsonObject) -> QuerySet[Session]:
 class OneExchange(ApiView):
     """The relay returns the id in `X-Parley-Exchange-Id`."""
 
-    @documented(
-        "read_exchange",
-        "Read an exchange",
-        ExchangeSerializer,
-        parameters=ReasonParameters,
-        path=("exchange_id",),
-        has_tag=True,
-        description="What became of one call to a model: how it ended, how long it took, what it used and cost.",
-    )
+    @documented("read_exchange", "Read an exchange", ExchangeSerializer, ReasonParameters, has_tag=True)
     def get(self, request: Request, exchange_id: str) -> Response:
-        ReasonParameters.parse(request)
+        """What became of one call to a model: how it ended, how long it took, what it used and cost."""
         exchange = _find_exchange(request, exchange_id)
         context = {"may_read": _may_read(request, exchange)}
         return tagged(request, ExchangeSerializer(exchange, context=context).data)

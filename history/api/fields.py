@@ -1,16 +1,18 @@
 """Fields of the REST API's parameters and serializers: times, cursors, names and numbers."""
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from django.utils.translation import gettext_lazy as _
+from drf_spectacular.drainage import set_override
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from history.record.listing import CallPlace, ListCursor
+from history.record.listing import ListCursor
 from history.search.session_query import parse_time, to_utc
 
 NAME_CHARS = 200
@@ -32,6 +34,16 @@ class UtcTimeField(serializers.DateTimeField):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(default_timezone=UTC, **options)
+
+
+class IsSetField(serializers.BooleanField):
+    """Whether the source, a time, is set."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(read_only=True, **options)
+
+    def get_attribute(self, instance: Any) -> bool:
+        return super().get_attribute(instance) is not None
 
 
 @extend_schema_field(OpenApiTypes.DATETIME)
@@ -57,49 +69,32 @@ class EndTimeParameter(TimeParameter):
     is_end = True
 
 
-class _Cursor(serializers.CharField):
-    """Position of a page, opaque to clients."""
+class CursorField(serializers.CharField):
+    """Position of a page, opaque to clients: `read` parses texts with this pattern."""
 
-    form = ""
     default_error_messages = {"cursor": _("This is not a valid cursor.")}
+
+    def __init__(self, pattern: str, read: Callable[[str], Any], **options: Any) -> None:
+        super().__init__(required=False, **options)
+        self.pattern, self.read = pattern, read
+        set_override(self, "field", {"type": "string", "pattern": pattern})
 
     def to_internal_value(self, data: Any) -> Any:
         text = super().to_internal_value(data)
-        return self.read(text) if re.fullmatch(self.form, text, re.ASCII) else self.fail("cursor")
-
-    def read(self, text: str) -> Any:
-        raise NotImplementedError
+        return self.read(text) if re.fullmatch(self.pattern, text, re.ASCII) else self.fail("cursor")
 
 
-_PLACE = r"^-?[0-9]{1,16}\.[0-9a-f]{32}$"
-_CALL_PLACE = r"^-?[0-9]{1,16}\.[0-9a-f]{32}\.[0-9]{1,15}$"
+SESSION_CURSOR = r"^-?[0-9]{1,16}\.[0-9a-f]{32}$"  # microseconds since 1970, and the id of a session
+CALL_CURSOR = r"^-?[0-9]{1,16}\.[0-9a-f]{32}\.[0-9]{1,15}$"  # the same, and the id of a call
 
 
-@extend_schema_field({"type": "string", "pattern": _PLACE})
-class CursorField(_Cursor):
-    """Of a list of sessions: a time in microseconds, and an id."""
-
-    form = _PLACE
-
-    def read(self, text: str) -> ListCursor:
-        at, _dot, session = text.partition(".")
-        return ListCursor(_EPOCH + timedelta(microseconds=int(at)), UUID(session))
+def read_cursor(text: str) -> ListCursor:
+    at, _dot, session = text.partition(".")
+    return ListCursor(_EPOCH + timedelta(microseconds=int(at)), UUID(session))
 
 
-def format_cursor(cursor: ListCursor | None) -> str | None:
-    if cursor is None:
-        return None
+def format_cursor(cursor: ListCursor) -> str:
     return f"{(cursor.at - _EPOCH) // timedelta(microseconds=1)}.{cursor.session.hex}"
-
-
-@extend_schema_field({"type": "string", "pattern": _CALL_PLACE})
-class CallCursorField(_Cursor):
-    """Of a list of tool calls: the same, and the id of a call."""
-
-    form = _CALL_PLACE
-
-    def read(self, text: str) -> CallPlace:
-        return CallPlace.read(text)
 
 
 # Only existing days (except the 29th of February in other years): the schema must not allow what is refused.
@@ -107,17 +102,7 @@ _MONTH_AND_DAY = r"((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|
 _TIME = rf"[1-9][0-9]{{3}}-{_MONTH_AND_DAY}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{{1,6}})?Z"
 _MARK = rf"(0|{_TIME})~[0-9]{{1,15}}"
 _UUID = "[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}"
-_SINCE = rf"^(start|{_MARK}(~{_MARK}~({_UUID})?)?)$"
-
-
-@extend_schema_field({"type": "string", "pattern": _SINCE})
-class ExportCursorField(_Cursor):
-    """Of an export."""
-
-    form = _SINCE
-
-    def read(self, text: str) -> str:
-        return text
+EXPORT_CURSOR = rf"^(start|{_MARK}(~{_MARK}~({_UUID})?)?)$"
 
 
 class NameParameter(serializers.CharField):

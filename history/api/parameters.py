@@ -10,10 +10,11 @@ from rest_framework.request import Request
 
 from history.access.reasons import LONGEST
 from history.api.fields import (
-    CallCursorField,
+    CALL_CURSOR,
+    EXPORT_CURSOR,
+    SESSION_CURSOR,
     CursorField,
     EndTimeParameter,
-    ExportCursorField,
     NameParameter,
     NumberField,
     PlainSerializer,
@@ -21,10 +22,12 @@ from history.api.fields import (
     StrictBooleanField,
     TimeParameter,
     TitleField,
+    read_cursor,
 )
 from history.entries import JsonObject
 from history.formats.writers import EXPORTERS
 from history.models import Message, Session, ToolCall
+from history.record.listing import CallPlace
 from history.search import SessionQuery
 
 PAGE, MOST = 50, 200
@@ -86,7 +89,9 @@ def filters_in(parameters: JsonObject) -> SessionQuery:
 
 class SessionListParameters(FilterParameters):
     q = SearchField(help_text="Sessions in which this was said; as in search.")
-    cursor = CursorField(required=False, help_text="Position of the page, as in `next` of the page before.")
+    cursor = CursorField(
+        SESSION_CURSOR, read_cursor, help_text="Position of the page, as in `next` of the page before."
+    )
     limit = serializers.IntegerField(min_value=1, max_value=MOST, default=PAGE)
 
 
@@ -96,8 +101,9 @@ class ExportParameters(FilterParameters, ReasonParameters):
         child=serializers.UUIDField(), required=False, max_length=MOST, help_text="These alone; may be repeated."
     )
     mine = serializers.BooleanField(default=False, help_text="Only sessions of the caller.")
-    since = ExportCursorField(
-        required=False,
+    since = CursorField(
+        EXPORT_CURSOR,
+        str,
         help_text="`start`, or the cursor that an earlier export ended with: what has changed since. "
         "Only `jsonl` tells what was deleted and ends with the next cursor.",
     )
@@ -127,7 +133,9 @@ class ToolCallListParameters(ReasonParameters):
     session = serializers.UUIDField(required=False)
     from_ = TimeParameter(required=False, help_text="Asked at this time or later.")
     to_ = EndTimeParameter(required=False, help_text="Asked before this time; a day alone counts as a whole.")
-    cursor = CallCursorField(required=False, help_text="Position of the page, as in `next` of the page before.")
+    cursor = CursorField(
+        CALL_CURSOR, CallPlace.read, help_text="Position of the page, as in `next` of the page before."
+    )
     limit = serializers.IntegerField(min_value=1, max_value=MOST, default=PAGE)
 
 

@@ -6,9 +6,10 @@ The schema is made from parameters and serializers, by the decorator `documented
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, wraps
+from inspect import signature
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -30,8 +31,6 @@ from history.api.parameters import QueryParameters, ReasonParameters
 from history.api.responses import tagged
 from history.api.serializers import ErrorSerializer
 
-View = TypeVar("View", bound=Callable[..., object])
-
 STATUSES = {
     304: "Nothing has changed since `If-None-Match`.",
     400: "A parameter makes no sense: `fields` says which.",
@@ -45,7 +44,6 @@ STATUSES = {
     429: "Too many requests in this minute: `Retry-After` says how long to wait.",
     503: "The database is away: try again in a few seconds.",
 }
-BODIES = ("PatchedSessionChange", "SummaryRequest")
 ALWAYS = (400, 401, 403, 404, 429, 503)
 
 PATH = {
@@ -72,30 +70,41 @@ def documented(
     name: str,
     summary: str,
     response: type[Serializer[Any]] | dict[tuple[int, str], OpenApiTypes] | None,
+    parameters: type[QueryParameters] = QueryParameters,
     *,
-    parameters: type[QueryParameters],
-    description: str,
-    path: Iterable[str] = (),
     body: type[Serializer[Any]] | dict[str, object] | None = None,
     has_tag: bool = False,
     statuses: Iterable[int] = (),
     success: int = 200,
-) -> Callable[[View], View]:
-    """`response` is None for a status alone, or several by status and media type. `has_tag`: it has an ETag."""
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Describe a method of a view, and parse its parameters into `self.parameters`; its docstring is the description.
+
+    `response` is None for a status alone, or several by status and media type. `has_tag`: it has an ETag.
+    """
     success_responses = response if isinstance(response, dict) else {success: response or DONE}
     problems = sorted({*ALWAYS, *statuses, *((304,) if has_tag else ())})
     headers = [IF_NONE_MATCH] if has_tag else []
     headers += [IF_MATCH] if 412 in problems else []
     headers += [REASON] if issubclass(parameters, ReasonParameters) else []
-    return extend_schema(
-        operation_id=name,
-        summary=summary,
-        description=description,
-        parameters=[*(PATH[part] for part in path), *([parameters] if parameters().fields else []), *headers],
-        request=body,
-        responses={**success_responses, **{status: _problem(status) for status in problems}},
-        tags=["history"],
-    )
+
+    def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(method)
+        def parsed(self: ApiView, request: Request, **path: Any) -> Any:
+            self.parameters = parameters.parse(request)
+            return method(self, request, **path)
+
+        path = [PATH[part] for part in signature(method).parameters if part in PATH]
+        return extend_schema(
+            operation_id=name,
+            summary=summary,
+            description=" ".join((method.__doc__ or "").split()),
+            parameters=[*path, *([parameters] if parameters().fields else []), *headers],
+            request=body,
+            responses={**success_responses, **{status: _problem(status) for status in problems}},
+            tags=["history"],
+        )(parsed)
+
+    return decorate
 
 
 def _problem(status: int) -> OpenApiResponse:
@@ -116,7 +125,7 @@ def schema() -> dict[str, Any]:
 
 def tidy_schema(result: dict[str, Any], **_kwargs: object) -> dict[str, Any]:
     """Add examples, refuse unknown fields of bodies and NUL in texts, and remove the generator's internal notes."""
-    for name in BODIES:
+    for name in ("PatchedSessionChange", "SummaryRequest"):
         if name in result["components"]["schemas"]:
             result["components"]["schemas"][name]["additionalProperties"] = False
     for path, operations in result["paths"].items():

@@ -13,16 +13,12 @@ from history.search import facets, named_facets, search
 
 
 class Search(ApiView):
-    @documented(
-        "search",
-        "Search",
-        SearchPageSerializer,
-        parameters=SearchParameters,
-        description="Messages with these words, newest first. Where a hit is in the session of another user, its text "
-        "is shown to those who have given a reason for reading it within the last hour.",
-    )
+    @documented("search", "Search", SearchPageSerializer, SearchParameters)
     def get(self, request: Request) -> Response:
-        parameters = SearchParameters.parse(request)
+        """Messages with these words, newest first. Where a hit is in the session of another user, its text is shown to
+        those who have given a reason for reading it within the last hour.
+        """
+        parameters = self.parameters
         viewer, words, filters = viewer_of(request), parameters["q"] or "", filters_in(parameters)
         page = search(viewer, words, filters=filters, before=parameters["cursor"], limit=parameters["limit"])
         body: dict[str, object] = {

@@ -6,7 +6,7 @@ from django.utils import timezone
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from history.api.fields import PlainSerializer, UtcTimeField
+from history.api.fields import IsSetField, PlainSerializer, UtcTimeField
 from history.entries import JsonObject
 from history.importing import ImportOutcome, jobs
 from history.models import Exchange, ImportJob, Message, Session, ToolCall
@@ -69,29 +69,17 @@ class SessionSerializer(PlainSerializer):
     created_at = UtcTimeField()
     last_activity_at = UtcTimeField()
     expires_at = UtcTimeField(allow_null=True, help_text="Until then it is kept; null: for ever.")
-    pinned = serializers.SerializerMethodField()
-    archived = serializers.SerializerMethodField()
+    pinned = IsSetField(source="pinned_at")
+    archived = IsSetField(source="archived_at")
     hold = serializers.BooleanField(help_text="Kept regardless of retention rules.")
-    hidden = serializers.SerializerMethodField(help_text="Its owner deleted it; held, and shown to staff only.")
+    hidden = IsSetField(source="hidden_at", help_text="Its owner deleted it; held, and shown to staff only.")
     metadata = serializers.SerializerMethodField(
         help_text="What a program or a file said about it. Empty for other users' sessions that were not opened."
     )
-    url = serializers.SerializerMethodField(help_text="Its page.")
+    url = serializers.CharField(source="get_absolute_url", read_only=True, help_text="Its page.")
 
     def get_metadata(self, session: Session) -> dict[str, Any]:
         return {} if session.is_title_hidden else session.metadata
-
-    def get_pinned(self, session: Session) -> bool:
-        return session.pinned_at is not None
-
-    def get_archived(self, session: Session) -> bool:
-        return session.archived_at is not None
-
-    def get_hidden(self, session: Session) -> bool:
-        return session.hidden_at is not None
-
-    def get_url(self, session: Session) -> str:
-        return session.get_absolute_url()
 
 
 class SessionPageSerializer(PageSerializer):

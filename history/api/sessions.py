@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from django.db.models import QuerySet
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -13,7 +12,6 @@ from history.api.errors import NoSuchThing
 from history.api.fields import LARGEST, format_cursor
 from history.api.parameters import (
     MessageListParameters,
-    QueryParameters,
     ReasonParameters,
     SessionChange,
     SessionListParameters,
@@ -50,60 +48,31 @@ CONVERSATION = frozenset(kind.kind for kind in (ModelInput, ModelOutput, SystemI
 
 
 class Sessions(ApiView):
-    @documented(
-        "list_sessions",
-        "List sessions",
-        SessionPageSerializer,
-        parameters=SessionListParameters,
-        has_tag=True,
-        description="Those that you may see, newest activity first, without their texts.",
-    )
+    @documented("list_sessions", "List sessions", SessionPageSerializer, SessionListParameters, has_tag=True)
     def get(self, request: Request) -> Response:
-        parameters = SessionListParameters.parse(request)
-        sessions, is_cut = _select(request, parameters)
+        """Those that you may see, newest activity first, without their texts."""
+        parameters, viewer, is_cut = self.parameters, viewer_of(request), False
+        sessions = filters_in(parameters).apply(permissions.sessions_for(viewer, Purpose.LIST))
+        if parameters["q"]:
+            ids, is_all = find_session_ids(viewer, parameters["q"])
+            sessions, is_cut = sessions.filter(pk__in=ids), not is_all
         page = list_sessions(sessions, before=parameters["cursor"], limit=parameters["limit"])
-        next_page = page_link(request, cursor=format_cursor(page.next_before))
+        next_page = page_link(request, cursor=format_cursor(page.next_before) if page.next_before else None)
         body = {"next": next_page, "previous": None, "results": page.sessions, "is_cut": is_cut}
         return tagged(request, SessionPageSerializer(body).data)
-
-
-def _select(request: Request, parameters: JsonObject) -> tuple[QuerySet[Session], bool]:
-    viewer = viewer_of(request)
-    sessions = filters_in(parameters).apply(permissions.sessions_for(viewer, Purpose.LIST))
-    if not parameters["q"]:
-        return sessions, False
-    ids, is_all = find_session_ids(viewer, parameters["q"])
-    return sessions.filter(pk__in=ids), not is_all
 
 
 class OneSession(ApiView):
     scopes = {"GET": "read", "PATCH": "write", "DELETE": "delete"}
 
-    @documented(
-        "read_session",
-        "Read a session",
-        SessionSerializer,
-        parameters=QueryParameters,
-        path=("session_id",),
-        has_tag=True,
-        description="What a list shows of it; no texts.",
-    )
+    @documented("read_session", "Read a session", SessionSerializer, has_tag=True)
     def get(self, request: Request, session_id: str) -> Response:
-        QueryParameters.parse(request)
+        """What a list shows of it; no texts."""
         return tagged(request, SessionSerializer(session_for(request, session_id, Purpose.LIST)).data)
 
-    @documented(
-        "change_session",
-        "Change a session",
-        SessionSerializer,
-        parameters=QueryParameters,
-        path=("session_id",),
-        body=SessionChange,
-        statuses=(412, 413, 415),
-        description="Title, pin and archive. With `If-Match` only if it is still what you have read.",
-    )
+    @documented("change_session", "Change a session", SessionSerializer, body=SessionChange, statuses=(412, 413, 415))
     def patch(self, request: Request, session_id: str) -> Response:
-        QueryParameters.parse(request)
+        """Title, pin and archive. With `If-Match` only if it is still what you have read."""
         session = session_for(request, session_id, Purpose.WRITE)
         change = SessionChange(data=request.data)
         change.is_valid(raise_exception=True)
@@ -111,19 +80,11 @@ class OneSession(ApiView):
         actions.change(session, **change.validated_data)
         return with_tag(SessionSerializer(session_for(request, session.pk, Purpose.WRITE)).data)
 
-    @documented(
-        "delete_session",
-        "Delete a session",
-        None,
-        parameters=ReasonParameters,
-        path=("session_id",),
-        success=204,
-        statuses=(409, 412),
-        description="Gone at once, and for good when the trash is emptied. One's own under hold is hidden, and kept. "
-        "A session of another user needs a `reason`, and is refused under hold.",
-    )
+    @documented("delete_session", "Delete a session", None, ReasonParameters, success=204, statuses=(409, 412))
     def delete(self, request: Request, session_id: str) -> Response:
-        ReasonParameters.parse(request)
+        """Gone at once, and for good when the trash is emptied. One's own under hold is hidden, and kept. A session of
+        another user needs a `reason`, and is refused under hold.
+        """
         session = session_for(request, session_id, Purpose.DELETE)
         refuse_if_changed(request, SessionSerializer(session).data)
         if not actions.delete(session, by=viewer_of(request), reason=reason_of(request)):
@@ -132,19 +93,12 @@ class OneSession(ApiView):
 
 
 class Messages(ApiView):
-    @documented(
-        "read_messages",
-        "Read messages",
-        MessagePageSerializer,
-        parameters=MessageListParameters,
-        path=("session_id",),
-        has_tag=True,
-        description="The newest messages of a session, or those next to one in either direction. "
-        "The ETag is made of the session's version: asking again for what did not change costs next to nothing.",
-    )
+    @documented("read_messages", "Read messages", MessagePageSerializer, MessageListParameters, has_tag=True)
     def get(self, request: Request, session_id: str) -> Response:
-        parameters = MessageListParameters.parse(request)
-        session = open_session(request, session_id)
+        """The newest messages of a session, or those next to one in either direction. The ETag is made of the session's
+        version: asking again for what did not change costs next to nothing.
+        """
+        parameters, session = self.parameters, open_session(request, session_id)
         position = {name: parameters[name] for name in ("before", "after", "leaf", "limit")}
         removed = (session.trimmed_through, session.dropped_through)
         tag = tag_of(session.pk, session.version, *removed, *position.values(), parameters["all"])
@@ -179,17 +133,9 @@ def _read_page(session: Session, position: JsonObject) -> Page:
 
 
 class OneMessage(ApiView):
-    @documented(
-        "read_message",
-        "Read one message whole",
-        WholeMessageSerializer,
-        parameters=ReasonParameters,
-        path=("session_id", "seq"),
-        has_tag=True,
-        description="However long it is, with everything that is stored of it: parts, reasoning, attachments by hash.",
-    )
+    @documented("read_message", "Read one message whole", WholeMessageSerializer, ReasonParameters, has_tag=True)
     def get(self, request: Request, session_id: str, seq: int) -> Response:
-        ReasonParameters.parse(request)
+        """However long it is, with everything that is stored of it: parts, reasoning, attachments by hash."""
         session = open_session(request, session_id)
         message = Message.objects.at(session, min(seq, LARGEST)).first()
         if message is None:

@@ -3,10 +3,11 @@
 from collections import deque
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import IO, Protocol
+from typing import IO
 from uuid import UUID
 
 from django.conf import settings
+from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.urls import reverse
 from django.utils.translation import gettext as _
@@ -17,7 +18,7 @@ from rest_framework.response import Response
 
 from history.api.base import ApiView, key_of, reason_of, viewer_of
 from history.api.errors import NoSuchThing, RequestTooLarge
-from history.api.parameters import ExportParameters, ImportParameters, QueryParameters, filters_in
+from history.api.parameters import ExportParameters, ImportParameters, filters_in
 from history.api.responses import tagged
 from history.api.schema import documented
 from history.api.serializers import ImportSerializer
@@ -43,15 +44,15 @@ class ExportSessions(ApiView):
         "export",
         "Export",
         {(200, JSON): OpenApiTypes.ANY} | {(200, kind): OpenApiTypes.BINARY for kind in EXPORT_TYPES},
-        parameters=ExportParameters,
-        description="Everything that you may export, or what the filters leave of it, as a stream in one of the "
-        "formats; several files come as a zip. `jsonl` is complete and can be imported again. With `report` nothing is "
-        "sent but the report of what the format cannot carry.",
+        ExportParameters,
     )
     def get(self, request: Request) -> HttpResponseBase:
-        parameters = ExportParameters.parse(request)
-        export = _begin(request, parameters)
-        if parameters["report"]:
+        """Everything that you may export, or what the filters leave of it, as a stream in one of the formats; several
+        files come as a zip. `jsonl` is complete and can be imported again. With `report` nothing is sent but the report
+        of what the format cannot carry.
+        """
+        export = _begin(request, self.parameters)
+        if self.parameters["report"]:
             deque(export.pieces(), maxlen=0)
             return Response(export.report.to_json())
         return download(export)
@@ -90,21 +91,21 @@ class ImportFile(ApiView):
         "import",
         "Import a file",
         ImportSerializer,
-        parameters=ImportParameters,
+        ImportParameters,
         body={BYTES: {"type": "string", "format": "binary", "minLength": 1}},
         success=202,
         statuses=(409, 413, 415),
-        description="The body is the file: an export of Parley or of another product, a zip of several, packed or not. "
-        "It is read in the background; the answer, and `Location`, say where to ask how far it is. Doing it again "
-        "changes nothing. The sessions are your own; a key that does not see all sessions of its owner imports under "
-        "itself, and touches nothing else.",
     )
     def post(self, request: Request) -> Response:
-        parameters = ImportParameters.parse(request)
+        """The body is the file: an export of Parley or of another product, a zip of several, packed or not. It is read
+        in the background; the answer, and `Location`, say where to ask how far it is. Doing it again changes nothing.
+        The sessions are your own; a key that does not see all sessions of its owner imports under itself, and touches
+        nothing else.
+        """
         refuse_when_off()
         if (request.content_type or "").partition(";")[0].strip().lower() in FORM_TYPES:
             raise UnsupportedMediaType(request.content_type or "")
-        job = _create_job(request, name=parameters["name"])
+        job = _create_job(request, name=self.parameters["name"])
         location = reverse("api:import-job", args=[job.pk])
         return Response(ImportSerializer(job).data, status=202, headers={"Location": location})
 
@@ -112,17 +113,9 @@ class ImportFile(ApiView):
 class OneImport(ApiView):
     scopes = {"GET": "import"}
 
-    @documented(
-        "read_import",
-        "Read an import",
-        ImportSerializer,
-        parameters=QueryParameters,
-        path=("import_id",),
-        has_tag=True,
-        description="How far it is; when it is done, what became of each conversation.",
-    )
+    @documented("read_import", "Read an import", ImportSerializer, has_tag=True)
     def get(self, request: Request, import_id: str) -> Response:
-        QueryParameters.parse(request)
+        """How far it is; when it is done, what became of each conversation."""
         try:
             job = jobs.jobs_of(viewer_of(request)).filter(pk=UUID(import_id)).first()
         except ValueError:
@@ -153,11 +146,7 @@ def _create_job(request: Request, *, name: str) -> ImportJob:
     return job
 
 
-class Readable(Protocol):
-    def read(self, size: int, /) -> bytes: ...
-
-
-def _copy(source: Readable, target: IO[bytes]) -> int:
+def _copy(source: HttpRequest, target: IO[bytes]) -> int:
     size = 0
     while content := source.read(CHUNK):
         size += len(content)

@@ -13,7 +13,6 @@ from history.access.permissions import Purpose
 from history.api.base import ApiView, session_for
 from history.api.errors import ConflictError, NoSuchThing
 from history.api.fields import LARGEST, PlainSerializer
-from history.api.parameters import QueryParameters
 from history.api.schema import documented
 from history.errors import NoSuchEntry
 from relay.chat import error_texts
@@ -47,17 +46,10 @@ class Summaries(ApiView):
     scopes = {"POST": "write"}
 
     @documented(
-        "summarise",
-        "Summarise older messages",
-        SummariesSerializer,
-        parameters=QueryParameters,
-        path=("session_id",),
-        body=SummaryRequest,
-        statuses=(409, 413, 415),
-        description="A model is asked, which may take a while. What is summarised stays; only the model is told less.",
+        "summarise", "Summarise older messages", SummariesSerializer, body=SummaryRequest, statuses=(409, 413, 415)
     )
     def post(self, request: Request, session_id: str) -> Response:
-        QueryParameters.parse(request)
+        """A model is asked, which may take a while. What is summarised stays; only the model is told less."""
         session = session_for(request, session_id, Purpose.WRITE)
         parsed = SummaryRequest(data=request.data)
         parsed.is_valid(raise_exception=True)
@@ -81,18 +73,9 @@ class Summaries(ApiView):
 class OneSummary(ApiView):
     scopes = {"DELETE": "write"}
 
-    @documented(
-        "take_summary_back",
-        "Take a summary back",
-        None,
-        parameters=QueryParameters,
-        path=("session_id", "seq"),
-        success=204,
-        statuses=(409,),
-        description="What it stood for counts again. The summary stays in the record, and says that it was taken back.",
-    )
+    @documented("take_summary_back", "Take a summary back", None, success=204, statuses=(409,))
     def delete(self, request: Request, session_id: str, seq: int) -> Response:
-        QueryParameters.parse(request)
+        """What it stood for counts again. The summary stays in the record, and says that it was taken back."""
         session = session_for(request, session_id, Purpose.WRITE)
         try:
             compression.retract_summary(session.owner, session, seq=seq)
