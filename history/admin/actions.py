@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partialmethod
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -80,19 +81,19 @@ class SessionAction:
     meaning: StrPromise
     permission: str
     purpose: Purpose
-    run: Callable[[Session, User, str], bool] | None = None
+    run: Callable[..., bool] | None = None
     form: type[WhyForm] = WhyForm
     is_grave: bool = False
 
 
-def _delete(session: Session, actor: User, reason: str) -> bool:
+def _delete(session: Session, *, actor: User, reason: str) -> bool:
     """A held session is refused, also the actor's own: staff see the hold and can release it first."""
     if session.hold:
         raise retention.UnderHold(f"session {session.pk} is under hold: release it first")
     return changes.delete(session, by=actor, reason=reason)
 
 
-def _archive(session: Session, actor: User, reason: str) -> bool:
+def _archive(session: Session, *, actor: User, reason: str) -> bool:
     if session.archived_at:
         return False
     with writing():
@@ -110,7 +111,7 @@ HOLD = SessionAction(
         "Held sessions do not expire and cannot be erased. Users with the hold permission still see them "
         "after their owners delete them."
     ),
-    run=lambda session, actor, reason: retention.hold(session, actor=actor, reason=reason),
+    run=retention.hold,
     purpose=Purpose.HOLD,
 )
 RELEASE = SessionAction(
@@ -121,7 +122,7 @@ RELEASE = SessionAction(
     meaning=_(
         "The retention rules apply again. The next purge removes sessions that expired or were deleted in the meantime."
     ),
-    run=lambda session, actor, reason: retention.release(session, actor=actor, reason=reason),
+    run=retention.release,
     purpose=Purpose.HOLD,
 )
 ARCHIVE = SessionAction(
@@ -164,14 +165,11 @@ FORK = SessionAction(
 
 
 def _admin_action(action: SessionAction) -> Callable[..., HttpResponseBase | None]:
-    @admin.action(description=action.label, permissions=[action.permission])
-    def ask_or_run(
-        model_admin: SessionActions, request: HttpRequest, queryset: QuerySet[Session]
-    ) -> HttpResponseBase | None:
-        return model_admin.ask_or_run(request, queryset, action)
+    def ask_or_run(site: SessionActions, request: HttpRequest, queryset: QuerySet[Session]) -> HttpResponseBase | None:
+        return site.ask_or_run(request, queryset, action)
 
     ask_or_run.__name__ = f"{action.name}_chosen"
-    return ask_or_run
+    return admin.action(ask_or_run, description=action.label, permissions=[action.permission])
 
 
 class SessionActions(admin.ModelAdmin[Session]):
@@ -182,19 +180,16 @@ class SessionActions(admin.ModelAdmin[Session]):
 
     actions = tuple(map(_admin_action, (EXPORT, HOLD, RELEASE, ARCHIVE, DELETE)))
 
-    def has_export_permission(self, request: HttpRequest) -> bool:
-        return can_access_others(request.user, Purpose.EXPORT)
+    def _may(self, purpose: Purpose, request: HttpRequest) -> bool:
+        return can_access_others(request.user, purpose)
 
-    def has_hold_permission(self, request: HttpRequest) -> bool:
-        return can_access_others(request.user, Purpose.HOLD)
-
-    def has_discard_permission(self, request: HttpRequest) -> bool:
-        """Not Django's own deletion, which would remove rows one by one and bypass the trash."""
-        return can_access_others(request.user, Purpose.DELETE)
+    has_export_permission = partialmethod(_may, Purpose.EXPORT)
+    has_hold_permission = partialmethod(_may, Purpose.HOLD)
+    # Not Django's own deletion, which would remove rows one by one and bypass the trash.
+    has_discard_permission = partialmethod(_may, Purpose.DELETE)
 
     def has_archive_permission(self, request: HttpRequest) -> bool:
-        may_list = can_access_others(request.user, Purpose.LIST)
-        return may_list and request.user.has_perm("history.change_session")
+        return self._may(Purpose.LIST, request) and request.user.has_perm("history.change_session")
 
     has_fork_permission = has_archive_permission
 
@@ -210,13 +205,8 @@ class SessionActions(admin.ModelAdmin[Session]):
         if form.is_valid():
             try:
                 copy = recorder.fork(session, at=form.cleaned_data["at"] or session.head, owner=session.owner)
-                audit.record(
-                    "fork",
-                    actor=request.user.pk,
-                    session=session.pk,
-                    reason=form.cleaned_data["reason"],
-                    copy=str(copy.pk),
-                )
+                reason = form.cleaned_data["reason"]
+                audit.record("fork", actor=request.user.pk, session=session.pk, reason=reason, copy=str(copy.pk))
                 self.message_user(request, gettext("Forked. This is the new session."), messages.SUCCESS)
                 return HttpResponseRedirect(reverse("admin:history_session_change", args=[copy.pk]))
             except NoSuchEntry:
@@ -242,7 +232,7 @@ class SessionActions(admin.ModelAdmin[Session]):
         changed, refused = 0, []
         for session in sessions:
             try:
-                changed += action.run(session, request.user, form.cleaned_data["reason"])
+                changed += action.run(session, actor=request.user, reason=form.cleaned_data["reason"])
             except HistoryError:
                 refused.append(str(session))
         text = ngettext("%(deed)s: %(count)d session.", "%(deed)s: %(count)d sessions.", changed)

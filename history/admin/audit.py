@@ -8,13 +8,11 @@ from django.contrib import admin, messages
 from django.contrib.auth import get_user_model
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.urls import reverse
-from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from history.access.permissions import Purpose, can_access_others, rows_for
-from history.admin.base import LongListAdmin, recent
+from history.access.permissions import Purpose, rows_for
+from history.admin.base import LongListAdmin, recent, session_link
 from history.models import ApiKey, AuditEvent, ShareLink
 from history.transcripts import share_links
 
@@ -60,10 +58,7 @@ class AuditEventAdmin(LongListAdmin[AuditEvent]):
 
     @admin.display(description=_("session"))
     def shown_session(self, event: AuditEvent) -> str:
-        if event.session is None:
-            return "–"
-        address = reverse("admin:history_session_change", args=[event.session])
-        return format_html('<a href="{}">{}</a>', address, str(event.session)[:8])
+        return session_link(event.session, str(event.session)[:8]) if event.session else "–"
 
     @admin.display(description=_("seal"))
     def shown_seal(self, event: AuditEvent) -> str:
@@ -95,7 +90,7 @@ class ShareLinkAdmin(LongListAdmin[ShareLink]):
         return rows_for(request.user, Purpose.LIST, ShareLink.objects.all()).order_by("-created_at", "-pk")
 
     def has_view_permission(self, request: HttpRequest, obj: ShareLink | None = None) -> bool:
-        return can_access_others(request.user, Purpose.LIST) and request.user.has_perm("history.view_sharelink")
+        return super().has_view_permission(request, obj) and request.user.has_perm("history.view_sharelink")
 
     def has_revoke_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("history.change_sharelink")

@@ -6,23 +6,34 @@
 - The date hierarchy shows the calendar from the oldest row to the newest, not only days with rows.
 """
 
+from calendar import monthrange
 from datetime import datetime
 from functools import cached_property
 from typing import Any, TypeVar
+from uuid import UUID
 
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.dates import MONTHS
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
+
+from history.access.permissions import Purpose, can_access_others
 
 M = TypeVar("M", bound=Model)
 
 MOST_COUNTED = 2_000
 LOOKED_AT = 500
+
+
+def session_link(session_id: UUID, text: object) -> SafeString:
+    return format_html('<a href="{}">{}</a>', reverse("admin:history_session_change", args=[session_id]), text)
 
 
 class CappedPaginator(Paginator[Any]):
@@ -32,10 +43,6 @@ class CappedPaginator(Paginator[Any]):
         if not isinstance(rows, QuerySet):
             return len(rows)
         return int(rows.order_by()[:MOST_COUNTED].count())
-
-    @property
-    def is_capped(self) -> bool:
-        return self.count >= MOST_COUNTED
 
 
 class ReadOnlyAdmin(admin.ModelAdmin[M]):
@@ -60,8 +67,9 @@ class ReadOnlyAdmin(admin.ModelAdmin[M]):
 
 
 class LongListAdmin(ReadOnlyAdmin[M]):
-    """A list that may be very long."""
+    """A list that may be very long. `purpose`: what viewers must be permitted to do with sessions of other users."""
 
+    purpose = Purpose.LIST
     paginator = CappedPaginator
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
@@ -69,6 +77,12 @@ class LongListAdmin(ReadOnlyAdmin[M]):
     list_per_page = 50
     list_max_show_all = 0
     change_list_template = "admin/history/change_list.html"
+
+    def has_view_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
+        return can_access_others(request.user, self.purpose)
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return self.has_view_permission(request)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return _List
@@ -105,7 +119,8 @@ def calendar(changelist: Any, field: str) -> dict[str, Any]:
     elif not month:
         choices = [link(str(name).capitalize(), year=year, month=number) for number, name in MONTHS.items()]
     elif not day:
-        choices = [link(str(one), year=year, month=month, day=one) for one in _days(year, month)]
+        days = monthrange(year, month)[1] if month <= 12 else 0
+        choices = [link(str(one), year=year, month=month, day=one) for one in range(1, days + 1)]
     else:
         back, choices = [*back, link(str(MONTHS.get(month, month)), year=year, month=month)], []
     return {"back": back, "choices": choices}
@@ -118,15 +133,6 @@ def _years(rows: QuerySet[Any], field: str) -> list[int]:
         return []
     first, last = (timezone.localtime(end).year for end in ends if end)
     return list(range(max(first, last - 50), last + 1))
-
-
-def _days(year: int, month: int) -> range:
-    try:
-        first = datetime(year, month, 1)
-        after = datetime(year + month // 12, month % 12 + 1, 1)
-    except ValueError:
-        return range(0)
-    return range(1, (after - first).days + 1)
 
 
 def _number(text: Any) -> int | None:

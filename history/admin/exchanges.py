@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.urls import reverse
 from django.utils import timezone
 from django.utils.formats import date_format
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html_join
 from django.utils.safestring import mark_safe
 from django.utils.translation import gettext_lazy as _
 
-from history.access.permissions import Purpose, can_access_others, rows_for
-from history.admin.base import LongListAdmin, recent
+from history.access.permissions import Purpose, rows_for
+from history.admin.base import LongListAdmin, recent, session_link
 from history.entries import JsonObject
 from history.models import Exchange
 from history.templatetags.reading import dollars, duration, end_words, recognised, thousands
@@ -27,17 +26,11 @@ if TYPE_CHECKING:
     from django_stubs_ext import StrPromise
 
 TEXTS = ("partial", "inputs", "metadata", "error", "session__metadata")
-
-
 DASH = "–"
 
 
 def metadata_column(name: str, title: StrPromise) -> Callable[[object, Exchange], str]:
-    @admin.display(description=title)
-    def column(admin_of: object, exchange: Exchange) -> str:
-        return str(exchange.metadata.get(name, "")) or DASH
-
-    return column
+    return admin.display(lambda _self, exchange: str(exchange.metadata.get(name, "")) or DASH, description=title)
 
 
 @admin.register(Exchange)
@@ -45,18 +38,9 @@ class ExchangeAdmin(LongListAdmin[Exchange]):
     """Texts are in the messages. End and cost come first: a narrow window shows the beginning of each row."""
 
     list_display = (
-        "started",
-        "end_reason",
-        "status_code",
-        "shown_cost",
-        "took",
-        "tokens",
-        "asked_by",
-        "model",
-        "shown_session",
-        "provider",
-        "owner",
-    )
+        "started", "end_reason", "status_code", "shown_cost", "took", "tokens",
+        "asked_by", "model", "shown_session", "provider", "owner",
+    )  # fmt: skip
     list_select_related = ("owner", "session", "api_key")
     list_filter = (
         recent("provider", _("provider")),
@@ -91,12 +75,6 @@ class ExchangeAdmin(LongListAdmin[Exchange]):
             return self.fieldsets
         first, (times, shown), *rest = self.fieldsets
         return (first, (times, {"fields": (*shown["fields"], "heartbeat_at")}), *rest)
-
-    def has_module_permission(self, request: HttpRequest) -> bool:
-        return self.has_view_permission(request)
-
-    def has_view_permission(self, request: HttpRequest, obj: Exchange | None = None) -> bool:
-        return can_access_others(request.user, Purpose.LIST)
 
     @admin.display(description=_("started"))
     def started(self, exchange: Exchange) -> str:
@@ -163,10 +141,7 @@ class ExchangeAdmin(LongListAdmin[Exchange]):
 
     @admin.display(description=_("session"))
     def shown_session(self, exchange: Exchange) -> str:
-        if exchange.session is None:
-            return DASH
-        address = reverse("admin:history_session_change", args=[exchange.session.pk])
-        return format_html('<a href="{}">{}</a>', address, exchange.session)
+        return session_link(exchange.session.pk, exchange.session) if exchange.session else DASH
 
 
 def _try_text(one: JsonObject) -> str:

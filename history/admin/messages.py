@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 
 from history.access.permissions import Purpose, can_access_others, rows_for
 from history.access.reasons import open_for_reading, readable_without_reason
-from history.admin.base import LongListAdmin, M, recent
+from history.admin.base import LongListAdmin, M, recent, session_link
 from history.markdown import render
 from history.models import Message, ToolCall
 from history.search import SessionQuery
@@ -28,11 +28,7 @@ FILTERS = ("role", "status", "model", "agent", "tool")
 class ReadingAdmin(LongListAdmin[M]):
     """Rows with texts. The page of one needs a reason."""
 
-    def has_module_permission(self, request: HttpRequest) -> bool:
-        return self.has_view_permission(request)
-
-    def has_view_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
-        return can_access_others(request.user, Purpose.READ)
+    purpose = Purpose.READ
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> M | None:
         row = super().get_object(request, object_id, from_field)
@@ -57,19 +53,17 @@ class ReadingAdmin(LongListAdmin[M]):
 
     @admin.display(description=_("session"))
     def shown_session(self, row: Any) -> SafeString:
-        url = reverse("admin:history_session_change", args=[row.session_id])
-        return format_html('<a href="{}">{}</a>', url, row.session)
+        return session_link(row.session_id, row.session)
 
 
 def by_engine(
     column: str, words: Any, choices: Iterable[tuple[str, Any]] = (), *, called: str = ""
 ) -> type[admin.SimpleListFilter]:
     """A filter that the search engine applies, whose index has role, status, model, agent and tools of messages."""
-    fixed = list(choices)
 
     class EngineFilter(recent(column, words, called=called)):  # type: ignore[misc]
         def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-            return fixed or super().lookups(request, model_admin)
+            return list(choices) or super().lookups(request, model_admin)
 
         def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
             return queryset
@@ -153,19 +147,9 @@ class ToolCallAdmin(ReadingAdmin[ToolCall]):
     search_help_text = _("Calls of messages with these words. Searches the newest 300 messages.")
     ordering = ("-id",)
     fields = (
-        "shown_session",
-        "shown_message",
-        "name",
-        "call_id",
-        "status",
-        "arguments",
-        "result",
-        "error",
-        "created_at",
-        "started_at",
-        "duration",
-        "answered_by",
-    )
+        "shown_session", "shown_message", "name", "call_id", "status",
+        "arguments", "result", "error", "created_at", "started_at", "duration", "answered_by",
+    )  # fmt: skip
     readonly_fields = ("shown_session", "shown_message")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[ToolCall]:
@@ -182,9 +166,8 @@ class ToolCallAdmin(ReadingAdmin[ToolCall]):
 
     @admin.display(description=_("message"))
     def shown_message(self, call: ToolCall) -> SafeString:
-        return format_html(
-            '<a href="{}">{}</a>', reverse("admin:history_message_change", args=[call.message_id]), call.message
-        )
+        url = reverse("admin:history_message_change", args=[call.message_id])
+        return format_html('<a href="{}">{}</a>', url, call.message)
 
     @admin.display(description=_("arguments"))
     def shown_arguments(self, call: Any) -> Any:

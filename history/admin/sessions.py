@@ -84,13 +84,8 @@ class SessionAdmin(SessionActions, LongListAdmin[Session]):
     list_display = ("shown_title", "owner", "source", "model", "shown_messages", "shown_state", "last_activity_at")
     list_select_related = ("owner", "api_key")
     list_filter = (
-        "source",
-        ByState,
-        ByOwner,
-        ByKey,
-        recent("client", _("client")),
-        recent("agent", _("agent")),
-        recent("model", _("model")),
+        *("source", ByState, ByOwner, ByKey),
+        *(recent("client", _("client")), recent("agent", _("agent")), recent("model", _("model"))),
     )
     date_hierarchy = "last_activity_at"
     search_fields = ("title",)
@@ -107,12 +102,6 @@ class SessionAdmin(SessionActions, LongListAdmin[Session]):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Session]:
         return sessions_for(request.user, Purpose.LIST).defer("metadata").order_by("-last_activity_at", "-id")
-
-    def has_module_permission(self, request: HttpRequest) -> bool:
-        return self.has_view_permission(request)
-
-    def has_view_permission(self, request: HttpRequest, obj: Session | None = None) -> bool:
-        return can_access_others(request.user, Purpose.LIST)
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Session], search_term: str
@@ -149,12 +138,8 @@ class SessionAdmin(SessionActions, LongListAdmin[Session]):
     # The page of one session, and its transcript.
 
     def get_urls(self) -> list[URLPattern]:
-        here = path(
-            "<uuid:session_id>/transcript/",
-            self.admin_site.admin_view(self.transcript),
-            name="history_session_transcript",
-        )
-        return [here, *super().get_urls()]
+        view = self.admin_site.admin_view(self.transcript)
+        return [path("<uuid:session_id>/transcript/", view, name="history_session_transcript"), *super().get_urls()]
 
     def transcript(self, request: HttpRequest, session_id: UUID) -> HttpResponse:
         """A session of another user needs a reason."""
@@ -173,16 +158,14 @@ class SessionAdmin(SessionActions, LongListAdmin[Session]):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        session = self.get_object(request, object_id)
-        more = self._more(request, session) if session else {}
-        return super().change_view(request, object_id, form_url, {**more, **(extra_context or {})})
-
-    def _more(self, request: HttpRequest, session: Session) -> dict[str, object]:
-        calls = ToolCall.objects.of(session).order_by("-id").defer("arguments", "result", "error")
-        return {
-            "calls": calls[:CALLS],
-            "may_read": can_access(request.user, Purpose.READ, session),
-            "may_fork": self.has_fork_permission(request),
-            "may_see_audit": request.user.has_perm("history.view_auditevent"),
-            "audit_address": f"{reverse('admin:history_auditevent_changelist')}?session={session.pk}",
-        }
+        context: dict[str, Any] = {}
+        if session := self.get_object(request, object_id):
+            calls = ToolCall.objects.of(session).order_by("-id").defer("arguments", "result", "error")
+            context = {
+                "calls": calls[:CALLS],
+                "may_read": can_access(request.user, Purpose.READ, session),
+                "may_fork": self.has_fork_permission(request),
+                "may_see_audit": request.user.has_perm("history.view_auditevent"),
+                "audit_address": f"{reverse('admin:history_auditevent_changelist')}?session={session.pk}",
+            }
+        return super().change_view(request, object_id, form_url, {**context, **(extra_context or {})})
