@@ -18,7 +18,7 @@ from history.admin.base import LongListAdmin, M, recent, session_link
 from history.markdown import render
 from history.models import Message, ToolCall
 from history.search import SessionQuery
-from history.search.ids import find_message_ids
+from history.search.ids import find_newest
 from history.transcripts.previews import entries_in_brief
 
 BEGINNING = 160
@@ -49,7 +49,7 @@ class ReadingAdmin(LongListAdmin[M]):
         filters = SessionQuery.parse({name: request.GET.get(name) or None for name in FILTERS})
         if not words.strip() and filters == SessionQuery():
             return None
-        return find_message_ids(request.user, words, filters=filters)
+        return list(find_newest(request.user, words, filters=filters))
 
     @admin.display(description=_("session"))
     def shown_session(self, row: Any) -> SafeString:

@@ -20,7 +20,7 @@ from history.admin.base import LOOKED_AT, LongListAdmin, recent
 from history.models import ApiKey, Session, ToolCall
 from history.pages.session import session_or_404, transcript_or_404
 from history.record.listing import ids_titled, sessions_beginning_with
-from history.search.ids import find_newest_session_ids
+from history.search.ids import find_newest
 from history.templatetags.reading import recognised
 from history.text import whole_number
 
@@ -111,7 +111,7 @@ class SessionAdmin(SessionActions, LongListAdmin[Session]):
         ids = {session.pk for session in sessions_beginning_with(queryset, search_term.strip())}
         ids |= set(ids_titled(self.get_queryset(request), search_term, among=TITLES))
         if can_access_others(request.user, Purpose.READ):
-            ids |= set(find_newest_session_ids(request.user, search_term))
+            ids |= set(find_newest(request.user, search_term).values())
         return queryset.filter(pk__in=ids), False
 
     # Columns.

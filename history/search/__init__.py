@@ -4,7 +4,6 @@
 `engines` asks the database, `finding` filters by permission, `snippets` shows the match. See `docs/search.md`.
 """
 
-from history.record.search_rows import SearchScope, rows_for, scope_of
 from history.search.facets import Newest, facets, named_facets, newest_hits
 from history.search.finding import Count, Hit, Results, search
 from history.search.ids import find_session_ids
@@ -13,19 +12,6 @@ from history.search.session_query import SessionQuery
 from history.search.snippets import Snippet
 
 __all__ = [
-    "Count",
-    "Hit",
-    "Newest",
-    "Results",
-    "SearchScope",
-    "SessionQuery",
-    "Snippet",
-    "facets",
-    "find_session_ids",
-    "named_facets",
-    "newest_hits",
-    "rebuild",
-    "rows_for",
-    "scope_of",
-    "search",
+    "Count", "Hit", "Newest", "Results", "SessionQuery", "Snippet",
+    "facets", "find_session_ids", "named_facets", "newest_hits", "rebuild", "search",
 ]  # fmt: skip

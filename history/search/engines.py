@@ -11,7 +11,7 @@ from typing import Any
 
 from django.db import connection
 
-from history.record.search_rows import FIRST_PART, LONG_MESSAGE, PART, ROWS
+from history.record.search_rows import FIRST_PART, LONG_MESSAGE, ROWS
 from history.search.queries import Query, Term
 
 FEW = 2_000
@@ -86,30 +86,19 @@ class Joined:
     parameters: tuple[Any, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Rows of the result, newest hit first, each beginning with the id of the matching row."""
-
-    rows: list[Any]
-    is_last: bool
+Batch = tuple[list[Any], bool]
 
 
 def newest_rows(query: Query, joined: Joined, *, below: int, limit: int) -> Batch:
-    """The newest rows below `below` among those that decide about a message, with the columns of `joined`."""
+    """The newest rows below `below` among those that decide about a message, and whether these are the last ones.
+
+    Each begins with the id of the matching row and has the columns of `joined`.
+    """
     return (_newest_on_postgres if _is_postgres() else _newest_on_sqlite)(query, joined, below, limit)
 
 
-def parts_holding(terms: Iterable[Term], *, first: int, last: int) -> list[int]:
-    """Part rows between two ids that have any of the terms, oldest first."""
-    return sorted(_holding(terms, PART, first, last))
-
-
-def long_rows_holding(term: Term, *, first: int, last: int) -> list[int]:
-    """Rows of long messages between two ids that have a word."""
-    return _holding([term], LONG_MESSAGE, first, last)
-
-
-def _holding(terms: Iterable[Term], where: str, first: int, last: int) -> list[int]:
+def rows_holding(terms: Iterable[Term], where: str, *, first: int, last: int) -> list[int]:
+    """Rows of one kind (PART, LONG_MESSAGE) between two ids that have any of the terms."""
     dialect = TSQUERY if _is_postgres() else FTS5
     matches = dialect.every([dialect.some(map(dialect.term, terms)), dialect.term(Term((where,)))])
     if _is_postgres():
@@ -122,7 +111,7 @@ def _holding(terms: Iterable[Term], where: str, first: int, last: int) -> list[i
 def _newest_on_sqlite(query: Query, joined: Joined, below: int, limit: int) -> Batch:
     hits = f"SELECT rowid AS id FROM {INDEX} WHERE {INDEX} MATCH %s AND rowid < %s AND rowid {DECIDES}"  # noqa: S608
     found = _rows(_newest_of(hits, joined), [engine_query(query, FTS5), below, limit, *joined.parameters])
-    return Batch(found, is_last=len(found) < limit)
+    return found, len(found) < limit
 
 
 def _newest_on_postgres(query: Query, joined: Joined, below: int, limit: int) -> Batch:
@@ -130,7 +119,7 @@ def _newest_on_postgres(query: Query, joined: Joined, below: int, limit: int) ->
     for recent in _sizes_of_scans(parameters[0], limit):
         found = _among_recent(recent, joined, parameters)
         if len(found) == limit:
-            return Batch(found, is_last=False)
+            return found, False
     hits = f"SELECT id FROM {TABLE} WHERE tokens @@ %s::tsquery AND id < %s AND id {DECIDES}"  # noqa: S608
     few = (
         f"WITH few AS MATERIALIZED ({hits} LIMIT {FEW + 1}), h AS (SELECT id FROM few ORDER BY id DESC LIMIT %s) "  # noqa: S608
@@ -138,9 +127,9 @@ def _newest_on_postgres(query: Query, joined: Joined, below: int, limit: int) ->
     )
     found = _rows(few, parameters)
     if not found or found[0][-1] <= FEW:
-        return Batch([row[:-1] for row in found], is_last=not found or found[0][-1] <= limit)
+        return [row[:-1] for row in found], not found or found[0][-1] <= limit
     found = _rows(_newest_of(hits, joined), parameters)
-    return Batch(found, is_last=len(found) < limit)
+    return found, len(found) < limit
 
 
 def _sizes_of_scans(words: str, limit: int) -> Iterator[int]:

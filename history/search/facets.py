@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from django.contrib.auth import get_user_model
 
 from history.access.permissions import Viewer
 from history.models import ApiKey, ToolCall
 from history.record import search_rows
-from history.search.finding import MANY, Count, SearchRequest, build_request, count, rounds
+from history.search.finding import MANY, Count, SearchRequest, as_uuid, build_request, count, take
 from history.search.session_query import SessionQuery
 
 VALUES = 12
@@ -29,6 +30,7 @@ COLUMNS = {
     "source": "s.source", "key": "s.api_key_id", "owner": "s.owner_id",
     "agent": "m.agent", "model": "m.model", "status": "m.status", "role": "m.role",
 }  # fmt: skip
+FACET_COLUMNS = f"m.session_id, {', '.join(COLUMNS.values())}"
 
 
 def facets(viewer: Viewer, query: str, *, filters: SessionQuery = SessionQuery()) -> Facets:
@@ -36,9 +38,9 @@ def facets(viewer: Viewer, query: str, *, filters: SessionQuery = SessionQuery()
     request = build_request(viewer, query, filters)
     if request is None:
         return {name: {} for name in NAMES}
-    newest, is_all = _newest(request)
+    newest, read_on = take(request, FACET_COLUMNS, MANY)
     seen = _seen(newest)
-    counted = {name: _counted(request, name, counts, is_exact=is_all) for name, counts in seen.items()}
+    counted = {name: _counted(request, name, counts, is_exact=read_on is None) for name, counts in seen.items()}
     counted["tool"] = _tools(request, newest)
     return {name: counted[name] for name in NAMES}
 
@@ -61,7 +63,7 @@ class Newest:
 
     counts: dict[str, Counter[Value]]
     number: int = 0
-    sessions: tuple[Any, ...] = ()
+    sessions: tuple[UUID, ...] = ()
     is_all: bool = True
 
 
@@ -70,21 +72,9 @@ def newest_hits(viewer: Viewer, query: str, *, among: int, filters: SessionQuery
     request = build_request(viewer, query, filters)
     if request is None:
         return Newest(counts={name: Counter() for name in COLUMNS})
-    newest, is_all = _newest(request, among)
-    sessions = tuple(dict.fromkeys(row[1] for row in newest))
-    return Newest(counts=_seen(newest), number=len(newest), sessions=sessions, is_all=is_all)
-
-
-def _newest(request: SearchRequest, limit: int = MANY) -> tuple[list[Any], bool]:
-    """The newest hits, up to a limit, and whether these are all."""
-    newest: list[Any] = []
-    read_on = None
-    for step in rounds(request, f"m.session_id, {', '.join(COLUMNS.values())}", size=limit + 1):
-        newest += step.found
-        read_on = step.read_on
-        if len(newest) > limit:
-            return newest[:limit], False
-    return newest, read_on is None
+    newest, read_on = take(request, FACET_COLUMNS, among)
+    sessions = tuple(dict.fromkeys(as_uuid(row[1]) for row in newest))
+    return Newest(counts=_seen(newest), number=len(newest), sessions=sessions, is_all=read_on is None)
 
 
 def _seen(newest: Iterable[Any]) -> dict[str, Counter[Value]]:

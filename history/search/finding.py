@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 from django.db import connection
@@ -30,7 +30,6 @@ from history.search.snippets import Snippet, beginning_of, snippet_of
 
 MANY = 2_000
 MAX_PAGE = 100
-SPARE = 1  # beyond a page, to know that there is more
 LARGEST_ROUND = 2_000
 ROUNDS = 12
 NARROWED_MONTHS = 24
@@ -86,21 +85,6 @@ class Results:
     def count(self) -> Count:
         return Count(0) if self.request is None else count(self.request)
 
-    @property
-    def total(self) -> int:
-        return self.count.number
-
-    @property
-    def total_is_exact(self) -> bool:
-        return self.count.is_exact
-
-
-class Round(NamedTuple):
-    """Visible messages that match, newest first: the id of the matching row and the requested columns."""
-
-    found: list[Any]
-    read_on: int | None  # the message under which there may be more
-
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
@@ -123,9 +107,8 @@ def search(
     request = build_request(viewer, query, filters)
     if request is None:
         return Results(query=parse_query(query))
-    found, read_on = _page(request, before, max(1, min(limit, MAX_PAGE)))
-    terms = request.typed.terms
-    hits = _with_visible_titles(viewer, [_hit(terms, row) for row in found])
+    found, read_on = take(request, HIT_COLUMNS, max(1, min(limit, MAX_PAGE)), before=before)
+    hits = _with_visible_titles(viewer, [_hit(request.typed.terms, row) for row in found])
     return Results(hits=hits, next_before=read_on, query=request.typed, request=request)
 
 
@@ -192,14 +175,21 @@ def _any(words: Sequence[str]) -> Group:
 # Rounds.
 
 
+Round = tuple[list[Any], int | None]
+
+
 def rounds(request: SearchRequest, columns: str, *, before: int | None = None, size: int) -> Iterator[Round]:
-    """Query until the end, in rounds of growing size. `columns` is SQL over the message m and session s."""
+    """Query until the end, in rounds of growing size. `columns` is SQL over the message m and session s.
+
+    A round has the visible messages that match, newest first: the id of the matching row and the columns. Its number is
+    the message under which there may be more.
+    """
     below = engines.HIGHEST if before is None else min(before * search_rows.ROWS, engines.HIGHEST)
     joined = _joined(request, columns)
     for _ in range(ROUNDS):
-        batch = engines.newest_rows(request.query, joined, below=below, limit=size)
-        read_on = None if batch.is_last else search_rows.message_of(batch.rows[-1][0])
-        yield Round([(row[0], *row[2:]) for row in _confirmed(request.typed, batch.rows) if row[1]], read_on)
+        rows, is_last = engines.newest_rows(request.query, joined, below=below, limit=size)
+        read_on = None if is_last else search_rows.message_of(rows[-1][0])
+        yield [(row[0], *row[2:]) for row in _confirmed(request.typed, rows) if row[1]], read_on
         if read_on is None:
             return
         below = read_on * search_rows.ROWS
@@ -228,47 +218,34 @@ def _confirmed(query: Query, found: list[Any]) -> list[Any]:
     if not long:
         return found
     holders = {term: _long_messages_holding(term, long) for term in {*query.terms, *query.excluded}}
-    wrong = {message_id for message_id in long if not _fits(query, holders, message_id)}
+    fitting = set(long).difference(*(holders[term] for term in query.excluded))
+    for group in query.needed:
+        fitting &= set().union(*(holders[term] for term in group))
+    wrong = set(long) - fitting
     return [row for row in found if search_rows.message_of(row[0]) not in wrong]
 
 
-def _fits(query: Query, holders: dict[Term, set[int]], message_id: int) -> bool:
-    if any(message_id in holders[term] for term in query.excluded):
-        return False
-    return all(any(message_id in holders[term] for term in group) for group in query.needed)
-
-
 def _long_messages_holding(term: Term, message_ids: Sequence[int]) -> set[int]:
+    where = search_rows.PART if len(term.words) > 1 else search_rows.LONG_MESSAGE
     first, last = min(message_ids) * search_rows.ROWS, max(message_ids) * search_rows.ROWS + search_rows.ROWS - 1
-    if len(term.words) > 1:
-        holding = engines.parts_holding([term], first=first, last=last)
-    else:
-        holding = engines.long_rows_holding(term, first=first, last=last)
-    return {search_rows.message_of(row_id) for row_id in holding}
+    return {search_rows.message_of(row) for row in engines.rows_holding([term], where, first=first, last=last)}
 
 
 def count(request: SearchRequest) -> Count:
     """How many messages the viewer may see: exact to 2,000, unless far more are hidden from them."""
-    number = 0
-    read_on = None
-    for step in rounds(request, "1", size=MANY + 1):
-        number += len(step.found)
-        read_on = step.read_on
-        if number > MANY:
-            return Count(MANY, is_exact=False)
-    return Count(number, is_exact=read_on is None)
+    found, read_on = take(request, "1", MANY)
+    return Count(len(found), is_exact=read_on is None)
 
 
-def _page(request: SearchRequest, before: int | None, limit: int) -> tuple[list[Any], int | None]:
-    """The rows of a page, and where the next one begins."""
-    page: list[Any] = []
+def take(request: SearchRequest, columns: str, limit: int, *, before: int | None = None) -> Round:
+    """The newest rows up to a limit, and the message under which there may be more; None if these are all."""
+    taken: list[Any] = []
     read_on = None
-    for step in rounds(request, HIT_COLUMNS, before=before, size=limit + SPARE):
-        page += step.found
-        read_on = step.read_on
-        if len(page) > limit:
-            return page[:limit], search_rows.message_of(page[limit - 1][0])
-    return page, read_on
+    for found, rest in rounds(request, columns, before=before, size=limit + 1):  # one more shows that there is more
+        taken, read_on = [*taken, *found], rest
+        if len(taken) > limit:
+            return taken[:limit], search_rows.message_of(taken[limit - 1][0])
+    return taken, read_on
 
 
 # Hits.
@@ -278,7 +255,7 @@ def _hit(terms: tuple[Term, ...], row: Any) -> Hit:
     row_id, session_id, title, seq, on_path, kind, role, status, agent, model, at, content = row
     return Hit(
         message_id=search_rows.message_of(row_id),
-        session_id=session_id if isinstance(session_id, UUID) else UUID(session_id),
+        session_id=as_uuid(session_id),
         title=title,
         seq=seq,
         on_path=bool(on_path),
@@ -287,15 +264,15 @@ def _hit(terms: tuple[Term, ...], row: Any) -> Hit:
         status=status,
         agent=agent,
         model=model,
-        at=_time(at),
+        at=at if at.tzinfo else at.replace(tzinfo=UTC),  # SQLite returns UTC times without a zone
         snippet=_snippet(terms, content, row_id),
         is_cut=search_rows.number_of(row_id) == search_rows.WHOLE_BUT_CUT,
     )
 
 
-def _time(value: datetime) -> datetime:
-    """SQLite returns UTC times without a zone."""
-    return value if value.tzinfo else value.replace(tzinfo=UTC)
+def as_uuid(value: UUID | str) -> UUID:
+    """SQLite returns ids as text."""
+    return value if isinstance(value, UUID) else UUID(value)
 
 
 def _snippet(terms: tuple[Term, ...], content: str, row_id: int) -> Snippet:
@@ -313,14 +290,9 @@ def _deep_snippet(terms: tuple[Term, ...], row_id: int) -> Snippet | None:
         text = searched_text(entries_of([message])[0])
     except MissingBlob:
         return None
-    start, end = _stretch(terms, row_id)
+    start, end = 0, search_rows.INDEXED_BYTES
+    if search_rows.number_of(row_id) != search_rows.SINGLE:  # only one part of a long text is searched again
+        first, last = message.pk * search_rows.ROWS, message.pk * search_rows.ROWS + search_rows.ROWS - 1
+        if parts := engines.rows_holding(terms, search_rows.PART, first=first, last=last):
+            start, end = SearchRow.objects.values_list("start", "end").get(pk=min(parts))
     return snippet_of(text[start:end], terms)
-
-
-def _stretch(terms: tuple[Term, ...], row_id: int) -> tuple[int, int]:
-    """The section of the text to search: one part of a long one, so that not all of it is read again."""
-    if search_rows.number_of(row_id) != search_rows.SINGLE:
-        first = search_rows.message_of(row_id) * search_rows.ROWS
-        if parts := engines.parts_holding(terms, first=first, last=first + search_rows.ROWS - 1):
-            return SearchRow.objects.values_list("start", "end").get(pk=parts[0])
-    return 0, search_rows.INDEXED_BYTES

@@ -112,8 +112,8 @@ def _results_json(results: Results) -> JsonObject:
     ]
     return {
         "hits": hits,
-        "total": results.total,
-        "total_is_exact": results.total_is_exact,
+        "total": results.count.number,
+        "total_is_exact": results.count.is_exact,
         "next_before": results.next_before,
     }
 

@@ -52,11 +52,10 @@ def count_spread(viewer: Viewer, query: BrowseQuery) -> Spread:
     if not query.is_search:
         return spread_of_sessions(_listed(viewer, query))
     newest = newest_hits(viewer, query.words, filters=query.filters, among=AMONG)
-    sessions = [_uuid(session) for session in newest.sessions]
     return Spread(
-        counts={**newest.counts, "tool": count_tools(sessions[:TOOL_SESSIONS])},
+        counts={**newest.counts, "tool": count_tools(newest.sessions[:TOOL_SESSIONS])},
         number=newest.number,
-        sessions=len(sessions),
+        sessions=len(newest.sessions),
         is_all=newest.is_all,
     )
 
@@ -105,8 +104,3 @@ def _groups(viewer: Viewer, hits: Sequence[Hit]) -> Iterable[HitGroup]:
             if pk not in readable:
                 sessions[pk].hide_title()
             yield HitGroup(session=sessions[pk], hits=tuple(group), is_open=pk in readable)
-
-
-def _uuid(value: UUID | str) -> UUID:
-    """SQLite returns ids as texts."""
-    return value if isinstance(value, UUID) else UUID(value)

@@ -66,7 +66,7 @@ def key_of(owner: Any, name: str, **fields: Any) -> ApiKey:
 def found(viewer: Any, query: str = "", **filters: Any) -> list[int]:
     """The numbers of the messages found, oldest first."""
     results = search.search(viewer, query, filters=SessionQuery(**filters), limit=100)
-    assert results.total == len(results.hits)
+    assert results.count.number == len(results.hits)
     return [hit.seq for hit in reversed(results.hits)]
 
 
@@ -395,7 +395,7 @@ def test_hidden_and_expired_sessions_are_never_found(ada: Any, admin: Any) -> No
     Session.objects.filter(pk=expired.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
     Session.objects.filter(pk=held.pk).update(expires_at=timezone.now() - timedelta(days=1), hold=True)
     for viewer in (ada, admin):
-        assert search.search(viewer, "salt").total == 7
+        assert search.search(viewer, "salt").count.number == 7
         assert {hit.session_id for hit in search.search(viewer, "salt").hits} == {held.pk, open_.pk}
         assert search.facets(viewer, "salt")["role"] == {"user": search.Count(7)}
 
@@ -408,7 +408,7 @@ def test_hidden_hits_do_not_empty_a_page(ada: Any) -> None:
     Session.objects.filter(pk=hidden.pk).update(state=Session.State.DELETED, hidden_at=timezone.now())
     results = search.search(ada, "salt", limit=20)
     assert [hit.seq for hit in results.hits] == list(range(30, 10, -1))
-    assert (results.total, results.total_is_exact) == (30, True)
+    assert (results.count.number, results.count.is_exact) == (30, True)
 
 
 def test_a_small_owner_is_found_behind_many_others(ada: Any, bob: Any) -> None:
@@ -417,7 +417,7 @@ def test_a_small_owner_is_found_behind_many_others(ada: Any, bob: Any) -> None:
     tell(crowd, *["salt"] * 2_500)
     assert found(bob, "salt") == [1]
     results = search.search(ada, "salt")
-    assert (results.total, results.total_is_exact, str(results.count)) == (2_000, False, "2,000+")
+    assert (results.count.number, results.count.is_exact, str(results.count)) == (2_000, False, "2,000+")
 
 
 def test_removed_sessions_leave_no_words_behind(ada: Any, session: Session) -> None:

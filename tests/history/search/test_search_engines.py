@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from history.models import Message, SearchRow, Session
 from history.record import recorder, search_rows
+from history.record.search_rows import SearchScope, rows_for
 from history.record.search_tokens import words_of
-from history.search import SearchScope, rows_for
 from tests.history.record.test_search_tokens import texts
 from tests.measures import example_count
 from tests.rows import without_guards
