@@ -4,7 +4,7 @@
 `engines` asks the database, `finding` filters by permission, `snippets` shows the match. See `docs/search.md`.
 """
 
-from history.search.facets import Newest, facets, named_facets, newest_hits
+from history.search.facets import facets, named_facets, newest_hits
 from history.search.finding import Count, Hit, Results, search
 from history.search.ids import find_session_ids
 from history.search.rebuilding import rebuild
@@ -12,6 +12,6 @@ from history.search.session_query import SessionQuery
 from history.search.snippets import Snippet
 
 __all__ = [
-    "Count", "Hit", "Newest", "Results", "SessionQuery", "Snippet",
+    "Count", "Hit", "Results", "SessionQuery", "Snippet",
     "facets", "find_session_ids", "named_facets", "newest_hits", "rebuild", "search",
 ]  # fmt: skip

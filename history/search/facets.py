@@ -6,7 +6,6 @@ value as a further word.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -57,24 +56,16 @@ def named_facets(counts: Facets) -> Facets:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Newest:
-    """The distribution of the newest hits. `is_all`: there are no others."""
+def newest_hits(
+    viewer: Viewer, query: str, *, among: int, filters: SessionQuery
+) -> tuple[dict[str, Counter[Value]], list[UUID], bool]:
+    """Counts among the newest hits only, which costs the same however many there are.
 
-    counts: dict[str, Counter[Value]]
-    number: int = 0
-    sessions: tuple[UUID, ...] = ()
-    is_all: bool = True
-
-
-def newest_hits(viewer: Viewer, query: str, *, among: int, filters: SessionQuery = SessionQuery()) -> Newest:
-    """Counts among the newest hits only, which costs the same however many there are."""
+    Also the session of each of these hits, and whether there are no others.
+    """
     request = build_request(viewer, query, filters)
-    if request is None:
-        return Newest(counts={name: Counter() for name in COLUMNS})
-    newest, read_on = take(request, FACET_COLUMNS, among)
-    sessions = tuple(dict.fromkeys(as_uuid(row[1]) for row in newest))
-    return Newest(counts=_seen(newest), number=len(newest), sessions=sessions, is_all=read_on is None)
+    newest, read_on = take(request, FACET_COLUMNS, among) if request else ([], None)
+    return _seen(newest), [as_uuid(row[1]) for row in newest], read_on is None
 
 
 def _seen(newest: Iterable[Any]) -> dict[str, Counter[Value]]:

@@ -5,9 +5,9 @@ are more. A facet with ticked values is counted without its own filter, so its o
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
@@ -23,23 +23,21 @@ AMONG = 500  # of the newest sessions or messages are counted
 VALUES = 8  # of a facet are shown, the most frequent first, besides those that are ticked
 TOOL_SESSIONS = 50
 MOST_CALLS = 2_000
-COLUMNS = ("source", "api_key_id", "owner_id", "agent", "model")
+COLUMNS = {"source": "source", "key": "api_key_id", "owner": "owner_id", "agent": "agent", "model": "model"}
 TICKED = ("source", "owner", "agent", "model", "status")
-
 
 Counts = Counter[Any]  # of values; keys and owners are ids
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Option:
     value: str
     label: str
-    count: int | None = None
-    is_picked: bool = False
+    count: int | None
+    is_picked: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facet:
+class Facet(NamedTuple):
     name: str
     label: str
     options: tuple[Option, ...]
@@ -50,21 +48,21 @@ class Spread:
     """Name of a facet → value → count. Keys and owners are ids."""
 
     counts: Mapping[str, Counts]
-    number: int = 0
-    sessions: int = 0
+    number: int
+    sessions: int
     errors: int | None = None
-    is_all: bool = True
+    is_all: bool
 
 
 Counting = Callable[[BrowseQuery], Spread]
 
 
 def spread_of_sessions(sessions: QuerySet[Session]) -> Spread:
-    newest = list(sessions.order_by("-last_activity_at", "-id").values_list("pk", "error_count", *COLUMNS)[: AMONG + 1])
+    columns = ("pk", "error_count", *COLUMNS.values())
+    newest = list(sessions.order_by("-last_activity_at", "-id").values_list(*columns)[: AMONG + 1])
     rows = newest[:AMONG]
     counts: dict[str, Counts] = {
-        name: Counter(row[place] for row in rows if row[place])
-        for place, name in enumerate(("source", "key", "owner", "agent", "model"), 2)
+        name: Counter(row[place] for row in rows if row[place]) for place, name in enumerate(COLUMNS, 2)
     }
     return Spread(
         counts=counts | {"tool": count_tools([row[0] for row in rows[:TOOL_SESSIONS]])},
@@ -90,51 +88,30 @@ def facets_for(query: BrowseQuery, spread: Spread, *, count: Counting, sees_othe
             counts[name] = count(others).counts.get(name, Counter())
     people = get_user_model().objects.filter(pk__in=list(counts.get("owner", ()))) if sees_others else []
     counts["owner"] = Counter({person.get_username(): counts["owner"][person.pk] for person in people})
-    facets = [
-        _facet("source", _("Source"), counts, query, labels=dict(Session.Source.choices)),
-        _facet("owner", _("Owner"), counts, query) if sees_others else None,
-        _facet("agent", _("Agent"), counts, query),
-        _facet("model", _("Model"), counts, query),
-        _facet("tool", _("Tool"), counts, query),
-        _status(counts, query),
-    ]
-    return tuple(facet for facet in facets if facet and facet.options)
-
-
-def _facet(
-    name: str,
-    label: str,
-    counts: Mapping[str, Counts],
-    query: BrowseQuery,
-    *,
-    labels: Mapping[str, object] | None = None,
-) -> Facet:
-    counter = counts.get(name, Counter())
-    picked: Sequence[str] = getattr(query, name)
-    frequent = [value for value, _number in counter.most_common(VALUES)]
-    options = (
-        Option(
-            value=value, label=str((labels or {}).get(value, value)), count=counter[value], is_picked=value in picked
+    names = {"source": _("Source"), "owner": _("Owner"), "agent": _("Agent"), "model": _("Model"), "tool": _("Tool")}
+    facets = []
+    for name, label in names.items():
+        counter, picked = counts.get(name, Counter()), getattr(query, name)
+        frequent = [value for value, _number in counter.most_common(VALUES)]
+        values = [*frequent, *(value for value in picked if value not in frequent)]
+        labels = dict(Session.Source.choices) if name == "source" else {}
+        facets.append(
+            Facet(name, label, _options({value: labels.get(value, value) for value in values}, counter, picked))
         )
-        for value in (*frequent, *(value for value in picked if value not in frequent))
-    )
-    return Facet(name=name, label=label, options=tuple(options))
-
-
-def _status(counts: Mapping[str, Counts], query: BrowseQuery) -> Facet:
-    """Only messages have a status: in a list of sessions there is no count."""
-    counter = counts.get("status")
-    labels = {
+    # Only messages have a status: in a list of sessions there is no count.
+    statuses: dict[str, str] = {
         Message.Status.INTERRUPTED: pgettext("status", "interrupted"),
         Message.Status.FAILED: pgettext("status", "failed"),
     }
-    options = (
-        Option(
-            value=value, label=label, count=None if counter is None else counter[value], is_picked=value in query.status
-        )
+    facets.append(Facet("status", _("Answer status"), _options(statuses, counts.get("status"), query.status)))
+    return tuple(facet for facet in facets if facet.options and (sees_others or facet.name != "owner"))
+
+
+def _options(labels: Mapping[str, object], counter: Counts | None, picked: Collection[str]) -> tuple[Option, ...]:
+    return tuple(
+        Option(value, str(label), None if counter is None else counter[value], value in picked)
         for value, label in labels.items()
     )
-    return Facet(name="status", label=_("Answer status"), options=tuple(options))
 
 
 def keys_for(viewer: Viewer, spread: Spread, query: BrowseQuery, *, sees_others: bool) -> tuple[Option, ...]:
@@ -143,10 +120,10 @@ def keys_for(viewer: Viewer, spread: Spread, query: BrowseQuery, *, sees_others:
     counter = spread.counts.get("key", Counter())
     return tuple(
         Option(
-            value=key.prefix,
-            label=f"{key.name} · {key.owner.get_username()}" if sees_others else key.name,
-            count=counter[key.pk],
-            is_picked=key.prefix == query.key,
+            key.prefix,
+            f"{key.name} · {key.owner.get_username()}" if sees_others else key.name,
+            counter[key.pk],
+            key.prefix == query.key,
         )
         for key in keys.select_related("owner").order_by("name", "pk")[:200]
     )

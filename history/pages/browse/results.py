@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from uuid import UUID
+from typing import NamedTuple
 
 from django.db.models import QuerySet
 
@@ -20,8 +20,7 @@ TITLES = 5
 TITLES_AMONG = 1_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HitGroup:
+class HitGroup(NamedTuple):
     """Messages of one session on this page of results. Their texts are shown if the viewer has opened the session."""
 
     session: Session
@@ -51,13 +50,10 @@ def read_results(viewer: Viewer, query: BrowseQuery) -> BrowseResults:
 def count_spread(viewer: Viewer, query: BrowseQuery) -> Spread:
     if not query.is_search:
         return spread_of_sessions(_listed(viewer, query))
-    newest = newest_hits(viewer, query.words, filters=query.filters, among=AMONG)
-    return Spread(
-        counts={**newest.counts, "tool": count_tools(newest.sessions[:TOOL_SESSIONS])},
-        number=newest.number,
-        sessions=len(newest.sessions),
-        is_all=newest.is_all,
-    )
+    counts, of_hits, is_all = newest_hits(viewer, query.words, filters=query.filters, among=AMONG)
+    sessions = list(dict.fromkeys(of_hits))
+    counts["tool"] = count_tools(sessions[:TOOL_SESSIONS])
+    return Spread(counts=counts, number=len(of_hits), sessions=len(sessions), is_all=is_all)
 
 
 def count_results(viewer: Viewer, query: BrowseQuery) -> Spread:
@@ -96,11 +92,8 @@ def _groups(viewer: Viewer, hits: Sequence[Hit]) -> Iterable[HitGroup]:
     ids = {hit.session_id for hit in hits}
     sessions = Session.objects.select_related("owner", "api_key").in_bulk(ids)
     readable = readable_without_reason(viewer, ids)
-    of_session: dict[UUID, list[Hit]] = {}
-    for hit in hits:
-        of_session.setdefault(hit.session_id, []).append(hit)
-    for pk, group in of_session.items():
+    for pk in dict.fromkeys(hit.session_id for hit in hits):
         if pk in sessions:
             if pk not in readable:
                 sessions[pk].hide_title()
-            yield HitGroup(session=sessions[pk], hits=tuple(group), is_open=pk in readable)
+            yield HitGroup(sessions[pk], tuple(hit for hit in hits if hit.session_id == pk), pk in readable)

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -65,15 +65,6 @@ def history(request: HtmxRequest) -> HttpResponse:
     return response
 
 
-@dataclass(frozen=True, slots=True)
-class DateRange:
-    """A preset range of dates."""
-
-    label: str
-    link: str
-    is_picked: bool
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrowsePage:
     query: BrowseQuery
@@ -81,7 +72,7 @@ class BrowsePage:
     spread: Spread | None = None
     facets: tuple[Facet, ...] = ()
     keys: tuple[Option, ...] = ()
-    ranges: tuple[DateRange, ...] = ()
+    ranges: tuple[tuple[str, str, bool], ...] = ()  # label, link, whether it is picked
     deleted: tuple[Session, ...] = ()
     sees_others: bool = False
     reads_others: bool = False
@@ -118,16 +109,12 @@ def read_rows(viewer: User, query: BrowseQuery) -> BrowsePage:
     )
 
 
-def _ranges(query: BrowseQuery) -> tuple[DateRange, ...]:
+def _ranges(query: BrowseQuery) -> tuple[tuple[str, str, bool], ...]:
     today = timezone.localdate()
-    choices: list[tuple[str, date | None]] = [
-        (_("any time"), None),
-        (_("today"), today),
-        (_("7 days"), today - timedelta(days=6)),
-        (_("30 days"), today - timedelta(days=29)),
-    ]
+    week, month = today - timedelta(days=6), today - timedelta(days=29)
+    choices = [(_("any time"), None), (_("today"), today), (_("7 days"), week), (_("30 days"), month)]
     return tuple(
-        DateRange(label, query.link(since=since, until=None), query.since == since and query.until is None)
+        (label, query.link(since=since, until=None), query.since == since and query.until is None)
         for label, since in choices
     )
 
@@ -144,22 +131,12 @@ def just_deleted_by(user: User) -> QuerySet[Session]:
     return Session.objects.deleted().filter(pk__in=ids, hidden_at__gt=since).order_by("-hidden_at")
 
 
-@dataclass(frozen=True, slots=True)
-class ArchivingStep:
-    """The sessions of the latest step, by id, and whether it archived or unarchived them."""
-
-    ids: tuple[str, ...]
-    is_archived: bool
-
-
 def note_archiving(store: MutableMapping[str, Any], ids: Iterable[str], *, archived: bool) -> None:
     """Replace the latest step in the user's session; without ids there is nothing to undo."""
     store[ARCHIVING_KEY] = {"ids": list(ids), "archived": archived, "at": time.time()}
 
 
-def latest_archiving(store: MutableMapping[str, Any]) -> ArchivingStep | None:
-    """The step that can still be undone."""
-    step = store.get(ARCHIVING_KEY) or {}
-    if not step.get("ids") or time.time() - step["at"] > UNDO.total_seconds():
-        return None
-    return ArchivingStep(tuple(step["ids"]), step["archived"])
+def latest_archiving(store: MutableMapping[str, Any]) -> dict[str, Any] | None:
+    """The step that can still be undone: the ids of its sessions, and whether it archived or unarchived them."""
+    step: dict[str, Any] = store.get(ARCHIVING_KEY) or {}
+    return step if step.get("ids") and time.time() - step["at"] <= UNDO.total_seconds() else None
