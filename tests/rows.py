@@ -51,7 +51,7 @@ def run_before_statements(beginning: str, do: Callable[[int], object]) -> Iterat
 
 
 def run_on_other_connection(do: Callable[[], object]) -> None:
-    """Somebody else does it, and must not have to wait for us."""
+    """Another connection does it and must not wait for this one."""
     failed: list[BaseException] = []
 
     def work() -> None:
@@ -65,7 +65,7 @@ def run_on_other_connection(do: Callable[[], object]) -> None:
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     thread.join(10)
-    assert not thread.is_alive(), "somebody else is kept waiting"
+    assert not thread.is_alive(), "another connection had to wait"
     if failed:
         raise failed[0]
 

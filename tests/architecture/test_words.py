@@ -18,7 +18,7 @@ METAPHORS = ("house", "door", "room", "bin", "crew", "rail", "wish", "footing", 
 # Not paths: `/rail/` and `.venv/bin` are addresses.
 WORDS = re.compile(rf"(?<![/\w])(?:{'|'.join((*ACTORS, *METAPHORS))})s?\b", re.IGNORECASE)
 # Occurrences that are left. These numbers only shrink.
-LEFT = {"history": 0, "relay": 5, "project": 0, "tests": 94, "templates": 0, "docs": 0, "locale": 0}
+LEFT = {"history": 0, "relay": 5, "project": 0, "tests": 2, "templates": 0, "docs": 0, "locale": 0}
 
 
 @pytest.mark.parametrize("folder", LEFT)

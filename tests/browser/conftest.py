@@ -1,7 +1,7 @@
 """A real browser on a real server: the server of `make run` in a thread of this process, Chromium beside it.
 
 Both are started once in each process, and so is the browser's context: a test gets a page of its own in it, whose
-scripts and styles are compiled already. Between tests the page goes, the server ends whatever it still does, and the
+scripts and styles are compiled already. Between tests the page goes, the server ends its work, and the
 browser forgets who was signed in and what it kept.
 
 Run apart from the other tests (`pytest -m browser tests/browser`): a process in which sync Playwright has run cannot
@@ -148,7 +148,7 @@ def new_context(browser: Browser, address: str) -> BrowserContext:
 
 @pytest.fixture
 def look(request: pytest.FixtureRequest) -> Look:
-    """How the page of a test looks: the first of the four, or whatever the test asks for by an indirect parameter."""
+    """How the page of a test looks: the first of the four, or that of an indirect parameter."""
     width, scheme = getattr(request, "param", LOOKS[0])
     return int(width), str(scheme)
 
@@ -157,7 +157,7 @@ def look(request: pytest.FixtureRequest) -> Look:
 def page(
     browser: Browser, known: BrowserContext, site: str, look: Look, request: pytest.FixtureRequest
 ) -> Iterator[Page]:
-    """A page of one width and one colour scheme; whatever the console complains of fails the test."""
+    """A page of one width and one colour scheme; a message in its console fails the test."""
     context = new_context(browser, site) if "anew" in request.fixturenames else known
     page = context.new_page()
     wear(page, look)
@@ -232,7 +232,7 @@ def signed_in(page: Page, site: str, ada: Any) -> Page:
 
 @pytest.fixture
 def plain(page: Page) -> Page:
-    """The page of somebody who runs no scripts."""
+    """A page without scripts."""
     page.context.new_cdp_session(page).send("Emulation.setScriptExecutionDisabled", {"value": True})
     return page
 
@@ -314,7 +314,7 @@ def picture(page: Page, name: str) -> None:
 
 
 def judge(page: Page, name: str) -> None:
-    # Diagrams draw themselves in frames that nobody else may look into.
+    # Diagrams are drawn in frames that other pages cannot read.
     found = Axe().run(page, options={"resultTypes": ["violations"], "iframes": False})
     assert found.violations_count == 0, f"{name}: {found.generate_report()}"
     too_wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")

@@ -40,7 +40,7 @@ def begin(page: Page, text: str) -> None:
 
 
 def finished(page: Page) -> None:
-    """An answer is there, and nobody is writing any more."""
+    """The answer is complete."""
     expect(page.locator("article.answer").last).to_be_visible()
     expect(page.locator("article.live")).to_have_count(0)
     expect(page.get_by_role("button", name="Stop")).to_have_count(0)

@@ -125,7 +125,7 @@ def test_on_a_phone_the_list_and_the_panel_are_sheets(signed_in: Page, conversat
     page.keyboard.press("Escape")
     expect(sidebar).to_be_hidden()
     page.get_by_role("button", name="About this session").click()
-    expect(panel.get_by_role("meter")).to_be_hidden()  # nobody knows that model's window
+    expect(panel.get_by_role("meter")).to_be_hidden()  # the window of that model is unknown
     expect(panel.get_by_text("76\u202f412 tokens")).to_be_visible()
     see("chat-panel-sheet")
     panel.get_by_role("button", name="Close").click()

@@ -35,7 +35,7 @@ def sessions(ada: Any) -> list[Session]:
         (26, "支付失败后的处理", {"agent": "assistant"}),
         (50, "Nightly job: 3 of 40 uploads fail", {"source": "relay", "api_key": ci}),
         (24 * 9, "Trip to Hangzhou", {"source": "import", "client": "ChatGPT"}),
-        (24 * 40, "Summarise what a very long title of a session may look like when nobody has shortened it", {}),
+        (24 * 40, "Summarise what a very long title of a session may look like when it was not shortened", {}),
     ]
     made = []
     for place, (hours, title, fields) in enumerate(given):

@@ -21,7 +21,7 @@ See = Callable[[str], None]
 
 
 def open_sidebar(page: Page) -> None:
-    """Where there is no room for it, the sidebar is a sheet behind a button."""
+    """On a narrow screen the sidebar is a sheet that a button opens."""
     if is_narrow(page):
         page.get_by_role("button", name="Sessions").click()
 

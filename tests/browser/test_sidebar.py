@@ -42,7 +42,7 @@ def sessions(ada: Any) -> list[Session]:
         ),
         (24 * 3, "Trip to Hangzhou", {"source": "import", "client": "ChatGPT"}),
         (24 * 70, "An old plan", {}),
-        (24 * 90, "House rules", {}),
+        (24 * 90, "Team rules", {}),
     ]
     made = []
     for hours, title, fields in given:
@@ -356,9 +356,9 @@ def test_typing_finds_and_marks_and_the_address_keeps_it(signed_in: Page, sessio
     expect(page.locator("#sidebar-list mark").first).to_have_text("server")
     expect(page).to_have_url(re.compile(rf"/s/{sessions[0].pk}/\?q=serv$"))
     see("sidebar-search")
-    page.locator(".sidebar-hit-link", has_text="House rules").first.click()
+    page.locator(".sidebar-hit-link", has_text="Team rules").first.click()
     page.wait_for_url(re.compile(rf"/s/{sessions[-1].pk}/\?at=\d+&q=serv#m\d+$"))
-    expect(page.get_by_role("heading", level=1)).to_have_text("House rules")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Team rules")
     open_sidebar(page)
     expect(page.locator("#sidebar-list mark").first).to_be_attached()
     page.get_by_role("searchbox").fill("")

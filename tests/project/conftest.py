@@ -9,13 +9,13 @@ from tests.servers.databases import create_empty_database, create_migrated_datab
 
 
 @pytest.fixture
-def empty_database_url(tmp_path: Path) -> Iterator[str]:
+def empty_database_url(tmp_path: Path, own_database: None) -> Iterator[str]:
     with create_empty_database(tmp_path) as url:
         yield url
 
 
 @pytest.fixture(scope="session")
-def database_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def database_url(tmp_path_factory: pytest.TempPathFactory, own_database: None) -> Iterator[str]:
     """One with its tables, for all tests that do not mind what others left in it."""
     with create_migrated_database(tmp_path_factory.mktemp("processes")) as url:
         yield url

@@ -51,7 +51,7 @@ def create_migrated_database(folder: Path) -> Iterator[str]:
 
 
 def copy_migrated_file(file: Path) -> str:
-    """The URL of a new SQLite file with its tables, whatever the tests run on."""
+    """The URL of a new SQLite file with its tables, also when the tests run on PostgreSQL."""
     shutil.copyfile(file_with_tables(), file)
     return f"sqlite:///{file}"
 
@@ -112,7 +112,7 @@ def _folder() -> Path:
 
 @contextmanager
 def _made_once(what: Path) -> Iterator[bool]:
-    """Whether it has been made; if not, nobody else makes it meanwhile."""
+    """Whether it has been made; if not, other processes wait meanwhile."""
     done = what.with_suffix(".done")
     with what.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""The whole application with little patience: whoever is silent for a few seconds is lost."""
+"""The whole application with short timeouts: a client that is silent for seconds is lost."""
 
 from dataclasses import replace
 from datetime import timedelta

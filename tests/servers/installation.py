@@ -148,9 +148,9 @@ def create_installation(
             "PARLEY_DEMO_MODEL": "off",
             "PARLEY_CHAT_MESSAGES_PER_MINUTE": "0",
         }
-        house = Installation(folder, vendors, variables, SeededUser(**_people(variables, scopes)))
-        yield house
-        house.close_sockets()
+        installation = Installation(folder, vendors, variables, SeededUser(**_people(variables, scopes)))
+        yield installation
+        installation.close_sockets()
 
 
 def _people(variables: dict[str, str], scopes: tuple[str, ...]) -> dict[str, str]:

@@ -57,7 +57,7 @@ def free_port() -> int:
 
 
 def clean_environment(**variables: str) -> dict[str, str]:
-    """What the process would see on a machine where nobody set anything of ours."""
+    """What the process would see on a machine without settings of Parley."""
     ours = ("PARLEY_", "CHAT_HISTORY_", "PROBE_")
     names = (
         "DATABASE_URL",

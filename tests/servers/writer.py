@@ -130,7 +130,7 @@ def check() -> None:
 
 
 def stream(session_id: str) -> None:
-    """An answer that grows until somebody asks to stop it."""
+    """An answer that grows until it is stopped."""
     session = Session.objects.get(pk=session_id)
     exchange = exchanges.open_exchange(session, owner=session.owner, after=session.head, model="model-1")
     tell({"exchange": str(exchange.pk)})

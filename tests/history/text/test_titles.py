@@ -86,7 +86,7 @@ def test_noise_alone_gives_no_title(noise: str) -> None:
 
 def test_a_long_line_is_cut_at_a_word() -> None:
     title = title_from(
-        "Please explain how the append-only ledger keeps what was said even when somebody edits it", limit=40
+        "Please explain how the append-only ledger keeps what was said even when an owner edits it", limit=40
     )
     assert title == "Please explain how the append-only…"
 

@@ -1,4 +1,4 @@
-"""What holds when nobody sets anything, and where the variables of the history stand."""
+"""Default settings, and the place of the history variables in `.env.example`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_each_variable_of_the_history_is_read(tmp_path: Path) -> None:
 
 
 def test_the_example_file_has_a_section_of_its_own_for_the_history_with_the_defaults() -> None:
-    house, history = (ROOT / ".env.example").read_text(encoding="utf-8").split("\n# History\n")
-    assert "CHAT_HISTORY" not in house
+    general, history = (ROOT / ".env.example").read_text(encoding="utf-8").split("\n# History\n")
+    assert "CHAT_HISTORY" not in general
     for name, value in HISTORY.items():
         assert f"#{name}={str(value).lower()}\n" in history

@@ -1,4 +1,4 @@
-"""Wrong settings stop the start with one clear line, whoever imports them; right ones have safe defaults."""
+"""Wrong settings stop the start with one clear line; missing ones have safe defaults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One-time links: they open once, for whoever presses first, and leave nothing in the database that opens anything."""
+"""One-time links open once, for the first visitor. The database keeps nothing that opens a page."""
 
 from __future__ import annotations
 
@@ -115,8 +115,8 @@ def test_the_command_speaks_json(ada: User, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_the_command_names_an_unknown_user(ada: User) -> None:
-    with pytest.raises(CommandError, match="There is no user “nobody”"):
-        call_command("signin", "nobody")
+    with pytest.raises(CommandError, match="There is no user “unknown”"):
+        call_command("signin", "unknown")
     User.objects.filter(pk=ada.pk).update(is_active=False)
     with pytest.raises(CommandError, match="disabled"):
         call_command("signin", "ada")

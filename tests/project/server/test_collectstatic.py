@@ -13,7 +13,7 @@ from project.server.static_files import collect_when_changed
 
 @pytest.fixture
 def source(settings: Settings, tmp_path: Path) -> Path:
-    """One style sheet, in a house of its own."""
+    """One style sheet in its own data directory."""
     for name in ("data", "source"):
         (tmp_path / name).mkdir()
     settings.PARLEY_DATA_DIR = tmp_path / "data"

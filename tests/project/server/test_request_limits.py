@@ -157,7 +157,7 @@ ANONYMOUS: dict[str, tuple[Attack, set[int]]] = {
     ),
     "an import without signing in": (lambda site: site.ask("POST", "/import/", PARTS, content_type=FORM), {401}),
     "an import with a wrong cookie": (
-        lambda site: site.ask("POST", "/import/", PARTS, content_type=FORM, cookie="parley_session=nobody"),
+        lambda site: site.ask("POST", "/import/", PARTS, content_type=FORM, cookie="parley_session=unknown"),
         {401},
     ),
     "an import by a wrong key": (
@@ -423,8 +423,8 @@ FLOODS = {
 def websocket_of(site: Site, headers: str) -> Iterator[socket.socket]:
     with site.connect() as connection:
         head = f"GET /ws/v1/ HTTP/1.1\r\nHost: 127.0.0.1:{site.port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        wish = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
-        connection.sendall(f"{head}{wish}x-api-key: {site.key}\r\n{headers}\r\n".encode())
+        upgrade = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+        connection.sendall(f"{head}{upgrade}x-api-key: {site.key}\r\n{headers}\r\n".encode())
         yield connection
 
 

@@ -143,7 +143,7 @@ class TestCommand:
     def test_what_cannot_be_done_ends_with_a_reason(self, tmp_path: Path) -> None:
         (tmp_path / "bad.toml").write_text("name = 3")
         for words, told in (
-            (["export", "nobody"], "no agent nobody"),
+            (["export", "unknown"], "no agent unknown"),
             (["import", str(tmp_path / "nothing.toml")], "cannot be read"),
             (["import", str(tmp_path / "bad.toml")], "name: expected a text"),
         ):

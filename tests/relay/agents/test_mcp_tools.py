@@ -32,7 +32,7 @@ def call(name: str, arguments: str = "{}") -> ToolCallPiece:
 async def test_an_agent_calls_the_tools_that_it_is_allowed_and_the_model_is_told_their_schema_and_results(
     talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-house")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-this-server")
     row = await in_database(program, "near", "stdio", file="example_server.py")
     assert row.problem == ""
     notes = full_name("near", "notes/read.all")

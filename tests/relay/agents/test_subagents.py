@@ -259,7 +259,7 @@ async def test_a_called_agent_that_is_stopped_by_itself_costs_its_caller_one_fai
 async def test_an_agent_that_fails_or_comes_to_its_limit_says_so_to_its_caller(talk: Talk) -> None:
     await agents(talk, boss=["call_agent"], lazy=["current_time"], dumb=[])
     await change("lazy", max_steps=1)
-    await change("dumb", model="nobody/nothing")
+    await change("dumb", model="unknown/model")
     calls = [ask("lazy", call_id="a"), ask("dumb", call_id="b")]
     talk.scripted(
         by_agent(

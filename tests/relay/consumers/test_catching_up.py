@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
 
 
 class InBetween:
-    """Somebody else's writing, in front of the next questions that are put to a table."""
+    """Writes of another connection before the next queries of a table."""
 
     def __init__(self, write: Callable[[], Any], *, table: str, times: int = 1) -> None:
         self.write, self.table, self.times = write, table, times

@@ -371,7 +371,7 @@ async def test_a_session_that_was_deleted_elsewhere_is_let_go(talk: Talk, progra
 
 
 @pytest.mark.parametrize(
-    ("field", "code"), [({"agent": "nobody"}, "no_such_agent"), ({"model": "nobody/nothing"}, "no_such_model")]
+    ("field", "code"), [({"agent": "unknown"}, "no_such_agent"), ({"model": "unknown/model"}, "no_such_model")]
 )
 async def test_an_unknown_agent_or_model_is_an_error_that_names_it(
     talk: Talk, program: Program, field: dict[str, str], code: str
@@ -389,4 +389,4 @@ async def test_an_unknown_agent_or_model_is_an_error_that_names_it(
         assert (told["type"], told["code"]) == ("error", code)
     assert await in_database(Run.objects.count) == 1
     if "agent" in field:
-        assert (await program.ask("create", agent="nobody"))["code"] == code
+        assert (await program.ask("create", agent="unknown"))["code"] == code

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.any_database
 
 PROGRAMS = [ClaudeCode, Codex, GeminiCli, Chat]
 WORDS = ("Fix the parser.", "I look first.", "def parse(): ...", "It is fixed.", "And the tests?", "Go on.")
-HOUSE = "You are of this house."
+INSTRUCTION = "You are an agent of this team."
 # What the programs tell their models to be, in their first instruction or in the middle of the conversation.
 THEIRS = ("You are a coding agent", "You are a Claude agent", "You are an interactive agent")
 # What only the vendor who signed it may see again, in the requests of our programs.
@@ -68,7 +68,7 @@ async def test_a_recorded_session_is_forked_and_goes_on_with_every_vendor(
     kind: type[Program], talk: Talk, ada: User, vendors: Vendors, providers: Router, tmp_path: Path
 ) -> None:
     original, program = await in_database(recorded, kind, tmp_path, ada)
-    await talk.agent(instruction=HOUSE, tools=["current_time"])
+    await talk.agent(instruction=INSTRUCTION, tools=["current_time"])
     process_state.set(providers)
     for dialect in DIALECTS:
         vendors.plays(dialect, says(f"Here by {dialect}."))
@@ -78,7 +78,7 @@ async def test_a_recorded_session_is_forked_and_goes_on_with_every_vendor(
         seen = vendors.requests[-1]
         assert (seen.dialect, seen.problem) == (dialect, None)
         told = json.dumps(seen.body)
-        assert [words for words in (*WORDS, HOUSE) if words not in told] == []
+        assert [words for words in (*WORDS, INSTRUCTION) if words not in told] == []
         assert [words for words in THEIRS if words in told] == []
         assert offered(seen.body) == ["current_time"]
         if dialect != program.dialect:
@@ -115,7 +115,7 @@ async def test_an_answer_asked_for_again_and_one_continued_are_our_agents(
     talk: Talk, ada: User, tmp_path: Path
 ) -> None:
     talk.session, _ = await in_database(recorded, ClaudeCode, tmp_path, ada)
-    await talk.agent(instruction=HOUSE, tools=["current_time"])
+    await talk.agent(instruction=INSTRUCTION, tools=["current_time"])
     provider = talk.scripted("I was interrupted.", "It was a typo.")
     await conversation.continue_(ada, talk.session)
     await talk.until_ended()
@@ -123,7 +123,7 @@ async def test_an_answer_asked_for_again_and_one_continued_are_our_agents(
     await conversation.regenerate(ada, talk.session, seq=fixed.seq)
     await talk.until_ended()
     for made in provider.calls:
-        assert made.context.system == HOUSE
+        assert made.context.system == INSTRUCTION
         assert [tool.name for tool in made.context.tools] == ["current_time"]
     assert (await talk.said())[-1] == ("assistant", "It was a typo.")
 

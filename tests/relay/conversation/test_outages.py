@@ -22,7 +22,7 @@ from tests.relay.conversation.outages import database_away
 from tests.relay.conversation.test_queue import REFUSE_ENTRIES, TAKE_ENTRIES, run_sql
 
 KINDS = pytest.mark.parametrize("kind", [0, 1])
-# So long that a full disk has no room for it.
+# Too long for a full disk.
 LONG = "word " * 40_000
 
 

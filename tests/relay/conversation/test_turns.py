@@ -297,13 +297,13 @@ async def test_an_agent_may_plan_with_one_model_act_with_another_and_let_a_third
 
 async def test_a_model_of_the_agent_that_is_gone_is_told_and_the_question_is_kept(talk: Talk) -> None:
     talk.scripted("Hello.")
-    await talk.agent(model="nobody/knows-this")
+    await talk.agent(model="unknown/model")
     await talk.begin("Anybody?")
     run = await talk.until_ended()
     assert (run.outcome, run.error) == (Run.Outcome.FAILED, "NoSuchModel")
     *_, question, refusal = await talk.messages()
     assert (question.content, refusal.status) == ("Anybody?", "failed")
-    assert "nobody/knows-this" in refusal.content
+    assert "unknown/model" in refusal.content
     await conversation.regenerate(talk.user, talk.session, seq=refusal.seq, model="script")
     await talk.until_ended()
     assert await talk.said() == [("user", "Anybody?"), ("assistant", "Hello.")]

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.runs_first
 
 
 @pytest.fixture(scope="module")
-def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+def installation(tmp_path_factory: pytest.TempPathFactory, own_database: None) -> Iterator[Installation]:
     with create_installation(tmp_path_factory.mktemp("installation"), scopes=("relay", "read")) as installation:
         yield installation
 

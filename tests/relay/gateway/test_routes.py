@@ -292,7 +292,7 @@ def test_a_rule_leads_to_another_language_too(relay: RunningRelay, key: str, ven
     answered = send_request(relay, "/v1/chat/completions", {**HI_BODY, "model": "gpt-6"}, x_api_key=key)
     assert answered.json["choices"][0]["message"]["content"] == "Hello."
     assert (vendors.requests[0].dialect, vendors.requests[0].body["model"]) == ("anthropic-messages", "claude")
-    assert send_request(relay, "/v1/chat/completions", {**HI_BODY, "model": "nobodys"}, x_api_key=key).status == 404
+    assert send_request(relay, "/v1/chat/completions", {**HI_BODY, "model": "unknown"}, x_api_key=key).status == 404
 
 
 def test_aliases_are_in_the_list_of_models(relay: RunningRelay, key: str, settings: Any) -> None:

@@ -41,7 +41,7 @@ ENDS_WITH = {"daphne": {0}, "uvicorn": {0, -signal.SIGTERM}, "granian": {0}}
 
 
 @pytest.fixture(scope="module")
-def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+def installation(tmp_path_factory: pytest.TempPathFactory, own_database: None) -> Iterator[Installation]:
     with create_installation(tmp_path_factory.mktemp("installation")) as installation:
         yield installation
 
@@ -384,7 +384,7 @@ def test_who_takes_the_question_back_at_once_and_goes_away_finds_a_chat_that_ope
     program.ask("rollback", to=0)
     assert program.ended(run)["outcome"] == "stopped"
     installation.vendors.forget()
-    # Twice: what was asked first may reach the vendor only now, and nobody listens to its answer.
+    # Twice: what was asked first may reach the vendor only now, and its answer is not read.
     installation.plays(says("Better."), says("Better."))
     program.ask("create", title="Elsewhere")
     assert program.ask("open", session=session)["running"] == []

@@ -17,7 +17,7 @@ def main(session_id: UUID, leaf: int) -> None:
     from relay.providers.scripted import ScriptedProvider
     from tests.relay.agents.compressing import SMALL
 
-    provider = ScriptedProvider("Nobody asks.", models=SMALL)
+    provider = ScriptedProvider("Not used.", models=SMALL)
     route = Route(provider=provider, model=provider.models[0])
     made = render_call(session_id, leaf=leaf, agent=find_agent(""), role="executor", route=route, client={})
     sys.stdout.write(sha256(context_to_bytes(made.context)).hexdigest())

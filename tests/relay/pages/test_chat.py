@@ -475,12 +475,12 @@ def test_title_and_agent_are_set_in_the_panel(reader: Client, ada: Any) -> None:
     session = create_chat(ada, "one")
     response = reader.post(f"/s/{session.pk}/settings/", {"title": "  The   loom ", "agent": "weaver"})
     assert response["Location"] == session.get_absolute_url()
-    reader.post(f"/s/{session.pk}/settings/", {"title": " ", "agent": "nobody"})
+    reader.post(f"/s/{session.pk}/settings/", {"title": " ", "agent": "unknown"})
     session.refresh_from_db()
     assert (session.title, session.agent) == ("The loom", "weaver")
 
 
-# The house.
+# Server settings.
 
 
 @pytest.mark.django_db

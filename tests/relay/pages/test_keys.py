@@ -1,4 +1,4 @@
-"""`/keys/`: a holder's own keys, what is kept of their calls, and what was; for everybody else there is nothing."""
+"""`/keys/`: a user's own keys and the calls made with them; other users see nothing."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def test_all_of_them_are_deleted_after_a_count_and_only_they(reader: Client, ada
     assert set(Session.objects.all()) == {*gone, *kept}, "in the trash, and the held one is kept"
 
 
-# Everybody else.
+# Other users.
 
 
 @pytest.mark.parametrize("where", ["", "revoke/", "forget/"])

@@ -109,7 +109,7 @@ def test_any_model_of_a_provider_can_be_tried_and_no_other(desk: Client, vendors
     shown = try_it(desk, "openai-chat", model="second", htmx=False)
     assert '<option value="second" selected>' in shown
     assert vendors.requests[0].body["model"] == "second"
-    for name, model in (("openai-chat", "third"), ("nobody", "model"), ("openai", "model")):
+    for name, model in (("openai-chat", "third"), ("unknown", "model"), ("openai", "model")):
         assert desk.post(f"{PAGE}{name}/try/", {"model": model}).status_code == 404
     assert len(vendors.requests) == 1
 

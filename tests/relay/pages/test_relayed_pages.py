@@ -123,7 +123,7 @@ def page_of(user: User, session: Session) -> str:
 
 @pytest.mark.django_db
 def test_the_panel_says_under_which_key_it_was_recorded(client: Client, ada: User, bob: User) -> None:
-    """Its holder gets to the page of the key from there; whoever else reads it learns the name."""
+    """The owner of the key has a link to its page; other readers see the name."""
     session = relayed(ada)
     recorder.append(session, model_input("Hello"), after=0)
     link = f'<a id="panel-key" href="/keys/{ApiKey.objects.get().prefix}/">laptop</a>'

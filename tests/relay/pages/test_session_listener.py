@@ -1,4 +1,4 @@
-"""What is done to a session over REST is seen by pages that have it open, and by whoever answers in it."""
+"""Changes of a session over REST reach its open pages and its running answer."""
 
 from __future__ import annotations
 

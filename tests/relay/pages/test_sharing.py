@@ -1,4 +1,4 @@
-"""Share links: what whoever holds one sees, what nobody sees, and when it is over."""
+"""Share links: what a visitor sees, what stays hidden, and when a link ends."""
 
 from __future__ import annotations
 
@@ -379,8 +379,8 @@ def test_only_the_owner_shares_sees_and_revokes(client: Client, ada: Any, bob: A
     session = create_chat(ada, "one")
     link = share_links.share(session, by=ada)
     staff.user_permissions.set(Permission.objects.filter(content_type__app_label="history"))
-    for somebody in (bob, staff):
-        client.force_login(somebody)
+    for other in (bob, staff):
+        client.force_login(other)
         assert client.get(f"/s/{session.pk}/share/").status_code == 404
         assert client.post(f"/s/{session.pk}/share/").status_code == 404
         assert client.post(f"/s/{session.pk}/share/{link.pk}/revoke/").status_code == 404

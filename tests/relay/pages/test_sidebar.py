@@ -162,7 +162,7 @@ def test_the_list_is_endless_and_meets_every_session_once_with_each_heading_once
 @pytest.mark.parametrize("before", ["x", "2026", "_", "9" * 40, "2026-01-01_" + "0" * 36])
 def test_nonsense_in_the_address_asks_for_the_beginning(reader: Client, ada: Any, before: str) -> None:
     session = create_chat(ada, "one")
-    assert listed(page(reader, before=before, current="nobody")) == [str(session.pk)]
+    assert listed(page(reader, before=before, current="unknown")) == [str(session.pk)]
 
 
 def test_without_a_script_the_list_is_a_page_with_a_link_to_older_ones(reader: Client, ada: Any) -> None:
@@ -203,7 +203,7 @@ def test_a_title_cannot_smuggle_markup(reader: Client, ada: Any) -> None:
         ({}, "", "Chat"),
         ({"source": "relay", "client": "Claude Code"}, "CC", "Claude Code"),
         ({"source": "relay", "client": "Codex"}, "CX", "Codex"),
-        ({"source": "relay", "client": "somebody's script"}, "API", "somebody's script"),
+        ({"source": "relay", "client": "a user's script"}, "API", "a user's script"),
         ({"source": "relay"}, "API", "API"),
         ({"source": "import", "client": "ChatGPT"}, "IM", "Import from ChatGPT"),
     ],
@@ -427,8 +427,8 @@ def test_a_stranger_and_staff_are_told_that_there_is_no_such_session(
         retention.hide(session, actor=ada)
     staff.user_permissions.set(Permission.objects.filter(content_type__app_label="history"))
     before = Session.objects.values().get(pk=session.pk)
-    for somebody in (bob, staff):
-        client.force_login(somebody)
+    for other in (bob, staff):
+        client.force_login(other)
         call: Callable[..., Any] = client.get if verb == "row" else client.post
         assert call(f"/s/{session.pk}/{verb}/", {"title": "theirs"}).status_code == 404
     client.logout()

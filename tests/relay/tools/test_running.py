@@ -253,7 +253,7 @@ class TestManyCalls:
         requests = [
             tool_request("c1", "add", '{"a": 1}'),
             tool_request("c2", "add", '{"a": '),
-            tool_request("c3", "nobody", "{}"),
+            tool_request("c3", "unknown", "{}"),
             tool_request("c4", "add", '{"a": "x"}'),
             tool_request("c1", "add", '{"a": 4}'),
         ]
@@ -335,7 +335,7 @@ def test_every_call_is_recorded_with_its_id_status_duration_and_error(ada: User)
     requests = [
         tool_request("c1", "add", '{"a": 1}'),
         tool_request("c1", "add", '{"a": "x"}'),
-        tool_request("c3", "nobody", "{}"),
+        tool_request("c3", "unknown", "{}"),
     ]
     session = recorder.start_session(owner=ada)
     recorder.append_many(session, [model_input("add"), model_output("", *requests)], after=0)
@@ -346,7 +346,7 @@ def test_every_call_is_recorded_with_its_id_status_duration_and_error(ada: User)
         ("c1", "success", "2"), ("c1", "failed", ""), ("c3", "failed", ""),
     ]  # fmt: skip
     assert [row.error.split(":")[0] for row in rows] == [
-        "", "add was not called", "There is no tool called nobody. There are",
+        "", "add was not called", "There is no tool called unknown. There are",
     ]  # fmt: skip
     assert all(row.duration is not None and row.started_at is not None for row in rows)
 

@@ -145,8 +145,8 @@ def test_a_server_that_cannot_be_reached_says_why(using: None, monkeypatch: pyte
         assert "no sign of life" in program("silent", "silent").problem
     missing = McpServer.objects.create(name="missing", transport="stdio", command="/no/such/program")
     assert "cannot be started" in servers.look(missing).problem
-    nobody = McpServer.objects.create(name="nobody", transport="http", url=f"http://127.0.0.1:{free_port()}/mcp")
-    assert "nobody cannot be used" in servers.look(nobody).problem
+    absent = McpServer.objects.create(name="absent", transport="http", url=f"http://127.0.0.1:{free_port()}/mcp")
+    assert "absent cannot be used" in servers.look(absent).problem
     away = McpServer.objects.create(name="away", transport="http", url="http://tools.example/mcp")
     assert "PARLEY_LOOPBACK_ONLY" in servers.look(away).problem
     settings.PARLEY_MCP_COMMANDS = False
