@@ -2,18 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from history.answers.events import ErrorKind, Failed
 from history.context import Context
-from history.context.values import ContextEntry, Role
+from history.context.values import ContextEntry
 from history.dialects.http_api import HttpApi, ListedModel, can_chat
-from history.dialects.json_access import compact, count, items, obj, objs, string, truth, without_empty
+from history.dialects.json_access import compact, count, items, number, obj, objs, string, truth, without_empty
 from history.dialects.reply_decoder import KIND_OF_STATUS, STATUS_OF_KIND, default_message, read_body, refine_kind
 from history.dialects.request_decoder import RequestDecoder, extra_of
 from history.dialects.request_encoder import RequestEncoder, kind_of
 from history.dialects.tools import hosted_tool, schema_of
-from history.dialects.types import AnswerForm, LossCode, ToolChoice
+from history.dialects.types import AnswerForm, CallOptions, LossCode, ToolChoice
 from history.entries import JsonDict, JsonObject, Part, Text, ToolDefinition, Usage, text_of
 
 PROVIDER = "openai"
@@ -26,7 +26,9 @@ CHOICES: dict[str, ToolChoice] = {"auto": "auto", "none": "none", "required": "r
 
 
 class OpenAIRequestEncoder(RequestEncoder):
-    """Each dialect writes messages, functions, answers and results in its own format."""
+    """Each dialect writes messages and functions in its own format."""
+
+    has_detail = True
 
     def message(self, role: str, blocks: list[JsonDict]) -> JsonDict:
         raise NotImplementedError
@@ -34,27 +36,15 @@ class OpenAIRequestEncoder(RequestEncoder):
     def function(self, fields: JsonDict) -> JsonDict:
         raise NotImplementedError
 
-    def answer(self, entry: ContextEntry) -> Iterator[JsonDict]:
-        raise NotImplementedError
+    def instruction(self, entry: ContextEntry) -> list[JsonDict]:
+        text, role = text_of(entry.parts), self.switches.system_role
+        if text and role == "remove":
+            return [self.message("user", super().instruction(entry))]
+        return [self.message(role, [self.text(text)])] if text else []
 
-    def results(self, entry: ContextEntry) -> Iterator[JsonDict]:
-        raise NotImplementedError
-
-    def encode_entry(self, entry: ContextEntry) -> Iterator[JsonDict]:
-        if entry.role is Role.MODEL_OUTPUT:
-            yield from self.answer(entry)
-        elif entry.role is Role.TOOL_RESULT:
-            yield from self.results(entry)
-        elif entry.role is Role.SYSTEM and text_of(entry.parts):
-            role = self.switches.system_role
-            if role == "remove":
-                yield self.message("user", [self.text(self.instruction_as_text(entry))])
-            else:
-                yield self.message(role, [self.text(text_of(entry.parts))])
-        elif entry.role is not Role.SYSTEM and (blocks := self.input_blocks(entry)):
-            yield self.message("user", blocks)
-        else:
-            self.lose(LossCode.MESSAGE_LEFT_OUT)
+    def input(self, entry: ContextEntry) -> list[JsonDict]:
+        blocks = super().input(entry)
+        return [self.message("user", blocks)] if blocks else []
 
     def tools(self, context: Context) -> JsonDict:
         offered = self.offered_tools(context.tools)
@@ -130,6 +120,19 @@ def read_form(form: object) -> AnswerForm | None:
         return None
     return AnswerForm(
         schema=obj(fields.get("schema")) or None, name=string(fields.get("name")), strict=truth(fields.get("strict"))
+    )
+
+
+def read_options(body: JsonObject, choice: object, **fields: Any) -> CallOptions:
+    """The options that both dialects name alike, and these fields."""
+    return CallOptions(
+        model=string(body.get("model")),
+        temperature=number(body.get("temperature")),
+        top_p=number(body.get("top_p")),
+        stream=body.get("stream") is True,
+        tool_choice=CHOICES.get(string(choice), ""),
+        parallel_tools=truth(body.get("parallel_tool_calls")),
+        **fields,
     )
 
 

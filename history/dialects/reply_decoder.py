@@ -1,43 +1,66 @@
-"""Shared parts of reply decoders: JSON events from bytes, part names, error kinds."""
+"""Base class of reply decoders: JSON events from bytes, part names, error kinds."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from string import ascii_letters, digits
+from typing import ClassVar
 
 from history.answers.events import ErrorKind, Event, Skipped, Started
 from history.dialects.json_access import parse_json, string
-from history.dialects.sse import Documents, ServerSentEvent, SSEDecoder
+from history.dialects.sse import Documents, Finality, ServerSentEvent, SSEDecoder
 from history.entries import JsonObject
 
 # How much of an unreadable event or body is shown.
 SHOWN_OF_EVENT, SHOWN_OF_BODY = 200, 500
 _SPACE = b" \t\r\n\xef\xbb\xbf"
 
-ReadEvent = Callable[[str, JsonObject], Iterable[Event]]
-ReadReply = Callable[[JsonObject], Iterable[Event]]
 
-
-class JsonStreamDecoder:
-    """Parses bytes into JSON objects and passes each to `read` with the name of its event.
+class ReplyDecoder:
+    """Decodes the chunks of a stream into events. A stream that breaks off gives no `Ended`.
 
     A body that is JSON instead of an event stream (an error, a whole reply, an array) goes object by object to
-    `read_reply`. `done` is called when the stream says ``[DONE]``.
+    `read_reply`.
     """
 
-    def __init__(self, read: ReadEvent, *, read_reply: ReadReply, done: Callable[[], Iterable[Event]] = tuple) -> None:
-        self._read, self._read_reply, self._done = read, read_reply, done
+    # Every final event of a stream contains one of these.
+    final_marks: ClassVar[tuple[bytes, ...]]
+
+    def __init__(self, provider: str = "") -> None:
+        self.provider = provider
+        self.has_started = False
+        self._part_count, self._part_kind = 0, ""
         self._sse = SSEDecoder()
         self._documents = Documents()
         self._is_json: bool | None = None
 
+    @staticmethod
+    def finality(name: str, event: JsonObject) -> Finality | None:
+        """Whether this event of a stream ends the answer; None if it does not show that."""
+        raise NotImplementedError
+
+    def read(self, name: str, event: JsonObject) -> Iterable[Event]:
+        raise NotImplementedError
+
+    def read_reply(self, reply: JsonObject) -> Iterable[Event]:
+        raise NotImplementedError
+
+    def done(self) -> Iterable[Event]:
+        """Called when the stream says ``[DONE]``."""
+        return ()
+
     def feed(self, chunk: bytes) -> list[Event]:
         if self._is_json is None:
             # Servers send spaces to keep the connection open.
-            if not (first := chunk.lstrip(_SPACE)):
+            if not (first := chunk.strip(_SPACE)):
                 return []
             self._is_json = first[:1] in b"{["
-            if (reply := _whole_object(first)) is not None:
-                return list(self._read_reply(reply))
+            if first[:1] == b"{" and first[-1:] == b"}":
+                try:
+                    reply = parse_json(first.decode("utf-8", "replace"))
+                except ValueError:  # several objects
+                    pass
+                else:
+                    return list(self.read_reply(reply))
         if self._is_json:
             return [event for text in self._documents.feed(chunk) for event in self._read_document(text)]
         return [event for sent in self._sse.feed(chunk) for event in self._read_event(sent)]
@@ -51,58 +74,42 @@ class JsonStreamDecoder:
     def _read_event(self, sent: ServerSentEvent) -> Iterable[Event]:
         text = sent.data.strip()
         if text.startswith("[DONE]"):
-            return self._done()
+            return self.done()
         if not text:
             return ()
         try:
             event = parse_json(text)
         except ValueError as error:
             return (_skipped(f"not JSON: {error}", text),)
-        return self._read(sent.name, event) if isinstance(event, Mapping) else (_skipped("not an object", text),)
+        return self.read(sent.name, event) if isinstance(event, Mapping) else (_skipped("not an object", text),)
 
     def _read_document(self, text: bytes) -> Iterable[Event]:
         try:
-            return self._read_reply(parse_json(text.decode("utf-8", "replace")))
+            reply = parse_json(text.decode("utf-8", "replace"))
         except ValueError as error:
             return (_skipped(f"not JSON: {error}", text),)
+        return self.read_reply(reply)
 
+    def start(self, reply: JsonObject, *, model: str = "model", request_id: str = "id") -> Iterator[Started]:
+        if not self.has_started:
+            self.has_started = True
+            names = {"model": string(reply.get(model)), "request_id": string(reply.get(request_id))}
+            yield Started(**names, provider=self.provider)
 
-def _whole_object(text: bytes) -> JsonObject | None:
-    """A reply in one chunk: nothing has to search for its end."""
-    if text[:1] != b"{" or not text.rstrip(_SPACE).endswith(b"}"):
-        return None
-    try:
-        reply: JsonObject = parse_json(text.decode("utf-8", "replace"))
-    except ValueError:
-        return None
-    return reply
+    def same_part(self, kind: str) -> str:
+        """The name of the current part if it is of this kind, else a new name: its consecutive pieces are one part."""
+        if kind != self._part_kind:
+            self._part_count, self._part_kind = self._part_count + 1, kind
+        return f"{kind}-{self._part_count}"
+
+    def new_part(self, kind: str) -> str:
+        self._part_kind = ""
+        return self.same_part(kind)
 
 
 def _skipped(problem: str, raw: str | bytes) -> Skipped:
     shown = raw[:SHOWN_OF_EVENT]
     return Skipped(problem=problem, raw=shown if isinstance(shown, str) else shown.decode("utf-8", "replace"))
-
-
-class PartNames:
-    """Names for the parts of an answer; consecutive pieces of one kind are one part."""
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._kind = ""
-
-    def same(self, kind: str) -> str:
-        """The name of the current part if it is of this kind, else a new name."""
-        if kind != self._kind:
-            self._count, self._kind = self._count + 1, kind
-        return f"{kind}-{self._count}"
-
-    def new(self, kind: str) -> str:
-        self._kind = ""
-        return self.same(kind)
-
-
-def started(reply: JsonObject, *, model: str = "model", request_id: str = "id", provider: str = "") -> Started:
-    return Started(model=string(reply.get(model)), request_id=string(reply.get(request_id)), provider=provider)
 
 
 # Errors: an HTTP status and a body that may not be JSON

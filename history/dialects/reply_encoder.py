@@ -1,16 +1,18 @@
-"""State machine of stream encoders: start, blocks one after another, usage, end or failure.
+"""Base class of reply encoders: start, blocks one after another, usage, end or failure.
 
 Vendors want blocks one after another, but pieces may come mixed. Only the first open block is written at once; pieces
 of later blocks wait. A dialect writes the start, the parts of a block, an error and the end in its format.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from history.answers.assembly import merged_usage
+from history.answers.assembly import NO_ARGUMENTS, end_reason, merged_usage
 from history.answers.events import (
     Beside,
     Ended,
+    EndReason,
     Event,
     Failed,
     MediaPiece,
@@ -25,12 +27,19 @@ from history.answers.events import (
 )
 from history.dialects.json_access import parse_json
 from history.dialects.tools import substitutes_by_name
-from history.entries import ToolDefinition, Usage
+from history.entries import JsonDict, ModelOutput, Reasoning, Text, ToolDefinition, ToolRequest, Usage
+
+# The texts of a part, which come in pieces.
+_TEXTS: dict[type[Piece], tuple[str, ...]] = {
+    TextPiece: ("text",),
+    ReasoningPiece: ("text", "signature"),
+    ToolCallPiece: ("arguments",),
+}
 
 
 @dataclass(slots=True)
 class OpenBlock:
-    """A part that is being written. `first` is its first piece; `text` joins the texts of its pieces so far."""
+    """A part that is being written. `first` is its first piece; `texts` are the texts of its pieces so far."""
 
     index: int
     first: Piece
@@ -38,27 +47,40 @@ class OpenBlock:
     texts: dict[str, list[str]] = field(default_factory=dict)
     is_begun: bool = False
 
-    def text(self, name: str) -> str:
-        return "".join(self.texts.get(name, ()))
+    @property
+    def head(self) -> Text | Reasoning | ToolRequest:
+        """The part without its texts."""
+        match self.first:
+            case ToolCallPiece(call_id=call_id, name=name):
+                return ToolRequest(call_id=call_id, name=name, arguments=NO_ARGUMENTS)
+            case ReasoningPiece(redacted=redacted):
+                return Reasoning(redacted=redacted)
+        return Text(text="")
+
+    @property
+    def part(self) -> Text | Reasoning | ToolRequest:
+        """The part with its texts so far."""
+        texts: Any = {name: "".join(pieces) for name, pieces in self.texts.items()}
+        return replace(self.head, **texts)
 
     def is_finished(self) -> bool:
         """Whether a new block may end this one: a text ends at any time, a call when its arguments are valid JSON."""
         if isinstance(self.first, ToolCallPiece):
             try:
-                parse_json(self.text("arguments"))
+                parse_json("".join(self.texts.get("arguments", ())))
             except ValueError:
                 return False
         return True
 
     def add(self, piece: Piece) -> None:
         self.waiting.append(piece)
-        for name in ("call_id", "name", "text", "signature", "redacted", "arguments"):
+        for name in _TEXTS[type(self.first)]:
             if value := getattr(piece, name, ""):
                 self.texts.setdefault(name, []).append(value)
 
 
-class ReplyStreamEncoder:
-    """Encodes the events of one reply as a vendor's stream. `tools` are those of the request."""
+class ReplyEncoder:
+    """Encodes the events of one reply as a vendor's stream, or a whole one. `tools` are those of the request."""
 
     def __init__(
         self,
@@ -86,6 +108,12 @@ class ReplyStreamEncoder:
         """Whether the client knows this tool as one with plain text."""
         substitute = self.substitutes.get(tool)
         return substitute is not None and substitute.takes_text
+
+    def encode(self, output: ModelOutput) -> JsonDict:
+        """A whole reply."""
+        self.usage = output.usage
+        reason = output.end_reason or ("tool_use" if output.tool_requests else "stop")
+        return self.write_reply(output, end_reason(reason))
 
     def feed(self, event: Event) -> bytes:
         match event:
@@ -133,6 +161,9 @@ class ReplyStreamEncoder:
         return b"".join(written)
 
     # What a dialect writes.
+
+    def write_reply(self, output: ModelOutput, reason: EndReason) -> JsonDict:
+        raise NotImplementedError
 
     def write_start(self) -> bytes:
         return b""

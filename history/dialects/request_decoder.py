@@ -14,6 +14,7 @@ from history.dialects.json_access import is_too_deep, items, string
 from history.dialects.tools import call_id_for
 from history.dialects.types import CallOptions, ConversationEntry, DecodedRequest, DialectError, Loss, LossCode
 from history.entries import (
+    EMPTY,
     PARTS,
     JsonDict,
     JsonObject,
@@ -69,15 +70,26 @@ class RequestDecoder:
     def lose(self, code: LossCode, **values: object) -> None:
         self.losses.append(Loss(code=code, seq=len(self.entries) + 1, values=values))
 
-    def result_of(
-        self, body: JsonObject, options: CallOptions, *, known: tuple[str, ...], extra: JsonObject, **fields: Any
+    def decode(self, body: JsonObject) -> DecodedRequest:
+        raise NotImplementedError
+
+    def decoded(
+        self,
+        body: JsonObject,
+        options: CallOptions,
+        *,
+        known: tuple[str, ...],
+        extra: JsonObject = EMPTY,
+        **fields: Any,
     ) -> DecodedRequest:
         """The decoded request; fields of the body that are not known become extra."""
         self.finish_pending()
+        choice = body.get("tool_choice")
+        unread = {"tool_choice": choice} if choice and not (options.tool_choice or options.tool_name) else {}
         return DecodedRequest(
             entries=tuple(self.entries),
             blobs=self.blobs,
-            extra={**extra_of(body, *known), **extra},
+            extra={**extra_of(body, *known), **unread, **extra},
             losses=tuple(self.losses),
             places=tuple(self.places),
             model=options.model,
@@ -214,12 +226,6 @@ def extra_of(block: JsonObject, *known: str) -> JsonDict:
     return {
         name: value for name, value in block.items() if name not in known and name not in _OWN and value is not None
     }
-
-
-def unread_choice(body: JsonObject, options: CallOptions) -> JsonDict:
-    """The tool choice of a request, if `CallOptions` cannot express it."""
-    choice = body.get("tool_choice")
-    return {"tool_choice": choice} if choice and not (options.tool_choice or options.tool_name) else {}
 
 
 def effort_for(budget: int | None) -> str:

@@ -5,6 +5,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import ClassVar
 
 from history.context import Context
 from history.context.values import ContextEntry, Role
@@ -39,19 +40,27 @@ GOOGLE_URLS = ("gs://", "https://generativelanguage.googleapis.com/")
 
 
 class RequestEncoder:
-    """Encodes one request. A dialect writes texts and media in its format (`text`, `media`)."""
+    """Encodes one request. A dialect writes texts, media and entries in its format."""
 
+    dialect: ClassVar[str]
+    # Call ids: their greatest length, and the characters that this vendor rejects.
+    id_limit: ClassVar[int]
+    invalid_in_ids: ClassVar[re.Pattern[str] | None] = None
     # Prefixes of URLs that this vendor cannot open.
-    closed: tuple[str, ...] = GOOGLE_URLS
+    closed: ClassVar[tuple[str, ...]] = GOOGLE_URLS
+    # Only OpenAI's dialects have a level of detail for images.
+    has_detail: ClassVar[bool] = False
 
-    def __init__(self, options: CallOptions, *, dialect: str, vendor: str) -> None:
+    def __init__(self, options: CallOptions, *, vendor: str) -> None:
         self.options, self.switches = options, options.switches
-        self.dialect = dialect
         self.provider = options.provider or vendor
         self.losses: list[Loss] = []
         self.supplied: JsonDict = {}
         self.seq = 0
         self._ids: dict[str, str] = {}
+
+    def encode(self, context: Context) -> Encoded:
+        raise NotImplementedError
 
     def lose(self, code: LossCode, **values: object) -> None:
         self.losses.append(Loss(code=code, seq=self.seq, values=values))
@@ -80,8 +89,32 @@ class RequestEncoder:
     def text(self, text: str) -> JsonDict:
         raise NotImplementedError
 
-    def media(self, media: Media) -> JsonDict:
+    def media(self, media: Media, content: bytes | None) -> JsonDict | None:
+        """Media of which the bytes, the URL or both are known; None if this vendor does not accept its type."""
         raise NotImplementedError
+
+    def answer(self, entry: ContextEntry) -> list[JsonDict]:
+        raise NotImplementedError
+
+    def results(self, entry: ContextEntry) -> list[JsonDict]:
+        raise NotImplementedError
+
+    def instruction(self, entry: ContextEntry) -> list[JsonDict]:
+        """An instruction within the conversation, as text for vendors without a role for it."""
+        self.lose(LossCode.SYSTEM_AS_TEXT)
+        return [self.text(f"<system>\n{text_of(entry.parts)}\n</system>")]
+
+    def input(self, entry: ContextEntry) -> list[JsonDict]:
+        screen = self.live_screen(entry)
+        return [*self.blocks(entry.parts), *([self.text(screen)] if screen else [])]
+
+    def encode_entry(self, entry: ContextEntry) -> list[JsonDict]:
+        """The blocks of an entry; OpenAI's dialects have messages instead."""
+        encoders = {Role.MODEL_OUTPUT: self.answer, Role.TOOL_RESULT: self.results, Role.SYSTEM: self.instruction}
+        encoded = encoders.get(entry.role, self.input)(entry)
+        if not encoded:
+            self.lose(LossCode.MESSAGE_LEFT_OUT)
+        return encoded
 
     def is_empty(self, text: str) -> bool:
         return not text
@@ -94,15 +127,21 @@ class RequestEncoder:
         if isinstance(part, Text):
             return None if self.is_empty(part.text) else self.text(part.text)
         if isinstance(part, Media):
-            if part.media_type == "image/jpg":  # a common mistake that only OpenAI accepts
-                part = replace(part, media_type="image/jpeg")
-            return self.text(self.note(part, LossCode.MEDIA_NOT_CARRIED)) if self.is_closed(part) else self.media(part)
+            return self._media_block(part)
         self.leave_out(part)
         return None
 
-    def input_blocks(self, entry: ContextEntry) -> list[JsonDict]:
-        screen = self.live_screen(entry)
-        return [*self.blocks(entry.parts), *([self.text(screen)] if screen else [])]
+    def _media_block(self, media: Media) -> JsonDict:
+        if media.media_type == "image/jpg":  # a common mistake that only OpenAI accepts
+            media = replace(media, media_type="image/jpeg")
+        content = self.bytes_of(media)
+        if content is None and media.url.startswith(self.closed):
+            return self.text(self.note(media, LossCode.MEDIA_NOT_CARRIED))
+        if not self.has_detail and detail_of(media) != "auto":
+            self.lose(LossCode.OPTION_NOT_CARRIED, name="detail")
+        if content is None and not media.url:
+            return self.text(self.note(media, LossCode.MEDIA_UNAVAILABLE))
+        return self.media(media, content) or self.text(self.note(media, LossCode.MEDIA_NOT_CARRIED))
 
     def moved_media(self, result: ToolResult) -> list[JsonDict]:
         """Media of a result as blocks for a message after it, where results cannot carry media."""
@@ -112,11 +151,6 @@ class RequestEncoder:
         self.lose(LossCode.MEDIA_MOVED, tool=result.name)
         return [self.text(f"Media from the result of {result.name}:"), *self.blocks(media)]
 
-    def instruction_as_text(self, entry: ContextEntry) -> str:
-        """An instruction within the conversation, for vendors without a role for it."""
-        self.lose(LossCode.SYSTEM_AS_TEXT)
-        return f"<system>\n{text_of(entry.parts)}\n</system>"
-
     def with_any_input(self, context: Context) -> Context:
         """Most vendors reject an instruction without messages: it becomes the first input."""
         if context.entries or not context.system:
@@ -124,6 +158,15 @@ class RequestEncoder:
         self.lose(LossCode.SYSTEM_AS_TEXT)
         entry = ContextEntry(role=Role.MODEL_INPUT, parts=(Text(text=context.system),))
         return replace(context, system="", entries=(entry,))
+
+    def with_system_role(self, context: Context) -> Context:
+        """For models without a system role, the instruction comes before the first input."""
+        place = next((place for place, entry in enumerate(context.entries) if entry.role is Role.MODEL_INPUT), None)
+        if self.switches.system_role != "remove" or not context.system or place is None:
+            return context
+        entries = list(context.entries)
+        entries[place] = replace(entries[place], parts=(Text(text=context.system), *entries[place].parts))
+        return replace(context, entries=tuple(entries), system="")
 
     def live_screen(self, entry: ContextEntry) -> str:
         return f"[Live Screen]\n{entry.live_screen}" if entry.live_screen and self.options.include_live_screen else ""
@@ -155,13 +198,13 @@ class RequestEncoder:
             return wrap_arguments(call.arguments)
         return arguments
 
-    def call_id(self, original: str, *, limit: int, invalid: re.Pattern[str] | None = None) -> str:
+    def call_id(self, original: str) -> str:
         """A unique id in the vendor's alphabet and length, the same for a call and its result."""
         if original not in self._ids:
-            call_id = invalid.sub("_", original) if invalid else original
-            if not call_id or len(call_id) > limit or call_id in self._ids.values():
+            call_id = self.invalid_in_ids.sub("_", original) if self.invalid_in_ids else original
+            if not call_id or len(call_id) > self.id_limit or call_id in self._ids.values():
                 digest = hashlib.sha256(original.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-                call_id = f"{call_id[: limit - 9] or 'call'}_{digest}"
+                call_id = f"{call_id[: self.id_limit - 9] or 'call'}_{digest}"
             if call_id != original:
                 self.lose(LossCode.CALL_ID_CHANGED, given=original, call_id=call_id)
             self._ids[original] = call_id
@@ -214,10 +257,6 @@ class RequestEncoder:
         if not substitutes:
             self.lose(LossCode.TOOL_NOT_CARRIED, name=tool.name)
 
-    def is_closed(self, media: Media) -> bool:
-        """Whether there is only a URL that this vendor cannot open."""
-        return media.url.startswith(self.closed) and self.bytes_of(media) is None
-
     def bytes_of(self, media: Media) -> bytes | None:
         if not media.sha256 or self.options.media is None:
             return None
@@ -225,11 +264,6 @@ class RequestEncoder:
             return self.options.media(media.sha256)
         except LookupError:
             return None
-
-    def lose_detail(self, media: Media) -> None:
-        """Only OpenAI's dialects have a level of detail for images."""
-        if detail_of(media) != "auto":
-            self.lose(LossCode.OPTION_NOT_CARRIED, name="detail")
 
     def note(self, media: Media, code: LossCode) -> str:
         """A text in place of media that cannot be sent."""
@@ -269,14 +303,3 @@ def base64_of(content: bytes) -> str:
 
 def data_url(media_type: str, content: bytes) -> str:
     return f"data:{media_type};base64,{base64_of(content)}"
-
-
-def with_system_in_first_input(context: Context) -> Context:
-    """For models without a system role: the instruction comes before the first input."""
-    place = next((place for place, entry in enumerate(context.entries) if entry.role is Role.MODEL_INPUT), None)
-    if not context.system or place is None:
-        return context
-    entry = context.entries[place]
-    prefixed = replace(entry, parts=(Text(text=context.system), *entry.parts))
-    entries = (*context.entries[:place], prefixed, *context.entries[place + 1 :])
-    return replace(context, entries=entries, system="")

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
-from history.answers.events import Event
 from history.context import Context, to_context
 from history.context.repair import repair
 from history.entries import JsonDict, JsonObject, ModelInput, ModelOutput, ToolDefinition, ToolResults, empty_object
@@ -180,22 +179,6 @@ def context_of(request: DecodedRequest) -> Context:
     """The context of this request, repaired for any vendor."""
     entries, report = repair([to_context(entry, seq=seq) for seq, entry in enumerate(request.entries, 1)])
     return Context(entries=entries, system=request.system, tools=request.tools, report=report)
-
-
-class StreamDecoder(Protocol):
-    """Decodes chunks of a vendor's stream. A stream that breaks off gives no Ended."""
-
-    def feed(self, chunk: bytes) -> list[Event]: ...
-
-    def close(self) -> list[Event]: ...
-
-
-class StreamEncoder(Protocol):
-    """Encodes events for a client of the vendor. Without an Ended, `end` breaks the stream off."""
-
-    def feed(self, event: Event) -> bytes: ...
-
-    def end(self) -> bytes: ...
 
 
 def joined(texts: Sequence[str]) -> str:

@@ -1,14 +1,111 @@
 """Anthropic Messages: results of parallel calls in one user message, signed thinking returned unchanged."""
 
-from history.dialects.anthropic_messages.http_api import HTTP_API as HTTP_API
-from history.dialects.anthropic_messages.reply_decoder import FINAL_MARKS as FINAL_MARKS
-from history.dialects.anthropic_messages.reply_decoder import PROVIDER as PROVIDER
-from history.dialects.anthropic_messages.reply_decoder import decode_error as decode_error
-from history.dialects.anthropic_messages.reply_decoder import decode_reply as decode_reply
-from history.dialects.anthropic_messages.reply_decoder import finality as finality
-from history.dialects.anthropic_messages.reply_decoder import stream_decoder as stream_decoder
-from history.dialects.anthropic_messages.reply_encoder import encode_error as encode_error
-from history.dialects.anthropic_messages.reply_encoder import encode_reply as encode_reply
-from history.dialects.anthropic_messages.reply_encoder import stream_encoder as stream_encoder
-from history.dialects.anthropic_messages.request_decoder import decode_request as decode_request
-from history.dialects.anthropic_messages.request_encoder import encode as encode
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
+
+import msgspec
+
+from history.dialects.anthropic_messages.reply_decoder import PROVIDER, AnthropicReplyDecoder, decode_error, usage_from
+from history.dialects.anthropic_messages.reply_encoder import AnthropicReplyEncoder, encode_error
+from history.dialects.anthropic_messages.request_decoder import AnthropicRequestDecoder
+from history.dialects.anthropic_messages.request_encoder import AnthropicRequestEncoder
+from history.dialects.dialect import Dialect
+from history.dialects.http_api import CallKind, HttpApi, KeyHeader, ListedModel
+from history.dialects.json_access import count, obj, objs, string
+from history.dialects.references import AnyObject, Container, ContentBlock, Identified, IssuedIds, Typed
+from history.dialects.types import Switches
+from history.entries import JsonDict, JsonObject, Usage
+
+VERSION = "2023-06-01"
+# Anthropic requires it for the role `system` among the messages.
+INLINE_SYSTEM_BETA = "mid-conversation-system-2026-04-07"
+# SDKs require a publication date, and only the vendor knows it.
+PUBLISHED = "2026-01-01T00:00:00Z"
+
+
+class _Message(msgspec.Struct):
+    content: str | list[ContentBlock] | AnyObject | None = None
+
+
+class _Reply(msgspec.Struct):
+    container: Identified | None = None
+    message: _Reply | None = None
+    delta: _Reply | None = None
+
+
+def _container_ids(reply: _Reply) -> Iterator[str | None]:
+    for part in (reply, reply.message, reply.delta):
+        if part is not None and part.container is not None:
+            yield part.container.id
+
+
+CONTAINERS = IssuedIds(b'"container"', msgspec.json.Decoder(_Reply), _container_ids)
+
+
+class AnthropicApi(HttpApi):
+    paths: ClassVar[Mapping[str, CallKind]] = {"/v1/messages": "chat", "/v1/messages/count_tokens": "count"}
+    key_header: ClassVar[KeyHeader] = "x-api-key"
+    default_headers: ClassVar[Mapping[str, str]] = {"anthropic-version": VERSION}
+    request_fields: ClassVar[JsonObject] = {
+        "messages": list[_Message],
+        "container": Container | None,
+        "tools": list[Typed] | None,
+    }
+    continues_prefills = True
+    reply_id_prefix = "msg_"
+    request_id_headers = (*HttpApi.request_id_headers, "anthropic-request-id")
+    splits_usage = True
+    final_event = re.compile(rb'"message_delta"')
+    models_path = "/v1/models?limit=1000"
+
+    def is_caller(self, path: str, headers: Mapping[str, str]) -> bool:
+        return "anthropic-version" in headers or path.startswith("/v1/messages")
+
+    def request_headers(self, switches: Switches) -> Mapping[str, str]:
+        if not switches.inline_system:
+            return self.default_headers
+        return {**self.default_headers, "anthropic-beta": INLINE_SYSTEM_BETA}
+
+    def issued_ids(self, request: JsonObject) -> IssuedIds | None:
+        return CONTAINERS if "container" in request or _has_vendor_tools(request.get("tools")) else None
+
+    def read_usage(self, counts: JsonObject) -> Usage:
+        return usage_from(counts)
+
+    def encode_model(self, model: ListedModel) -> JsonDict:
+        return {"type": "model", "id": model.name, "display_name": model.label, "created_at": PUBLISHED}
+
+    def encode_models(self, models: Sequence[ListedModel]) -> JsonDict:
+        ends = {"first_id": models[0].name, "last_id": models[-1].name} if models else {}
+        return {"data": [self.encode_model(model) for model in models], "has_more": False, **ends}
+
+    def read_models(self, listed: JsonObject) -> Iterator[ListedModel]:
+        for item in objs(listed.get("data")):
+            if item.get("lifecycle") != "retired":
+                images = obj(obj(item.get("capabilities")).get("image_input")).get("supported")
+                yield ListedModel(
+                    name=string(item.get("id")),
+                    label=string(item.get("display_name")),
+                    window=count(item.get("max_input_tokens")),
+                    takes_images=images is not False,
+                )
+
+
+def _has_vendor_tools(tools: Sequence[object] | None) -> bool:
+    """Vendor tools run in a container. A client's own tools have no type or the type `custom`."""
+    return any(getattr(tool, "type", None) not in (None, "custom") for tool in tools or ())
+
+
+DIALECT = Dialect(
+    PROVIDER,
+    AnthropicApi(),
+    AnthropicRequestEncoder,
+    AnthropicRequestDecoder,
+    AnthropicReplyDecoder,
+    AnthropicReplyEncoder,
+    decode_error,
+    encode_error,
+)

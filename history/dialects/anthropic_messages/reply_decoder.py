@@ -16,19 +16,10 @@ from history.answers.events import (
     UsageReported,
 )
 from history.dialects.json_access import count, obj, objs, string, whole
-from history.dialects.reply_decoder import (
-    KIND_OF_STATUS,
-    JsonStreamDecoder,
-    PartNames,
-    default_message,
-    read_body,
-    refine_kind,
-    started,
-)
+from history.dialects.reply_decoder import KIND_OF_STATUS, ReplyDecoder, default_message, read_body, refine_kind
 from history.dialects.request_decoder import as_other
 from history.dialects.sse import Finality
 from history.dialects.tools import arguments_text, parse_arguments
-from history.dialects.types import StreamDecoder
 from history.entries import JsonDict, JsonObject, Usage
 
 DIALECT = "anthropic-messages"
@@ -60,27 +51,6 @@ ERRORS: dict[ErrorKind, str] = {
 KINDS: dict[str, ErrorKind] = {code: kind for kind, code in ERRORS.items()} | {
     "invalid_request_error": "invalid_request"
 }
-FINAL_MARKS = (b'"message_stop"', b'"error"')
-
-
-def finality(name: str, event: JsonObject) -> Finality | None:
-    return Finality.OVER if (event.get("type") or name) in ("message_stop", "error") else None
-
-
-def stream_decoder(provider: str = "") -> StreamDecoder:
-    return JsonStreamDecoder(_StreamReader(provider).read, read_reply=decode_reply)
-
-
-def decode_reply(body: bytes | JsonObject) -> list[Event]:
-    reply = read_body(body)
-    if reply.get("type") == "error" or "error" in reply:
-        return [decode_error(0, reply)]
-    names = PartNames()
-    pieces = (piece for block in objs(reply.get("content")) for piece in _block_pieces(block, names))
-    events: list[Event] = [started(reply), *pieces]
-    if usage := obj(reply.get("usage")):
-        events.append(UsageReported(usage=usage_from(usage)))
-    return [*events, *_ended(reply)]
 
 
 def decode_error(status: int, body: bytes | JsonObject) -> Failed:
@@ -105,53 +75,45 @@ def usage_from(raw: JsonObject) -> Usage:
     )
 
 
-def _ended(reply: JsonObject) -> Iterator[Ended]:
-    if word := string(reply.get("stop_reason")):
-        yield Ended(reason=REASONS.get(word, "other"), raw_reason=word)
+class AnthropicReplyDecoder(ReplyDecoder):
+    final_marks = (b'"message_stop"', b'"error"')
 
-
-def _block_pieces(block: JsonObject, names: PartNames) -> Iterator[Piece]:
-    """The pieces of a whole block, or of the start of one."""
-    match block.get("type"):
-        case "text":
-            extra = {"citations": citations} if (citations := objs(block.get("citations"))) else {}
-            yield TextPiece(part=names.same("text"), text=string(block.get("text")), extra=extra)
-        case "thinking":
-            text, signature = string(block.get("thinking")), string(block.get("signature"))
-            yield ReasoningPiece(part=names.new("thinking"), text=text, signature=signature)
-        case "redacted_thinking":
-            yield ReasoningPiece(part=names.new("thinking"), redacted=string(block.get("data")))
-        case "tool_use":
-            arguments = arguments_text(block.get("input")) if block.get("input") else ""
-            call_id, name = string(block.get("id")), string(block.get("name"))
-            yield ToolCallPiece(part=names.new("call"), call_id=call_id, name=name, arguments=arguments)
-        case _:
-            yield OtherPiece(part=names.new("other"), data=as_other(block))
-
-
-class _StreamReader:
-    def __init__(self, provider: str) -> None:
-        self._provider = provider
-        self._names = PartNames()
+    def __init__(self, provider: str = "") -> None:
+        super().__init__(provider)
         # Block index → the part of its deltas.
         self._parts: dict[int | None, str] = {}
         # Block index → a call of a hosted tool, and its input so far.
         self._hosted_calls: dict[int | None, tuple[JsonObject, list[str]]] = {}
         self._usage: JsonDict = {}
 
+    @staticmethod
+    def finality(name: str, event: JsonObject) -> Finality | None:
+        return Finality.OVER if (event.get("type") or name) in ("message_stop", "error") else None
+
+    def read_reply(self, reply: JsonObject) -> Iterator[Event]:
+        if reply.get("type") == "error" or "error" in reply:
+            yield decode_error(0, reply)
+            return
+        yield from self.start(reply)
+        for block in objs(reply.get("content")):
+            yield self._block_piece(block)
+        if usage := obj(reply.get("usage")):
+            yield UsageReported(usage=usage_from(usage))
+        yield from self._end(reply)
+
     def read(self, name: str, event: JsonObject) -> Iterator[Event]:
         index = whole(event.get("index"))
         match event.get("type") or name:
             case "message_start":
                 message = obj(event.get("message"))
-                yield started(message, provider=self._provider)
+                yield from self.start(message)
                 yield from self._count(message)
             case "content_block_start":
-                for piece in _block_pieces(obj(event.get("content_block")), self._names):
-                    self._parts[index] = piece.part
-                    if isinstance(piece, OtherPiece):
-                        self._hosted_calls[index] = (piece.data, [])
-                    yield piece
+                piece = self._block_piece(obj(event.get("content_block")))
+                self._parts[index] = piece.part
+                if isinstance(piece, OtherPiece):
+                    self._hosted_calls[index] = (piece.data, [])
+                yield piece
             case "content_block_delta":
                 yield from self._delta(index, obj(event.get("delta")))
             case "content_block_stop":
@@ -161,15 +123,33 @@ class _StreamReader:
                     yield OtherPiece(part=self._parts[index], data={**call, "input": arguments})
             case "message_delta":
                 yield from self._count(event)
-                yield from _ended(obj(event.get("delta")))
+                yield from self._end(obj(event.get("delta")))
             case "error":
                 yield decode_error(0, event)
+
+    def _block_piece(self, block: JsonObject) -> Piece:
+        """The piece of a whole block, or of the start of one."""
+        match block.get("type"):
+            case "text":
+                extra = {"citations": citations} if (citations := objs(block.get("citations"))) else {}
+                return TextPiece(part=self.same_part("text"), text=string(block.get("text")), extra=extra)
+            case "thinking":
+                text, signature = string(block.get("thinking")), string(block.get("signature"))
+                return ReasoningPiece(part=self.new_part("thinking"), text=text, signature=signature)
+            case "redacted_thinking":
+                return ReasoningPiece(part=self.new_part("thinking"), redacted=string(block.get("data")))
+            case "tool_use":
+                arguments = arguments_text(block.get("input")) if block.get("input") else ""
+                call_id, name = string(block.get("id")), string(block.get("name"))
+                return ToolCallPiece(part=self.new_part("call"), call_id=call_id, name=name, arguments=arguments)
+            case _:
+                return OtherPiece(part=self.new_part("other"), data=as_other(block))
 
     def _delta(self, index: int | None, delta: JsonObject) -> Iterator[Event]:
         part = self._parts.get(index, "")
         match delta.get("type"):
             case "text_delta":
-                yield TextPiece(part=part or self._names.same("text"), text=string(delta.get("text")))
+                yield TextPiece(part=part or self.same_part("text"), text=string(delta.get("text")))
             case "citations_delta" if part and obj(delta.get("citation")):
                 yield TextPiece(part=part, text="", extra={"citations": [delta["citation"]]})
             case "thinking_delta" if part:
@@ -186,3 +166,7 @@ class _StreamReader:
         if usage := obj(holder.get("usage")):
             self._usage |= {name: value for name, value in usage.items() if value is not None}
             yield UsageReported(usage=usage_from(self._usage))
+
+    def _end(self, reply: JsonObject) -> Iterator[Ended]:
+        if word := string(reply.get("stop_reason")):
+            yield Ended(reason=REASONS.get(word, "other"), raw_reason=word)

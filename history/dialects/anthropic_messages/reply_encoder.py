@@ -1,15 +1,14 @@
 """Encoder of replies, streams and errors for clients of Anthropic."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from history.answers.assembly import end_reason
 from history.answers.events import Ended, EndReason, Failed, Piece, ReasoningPiece, TextPiece, ToolCallPiece
 from history.dialects.anthropic_messages.reply_decoder import ERRORS
 from history.dialects.reply_decoder import STATUS_OF_KIND
-from history.dialects.reply_encoder import OpenBlock, ReplyStreamEncoder
+from history.dialects.reply_encoder import OpenBlock, ReplyEncoder
 from history.dialects.sse import sse
 from history.dialects.tools import wrap_arguments
-from history.entries import JsonDict, ModelOutput, Part, Reasoning, Text, ToolDefinition, ToolRequest, Usage
+from history.entries import JsonDict, ModelOutput, Part, Reasoning, Text, ToolRequest, Usage
 
 STOP_REASONS: dict[EndReason, str] = {
     "stop": "end_turn",
@@ -23,32 +22,9 @@ STOP_REASONS: dict[EndReason, str] = {
 OVERLOADED = 529
 
 
-def encode_reply(
-    output: ModelOutput, *, reply_id: str, created: int = 0, tools: Sequence[ToolDefinition] = ()
-) -> JsonDict:
-    reason = end_reason(output.end_reason or ("tool_use" if output.tool_requests else "stop"))
-    content = [block for part in output.parts for block in _block(part)]
-    return _message(reply_id, output.model, content, STOP_REASONS[reason], output.usage)
-
-
 def encode_error(error: Failed) -> tuple[int, JsonDict]:
     status = OVERLOADED if error.kind == "overloaded" else STATUS_OF_KIND[error.kind]
     return status, {"type": "error", "error": {"type": ERRORS[error.kind], "message": error.message}}
-
-
-def _message(
-    reply_id: str, model: str, content: list[JsonDict], stop_reason: str | None, usage: Usage | None
-) -> JsonDict:
-    return {
-        "id": reply_id,
-        "type": "message",
-        "role": "assistant",
-        "model": model,
-        "content": content,
-        "stop_reason": stop_reason,
-        "stop_sequence": None,
-        "usage": _usage_to(usage),
-    }
 
 
 def _block(part: Part) -> Iterator[JsonDict]:
@@ -78,12 +54,29 @@ def _usage_to(usage: Usage | None) -> JsonDict:
     return counts
 
 
-class _StreamEncoder(ReplyStreamEncoder):
+class AnthropicReplyEncoder(ReplyEncoder):
+    def write_reply(self, output: ModelOutput, reason: EndReason) -> JsonDict:
+        content = [block for part in output.parts for block in _block(part)]
+        return self._message(content, STOP_REASONS[reason])
+
+    def _message(self, content: list[JsonDict], stop_reason: str | None) -> JsonDict:
+        return {
+            "id": self.reply_id,
+            "type": "message",
+            "role": "assistant",
+            "model": self.model,
+            "content": content,
+            "stop_reason": stop_reason,
+            "stop_sequence": None,
+            "usage": _usage_to(self.usage),
+        }
+
     def write_start(self) -> bytes:
-        return _event("message_start", message=_message(self.reply_id, self.model, [], None, self.usage))
+        return _event("message_start", message=self._message([], None))
 
     def open_block(self, block: OpenBlock) -> bytes:
-        return _event("content_block_start", index=block.index, content_block=_empty_block(block.first))
+        (empty,) = _block(block.head)
+        return _event("content_block_start", index=block.index, content_block=empty)
 
     def write_piece(self, block: OpenBlock, piece: Piece) -> bytes:
         return b"".join(
@@ -107,18 +100,6 @@ def _event(name: str, **fields: object) -> bytes:
     return sse({"type": name, **fields}, name=name)
 
 
-def _empty_block(first: Piece) -> JsonDict:
-    match first:
-        case ToolCallPiece():
-            return {"type": "tool_use", "id": first.call_id, "name": first.name, "input": {}}
-        case ReasoningPiece(redacted=redacted) if redacted:
-            return {"type": "redacted_thinking", "data": redacted}
-        case ReasoningPiece():
-            return {"type": "thinking", "thinking": "", "signature": ""}
-        case _:
-            return {"type": "text", "text": ""}
-
-
 def _deltas(piece: Piece) -> Iterator[tuple[str, str, str]]:
     """The type, the field and the text of each delta."""
     match piece:
@@ -129,6 +110,3 @@ def _deltas(piece: Piece) -> Iterator[tuple[str, str, str]]:
             yield "signature_delta", "signature", piece.signature
         case ToolCallPiece():
             yield "input_json_delta", "partial_json", piece.arguments
-
-
-stream_encoder = _StreamEncoder

@@ -1,19 +1,10 @@
 """Decoder of requests from clients of Anthropic."""
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 
-from history.dialects.anthropic_messages.reply_decoder import DIALECT, PROVIDER
+from history.dialects.anthropic_messages.reply_decoder import DIALECT
 from history.dialects.json_access import items, number, obj, objs, parse_json, string, truth, whole
-from history.dialects.request_decoder import (
-    RequestDecoder,
-    check_request,
-    effort_for,
-    extra_of,
-    from_base64,
-    other,
-    unread_choice,
-)
+from history.dialects.request_decoder import RequestDecoder, check_request, effort_for, extra_of, from_base64, other
 from history.dialects.tools import arguments_text, hosted_tool
 from history.dialects.types import AnswerForm, CallOptions, DecodedRequest, LossCode, ToolChoice, joined
 from history.entries import JsonObject, Part, Reasoning, Text, ToolDefinition, ToolResult
@@ -27,25 +18,22 @@ CHOICES: dict[str, ToolChoice] = {"auto": "auto", "any": "required", "none": "no
 ATTRIBUTION = "x-anthropic-billing-header:"
 
 
-def decode_request(body: JsonObject, *, provider: str = "", at: datetime | None = None) -> DecodedRequest:
-    body = check_request(body, needs=("messages",))
-    decoder = _Decoder(provider=provider or PROVIDER, at=at)
-    for message in decoder.messages_in(body.get("messages")):
-        decoder.message(message)
-    options = _options(body)
-    return decoder.result_of(
-        body,
-        options,
-        known=KNOWN,
-        system=decoder.system(body.get("system")),
-        tools=tuple(_tool(tool) for tool in objs(body.get("tools"))),
-        extra=unread_choice(body, options),
-        read=frozenset(_read(options)),
-        session_hints=_hints(body),
-    )
+class AnthropicRequestDecoder(RequestDecoder):
+    def decode(self, body: JsonObject) -> DecodedRequest:
+        body = check_request(body, needs=("messages",))
+        for message in self.messages_in(body.get("messages")):
+            self.message(message)
+        options = _options(body)
+        return self.decoded(
+            body,
+            options,
+            known=KNOWN,
+            system=self.system(body.get("system")),
+            tools=tuple(_tool(tool) for tool in objs(body.get("tools"))),
+            read=frozenset(_read(options)),
+            session_hints=_hints(body),
+        )
 
-
-class _Decoder(RequestDecoder):
     def system(self, content: object) -> str:
         texts = []
         for block in _blocks(content):

@@ -10,11 +10,11 @@ from itertools import groupby
 
 from history.context import Context
 from history.context.values import ContextEntry, Role
-from history.dialects.anthropic_messages.reply_decoder import DIALECT, PROVIDER
+from history.dialects.anthropic_messages.reply_decoder import DIALECT
 from history.dialects.json_access import items, obj, string, without_empty
 from history.dialects.request_encoder import RequestEncoder, base64_of, missing_error
 from history.dialects.tools import schema_of
-from history.dialects.types import CallOptions, Encoded, LossCode, joined
+from history.dialects.types import Encoded, LossCode, joined
 from history.entries import JsonDict, JsonObject, Media, Part, Reasoning, Text, ToolRequest, ToolResult, text_of
 
 PATH = "/v1/messages"
@@ -24,57 +24,52 @@ IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 # Thinking tokens of older models by effort.
 BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 16_384, "max": 32_000}
 EFFORTS = {"minimal": "low"}
-INVALID_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
-ID_LIMIT = 128
 
 
-def encode(context: Context, options: CallOptions) -> Encoded:
-    encoder = _Encoder(options, dialect=DIALECT, vendor=PROVIDER)
-    context = encoder.with_any_input(context)
-    body = {
-        "model": options.model,
-        "max_tokens": options.max_tokens or MAX_TOKENS,
-        **without_empty(system=context.system),
-        "messages": encoder.messages(context),
-        **encoder.tools(context),
-        **without_empty(stop_sequences=list(options.stop), temperature=options.temperature, top_p=options.top_p),
-        **({"stream": True} if options.stream else {}),
-    }
-    encoder.add_thinking(body)
-    encoder.add_form(body)
-    if body["max_tokens"] != options.max_tokens:
-        encoder.supplied["max_tokens"] = body["max_tokens"]
-    return encoder.encoded(context, body, path=PATH)
+class AnthropicRequestEncoder(RequestEncoder):
+    dialect = DIALECT
+    id_limit = 128
+    invalid_in_ids = re.compile(r"[^a-zA-Z0-9_-]")
 
+    def encode(self, context: Context) -> Encoded:
+        options, context = self.options, self.with_any_input(context)
+        body = {
+            "model": options.model,
+            "max_tokens": options.max_tokens or MAX_TOKENS,
+            **without_empty(system=context.system),
+            "messages": self.messages(context),
+            **self.tools(context),
+            **without_empty(stop_sequences=list(options.stop), temperature=options.temperature, top_p=options.top_p),
+            **({"stream": True} if options.stream else {}),
+        }
+        self.add_thinking(body)
+        self.add_form(body)
+        if body["max_tokens"] != options.max_tokens:
+            self.supplied["max_tokens"] = body["max_tokens"]
+        return self.encoded(context, body, path=PATH)
 
-class _Encoder(RequestEncoder):
     def messages(self, context: Context) -> list[JsonDict]:
-        messages = (self.message(entry) for entry in self.entries(context))
-        # An empty message must not separate two messages of one role.
-        filled = [(role, blocks) for role, blocks in messages if blocks]
-        merged = [
+        """Consecutive messages of one role are one, also if an empty message was between them."""
+        encoded = ((self.role(entry), self.encode_entry(entry)) for entry in self.entries(context))
+        messages: list[JsonDict] = [
             {"role": role, "content": [block for _, blocks in group for block in blocks]}
-            for role, group in groupby(filled, key=lambda message: message[0])
+            for role, group in groupby((message for message in encoded if message[1]), key=lambda message: message[0])
         ]
-        return _without_trailing_space(merged)
+        if messages and messages[-1]["role"] == "assistant" and messages[-1]["content"][-1]["type"] == "text":
+            # A last answer that the model continues must not end in white space.
+            last = messages[-1]["content"].pop()
+            messages[-1]["content"].append({**last, "text": last["text"].rstrip()})
+        return messages
 
-    def message(self, entry: ContextEntry) -> tuple[str, list[JsonDict]]:
-        if entry.role is Role.MODEL_OUTPUT:
-            role, blocks = "assistant", self.answer(entry)
-        elif entry.role is Role.TOOL_RESULT:
-            role, blocks = "user", self.results(entry)
-        elif entry.role is Role.SYSTEM:
-            role, blocks = self.instruction(entry)
-        else:
-            role, blocks = "user", self.input_blocks(entry)
-        if not blocks:
-            self.lose(LossCode.MESSAGE_LEFT_OUT)
-        return role, blocks
+    def role(self, entry: ContextEntry) -> str:
+        if entry.role is Role.SYSTEM and self.switches.inline_system:
+            return "system"
+        return "assistant" if entry.role is Role.MODEL_OUTPUT else "user"
 
-    def instruction(self, entry: ContextEntry) -> tuple[str, list[JsonDict]]:
+    def instruction(self, entry: ContextEntry) -> list[JsonDict]:
         if self.switches.inline_system:
-            return "system", self.blocks([Text(text=text_of(entry.parts))])
-        return "user", [self.text(self.instruction_as_text(entry))]
+            return self.blocks([Text(text=text_of(entry.parts))])
+        return super().instruction(entry)
 
     def answer(self, entry: ContextEntry) -> list[JsonDict]:
         """Calls come last: Anthropic expects their results directly after them."""
@@ -95,7 +90,7 @@ class _Encoder(RequestEncoder):
                     return {"type": "redacted_thinking", "data": part.redacted}
                 return {"type": "thinking", "thinking": part.text, "signature": part.signature}
             case ToolRequest():
-                call_id = self.call_id(part.call_id, limit=ID_LIMIT, invalid=INVALID_IN_IDS)
+                call_id = self.call_id(part.call_id)
                 return {"type": "tool_use", "id": call_id, "name": part.name, "input": self.arguments_object(part)}
             case _:
                 self.leave_out(part)
@@ -109,7 +104,7 @@ class _Encoder(RequestEncoder):
         return blocks
 
     def result(self, result: ToolResult) -> JsonDict:
-        call_id = self.call_id(result.call_id, limit=ID_LIMIT, invalid=INVALID_IN_IDS)
+        call_id = self.call_id(result.call_id)
         content = self.blocks(self.result_parts(result))
         is_error = {} if result.status == "success" else {"is_error": True}
         return {"type": "tool_result", "tool_use_id": call_id, **without_empty(content=content), **is_error}
@@ -129,11 +124,7 @@ class _Encoder(RequestEncoder):
         """Anthropic rejects texts of white space."""
         return not text.strip()
 
-    def media(self, media: Media) -> JsonDict:
-        content = self.bytes_of(media)
-        self.lose_detail(media)
-        if content is None and not media.url:
-            return self.text(self.note(media, LossCode.MEDIA_UNAVAILABLE))
+    def media(self, media: Media, content: bytes | None) -> JsonDict | None:
         if media.media_type in IMAGES or (media.media_type.startswith("image/") and content is None):
             return {"type": "image", "source": _source(media, content)}
         if media.media_type == "application/pdf":
@@ -141,7 +132,7 @@ class _Encoder(RequestEncoder):
         if media.media_type.startswith("text/") and content is not None:
             source = {"type": "text", "media_type": "text/plain", "data": content.decode("utf-8", "replace")}
             return {"type": "document", "source": source, **without_empty(title=media.name)}
-        return self.text(self.note(media, LossCode.MEDIA_NOT_CARRIED))
+        return None
 
     def tools(self, context: Context) -> JsonDict:
         offered = self.offered_tools(context.tools)
@@ -205,14 +196,6 @@ def _source(media: Media, content: bytes | None) -> JsonDict:
     if content is None:
         return {"type": "url", "url": media.url}
     return {"type": "base64", "media_type": media.media_type, "data": base64_of(content)}
-
-
-def _without_trailing_space(messages: list[JsonDict]) -> list[JsonDict]:
-    """A last answer that the model continues must not end in white space."""
-    if messages and messages[-1]["role"] == "assistant" and messages[-1]["content"][-1]["type"] == "text":
-        last = messages[-1]["content"][-1]
-        messages[-1]["content"][-1] = {**last, "text": last["text"].rstrip()}
-    return messages
 
 
 # JSON schemas of answers in the subset that Anthropic accepts. As in Anthropic's own SDK, the description names the

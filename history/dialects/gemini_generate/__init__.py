@@ -1,14 +1,136 @@
 """Gemini generateContent: as many responses as calls, signatures on the parts that they belong to."""
 
-from history.dialects.gemini_generate.http_api import HTTP_API as HTTP_API
-from history.dialects.gemini_generate.reply_decoder import FINAL_MARKS as FINAL_MARKS
-from history.dialects.gemini_generate.reply_decoder import PROVIDER as PROVIDER
-from history.dialects.gemini_generate.reply_decoder import decode_error as decode_error
-from history.dialects.gemini_generate.reply_decoder import decode_reply as decode_reply
-from history.dialects.gemini_generate.reply_decoder import finality as finality
-from history.dialects.gemini_generate.reply_decoder import stream_decoder as stream_decoder
-from history.dialects.gemini_generate.reply_encoder import encode_error as encode_error
-from history.dialects.gemini_generate.reply_encoder import encode_reply as encode_reply
-from history.dialects.gemini_generate.reply_encoder import stream_encoder as stream_encoder
-from history.dialects.gemini_generate.request_decoder import decode_request as decode_request
-from history.dialects.gemini_generate.request_encoder import encode as encode
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, get_type_hints
+from urllib.parse import quote
+
+import msgspec
+
+from history.dialects.dialect import Dialect
+from history.dialects.gemini_generate.reply_decoder import PROVIDER, GeminiReplyDecoder, decode_error, usage_from
+from history.dialects.gemini_generate.reply_encoder import GeminiReplyEncoder, encode_error
+from history.dialects.gemini_generate.request_decoder import GeminiRequestDecoder
+from history.dialects.gemini_generate.request_encoder import GeminiRequestEncoder
+from history.dialects.http_api import CallKind, HttpApi, KeyHeader, ListedModel, ModelPath, can_chat
+from history.dialects.json_access import count, items, objs, string
+from history.dialects.references import Cache, FileStore, FileUri
+from history.entries import JsonDict, JsonObject, Usage
+
+STREAM = "streamGenerateContent"
+VERBS: dict[str, CallKind] = {
+    "generateContent": "chat",
+    STREAM: "chat",
+    "countTokens": "count",
+    "embedContent": "other",
+    "batchEmbedContents": "other",
+}
+METHODS = ["generateContent", STREAM, "countTokens"]
+# A model's name may have a colon of its own, as in qwen3:8b; the verb follows the last one.
+_PATH = re.compile(r"/v1(?:beta)?/models/(?P<model>[^?#\x00-\x1f\x7f]+):(?P<verb>\w+)")
+
+
+class _FileData(msgspec.Struct):
+    fileUri: FileUri | None = None  # noqa: N815 - Google's names
+    file_uri: FileUri | None = None
+
+
+class _Part(msgspec.Struct):
+    fileData: _FileData | None = None  # noqa: N815
+    file_data: _FileData | None = None
+    functionResponse: _Content | None = None  # noqa: N815
+    function_response: _Content | None = None
+
+
+class _Content(msgspec.Struct):
+    parts: list[_Part] | _Part | None = None
+
+
+class _FileSearch(msgspec.Struct):
+    fileSearchStoreNames: list[FileStore] | None = None  # noqa: N815
+    file_search_store_names: list[FileStore] | None = None
+
+
+class _Tool(msgspec.Struct):
+    fileSearch: _FileSearch | None = None  # noqa: N815
+    file_search: _FileSearch | None = None
+
+
+class _Request(msgspec.Struct):
+    """A request to count tokens may hold a whole request."""
+
+    contents: str | list[_Content] | _Content | None = None
+    systemInstruction: str | _Content | None = None  # noqa: N815
+    system_instruction: str | _Content | None = None
+    cachedContent: Cache | None = None  # noqa: N815
+    cached_content: Cache | None = None
+    tools: list[_Tool] | _Tool | None = None
+    generateContentRequest: _Request | None = None  # noqa: N815
+    generate_content_request: _Request | None = None
+
+
+class GeminiApi(HttpApi):
+    key_header: ClassVar[KeyHeader] = "x-goog-api-key"
+    conversation_field = "contents"
+    request_fields: ClassVar[JsonObject] = get_type_hints(_Request)
+    request_id_headers = (*HttpApi.request_id_headers, "x-goog-request-id")
+    # Its SDK for JavaScript parses every line that is not empty.
+    allows_comments = False
+    usage_field = b'"usageMetadata"'
+    final_event = re.compile(rb'"finishReason":\s*"')
+    models_path = "/v1beta/models?pageSize=1000"
+
+    def match_path(self, path: str) -> ModelPath | None:
+        match = _PATH.fullmatch(path)
+        kind = VERBS.get(match["verb"]) if match else None
+        return ModelPath(model=match["model"], verb=match["verb"], kind=kind) if match and kind else None
+
+    def path_for_model(self, path: str, *, model: str, verb: str) -> str:
+        return f"{path.partition('/models/')[0]}/models/{quote(model, safe='')}:{verb}"
+
+    def is_caller(self, path: str, headers: Mapping[str, str]) -> bool:
+        return path.startswith("/v1beta") or "x-goog-api-key" in headers or self.match_path(path) is not None
+
+    def wants_stream(self, request: JsonObject, verb: str) -> bool:
+        return verb == STREAM
+
+    def wants_array(self, query: str) -> bool:
+        return "alt=sse" not in query
+
+    def read_usage(self, counts: JsonObject) -> Usage:
+        return usage_from(counts)
+
+    def encode_token_count(self, tokens: int) -> JsonDict:
+        return {"totalTokens": tokens}
+
+    def encode_model(self, model: ListedModel) -> JsonDict:
+        window = {"inputTokenLimit": model.window} if model.window else {}
+        name = f"models/{model.name}"
+        return {"name": name, "displayName": model.label, "supportedGenerationMethods": METHODS, **window}
+
+    def encode_models(self, models: Sequence[ListedModel]) -> JsonDict:
+        return {"models": [self.encode_model(model) for model in models]}
+
+    def read_models(self, listed: JsonObject) -> Iterator[ListedModel]:
+        for item in objs(listed.get("models")):
+            name = string(item.get("name"))
+            if "generateContent" in items(item.get("supportedGenerationMethods")) and can_chat(name):
+                yield ListedModel(
+                    name=name.removeprefix("models/"),
+                    label=string(item.get("displayName")),
+                    window=count(item.get("inputTokenLimit")),
+                )
+
+
+DIALECT = Dialect(
+    PROVIDER,
+    GeminiApi(),
+    GeminiRequestEncoder,
+    GeminiRequestDecoder,
+    GeminiReplyDecoder,
+    GeminiReplyEncoder,
+    decode_error,
+    encode_error,
+)

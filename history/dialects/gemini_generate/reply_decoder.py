@@ -1,6 +1,6 @@
 """Decoder of Gemini's replies, streams, errors and usage. A chunk of a stream has the shape of a whole reply."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from history.answers.events import (
     Beside,
@@ -18,19 +18,10 @@ from history.answers.events import (
     UsageReported,
 )
 from history.dialects.json_access import count, obj, objs, string, whole
-from history.dialects.reply_decoder import (
-    KIND_OF_STATUS,
-    JsonStreamDecoder,
-    PartNames,
-    default_message,
-    read_body,
-    refine_kind,
-    started,
-)
+from history.dialects.reply_decoder import KIND_OF_STATUS, ReplyDecoder, default_message, read_body, refine_kind
 from history.dialects.request_decoder import as_other, from_base64
 from history.dialects.sse import Finality
 from history.dialects.tools import arguments_text, call_id_for
-from history.dialects.types import StreamDecoder
 from history.entries import JsonObject, Usage
 
 DIALECT = "gemini-generate"
@@ -62,33 +53,6 @@ ERRORS: dict[ErrorKind, str] = {
     "timeout": "DEADLINE_EXCEEDED",
 }
 KINDS: dict[str, ErrorKind] = {code: kind for kind, code in ERRORS.items()} | {"INVALID_ARGUMENT": "invalid_request"}
-FINAL_MARKS = (b'"finishReason"', b'"blockReason"', b'"error"')
-
-
-def finality(name: str, event: JsonObject) -> Finality | None:
-    """Gemini has no final event: the chunk with the finish reason is the last one, unless another follows."""
-    event = obj(event.get("response")) or event
-    if "error" in event:
-        return Finality.OVER
-    candidates = objs(event.get("candidates"))
-    is_blocked = bool(string(obj(event.get("promptFeedback")).get("blockReason")))
-    if is_blocked or any(string(candidate.get("finishReason")) for candidate in candidates):
-        return Finality.COMPLETE
-    return Finality.OPEN if candidates else None
-
-
-def stream_decoder(provider: str = "") -> StreamDecoder:
-    """Decode events, or the array that Gemini streams without ``alt=sse``: both have the same chunks."""
-    reader = _ReplyReader(provider)
-
-    def read(name: str, chunk: JsonObject) -> Iterable[Event]:
-        return reader.read(chunk)
-
-    return JsonStreamDecoder(read, read_reply=reader.read)
-
-
-def decode_reply(body: bytes | JsonObject) -> list[Event]:
-    return list(_ReplyReader().read(read_body(body)))
 
 
 def decode_error(status: int, body: bytes | JsonObject) -> Failed:
@@ -127,27 +91,40 @@ def usage_from(raw: JsonObject) -> Usage:
     )
 
 
-class _ReplyReader:
-    """Reads a reply, or its chunks."""
+class GeminiReplyDecoder(ReplyDecoder):
+    final_marks = (b'"finishReason"', b'"blockReason"', b'"error"')
 
     def __init__(self, provider: str = "") -> None:
-        self._provider = provider
-        self._names = PartNames()
+        super().__init__(provider)
         self._call_ids: set[str] = set()
         self._repeats: dict[str, int] = {}
-        self._has_started = False
         self._first: int | None = None
-        self._others: dict[int, _ReplyReader] = {}
+        self._others: dict[int, GeminiReplyDecoder] = {}
 
-    def read(self, chunk: JsonObject) -> Iterator[Event]:
+    @staticmethod
+    def finality(name: str, event: JsonObject) -> Finality | None:
+        """Gemini has no final event: the chunk with the finish reason is the last one, unless another follows."""
+        event = obj(event.get("response")) or event
+        if "error" in event:
+            return Finality.OVER
+        candidates = objs(event.get("candidates"))
+        is_blocked = bool(string(obj(event.get("promptFeedback")).get("blockReason")))
+        if is_blocked or any(string(candidate.get("finishReason")) for candidate in candidates):
+            return Finality.COMPLETE
+        return Finality.OPEN if candidates else None
+
+    def read(self, name: str, event: JsonObject) -> Iterator[Event]:
+        """Events, and the objects of the array that Gemini streams without ``alt=sse``, are the same chunks."""
+        return self.read_reply(event)
+
+    def read_reply(self, reply: JsonObject) -> Iterator[Event]:
         # The internal API of Google's own tools has the reply one level deeper.
-        chunk = obj(chunk.get("response")) or chunk
+        chunk = obj(reply.get("response")) or reply
         if "error" in chunk:
             yield decode_error(0, chunk)
             return
-        if not self._has_started and (chunk.get("modelVersion") or chunk.get("responseId")):
-            self._has_started = True
-            yield started(chunk, model="modelVersion", request_id="responseId", provider=self._provider)
+        if chunk.get("modelVersion") or chunk.get("responseId"):
+            yield from self.start(chunk, model="modelVersion", request_id="responseId")
         candidate, others = self._candidates(chunk)
         yield from self._parts(candidate)
         if usage := obj(chunk.get("usageMetadata")):
@@ -157,7 +134,7 @@ class _ReplyReader:
         else:
             yield from self._end(candidate)
         for index, other in others.items():
-            reader = self._others.setdefault(index, _ReplyReader())
+            reader = self._others.setdefault(index, GeminiReplyDecoder())
             yield from (Beside(answer=index, event=event) for event in (*reader._parts(other), *reader._end(other)))
 
     def _candidates(self, chunk: JsonObject) -> tuple[JsonObject, dict[int, JsonObject]]:
@@ -179,27 +156,27 @@ class _ReplyReader:
         """A signature is a part of its own: after the text it came with, so as not to split the text, else before."""
         signature, text = string(part.get("thoughtSignature")), part.get("text")
         if part.get("thought") is True:
-            yield ReasoningPiece(part=self._names.same("thought"), text=string(text), signature=signature)
+            yield ReasoningPiece(part=self.same_part("thought"), text=string(text), signature=signature)
             return
         if isinstance(text, str) and text:
-            yield TextPiece(part=self._names.same("text"), text=text)
+            yield TextPiece(part=self.same_part("text"), text=text)
         if signature:
-            yield ReasoningPiece(part=self._names.new("signature"), signature=signature)
+            yield ReasoningPiece(part=self.new_part("signature"), signature=signature)
         if isinstance(text, str):
             return
         if call := obj(part.get("functionCall")):
             yield self._call(call)
         elif (content := from_base64(obj(part.get("inlineData")).get("data"))) is not None:
             media_type = string(obj(part.get("inlineData")).get("mimeType"))
-            yield MediaPiece(part=self._names.new("media"), media_type=media_type, data=content)
+            yield MediaPiece(part=self.new_part("media"), media_type=media_type, data=content)
         elif any(name != "thoughtSignature" for name in part):
-            yield OtherPiece(part=self._names.new("other"), data=as_other(part))
+            yield OtherPiece(part=self.new_part("other"), data=as_other(part))
 
     def _call(self, call: JsonObject) -> ToolCallPiece:
         name, arguments = string(call.get("name")), arguments_text(call.get("args"))
         call_id = string(call.get("id")) or call_id_for(name, arguments, taken=self._call_ids, repeats=self._repeats)
         self._call_ids.add(call_id)
-        return ToolCallPiece(part=self._names.new("call"), call_id=call_id, name=name, arguments=arguments)
+        return ToolCallPiece(part=self.new_part("call"), call_id=call_id, name=name, arguments=arguments)
 
     def _end(self, candidate: JsonObject) -> Iterator[Ended]:
         if word := string(candidate.get("finishReason")):

@@ -1,27 +1,14 @@
 """Encoder of replies, streams and errors for clients of Gemini. A chunk of a stream has the shape of a reply."""
 
-from collections.abc import Sequence
-
-from history.answers.assembly import end_reason
-from history.answers.events import Ended, EndReason, Failed, Piece, ReasoningPiece, TextPiece, ToolCallPiece
+from history.answers.events import Ended, EndReason, Failed, Piece, ReasoningPiece, TextPiece
 from history.dialects.gemini_generate.reply_decoder import ERRORS
+from history.dialects.json_access import without_empty
 from history.dialects.reply_decoder import STATUS_OF_KIND
-from history.dialects.reply_encoder import OpenBlock, ReplyStreamEncoder
+from history.dialects.reply_encoder import OpenBlock, ReplyEncoder
 from history.dialects.request_decoder import from_base64
 from history.dialects.sse import sse
 from history.dialects.tools import wrap_arguments
-from history.entries import (
-    JsonDict,
-    ModelOutput,
-    OtherPart,
-    Part,
-    Reasoning,
-    Text,
-    ToolDefinition,
-    ToolRequest,
-    Usage,
-    thaw,
-)
+from history.entries import JsonDict, ModelOutput, OtherPart, Part, Reasoning, Text, ToolRequest, Usage, thaw
 
 FINISH_REASONS: dict[EndReason, str] = {
     "stop": "STOP",
@@ -34,26 +21,9 @@ FINISH_REASONS: dict[EndReason, str] = {
 }
 
 
-def encode_reply(
-    output: ModelOutput, *, reply_id: str, created: int = 0, tools: Sequence[ToolDefinition] = ()
-) -> JsonDict:
-    reason = FINISH_REASONS[end_reason(output.end_reason or "stop")]
-    return _reply(reply_id, output.model, _parts_of(output.parts), reason=reason, usage=output.usage)
-
-
 def encode_error(error: Failed) -> tuple[int, JsonDict]:
     status = STATUS_OF_KIND[error.kind]
     return status, {"error": {"code": status, "message": error.message, "status": ERRORS[error.kind]}}
-
-
-def _reply(
-    reply_id: str, model: str, parts: list[JsonDict], *, reason: str = "", usage: Usage | None = None
-) -> JsonDict:
-    candidate: JsonDict = {"content": {"role": "model", "parts": parts}, "index": 0}
-    if reason:
-        candidate["finishReason"] = reason
-    counts = {"usageMetadata": _usage_to(usage)} if usage else {}
-    return {"candidates": [candidate], **counts, "modelVersion": model, "responseId": reply_id}
 
 
 def _usage_to(usage: Usage) -> JsonDict:
@@ -66,33 +36,6 @@ def _usage_to(usage: Usage) -> JsonDict:
     }
 
 
-def _parts_of(parts: tuple[Part, ...]) -> list[JsonDict]:
-    written: list[JsonDict] = []
-    signature = ""
-    for part in parts:
-        match part:
-            case Reasoning():
-                written += signature_parts(signature)
-                written += [{"text": part.text, "thought": True}] if part.text else []
-                signature = _portable(part.signature)
-                continue
-            case ToolRequest():
-                written.append(_call_part(part.call_id, part.name, part.arguments, signature))
-            case Text() if part.text:
-                written += [*signature_parts(signature), {"text": part.text}]
-            case OtherPart(data=data) if "executableCode" in data or "codeExecutionResult" in data:
-                written += [*signature_parts(signature), dict(thaw(data))]
-            case _:
-                continue
-        signature = ""
-    return written + signature_parts(signature)
-
-
-def _call_part(call_id: str, name: str, arguments: str, signature: str) -> JsonDict:
-    call = {"functionCall": {"id": call_id, "name": name, "args": wrap_arguments(arguments)}}
-    return {**call, "thoughtSignature": signature} if signature else call
-
-
 def signature_parts(signature: str) -> list[JsonDict]:
     """A signature without a call: Gemini sends it with an empty text."""
     return [{"text": "", "thoughtSignature": signature}] if signature else []
@@ -103,50 +46,67 @@ def _portable(signature: str) -> str:
     return "" if from_base64(signature) is None else signature
 
 
-class _StreamEncoder(ReplyStreamEncoder):
+class GeminiReplyEncoder(ReplyEncoder):
     # The signature for the next call; without one it is sent by itself.
     signature = ""
+
+    def write_reply(self, output: ModelOutput, reason: EndReason) -> JsonDict:
+        parts = [written for part in output.parts for written in self._parts(part)]
+        return self._reply([*parts, *self._take_signature()], reason=FINISH_REASONS[reason], usage=output.usage)
 
     def open_block(self, block: OpenBlock) -> bytes:
         return b""
 
     def write_piece(self, block: OpenBlock, piece: Piece) -> bytes:
-        match piece:
-            case TextPiece(text=text) if text:
-                return self._write_parts(*self._take_signature(), {"text": text})
-            case ReasoningPiece(text=text) if text:
-                return self._write_parts(*self._take_signature(), {"text": text, "thought": True})
-        return b""
+        return self._write_parts(self._parts(piece))
 
     def close_block(self, block: OpenBlock) -> bytes:
         """Write a call as a whole, because its arguments are an object."""
-        first = block.first
-        if isinstance(first, ToolCallPiece):
-            signature, self.signature = self.signature, ""
-            return self._write_parts(_call_part(first.call_id, first.name, block.text("arguments") or "{}", signature))
-        if not (signature := _portable(block.text("signature"))):
-            return b""
-        written = self._write_parts(*self._take_signature())
-        self.signature = signature
-        return written
+        match block.part:
+            case ToolRequest() as call:
+                return self._write_parts(self._parts(call))
+            case Reasoning(signature=signature) if _portable(signature):
+                return self._write_parts(self._parts(Reasoning(signature=signature)))
+        return b""
 
     def flush(self) -> bytes:
-        return super().flush() + self._write_parts(*self._take_signature())
+        return super().flush() + self._write_parts(self._take_signature())
 
     def write_error(self, failed: Failed) -> bytes:
         return sse(encode_error(failed)[1])
 
     def write_end(self, ended: Ended) -> bytes:
         reason, usage = FINISH_REASONS[ended.reason], self.usage or Usage()
-        return sse(_reply(self.reply_id, self.model, [{"text": ""}], reason=reason, usage=usage))
+        return sse(self._reply([{"text": ""}], reason=reason, usage=usage))
+
+    def _parts(self, part: Part | Piece) -> list[JsonDict]:
+        match part:
+            case Text(text=text) | TextPiece(text=text) if text:
+                return [*self._take_signature(), {"text": text}]
+            case ReasoningPiece(text=text) if text:
+                return [*self._take_signature(), {"text": text, "thought": True}]
+            case Reasoning():
+                thought = [{"text": part.text, "thought": True}] if part.text else []
+                written = [*self._take_signature(), *thought]
+                self.signature = _portable(part.signature)
+                return written
+            case ToolRequest():
+                function = {"id": part.call_id, "name": part.name, "args": wrap_arguments(part.arguments)}
+                signature, self.signature = self.signature, ""
+                return [{"functionCall": function, **without_empty(thoughtSignature=signature)}]
+            case OtherPart(data=data) if "executableCode" in data or "codeExecutionResult" in data:
+                return [*self._take_signature(), dict(thaw(data))]
+        return []
 
     def _take_signature(self) -> list[JsonDict]:
         signature, self.signature = self.signature, ""
         return signature_parts(signature)
 
-    def _write_parts(self, *parts: JsonDict) -> bytes:
+    def _write_parts(self, parts: list[JsonDict]) -> bytes:
         """Each part is a chunk."""
-        return b"".join(sse(_reply(self.reply_id, self.model, [part])) for part in parts)
+        return b"".join(sse(self._reply([part])) for part in parts)
 
-
-stream_encoder = _StreamEncoder
+    def _reply(self, parts: list[JsonDict], *, reason: str = "", usage: Usage | None = None) -> JsonDict:
+        candidate = {"content": {"role": "model", "parts": parts}, "index": 0, **without_empty(finishReason=reason)}
+        counts = {"usageMetadata": _usage_to(usage)} if usage else {}
+        return {"candidates": [candidate], **counts, "modelVersion": self.model, "responseId": self.reply_id}

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from history.dialects.gemini_generate.normalisation import as_json_schema, in_one_spelling
-from history.dialects.gemini_generate.reply_decoder import DIALECT, PROVIDER
+from history.dialects.gemini_generate.reply_decoder import DIALECT
 from history.dialects.gemini_generate.request_encoder import SENTINEL
 from history.dialects.json_access import compact, items, number, obj, objs, string, whole, without_empty
 from history.dialects.request_decoder import RequestDecoder, check_request, effort_for, extra_of, from_base64, other
@@ -30,34 +30,33 @@ CHOICES: dict[str, ToolChoice] = {"AUTO": "auto", "NONE": "none", "ANY": "requir
 UNSPECIFIED = "MODE_UNSPECIFIED"
 
 
-def decode_request(body: JsonObject, *, provider: str = "", at: datetime | None = None) -> DecodedRequest:
-    """The model's name is in the path of a Gemini request, not in its body: the caller adds it."""
-    body = check_request(in_one_spelling(body), needs=("contents",))
-    decoder = _Decoder(provider=provider or PROVIDER, at=at)
-    contents = body.get("contents")
-    contents = [contents] if isinstance(contents, str | Mapping) else items(contents)
-    # A content may be a text alone.
-    contents = [{"parts": [{"text": one}]} if isinstance(one, str) else one for one in contents]
-    for content in decoder.messages_in(contents):
-        decoder.content(content)
-    options = _options(body)
-    return decoder.result_of(
-        body,
-        options,
-        known=KNOWN,
-        system=_system(body.get("systemInstruction")),
-        tools=tuple(tool for group in objs(body.get("tools")) for tool in _tools(group)),
-        read=frozenset(f"generationConfig.{name}" for name in _read(options)),
-        session_hints={"session_id": session} if (session := string(body.get("session_id"))) else {},
-        extra=_other_configuration(body),
-    )
-
-
-class _Decoder(RequestDecoder):
+class GeminiRequestDecoder(RequestDecoder):
     def __init__(self, *, provider: str, at: datetime | None) -> None:
         super().__init__(provider=provider, at=at)
         # The ids that were made for calls without one, by name.
         self.unnamed: dict[str, deque[str]] = {}
+
+    def decode(self, body: JsonObject) -> DecodedRequest:
+        """The model's name is in the path of a Gemini request, not in its body: the caller adds it."""
+        body = check_request(in_one_spelling(body), needs=("contents",))
+        contents = body.get("contents")
+        contents = [contents] if isinstance(contents, str | Mapping) else items(contents)
+        # A content may be a text alone.
+        for content in self.messages_in(
+            [{"parts": [{"text": one}]} if isinstance(one, str) else one for one in contents]
+        ):
+            self.content(content)
+        options = _options(body)
+        return self.decoded(
+            body,
+            options,
+            known=KNOWN,
+            system=_system(body.get("systemInstruction")),
+            tools=tuple(tool for group in objs(body.get("tools")) for tool in _tools(group)),
+            read=frozenset(f"generationConfig.{name}" for name in _read(options)),
+            session_hints={"session_id": session} if (session := string(body.get("session_id"))) else {},
+            extra=_other_configuration(body),
+        )
 
     def content(self, content: JsonObject) -> None:
         parts = _parts_of(content)

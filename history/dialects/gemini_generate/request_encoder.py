@@ -9,70 +9,47 @@ from urllib.parse import quote, urlsplit
 
 from history.context import Context
 from history.context.values import ContextEntry, Role
-from history.dialects.gemini_generate.reply_decoder import DIALECT, PROVIDER
+from history.dialects.gemini_generate.reply_decoder import DIALECT
 from history.dialects.gemini_generate.reply_encoder import signature_parts
 from history.dialects.json_access import without_empty
-from history.dialects.request_encoder import RequestEncoder, base64_of, media_in, with_system_in_first_input
+from history.dialects.request_encoder import RequestEncoder, base64_of, media_in
 from history.dialects.tools import schema_of
-from history.dialects.types import CallOptions, Encoded, LossCode
+from history.dialects.types import Encoded, LossCode
 from history.entries import JsonDict, JsonObject, Media, Reasoning, ToolRequest, ToolResult
 
 # Gemini documents this for a call whose signature is lost.
 SENTINEL = "skip_thought_signature_validator"
-ID_LIMIT = 128
 LEVELS = {"minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM", "high": "HIGH", "max": "HIGH", "xhigh": "HIGH"}
 MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 
-def encode(context: Context, options: CallOptions) -> Encoded:
-    encoder = _Encoder(options, dialect=DIALECT, vendor=PROVIDER)
-    if encoder.switches.system_role == "remove":
-        context = with_system_in_first_input(context)
-    context = encoder.with_any_input(context)
-    system = {"systemInstruction": {"parts": [{"text": context.system}]}} if context.system else {}
-    body = {**system, "contents": encoder.contents(context), **encoder.tools(context), **encoder.configuration()}
-    return encoder.encoded(context, body, path=path_for(options.model, stream=options.stream))
-
-
-def path_for(model: str, *, stream: bool) -> str:
-    name = quote(model.removeprefix("models/"), safe="", errors="replace")
-    return f"/v1beta/models/{name}:" + ("streamGenerateContent?alt=sse" if stream else "generateContent")
-
-
-class _Encoder(RequestEncoder):
+class GeminiRequestEncoder(RequestEncoder):
+    dialect = DIALECT
+    id_limit = 128
     closed = ()
+
+    def encode(self, context: Context) -> Encoded:
+        context = self.with_any_input(self.with_system_role(context))
+        system = {"systemInstruction": {"parts": [{"text": context.system}]}} if context.system else {}
+        body = {**system, "contents": self.contents(context), **self.tools(context), **self.configuration()}
+        model = quote(self.options.model.removeprefix("models/"), safe="", errors="replace")
+        method = "streamGenerateContent?alt=sse" if self.options.stream else "generateContent"
+        return self.encoded(context, body, path=f"/v1beta/models/{model}:{method}")
 
     def contents(self, context: Context) -> list[JsonDict]:
         """Consecutive entries of a role are one content; a switch separates user text from function responses."""
         written: list[JsonDict] = []
         for entry in self.entries(context):
-            role, groups = self.content(entry)
-            for parts in groups:
-                if written and written[-1]["role"] == role and not self.is_separate(written[-1], parts):
-                    written[-1]["parts"] += parts
-                elif parts:
-                    written.append({"role": role, "parts": parts})
+            role = "model" if entry.role is Role.MODEL_OUTPUT else "user"
+            for part in self.encode_entry(entry):
+                if written and written[-1]["role"] == role and not self.is_separate(written[-1]["parts"][-1], part):
+                    written[-1]["parts"].append(part)
+                else:
+                    written.append({"role": role, "parts": [part]})
         return written
 
-    def is_separate(self, before: JsonDict, parts: list[JsonDict]) -> bool:
-        if not self.switches.separate_user_text:
-            return False
-        return "functionResponse" in before["parts"][-1] and not any("functionResponse" in part for part in parts)
-
-    def content(self, entry: ContextEntry) -> tuple[str, list[list[JsonDict]]]:
-        """The role, and groups of parts that may become contents of their own."""
-        if entry.role is Role.MODEL_OUTPUT:
-            role, groups = "model", [self.answer(entry)]
-        elif entry.role is Role.TOOL_RESULT:
-            screen = [self.text(text)] if (text := self.live_screen(entry)) else []
-            role, groups = "user", [*self.results(entry), screen]
-        elif entry.role is Role.SYSTEM:
-            role, groups = "user", [[self.text(self.instruction_as_text(entry))]]
-        else:
-            role, groups = "user", [self.input_blocks(entry)]
-        if not any(groups):
-            self.lose(LossCode.MESSAGE_LEFT_OUT)
-        return role, groups
+    def is_separate(self, before: JsonDict, part: JsonDict) -> bool:
+        return self.switches.separate_user_text and "functionResponse" in before and "functionResponse" not in part
 
     def answer(self, entry: ContextEntry) -> list[JsonDict]:
         written: list[JsonDict] = []
@@ -96,24 +73,24 @@ class _Encoder(RequestEncoder):
         if not signature and is_first and self.switches.signature_sentinel:
             self.lose(LossCode.SIGNATURE_REPLACED, name=call.name)
             signature = SENTINEL
-        call_id = self.call_id(call.call_id, limit=ID_LIMIT)
+        call_id = self.call_id(call.call_id)
         function = {"id": call_id, "name": call.name, "args": self.arguments_object(call)}
         return {"functionCall": function, **without_empty(thoughtSignature=signature)}
 
-    def results(self, entry: ContextEntry) -> list[list[JsonDict]]:
-        """The responses, and the media for models without media in them."""
-        moved: list[JsonDict] = []
-        responses = []
+    def results(self, entry: ContextEntry) -> list[JsonDict]:
+        """The responses, then the media for models without media in them."""
+        responses, moved = [], []
         for result in entry.results:
             responses.append(self.response(result))
             if not self.switches.media_in_results:
                 moved += self.moved_media(result)
-        return [responses, moved]
+        screen = [self.text(text)] if (text := self.live_screen(entry)) else []
+        return [*responses, *moved, *screen]
 
     def response(self, result: ToolResult) -> JsonDict:
         text = self.result_text(result)
         response = {"output": text} if result.status == "success" else {"error": text}
-        call_id = self.call_id(result.call_id, limit=ID_LIMIT)
+        call_id = self.call_id(result.call_id)
         function: JsonDict = {"id": call_id, "name": result.name, "response": response}
         if self.switches.media_in_results and (media := media_in(result)):
             function["parts"] = [part for part in self.blocks(media) if "text" not in part]
@@ -123,14 +100,10 @@ class _Encoder(RequestEncoder):
     def text(self, text: str) -> JsonDict:
         return {"text": text}
 
-    def media(self, media: Media) -> JsonDict:
-        content = self.bytes_of(media)
-        self.lose_detail(media)
-        if content is not None:
-            return {"inlineData": {"mimeType": media.media_type, "data": base64_of(content)}}
-        if media.url:
+    def media(self, media: Media, content: bytes | None) -> JsonDict:
+        if content is None:
             return {"fileData": {**without_empty(mimeType=_exact_type(media)), "fileUri": media.url}}
-        return self.text(self.note(media, LossCode.MEDIA_UNAVAILABLE))
+        return {"inlineData": {"mimeType": media.media_type, "data": base64_of(content)}}
 
     def tools(self, context: Context) -> JsonDict:
         offered = self.offered_tools(context.tools)

@@ -1,14 +1,99 @@
 """OpenAI Chat Completions and compatible servers: one message per result, arguments as JSON text."""
 
-from history.dialects.openai_chat.http_api import HTTP_API as HTTP_API
-from history.dialects.openai_chat.reply_decoder import FINAL_MARKS as FINAL_MARKS
-from history.dialects.openai_chat.reply_decoder import decode_reply as decode_reply
-from history.dialects.openai_chat.reply_decoder import finality as finality
-from history.dialects.openai_chat.reply_decoder import stream_decoder as stream_decoder
-from history.dialects.openai_chat.reply_encoder import encode_reply as encode_reply
-from history.dialects.openai_chat.reply_encoder import stream_encoder as stream_encoder
-from history.dialects.openai_chat.request_decoder import decode_request as decode_request
-from history.dialects.openai_chat.request_encoder import encode as encode
-from history.dialects.openai_common import PROVIDER as PROVIDER
-from history.dialects.openai_common import decode_error as decode_error
-from history.dialects.openai_common import encode_error as encode_error
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import msgspec
+
+from history.dialects.dialect import Dialect
+from history.dialects.http_api import CallKind
+from history.dialects.json_access import obj
+from history.dialects.openai_chat.reply_decoder import ChatReplyDecoder
+from history.dialects.openai_chat.reply_encoder import ChatReplyEncoder
+from history.dialects.openai_chat.request_decoder import ChatRequestDecoder
+from history.dialects.openai_chat.request_encoder import ChatRequestEncoder
+from history.dialects.openai_common import (
+    PROVIDER,
+    OpenAIApi,
+    decode_error,
+    encode_error,
+    usage_from_chat,
+    usage_from_responses,
+)
+from history.dialects.references import Audio, Content, Identified, IssuedIds
+from history.entries import JsonObject, Usage
+
+
+class _Message(msgspec.Struct):
+    content: Content = None
+    audio: Audio | None = None
+
+
+class _Spoken(msgspec.Struct):
+    audio: Identified | None = None
+
+
+class _Choice(msgspec.Struct):
+    message: _Spoken | None = None
+    delta: _Spoken | None = None
+
+
+class _Reply(msgspec.Struct):
+    choices: list[_Choice] | None = None
+
+
+def _audio_ids(reply: _Reply) -> Iterator[str | None]:
+    for choice in reply.choices or ():
+        for spoken in (choice.message, choice.delta):
+            if spoken is not None and spoken.audio is not None:
+                yield spoken.audio.id
+
+
+AUDIO_IDS = IssuedIds(b'"audio"', msgspec.json.Decoder(_Reply), _audio_ids)
+
+
+class ChatApi(OpenAIApi):
+    paths: ClassVar[Mapping[str, CallKind]] = {
+        "/v1/chat/completions": "chat",
+        "/v1/embeddings": "other",
+        "/v1/moderations": "other",
+        "/v1/audio/speech": "other",
+        "/v1/audio/transcriptions": "other",
+        "/v1/audio/translations": "other",
+        "/v1/images/generations": "other",
+        "/v1/images/edits": "other",
+        "/v1/images/variations": "other",
+    }
+    request_fields: ClassVar[JsonObject] = {"messages": list[_Message], "audio": Any}
+    reply_id_prefix = "chatcmpl-"
+    has_single_text = True
+    final_event = re.compile(rb'"finish_reason":\s*"')
+    probe_paths: ClassVar[Mapping[str, str]] = {"openai-responses": "/responses"}
+
+    def wants_stream_usage(self, request: JsonObject) -> bool:
+        return bool(obj(request.get("stream_options")).get("include_usage"))
+
+    def issued_ids(self, request: JsonObject) -> IssuedIds | None:
+        return AUDIO_IDS if request.get("audio") else None
+
+    def read_usage(self, counts: JsonObject) -> Usage:
+        return usage_from_chat(counts)
+
+    def read_other_usage(self, counts: JsonObject) -> Usage:
+        """Images and audio have the names of Responses; some servers send only a total for embeddings."""
+        if "input_tokens" in counts:
+            return usage_from_responses(counts)
+        return usage_from_chat({"prompt_tokens": counts.get("total_tokens"), **counts})
+
+
+DIALECT = Dialect(
+    PROVIDER,
+    ChatApi(),
+    ChatRequestEncoder,
+    ChatRequestDecoder,
+    ChatReplyDecoder,
+    ChatReplyEncoder,
+    decode_error,
+    encode_error,
+)

@@ -16,10 +16,9 @@ from history.answers.events import (
 )
 from history.dialects.json_access import compact, items, obj, objs, string
 from history.dialects.openai_common import INPUT_END, INPUT_START, decode_error, input_piece, usage_from_chat
-from history.dialects.reply_decoder import JsonStreamDecoder, read_body, started
+from history.dialects.reply_decoder import ReplyDecoder
 from history.dialects.sse import Finality
 from history.dialects.tools import parse_arguments
-from history.dialects.types import StreamDecoder
 from history.entries import JsonObject
 
 DIALECT = "openai-chat"
@@ -31,46 +30,6 @@ REASONS: dict[str, EndReason] = {
     "length": "length",
     "content_filter": "content_filter",
 }
-FINAL_MARKS = (b"[DONE]", b'"finish_reason":"', b'"finish_reason": "', b'"error":{', b'"error": {')
-
-
-def finality(name: str, event: JsonObject) -> Finality | None:
-    """The finish reason ends the answer; usage, `[DONE]` and further answers may follow."""
-    if event.get("error"):
-        return Finality.OVER
-    choices = objs(event.get("choices"))
-    if any(string(choice.get("finish_reason")) for choice in choices):
-        return Finality.COMPLETE
-    return Finality.OPEN if choices else None
-
-
-def stream_decoder(provider: str = "") -> StreamDecoder:
-    reader = _StreamReader(provider)
-    return JsonStreamDecoder(reader.read, read_reply=decode_reply, done=reader.done)
-
-
-def decode_reply(body: bytes | JsonObject) -> list[Event]:
-    reply = read_body(body)
-    if reply.get("error"):
-        return [decode_error(0, reply)]
-    events: list[Event] = [started(reply)]
-    first, *others = objs(reply.get("choices")) or [{}]
-    pieces, end = _read_choice(first)
-    events.extend(pieces)
-    if usage := obj(reply.get("usage")):
-        events.append(UsageReported(usage=usage_from_chat(usage)))
-    events.extend(end)
-    for number, choice in enumerate(others, 1):
-        pieces, end = _read_choice(choice)
-        events.extend(Beside(answer=number, event=event) for event in (*pieces, *end))
-    return events
-
-
-def _read_choice(choice: JsonObject) -> tuple[list[Piece], list[Ended]]:
-    answer = _Answer()
-    pieces = [*answer.read(obj(choice.get("message"))), *answer.calls.rest()]
-    word = string(choice.get("finish_reason"))
-    return pieces, [answer.end(word)] if word else []
 
 
 class _Answer:
@@ -80,8 +39,14 @@ class _Answer:
         self.calls = _Calls()
         self.is_refused = self.has_ended = False
 
-    def read(self, message: JsonObject) -> Iterator[Piece]:
-        """The pieces of a message or a delta: both have the same fields."""
+    def read(self, choice: JsonObject) -> Iterator[Piece | Ended]:
+        yield from self._pieces(obj(choice.get("delta")))
+        if word := string(choice.get("finish_reason")):
+            self.has_ended = True
+            yield from self.calls.rest()
+            yield self._end(word)
+
+    def _pieces(self, message: JsonObject) -> Iterator[Piece]:
         if thinking := string(message.get("reasoning_content")) or string(message.get("reasoning")):
             yield ReasoningPiece(part="reasoning", text=thinking)
         content = message.get("content")
@@ -96,7 +61,7 @@ class _Answer:
         if legacy := obj(message.get("function_call")):
             yield from self.calls.read({"index": 0, "function": legacy}, place=0)
 
-    def end(self, word: str) -> Ended:
+    def _end(self, word: str) -> Ended:
         """Some servers send ``stop`` although there are tool calls."""
         reason = REASONS.get(word, "other")
         if self.is_refused:
@@ -179,28 +144,49 @@ class _Calls:
                 yield ToolCallPiece(part=call.part, call_id=call.call_id, arguments="".join(call.arguments))
 
 
-class _StreamReader:
+class ChatReplyDecoder(ReplyDecoder):
     """The first choice is the answer; further choices are answers beside it."""
 
-    def __init__(self, provider: str) -> None:
-        self._provider = provider
-        self._first: int | None = None
+    final_marks = (b"[DONE]", b'"finish_reason":"', b'"finish_reason": "', b'"error":{', b'"error": {')
+
+    def __init__(self, provider: str = "") -> None:
+        super().__init__(provider)
         self._answers: dict[int, _Answer] = {}
-        self._has_started = self._has_failed = False
+        self._has_failed = False
+
+    @staticmethod
+    def finality(name: str, event: JsonObject) -> Finality | None:
+        """The finish reason ends the answer; usage, `[DONE]` and further answers may follow."""
+        if event.get("error"):
+            return Finality.OVER
+        choices = objs(event.get("choices"))
+        if any(string(choice.get("finish_reason")) for choice in choices):
+            return Finality.COMPLETE
+        return Finality.OPEN if choices else None
 
     def read(self, name: str, event: JsonObject) -> Iterator[Event]:
         if event.get("error"):
             self._has_failed = True
             yield decode_error(0, event)
             return
-        if not self._has_started and (event.get("id") or event.get("model")):
-            self._has_started = True
-            yield started(event, provider=self._provider)
+        if event.get("id") or event.get("model"):
+            yield from self.start(event)
         for place, choice in enumerate(objs(event.get("choices"))):
             index = choice.get("index")
             yield from self._read_choice(index if isinstance(index, int) else place, choice)
         if usage := obj(event.get("usage")):
             yield UsageReported(usage=usage_from_chat(usage))
+
+    def read_reply(self, reply: JsonObject) -> Iterator[Event]:
+        """A whole reply is one event, with a message in place of a delta."""
+        choices = [
+            {"index": place, "delta": choice.get("message"), "finish_reason": choice.get("finish_reason")}
+            for place, choice in enumerate(objs(reply.get("choices")))
+        ]
+        yield from self.read("", {**reply, "choices": choices})
+        for index, answer in self._answers.items():
+            if not answer.has_ended:
+                yield from self._numbered(index, answer.calls.rest())
 
     def done(self) -> Iterable[Event]:
         """``[DONE]`` ends answers without a finish reason."""
@@ -214,14 +200,9 @@ class _StreamReader:
         return events
 
     def _read_choice(self, index: int, choice: JsonObject) -> Iterator[Event]:
-        self._first = index if self._first is None else self._first
         answer = self._answers.get(index) or self._answers.setdefault(index, _Answer())
-        for event in self._events(answer, choice):
-            yield event if index == self._first else Beside(answer=index, event=event)
+        return self._numbered(index, answer.read(choice))
 
-    def _events(self, answer: _Answer, choice: JsonObject) -> Iterator[Piece | Ended]:
-        yield from answer.read(obj(choice.get("delta")))
-        if word := string(choice.get("finish_reason")):
-            answer.has_ended = True
-            yield from answer.calls.rest()
-            yield answer.end(word)
+    def _numbered(self, index: int, events: Iterable[Piece | Ended]) -> Iterator[Event]:
+        is_first = index == next(iter(self._answers))
+        return (event if is_first else Beside(answer=index, event=event) for event in events)

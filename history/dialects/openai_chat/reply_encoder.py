@@ -1,15 +1,13 @@
 """Encoder of replies and streams for clients of OpenAI Chat Completions."""
 
-from collections.abc import Sequence
-
-from history.answers.assembly import NO_ARGUMENTS, end_reason
+from history.answers.assembly import NO_ARGUMENTS
 from history.answers.events import Ended, EndReason, Failed, Piece, ReasoningPiece, TextPiece, ToolCallPiece
 from history.dialects.json_access import without_empty
 from history.dialects.openai_common import encode_error
-from history.dialects.reply_encoder import ReplyStreamEncoder
+from history.dialects.reply_encoder import ReplyEncoder
 from history.dialects.sse import sse
-from history.dialects.tools import input_of, text_tool_names
-from history.entries import JsonDict, ModelOutput, ToolDefinition, ToolRequest, Usage
+from history.dialects.tools import input_of
+from history.entries import JsonDict, ModelOutput, ToolRequest, Usage
 
 FINISH_REASONS: dict[EndReason, str] = {
     "stop": "stop",
@@ -21,30 +19,6 @@ FINISH_REASONS: dict[EndReason, str] = {
     "other": "stop",
 }
 DONE = sse("[DONE]")
-
-
-def encode_reply(
-    output: ModelOutput, *, reply_id: str, created: int = 0, tools: Sequence[ToolDefinition] = ()
-) -> JsonDict:
-    reason = end_reason(output.end_reason or ("tool_use" if output.tool_requests else "stop"))
-    text_tools = text_tool_names(tools)
-    calls = [_call(call, takes_text=call.name in text_tools) for call in output.tool_requests]
-    extra = without_empty(reasoning_content=output.reasoning, tool_calls=calls)
-    message: JsonDict = {"role": "assistant", "content": output.text or None, "refusal": None, **extra}
-    return {
-        "id": reply_id,
-        "object": "chat.completion",
-        "created": created,
-        "model": output.model,
-        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": FINISH_REASONS[reason]}],
-        "usage": _usage_to(output.usage),
-    }
-
-
-def _call(call: ToolRequest, *, takes_text: bool) -> JsonDict:
-    if takes_text:
-        return {"id": call.call_id, "type": "custom", "custom": {"name": call.name, "input": input_of(call.arguments)}}
-    return {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
 def _usage_to(usage: Usage | None) -> JsonDict:
@@ -61,7 +35,7 @@ def _usage_to(usage: Usage | None) -> JsonDict:
     }
 
 
-class _StreamEncoder(ReplyStreamEncoder):
+class ChatReplyEncoder(ReplyEncoder):
     """Pieces are written as they come: a message has one text and a list of calls, and no blocks.
 
     `with_usage`: only clients that request the chunk with the usage can read it.
@@ -77,6 +51,25 @@ class _StreamEncoder(ReplyStreamEncoder):
         self._without_arguments: set[int] = set()
         # Arguments of calls with plain text: the text is known only at the end.
         self._text_arguments: dict[int, list[str]] = {}
+
+    def write_reply(self, output: ModelOutput, reason: EndReason) -> JsonDict:
+        calls = [self._call(call) for call in output.tool_requests]
+        extra = without_empty(reasoning_content=output.reasoning, tool_calls=calls)
+        message: JsonDict = {"role": "assistant", "content": output.text or None, "refusal": None, **extra}
+        return {
+            "id": self.reply_id,
+            "object": "chat.completion",
+            "created": self.created,
+            "model": self.model,
+            "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": FINISH_REASONS[reason]}],
+            "usage": _usage_to(self.usage),
+        }
+
+    def _call(self, call: ToolRequest) -> JsonDict:
+        if self.takes_text(call.name):
+            custom = {"name": call.name, "input": input_of(call.arguments)}
+            return {"id": call.call_id, "type": "custom", "custom": custom}
+        return {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
     def write(self, piece: Piece) -> bytes:
         match piece:
@@ -138,6 +131,3 @@ class _StreamEncoder(ReplyStreamEncoder):
     def _chunk(self, **fields: object) -> bytes:
         head = {"id": self.reply_id, "object": "chat.completion.chunk", "created": self.created}
         return sse({**head, "model": self.model, **fields})
-
-
-stream_encoder = _StreamEncoder

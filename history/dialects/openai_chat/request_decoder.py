@@ -1,11 +1,9 @@
 """Decoder of requests from clients of OpenAI Chat Completions, also with the legacy ``functions``."""
 
-from datetime import datetime
-
-from history.dialects.json_access import items, number, obj, objs, string, truth, whole
+from history.dialects.json_access import items, obj, objs, string, whole
 from history.dialects.openai_chat.reply_decoder import DIALECT
-from history.dialects.openai_common import CHOICES, PROVIDER, OpenAIRequestDecoder, read_form, read_tool, session_hints
-from history.dialects.request_decoder import check_request, extra_of, from_base64, other, unread_choice
+from history.dialects.openai_common import OpenAIRequestDecoder, read_form, read_options, read_tool, session_hints
+from history.dialects.request_decoder import check_request, extra_of, from_base64, other
 from history.dialects.tools import arguments_text
 from history.dialects.types import CallOptions, DecodedRequest, joined
 from history.entries import JsonObject, Part, Reasoning, Text, ToolRequest
@@ -18,27 +16,24 @@ HINTS = ("user", "safety_identifier", "prompt_cache_key", "session_id", "convers
 SOUNDS = {"wav": "audio/wav", "mp3": "audio/mpeg"}
 
 
-def decode_request(body: JsonObject, *, provider: str = "", at: datetime | None = None) -> DecodedRequest:
-    body = check_request(body, needs=("messages",))
-    decoder = _Decoder(provider=provider or PROVIDER, at=at)
-    for message in decoder.messages_in(body.get("messages")):
-        decoder.message(message)
-    options = _options(body)
-    tools = (*objs(body.get("tools")), *objs(body.get("functions")))
-    is_any_form = obj(body.get("response_format")).get("type") == "text"
-    return decoder.result_of(
-        body,
-        options,
-        known=KNOWN,
-        system=joined(decoder.instructions),
-        tools=tuple(read_tool(tool, dialect=DIALECT) for tool in tools),
-        extra=unread_choice(body, options),
-        read=frozenset({"response_format"} if options.form or is_any_form else ()),
-        session_hints=session_hints(body, HINTS),
-    )
+class ChatRequestDecoder(OpenAIRequestDecoder):
+    def decode(self, body: JsonObject) -> DecodedRequest:
+        body = check_request(body, needs=("messages",))
+        for message in self.messages_in(body.get("messages")):
+            self.message(message)
+        options = _options(body)
+        tools = (*objs(body.get("tools")), *objs(body.get("functions")))
+        is_any_form = obj(body.get("response_format")).get("type") == "text"
+        return self.decoded(
+            body,
+            options,
+            known=KNOWN,
+            system=joined(self.instructions),
+            tools=tuple(read_tool(tool, dialect=DIALECT) for tool in tools),
+            read=frozenset({"response_format"} if options.form or is_any_form else ()),
+            session_hints=session_hints(body, HINTS),
+        )
 
-
-class _Decoder(OpenAIRequestDecoder):
     def message(self, message: JsonObject) -> None:
         parts, name = self.parts(message.get("content")), string(message.get("name"))
         match message.get("role"):
@@ -102,16 +97,12 @@ def _options(body: JsonObject) -> CallOptions:
     chosen = obj(choice)
     stop = body.get("stop")
     limit = whole(body.get("max_completion_tokens"))
-    return CallOptions(
-        model=string(body.get("model")),
+    return read_options(
+        body,
+        choice,
         max_tokens=whole(body.get("max_tokens")) if limit is None else limit,
-        temperature=number(body.get("temperature")),
-        top_p=number(body.get("top_p")),
         stop=(stop,) if isinstance(stop, str) else tuple(string(word) for word in items(stop)),
-        stream=body.get("stream") is True,
-        tool_choice=CHOICES.get(string(choice), ""),
         tool_name=string((obj(chosen.get("function")) or obj(chosen.get("custom")) or chosen).get("name")),
-        parallel_tools=truth(body.get("parallel_tool_calls")),
         reasoning_effort=string(body.get("reasoning_effort")),
         form=read_form(body.get("response_format")),
     )

@@ -4,42 +4,39 @@ Each call has one ``tool`` message, directly after the answer with the calls. An
 null. Results are texts, so their media move into a user message after them.
 """
 
-from collections.abc import Iterator
-
 from history.context import Context
 from history.context.values import ContextEntry
 from history.dialects.json_access import items, without_empty
 from history.dialects.openai_chat.reply_decoder import DIALECT
-from history.dialects.openai_common import PROVIDER, OpenAIRequestEncoder
-from history.dialects.request_encoder import base64_of, data_url, detail_of, with_system_in_first_input
-from history.dialects.types import CallOptions, Encoded, LossCode, joined
+from history.dialects.openai_common import OpenAIRequestEncoder
+from history.dialects.request_encoder import base64_of, data_url, detail_of
+from history.dialects.types import Encoded, LossCode, joined
 from history.entries import JsonDict, Media, Part, Reasoning, Text, ToolRequest, ToolResult, text_of
 
 # After the base URL of OpenAI's SDK, which ends in /v1.
 PATH = "/chat/completions"
-ID_LIMIT = 40
 SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
 
-def encode(context: Context, options: CallOptions) -> Encoded:
-    encoder = _Encoder(options, dialect=DIALECT, vendor=PROVIDER)
-    body = {
-        "model": options.model,
-        "messages": encoder.messages(context),
-        **encoder.tools(context),
-        **encoder.answer_form(),
-        **encoder.limits(),
-        **without_empty(temperature=options.temperature, top_p=options.top_p, stop=list(options.stop)),
-        **without_empty(reasoning_effort=options.reasoning_effort),
-        **encoder.streaming(),
-    }
-    return encoder.encoded(context, body, path=PATH)
+class ChatRequestEncoder(OpenAIRequestEncoder):
+    dialect = DIALECT
+    id_limit = 40
 
+    def encode(self, context: Context) -> Encoded:
+        options = self.options
+        body = {
+            "model": options.model,
+            "messages": self.messages(self.with_system_role(context)),
+            **self.tools(context),
+            **self.answer_form(),
+            **self.limits(),
+            **without_empty(temperature=options.temperature, top_p=options.top_p, stop=list(options.stop)),
+            **without_empty(reasoning_effort=options.reasoning_effort),
+            **self.streaming(),
+        }
+        return self.encoded(context, body, path=PATH)
 
-class _Encoder(OpenAIRequestEncoder):
     def messages(self, context: Context) -> list[JsonDict]:
-        if self.switches.system_role == "remove":
-            context = with_system_in_first_input(context)
         messages = [message for entry in self.entries(context) for message in self.encode_entry(entry)]
         if context.system:
             messages.insert(0, {"role": self.switches.system_role, "content": context.system})
@@ -56,7 +53,7 @@ class _Encoder(OpenAIRequestEncoder):
     def function(self, fields: JsonDict) -> JsonDict:
         return {"type": "function", "function": fields}
 
-    def answer(self, entry: ContextEntry) -> Iterator[JsonDict]:
+    def answer(self, entry: ContextEntry) -> list[JsonDict]:
         """A message has one text and one list of calls: text after a call comes before it."""
         calls = [self.call(call) for call in entry.tool_requests]
         content = text_of(entry.parts)
@@ -64,11 +61,8 @@ class _Encoder(OpenAIRequestEncoder):
         self.leave_out_parts(entry.parts, except_for=(Reasoning, ToolRequest))
         if _has_text_after_call(entry.parts):
             self.lose(LossCode.PARTS_REORDERED)
-        if content or calls:
-            extra = without_empty(reasoning_content=joined(thinking), tool_calls=calls)
-            yield {"role": "assistant", "content": content or None, **extra}
-        else:
-            self.lose(LossCode.MESSAGE_LEFT_OUT)
+        extra = without_empty(reasoning_content=joined(thinking), tool_calls=calls)
+        return [{"role": "assistant", "content": content or None, **extra}] if content or calls else []
 
     def thinking(self, part: Reasoning) -> str:
         """Some servers require their own thinking as plain text; OpenAI accepts none."""
@@ -79,9 +73,9 @@ class _Encoder(OpenAIRequestEncoder):
 
     def call(self, call: ToolRequest) -> JsonDict:
         function = self.function({"name": call.name, "arguments": call.arguments})
-        return {"id": self.call_id(call.call_id, limit=ID_LIMIT), **function}
+        return {"id": self.call_id(call.call_id), **function}
 
-    def results(self, entry: ContextEntry) -> Iterator[JsonDict]:
+    def results(self, entry: ContextEntry) -> list[JsonDict]:
         moved: list[JsonDict] = []
         messages = []
         for result in entry.results:
@@ -89,19 +83,16 @@ class _Encoder(OpenAIRequestEncoder):
             moved += self.moved_media(result)
         if messages and (screen := self.live_screen(entry)):
             messages[-1]["content"] = joined([messages[-1]["content"], screen])
-        yield from messages
-        if moved:
-            yield {"role": "user", "content": moved}
+        return [*messages, {"role": "user", "content": moved}] if moved else messages
 
     def result(self, result: ToolResult) -> JsonDict:
         self.lose_status(result)
         self.leave_out_parts(result.parts, except_for=(Media,))
-        call_id = self.call_id(result.call_id, limit=ID_LIMIT)
+        call_id = self.call_id(result.call_id)
         return {"role": "tool", "tool_call_id": call_id, "content": self.result_text(result)}
 
-    def media(self, media: Media) -> JsonDict:
-        content = self.bytes_of(media)
-        if media.media_type.startswith("image/") and (content is not None or media.url):
+    def media(self, media: Media, content: bytes | None) -> JsonDict | None:
+        if media.media_type.startswith("image/"):
             url = media.url if content is None else data_url(media.media_type, content)
             detail = detail_of(media)
             return {"type": "image_url", "image_url": {"url": url, **({"detail": detail} if detail != "auto" else {})}}
@@ -115,7 +106,7 @@ class _Encoder(OpenAIRequestEncoder):
             return {"type": "file", "file": file}
         if media.media_type.startswith("text/"):
             return _text(self.text_file(media, content))
-        return _text(self.note(media, LossCode.MEDIA_NOT_CARRIED))
+        return None
 
     def answer_form(self) -> JsonDict:
         form = self.form()

@@ -1,14 +1,170 @@
 """OpenAI Responses: a flat list of items; reasoning comes before its followers, calls before their outputs."""
 
-from history.dialects.openai_common import PROVIDER as PROVIDER
-from history.dialects.openai_common import decode_error as decode_error
-from history.dialects.openai_common import encode_error as encode_error
-from history.dialects.openai_responses.http_api import HTTP_API as HTTP_API
-from history.dialects.openai_responses.reply_decoder import FINAL_MARKS as FINAL_MARKS
-from history.dialects.openai_responses.reply_decoder import decode_reply as decode_reply
-from history.dialects.openai_responses.reply_decoder import finality as finality
-from history.dialects.openai_responses.reply_decoder import stream_decoder as stream_decoder
-from history.dialects.openai_responses.reply_encoder import encode_reply as encode_reply
-from history.dialects.openai_responses.reply_encoder import stream_encoder as stream_encoder
-from history.dialects.openai_responses.request_decoder import decode_request as decode_request
-from history.dialects.openai_responses.request_encoder import encode as encode
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar
+
+import msgspec
+
+from history.dialects.dialect import Dialect
+from history.dialects.http_api import CallKind
+from history.dialects.json_access import items, obj, string
+from history.dialects.openai_common import PROVIDER, OpenAIApi, decode_error, encode_error, usage_from_responses
+from history.dialects.openai_responses.reply_decoder import ResponsesReplyDecoder
+from history.dialects.openai_responses.reply_encoder import ResponsesReplyEncoder
+from history.dialects.openai_responses.request_decoder import ResponsesRequestDecoder
+from history.dialects.openai_responses.request_encoder import ResponsesRequestEncoder
+from history.dialects.references import (
+    ITEM,
+    AnyObject,
+    Container,
+    Content,
+    ContentBlock,
+    CountedText,
+    IssuedIds,
+    Prompt,
+    Reference,
+    VectorStore,
+)
+from history.entries import JsonDict, JsonObject, Usage
+
+FINAL_EVENTS = (b'"response.completed"', b'"response.incomplete"')
+ITEMS_PATHS = ("/v1/responses/", "/v1/conversations")
+# The field without which the vendor must look up an item of this type.
+_COMPLETE_WITH = {"reasoning": "encrypted_content", "image_generation_call": "result", "file_search_call": "results"}
+_LOOKED_UP = frozenset({None, "item_reference", *_COMPLETE_WITH})
+_NULL = msgspec.Raw(b"null")
+_NOT_STORED = re.compile(rb'"store"\s*:\s*false')
+_EMPTY = (b"null", b'""', b"[]")
+
+
+class _Item(msgspec.Struct):
+    """The fields that show whether an item is complete."""
+
+    type: str | None = None
+    id: str | None = None
+    encrypted_content: msgspec.Raw = _NULL
+    result: msgspec.Raw = _NULL
+    results: msgspec.Raw = _NULL
+
+    @property
+    def is_complete(self) -> bool:
+        needed = _COMPLETE_WITH.get(self.type or "")
+        return needed is None or bytes(memoryview(getattr(self, needed))[:5]) not in _EMPTY
+
+
+class _Tool(msgspec.Struct):
+    vector_store_ids: list[VectorStore] | None = None
+    container: Container | None = None
+    environment: Container | None = None
+    input_image_mask: ContentBlock | None = None
+    tools: str | list[_Tool] | None = None
+
+
+class _InputItem(_Item):
+    type: CountedText | None = None
+    content: str | list[ContentBlock] | AnyObject | None = None
+    output: Content = None
+    tools: str | list[_Tool] | None = None
+
+    @property
+    def is_reference(self) -> bool:
+        """The API looks an incomplete item up by its id."""
+        if self.type not in _LOOKED_UP or not self.id:
+            return False
+        if self.type is None:
+            return not self.content
+        return self.type == "item_reference" or not self.is_complete
+
+
+class _OutputItem(_Item):
+    container_id: str | None = None
+
+
+class _Reply(msgspec.Struct):
+    """An event with an item, a whole reply, or a list of items."""
+
+    type: str | None = None
+    item: _OutputItem | None = None
+    output: list[_OutputItem] | None = None
+    data: list[_OutputItem] | None = None
+
+
+def _stored_ids(reply: _Reply) -> Iterator[str | None]:
+    for item in (reply.item, *(reply.output or ()), *(reply.data or ())):
+        if item is not None:
+            yield from (item.id, item.container_id)
+
+
+def _incomplete_ids(reply: _Reply) -> Iterator[str | None]:
+    """Ids of incomplete items: without storage, only these must go back."""
+    done = reply.item if reply.type == "response.output_item.done" else None
+    for item in (done, *(reply.output or ())):
+        if item is not None and not item.is_complete:
+            yield item.id
+
+
+_decoder = msgspec.json.Decoder(_Reply)
+ITEMS_STORED = IssuedIds(b'"response.output_item.', _decoder, _stored_ids)
+ITEMS_NOT_STORED = IssuedIds(b'"response.output_item.done', _decoder, _incomplete_ids)
+
+
+class ResponsesApi(OpenAIApi):
+    paths: ClassVar[Mapping[str, CallKind]] = {"/v1/responses": "chat", "/v1/responses/input_tokens": "count"}
+    conversation_field = "input"
+    request_fields: ClassVar[JsonObject] = {
+        "input": str | list[_InputItem] | None,
+        "prompt": Prompt | None,
+        "tools": list[_Tool] | None,
+        "store": Any,
+    }
+    reply_id_prefix = "resp_"
+    stores_answers = True
+
+    def references_in(self, request: JsonObject) -> Iterable[Reference]:
+        return [Reference(ITEM, item.id) for item in items(request.get("input")) if item.id and item.is_reference]
+
+    def lenient_references(self, field: str, value: object) -> Iterator[Reference]:
+        for item in map(obj, items(value) if field == "input" else ()):
+            kind, name = item.get("type"), string(item.get("id"))
+            needed = "content" if kind is None else _COMPLETE_WITH.get(str(kind), "")
+            if name and (kind == "item_reference" or (needed and not item.get(needed))):
+                yield Reference(ITEM, name)
+
+    def count_types(self, request: JsonObject) -> int:
+        return sum(1 for item in items(request.get("input")) if item.type is not None)
+
+    def issued_ids(self, request: JsonObject) -> IssuedIds | None:
+        return ITEMS_NOT_STORED if request.get("store") is False else ITEMS_STORED
+
+    def listed_ids(self, path: str) -> IssuedIds | None:
+        return ITEMS_STORED if path.startswith(ITEMS_PATHS) else None
+
+    def item_id(self, part: JsonObject) -> str:
+        return string(part.get("id")) if part.get("type") == "item_reference" else ""
+
+    def is_stored(self, reply: bytes) -> bool:
+        return not _NOT_STORED.search(reply)
+
+    def read_usage(self, counts: JsonObject) -> Usage:
+        return usage_from_responses(counts)
+
+    def has_final_event(self, tail: bytes, text: bytes) -> bool:
+        return any(mark in text for mark in FINAL_EVENTS)
+
+    def encode_token_count(self, tokens: int) -> JsonDict:
+        return {"object": "response.input_tokens", "input_tokens": tokens}
+
+
+DIALECT = Dialect(
+    PROVIDER,
+    ResponsesApi(),
+    ResponsesRequestEncoder,
+    ResponsesRequestDecoder,
+    ResponsesReplyDecoder,
+    ResponsesReplyEncoder,
+    decode_error,
+    encode_error,
+)

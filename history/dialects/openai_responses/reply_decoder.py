@@ -7,7 +7,6 @@ from history.answers.events import (
     EndReason,
     Event,
     OtherPiece,
-    Piece,
     ReasoningPiece,
     TextPiece,
     ToolCallPiece,
@@ -15,10 +14,9 @@ from history.answers.events import (
 )
 from history.dialects.json_access import compact, obj, objs, string
 from history.dialects.openai_common import INPUT_END, INPUT_START, decode_error, input_piece, usage_from_responses
-from history.dialects.reply_decoder import JsonStreamDecoder, PartNames, read_body, started
+from history.dialects.reply_decoder import ReplyDecoder
 from history.dialects.request_decoder import as_other
 from history.dialects.sse import Finality
-from history.dialects.types import StreamDecoder
 from history.entries import JsonDict, JsonObject
 
 DIALECT = "openai-responses"
@@ -29,30 +27,6 @@ CUSTOM_CALL = "custom_tool_call"
 INCOMPLETE: dict[str, EndReason] = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 _FINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
-FINAL_MARKS = (*(f'"{name}"'.encode() for name in _FINAL_EVENTS), b'"type":"error"', b'"type": "error"')
-
-
-def finality(name: str, event: JsonObject) -> Finality | None:
-    return Finality.OVER if (event.get("type") or name) in (*_FINAL_EVENTS, "error") else None
-
-
-def stream_decoder(provider: str = "") -> StreamDecoder:
-    return JsonStreamDecoder(_StreamReader(provider).read, read_reply=decode_reply)
-
-
-def decode_reply(body: bytes | JsonObject) -> list[Event]:
-    reply = read_body(body)
-    if reply.get("error") and "output" not in reply:
-        return [decode_error(0, reply)]
-    names, output = PartNames(), objs(reply.get("output"))
-    events: list[Event] = [started(reply), *(piece for item in output for piece in _item_pieces(item, names))]
-    has_calls = any(isinstance(event, ToolCallPiece) for event in events)
-    is_refused = any(part.get("type") == "refusal" for item in output for part in objs(item.get("content")))
-    events.extend(_end_events(reply, has_calls=has_calls, is_refused=is_refused))
-    return events
-
-
-# Items
 
 
 def call_of(item: JsonObject) -> tuple[str, str, str] | None:
@@ -85,60 +59,28 @@ def reasoning_extra(item: JsonObject) -> JsonDict:
     return {**extra, "summary": summary} if len(summary) > 1 else extra
 
 
-def _content_text(part: JsonObject) -> str:
-    return string(part.get("text")) or string(part.get("refusal"))
-
-
-def _item_pieces(item: JsonObject, names: PartNames) -> Iterator[Piece]:
-    """The pieces of a whole item."""
-    if item.get("type") == "message":
-        name = names.new("text")
-        for part in objs(item.get("content")):
-            extra = {"annotations": notes} if (notes := objs(part.get("annotations"))) else {}
-            yield TextPiece(part=name, text=_content_text(part), extra=extra)
-    elif item.get("type") == "reasoning":
-        text, signature = reasoning_text(item), string(item.get("encrypted_content"))
-        extra = reasoning_extra(item)
-        yield ReasoningPiece(part=names.new("reasoning"), text=text, signature=signature, extra=extra)
-    elif call := call_of(item):
-        call_id, name, arguments = call
-        yield ToolCallPiece(part=names.new("call"), call_id=call_id, name=name, arguments=arguments)
-    else:
-        yield OtherPiece(part=names.new("other"), data=as_other(item))
-
-
-def _end_events(response: JsonObject, *, has_calls: bool, is_refused: bool) -> Iterator[Event]:
-    """The usage and the end of a response."""
-    if usage := obj(response.get("usage")):
-        yield UsageReported(usage=usage_from_responses(usage))
-    match response.get("status"):
-        case "completed":
-            reason: EndReason = "tool_use" if has_calls else "refusal" if is_refused else "stop"
-            yield Ended(reason=reason, raw_reason="completed")
-        case "incomplete":
-            word = string(obj(response.get("incomplete_details")).get("reason"))
-            yield Ended(reason=INCOMPLETE.get(word, "other"), raw_reason=word or "incomplete")
-        case "queued" | "in_progress" as word:  # a background response: the client fetches the answer later
-            yield Ended(reason="pause", raw_reason=word)
-        case "failed" | "cancelled":
-            yield decode_error(0, response)
-
-
-# Streams
-
-
-class _StreamReader:
+class ResponsesReplyDecoder(ReplyDecoder):
     """Reads deltas. The whole item after them is read only for content without deltas."""
 
-    def __init__(self, provider: str) -> None:
-        self._provider = provider
-        self._names = PartNames()
+    final_marks = (*(f'"{name}"'.encode() for name in _FINAL_EVENTS), b'"type":"error"', b'"type": "error"')
+
+    def __init__(self, provider: str = "") -> None:
+        super().__init__(provider)
         # Output index → the part of its deltas; and the kinds of content that have come in deltas.
         self._parts: dict[int, str] = {}
         self._received: set[tuple[int, str]] = set()
         self._paragraphs: dict[int, int] = {}
         self._done: set[int] = set()
-        self._has_calls = self._is_refused = self._has_started = False
+        self._has_calls = self._is_refused = False
+
+    @staticmethod
+    def finality(name: str, event: JsonObject) -> Finality | None:
+        return Finality.OVER if (event.get("type") or name) in (*_FINAL_EVENTS, "error") else None
+
+    def read_reply(self, reply: JsonObject) -> Iterator[Event]:
+        if reply.get("error") and "output" not in reply:
+            return iter([decode_error(0, reply)])
+        return self._end(reply)
 
     def read(self, name: str, event: JsonObject) -> Iterator[Event]:
         index = event.get("output_index")
@@ -146,12 +88,14 @@ class _StreamReader:
         delta = string(event.get("delta"))
         match event.get("type") or name:
             case "response.created" | "response.in_progress" | "response.queued":
-                yield from self._start(obj(event.get("response")))
+                if response := obj(event.get("response")):
+                    yield from self.start(response)
             case "response.output_item.added":
                 yield from self._open(index, obj(event.get("item")))
             case "response.output_text.delta" | "response.refusal.delta" as kind:
                 self._is_refused = self._is_refused or kind == "response.refusal.delta"
-                yield self._text(index, delta)
+                self._received.add((index, "text"))
+                yield TextPiece(part=self._part(index, "text"), text=delta)
             case "response.reasoning_summary_text.delta":
                 yield self._reasoning(index, event.get("summary_index"), delta)
             case "response.reasoning_text.delta":
@@ -167,18 +111,15 @@ class _StreamReader:
             case "response.output_item.done":
                 yield from self._close(index, obj(event.get("item")))
             case "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" as kind:
-                yield from self._end(obj(event.get("response")), kind.removeprefix("response."))
+                response = obj(event.get("response"))
+                status = string(response.get("status")) or kind.removeprefix("response.")
+                yield from self._end({**response, "status": status})
             case "error":
                 yield decode_error(0, event if "error" in event else {"error": event})
 
-    def _start(self, response: JsonObject) -> Iterator[Event]:
-        if not self._has_started and response:
-            self._has_started = True
-            yield started(response, provider=self._provider)
-
     def _part(self, index: int, kind: str) -> str:
         if index not in self._parts:
-            self._parts[index] = self._names.new(kind)
+            self._parts[index] = self.new_part(kind)
         return self._parts[index]
 
     def _open(self, index: int, item: JsonObject) -> Iterator[Event]:
@@ -189,10 +130,6 @@ class _StreamReader:
                 self._received.add((index, "arguments"))
             part = self._part(index, "call")
             yield ToolCallPiece(part=part, call_id=call_id, name=name, arguments=string(arguments))
-
-    def _text(self, index: int, text: str) -> TextPiece:
-        self._received.add((index, "text"))
-        return TextPiece(part=self._part(index, "text"), text=text)
 
     def _reasoning(self, index: int, paragraph: object, text: str) -> ReasoningPiece:
         """Each part of a summary is a paragraph."""
@@ -205,13 +142,14 @@ class _StreamReader:
     def _close(self, index: int, item: JsonObject) -> Iterator[Event]:
         self._done.add(index)
         kind = item.get("type")
-        if kind == "message" and (index, "text") in self._received:
-            if notes := [note for part in objs(item.get("content")) for note in objs(part.get("annotations"))]:
-                yield TextPiece(part=self._part(index, "text"), text="", extra={"annotations": notes})
-        elif kind == "message":
+        if kind == "message":
+            is_received = (index, "text") in self._received
             for part in objs(item.get("content")):
+                text = "" if is_received else string(part.get("text")) or string(part.get("refusal"))
+                extra = {"annotations": notes} if (notes := objs(part.get("annotations"))) else {}
                 self._is_refused = self._is_refused or part.get("type") == "refusal"
-                yield self._text(index, _content_text(part))
+                if extra or not is_received:
+                    yield TextPiece(part=self._part(index, "text"), text=text, extra=extra)
         elif kind == "reasoning":
             text = "" if (index, "reasoning") in self._received else reasoning_text(item)
             part_name, signature = self._part(index, "reasoning"), string(item.get("encrypted_content"))
@@ -223,14 +161,24 @@ class _StreamReader:
                 arguments = INPUT_END if kind == CUSTOM_CALL else ""
             yield ToolCallPiece(part=self._part(index, "call"), call_id=call_id, name=name, arguments=arguments)
         elif item:
-            yield from _item_pieces(item, self._names)
+            yield OtherPiece(part=self.new_part("other"), data=as_other(item))
 
-    def _end(self, response: JsonObject, status: str) -> Iterator[Event]:
-        """Some servers send the items only here."""
-        yield from self._start(response)
+    def _end(self, response: JsonObject) -> Iterator[Event]:
+        """The end of a stream, or a whole reply: some servers send the items only here."""
+        yield from self.start(response)
         for index, item in enumerate(objs(response.get("output"))):
             if index not in self._done:
                 yield from self._close(index, item)
-        if not string(response.get("status")):
-            response = {**response, "status": status}
-        yield from _end_events(response, has_calls=self._has_calls, is_refused=self._is_refused)
+        if usage := obj(response.get("usage")):
+            yield UsageReported(usage=usage_from_responses(usage))
+        match response.get("status"):
+            case "completed":
+                reason: EndReason = "tool_use" if self._has_calls else "refusal" if self._is_refused else "stop"
+                yield Ended(reason=reason, raw_reason="completed")
+            case "incomplete":
+                word = string(obj(response.get("incomplete_details")).get("reason"))
+                yield Ended(reason=INCOMPLETE.get(word, "other"), raw_reason=word or "incomplete")
+            case "queued" | "in_progress" as word:  # a background response: the client fetches the answer later
+                yield Ended(reason="pause", raw_reason=word)
+            case "failed" | "cancelled":
+                yield decode_error(0, response)

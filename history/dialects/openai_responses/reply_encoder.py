@@ -1,16 +1,13 @@
 """Encoder of replies and streams for clients of OpenAI Responses."""
 
-from collections.abc import Iterator, Sequence
-
-from history.answers.assembly import end_reason
 from history.answers.events import Ended, EndReason, Failed, Piece, ReasoningPiece, TextPiece, ToolCallPiece
 from history.dialects.json_access import without_empty
 from history.dialects.openai_common import encode_error
 from history.dialects.openai_responses.reply_decoder import CUSTOM_CALL
-from history.dialects.reply_encoder import OpenBlock, ReplyStreamEncoder
+from history.dialects.reply_encoder import OpenBlock, ReplyEncoder
 from history.dialects.sse import sse
-from history.dialects.tools import ToolSubstitute, input_of, substitutes_by_name
-from history.entries import JsonDict, ModelOutput, Part, Reasoning, Text, ToolDefinition, ToolRequest, Usage
+from history.dialects.tools import input_of
+from history.entries import JsonDict, ModelOutput, Part, Reasoning, Text, ToolRequest, Usage
 
 # Reasons of incomplete responses.
 INCOMPLETE_REASONS: dict[EndReason, str] = {
@@ -18,40 +15,9 @@ INCOMPLETE_REASONS: dict[EndReason, str] = {
     "content_filter": "content_filter",
     "refusal": "content_filter",
 }
-
-
-def encode_reply(
-    output: ModelOutput, *, reply_id: str, created: int = 0, tools: Sequence[ToolDefinition] = ()
-) -> JsonDict:
-    reason, substitutes = end_reason(output.end_reason or "stop"), substitutes_by_name(tools)
-    items = [
-        item
-        for place, part in enumerate(output.parts)
-        for item in _items_of(part, f"{reply_id}_{place}", substitutes.get(getattr(part, "name", "")))
-    ]
-    return {**_response(reply_id, created, output.model, items), **_ending(reason), "usage": _usage_to(output.usage)}
-
-
-def _response(reply_id: str, created: int, model: str, items: list[JsonDict]) -> JsonDict:
-    """An unfinished response."""
-    return {
-        "id": reply_id,
-        "object": "response",
-        "created_at": created,
-        "status": "in_progress",
-        "error": None,
-        "incomplete_details": None,
-        "instructions": None,
-        "metadata": {},
-        "model": model,
-        "output": items,
-        "parallel_tool_calls": True,
-        "temperature": None,
-        "tool_choice": "auto",
-        "tools": [],
-        "top_p": None,
-        "usage": None,
-    }
+# Fields of an item before its content.
+_BEFORE_CONTENT: JsonDict = {"content": [], "summary": [], "encrypted_content": None, "status": "in_progress"}
+_BEFORE_CONTENT |= {"arguments": "", "input": ""}
 
 
 def _ending(reason: EndReason) -> JsonDict:
@@ -72,46 +38,20 @@ def _usage_to(usage: Usage | None) -> JsonDict:
     }
 
 
-def _items_of(part: Part, name: str, substitute: ToolSubstitute | None) -> Iterator[JsonDict]:
-    match part:
-        case Text():
-            yield _message_item(name, part.text)
-        case Reasoning() if part.text or part.signature:
-            yield _reasoning_item(name, part.text, part.signature)
-        case ToolRequest():
-            yield _call_item(name, part.call_id, part.name, part.arguments, substitute)
-
-
-def _message_item(name: str, text: str) -> JsonDict:
-    content = [_output_text(text)]
-    return {"id": f"msg_{name}", "type": "message", "role": "assistant", "status": "completed", "content": content}
-
-
 def _output_text(text: str) -> JsonDict:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
-def _reasoning_item(name: str, text: str, signature: str) -> JsonDict:
-    summary = [{"type": "summary_text", "text": text}] if text else []
-    return {"id": f"rs_{name}", "type": "reasoning", "summary": summary, "encrypted_content": signature or None}
-
-
-def _call_item(name: str, call_id: str, tool: str, arguments: str, substitute: ToolSubstitute | None) -> JsonDict:
-    """A call in the form of the client's tool: a function, one of a group, or a tool with plain text."""
-    if substitute and substitute.takes_text:
-        kind: JsonDict = {"id": f"ctc_{name}", "type": CUSTOM_CALL, "input": input_of(arguments)}
-    else:
-        kind = {"id": f"fc_{name}", "type": "function_call", "arguments": arguments}
-    namespace = without_empty(namespace=substitute and substitute.namespace)
-    return {**kind, "call_id": call_id, "name": tool, **namespace, "status": "completed"}
-
-
-class _StreamEncoder(ReplyStreamEncoder):
+class ResponsesReplyEncoder(ReplyEncoder):
     def prepare(self) -> None:
         self._items: list[JsonDict] = []
         self._number = -1
         # Indexes of reasoning blocks whose summary has begun.
         self._summaries: set[int] = set()
+
+    def write_reply(self, output: ModelOutput, reason: EndReason) -> JsonDict:
+        self._items = [item for index, part in enumerate(output.parts) if (item := self._item(part, index))]
+        return {**self._response(), **_ending(reason), "usage": _usage_to(self.usage)}
 
     def write(self, piece: Piece) -> bytes:
         """Redacted thinking has no place in an item."""
@@ -124,8 +64,10 @@ class _StreamEncoder(ReplyStreamEncoder):
         return created + self._event("response.in_progress", response=self._response())
 
     def open_block(self, block: OpenBlock) -> bytes:
-        opened = self._event("response.output_item.added", output_index=block.index, item=_emptied(self._item(block)))
-        return opened + (self._part_event("added", block, "") if self._prefix(block) == "msg" else b"")
+        item = self._item(block.part, block.index)
+        before_content = {name: _BEFORE_CONTENT.get(name, value) for name, value in item.items()}
+        opened = self._event("response.output_item.added", output_index=block.index, item=before_content)
+        return opened + (self._part_event("added", block, "") if self._prefix(block.first) == "msg" else b"")
 
     def write_piece(self, block: OpenBlock, piece: Piece) -> bytes:
         match piece:
@@ -138,12 +80,12 @@ class _StreamEncoder(ReplyStreamEncoder):
                 return opened + self._block_event(
                     "response.reasoning_summary_text.delta", block, summary_index=0, delta=text
                 )
-            case ToolCallPiece(arguments=arguments) if arguments and self._prefix(block) == "fc":
+            case ToolCallPiece(arguments=arguments) if arguments and self._prefix(block.first) == "fc":
                 return self._block_event("response.function_call_arguments.delta", block, delta=arguments)
         return b""
 
     def close_block(self, block: OpenBlock) -> bytes:
-        item = self._item(block)
+        item = self._item(block.part, block.index)
         self._items.append(item)
         done = self._done_events(block)
         return done + self._event("response.output_item.done", output_index=block.index, item=item)
@@ -162,39 +104,67 @@ class _StreamEncoder(ReplyStreamEncoder):
         return self._event(f"response.{response['status']}", response=response)
 
     def _response(self) -> JsonDict:
-        return _response(self.reply_id, self.created, self.model, list(self._items))
+        """An unfinished response."""
+        return {
+            "id": self.reply_id,
+            "object": "response",
+            "created_at": self.created,
+            "status": "in_progress",
+            "error": None,
+            "incomplete_details": None,
+            "instructions": None,
+            "metadata": {},
+            "model": self.model,
+            "output": list(self._items),
+            "parallel_tool_calls": True,
+            "temperature": None,
+            "tool_choice": "auto",
+            "tools": [],
+            "top_p": None,
+            "usage": None,
+        }
 
     def _event(self, name: str, /, **fields: object) -> bytes:
         self._number += 1
         return sse({"type": name, "sequence_number": self._number, **fields}, name=name)
 
     def _block_event(self, name: str, block: OpenBlock, /, **fields: object) -> bytes:
-        item_id = f"{self._prefix(block)}_{self.reply_id}_{block.index}"
+        item_id = f"{self._prefix(block.first)}_{self.reply_id}_{block.index}"
         return self._event(name, item_id=item_id, output_index=block.index, **fields)
 
-    def _prefix(self, block: OpenBlock) -> str:
+    def _prefix(self, part: Part | Piece) -> str:
         """The prefix of the item's id, which names its type."""
-        match block.first:
-            case ToolCallPiece(name=name):
+        match part:
+            case ToolCallPiece(name=name) | ToolRequest(name=name):
                 return "ctc" if self.takes_text(name) else "fc"
-            case ReasoningPiece():
+            case ReasoningPiece() | Reasoning():
                 return "rs"
         return "msg"
 
-    def _item(self, block: OpenBlock) -> JsonDict:
-        """The item with its content so far."""
-        name = f"{self.reply_id}_{block.index}"
-        match block.first:
-            case ToolCallPiece(call_id=call_id, name=tool):
-                arguments = block.text("arguments") or "{}"
-                return _call_item(name, call_id, tool, arguments, self.substitutes.get(tool))
-            case ReasoningPiece():
-                return _reasoning_item(name, block.text("text"), block.text("signature"))
-        return _message_item(name, block.text("text"))
+    def _item(self, part: Part, index: int) -> JsonDict:
+        """The item of a part, empty for a part that has no place in a response."""
+        item = {"id": f"{self._prefix(part)}_{self.reply_id}_{index}"}
+        match part:
+            case Text(text=text):
+                content = [_output_text(text)]
+                return {**item, "type": "message", "role": "assistant", "status": "completed", "content": content}
+            case Reasoning(text=text, signature=signature) if text or signature:
+                summary = [{"type": "summary_text", "text": text}] if text else []
+                return {**item, "type": "reasoning", "summary": summary, "encrypted_content": signature or None}
+            case ToolRequest(call_id=call_id, name=name, arguments=arguments):
+                # In the form of the client's tool: a function, one of a group, or a tool with plain text.
+                if self.takes_text(name):
+                    call = {**item, "type": CUSTOM_CALL, "input": input_of(arguments)}
+                else:
+                    call = {**item, "type": "function_call", "arguments": arguments}
+                substitute = self.substitutes.get(name)
+                namespace = without_empty(namespace=substitute and substitute.namespace)
+                return {**call, "call_id": call_id, "name": name, **namespace, "status": "completed"}
+        return {}
 
     def _part_event(self, word: str, block: OpenBlock, text: str) -> bytes:
         """The start or the end of the content of a message, or of a summary."""
-        if self._prefix(block) == "msg":
+        if self._prefix(block.first) == "msg":
             fields = {"content_index": 0, "part": _output_text(text)}
             return self._block_event(f"response.content_part.{word}", block, **fields)
         fields = {"summary_index": 0, "part": {"type": "summary_text", "text": text}}
@@ -202,29 +172,19 @@ class _StreamEncoder(ReplyStreamEncoder):
 
     def _done_events(self, block: OpenBlock) -> bytes:
         """Events that repeat the whole content of the deltas."""
-        text, arguments, prefix = block.text("text"), block.text("arguments"), self._prefix(block)
-        if prefix == "ctc":  # the text is known only at the end
-            text = input_of(arguments)
+        prefix, part = self._prefix(block.first), block.part
+        if isinstance(part, ToolRequest) and prefix == "ctc":  # the text is known only at the end
+            text = input_of(part.arguments)
             delta = self._block_event("response.custom_tool_call_input.delta", block, delta=text)
             return delta + self._block_event("response.custom_tool_call_input.done", block, input=text)
-        if isinstance(block.first, ToolCallPiece):
-            call = {"name": block.first.name, "arguments": arguments or "{}"}
+        if isinstance(part, ToolRequest):
+            call = {"name": part.name, "arguments": part.arguments}
             return self._block_event("response.function_call_arguments.done", block, **call)
         if prefix == "msg":
-            fields = {"content_index": 0, "text": text, "logprobs": []}
+            fields = {"content_index": 0, "text": part.text, "logprobs": []}
             done = self._block_event("response.output_text.done", block, **fields)
-        elif text:
-            done = self._block_event("response.reasoning_summary_text.done", block, summary_index=0, text=text)
+        elif part.text:
+            done = self._block_event("response.reasoning_summary_text.done", block, summary_index=0, text=part.text)
         else:
             return b""
-        return done + self._part_event("done", block, text)
-
-
-def _emptied(item: JsonDict) -> JsonDict:
-    """The item before its content."""
-    empty: JsonDict = {"content": [], "summary": [], "encrypted_content": None, "status": "in_progress"}
-    empty |= {"arguments": "", "input": ""}
-    return {name: empty.get(name, value) for name, value in item.items()}
-
-
-stream_encoder = _StreamEncoder
+        return done + self._part_event("done", block, part.text)

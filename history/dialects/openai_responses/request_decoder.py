@@ -2,10 +2,10 @@
 
 from datetime import datetime
 
-from history.dialects.json_access import compact, number, obj, objs, string, truth, whole, without_empty
-from history.dialects.openai_common import CHOICES, PROVIDER, OpenAIRequestDecoder, read_form, read_tool, session_hints
+from history.dialects.json_access import compact, obj, objs, string, whole, without_empty
+from history.dialects.openai_common import OpenAIRequestDecoder, read_form, read_options, read_tool, session_hints
 from history.dialects.openai_responses.reply_decoder import DIALECT, call_of, reasoning_extra, reasoning_text
-from history.dialects.request_decoder import check_request, extra_of, other, unread_choice
+from history.dialects.request_decoder import check_request, extra_of, other
 from history.dialects.types import CallOptions, DecodedRequest, joined
 from history.entries import JsonObject, Part, Reasoning, Text
 
@@ -19,34 +19,31 @@ HINTS = (
 )
 
 
-def decode_request(body: JsonObject, *, provider: str = "", at: datetime | None = None) -> DecodedRequest:
-    body = check_request(body, needs=("input", "prompt", "previous_response_id"))
-    decoder = _Decoder(provider=provider or PROVIDER, at=at)
-    items = body.get("input")
-    for item in decoder.messages_in([{"role": "user", "content": items}] if isinstance(items, str) else items):
-        decoder.item(item)
-    decoder.end_answer()
-    options, conversation = _options(body), body.get("conversation")
-    is_any_form = obj(obj(body.get("text")).get("format")).get("type") == "text"
-    return decoder.result_of(
-        body,
-        options,
-        known=KNOWN,
-        system=joined([string(body.get("instructions")), *decoder.instructions]),
-        tools=tuple(read_tool(tool, dialect=DIALECT) for tool in objs(body.get("tools"))),
-        extra=unread_choice(body, options),
-        read=frozenset({"text.format"} if options.form or is_any_form else ()),
-        session_hints=session_hints(body, HINTS)
-        | without_empty(conversation=string(conversation) or string(obj(conversation).get("id"))),
-    )
-
-
-class _Decoder(OpenAIRequestDecoder):
+class ResponsesRequestDecoder(OpenAIRequestDecoder):
     def __init__(self, *, provider: str, at: datetime | None) -> None:
         super().__init__(provider=provider, at=at)
         # The unfinished answer, and the place of its first item.
         self.answer: list[Part] = []
         self.answer_place = 0
+
+    def decode(self, body: JsonObject) -> DecodedRequest:
+        body = check_request(body, needs=("input", "prompt", "previous_response_id"))
+        items = body.get("input")
+        for item in self.messages_in([{"role": "user", "content": items}] if isinstance(items, str) else items):
+            self.item(item)
+        self.end_answer()
+        options, conversation = _options(body), body.get("conversation")
+        is_any_form = obj(obj(body.get("text")).get("format")).get("type") == "text"
+        return self.decoded(
+            body,
+            options,
+            known=KNOWN,
+            system=joined([string(body.get("instructions")), *self.instructions]),
+            tools=tuple(read_tool(tool, dialect=DIALECT) for tool in objs(body.get("tools"))),
+            read=frozenset({"text.format"} if options.form or is_any_form else ()),
+            session_hints=session_hints(body, HINTS)
+            | without_empty(conversation=string(conversation) or string(obj(conversation).get("id"))),
+        )
 
     def end_answer(self) -> None:
         self.add_answer(self.answer, place=self.answer_place)
@@ -121,15 +118,11 @@ class _Decoder(OpenAIRequestDecoder):
 
 def _options(body: JsonObject) -> CallOptions:
     choice = body.get("tool_choice")
-    return CallOptions(
-        model=string(body.get("model")),
+    return read_options(
+        body,
+        choice,
         max_tokens=whole(body.get("max_output_tokens")),
-        temperature=number(body.get("temperature")),
-        top_p=number(body.get("top_p")),
-        stream=body.get("stream") is True,
-        tool_choice=CHOICES.get(string(choice), ""),
         tool_name=string(obj(choice).get("name")),
-        parallel_tools=truth(body.get("parallel_tool_calls")),
         reasoning_effort=string(obj(body.get("reasoning")).get("effort")),
         form=read_form(obj(body.get("text")).get("format")),
     )

@@ -9,43 +9,40 @@ from collections.abc import Iterator
 from history.context import Context
 from history.context.values import ContextEntry
 from history.dialects.json_access import without_empty
-from history.dialects.openai_common import PROVIDER, OpenAIRequestEncoder
+from history.dialects.openai_common import OpenAIRequestEncoder
 from history.dialects.openai_responses.reply_decoder import DIALECT
-from history.dialects.request_encoder import data_url, detail_of, media_in, missing_error, with_system_in_first_input
-from history.dialects.types import CallOptions, Encoded, LossCode, joined
+from history.dialects.request_encoder import data_url, detail_of, media_in, missing_error
+from history.dialects.types import Encoded, LossCode, joined
 from history.entries import JsonDict, Media, Part, Reasoning, Text, ToolDefinition, ToolRequest, ToolResult, thaw
 
 # After the base URL of OpenAI's SDK, which ends in /v1.
 PATH = "/responses"
-ID_LIMIT = 64
 
 
-def encode(context: Context, options: CallOptions) -> Encoded:
-    encoder = _Encoder(options, dialect=DIALECT, vendor=PROVIDER)
-    body = {
-        "model": options.model,
-        **encoder.conversation(context),
-        **encoder.tools(context),
-        **without_empty(max_output_tokens=options.max_tokens, temperature=options.temperature, top_p=options.top_p),
-        **encoder.answer_form(),
-        **encoder.reasoning(),
-        "store": False,
-        "include": ["reasoning.encrypted_content"],
-        **({"stream": True} if options.stream else {}),
-    }
-    if options.stop:
-        encoder.lose(LossCode.OPTION_NOT_CARRIED, name="stop")
-    return encoder.encoded(context, body, path=PATH)
+class ResponsesRequestEncoder(OpenAIRequestEncoder):
+    dialect = DIALECT
+    id_limit = 64
 
+    def encode(self, context: Context) -> Encoded:
+        options = self.options
+        body = {
+            "model": options.model,
+            **self.conversation(self.with_any_input(self.with_system_role(context))),
+            **self.tools(context),
+            **without_empty(max_output_tokens=options.max_tokens, temperature=options.temperature, top_p=options.top_p),
+            **self.answer_form(),
+            **self.reasoning(),
+            "store": False,
+            "include": ["reasoning.encrypted_content"],
+            **({"stream": True} if options.stream else {}),
+        }
+        if options.stop:
+            self.lose(LossCode.OPTION_NOT_CARRIED, name="stop")
+        return self.encoded(context, body, path=PATH)
 
-class _Encoder(OpenAIRequestEncoder):
     def conversation(self, context: Context) -> JsonDict:
-        role = self.switches.system_role
-        if role == "remove":
-            context = with_system_in_first_input(context)
-        context = self.with_any_input(context)
         items = [item for entry in self.entries(context) for item in self.encode_entry(entry)]
-        if not context.system or role == "developer":
+        if not context.system or self.switches.system_role == "developer":
             opening = [self.message("developer", [self.text(context.system)])] if context.system else []
             return {"input": [*opening, *items]}
         return {"instructions": context.system, "input": items}
@@ -62,7 +59,7 @@ class _Encoder(OpenAIRequestEncoder):
     def tool(self, tool: ToolDefinition) -> JsonDict:
         return {**super().tool(tool), "strict": False}
 
-    def answer(self, entry: ContextEntry) -> Iterator[JsonDict]:
+    def answer(self, entry: ContextEntry) -> list[JsonDict]:
         """Between two reasoning items, messages come before calls."""
         written: list[JsonDict] = []
         for thought, parts in self.thoughts(entry.parts):
@@ -75,9 +72,7 @@ class _Encoder(OpenAIRequestEncoder):
             elif thought is not None:
                 self.lose(LossCode.REASONING_ALONE)
             written += ordered
-        if not written:
-            self.lose(LossCode.MESSAGE_LEFT_OUT)
-        yield from written
+        return written
 
     def thoughts(self, parts: tuple[Part, ...]) -> Iterator[tuple[Reasoning | None, list[Part]]]:
         """The parts of an answer, split before each reasoning that goes back."""
@@ -96,20 +91,19 @@ class _Encoder(OpenAIRequestEncoder):
             # A string: a list would need the item's id at the vendor.
             return {"type": "message", "role": "assistant", "content": part.text} if part.text else None
         if isinstance(part, ToolRequest):
-            call_id = self.call_id(part.call_id, limit=ID_LIMIT)
+            call_id = self.call_id(part.call_id)
             return {"type": "function_call", "call_id": call_id, "name": part.name, "arguments": part.arguments}
         self.leave_out(part)
         return None
 
-    def results(self, entry: ContextEntry) -> Iterator[JsonDict]:
+    def results(self, entry: ContextEntry) -> list[JsonDict]:
         outputs = [self.result(result) for result in entry.results]
         if outputs and (screen := self.live_screen(entry)):
             last = outputs[-1]["output"]
             outputs[-1]["output"] = joined([last, screen]) if isinstance(last, str) else [*last, self.text(screen)]
-        yield from outputs
-        for result in () if self.switches.media_in_results else entry.results:
-            if moved := self.moved_media(result):
-                yield self.message("user", moved)
+        if self.switches.media_in_results:
+            return outputs
+        return [*outputs, *(self.message("user", media) for one in entry.results if (media := self.moved_media(one)))]
 
     def result(self, result: ToolResult) -> JsonDict:
         self.lose_status(result)
@@ -120,13 +114,10 @@ class _Encoder(OpenAIRequestEncoder):
                 output.append(self.text(error))
         else:
             self.leave_out_parts(result.parts, except_for=(Media,))
-        call_id = self.call_id(result.call_id, limit=ID_LIMIT)
+        call_id = self.call_id(result.call_id)
         return {"type": "function_call_output", "call_id": call_id, "output": output}
 
-    def media(self, media: Media) -> JsonDict:
-        content = self.bytes_of(media)
-        if content is None and not media.url:
-            return self.text(self.note(media, LossCode.MEDIA_UNAVAILABLE))
+    def media(self, media: Media, content: bytes | None) -> JsonDict | None:
         if media.media_type.startswith("image/"):
             url = media.url if content is None else data_url(media.media_type, content)
             return {"type": "input_image", "detail": detail_of(media), "image_url": url}
@@ -137,7 +128,7 @@ class _Encoder(OpenAIRequestEncoder):
             return {"type": "input_file", "filename": name, "file_data": data_url(media.media_type, content)}
         if media.media_type.startswith("text/") and content is not None:
             return self.text(self.text_file(media, content))
-        return self.text(self.note(media, LossCode.MEDIA_NOT_CARRIED))
+        return None
 
     def answer_form(self) -> JsonDict:
         form = self.form()

@@ -146,7 +146,7 @@ class ReplyEnd:
         # Some servers stream without the right content type; only JSON is certainly not a stream.
         is_stream = reply.is_stream or (call.wants_stream and "json" not in reply.response.content_type)
         if call.address.kind == "chat" and is_stream and reply.status < 400:
-            self._scanner = FinalEventScanner(DIALECTS[dialect].FINAL_MARKS, DIALECTS[dialect].finality)
+            self._scanner = DIALECTS[dialect].final_event_scanner()
 
     def decompress(self, encoding: str) -> None:
         try:

@@ -15,7 +15,7 @@ from django.conf import settings
 
 from history.answers.assembly import Assembler
 from history.answers.events import Ended, ErrorKind, Event, Failed, MediaPiece, OtherPiece, Skipped, Started
-from history.dialects import DIALECTS, DecodedRequest, StreamEncoder
+from history.dialects import DIALECTS, DecodedRequest
 from history.dialects.json_access import as_bytes
 from relay.errors import Cut, ProviderError, VendorFault
 from relay.gateway.call.calls import Call
@@ -232,7 +232,7 @@ class StreamedReply:
     def __init__(self, translation: Translation) -> None:
         self.translation, call = translation, translation.call
         self.client, self.api = translation.client, call.address.api
-        self.encoder: StreamEncoder = DIALECTS[call.address.dialect].stream_encoder(
+        self.encoder = DIALECTS[call.address.dialect].stream_encoder(
             model=call.model,
             reply_id=translation.reply_id,
             created=int(time.time()),

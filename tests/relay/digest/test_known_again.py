@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from history.access import keys
-from history.dialects import openai_responses
+from history.dialects import DIALECTS
 from history.entries import ModelOutput, Reasoning, Text
 from history.models import Message, ToolCall
 from project.accounts.models import User
@@ -233,9 +233,9 @@ class TestReferences:
 
     def test_of_what_no_vendor_keeps_no_names_are_kept(self) -> None:
         reply = b'{"id": "resp_1", "store": false, "output": [{"id": "msg_12345678"}]}'
-        assert item_ids(openai_responses.HTTP_API, reply) == ()
-        assert item_ids(openai_responses.HTTP_API, reply.replace(b"false", b"true")) == ("msg_12345678",)
-        assert item_ids(openai_responses.HTTP_API, b'{"text": "{\\"id\\": \\"msg_12345678\\"}"}') == ()
+        assert item_ids(DIALECTS["openai-responses"].HTTP_API, reply) == ()
+        assert item_ids(DIALECTS["openai-responses"].HTTP_API, reply.replace(b"false", b"true")) == ("msg_12345678",)
+        assert item_ids(DIALECTS["openai-responses"].HTTP_API, b'{"text": "{\\"id\\": \\"msg_12345678\\"}"}') == ()
 
 
 class TestCalls:

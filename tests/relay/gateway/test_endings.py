@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from history.dialects import DIALECTS
-from history.dialects.sse import FinalEventScanner, Finality
+from history.dialects.sse import Finality
 from history.models import ApiKey
 from relay.gateway.upstream.forwarding import ReplyEnd
 from relay.providers import registry
@@ -139,7 +139,7 @@ def test_client_gone_after_the_final_event_is_counted_as_usual(
 @pytest.mark.parametrize("size", [1, 3, 50, 10_000])
 def test_final_event_is_found_in_pieces_of_any_size(dialect: str, size: int) -> None:
     first, final = STREAMS[dialect]
-    scanner = FinalEventScanner(DIALECTS[dialect].FINAL_MARKS, DIALECTS[dialect].finality)
+    scanner = DIALECTS[dialect].final_event_scanner()
     for said, expected in ((first, False), (final, True)):
         for start in range(0, len(said), size):
             scanner.feed(said[start : start + size])
@@ -148,7 +148,7 @@ def test_final_event_is_found_in_pieces_of_any_size(dialect: str, size: int) -> 
 
 def test_final_event_of_any_length_is_found_without_holding_it() -> None:
     dialect = DIALECTS["openai-responses"]
-    scanner = FinalEventScanner(dialect.FINAL_MARKS, dialect.finality)
+    scanner = dialect.final_event_scanner()
     scanner.feed(b'data: {"type":"response.completed","response":{"output":[{"result":"')
     for _ in range(100):
         scanner.feed(b"A" * 10_000)
@@ -163,7 +163,7 @@ def test_final_events_are_sought_in_time_in_proportion_to_the_stream(piece: byte
     dialect = DIALECTS["openai-chat"]
 
     def scan(stream: bytes) -> None:
-        scanner = FinalEventScanner(dialect.FINAL_MARKS, dialect.finality)
+        scanner = dialect.final_event_scanner()
         for start in range(0, len(stream), chunk):
             scanner.feed(stream[start : start + chunk])
         scanner.close()
@@ -173,7 +173,7 @@ def test_final_events_are_sought_in_time_in_proportion_to_the_stream(piece: byte
 
 def test_answer_that_goes_on_after_a_reason_to_stop_is_open_again() -> None:
     dialect = DIALECTS["openai-chat"]
-    scanner = FinalEventScanner(dialect.FINAL_MARKS, dialect.finality)
+    scanner = dialect.final_event_scanner()
     goes_on = b'data: {"choices":[{"index":1,"delta":{"content":"b"},"finish_reason":null}],"error": {}}\n\n'
     assert scanner.feed(STREAMS["openai-chat"][1]) is Finality.COMPLETE
     assert scanner.feed(goes_on) is Finality.OPEN

@@ -1,0 +1,49 @@
+"""`Dialect`: the wire format of one vendor, both ways, made of the classes in its folder."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from history.answers.events import Event, Failed
+from history.context import Context
+from history.dialects.http_api import HttpApi
+from history.dialects.reply_decoder import ReplyDecoder, read_body
+from history.dialects.reply_encoder import ReplyEncoder
+from history.dialects.request_decoder import RequestDecoder
+from history.dialects.request_encoder import RequestEncoder
+from history.dialects.sse import FinalEventScanner
+from history.dialects.types import CallOptions, DecodedRequest, Encoded
+from history.entries import JsonDict, JsonObject, ModelOutput, ToolDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """`PROVIDER` is the vendor whose signed reasoning goes back. `HTTP_API` has the facts of its HTTP API."""
+
+    PROVIDER: str
+    HTTP_API: HttpApi
+    request_encoder: type[RequestEncoder]
+    request_decoder: type[RequestDecoder]
+    stream_decoder: type[ReplyDecoder]
+    stream_encoder: type[ReplyEncoder]
+    decode_error: Callable[[int, bytes | JsonObject], Failed]
+    encode_error: Callable[[Failed], tuple[int, JsonDict]]
+
+    def encode(self, context: Context, options: CallOptions) -> Encoded:
+        """The context must be repaired, as `render_context` and `context_of` return it."""
+        return self.request_encoder(options, vendor=self.PROVIDER).encode(context)
+
+    def decode_request(self, body: JsonObject, *, provider: str = "", at: datetime | None = None) -> DecodedRequest:
+        return self.request_decoder(provider=provider or self.PROVIDER, at=at).decode(body)
+
+    def decode_reply(self, body: bytes | JsonObject) -> list[Event]:
+        return list(self.stream_decoder().read_reply(read_body(body)))
+
+    def encode_reply(
+        self, output: ModelOutput, *, reply_id: str, created: int = 0, tools: Sequence[ToolDefinition] = ()
+    ) -> JsonDict:
+        """`tools` are those of the request: calls of some tools have a special form."""
+        return self.stream_encoder(model=output.model, reply_id=reply_id, created=created, tools=tools).encode(output)
+
+    def final_event_scanner(self) -> FinalEventScanner:
+        return FinalEventScanner(self.stream_decoder.final_marks, self.stream_decoder.finality)
