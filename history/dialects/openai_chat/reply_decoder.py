@@ -179,6 +179,9 @@ class ChatReplyDecoder(ReplyDecoder):
 
     def read_reply(self, reply: JsonObject) -> Iterator[Event]:
         """A whole reply is one event, with a message in place of a delta."""
+        if reply.get("error"):
+            yield decode_error(0, reply)
+            return
         choices = [
             {"index": place, "delta": choice.get("message"), "finish_reason": choice.get("finish_reason")}
             for place, choice in enumerate(objs(reply.get("choices")))

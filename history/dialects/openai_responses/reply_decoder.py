@@ -149,6 +149,7 @@ class ResponsesReplyDecoder(ReplyDecoder):
                 extra = {"annotations": notes} if (notes := objs(part.get("annotations"))) else {}
                 self._is_refused = self._is_refused or part.get("type") == "refusal"
                 if extra or not is_received:
+                    self._received.add((index, "text"))
                     yield TextPiece(part=self._part(index, "text"), text=text, extra=extra)
         elif kind == "reasoning":
             text = "" if (index, "reasoning") in self._received else reasoning_text(item)

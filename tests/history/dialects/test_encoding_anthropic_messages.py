@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
 
-from history.dialects import CallOptions, Encoded, LossCode, Switches, anthropic_messages
+from history.dialects import DIALECTS, CallOptions, Encoded, LossCode, Switches
 from history.entries import Media, Reasoning, Text, ToolDefinition, ToolRequest
 from tests.history.dialects.samples import (
     CALLS,
@@ -29,7 +29,7 @@ SIGNED = Reasoning(text="hm", signature="sig==", provider="anthropic")
 
 
 def encode(given: Any, **options: Any) -> Encoded:
-    return anthropic_messages.encode(given, CallOptions(model="claude-x", **options))
+    return DIALECTS["anthropic-messages"].encode(given, CallOptions(model="claude-x", **options))
 
 
 def messages(given: Any, **options: Any) -> list[dict[str, Any]]:

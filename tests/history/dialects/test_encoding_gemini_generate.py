@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from google.genai import types as genai
 
-from history.dialects import CallOptions, Encoded, LossCode, Switches, gemini_generate
+from history.dialects import DIALECTS, CallOptions, Encoded, LossCode, Switches
 from history.entries import Media, Reasoning, Text, ToolRequest
 from tests.history.dialects.samples import (
     CALLS,
@@ -27,7 +27,7 @@ SIGNED = Reasoning(signature="c2ln", provider="gemini")
 
 
 def encode(given: Any, **options: Any) -> Encoded:
-    return gemini_generate.encode(given, CallOptions(model="gemini-x", **options))
+    return DIALECTS["gemini-generate"].encode(given, CallOptions(model="gemini-x", **options))
 
 
 def contents(given: Any, **options: Any) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 
-from history.dialects import CallOptions, Encoded, LossCode, Switches, openai_chat
+from history.dialects import DIALECTS, CallOptions, Encoded, LossCode, Switches
 from history.entries import Media, OtherPart, Reasoning, Text, ToolRequest
 from tests.history.dialects.samples import (
     CALLS,
@@ -27,7 +27,7 @@ OPTIONS = CallOptions(model="gpt-x")
 
 
 def encode(given: Any, **options: Any) -> Encoded:
-    return openai_chat.encode(given, CallOptions(model="gpt-x", **options))
+    return DIALECTS["openai-chat"].encode(given, CallOptions(model="gpt-x", **options))
 
 
 def messages(given: Any, **options: Any) -> list[dict[str, Any]]:

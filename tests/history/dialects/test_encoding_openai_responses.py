@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
 
-from history.dialects import CallOptions, Encoded, LossCode, Switches, openai_responses
+from history.dialects import DIALECTS, CallOptions, Encoded, LossCode, Switches
 from history.entries import Media, Reasoning, ToolRequest
 from tests.history.dialects.samples import (
     CALLS,
@@ -27,7 +27,7 @@ SIGNED = Reasoning(text="hm", signature="gAAA", provider="openai", extra={"id": 
 
 
 def encode(given: Any, **options: Any) -> Encoded:
-    return openai_responses.encode(given, CallOptions(model="gpt-x", **options))
+    return DIALECTS["openai-responses"].encode(given, CallOptions(model="gpt-x", **options))
 
 
 def items(given: Any, **options: Any) -> list[dict[str, Any]]:
