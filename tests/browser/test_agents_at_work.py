@@ -29,7 +29,7 @@ def called(call_id: str, name: str, **arguments: Any) -> ToolCallPiece:
 
 
 @pytest.fixture
-def four_agents(ada: Any) -> None:
+def nested_agents(ada: Any) -> None:
     Agent.objects.all().delete()
     tools = ["update_plan", "call_agent"]
     Agent.objects.create(name="captain", label="Captain", instruction="captain", is_default=True, tools=tools)
@@ -38,7 +38,7 @@ def four_agents(ada: Any) -> None:
 
 
 def test_the_plan_is_a_checklist_and_the_agents_a_tree_while_they_work_and_afterwards(
-    page: Page, site: str, ada: Any, four_agents: None, scripted: Scripted, see: Callable[[str], None]
+    page: Page, site: str, ada: Any, nested_agents: None, scripted: Scripted, see: Callable[[str], None]
 ) -> None:
     gate = asyncio.Event()
 
