@@ -97,7 +97,7 @@ def _tell(table: Table, what: str, ours: Measured, before: Measured, after: Meas
     note = f"{each[0]:.0f} ms for a question, {each[1]:.0f} ms for the last seconds and the end"
     table.add(Line(f"{what}: the same with question and end", ours.whole / before.whole, "×", note=note))
     note = f"meanwhile; bare {before.first_token:.0f} ms"
-    table.add(Line(f"{what}: first token of somebody else", ours.first_token, "ms", note=note))
+    table.add(Line(f"{what}: first token of another user", ours.first_token, "ms", note=note))
 
 
 def _idle(server: str, addresses: Sequence[Address], *, folder: Path) -> float:

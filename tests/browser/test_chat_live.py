@@ -296,9 +296,7 @@ def test_a_server_that_is_away_is_said_and_what_was_missed_comes_when_it_is_back
 
 
 @pytest.mark.parametrize("name", ["Summarise", "Send"])
-def test_whoever_is_about_to_press_a_button_stays_there_while_the_page_is_brought_up_to_date(
-    signed_in: Page, ada: Any, name: str
-) -> None:
+def test_the_focus_stays_on_a_button_while_the_page_is_updated(signed_in: Page, ada: Any, name: str) -> None:
     page, session = signed_in, create_chat(ada, "one row")
     go_and_listen(page, f"/s/{session.pk}/")
     button = page.get_by_role("button", name=name, exact=True)
@@ -309,7 +307,7 @@ def test_whoever_is_about_to_press_a_button_stays_there_while_the_page_is_brough
     expect(button).to_be_focused()
 
 
-def test_whoever_is_about_to_stop_an_answer_stays_there_when_a_part_of_it_is_stored(
+def test_the_focus_stays_on_stop_when_a_part_of_the_answer_is_stored(
     signed_in: Page, ada: Any, scripted: Scripted
 ) -> None:
     page, first, second = signed_in, asyncio.Event(), asyncio.Event()

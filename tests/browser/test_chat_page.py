@@ -132,7 +132,7 @@ def test_on_a_phone_the_list_and_the_panel_are_sheets(signed_in: Page, conversat
     expect(panel).to_be_hidden()
 
 
-def test_staff_say_why_and_read_what_belongs_to_somebody_else(
+def test_staff_give_a_reason_and_read_another_users_session(
     page: Page, site: str, staff: Any, conversation: Session, see: See
 ) -> None:
     staff.user_permissions.set(Permission.objects.filter(codename__in=["view_session", "read_session"]))

@@ -100,7 +100,7 @@ def test_conversations_are_listed_at_home(page: Page, site: str, see: See, ada: 
     see("home")
 
 
-def test_staff_let_somebody_new_in(page: Page, site: str, see: See, staff: User, ada: User) -> None:
+def test_staff_add_a_user(page: Page, site: str, see: See, staff: User, ada: User) -> None:
     enter(page, site, staff)
     page.goto("/")
     open_sidebar(page)

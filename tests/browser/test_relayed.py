@@ -111,7 +111,7 @@ def test_a_session_of_a_program_appears_and_grows_in_every_list_that_is_open(pag
     expect(page).to_have_url(f"{site}/history/")
 
 
-def test_a_list_that_nobody_looks_at_is_told_when_somebody_does(page: Page, site: str, ada: Any) -> None:
+def test_a_hidden_list_is_updated_when_it_is_shown(page: Page, site: str, ada: Any) -> None:
     page.add_init_script("""
         window.away = false;
         window.told = [];
@@ -153,7 +153,7 @@ def test_a_list_connects_again_when_the_network_is_back_and_not_after_the_sign_i
     assert len(opened) == 2
 
 
-def test_what_is_new_while_somebody_narrows_the_list_is_asked_for_afterwards(signed_in: Page) -> None:
+def test_updates_during_filtering_are_loaded_afterwards(signed_in: Page) -> None:
     signed_in.goto("/history/")
     with signed_in.expect_request(lambda request: request.headers.get("hx-trigger") == "found"):
         signed_in.evaluate("""
@@ -162,7 +162,7 @@ def test_what_is_new_while_somebody_narrows_the_list_is_asked_for_afterwards(sig
         """)
 
 
-def test_whoever_is_in_the_panel_stays_where_they_are_while_a_program_goes_on(
+def test_the_focus_stays_in_the_panel_while_a_program_continues(
     page: Page, site: str, ada: Any, session: Session
 ) -> None:
     def go_on() -> None:

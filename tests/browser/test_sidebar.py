@@ -289,9 +289,7 @@ def test_an_answer_that_ends_while_a_page_connects_leaves_no_dot(signed_in: Page
     expect(signed_in.locator("#sidebar .sidebar-answering")).to_have_count(0)
 
 
-def test_the_list_waits_with_what_is_new_for_whoever_is_in_it_by_keyboard(
-    signed_in: Page, sessions: list[Session], ada: Any
-) -> None:
+def test_the_list_waits_with_updates_for_keyboard_users(signed_in: Page, sessions: list[Session], ada: Any) -> None:
     page = signed_in
     page.goto("/")
     link = row(page, sessions[2]).locator("a.sidebar-link")

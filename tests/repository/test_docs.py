@@ -37,7 +37,7 @@ def test_every_setting_is_in_the_example_file_and_in_the_docs(name: str) -> None
     assert f"`{name}`" in DOCS
 
 
-def test_the_example_file_names_no_setting_that_nobody_reads() -> None:
+def test_the_example_file_names_no_unused_setting() -> None:
     named = re.findall(r"^#? ?([A-Z][A-Z_]+)=", (ROOT / ".env.example").read_text(encoding="utf-8"), re.MULTILINE)
     assert set(named) == set(env.names)
     assert len(named) == len(set(named))

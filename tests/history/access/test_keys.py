@@ -118,7 +118,7 @@ def test_an_unknown_scope_is_named_with_the_known_ones(ada: User) -> None:
 @pytest.mark.parametrize(
     "wrong", [{"name": " "}, {"scopes": []}, {"recording": "sometimes"}, {"requests_per_minute": -1}]
 )
-def test_a_wrong_wish_makes_no_key(ada: User, wrong: dict[str, Any]) -> None:
+def test_wrong_arguments_make_no_key(ada: User, wrong: dict[str, Any]) -> None:
     with pytest.raises(keys.CannotCreateError):
         keys.create(**{"name": "laptop", "owner": ada, **wrong})
     assert not ApiKey.objects.exists()
@@ -211,7 +211,7 @@ def test_a_key_without_the_scope_is_told_which_one(ada: User, ring: KeyRing) -> 
     assert refused.value.status == 403
 
 
-def test_a_key_of_somebody_who_left_is_refused(ada: User, ring: KeyRing) -> None:
+def test_a_key_of_a_deactivated_user_is_refused(ada: User, ring: KeyRing) -> None:
     new = keys.create(name="laptop", owner=ada)
     User.objects.filter(pk=ada.pk).update(is_active=False)
     with pytest.raises(RevokedKey, match="not active any more"):
@@ -459,7 +459,7 @@ def test_the_last_use_is_noted_at_most_once_a_minute(ada: User, ring: KeyRing, c
     assert ApiKey.objects.get(pk=new.api_key.pk).last_used_at == clock.now()
 
 
-def test_a_use_that_cannot_be_noted_fails_nobody(ada: User, ring: KeyRing, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_call_works_when_its_use_cannot_be_stored(ada: User, ring: KeyRing, caplog: pytest.LogCaptureFixture) -> None:
     new = keys.create(name="laptop", owner=ada)
 
     def refuse_writes(execute: Callable[..., Any], sql: str, *rest: Any) -> Any:

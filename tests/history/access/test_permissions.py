@@ -114,19 +114,17 @@ def test_staff_have_one_right_for_each_purpose(ada: Any, staff: Any, names: str)
     assert tuple(allowed(viewer, make(ada)) for make in SESSIONS) == STAFF[names]
 
 
-def test_everybody_has_their_own_but_neither_holds_it_nor_sees_it_once_it_is_gone(ada: Any) -> None:
+def test_users_have_their_own_sessions_but_cannot_hold_or_see_removed_ones(ada: Any) -> None:
     assert [allowed(ada, make(ada)) for make in SESSIONS] == ["LRWED", "", "LRWED", "", ""]
 
 
-def test_strangers_and_people_who_are_not_staff_have_nothing_whatever_rights_they_were_given(
-    ada: Any, bob: Any
-) -> None:
+def test_visitors_and_non_staff_have_nothing_with_any_permission(ada: Any, bob: Any) -> None:
     everything = with_right(bob, *(f"{name}_session" for name in ("view", "read", "export", "delete", "hold")))
     for viewer in (bob, everything, AnonymousUser()):
         assert [allowed(viewer, make(ada)) for make in SESSIONS] == [""] * 5
 
 
-def test_staff_have_their_own_as_everybody_does_and_hold_it_with_the_right_alone(staff: Any) -> None:
+def test_staff_have_their_own_sessions_and_hold_them_with_the_permission(staff: Any) -> None:
     assert allowed(staff, create_chat(staff, "mine")) == "LRWED"
     holder = with_right(staff, "view_session", "hold_session")
     assert allowed(holder, create_chat(staff, "mine")) == "LRWEDH"

@@ -107,7 +107,7 @@ def test_a_key_that_is_not_valid_is_refused_even_from_who_is_signed_in(ada: User
 
 
 @pytest.mark.parametrize("scope", ["read", "write", "delete", "relay", "export", "import"])
-def test_a_scope_opens_its_own_door_and_no_other(ada: User, session: Session, exchange: str, scope: str) -> None:
+def test_a_scope_opens_its_own_endpoint_only(ada: User, session: Session, exchange: str, scope: str) -> None:
     api = ApiClient(key=create_secret(ada, scope, owner_wide=True))
     needed = {"GET": "read", "PATCH": "write", "DELETE": "delete"}
     for method, path in [*everything_of(session, exchange), ("GET", "/search"), ("GET", "/tool-calls")]:

@@ -14,7 +14,7 @@ def test_blocks_on_lines_of_their_own_are_taken_out_in_their_order() -> None:
     ]
 
 
-def test_what_somebody_writes_about_a_tag_stays_in_their_sentence() -> None:
+def test_a_tag_quoted_in_a_sentence_stays_there() -> None:
     for text in (
         "What does <system-reminder>x</system-reminder> mean?",
         "<b>bold</b>",

@@ -136,7 +136,7 @@ class TestWhatIsTold:
         context = render_context(snapshot(user_message("hi"), system_instruction="Be kind.", tools=tools), UNLIMITED)
         assert (context.system, context.tools) == ("Be kind.", tools)
 
-    def test_the_notebook_is_merged_when_somebody_has_written_into_it(self) -> None:
+    def test_the_notebook_is_merged_when_it_has_notes(self) -> None:
         written = snapshot(user_message("hi"), system_instruction="Be kind.", notebook="Ada likes tea.")
         assert render_context(written, UNLIMITED).system == "Be kind.\n\n[Memory Notebook]\nAda likes tea."
         assert render_context(replace(written, notebook=NO_NOTEBOOK), UNLIMITED).system == "Be kind."
@@ -243,7 +243,7 @@ class TestSummaries:
         assert summarised_ranges(path(*entries)) == ((1, 2), (4, 5))
         assert [*map(bare, contents(*entries))] == ["a", "question 2", "b", "answer 3"]
 
-    def test_a_summary_says_that_it_is_one_where_the_entries_are_and_that_nobody_speaks_in_it(self) -> None:
+    def test_a_summary_names_itself_and_its_entries_and_is_not_speech(self) -> None:
         text = contents(*turns(3), Summary(first=1, last=4, summary="short"))[0]
         assert text.startswith("[Summary of entries 1 to 4 of session s1, written by a model")
         assert "never an instruction" in text
@@ -470,7 +470,7 @@ class TestFinishedTasks:
             ((user_message("go"), FINISH, results_of("f"), answered("also")), False),
         ],
     )
-    def test_finished_means_that_only_results_follow_the_wish_to_finish(
+    def test_finished_means_that_only_results_follow_the_finish_request(
         self, entries: tuple[Entry, ...], finished: bool
     ) -> None:
         assert is_task_finished(path(*entries)) is finished

@@ -54,7 +54,7 @@ def test_the_newest_part_renders_like_the_whole_path(path: tuple[Node, ...], wan
 
 @MANY
 @given(paths(), options(), st.data())
-def test_whatever_cut_reaches_far_enough_renders_like_the_whole(
+def test_any_cut_that_reaches_far_enough_renders_like_the_whole(
     path: tuple[Node, ...], wanted: ContextOptions, data: st.DataObject
 ) -> None:
     start = data.draw(st.integers(0, len(path)))

@@ -57,7 +57,7 @@ def test_a_call_at_the_end_without_result_is_answered_as_interrupted() -> None:
     assert report.remarks[0].text == "The call of read has no result. One with status interrupted was added."
 
 
-def test_a_call_that_somebody_spoke_after_is_answered_as_skipped() -> None:
+def test_a_call_followed_by_a_message_is_answered_as_skipped() -> None:
     repaired, _ = repair((user_message("hi"), answer_with_calls("a"), user_message("never mind")))
     assert repaired[2].results[0].status == "skipped"
 

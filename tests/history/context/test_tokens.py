@@ -95,7 +95,7 @@ LEARNABLE = [kind for kind in PROMISED if kind not in ("other_scripts", "markdow
 
 @pytest.mark.parametrize("tokenizer", [*TOKENIZERS, "smollm2"])
 @pytest.mark.parametrize("kind", LEARNABLE)
-def test_once_calibrated_the_estimate_is_near_whatever_the_tokenizer(kind: str, tokenizer: str) -> None:
+def test_a_calibrated_estimate_is_near_for_any_tokenizer(kind: str, tokenizer: str) -> None:
     found = errors_once_learnt(kind, tokenizer)
     assert mean(found) <= 0.25
     assert max(found) <= 0.31

@@ -75,7 +75,7 @@ def there_and_back(entry: Entry) -> Entry:
 
 @settings(max_examples=example_count(200), deadline=None, derandomize=True)
 @given(entry=ENTRIES, limit=st.sampled_from([0, 1, 5, 30, 65_536]))
-def test_any_entry_comes_back_whatever_is_moved_to_blobs(entry: Entry, limit: int) -> None:
+def test_any_entry_comes_back_with_any_strings_moved_to_blobs(entry: Entry, limit: int) -> None:
     # The limit is a constant of the module; small ones bring every string to the border.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packing, "LONG_TEXT", limit)

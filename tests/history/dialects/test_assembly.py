@@ -120,7 +120,7 @@ def test_what_could_not_be_read_is_counted() -> None:
     assert [skipped.problem for skipped in assembler.skipped] == ["not JSON"]
 
 
-def test_one_name_for_two_kinds_of_parts_confuses_nobody() -> None:
+def test_one_name_for_two_kinds_of_parts_is_read_correctly() -> None:
     output = assembled(TextPiece(part="0", text="a"), ReasoningPiece(part="0", signature="s"))
     assert output.parts == (Text(text="a"), Reasoning(signature="s", provider="anthropic"))
 

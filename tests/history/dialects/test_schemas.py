@@ -45,7 +45,7 @@ JSON_SCHEMA: dict[str, Any] = {
         ),
     ],
 )
-def test_a_schema_of_googles_becomes_one_that_everybody_reads(given: dict[str, Any], wanted: dict[str, Any]) -> None:
+def test_a_schema_of_google_becomes_json_schema(given: dict[str, Any], wanted: dict[str, Any]) -> None:
     assert as_json_schema(given) == wanted
 
 

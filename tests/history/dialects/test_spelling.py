@@ -157,12 +157,12 @@ def test_every_name_that_googles_own_sdk_has_is_known(kind: Any, around: Callabl
     assert in_one_spelling(around(dict.fromkeys(kind.model_fields, 1))) == around(camel)
 
 
-def test_names_that_nobody_knows_stay_as_they_are() -> None:
+def test_unknown_names_stay_as_they_are() -> None:
     body = {"contents": [], "my_field": {"mime_type": 1}, "generation_config": {"new_knob": 1, "top_k": 2}}
     assert read(body).extra == {"my_field": {"mime_type": 1}, "generationConfig": {"new_knob": 1, "topK": 2}}
 
 
-def test_whoever_writes_both_spellings_is_heard_in_camel_case_unless_it_is_empty() -> None:
+def test_camel_case_wins_over_snake_case_unless_it_is_empty() -> None:
     system = {"parts": [{"text": "Rhyme."}]}
     body = {"contents": [], "system_instruction": system, "systemInstruction": {"parts": [{"text": "Be kind."}]}}
     assert read(body).system == "Be kind."

@@ -59,7 +59,7 @@ def test_a_lone_surrogate_is_written_as_an_escape() -> None:
     assert sse({"a": "\ud800"}) == b'data: {"a":"\\ud800"}\n\n'
 
 
-def test_whatever_is_said_stays_on_its_line_for_clients_that_let_python_split_them() -> None:
+def test_text_stays_on_one_line_for_clients_that_use_splitlines() -> None:
     said = "".join(map(chr, range(0x3000)))
     (line,) = sse({"a": said}).decode().removesuffix("\n\n").splitlines()
     assert json.loads(line.removeprefix("data: ")) == {"a": said}

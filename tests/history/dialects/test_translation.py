@@ -145,7 +145,7 @@ def test_a_file_that_only_google_opens_is_told_in_words_to_others(upstream: str,
 
 
 @pytest.mark.parametrize("upstream", NAMES)
-def test_a_picture_that_everybody_can_fetch_goes_by_its_address(upstream: str) -> None:
+def test_a_public_picture_goes_by_its_address(upstream: str) -> None:
     part = {"fileData": {"fileUri": "https://example.org/a.png", "mimeType": "image/png"}}
     body = {"contents": [{"role": "user", "parts": [part]}]}
     sent, lost = translated(body, client="gemini-generate", upstream=upstream)

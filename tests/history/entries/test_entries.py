@@ -213,7 +213,7 @@ def test_metadata_is_not_shared() -> None:
     assert there_and_back(ModelInput(metadata={"a": 1})).metadata != ModelInput().metadata
 
 
-def test_an_outcome_that_nobody_knows_makes_no_entry() -> None:
+def test_an_unknown_outcome_makes_no_entry() -> None:
     with pytest.raises(EntryError, match=r"ToolResult\.status is 'error', and must be one of success"):
         ToolResult(call_id="a", name="look", status="error")  # type: ignore[arg-type]
 

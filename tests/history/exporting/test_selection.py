@@ -125,7 +125,7 @@ def test_what_is_deleted_is_not_exported(ada: User) -> None:
     assert exported(ada) == set()
 
 
-def test_only_an_export_of_everything_holds_what_belongs_to_the_house(ada: User) -> None:
+def test_only_an_export_of_everything_has_server_data(ada: User) -> None:
     Agent.objects.get_or_create(name="assistant")
     create_chat(ada, "one", "two")
     assert "agent" not in {line["type"] for line in lines(ada)}

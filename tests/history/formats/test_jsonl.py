@@ -293,7 +293,7 @@ def test_what_was_altered_on_the_way_is_told(ada: User) -> None:
     assert any("altered" in finding for finding in findings())
 
 
-def test_nobody_else_makes_the_record_look_altered(ada: User) -> None:
+def test_other_users_cannot_make_the_record_look_altered(ada: User) -> None:
     """One's own file neither brings in entries whose seals do not hold nor adds such to what is here."""
     session = create_chat(ada, "one", "two")
     before = everything()
@@ -317,7 +317,7 @@ def test_nobody_else_makes_the_record_look_altered(ada: User) -> None:
     assert [message.content for message in Message.objects.all()] == ["one"]
 
 
-def test_what_somebody_brought_is_told_from_what_was_recorded_here(ada: User) -> None:
+def test_imported_entries_differ_from_recorded_ones(ada: User) -> None:
     session = create_chat(ada, "one", "two")
     before = everything()
     recorder.append(session, model_input("three"), after=2)
@@ -374,7 +374,7 @@ def test_lines_are_canonical_and_can_be_read_by_anybody(ada: User) -> None:
     assert len(blobs) == len(set(blobs)) == Blob.objects.count()
 
 
-def test_a_file_that_somebody_wrote_anew_with_other_spaces_is_read_all_the_same(ada: User) -> None:
+def test_a_file_with_other_white_space_is_read(ada: User) -> None:
     create_chat(ada, "one", "two")
     file = everything()
     wipe()
@@ -427,7 +427,7 @@ ENTRY = {"type": "entry", "seq": 3, "parent": 2, "created_at": "2026-01-01T00:00
         {"type": "something else"},
     ],
 )  # fmt: skip
-def test_a_line_that_nobody_should_have_written_breaks_nothing(ada: User, line: dict[str, Any]) -> None:
+def test_an_unexpected_line_breaks_nothing(ada: User, line: dict[str, Any]) -> None:
     _, second = sorted((create_chat(ada, "one", "two") for _ in range(2)), key=lambda session: session.pk)
     lines = everything().splitlines(keepends=True)
     wipe()
@@ -449,7 +449,7 @@ def altered(file: bytes, **facts: Any) -> list[bytes]:
     return [json.dumps(line | (facts if line["type"] == "session" else {})).encode() for line in lines]
 
 
-def test_whoever_knows_a_hash_does_not_get_the_bytes_of_somebody_else(ada: User, bob: User) -> None:
+def test_knowing_a_hash_does_not_give_another_users_bytes(ada: User, bob: User) -> None:
     theirs = rich_session(ada)
     exchange = exchanges.open_exchange(session=theirs, owner=ada, model="m", after=1, inputs={"live": "x" * 9_000})
     exchanges.finish(exchange, None, end_reason="done")
@@ -484,7 +484,7 @@ def test_nor_as_an_attachment_or_with_a_call_to_a_model(ada: User, bob: User) ->
     assert not Blob.objects.filter(exchanges__owner=bob).exists()
 
 
-def test_nobody_takes_the_name_of_a_session_that_was_somebody_elses(ada: User, bob: User) -> None:
+def test_the_name_of_another_users_session_cannot_be_taken(ada: User, bob: User) -> None:
     theirs, begun = create_chat(ada, "hello", "hi"), create_chat(ada, "half")
     file = everything()
     retention.erase(theirs, actor=ada, reason="for the test")

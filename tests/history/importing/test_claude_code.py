@@ -227,7 +227,7 @@ def test_side_chains_of_old_versions_are_told_apart_by_where_they_begin() -> Non
     ]
 
 
-def test_a_failed_call_is_a_failed_answer_and_a_synthetic_one_is_nobodys() -> None:
+def test_a_failed_call_is_a_failed_answer_and_a_synthetic_one_is_skipped() -> None:
     error = claude_code("assistant", "a1", "u1", [text("API Error: 529")], isApiErrorMessage=True)
     error["message"]["model"] = "<synthetic>"
     found = read_one(lines(claude_code("user", "u1", None, "Hi."), error))

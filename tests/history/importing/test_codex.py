@@ -124,7 +124,7 @@ def test_a_compaction_is_a_summary_and_its_replacement_history_is_not_history() 
     assert "context" in said_by_notes(found, "ignored")
 
 
-def test_a_compaction_that_nobody_can_read_lets_the_history_count_again() -> None:
+def test_an_unreadable_compaction_lets_the_history_count_again() -> None:
     found = read_one(
         lines(codex_meta(), codex_said("user", "One."), rollout("compacted", message="", replacement_history=[]))
     )

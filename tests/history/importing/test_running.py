@@ -283,14 +283,14 @@ def test_a_folder_is_walked_and_what_is_nothing_is_passed_over(ada: User, tmp_pa
     assert read == sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file() and not path.is_symlink())
 
 
-def test_a_file_that_somebody_named_is_refused_if_it_is_nothing(bring: Any) -> None:
+def test_a_named_file_without_a_format_is_refused(bring: Any) -> None:
     _, items = bring("notes.txt", b"hello")
     assert [(item.outcome, item.why) for item in items] == [
         (ImportOutcome.REFUSED, "The format is not supported. The import guide lists the supported ones.")
     ]
 
 
-def test_subagents_find_their_parents_in_whatever_order_they_come(bring: Any) -> None:
+def test_subagents_find_their_parents_in_any_order(bring: Any) -> None:
     child = [
         claude_code("user", "k1", None, "dig", isSidechain=True, agentId="b8c9"),
         claude_code("assistant", "k2", "k1", [text("Gold.")], isSidechain=True, agentId="b8c9"),

@@ -132,7 +132,7 @@ def test_deep_nesting_and_millions_of_values_are_refused_before_they_fill_the_me
 @pytest.mark.parametrize(
     "content", [b"", b" \n ", b"hello", b"\0" * 100, b"PK\x03\x04", b"[]", b"{}", b"[1, 2]", b"<html>"]
 )
-def test_what_is_no_conversation_is_nobodys(content: bytes) -> None:
+def test_a_file_without_a_conversation_has_no_reader(content: bytes) -> None:
     assert reader_for(source_of(content).sample) is None
 
 

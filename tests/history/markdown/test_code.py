@@ -52,7 +52,7 @@ def test_code_in_an_unknown_language_is_plain(language: str) -> None:
     assert "<code>if x: 1\n</code>" in render(f"```{language}\nif x: 1\n```")
 
 
-def test_the_language_is_the_first_word_behind_the_fence_whatever_its_case() -> None:
+def test_the_language_is_the_first_word_after_the_fence_in_any_case() -> None:
     html = render("```Python title=x\nif x: 1\n```")
     assert '<span class="code-lang">Python</span>' in html
     assert "hl-keyword" in html

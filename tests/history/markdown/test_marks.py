@@ -9,7 +9,7 @@ import pytest
 from history.markdown import render
 
 
-def test_tasks_have_boxes_that_everybody_can_read() -> None:
+def test_tasks_have_readable_boxes() -> None:
     html = render("- [ ] open\n- [x] done\n- [X] *too*\n- [] none\n\n1. [x] counted")
     assert '<li class="task">☐ open</li>\n<li class="task">☑ done</li>\n<li class="task">☑ <em>too</em></li>' in html
     assert "<li>[] none</li>" in html
@@ -50,7 +50,7 @@ class TestFootnotes:
         assert "<code>code\n</code>" in html
         assert html.index("<p>b</p>") < html.index("First")
 
-    def test_a_note_that_nobody_asks_for_is_shown_and_leads_nowhere(self) -> None:
+    def test_an_unreferenced_note_is_shown_without_a_link(self) -> None:
         html = render("a\n\n[^1]: Note")
         assert "Note" in html
         assert "↩" not in html

@@ -69,5 +69,5 @@ def test_what_models_mostly_write_goes_the_short_way(text: str) -> None:
         "www.a.example",
     ],
 )
-def test_whatever_might_mean_something_else_goes_the_long_way(text: str) -> None:
+def test_ambiguous_markdown_takes_the_full_parser(text: str) -> None:
     assert prose_html(text) is None

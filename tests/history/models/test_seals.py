@@ -48,7 +48,7 @@ def test_an_audit_seal_knows_where_one_field_ends_and_the_next_begins(fields: tu
 
 
 @pytest.mark.django_db
-def test_every_entry_is_chained_to_the_one_written_before_whatever_its_branch(ada: Any) -> None:
+def test_every_entry_is_chained_to_the_one_written_before_on_any_branch(ada: Any) -> None:
     session = create_chat(ada, "one", "two", "three")
     recorder.append(session, model_input("beside"), after=1)
     recorder.append(session, DebugLog(message="slow"), after=2)

@@ -453,7 +453,7 @@ def test_staff_say_why_before_they_delete_what_is_anothers_and_leave_what_is_hel
     assert f"Unchanged because of a hold: {held}" in read(client)
 
 
-def test_a_form_leads_back_to_this_house_alone(reader: Client) -> None:
+def test_a_form_leads_back_to_this_server_only(reader: Client) -> None:
     for address in ("https://elsewhere.example/", "//elsewhere.example", ""):
         assert reader.post("/history/delete/", {"next": address})["Location"] == "/history/"
 

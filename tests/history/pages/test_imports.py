@@ -113,7 +113,7 @@ def test_a_start_that_is_repeated_leads_to_the_same_job(as_ada: Client) -> None:
     assert ImportJob.objects.get().state == "waiting"
 
 
-def test_more_than_the_house_takes_is_refused(as_ada: Client, settings: Any) -> None:
+def test_more_than_the_limit_is_refused(as_ada: Client, settings: Any) -> None:
     settings.PARLEY_IMPORT_MB = 1
     assert send(as_ada, ("big.json", b"x" * 1_100_000)).status_code == 413
     refused = as_ada.post("/import/begin/", {"name": ["big.json"], "size": [str(2**21)]})

@@ -37,7 +37,7 @@ def entered(client: Client, ada: Any) -> Client:
     return client
 
 
-def test_a_stranger_is_sent_to_the_door(client: Client) -> None:
+def test_a_visitor_is_sent_to_the_sign_in_page(client: Client) -> None:
     assert client.get("/lint/").status_code == 302
 
 

@@ -216,7 +216,7 @@ def test_an_error_without_a_word_is_a_failed_message_and_a_stop_without_a_word_i
     assert [(message.status, message.content) for message in answers(session)] == [("failed", "【错误】overloaded")]
 
 
-def test_an_exchange_ends_once_whoever_comes_second(ada: Any) -> None:
+def test_an_exchange_ends_once_when_two_end_it(ada: Any) -> None:
     session, [exchange] = asked(ada)
     twin = Exchange.objects.get(pk=exchange.pk)
     assert exchanges.finish(exchange, model_output("first"), end_reason="done") is not None
@@ -265,7 +265,7 @@ def test_usage_and_cost_are_kept_with_the_exchange_and_added_to_the_session(ada:
     assert opened[0].status_code == 200
 
 
-def test_whatever_an_upstream_or_a_client_says_a_call_can_be_opened_and_ended(ada: Any) -> None:
+def test_a_call_can_be_opened_and_ended_with_any_input(ada: Any) -> None:
     session = recorder.start_session(owner=ada, client="c\0" * 100, agent="a" * 200, workspace="/w" * 300)
     recorder.append(session, model_input("question"), after=0)
     named: dict[str, Any] = {"model": "m\0" * 200, "provider": "p" * 200, "metadata": {"header": "\0\ud800"}}

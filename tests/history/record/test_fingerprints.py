@@ -202,7 +202,7 @@ def test_two_scopes_never_meet() -> None:
     assert scopes == {"owner:1", "owner:2", "key:1", "key:2"}
 
 
-def test_without_the_key_nobody_can_test_a_guess(settings: Any) -> None:
+def test_guesses_cannot_be_tested_without_the_key(settings: Any) -> None:
     here = mark(model_input("hello"))
     settings.PARLEY_FINGERPRINT_KEY = b"another key of thirty-two bytes!"
     assert mark(model_input("hello")) != here

@@ -60,7 +60,7 @@ def test_between_the_batches_of_a_long_copy_others_write_to_the_original_and_els
 
 
 @pytest.mark.django_db(transaction=True)
-def test_nobody_sees_or_touches_a_copy_until_it_is_whole(ada: Any, staff: Any) -> None:
+def test_a_copy_is_hidden_and_locked_until_it_is_complete(ada: Any, staff: Any) -> None:
     staff.user_permissions.set(Permission.objects.filter(codename__in=["view_session", "read_session", "hold_session"]))
     session = create_chat(ada, *["lighthouse"] * LENGTH)
     viewers = [ada, type(staff).objects.get(pk=staff.pk)]
@@ -107,7 +107,7 @@ class PowerCut(Exception):
 
 @pytest.mark.parametrize("batches", [0, 1, 2])
 @pytest.mark.django_db(transaction=True)
-def test_what_a_crash_leaves_of_a_copy_is_nobodys_and_goes_with_a_purge(ada: Any, batches: int) -> None:
+def test_a_purge_removes_what_a_crash_leaves_of_a_copy(ada: Any, batches: int) -> None:
     session = create_chat(ada, *["lighthouse"] * LENGTH)
 
     def cut(place: int) -> None:
@@ -132,7 +132,7 @@ def test_what_a_crash_leaves_of_a_copy_is_nobodys_and_goes_with_a_purge(ada: Any
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_copy_that_somebody_erases_while_it_is_made_is_not_finished(ada: Any) -> None:
+def test_a_copy_that_is_erased_while_it_is_made_is_not_finished(ada: Any) -> None:
     session = create_chat(ada, *["word"] * LENGTH)
 
     def erase(place: int) -> None:

@@ -125,9 +125,7 @@ def test_pages_next_to_any_number_on_the_way_to_any_entry_are_what_that_way_says
 
 @by_chance
 @given(tree=TREES, head=st.integers(0, 20), name=st.sampled_from(["before", "after", "at"]))
-def test_what_is_shared_never_shows_an_entry_beside_it_whatever_its_reader_asks_for(
-    ada: Any, tree: list[int], head: int, name: str
-) -> None:
+def test_a_share_link_shows_no_entry_of_another_branch(ada: Any, tree: list[int], head: int, name: str) -> None:
     parents = branching(ada, tree, head)
     session = Session.objects.latest("created_at")
     for leaf in parents:

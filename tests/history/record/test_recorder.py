@@ -121,7 +121,7 @@ def test_an_entry_after_one_that_is_not_there_is_refused_and_nothing_is_stored(a
     assert Session.objects.get(pk=session.pk).version == 1
 
 
-def test_nobody_continues_after_a_debug_log(ada: Any) -> None:
+def test_no_entry_follows_a_debug_log(ada: Any) -> None:
     session = create_chat(ada, "one")
     log = recorder.append(session, DebugLog(category="timing", message="slow"), after=1)
     assert not log.moved_head

@@ -72,7 +72,7 @@ def test_the_sessions_of_a_key_are_listed_by_their_last_activity_newest_first(ad
     assert listed == [first, third, second]
 
 
-def test_a_session_tells_its_key_its_times_its_counts_its_title_and_whatever_its_maker_noted(ada: Any) -> None:
+def test_a_session_shows_key_times_counts_title_and_metadata(ada: Any) -> None:
     key = keys.create(name="laptop", owner=ada, recording="full").api_key
     noted = {"client_id": "c-7", "tenant": {"name": "acme"}}
     session = recorder.start_session(owner=ada, api_key=key, source="relay", metadata=noted)

@@ -52,7 +52,7 @@ def test_surroundings_are_put_before_the_history_and_never_into_it(ada: Any, tmp
     assert not Message.objects.filter(body__contains="It is").exists()
 
 
-def test_a_new_session_begins_the_same_whatever_was_resumed_before(ada: Any, tmp_path: Path) -> None:
+def test_a_new_session_starts_the_same_after_any_resumed_one(ada: Any, tmp_path: Path) -> None:
     before = told(create_chat(ada, "Hello"), "It is Monday.")
     again = resumed(conversation(ada), tmp_path)
     recorder.append(again, model_input("And now?"), after=again.head)

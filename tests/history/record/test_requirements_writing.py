@@ -41,7 +41,7 @@ def stored(session: Session) -> list[tuple[Any, ...]]:
     return list(Message.objects.filter(session=session).order_by("seq").values_list(*STORED))
 
 
-def test_whatever_the_writer_is_asked_for_what_was_stored_stays_as_it_was(ada: Any) -> None:
+def test_no_call_of_the_writer_changes_stored_entries(ada: Any) -> None:
     session = create_chat(ada, "one", "two", "three", "four")
     verbs: list[Callable[[], object]] = [
         lambda: recorder.append(session, model_input("five"), after=session.head),

@@ -292,7 +292,7 @@ def test_writing_and_purging_agree_on_the_end_of_a_session_also_after_a_change_o
     assert written > aligned if source == "import" else written == aligned
 
 
-def test_bringing_expiry_in_line_looks_at_every_session_once_whoever_writes_meanwhile(ada: Any, settings: Any) -> None:
+def test_updating_expiry_reads_every_session_once_during_other_writes(ada: Any, settings: Any) -> None:
     settings.PARLEY_CHAT_TTL_DAYS = 7
     Session.objects.bulk_create(Session(owner=ada) for _ in range(BATCH + 1))
     looks: list[int] = []
@@ -397,7 +397,7 @@ def test_the_general_cap_counts_each_key_by_itself_and_relayed_sessions_only(ada
     assert Session.objects.filter(source="import").count() == 1
 
 
-def test_held_sessions_take_nobodys_place(ada: Any, staff: Any) -> None:
+def test_held_sessions_do_not_count_against_the_limit(ada: Any, staff: Any) -> None:
     key = key_of(ada, max_sessions=1)
     old, newer = (create_chat(ada, text, source="relay", api_key=key) for text in ("old", "newer"))
     retention.hold(old, actor=staff, reason="case 7")
@@ -533,7 +533,7 @@ def test_a_hold_that_comes_an_instant_after_the_removal_began_is_refused(ada: An
     assert not Session.objects.get().hold
 
 
-def test_a_hold_released_while_somebody_erases_does_not_empty_the_session_untold(ada: Any, staff: Any) -> None:
+def test_a_hold_released_during_an_erasure_leaves_a_record(ada: Any, staff: Any) -> None:
     session = create_chat(ada, "a word")
     retention.hold(session, actor=staff, reason="a lawsuit")
     release = partial(retention.release, session, actor=staff, reason="settled")

@@ -264,7 +264,7 @@ def test_an_entry_beyond_what_the_audit_event_says_is_missing(ada: Any, settings
     assert {(6, "missing_body"), (6, "text_left")} <= set(found())
 
 
-def test_a_trim_that_nobody_told_of_is_found(ada: Any) -> None:
+def test_an_unannounced_trim_is_found(ada: Any) -> None:
     session = create_chat(ada, "one", "two", "three", "four")
     seal = Message.objects.get(session=session, seq=2).seal
     remove(session, 1, 2)

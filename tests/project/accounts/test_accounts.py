@@ -61,7 +61,7 @@ def test_others_at_other_addresses_are_not_held_up(client: Client, ada: User, bo
     assert elsewhere.post("/accounts/signin/", RIGHT).status_code == 302
 
 
-def test_one_address_cannot_try_everybody(client: Client, ada: User) -> None:
+def test_one_address_cannot_try_all_users(client: Client, ada: User) -> None:
     now = timezone.now()
     SignInFailure.objects.bulk_create(
         SignInFailure(name_hash=str(number), address="127.0.0.1", at=now) for number in range(lockout.PER_ADDRESS)
@@ -69,7 +69,7 @@ def test_one_address_cannot_try_everybody(client: Client, ada: User) -> None:
     assert client.post("/accounts/signin/", RIGHT).status_code == 429
 
 
-def test_after_a_quarter_of_an_hour_the_door_is_open_again(client: Client, ada: User) -> None:
+def test_sign_in_is_possible_again_after_fifteen_minutes(client: Client, ada: User) -> None:
     for _ in range(lockout.PER_NAME_AND_ADDRESS):
         client.post("/accounts/signin/", WRONG)
     SignInFailure.objects.update(at=timezone.now() - lockout.WINDOW)
@@ -108,7 +108,7 @@ def test_a_forged_forwarding_header_changes_nothing(rf: RequestFactory) -> None:
         ("unknown", "unknown"),
     ],
 )
-def test_whoever_has_many_addresses_counts_once(rf: RequestFactory, address: str, counted: str) -> None:
+def test_a_client_with_many_addresses_counts_once(rf: RequestFactory, address: str, counted: str) -> None:
     assert lockout.address_of(rf.get("/", REMOTE_ADDR=address)) == counted
 
 
@@ -165,7 +165,7 @@ def test_one_readers_choices_do_not_reach_the_next(client: Client, ada: User, bo
     assert timezone.get_current_timezone_name() == "UTC"
 
 
-def test_whoever_chose_nothing_gets_the_browsers_language(client: Client) -> None:
+def test_users_without_a_choice_get_the_browsers_language(client: Client) -> None:
     page = client.get("/accounts/signin/", headers={"Accept-Language": "zh-CN,zh;q=0.9"}).content.decode()
     assert 'lang="zh-hans"' in page
     assert "登录" in page
@@ -179,12 +179,12 @@ def test_a_time_zone_that_does_not_exist_is_refused(client: Client, ada: User) -
     assert ada.theme == "system"
 
 
-def test_every_page_sends_a_stranger_to_the_door(client: Client) -> None:
+def test_every_page_sends_a_visitor_to_the_sign_in_page(client: Client) -> None:
     for path in ("/", "/accounts/preferences/", "/accounts/password/", "/accounts/people/"):
         assert client.get(path).headers["Location"] == f"/accounts/signin/?next={path}"
 
 
-def test_the_admin_has_no_door_of_its_own(client: Client, ada: User, staff: User) -> None:
+def test_the_admin_uses_the_normal_sign_in_page(client: Client, ada: User, staff: User) -> None:
     assert client.get("/admin/", follow=True).redirect_chain[-1][0] == "/accounts/signin/?next=/admin/"
     assert client.get("/admin/login/?next=//evil.example").headers["Location"] == "/accounts/signin/?next=/admin/"
     client.force_login(ada)

@@ -87,7 +87,7 @@ def test_many_addresses_at_once_cannot_try_one_name_for_ever(
     assert len(looked_at) == 8
 
 
-def test_whoever_knows_the_password_gets_the_place_back(ada: User) -> None:
+def test_the_right_password_resets_the_counter(ada: User) -> None:
     for _ in range(2 * lockout.PER_NAME_AND_ADDRESS):
         assert sign_in(RIGHT)() == 302
     assert not SignInFailure.objects.exists()
@@ -123,7 +123,7 @@ def test_a_browser_that_knows_the_person_is_not_kept_out_by_strangers(client: Cl
     assert client.post("/accounts/signin/", RIGHT).status_code == 302
 
 
-def test_a_browser_that_knows_somebody_else_is_no_way_around(client: Client, ada: User, bob: User) -> None:
+def test_a_browser_known_to_another_user_does_not_bypass_the_limit(client: Client, ada: User, bob: User) -> None:
     client.post("/accounts/signin/", {"username": "bob", "password": "a stranger"})
     client.post("/accounts/signout/")
     guessed_everywhere("ada")

@@ -54,7 +54,7 @@ def test_the_link_is_shown_once(client: Client, staff: User) -> None:
     assert path not in client.get(PAGE).content.decode()
 
 
-def test_staff_make_a_new_link_for_somebody(client: Client, staff: User, ada: User) -> None:
+def test_staff_make_a_new_link_for_a_user(client: Client, staff: User, ada: User) -> None:
     client.force_login(staff)
     path = link_in(client.post(f"{PAGE}{ada.pk}/link/").content.decode())
     visitor = Client()
@@ -62,7 +62,7 @@ def test_staff_make_a_new_link_for_somebody(client: Client, staff: User, ada: Us
     assert get_user(visitor) == ada
 
 
-def test_no_link_leads_to_what_somebody_has_said(client: Client, staff: User, ada: User, admin_user: User) -> None:
+def test_no_link_leads_to_a_users_messages(client: Client, staff: User, ada: User, admin_user: User) -> None:
     """It would be a way past the right to read and the reason that goes with it."""
     create_chat(ada, "the secret")
     client.force_login(staff)

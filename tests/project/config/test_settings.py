@@ -57,7 +57,7 @@ def test_a_wrong_setting_is_one_clear_line_and_exit_code_2(
 
 
 @pytest.mark.parametrize("program", ["manage.py", "daphne", "uvicorn"])
-def test_whoever_imports_wrong_settings_ends_with_that_line_and_code(program: str, tmp_path: Path) -> None:
+def test_wrong_settings_end_every_program_with_that_line_and_code(program: str, tmp_path: Path) -> None:
     environment = clean_environment(PARLEY_DATA_DIR=str(tmp_path), DEBUG="maybe")
     words = ["-m", *SERVERS[program]] if program in SERVERS else [program, "check"]
     filled = [word.format(port=free_port(), application="project.asgi:application") for word in words]

@@ -45,7 +45,7 @@ def test_a_copy_is_private_whole_and_one_file(source: Path, tmp_path: Path) -> N
         assert copy.execute("SELECT count(*) FROM pair").fetchone() == (20_000,)
 
 
-def test_a_copy_made_while_somebody_writes_shows_one_moment(source: Path, tmp_path: Path) -> None:
+def test_a_copy_made_during_writes_shows_one_moment(source: Path, tmp_path: Path) -> None:
     done, written = threading.Event(), []
 
     def write() -> None:

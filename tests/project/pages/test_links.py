@@ -64,7 +64,7 @@ def test_an_unknown_link_gets_the_same_friendly_page(client: Client, token: str)
     assert client.get(f"/accounts/link/{token}/").status_code == 410
 
 
-def test_a_link_of_somebody_switched_off_does_not_open(client: Client, ada: User) -> None:
+def test_a_link_of_a_deactivated_user_does_not_open(client: Client, ada: User) -> None:
     path = path_of(create_link(ada))
     User.objects.filter(pk=ada.pk).update(is_active=False)
     assert client.post(path).status_code == 410

@@ -19,7 +19,7 @@ def say(owner: User, text: str) -> None:
     recorder.append(session, ModelInput(parts=(Text(text=text),)), after=0)
 
 
-def test_home_shows_my_conversations_and_nobody_elses(client: Client, ada: User, bob: User) -> None:
+def test_home_shows_only_my_conversations(client: Client, ada: User, bob: User) -> None:
     say(ada, "Where is my loom?")
     client.force_login(ada)
     assert "Where is my loom?" in client.get("/").content.decode()

@@ -41,7 +41,7 @@ def test_files_are_collected_once_and_again_when_one_has_changed(source: Path, s
     assert not collect_when_changed()
 
 
-def test_files_that_somebody_removed_are_collected_again(source: Path, settings: Settings) -> None:
+def test_removed_files_are_collected_again(source: Path, settings: Settings) -> None:
     collect_when_changed()
     for path in Path(settings.STATIC_ROOT).iterdir():
         path.unlink()

@@ -24,7 +24,7 @@ def is_waiting(sent: Path) -> bool:
 
 
 @pytest.mark.parametrize("server", ["daphne", "uvicorn"])
-def test_a_stream_waits_for_whoever_reads_it_and_arrives_whole(server: str, tmp_path: Path) -> None:
+def test_a_stream_waits_for_its_reader_and_arrives_whole(server: str, tmp_path: Path) -> None:
     port, sent = free_port(), tmp_path / "sent"
     environment = clean_environment(TORRENT_SENT=str(sent))
     application = "tests.project.server.torrent:application"

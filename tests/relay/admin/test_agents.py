@@ -59,13 +59,13 @@ def _only_the_first_agent() -> None:
 
 
 class TestTheFirstAgent:
-    def test_there_is_somebody_to_talk_to_from_the_first_start_on(self) -> None:
+    def test_the_first_start_creates_an_agent(self) -> None:
         agent = Agent.objects.get()
         assert (agent.name, agent.label, agent.is_default) == ("assistant", "Assistant", True)
         assert set(all_tools().names) - set(agent.tools) == {"call_agent", "read_caller"}
         assert agent.instruction
 
-    def test_whoever_has_agents_gets_no_further_one(self) -> None:
+    def test_a_start_with_agents_creates_no_further_one(self) -> None:
         Agent.objects.update(name="mine", is_default=False)
         migrate()
         assert [agent.name for agent in Agent.objects.all()] == ["mine"]
@@ -81,9 +81,7 @@ class TestAgents:
         agent.refresh_from_db()
         assert agent.tools == ["current_time"]
 
-    def test_a_tool_that_is_not_there_any_more_is_kept_until_somebody_takes_it_away(
-        self, admin: Client, read: Callable[[str], str]
-    ) -> None:
+    def test_a_missing_tool_is_kept_until_staff_remove_it(self, admin: Client, read: Callable[[str], str]) -> None:
         agent = Agent.objects.get()
         Agent.objects.update(tools=["shell"])
         assert "shell: no longer available" in read(f"/admin/relay/agent/{agent.pk}/change/")

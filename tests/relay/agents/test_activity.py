@@ -45,7 +45,7 @@ class TestTrees:
             assert tree is not None
             assert (tree.count, tree.answering) == (3, 0)
 
-    def test_a_session_that_called_nobody_has_none(self, ada: Any) -> None:
+    def test_a_session_without_agent_calls_has_none(self, ada: Any) -> None:
         assert tree_of(create_chat(ada, "alone"), reader=ada) is None
 
     def test_who_is_at_work_is_marked(self, ada: Any, family: list[Session]) -> None:
@@ -106,7 +106,7 @@ class TestTrees:
         assert plan.current is not None
 
 
-async def test_whoever_looks_at_a_session_above_is_told_when_an_agent_below_begins_and_ends(
+async def test_a_parent_session_shows_when_its_agents_start_and_end(
     talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[Any] = []

@@ -82,7 +82,7 @@ class TestFiles:
         assert fields_of(found.agent) == fields_of(Agent(name="plain"))
         assert files.agent_to_toml(found.agent) == 'name = "plain"\n\n[limits]\nmax_steps = 12\n'
 
-    def test_what_nobody_knows_here_is_said_and_the_rest_is_taken(self) -> None:
+    def test_unknown_fields_are_named_and_the_rest_is_used(self) -> None:
         known = b'name = "a"\ntools = ["shell", "current_time"]\nagents = ["b"]\n'
         found = files.parse_agent(b'mood = "good"\n' + known + b"[limits]\nmax_fun = 3\n[extra]\n")
         assert found.agent.tools == ["shell", "current_time"]
@@ -188,7 +188,7 @@ class TestAdmin:
         assert "Mood is unknown" in page
         assert Agent.objects.get().label == "After"
 
-    def test_whoever_may_only_look_takes_along_and_brings_nothing_in(self, client: Client, bob: User) -> None:
+    def test_a_user_who_may_only_view_exports_but_does_not_import(self, client: Client, bob: User) -> None:
         agent = Agent.objects.create(name="a")
         User.objects.filter(pk=bob.pk).update(is_staff=True)
         bob.user_permissions.add(Permission.objects.get(codename="view_agent"))

@@ -97,7 +97,7 @@ async def test_the_model_itself_asks_with_a_tool_and_it_happens_once_before_its_
     assert kinds[-5:] == ["tool_results", "summary", "model_output", "tool_results", "model_output"]
 
 
-async def test_a_wish_during_an_answer_is_heard_before_its_next_step_or_at_its_end(talk: Talk) -> None:
+async def test_a_request_during_an_answer_is_handled_before_its_next_step(talk: Talk) -> None:
     gate = asyncio.Event()
     talk.scripted(plays(["Wait. ", gate, LONG]))
     await talked(talk, 3)
@@ -253,7 +253,7 @@ def page_of(talk: Talk) -> str:
     return client.get(f"/s/{talk.session.pk}/").content.decode()
 
 
-async def test_whoever_opens_the_page_meanwhile_sees_that_older_messages_are_being_summarised(talk: Talk) -> None:
+async def test_a_page_opened_meanwhile_shows_the_running_summary(talk: Talk) -> None:
     gate = asyncio.Event()
     talk.scripted(plays(summary=[gate, SUMMARY]), models=SMALL)
     await talked(talk, 7)

@@ -52,7 +52,7 @@ async def test_a_person_asks_with_a_command_and_less_is_told_from_then_on(talk: 
     assert "Question 2?" in told(record)
 
 
-async def test_a_summary_that_somebody_wrote_meanwhile_counts_from_the_next_step_on(talk: Talk) -> None:
+async def test_a_summary_written_meanwhile_counts_from_the_next_step(talk: Talk) -> None:
     """S1.17, S1.25, S1.26: by place on the path, not by length."""
     await talk.agent(tools=["current_time"])
     gate = asyncio.Event()

@@ -116,7 +116,7 @@ async def test_the_entries_of_each_agent_carry_its_name(talk: Talk) -> None:
     assert {agent for session, kind, agent in named if session == talk.session.pk} == {"", "boss"}
 
 
-async def test_whoever_may_call_agents_is_told_whom_and_nobody_else_answers(talk: Talk) -> None:
+async def test_an_agent_that_may_call_others_gets_their_names(talk: Talk) -> None:
     await agents(talk, boss=["call_agent"], scout=[], cook=[])
     provider = talk.scripted([ask("cook")], "Well.")
     await change("boss", agents=["scout"])
@@ -138,7 +138,7 @@ async def test_without_anybody_to_call_the_tool_is_not_offered(talk: Talk) -> No
     assert [tool.name for tool in provider.calls[0].context.tools] == ["current_time"]
 
 
-async def test_a_called_agent_reads_what_its_caller_heard_up_to_the_call_and_can_ask_nobody(talk: Talk) -> None:
+async def test_a_called_agent_reads_its_caller_up_to_the_call_and_calls_none(talk: Talk) -> None:
     await agents(talk, boss=["call_agent"], scout=["ask_user"])
     provider = talk.scripted(
         [ask("scout")], [use("read_caller"), use("ask_user", call_id="t2", question="Which?")], "Here.", "Found."
@@ -165,7 +165,7 @@ async def test_a_called_agent_reads_the_branch_that_it_was_called_from(talk: Tal
     assert ["The new question." in said, "The old question." in said] == [True, False]
 
 
-async def test_nobody_called_has_nothing_to_read(talk: Talk) -> None:
+async def test_an_agent_that_was_not_called_has_no_caller_to_read(talk: Talk) -> None:
     await agents(talk, boss=["read_caller"])
     talk.scripted([use("read_caller")], "So.")
     await talk.begin()

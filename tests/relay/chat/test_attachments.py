@@ -143,7 +143,7 @@ def test_nothing_is_stored_while_history_is_off(writer: Client, settings: Settin
     assert Blob.objects.count() == 0
 
 
-def test_somebody_who_is_not_signed_in_stores_nothing(client: Client) -> None:
+def test_a_visitor_stores_nothing(client: Client) -> None:
     response = client.post("/attachments/", {"file": SimpleUploadedFile("cat.png", PNG)})
     assert response.status_code == 302
     assert Blob.objects.count() == 0
@@ -192,7 +192,7 @@ def test_a_forged_note_is_refused(writer: Client, ada: Any) -> None:
         assert refusal(ada, forged) == "not_ours"
 
 
-def test_a_note_of_somebody_else_is_refused(writer: Client, bob: Any) -> None:
+def test_a_note_of_another_user_is_refused(writer: Client, bob: Any) -> None:
     (note,) = notes(send(writer, ("cat.png", PNG)))
     assert refusal(bob, note) == "not_ours"
 
@@ -223,7 +223,7 @@ def test_what_is_about_to_be_sent_is_spared_by_the_purge_and_what_never_is_goes(
     assert list(Blob.objects.values_list("pk", flat=True)) == [sha256(PNG).hexdigest()]
 
 
-def test_a_message_without_attachments_asks_nobody(ada: Any, django_assert_num_queries: Any) -> None:
+def test_a_message_without_attachments_makes_no_query(ada: Any, django_assert_num_queries: Any) -> None:
     with django_assert_num_queries(0):
         assert parts_of(ada, []) == parts_of(ada, [""]) == ()
 
@@ -251,7 +251,7 @@ def test_a_picture_is_shown_and_locked_up(writer: Client, ada: Any) -> None:
         (b"\0\1\2", "image/png", "application/octet-stream"),
     ],
 )
-def test_everything_else_is_for_saving_whatever_it_claims_to_be(
+def test_other_types_are_downloads_with_any_content_type(
     writer: Client, ada: Any, content: bytes, claimed: str, served: str
 ) -> None:
     response = writer.get(address(session_with(ada, content, name="页.html", media_type=claimed), content))

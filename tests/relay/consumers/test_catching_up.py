@@ -69,7 +69,7 @@ def test_an_answer_that_is_stored_while_a_page_looks_is_shown_with_its_run_and_t
     assert caught.run.leaf == 2
 
 
-def test_somebody_who_never_stops_writing_keeps_no_page_waiting_and_nothing_is_shown_twice(session: Session) -> None:
+def test_constant_writes_delay_no_page_and_show_nothing_twice(session: Session) -> None:
     writes = InBetween(lambda: answer(session), table="relay_run", times=100)
     caught = caught_up(session, writes)
     assert 100 - writes.times == fragments.MOST_LOOKS

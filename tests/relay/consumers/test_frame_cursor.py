@@ -186,7 +186,7 @@ class PlayedRun:
     lag=st.integers(0, 3),
     start=st.integers(0, 12),
 )
-def test_whatever_is_lost_or_late_every_word_is_told_exactly_once(
+def test_every_word_arrives_once_when_frames_are_lost_or_late(
     sizes: list[int], fates: list[str], lag: int, start: int
 ) -> None:
     run = PlayedRun(sizes)

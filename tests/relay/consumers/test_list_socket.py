@@ -42,7 +42,7 @@ async def page(talk: Talk) -> AsyncIterator[WebsocketCommunicator]:
     await socket.disconnect(timeout=10)
 
 
-async def test_what_a_program_says_is_news_once_and_somebody_else_s_never(
+async def test_news_of_a_program_arrive_once_and_never_at_other_users(
     talk: Talk, bob: User, page: WebsocketCommunicator, settings: Any
 ) -> None:
     settings.REDIS_URL = ""

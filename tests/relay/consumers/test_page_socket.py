@@ -329,7 +329,7 @@ async def test_what_makes_no_sense_gets_a_notice_and_the_socket_lives_on(page: O
     await page.until('id="pong"')
 
 
-async def test_whoever_is_picked_answers_that_message(talk: Talk, page: OpenPage) -> None:
+async def test_the_selected_agent_answers_that_message(talk: Talk, page: OpenPage) -> None:
     provider = talk.scripted("As you like.", models=[Model(name="one"), Model(name="two")])
     await talk.agent(instruction="Be brief.", model="scripted/one")
     await in_database(lambda: Agent.objects.create(name="poet", instruction="In verse.", model="scripted/one"))

@@ -56,7 +56,7 @@ async def test_an_admin_key_says_why_before_it_is_told_anything(talk: Talk, ada:
     await program.socket.disconnect(timeout=10)
 
 
-async def test_no_key_goes_on_with_or_deletes_somebody_elses_session_here(talk: Talk, ada: User, staff: User) -> None:
+async def test_no_key_continues_or_deletes_another_users_session(talk: Talk, ada: User, staff: User) -> None:
     session = str((await said_by(ada)).pk)
     program = await with_key(staff, "read", "write", "delete", "admin")
     for command in ("send", "rename", "delete", "stop", "fork"):

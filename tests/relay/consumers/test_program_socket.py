@@ -227,9 +227,7 @@ async def test_a_frame_that_is_too_long_and_too_many_of_them_are_refused(program
     assert answers[-1]["code"] == "too_fast"
 
 
-async def test_whoever_comes_in_the_middle_gets_what_there_is_and_then_the_rest_without_gap_or_repetition(
-    talk: Talk, program: Program
-) -> None:
+async def test_a_late_viewer_gets_the_whole_answer_without_gap_or_repetition(talk: Talk, program: Program) -> None:
     gates = [asyncio.Event(), asyncio.Event()]
     talk.scripted(["one ", "two ", gates[0], "three ", gates[1], "four"])
     sent = await program.ask("send", text="Count.")

@@ -133,6 +133,6 @@ async def test_a_page_that_was_closed_is_told_nothing_more(talk: Talk, here: Bro
 
 
 @pytest.mark.django_db
-def test_where_no_page_is_open_nobody_is_looked_for(django_assert_num_queries: Callable[[int], object]) -> None:
+def test_without_open_pages_no_session_is_looked_up(django_assert_num_queries: Callable[[int], object]) -> None:
     with django_assert_num_queries(0):  # type: ignore[attr-defined]
         sign_outs.notify_ended_sign_ins()

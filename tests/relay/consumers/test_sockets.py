@@ -35,7 +35,7 @@ async def test_many_who_want_to_know_the_same_ask_once() -> None:
     assert await run_once("another", ask) == 2
 
 
-async def test_a_question_that_fails_fails_for_everybody_and_another_message_asks_again() -> None:
+async def test_a_failed_question_fails_for_all_and_the_next_message_asks_again() -> None:
     ask = Asked(DatabaseError("away"))
     told = await asyncio.gather(*(run_once("fails", ask) for _ in range(3)), return_exceptions=True)
     assert (ask.times, {type(one) for one in told}) == (1, {DatabaseError})

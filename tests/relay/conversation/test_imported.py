@@ -102,7 +102,7 @@ async def test_a_recording_of_gemini_cli_goes_on_elsewhere(
 
 
 @pytest.mark.parametrize("dialect", SIGNED)
-async def test_what_was_signed_for_another_account_is_sent_to_nobody(
+async def test_content_signed_for_another_account_is_not_sent(
     talk: Talk, ada: User, vendors: Vendors, providers: registry.Router, dialect: str
 ) -> None:
     talk.session = await in_database(bring, ada, SIGNED[dialect])

@@ -114,9 +114,7 @@ async def test_its_history_is_in_order_of_time_with_who_was_asked_in_which_langu
     assert "CPU" in told[2]
 
 
-async def test_signed_thinking_goes_back_to_whoever_signed_it_and_to_nobody_else(
-    talk: Talk, vendors: Vendors, providers: Router
-) -> None:
+async def test_signed_thinking_goes_back_to_its_provider_only(talk: Talk, vendors: Vendors, providers: Router) -> None:
     await begun(talk, vendors)
     plays_of_a_task(vendors)
     await talk.send("And now?")

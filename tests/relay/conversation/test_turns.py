@@ -123,7 +123,7 @@ async def test_a_question_to_the_person_pauses_the_run_and_its_answer_resumes_it
         await conversation.answer(talk.user, talk.session, seq=seq, call_id="q", text="Again.")
 
 
-async def test_whoever_speaks_instead_of_answering_skips_the_question(talk: Talk) -> None:
+async def test_a_message_instead_of_an_answer_skips_the_question(talk: Talk) -> None:
     await talk.agent(tools=["ask_user"])
     provider = talk.scripted([call("ask_user", '{"question": "Which?"}', call_id="q")], "As you like.")
     await talk.begin("Connect.")
@@ -266,7 +266,7 @@ async def test_reasoning_tokens_and_durations_are_recorded_with_the_answer(talk:
     assert (exchange.end_reason, exchange.attempts, exchange.estimated_tokens > 0) == ("done", 1, True)
 
 
-async def test_where_somebody_was_connected_from_is_kept_with_the_call(talk: Talk) -> None:
+async def test_the_callers_address_is_kept_with_the_call(talk: Talk) -> None:
     talk.scripted("Hello.")
     await talk.begin(client={"address": "192.0.2.7", "connected_at": "2026-11-16T09:00:00+00:00"})
     await talk.until_ended()

@@ -46,7 +46,7 @@ def test_half_an_answer_is_kept_as_interrupted_with_its_reason(relay: Relay, rea
     assert row.message.output_tokens > 3
 
 
-def test_a_stream_without_its_last_event_was_cut_whatever_the_connection_says(relay: Relay) -> None:
+def test_a_stream_without_its_last_event_was_cut(relay: Relay) -> None:
     exchange = relay.send(CHAT, HELLO)
     relay.journal.reply(exchange, half())
     relay.end(exchange, "done")
@@ -218,7 +218,7 @@ def test_an_answer_that_was_translated_is_read_in_the_language_of_the_upstream(r
     assert exchange_of(exchange).metadata["translated_to"] == CHAT
 
 
-def test_a_request_that_nobody_understands_is_an_exchange_all_the_same(relay: Relay) -> None:
+def test_a_request_that_cannot_be_read_is_an_exchange(relay: Relay) -> None:
     exchange = relay.send(CHAT, b"no JSON at all")
     relay.fail(exchange, 400, b'{"error": {"message": "bad JSON"}}')
     relay.digest()

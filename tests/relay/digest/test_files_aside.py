@@ -144,7 +144,7 @@ class TestCopies:
         assert exchange_of(exchange).metadata["request_bytes"] > 2 * MB
         assert files_aside.copies_in(relay.folder) == []
 
-    def test_copies_take_no_more_room_than_the_journal_may(self, relay: Relay, copy: Path, settings: Any) -> None:
+    def test_copies_count_against_the_size_limit_of_the_journal(self, relay: Relay, copy: Path, settings: Any) -> None:
         settings.PARLEY_JOURNAL_MB = 3
         row = send_reply(relay, reply_of("z" * (2 * MB)))
         assert ("reply_file" in row.metadata, files_aside.copies_in(relay.folder)) == (False, [copy])

@@ -149,7 +149,7 @@ class TestTheNextRequestIsQuicker:
 
 
 @pytest.mark.django_db
-class TestNobodyWaitsInVain:
+class TestWaitingEnds:
     def test_for_a_host_that_is_gone(self, hosts: tuple[Relay, Relay]) -> None:
         _here, there = hosts
         JournalPosition.objects.filter(pk="here").update(digested_at=datetime.now(UTC) - timedelta(seconds=30))

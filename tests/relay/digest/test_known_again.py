@@ -267,7 +267,7 @@ class TestCalls:
 
 
 class TestQuestions:
-    def test_an_instruction_in_mid_conversation_is_stored_once_though_nobody_answers(self, relay: Relay) -> None:
+    def test_an_unanswered_instruction_in_mid_conversation_is_stored_once(self, relay: Relay) -> None:
         talk = ClaudeCode(relay)
         talk.say("Fix the parser")
         for _ in range(3):
@@ -313,7 +313,7 @@ class TestCompaction:
         assert len(sessions()) == 1
         assert (exchange_of(last).metadata.get("problem"), exchange_of(last).end_reason) == (None, "done")
 
-    def test_whoever_shows_a_summary_element_has_not_compacted_anything(self, relay: Relay) -> None:
+    def test_a_quoted_summary_element_is_not_a_compaction(self, relay: Relay) -> None:
         Chat(relay).ask("Is it so?", said("Yes."))
         talk = Chat(relay)
         talk.say("What is wrong with <details><summary>More</summary></details>?")

@@ -56,7 +56,7 @@ def gone_after_the_commit(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def test_a_commit_that_came_through_although_nobody_heard_of_it_is_not_made_again(
+def test_a_commit_without_a_reply_is_not_repeated(
     relay: Relay, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     exchange = relay.send(CHAT, HELLO)

@@ -92,7 +92,7 @@ class TestAnAnswerInPieces:
         assert Message.objects.filter(kind="model_output").count() == 3
 
 
-def test_answers_that_nobody_here_gave_stay_as_they_came(relay: Relay) -> None:
+def test_answers_that_were_not_recorded_here_stay_unchanged(relay: Relay) -> None:
     talk = Chat(relay)
     talk.say("Hi")
     talk.hear(said("Hello."))

@@ -135,9 +135,7 @@ class TestClaudeCode:
 
     @pytest.mark.parametrize("comes_first", ["parent", "child"])
     @pytest.mark.parametrize("at_once", [True, False])
-    def test_a_child_finds_its_parent_in_whatever_order_they_are_filed(
-        self, relay: Relay, comes_first: str, at_once: bool
-    ) -> None:
+    def test_a_child_finds_its_parent_in_any_order(self, relay: Relay, comes_first: str, at_once: bool) -> None:
         main, agent = ClaudeCode(relay), ClaudeCode(relay, **{"x-claude-code-agent-id": "agent-7"})
         for talk in [main, agent] if comes_first == "parent" else [agent, main]:
             relay.answer(talk.send("Look up fjords" if talk is agent else "Research fjords."), said("Yes."))
@@ -163,7 +161,7 @@ class TestClaudeCode:
         child = Session.objects.get(title="Look up fjords")
         assert child.parent == Session.objects.exclude(pk=child.pk).get(hidden_at=None)
 
-    def test_nobody_becomes_his_own_ancestor(self, relay: Relay) -> None:
+    def test_no_session_becomes_its_own_ancestor(self, relay: Relay) -> None:
         OpenCode(relay, session="ses_1", **{"x-parent-session-id": "ses_2"}).ask("One", said("1"))
         OpenCode(relay, session="ses_2", **{"x-parent-session-id": "ses_1"}).ask("Two", said("2"))
         assert [bool(session.parent_id) for session in sessions()] == [False, True]

@@ -65,7 +65,7 @@ def talk_through(talk: Program, relay: Relay, plan: list[tuple[str, int, bool, s
 @pytest.mark.parametrize("program", [Chat, ClaudeCode, Codex, GeminiCli])
 @given(plan=turns)
 @settings(max_examples=example_count(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_growing_conversation_is_stored_once_whatever_the_retries(
+def test_a_growing_conversation_is_stored_once_with_any_retries(
     program: type[Program], plan: list[tuple[str, int, bool, str]], key: ApiKey
 ) -> None:
     remove_everything()
@@ -89,7 +89,7 @@ walks = st.lists(st.tuples(st.integers(0, 1), st.integers(0, 3)), min_size=4, ma
 
 @given(walk=walks, is_late=st.booleans())
 @settings(max_examples=example_count(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whoever_wanders_between_branches_has_every_call_stored(
+def test_every_call_is_stored_when_a_client_changes_branches(
     walk: list[tuple[int, int]], is_late: bool, key: ApiKey
 ) -> None:
     remove_everything()

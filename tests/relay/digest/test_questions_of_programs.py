@@ -53,7 +53,7 @@ def test_a_question_of_the_programs_own_leaves_the_conversation_where_it_is(rela
     assert Message.objects.filter(kind="debug_log", content__contains="It says 1").exists()
 
 
-def test_what_it_asks_after_the_whole_conversation_is_nothing_that_somebody_said(relay: Relay) -> None:
+def test_a_question_of_the_client_after_the_conversation_is_not_a_message(relay: Relay) -> None:
     talk = begun(relay)
     talk.find(c1="Many.")
     talk.ask("", said("There are many."))
@@ -103,7 +103,7 @@ def test_one_that_is_tried_again_does_not_move_the_conversation_either(relay: Re
     assert session.title == "Look up fjords"
 
 
-def test_whoever_works_without_tools_makes_no_side_calls(relay: Relay) -> None:
+def test_a_client_without_tools_makes_no_side_calls(relay: Relay) -> None:
     headers = {"user-agent": "claude-cli/2.1.80", "x-claude-code-session-id": "plain"}
     for text in ("one", "two"):
         relay.ask("anthropic-messages", small(text), said(f"Answer {text}"), headers)

@@ -66,7 +66,7 @@ class TestWhatTheVendorKeeps:
         assert path_of(sessions()[0]) == ["u:one", "a:1", "u:two", "a:2"]
 
     @pytest.mark.parametrize("header", ["X-Parley-Session-Id", "x-session-id"])
-    def test_an_answer_is_gone_on_from_whatever_names_the_session(self, relay: Relay, header: str) -> None:
+    def test_an_answer_is_continued_under_any_session_name(self, relay: Relay, header: str) -> None:
         talk = Vendor(relay, {header: "my-talk-12345"})
         talk.ask("one", said("", call("f", "c1", a=1)))
         found = [{"type": "function_call_output", "call_id": "c1", "output": "42"}]
@@ -80,9 +80,7 @@ class TestWhatTheVendorKeeps:
         ]
         assert path_of(session)[-2:] == ["u:again", "a:2b"]
 
-    def test_an_answer_that_nobody_knows_is_gone_on_from_at_the_end_of_the_session_that_is_named(
-        self, relay: Relay
-    ) -> None:
+    def test_an_unknown_answer_is_continued_at_the_end_of_the_named_session(self, relay: Relay) -> None:
         talk = Vendor(relay, {"x-session-id": "my-talk-12345"})
         talk.ask("one", "1")
         talk.ask("two", "2", previous_response_id="resp_of_another_day")

@@ -143,7 +143,7 @@ def test_a_retry_while_the_first_try_is_under_way_waits_for_its_end(relay: Relay
     assert path_of(sessions()[0]) == ["u:Fix the parser.", "a:Done."]
 
 
-def test_another_body_is_another_call_whatever_its_number(relay: Relay) -> None:
+def test_another_body_is_another_call_with_any_number(relay: Relay) -> None:
     talk = Chat(relay)
     relay.fail(talk.send("Fix the parser."), 500, BUSY)
     relay.digest()
@@ -159,7 +159,7 @@ def hello() -> dict[str, Any]:
     return {"model": "m", "messages": [{"role": "user", "content": "hello"}], "stream": True}
 
 
-def test_a_retry_goes_on_in_its_own_conversation_whoever_else_said_the_same(relay: Relay) -> None:
+def test_a_retry_continues_its_own_conversation_beside_equal_ones(relay: Relay) -> None:
     mine, others = {"x-session-id": "session-aaaa"}, {"x-session-id": "session-bbbb"}
     relay.fail(relay.send(CHAT, hello(), {**mine, **FIRST}), 529, BUSY)
     other = relay.send(CHAT, hello(), {**others, **FIRST})
@@ -208,7 +208,7 @@ def test_two_hosts_need_not_have_the_same_time_to_the_second(relay: Relay) -> No
 
 
 @pytest.mark.parametrize("is_late", [True, False])
-def test_a_try_that_nobody_has_ended_yet_is_overtaken_by_the_next(
+def test_an_unfinished_attempt_is_overtaken_by_the_next(
     relay: Relay, monkeypatch: pytest.MonkeyPatch, is_late: bool
 ) -> None:
     monkeypatch.setattr(ordering, "WAIT_SECONDS", 0.0)

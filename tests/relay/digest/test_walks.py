@@ -230,7 +230,7 @@ steps = st.lists(
 
 @given(programs=st.lists(st.sampled_from(PROGRAMS), min_size=1, max_size=3), walk=steps)
 @settings(max_examples=example_count(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_programs_do_the_history_holds_what_they_said_once_and_on_one_path(
+def test_the_history_has_each_message_once_and_on_one_path(
     programs: list[Callable[..., Program]], walk: list[tuple[int, str, int, str]], key: ApiKey
 ) -> None:
     remove_everything()

@@ -178,9 +178,7 @@ class TestErrors:
 
 
 class TestCompression:
-    def test_a_reply_that_nobody_can_unpack_has_ended_as_it_ended_and_says_why_it_is_missing(
-        self, relay: Relay
-    ) -> None:
+    def test_a_reply_that_cannot_be_unpacked_keeps_its_end_and_the_reason(self, relay: Relay) -> None:
         exchange = relay.send(CHAT, QUESTION)
         relay.journal.reply(exchange, b"\x8b\x02\x80{}\x03garbage")
         relay.end(exchange, response_headers=[("content-encoding", "br")], reply_size=14, is_counted=False)

@@ -126,7 +126,7 @@ def test_most_words_are_not_rendered_again_and_again() -> None:
         st.sampled_from([*" \n*_`#>-1.)([]|~$\\&ab中:/@", "word ", "another ", "\n\n", "http", "www."]), max_size=60
     )
 )
-def test_whatever_comes_the_last_rendering_of_a_block_is_the_whole_of_it(pieces: list[str]) -> None:
+def test_the_last_rendering_of_a_block_is_complete(pieces: list[str]) -> None:
     part, _ = asyncio.run(written(pieces))
     whole = split_blocks("".join(pieces))
     assert part is None or (tuple(part.blocks), part.text) == (

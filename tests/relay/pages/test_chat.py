@@ -366,7 +366,7 @@ def test_a_message_is_given_for_copying_as_it_was_written(reader: Client, ada: A
 
 
 @pytest.mark.django_db
-def test_only_what_somebody_said_can_be_edited(reader: Client, ada: Any) -> None:
+def test_only_messages_of_users_can_be_edited(reader: Client, ada: Any) -> None:
     session = create_chat(ada, "<one>", "two")
     form = page(reader, f"/s/{session.pk}/1/edit/")
     assert "&lt;one&gt;</textarea>" in form
@@ -412,9 +412,7 @@ def test_the_panel_shows_how_full_the_window_is_and_who_counted(reader: Client, 
 
 
 @pytest.mark.django_db
-def test_while_a_program_waits_for_its_first_answer_the_panel_does_not_say_that_nobody_was_asked(
-    reader: Client, ada: Any
-) -> None:
+def test_the_panel_is_correct_while_a_program_waits_for_its_first_answer(reader: Client, ada: Any) -> None:
     session = create_chat(ada, "Hello?", source="relay")
     Exchange.objects.create(session=session, owner=ada, model="m1")
     assert "No model has answered yet." in page(reader, f"/s/{session.pk}/panel/")

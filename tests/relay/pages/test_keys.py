@@ -93,7 +93,7 @@ def test_a_form_makes_one_key_however_often_it_is_sent(reader: Client, ada: Any)
     assert ApiKey.objects.count() == 2
 
 
-def test_the_same_form_of_somebody_else_makes_their_own_key(reader: Client, staff: Any) -> None:
+def test_the_same_form_of_another_user_makes_their_own_key(reader: Client, staff: Any) -> None:
     reader.post("/keys/", NEW | {"once": "abc"})
     reader.force_login(staff)
     reader.post("/keys/", NEW | {"once": "abc"})

@@ -173,7 +173,7 @@ def test_every_error_has_words_of_its_own(error: ProviderError) -> None:
     assert what_to_do(error).endswith(".")
 
 
-def test_why_nobody_could_be_reached_is_told_in_the_readers_language() -> None:
+def test_connection_errors_are_in_the_readers_language() -> None:
     error = Unreachable("127.0.0.1:9 cannot be reached (no server is listening there)", provider="acme")
     error.host, error.reason = "127.0.0.1:9", "no server is listening there"
     assert reason_of(error) == error.message

@@ -70,7 +70,7 @@ def addresses(html: str) -> list[str]:
 # What it shows.
 
 
-def test_whoever_has_the_link_reads_what_was_said(outsider: Client, ada: Any) -> None:
+def test_a_visitor_with_the_link_reads_the_conversation(outsider: Client, ada: Any) -> None:
     session = create_chat(ada, "Is it *slow*?", title="The build server")
     entries = [
         model_output("Looking.", tool_request("a")),
@@ -287,7 +287,7 @@ def test_the_operator_can_switch_it_off(owner: Client, outsider: Client, ada: An
 
 
 @pytest.mark.parametrize("token", ["nonsense", "x" * 43, "x" * 4000, "%00", "%ff"])
-def test_nobody_guesses_a_link(outsider: Client, ada: Any, token: str) -> None:
+def test_links_cannot_be_guessed(outsider: Client, ada: Any, token: str) -> None:
     link_to(create_chat(ada, "one"))
     assert is_shut(outsider, f"/shared/{token}/")
 

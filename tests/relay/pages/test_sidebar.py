@@ -73,7 +73,7 @@ def do(reader: Client, session: Session, verb: str, **fields: Any) -> str:
 # What is in it.
 
 
-def test_my_sessions_are_listed_and_nobody_elses(reader: Client, ada: Any, bob: Any) -> None:
+def test_only_my_sessions_are_listed(reader: Client, ada: Any, bob: Any) -> None:
     mine, theirs = create_chat(ada, "my loom"), create_chat(bob, "his loom")
     html = page(reader)
     assert listed(html) == [str(mine.pk)]
@@ -230,7 +230,7 @@ def test_a_session_that_is_being_answered_says_so_in_a_word(reader: Client, ada:
     assert Run.objects.sessions_running([busy.pk, quiet.pk, uuid4()]) == {busy.pk}
 
 
-def test_nobody_is_asked_for_nothing(django_assert_num_queries: Any) -> None:
+def test_an_empty_request_asks_no_model(django_assert_num_queries: Any) -> None:
     with django_assert_num_queries(0):
         assert Run.objects.sessions_running([]) == set()
 
@@ -475,7 +475,7 @@ def test_a_page_that_is_deleted_is_not_where_a_form_leads(reader: Client, ada: A
 # Many at once.
 
 
-def test_many_are_archived_and_deleted_together_but_never_somebody_elses(reader: Client, ada: Any, bob: Any) -> None:
+def test_many_are_archived_and_deleted_together_but_only_ones_own(reader: Client, ada: Any, bob: Any) -> None:
     mine = [create_chat(ada, f"number {number}") for number in range(3)]
     theirs = create_chat(bob, "his")
     ids = [str(session.pk) for session in (*mine, theirs)] + ["nonsense"]
@@ -517,7 +517,7 @@ def test_every_part_of_the_list_has_its_index(ada: Any) -> None:
         assert f"USING INDEX {index} " in found.explain()
 
 
-def test_titles_are_found_whatever_their_capitals_newest_first(ada: Any) -> None:
+def test_titles_are_found_in_any_case_newest_first(ada: Any) -> None:
     sessions = [create_chat(ada, "hello", title=title) for title in ("ÄRGER im Büro", "ärger zu Hause", "Ruhe")]
     assert [session.title for session in find_by_title(sidebar_sessions(ada), "Ärger", limit=8)] == [
         "ärger zu Hause",

@@ -207,9 +207,7 @@ class TestReadSession:
         assert "← sys_monitor success: CPU 3.0 %" in text
         assert lines[-1] == "Hardly."
 
-    def test_a_stranger_is_told_what_everybody_is_told_of_a_session_that_is_not_there(
-        self, ada: User, bob: User
-    ) -> None:
+    def test_another_users_session_answers_like_a_missing_one(self, ada: User, bob: User) -> None:
         session = create_chat(ada, "xyzzy")
         errors = {used("read_session", bob, session=name).error for name in (str(session.pk), str(uuid4()), "no id")}
         assert errors == {"There is no such session."}
@@ -232,7 +230,7 @@ class TestReadSession:
         assert read(around=10**30, limit=2)[0] == [30]
         assert read(before=-5)[0] == []
 
-    def test_long_entries_share_the_room_and_say_how_long_they_are(self, ada: User) -> None:
+    def test_long_entries_share_the_space_and_show_their_length(self, ada: User) -> None:
         session = create_chat(ada, *["word " * 20_000] * 10, "the end")
         start = time.perf_counter()
         outcome = used("read_session", ada, session=str(session.pk))
@@ -259,7 +257,7 @@ class TestReadSession:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_somebody_elses_session_is_read_by_a_tool_only_once_the_person_has_said_why(ada: User, staff: User) -> None:
+def test_a_tool_reads_another_users_session_only_after_a_reason(ada: User, staff: User) -> None:
     session = create_chat(ada, "the secret loom", title="Looms")
     assert used("read_session", staff, session=str(session.pk)).error == "There is no such session."
     lister = with_right(staff, "view_session")

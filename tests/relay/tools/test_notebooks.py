@@ -151,7 +151,7 @@ class TestThePage:
         assert refused.status_code == 422
         assert "x" * notebooks.MOST_CHARS in refused.content.decode()
 
-    def test_nobody_sees_another_persons(self, client: Client, bob: User) -> None:
+    def test_no_user_sees_those_of_another(self, client: Client, bob: User) -> None:
         notebooks.write(bob, "private", "of Bob", seen=0)
         assert client.get("/notebook/private/").status_code == 404
         assert client.post("/notebook/private/restore/", {"version": "1"}).status_code == 404

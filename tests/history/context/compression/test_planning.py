@@ -77,7 +77,7 @@ def test_results_that_are_not_bulky_are_left_alone() -> None:
     assert not planned(model_input("look"), *steps(6, text="3 %"), model_output("done"), target=1_000)
 
 
-def test_a_context_that_fits_needs_no_plan_unless_somebody_asks_for_one() -> None:
+def test_a_context_that_fits_needs_no_plan_unless_requested() -> None:
     assert not planned(*turns(3), target=2_000)
     assert spans(planned(*turns(3), target=2_000, keep_turns=1, is_asked=True)) == [(1, 4)]
 
@@ -178,7 +178,7 @@ def test_a_refused_summary_of_what_fits_changes_nothing_but_is_told() -> None:
     assert rendered_text(*turns(3), note) == rendered_text(*turns(3))
 
 
-def test_three_hundred_turns_over_a_small_window_stay_within_it_whatever_the_summariser_writes() -> None:
+def test_three_hundred_turns_stay_within_a_small_window_with_any_summary() -> None:
     """The same with a database and a loop is in `make bench`."""
     policy = CompressionPolicy(target=1_425, max_tokens=2_850, summary_tokens=356)
     history: list[Entry] = []
