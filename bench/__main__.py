@@ -79,7 +79,7 @@ def _chat() -> int:
 
 
 def _set_up(folder: str, url: str) -> None:
-    """An empty database of our own, whatever the environment or a developer's .env says."""
+    """A new empty database; the environment and a developer's .env are ignored."""
     os.environ |= {
         "DATABASE_URL": url,
         "REDIS_URL": "",

@@ -1,4 +1,4 @@
-"""The admin's lists at size, against the same lists of a record of 1,000 messages: the admin shows everybody's.
+"""The admin's lists at size, against the same lists of a record of 1,000 messages: the admin shows all users'.
 
 The small record is a copy of the database from before the load, and the same pages are read from both in turns.
 """

@@ -1,4 +1,4 @@
-"""Everything out and in again: memory stays flat, also while Daphne sends it to somebody slow; the bytes stay the same.
+"""Everything out and in again: memory stays flat, also while Daphne sends it to a slow client; the bytes stay the same.
 
 The restore goes into a second database, in a process of its own: `python -m bench.exporting FILE` there.
 """
@@ -51,7 +51,7 @@ def _download(table: Table, expected: str) -> None:
     """By a reader who pauses: what they have not taken yet must wait in the database."""
     cookie = _signed_in()
     with _daphne() as (port, pid):
-        _fetch(port, cookie, "format=jsonl&session=x")  # everything is imported, everybody is warm
+        _fetch(port, cookie, "format=jsonl&session=x")  # everything is imported and warm
         start_at = _memory(pid, "VmRSS")
         Path(f"/proc/{pid}/clear_refs").write_text("5")
         begin = time.perf_counter()

@@ -1,6 +1,6 @@
 """History and charts at size: whole pages, with their templates, as staff who see everything and as large owners.
 
-The baseline is the same page of somebody who has 1,000 messages, in as many sessions as fill a page.
+The baseline is the same page of a user with 1,000 messages, in as many sessions as fill a page.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WORDS = vocabulary()
 PAGES = (
     ("history, the list", browse_views.history, "/history/"),
     ("history, by model", browse_views.history, "/history/?model=gpt"),
-    ("history, by a source that nobody has", browse_views.history, "/history/?source=import"),
+    ("history, by a source without sessions", browse_views.history, "/history/?source=import"),
     ("history, with errors, of a month", browse_views.history, "/history/?error=1&since=2026-03-01&until=2026-03-31"),
     ("history, two words", browse_views.history, f"/history/?q={WORDS[2]}+{WORDS[30]}"),
     ("history, by tool", browse_views.history, "/history/?tool=sys_monitor"),

@@ -39,7 +39,7 @@ def wait(seconds: float) -> None:
     return [x for x in range(10) if x < seconds]
 ```
 
-> As somebody said, it is what it is, and the rest follows from that without much ado.
+> As the report said, it is what it is, and the rest follows from that without much ado.
 
 """
 MARKS = [
@@ -56,7 +56,7 @@ GOAL = 8.0
 
 def ordinary_text(length: int) -> str:
     """An ordinary answer. No two of its blocks are equal: one that was rendered before costs nothing."""
-    sections = (re.sub(r"\b(is|now|Disk|wait|somebody)\b", rf"\1 {number}", ORDINARY) for number in count())
+    sections = (re.sub(r"\b(is|now|Disk|wait|report)\b", rf"\1 {number}", ORDINARY) for number in count())
     text = ""
     while len(text) < length:
         text += next(sections)

@@ -86,4 +86,4 @@ class Load:
             told = ask(house, next(self._numbers))
             self.told.append(told)
             if not told.status:
-                ended.wait(0.05)  # nobody listens just now
+                ended.wait(0.05)  # no server listens just now

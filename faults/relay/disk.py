@@ -44,7 +44,7 @@ def run(folder: Path, server: str, rounds: int) -> str:
 
 @contextmanager
 def small_disk(place: Path) -> Iterator[Path | None]:
-    """None where nobody lets us mount one."""
+    """None where mounting is not permitted."""
     place.mkdir(exist_ok=True)
     mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE}m", "tmpfs", str(place)]
     if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:  # noqa: S603 - our words

@@ -1,4 +1,4 @@
-"""The database is away under load: PostgreSQL stopped, or a SQLite file locked by somebody else."""
+"""The database is away under load: PostgreSQL stopped, or a SQLite file locked by another process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run(folder: Path, server: str, rounds: int) -> str:
         recorded = here.settled(at_least=len(load.told))
         caught_up = time.monotonic() - ended
     during = [one for one in load.told if began <= one.at < back]
-    assert during, "nobody asked anything meanwhile"
+    assert during, "no client asked anything meanwhile"
     refused = [one for one in load.told if not one.is_whole]
     assert not refused, f"{len(refused)} calls were not answered whole, the first with {refused[0].status}"
     assert not check_acknowledged(load.told, recorded), "calls are missing in the record"

@@ -31,7 +31,7 @@ function connect() {
   const socket = new WebSocket(new URL("/ws/lists/", location.href.replace(/^http/, "ws")));
   socket.onmessage = tell;
   socket.onopen = () => {
-    if (tries) tell(); // whatever happened meanwhile
+    if (tries) tell(); // for changes made meanwhile
     tries = 0;
     document.documentElement.dataset.listUpdates = "open";
   };

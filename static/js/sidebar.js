@@ -71,7 +71,7 @@ sidebar.addEventListener(
     const menu = event.target;
     if (!menu.matches?.(".sidebar-menu")) return;
     if (event.newState === "open" && !CSS.supports("position-area", "bottom")) placeBesideButton(menu);
-    // A menu inside a sheet gives the focus back to nobody.
+    // A menu inside a sheet does not return the focus.
     const isLost = document.activeElement === document.body || menu.contains(document.activeElement);
     if (event.newState === "closed" && isLost) menu.parentElement?.querySelector(".sidebar-dots").focus();
   },
@@ -141,7 +141,7 @@ dialog.addEventListener("htmx:afterSettle", () => {
   dialog.querySelector(".new input")?.select();
 });
 
-// A new title is the page's title too, whoever gave it: the form here, or news over the socket.
+// A new title, from the form or the socket, is also the title of the page.
 
 document.body.addEventListener("sidebar:renamed", (event) => {
   const { session, title } = event.detail;

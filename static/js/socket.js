@@ -24,7 +24,7 @@ let panelAt = 0;
 let focused = null; // where the person was before a message or another panel came
 
 Idiomorph.defaults.ignoreActiveValue = true;
-// What somebody has unfolded stays so; and the line that they clicked on is no field whose words are theirs.
+// Unfolded parts stay unfolded. The summary line that was clicked is not an input field.
 Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, node) => name !== "open" || node.localName !== "details";
 Idiomorph.defaults.callbacks.beforeNodeMorphed = (old, fresh) => {
   if (old.localName === "summary" && old === document.activeElement) old.innerHTML = fresh.innerHTML;
@@ -137,7 +137,7 @@ function followed() {
   if (go?.hasAttribute("href")) location.assign(go.href);
 }
 
-// What was stored changes what the panel says, whoever said it; so does the end of an answer, which is announced once.
+// Stored entries and the end of an answer change the panel. The end is announced once.
 
 const STORED = / id="(?:announcer|m\d+)"/;
 

@@ -112,14 +112,14 @@ def counting_queries() -> Iterator[Counted]:
 async def queries_of_a_turn(talk: Talk, session: Session) -> int:
     talk.session = session
     await talk.send("warm")
-    await nobody_answers()
+    await expect_no_answer()
     with counting_queries() as counted:
         await talk.send("And now?")
-        await nobody_answers()
+        await expect_no_answer()
     return len(counted.queries)
 
 
-async def nobody_answers() -> None:
+async def expect_no_answer() -> None:
     while run_task.local_tasks:  # noqa: ASYNC110 - asking the database would be counted
         await asyncio.sleep(0.01)
 
