@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, timedelta
@@ -21,15 +22,11 @@ from history.record.daily_sums import COUNTS, WAIT_NAMES, WAITS
 Step = Literal["day", "week", "month"]
 
 DEFAULT = "30d"
-# Name → days, and the step of one point: at most about ninety points.
-RANGES: dict[str, tuple[int | None, Step]] = {
-    "7d": (7, "day"),
-    "30d": (30, "day"),
-    "90d": (90, "day"),
-    "1y": (365, "week"),
-    "all": (None, "month"),
-}
 MOST_MONTHS = 96
+# Name → days, and the step of one point: at most about ninety points.
+RANGES: dict[str, tuple[int, Step]] = {
+    "7d": (7, "day"), "30d": (30, "day"), "90d": (90, "day"), "1y": (365, "week"), "all": (31 * MOST_MONTHS, "month"),
+}  # fmt: skip
 GROUPINGS = ("", "model", "key", "agent", "source", "owner")
 
 
@@ -59,16 +56,12 @@ class ChartQuery:
 
     @property
     def first(self) -> date:
-        days = RANGES[self.range][0]
-        return self.last - timedelta(days=(days or 31 * MOST_MONTHS) - 1)
+        return self.last - timedelta(days=RANGES[self.range][0] - 1)
 
     def link(self, **changes: Any) -> str:
         query = replace(self, **changes)
-        pairs = {
-            "range": query.range if query.range != DEFAULT else "",
-            "by": query.by,
-            "whose": "me" if query.mine else "",
-        }
+        name = query.range if query.range != DEFAULT else ""
+        pairs = {"range": name, "by": query.by, "whose": "me" if query.mine else ""}
         text = urlencode({name: value for name, value in pairs.items() if value})
         return f"?{text}" if text else "?"
 
@@ -88,7 +81,7 @@ class Points:
     sums: Mapping[Any, Sequence[Sums]] = field(default_factory=dict)
 
     def totals(self) -> Sums:
-        return add_sums([sums for series in self.sums.values() for sums in series])
+        return {name: sum(sums[name] for series in self.sums.values() for sums in series) for name in COUNTS}
 
     def whole(self) -> Sequence[Sums]:
         return self.sums.get("") or [dict(NOTHING) for _day in self.days]
@@ -120,10 +113,6 @@ def read_points(viewer: Viewer, query: ChartQuery) -> Points:
     return Points(days=days, values=tuple(_labels(query, order)), sums=sums)
 
 
-def add_sums(rows: Sequence[Sums]) -> Sums:
-    return {name: sum(row[name] for row in rows) for name in COUNTS}
-
-
 def latency_percentile(share: float, sums: Sums) -> float | None:
     """Time to the first token, estimated from the number of answers in each class."""
     numbers: list[int] = [sums[name] for name in WAIT_NAMES]
@@ -149,9 +138,9 @@ def _rows(reach: Reach, query: ChartQuery) -> Iterator[Mapping[str, Any]]:
 
 
 def _largest(rows: Sequence[Mapping[str, Any]]) -> list[Any]:
-    sizes: dict[Any, int] = {}
+    sizes: Counter[Any] = Counter()
     for row in rows:
-        sizes[row["value"]] = sizes.get(row["value"], 0) + row["n_messages"]
+        sizes[row["value"]] += row["n_messages"]
     return sorted(sizes, key=lambda value: (-sizes[value], str(value)))[:MOST_VALUES]
 
 

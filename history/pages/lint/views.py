@@ -4,8 +4,7 @@ Pasted conversations are not stored.
 """
 
 import json
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django import forms
@@ -83,43 +82,34 @@ def _text_in(file: UploadedFile[Any] | None, pasted: str) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
-class VerdictView:
+class VerdictView(NamedTuple):
     """A verdict as the page shows it."""
 
     verdict: Verdict
+    name: str
+    outcome: object
+    counts: list[tuple[object, int]]
+    findings: list[tuple[LintFinding, object, str]]
+    more: int
+    repairs: list[tuple[str, str]]
+    repaired: str
 
-    @property
-    def name(self) -> str:
-        return NAMES[self.verdict.dialect]
 
-    @property
-    def outcome(self) -> object:
-        return OUTCOMES[self.verdict.outcome]
-
-    @property
-    def counts(self) -> list[tuple[object, int]]:
-        levels = [finding.rule.severity for finding in self.verdict.findings]
-        return [(OUTCOMES[level.value], levels.count(level)) for level in LintSeverity if level in levels]
-
-    @property
-    def findings(self) -> list[tuple[LintFinding, object, str]]:
-        return [
+def _shown(verdict: Verdict) -> VerdictView:
+    levels = [finding.rule.severity for finding in verdict.findings]
+    return VerdictView(
+        verdict=verdict,
+        name=NAMES[verdict.dialect],
+        outcome=OUTCOMES[verdict.outcome],
+        counts=[(OUTCOMES[level.value], levels.count(level)) for level in LintSeverity if level in levels],
+        findings=[
             (finding, OUTCOMES[finding.rule.severity.value], finding_text(finding))
-            for finding in self.verdict.findings[:SHOWN_FINDINGS]
-        ]
-
-    @property
-    def more(self) -> int:
-        return max(0, len(self.verdict.findings) - SHOWN_FINDINGS)
-
-    @property
-    def repairs(self) -> list[tuple[str, str]]:
-        return [(repair.place, repair_text(repair)) for repair in self.verdict.repairs[:SHOWN_FINDINGS]]
-
-    @property
-    def repaired(self) -> str:
-        return "" if self.verdict.repaired is None else _indented(self.verdict.repaired)
+            for finding in verdict.findings[:SHOWN_FINDINGS]
+        ],
+        more=max(0, len(verdict.findings) - SHOWN_FINDINGS),
+        repairs=[(repair.place, repair_text(repair)) for repair in verdict.repairs[:SHOWN_FINDINGS]],
+        repaired="" if verdict.repaired is None else _indented(verdict.repaired),
+    )
 
 
 @accepts_body(lambda: MAX_CHARS * BYTES_PER_CHAR + FORM_OVERHEAD)
@@ -175,7 +165,7 @@ def _page(
     status: int = 200,
 ) -> HttpResponse:
     sessions = sessions_owned_by(request.user).order_by("-last_activity_at").only("id", "title")[:SESSIONS]
-    verdicts = [VerdictView(verdict) for verdict in report.verdicts] if report else []
+    verdicts = [_shown(verdict) for verdict in report.verdicts] if report else []
     worst = next((shown for shown in verdicts if shown.verdict.is_rejected), verdicts[0] if verdicts else None)
     context = {
         "form": form,
