@@ -26,9 +26,22 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True, metavar="create | list | revoke")
-        _add_create(actions.add_parser("create", help="Make a key and show it, once."))
-        _add_list(actions.add_parser("list", help="Show the keys that are in force."))
-        _add_revoke(actions.add_parser("revoke", help="End a key, everywhere within a second."))
+        create = actions.add_parser("create", help="Make a key and show it, once.")
+        create.add_argument("name", help="what the key is for")
+        create.add_argument("--owner", help="user name; default: the first staff user")
+        create.add_argument("--scopes", default=",".join(keys.DEFAULT_SCOPES), help=f"of {','.join(keys.SCOPES)}")
+        create.add_argument("--recording", default=ApiKey.Recording.REDACTED.value, choices=ApiKey.Recording.values)
+        create.add_argument("--owner-wide", action="store_true", help="sees all sessions of its owner")
+        create.add_argument("--expires-days", type=_days, metavar="N", help="default: never")
+        for name in LIMITS:
+            kind = _amount if name.startswith("cost_") else int
+            create.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar="N")
+        shown = actions.add_parser("list", help="Show the keys that are in force.")
+        shown.add_argument("--all", action="store_true", help="revoked and expired keys, too")
+        revoke = actions.add_parser("revoke", help="End a key, everywhere within a second.")
+        revoke.add_argument("prefix", help="as `keys list` shows it")
+        for action in (create, shown, revoke):
+            action.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
         actions = {"create": self.create_key, "list": self.list_keys, "revoke": self.revoke_key}
@@ -36,7 +49,15 @@ class Command(BaseCommand):
 
     def create_key(self, options: dict[str, Any]) -> None:
         try:
-            new = keys.create(**_key_values(options))
+            new = keys.create(
+                name=options["name"],
+                owner=user_named(options["owner"]) if options["owner"] else None,
+                scopes=[scope.strip() for scope in options["scopes"].split(",") if scope.strip()],
+                recording=options["recording"],
+                owner_wide=options["owner_wide"],
+                expires_at=timezone.now() + options["expires_days"] if options["expires_days"] else None,
+                **{name: options[name] for name in LIMITS},
+            )
         except keys.NotAllowedError as error:
             raise CommandError(str(error)) from error
         except keys.CannotCreateError as error:
@@ -54,7 +75,8 @@ class Command(BaseCommand):
             return
         columns = (_("prefix"), _("name"), _("owner"), _("scopes"), _("recording"), _("state"), _("last used"))
         shown = ("prefix", "name", "owner", "scopes", "recording", "state", "last_used_at")
-        print_table(self.stdout, columns, [[_cell(key[field]) for field in shown] for key in rows])
+        rows = [{**row, "scopes": ",".join(row["scopes"])} for row in rows]
+        print_table(self.stdout, columns, [[row[field] for field in shown] for row in rows])
 
     def revoke_key(self, options: dict[str, Any]) -> None:
         api_key = keys.find(options["prefix"])
@@ -67,33 +89,6 @@ class Command(BaseCommand):
             self.stdout.write(_("The key %(key)s is revoked.") % {"key": api_key})
         else:
             self.stdout.write(_("The key %(key)s was already revoked.") % {"key": api_key})
-
-
-def _add_create(parser: CommandParser) -> None:
-    parser.add_argument("name", help="what the key is for")
-    parser.add_argument("--owner", help="user name; default: the first staff user")
-    parser.add_argument("--scopes", default=",".join(keys.DEFAULT_SCOPES), help=f"of {','.join(keys.SCOPES)}")
-    parser.add_argument("--recording", default=ApiKey.Recording.REDACTED.value, choices=ApiKey.Recording.values)
-    parser.add_argument("--owner-wide", action="store_true", help="sees all sessions of its owner")
-    parser.add_argument("--expires-days", type=_days, metavar="N", help="default: never")
-    for name in LIMITS:
-        kind = _amount if name.startswith("cost_") else int
-        parser.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar="N")
-    _add_json(parser)
-
-
-def _add_list(parser: CommandParser) -> None:
-    parser.add_argument("--all", action="store_true", help="revoked and expired keys, too")
-    _add_json(parser)
-
-
-def _add_revoke(parser: CommandParser) -> None:
-    parser.add_argument("prefix", help="as `keys list` shows it")
-    _add_json(parser)
-
-
-def _add_json(parser: CommandParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _days(text: str) -> timedelta:
@@ -110,21 +105,9 @@ def _amount(text: str) -> Decimal:
         raise ValueError(text) from error
 
 
-def _key_values(options: dict[str, Any]) -> dict[str, Any]:
-    """The arguments as `keys.create` takes them."""
-    return {
-        "name": options["name"],
-        "owner": user_named(options["owner"]) if options["owner"] else None,
-        "scopes": [scope.strip() for scope in options["scopes"].split(",") if scope.strip()],
-        "recording": options["recording"],
-        "owner_wide": options["owner_wide"],
-        "expires_at": timezone.now() + options["expires_days"] if options["expires_days"] else None,
-        **{name: options[name] for name in LIMITS},
-    }
-
-
 def _key_json(api_key: ApiKey) -> dict[str, Any]:
     """Everything but the secret."""
+    times = ("created_at", "expires_at", "revoked_at", "last_used_at")
     return {
         "prefix": api_key.prefix,
         "name": api_key.name,
@@ -133,10 +116,7 @@ def _key_json(api_key: ApiKey) -> dict[str, Any]:
         "recording": api_key.recording,
         "owner_wide": api_key.owner_wide,
         "state": _state(api_key),
-        "created_at": api_key.created_at,
-        "expires_at": api_key.expires_at,
-        "revoked_at": api_key.revoked_at,
-        "last_used_at": api_key.last_used_at,
+        **{name: getattr(api_key, name) for name in times},
         "limits": {name: getattr(api_key, name) for name in LIMITS if getattr(api_key, name) is not None},
     }
 
@@ -145,7 +125,3 @@ def _state(api_key: ApiKey) -> str:
     if api_key.revoked_at:
         return "revoked"
     return "expired" if api_key.expires_at and api_key.expires_at <= timezone.now() else "active"
-
-
-def _cell(value: object) -> object:
-    return ",".join(value) if isinstance(value, list) else value

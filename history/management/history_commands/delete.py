@@ -1,7 +1,5 @@
 """`history delete`: move sessions to the trash, or erase them. A dry run without --yes."""
 
-from uuid import UUID
-
 from django.contrib.auth.models import AbstractUser
 from django.core.management.base import CommandError, CommandParser
 from django.utils.translation import gettext as _
@@ -29,23 +27,22 @@ def run(options: Options, *, out: Stream, err: Stream) -> None:
     if options["erase"]:
         require_reason(options)
     viewer = viewer_of(options)
-    sessions = {
-        session.pk: session for session in (session_named(name, viewer, Purpose.DELETE) for name in options["sessions"])
-    }
-    if viewer is not None and not all(is_own(viewer, session) for session in sessions.values()):
+    named = [session_named(name, viewer, Purpose.DELETE) for name in options["sessions"]]
+    sessions = list({session.pk: session for session in named}.values())
+    if viewer is not None and not all(is_own(viewer, session) for session in sessions):
         try:
             check_reason(options["reason"])
         except ReasonNeeded as error:
             text = _("This session belongs to another user. Give a reason with --reason.")
             raise CommandError(text, returncode=2) from error
-    outcomes = {}
+    outcomes: list[tuple[Session, str]] = []
     with progress_bar(_("Deleting"), total=len(sessions)) as advance:
-        for pk, session in sessions.items():
-            outcomes[pk] = _delete(session, viewer, options)
+        for session in sessions:
+            outcomes.append((session, _delete(session, viewer, options)))
             advance(1)
-    _print(list(sessions.values()), outcomes, options, out=out, err=err)
-    if refused := [pk for pk, outcome in outcomes.items() if outcome == "held"]:
-        raise CommandError(_("Under hold and unchanged: %(count)s. Release them first.") % {"count": len(refused)})
+    _print(outcomes, options, out=out, err=err)
+    if refused := sum(outcome == "held" for _session, outcome in outcomes):
+        raise CommandError(_("Under hold and unchanged: %(count)s. Release them first.") % {"count": refused})
 
 
 def _delete(session: Session, actor: AbstractUser | None, options: Options) -> str:
@@ -63,12 +60,12 @@ def _delete(session: Session, actor: AbstractUser | None, options: Options) -> s
     return "erased"
 
 
-def _print(sessions: list[Session], outcomes: dict[UUID, str], options: Options, *, out: Stream, err: Stream) -> None:
+def _print(outcomes: list[tuple[Session, str]], options: Options, *, out: Stream, err: Stream) -> None:
     if options["json"]:
-        rows = [{"session": s.pk, "messages": s.message_count, "outcome": outcomes[s.pk]} for s in sessions]
+        rows = [{"session": one.pk, "messages": one.message_count, "outcome": outcome} for one, outcome in outcomes]
         print_json(out, {"dry_run": not options["yes"], "sessions": rows})
         return
     columns = (_("session"), _("messages"), _("title"), _("outcome"))
-    print_table(out, columns, [(s.pk, s.message_count, s.title, outcomes[s.pk]) for s in sessions])
+    print_table(out, columns, [(one.pk, one.message_count, one.title, outcome) for one, outcome in outcomes])
     if not options["yes"]:
         print_line(err, _("Nothing was deleted. Add --yes to delete."))

@@ -57,9 +57,7 @@ def run(options: Options, *, out: Stream, err: Stream) -> None:
         for source, report in reports:
             _print(source, report, options["vendor"], out)
     rejected = [
-        source
-        for source, report in reports
-        if any(verdict.is_rejected for verdict in verdicts_for(report, options["vendor"]))
+        source for source, report in reports if any(one.is_rejected for one in verdicts_for(report, options["vendor"]))
     ]
     if rejected and not options["repaired"]:
         raise CommandError(_("Would be rejected: %(names)s.") % {"names": ", ".join(rejected)})
@@ -109,24 +107,18 @@ def _print(source: str, report: LintReport, vendors: list[str], out: Stream) -> 
     language = NAMES.get(report.language) or _("a stored session")
     print_line(out, (source, "bold"), (f"  {language}", "dim"))
     chosen = verdicts_for(report, vendors)
-    counted = [
-        (
-            NAMES[one.dialect],
-            one.outcome,
-            *(sum(f.rule.severity is level for f in one.findings) for level in LintSeverity),
-        )
-        for one in chosen
-    ]
-    print_table(out, (_("provider"), _("outcome"), *(level.value for level in LintSeverity)), counted)
+    rows = []
+    for verdict in chosen:
+        levels = [finding.rule.severity for finding in verdict.findings]
+        rows.append((NAMES[verdict.dialect], verdict.outcome, *map(levels.count, LintSeverity)))
+    print_table(out, (_("provider"), _("outcome"), *(level.value for level in LintSeverity)), rows)
     for verdict in chosen:
         if verdict.findings or verdict.repairs:
             print_line(out)
             print_line(out, (NAMES[verdict.dialect], "bold"))
         for finding in verdict.findings:
-            severity = finding.rule.severity.value
-            print_line(
-                out, (f"{severity:<11}", STYLES[severity]), f"{finding.place}  {finding_text(finding)}", indent=2
-            )
+            severity, text = finding.rule.severity.value, f"{finding.place}  {finding_text(finding)}"
+            print_line(out, (f"{severity:<11}", STYLES[severity]), text, indent=2)
             print_line(out, (f"{finding.rule.id}  {finding.rule.answer}".rstrip(), "dim"), indent=13)
         for repair in verdict.repairs:
             print_line(out, (_("repaired").ljust(11), "green"), f"{repair.place}  {repair_text(repair)}", indent=2)

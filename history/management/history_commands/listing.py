@@ -5,7 +5,7 @@ import argparse
 from django.core.management.base import CommandParser
 from django.utils.translation import gettext as _
 
-from history.management.history_commands.arguments import (  # fmt: skip
+from history.management.history_commands.arguments import (
     Options,
     add_times,
     add_viewer,
@@ -40,9 +40,7 @@ def run(options: Options, *, out: Stream, err: Stream) -> None:
     page = list_sessions(sessions, before=options["before"], limit=options["limit"])
     if options["json"]:
         cursor = str(page.next_before) if page.next_before else None
-        print_json(
-            out, {"sessions": [session_details_json(session) for session in page.sessions], "next_before": cursor}
-        )
+        print_json(out, {"sessions": list(map(session_details_json, page.sessions)), "next_before": cursor})
     else:
         _print(page, out=out, err=err)
 
@@ -54,22 +52,14 @@ def _print(page: SessionPage, *, out: Stream, err: Stream) -> None:
     columns = (
         _("session"), _("last activity"), _("owner"), _("source"), _("messages"), _("model"), _("state"), _("title"),
     )  # fmt: skip
-    print_table(out, columns, [_row(session) for session in page.sessions])
+    rows = [
+        (str(one.pk)[:8], one.last_activity_at, one.owner.get_username(), one.client or one.source,
+         one.message_count, one.model, retention_state(one), one.title)
+        for one in page.sessions
+    ]  # fmt: skip
+    print_table(out, columns, rows)
     if page.next_before:
         print_line(err, _("There are more: --before %(cursor)s") % {"cursor": page.next_before})
-
-
-def _row(session: Session) -> list[object]:
-    return [
-        str(session.pk)[:8],
-        session.last_activity_at,
-        session.owner.get_username(),
-        session.client or session.source,
-        session.message_count,
-        session.model,
-        retention_state(session),
-        session.title,
-    ]
 
 
 def _cursor(text: str) -> ListCursor:

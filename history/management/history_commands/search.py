@@ -85,27 +85,19 @@ def _marked(snippet: Snippet, *, coloured: bool) -> list[Piece]:
     pieces: list[Piece] = ["… "] if snippet.is_cut_before else []
     for text, is_match in snippet.pieces:
         line = text.replace("\n", " ")
-        if not is_match:
-            pieces.append(line)
-        else:
-            pieces.append((line, "bold yellow") if coloured else f"[{line}]")
+        match: Piece = (line, "bold yellow") if coloured else f"[{line}]"
+        pieces.append(match if is_match else line)
     return [*pieces, " …"] if snippet.is_cut_after else pieces
 
 
 def _results_json(results: Results) -> JsonObject:
+    same = ("title", "kind", "role", "status", "agent", "model", "at", "on_path")
     hits = [
         {
             "session": hit.session_id,
             "seq": hit.seq,
             "message": hit.message_id,
-            "title": hit.title,
-            "kind": hit.kind,
-            "role": hit.role,
-            "status": hit.status,
-            "agent": hit.agent,
-            "model": hit.model,
-            "at": hit.at,
-            "on_path": hit.on_path,
+            **{name: getattr(hit, name) for name in same},
             "snippet": [{"text": text, "is_match": is_match} for text, is_match in hit.snippet.pieces],
         }
         for hit in results.hits
@@ -125,8 +117,6 @@ def _print_facets(viewer: Viewer, filters: SessionQuery, options: Options, out: 
         for value, count in counts.items()
     ]
     if options["json"]:
-        print_json(
-            out, [{"facet": f, "value": v, "count": count.number, "is_exact": count.is_exact} for f, v, count in rows]
-        )
+        print_json(out, [{"facet": f, "value": v, "count": n.number, "is_exact": n.is_exact} for f, v, n in rows])
     else:
         print_table(out, (_("facet"), _("value"), _("messages")), rows)

@@ -11,7 +11,6 @@ from django.core.management.base import CommandError, CommandParser
 from django.utils.translation import gettext as _
 
 from history import verification
-from history.entries import JsonObject
 from history.management.history_commands.arguments import Options, session_named
 from history.management.output import Stream, print_json_line, print_line, progress_bar
 from history.models import Message
@@ -48,8 +47,8 @@ def _print_finding(finding: VerificationFinding, options: Options, out: Stream) 
     if options["json"]:
         names = ("session", "seq", "code", "severity", "sentence")
         print_json_line(out, {name: getattr(finding, name) for name in names})
-        return
-    print_line(out, (finding.severity.value, "bold red" if finding.is_damage else "yellow"), f"  {finding}")
+    else:
+        print_line(out, (finding.severity.value, "bold red" if finding.is_damage else "yellow"), f"  {finding}")
 
 
 def _refuse(damaged: int, wrong: int, options: Options, out: Stream) -> None:
@@ -63,19 +62,15 @@ def _refuse(damaged: int, wrong: int, options: Options, out: Stream) -> None:
 
 
 def _print_healthy(taken: Checkpoint, options: Options, out: Stream) -> None:
-    summary = _summary(taken)
+    # Without the list of sessions, for which the root vouches.
+    names = ("entries", "last_message_id", "sessions", "root", "audit_seq", "audit_seal")
+    summary = {name: len(taken.sessions) if name == "sessions" else getattr(taken, name) for name in names}
     if options["json"]:
         print_json_line(out, {"healthy": True, "damaged": 0, "projections": 0, "checkpoint": summary})
         return
     print_line(out, (_("Healthy."), "bold green"))
     for name, value in summary.items():
         print_line(out, f"{name}  {value}", indent=2)
-
-
-def _summary(taken: Checkpoint) -> JsonObject:
-    """The numbers without the list of sessions, for which the root vouches."""
-    names = ("entries", "last_message_id", "sessions", "root", "audit_seq", "audit_seal")
-    return {name: len(taken.sessions) if name == "sessions" else getattr(taken, name) for name in names}
 
 
 def _read(path: Path) -> Checkpoint:
