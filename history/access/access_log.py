@@ -4,8 +4,8 @@ It is read from the audit chain, which has ids; names are current, and deleted u
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from django.contrib.auth import get_user_model
 from django.db.models import Max
@@ -20,8 +20,7 @@ ACTIONS = (READ, EXPORTED, "share", "unshare", "view_shared")
 MOST = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccessRecord:
+class AccessRecord(NamedTuple):
     """`who` is empty for visitors with a share link."""
 
     at: datetime
@@ -41,14 +40,11 @@ class AccessRecord:
         return words[self.action] % {"who": self.who}
 
 
-def who_read(session: Session, *, limit: int = MOST) -> tuple[AccessRecord, ...]:
+def who_read(session: Session) -> tuple[AccessRecord, ...]:
     """The newest first."""
-    events = list(AuditEvent.objects.filter(session=session.pk, action__in=ACTIONS).order_by("-seq")[:limit])
+    events = list(AuditEvent.objects.filter(session=session.pk, action__in=ACTIONS).order_by("-seq")[:MOST])
     names = _names(events)
-    return tuple(
-        AccessRecord(at=event.at, action=event.action, who=names[event.actor, event.key], reason=event.reason)
-        for event in events
-    )
+    return tuple(AccessRecord(one.at, one.action, names[one.actor, one.key], one.reason) for one in events)
 
 
 def unseen_readers(session: Session) -> tuple[str, ...]:

@@ -5,9 +5,8 @@ only the chain knows of its removal.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import UTC
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import connection
@@ -21,8 +20,7 @@ from history.models.seals import audit_seal_of
 _LOCK = 0x5061726C6579  # any number that no other advisory lock uses
 
 
-@dataclass(frozen=True, slots=True)
-class Flaw:
+class Flaw(NamedTuple):
     """The first event of the chain that is missing or altered."""
 
     seq: int
@@ -86,14 +84,5 @@ def flaws() -> Iterator[Flaw]:
 
 
 def _seal(event: AuditEvent, previous: bytes) -> bytes:
-    return audit_seal_of(
-        previous,
-        event.seq,
-        event.at.astimezone(UTC).isoformat(),
-        event.action,
-        event.actor,
-        event.key,
-        event.session,
-        event.reason,
-        event.details,
-    )
+    at, facts = event.at.astimezone(UTC).isoformat(), (event.session, event.reason, event.details)
+    return audit_seal_of(previous, event.seq, at, event.action, event.actor, event.key, *facts)

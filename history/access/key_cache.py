@@ -131,7 +131,8 @@ class KeyRing:
         prefix, digest = self._read(raw)
         seen = self._seen(digest)
         with seen.lock:
-            asked = not self._is_fresh(seen) and self._look_up(seen, prefix, digest)
+            is_old = self._clock() - seen.looked_up >= FRESH_SECONDS
+            asked = is_old and self._look_up(seen, prefix, digest)
             api_key = self._accepted(seen.api_key, scope)
         if asked:
             self._note_use(api_key)
@@ -193,35 +194,28 @@ class KeyRing:
             _trim(self._strangers, self._strangers_size)
             return seen
 
-    def _is_fresh(self, seen: _Seen) -> bool:
-        return self._clock() - seen.looked_up < FRESH_SECONDS
-
     def _look_up(self, seen: _Seen, prefix: str, digest: bytes) -> bool:
-        """Ask the database. False if it did not answer and the key passes on trust."""
+        """Ask the database. False if it did not answer and the key, valid in the last ten minutes, passes on trust."""
         asked = self._clock()  # before the query, so that a later revocation is found within a second
         try:
             api_key = _row(prefix, digest)
         except (OperationalError, InterfaceError) as error:
-            _drop_broken_connection()
-            self._trust(seen, asked, error)
+            # Outside of a request a broken connection would stay. A caller's transaction is left alone.
+            if not connection.in_atomic_block:
+                connection.close_if_unusable_or_obsolete()
+            if asked - seen.verified >= TRUSTED_SECONDS:
+                text = "Keys cannot be checked at the moment: please try again in a few seconds."
+                raise KeysUnavailable(text) from error
+            seen.looked_up = asked
             return False
         seen.api_key, seen.looked_up = api_key, asked
         if api_key is not None:
             seen.verified = asked
-            self._promote(digest, seen)
+            with self._lock:
+                self._strangers.pop(digest, None)
+                self._known[digest] = seen
+                _trim(self._known, self._size)
         return True
-
-    def _trust(self, seen: _Seen, asked: float, error: Exception) -> None:
-        """The database is away: accept a key that was valid in the last ten minutes."""
-        if asked - seen.verified >= TRUSTED_SECONDS:
-            raise KeysUnavailable("Keys cannot be checked at the moment: please try again in a few seconds.") from error
-        seen.looked_up = asked
-
-    def _promote(self, digest: bytes, seen: _Seen) -> None:
-        with self._lock:
-            self._strangers.pop(digest, None)
-            self._known[digest] = seen
-            _trim(self._known, self._size)
 
     def _note_use(self, api_key: ApiKey) -> None:
         """Note the last use at most once a minute."""
@@ -249,12 +243,6 @@ def _row(prefix: str, digest: bytes) -> ApiKey | None:
     found = ApiKey.objects.select_related("owner").filter(prefix=prefix).first()
     is_right = hmac.compare_digest(found.secret_hash if found else _NO_HASH, digest)
     return found if is_right else None
-
-
-def _drop_broken_connection() -> None:
-    """Outside of a request it would stay broken. A caller's transaction is left alone."""
-    if not connection.in_atomic_block:
-        connection.close_if_unusable_or_obsolete()
 
 
 def _write_use(api_key: ApiKey, now: datetime) -> None:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from uuid import UUID
 
-from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.contrib.auth.models import AbstractBaseUser, AbstractUser, AnonymousUser
 from django.db import connection
 from django.db.models import Model, Q, QuerySet
 from django.utils import timezone
@@ -38,21 +38,13 @@ class Purpose(StrEnum):
 
 
 # The scope that a key needs, and the permission that staff need for sessions of other users (empty: never).
-SCOPES = {
-    Purpose.LIST: "read",
-    Purpose.READ: "read",
-    Purpose.WRITE: "write",
-    Purpose.EXPORT: "export",
-    Purpose.DELETE: "delete",
-    Purpose.HOLD: "admin",
-}
-PERMISSIONS = {
-    Purpose.LIST: "view_session",
-    Purpose.READ: "read_session",
-    Purpose.WRITE: "",
-    Purpose.EXPORT: "export_session",
-    Purpose.DELETE: "delete_session",
-    Purpose.HOLD: "hold_session",
+NEEDED = {
+    Purpose.LIST: ("read", "view_session"),
+    Purpose.READ: ("read", "read_session"),
+    Purpose.WRITE: ("write", ""),
+    Purpose.EXPORT: ("export", "export_session"),
+    Purpose.DELETE: ("delete", "delete_session"),
+    Purpose.HOLD: ("admin", "hold_session"),
 }
 
 
@@ -86,7 +78,7 @@ def reach_of(viewer: Viewer, purpose: Purpose) -> Reach | None:
 
 
 def _reach_of_key(key: ApiKey, purpose: Purpose) -> Reach | None:
-    if not has_scope(key, SCOPES[purpose]):
+    if not has_scope(key, NEEDED[purpose][0]):
         return None
     if has_scope(key, "admin") and purpose is not Purpose.WRITE:
         return Reach()
@@ -102,8 +94,8 @@ def can_access_others(viewer: Viewer, purpose: Purpose) -> bool:
     """Whether a viewer has this permission for the sessions of all users."""
     if isinstance(viewer, ApiKey):
         return reach_of(viewer, purpose) == Reach()
-    needed = PERMISSIONS[purpose]
-    return bool(needed) and _has(viewer, "view_session") and _has(viewer, needed)
+    user, needed = cast(AbstractUser, viewer), NEEDED[purpose][1]
+    return bool(needed) and user.is_staff and user.has_perms(("history.view_session", f"history.{needed}"))
 
 
 def sessions_for(viewer: Viewer, purpose: Purpose) -> SessionQuerySet:
@@ -112,14 +104,11 @@ def sessions_for(viewer: Viewer, purpose: Purpose) -> SessionQuerySet:
     if reach is None:
         return Session.objects.none()
     rows = visible_sessions(reach, sees_held=_sees_held(viewer, purpose), moment=timezone.now())
-    return rows if reach != Reach() or purpose is Purpose.EXPORT else rows.with_titles(_title_rule(viewer))
+    if reach != Reach() or purpose is Purpose.EXPORT:
+        return rows
+    from history.access.reasons import TitleRule  # late, because it uses this module
 
-
-def _title_rule(viewer: Viewer) -> Any:
-    """Which titles of other users' sessions are shown. It uses this module, so it is imported late."""
-    from history.access.reasons import TitleRule
-
-    return TitleRule(viewer)
+    return rows.with_titles(TitleRule(viewer))
 
 
 def rows_for(viewer: Viewer, purpose: Purpose, rows: QuerySet[M]) -> QuerySet[M]:
@@ -171,10 +160,6 @@ def _sees_held(viewer: Viewer, purpose: Purpose) -> bool:
     """Whether they see deleted sessions under hold. No key does."""
     is_person = not isinstance(viewer, ApiKey) and purpose is not Purpose.WRITE
     return is_person and can_access_others(viewer, Purpose.HOLD)
-
-
-def _has(user: Any, permission: str) -> bool:
-    return bool(user.is_staff and user.has_perm(f"history.{permission}"))
 
 
 # The rule for SQL written by hand.

@@ -5,7 +5,7 @@ the audit chain and lasts one hour, for this reader and this session. The owner 
 (`access_log`). Users and keys read their own sessions without one.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -41,15 +41,13 @@ class ReasonNeeded(HistoryError):
         self.session = session
 
 
-def find_opened(
-    viewer: Viewer, session_id: UUID | str, *, reason: str = "", purpose: Purpose = Purpose.READ
-) -> Session | None:
+def find_opened(viewer: Viewer, session_id: UUID | str, *, reason: str = "") -> Session | None:
     """The session, opened for reading. None if the viewer may not list it, else an error with the obstacle."""
-    session = find(viewer, session_id, purpose)
+    session = find(viewer, session_id, Purpose.READ)
     if session is not None:
-        open_for_reading(viewer, session, reason=reason, purpose=purpose)
+        open_for_reading(viewer, session, reason=reason)
     elif find(viewer, session_id, Purpose.LIST):
-        raise NotPermitted(f"no right to {purpose} this session")
+        raise NotPermitted("no right to read this session")
     return session
 
 
@@ -83,9 +81,8 @@ def check_reason(reason: str) -> str:
     return reason
 
 
-def readable_without_reason(viewer: Viewer, sessions: Iterable[Session | UUID]) -> set[UUID]:
+def readable_without_reason(viewer: Viewer, ids: Collection[UUID]) -> set[UUID]:
     """Sessions whose texts the viewer may see now: their own, and those with a reason."""
-    ids = {one.pk if isinstance(one, Session) else one for one in sessions}
     if not ids:
         return set()
     own = Session.objects.filter(pk__in=ids, owner_id=person_of(viewer)).values_list("pk", flat=True)
@@ -98,13 +95,8 @@ def is_own(viewer: Viewer, session: Session) -> bool:
     return session.owner_id == person_of(viewer)
 
 
-def opened_by_reason(viewer: Viewer, ids: Iterable[UUID] | None) -> set[UUID]:
-    """Those of these sessions (None means all) for which they gave a reason within the hour."""
-    return _events(viewer, ids, Purpose.READ)
-
-
 def _events(viewer: Viewer, ids: Iterable[UUID] | None, purpose: Purpose) -> set[UUID]:
-    """The sessions that this reader has opened within the hour."""
+    """Those of these sessions (None means all) that this reader has opened within the hour."""
     since = timezone.now() - HOLDS_FOR
     mine = AuditEvent.objects.filter(Q(**_who(viewer)), action__in=OPENS[purpose], at__gt=since)
     mine = mine if ids is None else mine.filter(session__in=ids)
@@ -140,7 +132,7 @@ class TitleRule:
     def _opened(self, ids: Sequence[UUID] | None) -> set[UUID]:
         if ids == [] or not can_access_others(self.viewer, Purpose.READ):
             return set()
-        return opened_by_reason(self.viewer, ids)
+        return _events(self.viewer, ids, Purpose.READ)
 
 
 class ReasonField(forms.CharField):

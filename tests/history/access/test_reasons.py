@@ -80,7 +80,7 @@ def test_a_reason_holds_for_that_reader_and_that_session_alone(ada: Any, auditor
         with pytest.raises(ReasonNeeded):
             open_for_reading(viewer, what)
     assert readable_without_reason(auditor, [session.pk, other.pk]) == {session.pk}
-    assert readable_without_reason(admin_user, [session, other]) == set()
+    assert readable_without_reason(admin_user, [session.pk, other.pk]) == set()
 
 
 def test_who_exported_may_read_but_who_read_may_not_export(ada: Any, staff: Any) -> None:
@@ -122,5 +122,5 @@ def test_several_are_opened_for_one_reason_all_or_none(ada: Any, auditor: Any) -
         open_each(auditor, [mine, first, second])
     open_each(auditor, [mine, first, second], reason="ticket 8")
     assert [event[3:] for event in events()[1:]] == [(first.pk, "ticket 8"), (second.pk, "ticket 8")]
-    assert readable_without_reason(auditor, [mine, first, second]) == {mine.pk, first.pk, second.pk}
+    assert readable_without_reason(auditor, [mine.pk, first.pk, second.pk]) == {mine.pk, first.pk, second.pk}
     assert list(audit.flaws()) == []
