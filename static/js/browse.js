@@ -1,5 +1,5 @@
-// History: what is ticked outlives a reload, Shift ticks everything between, and notices go when their time is over.
-// Everything here is a comfort; the page works without.
+// History page: keep selected sessions across reloads, select a range with Shift, remove notices after their time.
+// The page works without this script.
 
 const KEPT = "parley-picked";
 const all = (selector) => [...document.querySelectorAll(selector)];
@@ -46,16 +46,16 @@ document.addEventListener("click", (event) => {
 document.addEventListener("change", (event) => {
   const box = event.target;
   if (!box.matches(".pick")) return;
-  // A session with messages on several pages of results is there once on each.
+  // A session with matches on several result pages appears once on each.
   for (const other of all(".pick")) if (other.value === box.value) other.checked = box.checked;
   keep();
 });
 
-// The form of the ticked ones leads back to the address that is shown when it is sent.
+// The form of the selected sessions returns to the address shown when it is sent.
 document.addEventListener("submit", (event) => {
   if (event.target.id !== "pick-form") return;
   event.target.elements.next.value = location.pathname + location.search;
-  // What is archived or unarchived is done with: it must not be ticked where it appears next.
+  // Archived or unarchived sessions must not be selected where they appear next.
   if (/archive\/$/.test(event.submitter?.formAction ?? "")) sessionStorage.removeItem(KEPT);
 });
 
@@ -70,8 +70,8 @@ document.addEventListener("htmx:afterSettle", () => {
   all("[data-gone-after]").forEach(removeLater);
 });
 
-// News of a session: the list anew, in its place. Who has scrolled down has older pages before them, and gets it when they
-// are back at the top.
+// An update of a session refreshes the list in place. A reader who has scrolled down has older pages loaded; the list is
+// refreshed when they are back at the top.
 
 let hasNews = false;
 
@@ -79,7 +79,7 @@ function refresh() {
   if (hasNews && scrollY <= innerHeight / 2) htmx.trigger("#found", "history:stale");
 }
 
-// While another request is on its way it is not sent, and what comes meanwhile may not be in the answer.
+// Not sent while another request runs: its response may not have the newest changes.
 document.addEventListener("htmx:beforeRequest", (event) => {
   if (event.target.id === "found") hasNews = false;
 });
@@ -91,7 +91,7 @@ document.addEventListener("parley:sessions-changed", () => {
 });
 document.addEventListener("scroll", refresh, { passive: true });
 
-// The sheet of a narrow screen has no place on a wide one.
+// The sheet of narrow screens is closed on wide ones.
 matchMedia("(min-width: 56.01rem)").addEventListener("change", (event) => {
   const facets = document.getElementById("facets");
   if (event.matches && facets.matches(":popover-open")) facets.hidePopover();

@@ -1,4 +1,4 @@
-// Draws each chart from the table of its numbers: who has no script, or cannot see a picture, has the table itself.
+// Draw each chart from its table of numbers. Without scripts, and for screen readers, the table is there.
 
 const DASHES = [[], [7, 4], [2, 3], [10, 3, 2, 3], [5, 2], [1, 4]];
 const DAY = 86_400;
@@ -41,7 +41,7 @@ function asTime(seconds, words) {
   return form.replace("{number}", inShort(number));
 }
 
-// Of what is counted there is no half.
+// Counts have no fractions.
 const WHOLE = Array.from({ length: 39 }, (_, place) => [1, 2, 5][place % 3] * 10 ** Math.floor(place / 3));
 const STEPS = { seconds: TIMES, count: WHOLE, tokens: WHOLE };
 const WRITTEN = { seconds: asTime, dollars: (number) => `$${inShort(number)}` };
@@ -96,7 +96,7 @@ function draw(chart) {
         width: 2,
         dash: DASHES[data.lines[number] - 1],
         spanGaps: true,
-        points: { show: data.values[number].filter((value) => value !== null).length < 2 }, // of which there is no line
+        points: { show: data.values[number].filter((value) => value !== null).length < 2 }, // a single point has no line
       })),
     ],
     plugins: [tip(data)],

@@ -1,4 +1,4 @@
-// A slash at the beginning opens the list of commands, which came with the page; it narrows while one writes.
+// List of commands: a slash at the beginning opens it, typing narrows it.
 
 const text = document.getElementById("composer-text");
 const list = document.getElementById("commands");

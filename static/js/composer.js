@@ -1,4 +1,4 @@
-// Writing: Enter sends unless it ends a word of an input method; what is not sent yet outlives the page.
+// The message form: Enter sends, except when it ends a word of an input method. Drafts survive a reload.
 
 const composer = document.getElementById("composer");
 const text = document.getElementById("composer-text");
@@ -6,11 +6,11 @@ const files = document.getElementById("composer-files");
 const problem = document.getElementById("composer-problem");
 const byTouch = matchMedia("(hover: none) and (pointer: coarse)");
 
-let lastSent = null; // { text, files, after }: to give it back if it is refused
+let lastSent = null; // { text, files, after }: restored if the server refuses it
 
 /** @param {KeyboardEvent} event */
 function endsComposition(event) {
-  // Safari ends the composition before it tells of the key, and leaves only this number behind.
+  // Safari ends the composition before the key event, which has only this number.
   return event.isComposing || event.keyCode === 229;
 }
 
@@ -25,7 +25,7 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-// What is not sent yet
+// Drafts
 
 const key = (session) => `parley-draft-${session}`;
 
@@ -53,7 +53,7 @@ function restoreDraft() {
     sessionStorage.removeItem("parley-begun");
     localStorage.removeItem(key("new"));
   }
-  // What went the plain way comes back as a message; a draft of it would be sent twice.
+  // A message sent without the socket comes back with the page; a draft of it would be sent twice.
   const posted = sessionStorage.getItem("parley-posted");
   if (posted) localStorage.removeItem(posted);
   sessionStorage.removeItem("parley-posted");
@@ -118,7 +118,7 @@ function answered() {
   if (isRefused || document.getElementById("composer-after")?.value !== lastSent.after) lastSent = null;
 }
 
-// Keys inside the box
+// Keys in the text box
 
 function pressed(event) {
   if (endsComposition(event) || event.defaultPrevented) return;
@@ -128,7 +128,7 @@ function pressed(event) {
     event.preventDefault();
     edit.click();
   } else if (event.key === "Escape") {
-    // Nothing to stop and nothing to close (keyboard.js): to the messages, where J and K work.
+    // Nothing to stop and nothing to close (keyboard.js): move to the messages, where J and K work.
     const last = [...document.querySelectorAll("#rows > article")].at(-1);
     last?.focus({ preventScroll: true });
   }
@@ -162,7 +162,7 @@ if (composer) {
     keep();
   });
   text.addEventListener("keydown", pressed);
-  // Before htmx: what is empty goes nowhere.
+  // Before htmx: an empty form is not sent.
   composer.addEventListener("submit", submitted, { capture: true });
   document.addEventListener("htmx:wsAfterSend", sent);
   document.addEventListener("parley:files-changed", () => {

@@ -6,7 +6,7 @@ const DONE = 1_600;
 async function copy(source) {
   if (source.matches("input, textarea")) source.select();
   else window.getSelection().selectAllChildren(source);
-  // Browsers offer their clipboard on https and localhost only.
+  // Browsers offer the clipboard on https and localhost only.
   if (navigator.clipboard && window.isSecureContext) await navigator.clipboard.writeText(source.value ?? source.textContent);
   else document.execCommand("copy");
 }

@@ -1,5 +1,5 @@
-// Import: files are sent in pieces, so that one sees how far it is and a break costs one piece. Without this script the
-// form sends them all at once.
+// Import: send files in pieces, so that progress is visible and a broken connection costs one piece. Without this script
+// the form sends them at once.
 
 const form = document.getElementById("import-form");
 const field = document.getElementById("import-files");
@@ -9,7 +9,7 @@ const problem = document.getElementById("import-problem");
 const TRIES = 5;
 const LARGEST_PIECE = Number(form.dataset.piece);
 const SMALLEST_PIECE = Math.min(64 * 1024, LARGEST_PIECE);
-// Pieces grow while they take less than a second, so that progress moves on a slow connection, too.
+// Pieces grow while one takes less than a second, so that progress is visible on slow connections.
 let piece = SMALLEST_PIECE;
 let isSending = false;
 
@@ -35,7 +35,7 @@ async function post(address, { body, headers = {}, accepts = [] } = {}) {
   const token = form.elements.csrfmiddlewaretoken.value;
   const answer = await fetch(address, {
     method: "POST",
-    // An empty FormData is not a valid body for every server; a POST without a body is.
+    // Some servers reject an empty FormData as a body; a POST without a body works.
     body,
     headers: { "X-CSRFToken": token, Accept: "application/json", ...headers },
   });

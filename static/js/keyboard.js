@@ -1,5 +1,5 @@
-// Keyboard shortcuts of every page. A single letter never costs money and never leaves the page: a person may type it
-// while they believe to be in a text box. Single letters can be switched off for people who speak to their computer.
+// Keyboard shortcuts of every page. A single letter never costs money and never leaves the page, because users may type it
+// when they think that they are in a text box. Single letters can be switched off for voice control.
 
 const OFF = "parley-keys-off";
 const dialog = document.getElementById("keys");
@@ -97,7 +97,7 @@ document.addEventListener("keydown", (event) => {
   action();
 });
 
-// Esc stops the answer from anywhere on the page, unless there is something to close or to empty first.
+// Esc stops the answer from anywhere on the page, unless there is something to close or to clear first.
 
 const OPEN = "dialog[open], :popover-open, details.menu[open], #commands:not([hidden])";
 
@@ -115,10 +115,10 @@ document.addEventListener(
     event.preventDefault();
     stop.click();
   },
-  { capture: true }, // before anything is closed
+  { capture: true }, // before other listeners close something
 );
 
-// A menu closes when something in it was chosen, something else is pressed, or by Esc.
+// A menu closes after a choice, a click elsewhere, or Esc.
 
 document.addEventListener("click", (event) => {
   for (const menu of document.querySelectorAll("details.menu[open]")) {

@@ -1,11 +1,10 @@
-// For pages that show a list of sessions and no conversation: when one of them has changed, `parley:sessions-changed` is told, at most
-// once a second, and to a page that nobody looks at once, when somebody does. What becomes of it is the list's own
-// business.
+// Updates for pages with a list of sessions and no conversation: sends `parley:sessions-changed` when a session has changed,
+// at most once a second. A hidden page gets it once, when it is shown. The list decides what to do.
 
-const EVERY = 1_000; // a program may store many entries a second; a list need not keep up with each
-const LONGEST = 30_000; // between two tries to connect again
+const EVERY = 1_000; // milliseconds; a program may store many entries a second
+const LONGEST = 30_000; // milliseconds between two attempts to connect
 let tries = 0;
-let again = 0; // the next of them, while there is none
+let again = 0; // timer of the next attempt
 let timer = 0;
 let toldAt = 0;
 let hasNews = false;
@@ -37,7 +36,7 @@ function connect() {
   };
   socket.onclose = ({ code }) => {
     delete document.documentElement.dataset.listUpdates;
-    if (code >= 4100) return; // the user is signed out; below, connecting again helps
+    if (code >= 4100) return; // the user is signed out: connecting again is useless
     again = setTimeout(connect, Math.min(LONGEST, 500 * 2 ** tries++) * (0.5 + Math.random() / 2));
   };
 }

@@ -1,4 +1,4 @@
-// Formulas and diagrams: what draws them is large, and loaded only where a message has one.
+// Formulas and diagrams. Their libraries are large and loaded only for messages that need them.
 
 const places = document.getElementById("math-diagrams")?.dataset ?? {};
 const TALLEST = 2_000;
@@ -30,7 +30,7 @@ async function typeset(formulas) {
   for (const formula of formulas) {
     const isBlock = formula.classList.contains("block");
     katex.render(formula.dataset.tex, formula, { displayMode: isBlock, throwOnError: false, strict: "ignore" });
-    if (isBlock) formula.tabIndex = 0; // it may be wider than the page, and scroll
+    if (isBlock) formula.tabIndex = 0; // wide formulas scroll
   }
 }
 

@@ -1,6 +1,6 @@
-// What one does with a message: copy it, or a piece of code in it, say it differently, answer a question.
+// Actions of a message: copy it or its code, edit it, answer a question.
 
-const DONE = 1_600; // how long a button says that it has copied
+const DONE = 1_600; // milliseconds for which a button shows that it has copied
 
 /** Works on plain http too, where browsers keep the newer clipboard to themselves. */
 async function copy(words) {
@@ -77,7 +77,7 @@ document.addEventListener("keydown", (event) => {
   if (form && event.key === "Escape" && !event.isComposing) dismiss(form);
 });
 
-// An entry is edited once at a time.
+// An entry has one edit form at a time.
 document.addEventListener("htmx:beforeRequest", (event) => {
   if (event.target.matches("[data-edit]") && event.target.closest(".entry")?.querySelector("form.edit")) {
     event.preventDefault();

@@ -1,5 +1,5 @@
-// Ctrl+K or Cmd+K on every page: a text box, and below it sessions, messages and pages to go to. Focus stays in the box;
-// the arrow keys move in the list, which screen readers know as a listbox.
+// Ctrl+K or Cmd+K on every page: a text box with a list of sessions, messages and pages. Focus stays in the box; the
+// arrow keys move in the list, a listbox for screen readers.
 
 const palette = document.getElementById("palette");
 const box = document.getElementById("palette-words");
@@ -7,7 +7,7 @@ const options = () => [...palette.querySelectorAll("a[role=option]")];
 const chosen = () => palette.querySelector("[aria-selected=true]");
 
 let requested = ""; // the words of the latest request
-let isFresh = false; // the list belongs to the words in the box
+let isFresh = false; // the list shows the results for the text in the box
 let opensWhenFresh = false; // Enter was pressed before the list was there
 
 function open() {
@@ -62,7 +62,7 @@ palette.addEventListener("htmx:afterSettle", () => {
 });
 palette.addEventListener("close", () => (opensWhenFresh = false));
 
-// Where one already is, a link to an entry of the same page would leave the palette open.
+// A link to an entry of the current page does not load a page, so the palette is closed here.
 palette.addEventListener("click", (event) => {
   if (event.target.closest("a[role=option]")) palette.close();
 });

@@ -1,9 +1,9 @@
-// The conversation stays where its reader left it: at the end while it grows there, else at the entry they look at.
+// Scroll position: stays at the end while the conversation grows there, otherwise at the entry in view.
 
 const talk = document.getElementById("talk");
 const column = talk.querySelector(".column");
 const toEnd = document.getElementById("to-end");
-const NEAR = 80; // this far from the end still counts as being there
+const NEAR = 80; // pixels from the end that count as the end
 
 let anchor = null;
 let anchorTop = 0;
@@ -32,7 +32,7 @@ function restore() {
 }
 
 function goToEnd(event) {
-  if (document.querySelector("#newer[hx-get]")) return; // the link leads there
+  if (document.querySelector("#newer[hx-get]")) return; // the link loads what follows
   event?.preventDefault();
   talk.scrollTop = 0;
   remember();
@@ -55,11 +55,11 @@ if (toEnd) {
   remember();
 }
 
-// A long answer that was watched to its end stays whole: it is stored shortened, so the rest is loaded at once. Measured
-// from the end, its reader is at the same place afterwards.
+// A long answer that was watched to its end is stored shortened, so the rest is loaded at once. Its reader stays at the
+// same place, measured from the end.
 
 const MOST_LOADED = 1_000_000; // bytes
-let watchedAt = null; // where the reader of a live answer is
+let watchedAt = null; // position of the reader in a live answer
 
 document.addEventListener("htmx:wsBeforeMessage", () => {
   watchedAt = document.querySelector("#rows > .live") ? talk.scrollTop : null;
@@ -75,7 +75,7 @@ document.addEventListener("htmx:wsAfterMessage", () => {
   more.click();
 });
 
-// A keyboard on the screen takes its part; not every browser tells the page's layout.
+// An on-screen keyboard takes part of the page; not every browser resizes the layout.
 
 const shown = window.visualViewport;
 

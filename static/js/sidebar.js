@@ -1,10 +1,10 @@
-// The list of sessions: what HTML and htmx cannot do by themselves. Everything here is a comfort; the list works without.
+// The list of sessions: what HTML and htmx cannot do. The list works without this script.
 
 const sidebar = document.getElementById("sidebar");
 const find = (selector) => sidebar.querySelector(selector);
 const all = (selector) => [...sidebar.querySelectorAll(selector)];
 
-// Several at once: what is ticked outlives a reload of the list and of the page, and Shift ticks everything between.
+// Selection of several sessions survives a reload of list and page; Shift selects a range.
 
 const KEPT = "parley-selected";
 let lastPicked = null;
@@ -52,7 +52,7 @@ sidebar.addEventListener("change", (event) => {
   if (event.target.matches(".sidebar-pick, #sidebar-selecting")) keepSelection();
 });
 
-// What was selected is done with: the next press on a session opens it. News may replace the list, and the button in it,
+// After an action nothing is selected: the next click on a session opens it. An update may replace the list and its button
 // before the response arrives; then htmx sends no event that reaches the document.
 document.addEventListener("htmx:beforeRequest", ({ detail: { elt, xhr } }) => {
   if (!elt.closest(".sidebar-many")) return;
@@ -63,7 +63,7 @@ document.addEventListener("htmx:beforeRequest", ({ detail: { elt, xhr } }) => {
   });
 });
 
-// Menus: arrows move in them; where the browser cannot put one beside its button, we do.
+// Menus: arrow keys move in them. Place one beside its button where the browser cannot.
 
 sidebar.addEventListener(
   "toggle",
@@ -108,7 +108,7 @@ function cancelRename(event) {
   form.querySelector("[data-cancel]").click();
 }
 
-// What htmx has just put into the list.
+// Content that htmx has just put into the list.
 
 sidebar.addEventListener("htmx:afterSettle", (event) => {
   showSelection();
@@ -132,7 +132,7 @@ function removeLater(notice) {
   }, seconds * 1000);
 }
 
-// Sharing: in a dialog on top of the page.
+// Sharing: a dialog on top of the page.
 
 const dialog = document.getElementById("sidebar-dialog");
 
@@ -163,8 +163,8 @@ function nameWindow(head) {
   document.title = `${isAnswering ? "● " : ""}${head.textContent.trim()}${house}`;
 }
 
-// News of one session, over the socket of the page: its row where it stands, the list anew where it belongs elsewhere
-// now. What this page has done itself comes back as news, too: it waits until that is shown.
+// Update of one session, over the socket of the page: replace its row, or refresh the list when its position changed.
+// Changes made on this page come back as updates, which wait until the change is shown.
 
 document.addEventListener("htmx:oobAfterSwap", () => {
   const news = document.getElementById("sidebar-update");
@@ -185,7 +185,7 @@ function showNews(row) {
   const shown = document.getElementById(row.id);
   if (isSaidAlready(shown, row)) return;
   if (shown?.matches(".renaming, :has(:popover-open, :focus-visible)")) {
-    refresh(); // as soon as they are done with it
+    refresh(); // waits until the user has finished
     return;
   }
   const focused = shown?.contains(document.activeElement) ? document.activeElement.id : "";
@@ -200,7 +200,7 @@ function showGone(session) {
   if (!find(`#sidebar-${session}.sidebar-gone`)) refresh();
 }
 
-// Who comes back to the page after a while sees what others have done meanwhile, unless they are in the middle of it.
+// Refresh after the page was hidden for a while, unless the user is busy with the list.
 
 const STALE = 60_000;
 let leftAt = 0;
@@ -210,7 +210,7 @@ document.addEventListener("visibilitychange", () => {
   else if (Date.now() - leftAt > STALE) refresh();
 });
 
-// What changed while there was no connection was not sent: an answer may have ended since the page was made.
+// Updates are not sent while there is no connection: an answer may have ended meanwhile.
 let connections = 0;
 
 document.addEventListener("parley:open", () => {
@@ -218,13 +218,13 @@ document.addEventListener("parley:open", () => {
   if (connections > 1 || find(".sidebar-answering")) refresh();
 });
 
-// A page without a conversation has no rows sent to it; it is told that there are others now.
+// A page without a conversation gets no rows; an event says that sessions have changed.
 document.addEventListener("parley:sessions-changed", refresh);
 
-// Nobody wants a list to jump under their hands, or to lose their place in it: it waits until they are done.
+// The list must not move while it is used: a refresh waits until the user has finished.
 
 const BUSY = ".renaming, :popover-open, #sidebar-words:focus, #sidebar-list :focus-visible, .sidebar-gone[data-what=unarchived]";
-const PRESS = 300; // a press that takes the focus elsewhere is over by then
+const PRESS = 300; // milliseconds after which a click that moves the focus has ended
 let hasNews = false;
 
 function refresh() {
@@ -232,8 +232,8 @@ function refresh() {
   catchUp();
 }
 
-// Requests of a person for another list, such as the archive. A refresh would replace the list that they are meant for,
-// and their response would be lost.
+// Requests of the user for another list, such as the archive. A refresh would replace the list that they belong to and
+// lose their response.
 let requests = 0;
 
 sidebar.addEventListener("htmx:beforeRequest", ({ detail: { elt, target, xhr } }) => {
@@ -254,14 +254,14 @@ function catchUp() {
   if (hasNews && !isBusy()) htmx.trigger("#sidebar-list", "sidebar:refresh");
 }
 
-// A menu that was opened while the list was on its way stays open: the list is fetched again afterwards.
+// A menu that was opened while the list was loading stays open: the list is fetched again afterwards.
 sidebar.addEventListener("htmx:beforeSwap", ({ detail }) => {
   if (detail.requestConfig.triggeringEvent?.type !== "sidebar:refresh" || !isBusy()) return;
   detail.shouldSwap = false;
   hasNews = true;
 });
 
-// What comes while the list is on its way is not in it.
+// Updates that arrive while the list is loading are not in it.
 sidebar.addEventListener("htmx:beforeRequest", (event) => {
   if (event.target.id === "sidebar-list") hasNews = false;
 });
@@ -270,7 +270,7 @@ sidebar.addEventListener("focusout", () => setTimeout(catchUp, PRESS));
 sidebar.addEventListener("toggle", () => setTimeout(catchUp, PRESS), true);
 sidebar.addEventListener("scroll", catchUp, { capture: true, passive: true });
 
-// The sheet of a narrow screen has no place on a wide one.
+// The sheet of narrow screens is closed on wide ones.
 
 matchMedia("(min-width: 45rem)").addEventListener("change", (event) => {
   if (event.matches && sidebar.matches(":popover-open")) sidebar.hidePopover();

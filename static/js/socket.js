@@ -1,9 +1,9 @@
-// The page's socket: where it leads, what goes over it, and whether it still lives.
+// The page's websocket: address, messages and connection state.
 
-const EVERY = 20_000; // from one sign of life to the next
-const PATIENCE = 10_000; // for the answer to it
-const PANEL_EVERY = 1_000; // a program may store many entries a second; the panel need not keep up with each
-const COMES_BACK = [1006, 1011, 1012, 1013]; // close codes after which the extension connects again by itself
+const EVERY = 20_000; // milliseconds between two pings
+const PATIENCE = 10_000; // milliseconds to wait for the pong
+const PANEL_EVERY = 1_000; // milliseconds; a program may store many entries a second
+const COMES_BACK = [1006, 1011, 1012, 1013]; // close codes after which the extension reconnects
 const SIGNED_OUT = 4401;
 
 const chat = document.getElementById("chat");
@@ -11,17 +11,17 @@ const line = document.getElementById("connection");
 const panel = document.getElementById("panel");
 
 let socket = null;
-let wrapper = null; // the extension's handle on whichever socket is the current one
+let wrapper = null; // the extension's handle of the current socket
 let wasOpen = false;
-let ended = ""; // why there will be no connection any more: what is written stays in the text box
-let pressedEarly = null; // a button of the conversation, before there was a connection
-let isStale = false; // what is live on the page is from before the connection was lost
+let ended = ""; // why the page will not reconnect; drafts stay in the text box
+let pressedEarly = null; // a button that was clicked before the socket was open
+let isStale = false; // the live answer on the page is from before the connection was lost
 let heardAt = 0;
 let waiting = 0;
 let tries = 0;
 let panelTimer = 0;
 let panelAt = 0;
-let focused = null; // where the person was before a message or another panel came
+let focused = null; // the focused element before a message or panel was swapped in
 
 Idiomorph.defaults.ignoreActiveValue = true;
 // Unfolded parts stay unfolded. The summary line that was clicked is not an input field.
@@ -40,7 +40,7 @@ function connect(address) {
   const target = new URL(address);
   target.searchParams.set("shown", lastShown() ?? target.searchParams.get("shown") ?? "");
   socket = new WebSocket(target);
-  // A lost network is no fault of the page: the line under the conversation says it, the console need not.
+  // The line under the conversation shows a lost network; keep it out of the console.
   Object.defineProperty(socket, "onerror", { set() {} });
   return socket;
 }
@@ -61,7 +61,7 @@ function show(state) {
   for (const words of line.querySelectorAll("[class^=when-]")) words.hidden = words.className !== `when-${state}`;
 }
 
-// Life
+// Connection state
 
 function beat() {
   if (!isOpen() || waiting) return;
@@ -100,7 +100,7 @@ function opened(event) {
 
 function closed(event) {
   const { code } = event.detail.event;
-  // 4000 to 4099: the server restarts, the database is away or this page read too slowly.
+  // 4000 to 4099: the server restarts, the database is down or this page read too slowly.
   if (code >= 4100) {
     ended = code === SIGNED_OUT ? "signed-out" : "over";
     lost(ended);
@@ -114,7 +114,7 @@ function heard() {
   heardAt = Date.now();
   noteFocus();
   if (isOpen()) show("");
-  // What the server sends first after a pause is all that is going on; what we had of it is out of date.
+  // The first frames after a pause are complete; older live content is outdated.
   if (isStale) for (const row of document.querySelectorAll("#rows > .live")) row.remove();
   isStale = false;
 }
@@ -153,14 +153,14 @@ function refreshPanel(event) {
   );
 }
 
-// Intents
+// Commands
 
 const sent = new WeakSet();
 
 function aboutToSend(event) {
   const { detail } = event;
   const cause = detail.triggeringEvent;
-  // An element may be found twice by the extension, and would say everything twice.
+  // The extension may find an element twice and would send twice.
   if (cause && sent.has(cause)) {
     event.preventDefault();
     return;
@@ -178,7 +178,7 @@ function aboutToSend(event) {
     return;
   }
   const isMessage = event.target.id === "composer";
-  // Where there never was a socket, the form goes the plain way. Else it waits: sent twice it would be two messages.
+  // Without any socket the form is sent as a normal request. Otherwise it waits: sent twice it would be two messages.
   if (!wasOpen && event.target.matches("form[action]")) {
     if (isMessage) document.dispatchEvent(new CustomEvent("parley:posted"));
     event.target.submit();
@@ -197,7 +197,7 @@ function sendWhatWaits() {
   composer.requestSubmit();
 }
 
-// On a phone the panel lies over the conversation, where one sees what becomes of it.
+// On a phone the panel covers the conversation: close it to show the result.
 
 function uncover() {
   if (panel.matches(":popover-open")) panel.hidePopover();

@@ -1,8 +1,8 @@
-// Attachments: picked, pasted or dropped, they all end in the file field, which htmx sends by itself.
+// Attachments: selected, pasted or dropped files go into the file field, which htmx sends.
 
 const field = document.getElementById("composer-pick");
 const chat = document.getElementById("chat");
-let depth = 0; // every element that is entered is also left
+let depth = 0; // number of entered elements that were not left yet
 
 function attach(files) {
   if (!files.length) return false;
@@ -51,7 +51,7 @@ if (field) {
     if (!event.detail.successful) showRefused(field.files);
     field.value = "";
   });
-  // After the swap, when the chips are there.
+  // After the swap, when the chips exist.
   field.addEventListener("htmx:afterOnLoad", changed);
   field.addEventListener("htmx:sendError", changed);
   field.addEventListener("htmx:responseError", changed);
