@@ -160,7 +160,7 @@ class SessionAdmin(SessionActions, LongListAdmin[Session]):
     ) -> HttpResponse:
         context: dict[str, Any] = {}
         if session := self.get_object(request, object_id):
-            calls = ToolCall.objects.of(session).order_by("-id").defer("arguments", "result", "error")
+            calls = ToolCall.objects.filter(session=session).order_by("-id").defer("arguments", "result", "error")
             context = {
                 "calls": calls[:CALLS],
                 "may_read": can_access(request.user, Purpose.READ, session),

@@ -30,6 +30,7 @@ from history.answers.events import (
     UsageReported,
 )
 from history.entries import (
+    EMPTY,
     JsonDict,
     JsonObject,
     Media,
@@ -123,14 +124,11 @@ class Assembler:
             case Skipped():
                 self.skipped.append(event)
             case Beside():
-                self._add_beside(event)
+                if event.answer not in self.beside:
+                    self.beside[event.answer] = Assembler(provider=self.provider, model=self.model, agent=self.agent)
+                self.beside[event.answer].feed(event.event)
             case _:
                 self._add(event)
-
-    def _add_beside(self, event: Beside) -> None:
-        if event.answer not in self.beside:
-            self.beside[event.answer] = Assembler(provider=self.provider, model=self.model, agent=self.agent)
-        self.beside[event.answer].feed(event.event)
 
     def _add_pending(self) -> None:
         pending, self._pending = self._pending, []
@@ -151,18 +149,13 @@ class Assembler:
             provider=self.provider,
             model=self.model,
             agent=self.agent,
-            status=status or self._status(),
+            status=status or ("failed" if self.failed else "complete" if self.ended else "interrupted"),
             end_reason=fields.pop("end_reason", self.ended.reason if self.ended else ""),
             error=self.failed.message if self.failed else "",
             usage=self.usage,
             request_id=self.request_id,
             **fields,
         )
-
-    def _status(self) -> Status:
-        if self.failed:
-            return "failed"
-        return "complete" if self.ended else "interrupted"
 
     def _add(self, event: Piece) -> None:
         kind = type(event)
@@ -172,7 +165,7 @@ class Assembler:
         elif isinstance(event, OtherPiece):
             self._parts[place] = _PartBuilder.of(OtherPart(data=event.data))
         else:
-            builder = self._parts.get(place) or self._parts.setdefault(place, _PartBuilder(_BUILDERS[kind]))
+            builder = self._parts.get(place) or self._parts.setdefault(place, _PartBuilder(_BUILDERS[kind][0]))
             builder.add(event)
 
     def _media(self, event: MediaPiece) -> Media:
@@ -231,20 +224,16 @@ class _PartBuilder:
         if isinstance(part, ToolRequest) and part.arguments == NO_ARGUMENTS:
             part = replace(part, arguments="")
         piece = _piece_of(part, "", {})
-        resumed = cls(_BUILDERS[type(piece)])
+        resumed = cls(_BUILDERS[type(piece)][0])
         resumed.add(piece)
         return resumed
 
     def add(self, event: Piece) -> None:
-        for name in _TEXTS[type(event)]:
+        for name in _BUILDERS[type(event)][1]:
             value = getattr(event, name)
             if value and not (name in _FIRST_ONLY and name in self.texts):
                 self.texts.setdefault(name, _Pieces()).add(value)
-        if extra := getattr(event, "extra", None):
-            self._add_extra(extra)
-
-    def _add_extra(self, extra: JsonObject) -> None:
-        for name, value in extra.items():
+        for name, value in getattr(event, "extra", EMPTY).items():
             grows = isinstance(value, list | tuple) and isinstance(self.extra.get(name), list | tuple)
             self.extra[name] = [*self.extra[name], *value] if grows else value
 
@@ -279,14 +268,11 @@ def _tool_request(
     return ToolRequest(call_id=call_id, name=name, arguments=arguments or NO_ARGUMENTS) if name or arguments else None
 
 
-_BUILDERS: dict[type, Builder] = {TextPiece: _text, ReasoningPiece: _reasoning, ToolCallPiece: _tool_request}
-
-
-# The fields of each piece that grow.
-_TEXTS: dict[type, tuple[str, ...]] = {
-    TextPiece: ("text",),
-    ReasoningPiece: ("text", "signature", "redacted"),
-    ToolCallPiece: ("call_id", "name", "arguments"),
+# How a part is built from pieces, and the fields of the pieces that grow.
+_BUILDERS: dict[type, tuple[Builder, tuple[str, ...]]] = {
+    TextPiece: (_text, ("text",)),
+    ReasoningPiece: (_reasoning, ("text", "signature", "redacted")),
+    ToolCallPiece: (_tool_request, ("call_id", "name", "arguments")),
 }
 
 

@@ -78,28 +78,16 @@ def fit_values(model: type[models.Model], values: Mapping[str, Any]) -> dict[str
 
 def fit_text(model: type[models.Model], name: str, text: str) -> str:
     """Clean one text and cut it to the length of its column."""
-    return clean(text[: _max_length(model, name)]) if text else ""
+    return clean(text[: _field(model, name).max_length]) if text else ""
 
 
 def _fit_value(model: type[models.Model], name: str, value: object) -> object:
-    kind = _column_type(model, name)
-    if kind == "json":
-        return clean_deep(value)
-    return fit_text(model, name, value) if kind == "text" and isinstance(value, str) else value
-
-
-@cache
-def _column_type(model: type[models.Model], name: str) -> str:
     field = _field(model, name)
     if isinstance(field, models.JSONField):
-        return "json"
-    return "text" if isinstance(field, models.CharField | models.TextField) else ""
-
-
-@cache
-def _max_length(model: type[models.Model], name: str) -> int | None:
-    length: int | None = _field(model, name).max_length
-    return length
+        return clean_deep(value)
+    if isinstance(value, str) and isinstance(field, models.CharField | models.TextField):
+        return fit_text(model, name, value)
+    return value
 
 
 def insert(model: type[M], rows: Sequence[M]) -> None:
@@ -162,13 +150,14 @@ def _insert(model: type[M], rows: Sequence[M]) -> None:
 def _copy(model: type[M], rows: Sequence[M]) -> None:
     """Insert by COPY. psycopg would parse an INSERT with thousands of placeholders each time."""
     columns = _columns(model, tuple(field.name for field in model._meta.concrete_fields))
+    copying, keys = _copy_sql(model)
     with connection.cursor() as cursor:
         if rows[0].pk is None:
-            cursor.execute(_keys_sql(model), [len(rows)])
+            cursor.execute(keys, [len(rows)])
             for row, (key,) in zip(rows, cursor.fetchall(), strict=True):
                 row.pk = key
         database = cursor.db
-        with database.wrap_database_errors, cursor.copy(_copy_sql(model)) as copy:
+        with database.wrap_database_errors, cursor.copy(copying) as copy:
             for row in rows:
                 copy.write_row(_values(row, columns, database))
     _mark_stored(rows, database.alias)
@@ -180,16 +169,12 @@ def _mark_stored(rows: Sequence[models.Model], alias: str) -> None:
 
 
 @cache
-def _copy_sql(model: type[models.Model]) -> str:
+def _copy_sql(model: type[models.Model]) -> tuple[str, str]:
+    """SQL that inserts rows, and SQL that reserves the next primary keys, in order."""
+    table, key = model._meta.db_table, _field(model, "pk").column
     columns = ", ".join(_quoted(field.column) for field in model._meta.concrete_fields)
-    return f"COPY {_quoted(model._meta.db_table)} ({columns}) FROM STDIN"
-
-
-@cache
-def _keys_sql(model: type[models.Model]) -> str:
-    """SQL that reserves the next primary keys, in order."""
-    table, column = model._meta.db_table, _field(model, "pk").column
-    return f"SELECT nextval(pg_get_serial_sequence('{table}', '{column}')) FROM generate_series(1, %s)"  # noqa: S608 - names of our own
+    keys = f"SELECT nextval(pg_get_serial_sequence('{table}', '{key}')) FROM generate_series(1, %s)"  # noqa: S608 - names of our own
+    return f"COPY {_quoted(table)} ({columns}) FROM STDIN", keys
 
 
 @cache
@@ -214,19 +199,14 @@ def _select_sql(
 ) -> tuple[list[str], str, list[Converter]]:
     """Attribute names in the order that `from_db` expects, the SQL, and the conversions."""
     fields = [field for field in model._meta.concrete_fields if field.primary_key or field.name in names]
-    columns = ", ".join(_quoted(field.column) for field in fields)
-    start = f"SELECT {columns} FROM {_quoted(model._meta.db_table)} WHERE "  # noqa: S608 - names of our own
-    return [field.attname for field in fields], start, _converters(model, fields)
-
-
-def _converters(model: type[models.Model], fields: Sequence[ModelField]) -> list[Converter]:
-    found = []
+    quoted = ", ".join(_quoted(field.column) for field in fields)
+    start = f"SELECT {quoted} FROM {_quoted(model._meta.db_table)} WHERE "  # noqa: S608 - names of our own
+    converters: list[Converter] = []
     for place, field in enumerate(fields):
         column = field.get_col(model._meta.db_table)
-        functions = [*connection.ops.get_db_converters(column), *column.get_db_converters(connection)]
-        if functions:
-            found.append((place, column, functions))
-    return found
+        if functions := [*connection.ops.get_db_converters(column), *column.get_db_converters(connection)]:
+            converters.append((place, column, functions))
+    return [field.attname for field in fields], start, converters
 
 
 def _converted(row: Sequence[object], converters: Sequence[Converter], database: BaseDatabaseWrapper) -> list[object]:
@@ -252,16 +232,12 @@ def _preparation(field: ModelField) -> Prepare | None:
     plain = field.target_field if isinstance(field, models.ForeignKey) else field
     if isinstance(plain, models.BinaryField):
         return partial(_prepare_bytes, field)
-    if hasattr(field, "get_placeholder"):
-        return field.get_db_prep_save
-    if isinstance(plain, _PLAIN):
-        return None
-    quick = {
-        models.DateTimeField: _prepare_datetime,
-        models.UUIDField: _prepare_uuid,
-        models.JSONField: _prepare_json,
-    }.get(type(plain))
-    return partial(quick, field) if quick else field.get_db_prep_save
+    if not hasattr(field, "get_placeholder"):
+        if isinstance(plain, _PLAIN):
+            return None
+        if quick := _QUICK.get(type(plain)):
+            return partial(quick, field)
+    return field.get_db_prep_save
 
 
 def _prepare_datetime(field: ModelField, value: object, database: BaseDatabaseWrapper) -> object:
@@ -294,6 +270,9 @@ def _prepare_json(field: Any, value: object, database: BaseDatabaseWrapper) -> o
     return field.get_db_prep_save(value, database)
 
 
+_QUICK = {
+    models.DateTimeField: _prepare_datetime, models.UUIDField: _prepare_uuid, models.JSONField: _prepare_json
+}  # fmt: skip
 _encode_json = msgspec.json.Encoder().encode
 
 

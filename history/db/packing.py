@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import islice
 from typing import Any
 
 from history.entries import (
@@ -90,17 +91,13 @@ def blobs_in(body: str) -> list[str]:
 def unpack(body: str, blobs: Blobs) -> Entry:
     """The entry of a body. An unreadable one is an UnknownEntry, never an error."""
     value = json.loads(body)
-    return read_entry(_restored(value, blobs) if '"$' in body else value)
+    return read_entry(restore(value, blobs) if '"$' in body else value)
 
 
 def pack_inputs(inputs: JsonObject) -> tuple[Any, dict[str, bytes]]:
     """The inputs of a call as JSON for a column, with long texts in blobs."""
     blobs: dict[str, bytes] = {}
     return _spilled(clean_deep(inputs), LONG_STATE, blobs), blobs
-
-
-def unpack_inputs(inputs: Any, blobs: Blobs) -> Any:
-    return _restored(inputs, blobs)
 
 
 _as_given = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -124,26 +121,21 @@ def clean(text: str) -> str:
 
 def clean_json(value: Any) -> Any:
     """Metadata for a JSON column: clean, finite and short. The body has the whole values."""
+    return clean_deep(value, text_chars=METADATA_VALUE_CHARS, key_chars=200, items=100)
+
+
+def clean_deep(value: Any, **limits: int) -> Any:
+    """A whole JSON value for any database, or as much of it as the limits allow."""
     if isinstance(value, str):
-        return clean(value[:METADATA_VALUE_CHARS])
+        return clean(value[: limits.get("text_chars")])
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {clean(str(key)[:200]): clean_json(item) for key, item in list(value.items())[:100]}
+        items = islice(value.items(), limits.get("items"))
+        return {clean(str(key)[: limits.get("key_chars")]): clean_deep(item, **limits) for key, item in items}
     if isinstance(value, list | tuple):
-        return [clean_json(item) for item in value[:100]]
+        return [clean_deep(item, **limits) for item in value[: limits.get("items")]]
     return value
-
-
-def clean_deep(value: Any) -> Any:
-    """A whole JSON value for any database."""
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {clean(str(key)): clean_deep(item) for key, item in value.items()}
-    return [clean_deep(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _keep(text: str, blobs: dict[str, bytes]) -> str:
@@ -161,25 +153,22 @@ def _spilled(value: Any, limit: int, blobs: dict[str, bytes]) -> Any:
     if isinstance(value, dict):
         if isinstance(value, _Reference):
             return value
-        return {_escaped(key): _spilled(item, limit, blobs) for key, item in value.items()}
+        # Keys that begin with a dollar sign are ours; those of others get one more.
+        return {f"${key}" if key.startswith("$") else key: _spilled(item, limit, blobs) for key, item in value.items()}
     return value
 
 
-def _restored(value: Any, blobs: Blobs) -> Any:
+def restore(value: Any, blobs: Blobs) -> Any:
+    """The value with the texts of its blobs, the inverse of `_spilled`."""
     if isinstance(value, list):
-        return [_restored(item, blobs) for item in value]
+        return [restore(item, blobs) for item in value]
     if not isinstance(value, dict):
         return value
     if "$blob" in value:
         return _text_of(value["$blob"], blobs)
     if "$json_blob" in value:
         return json.loads(_text_of(value["$json_blob"], blobs))
-    return {key[key.startswith("$$") :]: _restored(item, blobs) for key, item in value.items()}
-
-
-def _escaped(key: str) -> str:
-    """Keys that begin with a dollar sign are ours; those of others get one more."""
-    return f"${key}" if key.startswith("$") else key
+    return {key[key.startswith("$$") :]: restore(item, blobs) for key, item in value.items()}
 
 
 def _text_of(name: str, blobs: Blobs) -> str:

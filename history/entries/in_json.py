@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import cache, partial
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -58,15 +59,13 @@ def read_entry(data: object) -> Entry:
     try:
         return entry_from_json(data)
     except EntryError as error:
-        return _unreadable(data if isinstance(data, Mapping) else {"kind": "", "value": data}, problem=str(error))
-
-
-def _unreadable(data: JsonObject, *, problem: str) -> UnknownEntry:
-    at = _time_or_epoch(data.get("at"))
+        problem = str(error)
+    fields = data if isinstance(data, Mapping) else {"kind": "", "value": data}
+    at = _time_or_epoch(fields.get("at"))
     try:
-        return UnknownEntry(data=data, at=at, problem=problem)
+        return UnknownEntry(data=fields, at=at, problem=problem)
     except EntryError:  # nested too deeply to be frozen
-        return UnknownEntry(data={"kind": str(data.get("kind", ""))}, at=at, problem=problem)
+        return UnknownEntry(data={"kind": str(fields.get("kind", ""))}, at=at, problem=problem)
 
 
 def _time_or_epoch(value: object) -> datetime:
@@ -78,25 +77,22 @@ def _time_or_epoch(value: object) -> datetime:
 
 T = TypeVar("T", bound=Value)
 Decoder = Callable[[object, str], Any]
-Shape = dict[str, tuple[Decoder, object]]
-_shapes: dict[type[Value], Shape] = {}
 
 
-def _shape(cls: type[Value]) -> Shape:
+@cache
+def _shape(cls: type[Value]) -> dict[str, tuple[Decoder, object]]:
     """The fields of a class of values: how each is parsed, and its default."""
-    if cls not in _shapes:
-        hints = get_type_hints(cls)
-        _shapes[cls] = {
-            item.name: (_decoder(hints[item.name]), EMPTY if item.default_factory is empty_object else item.default)
-            for item in dataclasses.fields(cls)
-            if item.name != "extra"  # its fields are written into the object itself
-        }
-    return _shapes[cls]
+    hints = get_type_hints(cls)
+    return {
+        item.name: (_decoder(hints[item.name]), EMPTY if item.default_factory is empty_object else item.default)
+        for item in dataclasses.fields(cls)
+        if item.name != "extra"  # its fields are written into the object itself
+    }
 
 
 def _value_to_json(value: Value) -> JsonDict:
     written = {}
-    for name, (_, default) in _shape(type(value)).items():
+    for name, (_, default) in _shape(type(value)).items():  # type: ignore[arg-type]
         item = getattr(value, name)
         if item is not default and item != default:
             written[name] = item if isinstance(item, str) else _to_json(item)
@@ -121,7 +117,7 @@ def _to_json(item: object) -> Any:
 def _value_from_json(cls: type[T], data: JsonObject, place: str) -> T:
     read: JsonDict = {}
     extra: JsonDict = {}
-    known = _shape(cls)
+    known = _shape(cls)  # type: ignore[arg-type]
     for name, item in data.items():
         if name in known:
             read[name] = known[name][0](item, f"{place}.{name}")
@@ -139,18 +135,19 @@ def _decoder(hint: Any) -> Decoder:
     if hint == Part:
         return _part
     if origin in (Union, UnionType):
-        return _optional(_decoder(next(arg for arg in get_args(hint) if arg is not type(None))))
+        decode = _decoder(next(arg for arg in get_args(hint) if arg is not type(None)))
+        return lambda item, place: None if item is None else decode(item, place)
     if origin is tuple:
-        return _list_of(_decoder(get_args(hint)[0]))
+        return partial(_list, _decoder(get_args(hint)[0]))
     if origin is Literal:
-        return _one_of(get_args(hint))
+        return partial(_choice, get_args(hint))
     if origin is Mapping:
         return _mapping
     if hint is datetime:
         return _time
     if issubclass(hint, Value):
         return lambda item, place: _value_from_json(hint, _mapping(item, place), place)
-    return _scalar(hint)
+    return partial(_scalar, hint)
 
 
 def _part(item: object, place: str) -> Part:
@@ -161,26 +158,16 @@ def _part(item: object, place: str) -> Part:
     return _value_from_json(cls, {key: value for key, value in data.items() if key != "type"}, place)
 
 
-def _optional(decode: Decoder) -> Decoder:
-    return lambda item, place: None if item is None else decode(item, place)
+def _list(decode: Decoder, item: object, place: str) -> tuple[Any, ...]:
+    if not isinstance(item, list | tuple):
+        raise EntryError(f"{place}: expected a list, got {type(item).__name__}")
+    return tuple(decode(one, f"{place}[{index}]") for index, one in enumerate(item))
 
 
-def _list_of(decode: Decoder) -> Decoder:
-    def read(item: object, place: str) -> tuple[Any, ...]:
-        if not isinstance(item, list | tuple):
-            raise EntryError(f"{place}: expected a list, got {type(item).__name__}")
-        return tuple(decode(one, f"{place}[{index}]") for index, one in enumerate(item))
-
-    return read
-
-
-def _one_of(choices: tuple[str, ...]) -> Decoder:
-    def read(item: object, place: str) -> str:
-        if item not in choices:
-            raise EntryError(f"{place}: expected one of {', '.join(choices)}, got {item!r}")
-        return str(item)
-
-    return read
+def _choice(choices: tuple[str, ...], item: object, place: str) -> str:
+    if item not in choices:
+        raise EntryError(f"{place}: expected one of {', '.join(choices)}, got {item!r}")
+    return str(item)
 
 
 def _mapping(item: object, place: str) -> JsonObject:
@@ -199,12 +186,9 @@ def _time(item: Any, place: str) -> datetime:
     return read
 
 
-def _scalar(hint: type) -> Decoder:
-    def read(item: object, place: str) -> Any:
-        if hint is float and type(item) is int:
-            return float(item)
-        if type(item) is not hint:
-            raise EntryError(f"{place}: expected {TYPE_NAMES[hint]}, got {type(item).__name__}")
-        return item
-
-    return read
+def _scalar(hint: type, item: object, place: str) -> Any:
+    if hint is float and type(item) is int:
+        return float(item)
+    if type(item) is not hint:
+        raise EntryError(f"{place}: expected {TYPE_NAMES[hint]}, got {type(item).__name__}")
+    return item

@@ -56,6 +56,7 @@ class Entry(Value):
 
     kind: ClassVar[str] = ""
     role: ClassVar[str] = "system"
+    text_field: ClassVar[str] = ""  # the field that users read
     at: datetime = field(default_factory=now)
     agent: str = ""
     is_internal: bool = False
@@ -64,7 +65,7 @@ class Entry(Value):
     @property
     def text(self) -> str:
         """The text that users read and search finds."""
-        return ""
+        return getattr(self, self.text_field) if self.text_field else ""
 
     def renumbered(self, numbers: Numbering) -> Self:
         """This entry with its references changed to the numbers of a copied path."""
@@ -74,11 +75,8 @@ class Entry(Value):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemInstructionSet(Entry):
     kind: ClassVar[str] = "system_instruction_set"
+    text_field: ClassVar[str] = "instruction"
     instruction: str
-
-    @property
-    def text(self) -> str:
-        return self.instruction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,12 +92,9 @@ class ToolsOffered(Entry):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotebookSet(Entry):
     kind: ClassVar[str] = "notebook_set"
+    text_field: ClassVar[str] = "content"
     content: str
     author: str = ""
-
-    @property
-    def text(self) -> str:
-        return self.content
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,11 +102,8 @@ class PlanSet(Entry):
     """The whole task plan, a Markdown list with checked items. Empty means no plan."""
 
     kind: ClassVar[str] = "plan_set"
+    text_field: ClassVar[str] = "plan"
     plan: str
-
-    @property
-    def text(self) -> str:
-        return self.plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +190,7 @@ class Summary(Entry):
     """
 
     kind: ClassVar[str] = "summary"
+    text_field: ClassVar[str] = "summary"
     first: int = 0
     last: int = 0
     summary: str = ""
@@ -205,10 +198,6 @@ class Summary(Entry):
     masks: tuple[MaskedResult, ...] = ()
     provider: str = ""
     model: str = ""
-
-    @property
-    def text(self) -> str:
-        return self.summary
 
     def renumbered(self, numbers: Numbering) -> Self:
         first, last = numbers.span(self.first, self.last)
@@ -245,11 +234,8 @@ class Gap(Entry):
     """A marker for missing entries."""
 
     kind: ClassVar[str] = "gap"
+    text_field: ClassVar[str] = "reason"
     reason: str = ""
-
-    @property
-    def text(self) -> str:
-        return self.reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,23 +262,11 @@ class UnknownEntry(Entry):
         return str(self.data.get("kind", ""))[:40]
 
 
-KINDS: dict[str, type[Entry]] = {
-    cls.kind: cls
-    for cls in (
-        SystemInstructionSet,
-        ToolsOffered,
-        NotebookSet,
-        PlanSet,
-        ModelInput,
-        ModelOutput,
-        ToolResults,
-        Summary,
-        Retracted,
-        HeadMoved,
-        Gap,
-        DebugLog,
-    )
-}
+_KNOWN = (
+    SystemInstructionSet, ToolsOffered, NotebookSet, PlanSet, ModelInput, ModelOutput, ToolResults, Summary, Retracted,
+    HeadMoved, Gap, DebugLog,
+)  # fmt: skip
+KINDS: dict[str, type[Entry]] = {cls.kind: cls for cls in _KNOWN}
 
 # Kinds shown as messages. Tool results are shown with their calls.
 MESSAGES: frozenset[str] = frozenset({ModelInput.kind, ModelOutput.kind})

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
@@ -60,33 +61,24 @@ class Value:
     extra: JsonObject = field(default_factory=empty_object)
 
     def __post_init__(self) -> None:
-        mappings, choices = _checked_fields(type(self))
+        mappings, choices = _checked_fields(type(self))  # type: ignore[arg-type]
         for name in mappings:
             value = getattr(self, name)
             if value is not EMPTY:
                 object.__setattr__(self, name, frozen(value))
         for name, allowed in choices:
-            if getattr(self, name) not in allowed:
+            if (value := getattr(self, name)) not in allowed:
                 listed = ", ".join(map(str, allowed))
-                raise EntryError(
-                    f"{type(self).__name__}.{name} is {getattr(self, name)!r}, and must be one of {listed}"
-                )
+                raise EntryError(f"{type(self).__name__}.{name} is {value!r}, and must be one of {listed}")
 
 
-CheckedFields = tuple[tuple[str, ...], tuple[tuple[str, tuple[object, ...]], ...]]
-
-_checked_fields_of: dict[type[Value], CheckedFields] = {}
-
-
-def _checked_fields(cls: type[Value]) -> CheckedFields:
+@cache
+def _checked_fields(cls: type[Value]) -> tuple[list[str], list[tuple[str, tuple[object, ...]]]]:
     """Fields that are mappings, and fields with fixed choices: nothing unreadable is ever stored."""
-    if cls not in _checked_fields_of:
-        hints = get_type_hints(cls)
-        names = [item.name for item in dataclasses.fields(cls)]
-        mappings = tuple(name for name in names if get_origin(hints[name]) is Mapping)
-        choices = tuple((name, get_args(hints[name])) for name in names if get_origin(hints[name]) is Literal)
-        _checked_fields_of[cls] = (mappings, choices)
-    return _checked_fields_of[cls]
+    hints = get_type_hints(cls)
+    origins = [(item.name, get_origin(hints[item.name])) for item in dataclasses.fields(cls)]
+    mappings = [name for name, origin in origins if origin is Mapping]
+    return mappings, [(name, get_args(hints[name])) for name, origin in origins if origin is Literal]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

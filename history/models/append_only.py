@@ -10,7 +10,6 @@ the admin, `Collector` itself) through a receiver of `pre_delete`. Links to blob
 removes blobs without links.
 """
 
-from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from django.db.models import Manager, Model, QuerySet
@@ -52,18 +51,10 @@ class AppendOnlyQuerySet(UndeletableQuerySet[M]):
 
     bulk_update.alters_data = True  # type: ignore[attr-defined]
 
-    def bulk_create(
-        self,
-        objs: Iterable[M],
-        batch_size: int | None = None,
-        ignore_conflicts: bool = False,
-        update_conflicts: bool = False,
-        *_arguments: object,
-        **_named: object,
-    ) -> list[M]:
-        if update_conflicts:
+    def bulk_create(self, *arguments: Any, **named: Any) -> list[M]:
+        if named.get("update_conflicts") or any(arguments[3:4]):
             self.update()
-        return super().bulk_create(objs, batch_size, ignore_conflicts)
+        return super().bulk_create(*arguments, **named)
 
 
 def _refuse_deletion(sender: Any, **_named: object) -> None:
@@ -112,7 +103,7 @@ def guard_links(through: Any) -> None:
 
 def _refuse_unlinking(sender: Any, action: str, **_named: object) -> None:
     if action in ("pre_remove", "pre_clear"):
-        raise ImmutableError(f"{sender.__name__} rows are removed by history.retention alone.")
+        _refuse_deletion(sender)
 
 
 def writable(rows: QuerySet[M]) -> QuerySet[M]:

@@ -68,6 +68,3 @@ class StaleDay(models.Model):
     """A day whose counts must be recomputed, because they were not written with the record."""
 
     day = models.DateField(_("day"))
-
-    def __str__(self) -> str:
-        return str(self.day)

@@ -2,7 +2,6 @@
 
 import uuid
 from typing import Any, Self
-from uuid import UUID
 
 from django.conf import settings
 from django.db import models
@@ -17,11 +16,6 @@ from history.models.sessions import Session
 
 
 class ExchangeQuerySet(UndeletableQuerySet["Exchange"]):
-    """Exchanges of one session, and those that have not ended."""
-
-    def of(self, session: Session | UUID) -> Self:
-        return self.filter(session=session)
-
     def running(self) -> Self:
         return self.filter(ended_at=None)
 
@@ -31,19 +25,10 @@ class Exchange(UndeletableModel):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     session = models.ForeignKey(
-        Session,
-        verbose_name=_("session"),
-        on_delete=models.CASCADE,
-        null=True,
-        related_name="exchanges",
-        db_index=False,
+        Session, models.CASCADE, "exchanges", verbose_name=_("session"), null=True, db_index=False
     )
-    owner = models.ForeignKey(
-        settings.AUTH_USER_MODEL, verbose_name=_("owner"), on_delete=models.PROTECT, related_name="exchanges"
-    )
-    api_key = models.ForeignKey(
-        ApiKey, verbose_name=_("API key"), on_delete=models.PROTECT, null=True, blank=True, related_name="exchanges"
-    )
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, "exchanges", verbose_name=_("owner"))
+    api_key = models.ForeignKey(ApiKey, models.PROTECT, "exchanges", verbose_name=_("API key"), null=True, blank=True)
     agent = models.CharField(_("agent"), max_length=100, blank=True)
     provider = models.CharField(_("provider"), max_length=60, blank=True)
     model = models.CharField(_("model"), max_length=100, blank=True)
@@ -64,7 +49,7 @@ class Exchange(UndeletableModel):
     # The answer so far, as the JSON of a ModelOutput. Not part of the sealed record; emptied at the end.
     partial = models.TextField(blank=True)
     message = models.OneToOneField(
-        Message, verbose_name=_("message"), on_delete=models.SET_NULL, null=True, blank=True, related_name="exchange"
+        Message, models.SET_NULL, related_name="exchange", verbose_name=_("message"), null=True, blank=True
     )
     attempts = models.PositiveIntegerField(_("attempts"), default=1)
     status_code = models.PositiveIntegerField(_("HTTP status"), null=True, blank=True)
@@ -104,9 +89,6 @@ class EarlierTry(models.Model):
 
     id = models.UUIDField(primary_key=True, editable=False)
     exchange = models.ForeignKey(Exchange, on_delete=models.CASCADE, related_name="earlier_tries")
-
-    def __str__(self) -> str:
-        return str(self.pk)
 
 
 class TokenCalibration(models.Model):

@@ -21,9 +21,7 @@ class ApiKey(models.Model):
     name = models.CharField(_("name"), max_length=100)
     prefix = models.CharField(_("prefix"), max_length=16, unique=True)
     secret_hash = HashField(max_length=32)
-    owner = models.ForeignKey(
-        settings.AUTH_USER_MODEL, verbose_name=_("owner"), on_delete=models.PROTECT, related_name="api_keys"
-    )
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, "api_keys", verbose_name=_("owner"))
     scopes = models.JSONField(_("scopes"), default=list)
     owner_wide = models.BooleanField(_("sees all sessions of its owner"), default=False)
     recording = models.CharField(_("recording"), max_length=12, choices=Recording.choices, default=Recording.REDACTED)

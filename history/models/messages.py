@@ -54,9 +54,7 @@ class Message(AppendOnlyModel):
         FAILED = "failed", _("failed")
 
     id = models.BigAutoField(primary_key=True)
-    session = models.ForeignKey(
-        Session, verbose_name=_("session"), on_delete=models.CASCADE, related_name="messages", db_index=False
-    )
+    session = models.ForeignKey(Session, models.CASCADE, "messages", verbose_name=_("session"), db_index=False)
     seq = models.PositiveBigIntegerField(_("number"))
     parent_seq = models.PositiveBigIntegerField(_("after"))
     on_path = models.BooleanField(_("on the path to the head"))
@@ -121,13 +119,6 @@ class Message(AppendOnlyModel):
         return f"#{self.seq} {self.kind}"
 
 
-class ToolCallQuerySet(AppendOnlyQuerySet["ToolCall"]):
-    """Tool calls of one session, by its row or its id."""
-
-    def of(self, session: Session | UUID) -> Self:
-        return self.filter(session=session)
-
-
 class ToolCall(AppendOnlyModel):
     """One tool call and its outcome, for pages, admin and REST: a projection of the results on the path."""
 
@@ -139,12 +130,8 @@ class ToolCall(AppendOnlyModel):
         INTERRUPTED = "interrupted", _("interrupted")
 
     id = models.BigAutoField(primary_key=True)
-    session = models.ForeignKey(
-        Session, verbose_name=_("session"), on_delete=models.CASCADE, related_name="tool_calls", db_index=False
-    )
-    message = models.ForeignKey(
-        Message, verbose_name=_("message"), on_delete=models.CASCADE, related_name="tool_calls", db_index=False
-    )
+    session = models.ForeignKey(Session, models.CASCADE, "tool_calls", verbose_name=_("session"), db_index=False)
+    message = models.ForeignKey(Message, models.CASCADE, "tool_calls", verbose_name=_("message"), db_index=False)
     index = models.PositiveIntegerField(_("place"))
     call_id = models.CharField(_("call id"), max_length=200, blank=True)
     name = models.CharField(_("tool"), max_length=200)
@@ -158,8 +145,6 @@ class ToolCall(AppendOnlyModel):
     # The entry of the same session that holds the outcome, and the place in it.
     answered_by = models.PositiveBigIntegerField(_("answered by entry"), null=True, blank=True)
     answer_index = models.PositiveIntegerField(null=True, blank=True)
-
-    objects = models.Manager.from_queryset(ToolCallQuerySet)()  # type: ignore[misc]
 
     class Meta(AppendOnlyModel.Meta):
         verbose_name = _("tool call")
@@ -207,9 +192,6 @@ class SearchRow(models.Model):
     start = models.PositiveIntegerField()
     end = models.PositiveIntegerField()
     tokens = TokensField()
-
-    def __str__(self) -> str:
-        return f"{self.message_id}: {self.start}–{self.end}"
 
 
 guard_links(Message.blobs.through)

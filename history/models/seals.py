@@ -33,11 +33,6 @@ def title_mark_of(session_id: UUID, title: str) -> bytes:
     return hmac.digest(settings.PARLEY_FINGERPRINT_KEY, message, "sha256")[:16]
 
 
-def begin_seal_of(session_id: UUID, *, owner_id: int, api_key_id: int | None, source: str, given_title: bytes) -> bytes:
-    """A hash of the facts of a session that never change."""
-    return audit_seal_of(b"begin", session_id, owner_id, api_key_id, source, given_title.hex())
-
-
 def audit_seal_of(previous: bytes, *fields: object) -> bytes:
     # A JSON list, so that moving text from one field to the next changes the seal.
     written = json.dumps([None if field is None else str(field) for field in fields])

@@ -23,6 +23,8 @@ from history.models import seals
 from history.models.append_only import UndeletableModel, UndeletableQuerySet
 from history.models.keys import ApiKey
 
+_OWN_NEWEST = ["owner", "-last_activity_at", "-id"]
+
 
 class TitlePolicy(Protocol):
     """Which titles a viewer may see (`history.access.reasons`)."""
@@ -113,20 +115,10 @@ class Session(UndeletableModel):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(
-        settings.AUTH_USER_MODEL,
-        verbose_name=_("owner"),
-        on_delete=models.PROTECT,
-        related_name="chat_sessions",
-        db_index=False,
+        settings.AUTH_USER_MODEL, models.PROTECT, "chat_sessions", verbose_name=_("owner"), db_index=False
     )
     api_key = models.ForeignKey(
-        ApiKey,
-        verbose_name=_("API key"),
-        on_delete=models.PROTECT,
-        null=True,
-        blank=True,
-        related_name="sessions",
-        db_index=False,
+        ApiKey, models.PROTECT, "sessions", verbose_name=_("API key"), null=True, blank=True, db_index=False
     )
     source = models.CharField(_("source"), max_length=10, choices=Source.choices, default=Source.CHAT)
     client = models.CharField(_("client"), max_length=60, blank=True)
@@ -136,16 +128,11 @@ class Session(UndeletableModel):
     title = models.CharField(_("title"), max_length=200, blank=True)
     model = models.CharField(_("model"), max_length=100, blank=True)
     parent = models.ForeignKey(
-        "self",
-        verbose_name=_("parent session"),
-        on_delete=models.SET_NULL,
-        null=True,
-        blank=True,
-        related_name="children",
+        "self", models.SET_NULL, "children", verbose_name=_("parent session"), null=True, blank=True
     )
     parent_call = models.CharField(_("parent call"), max_length=200, blank=True)
     forked_from = models.ForeignKey(
-        "self", verbose_name=_("forked from"), on_delete=models.SET_NULL, null=True, blank=True, related_name="forks"
+        "self", models.SET_NULL, "forks", verbose_name=_("forked from"), null=True, blank=True
     )
     forked_at = models.PositiveBigIntegerField(_("forked after entry"), default=0)
 
@@ -204,19 +191,11 @@ class Session(UndeletableModel):
         ordering = ["-last_activity_at", "-id"]
         indexes = [
             models.Index(fields=["-last_activity_at", "-id"], name="session_newest"),
-            models.Index(fields=["owner", "-last_activity_at", "-id"], name="session_newest_of_owner"),
+            models.Index(fields=_OWN_NEWEST, name="session_newest_of_owner"),
             models.Index(fields=["api_key", "-last_activity_at", "-id"], name="session_newest_of_key"),
             models.Index(fields=["source", "-last_activity_at", "-id"], name="session_newest_of_source"),
-            models.Index(
-                fields=["owner", "-last_activity_at", "-id"],
-                name="session_pinned",
-                condition=Q(pinned_at__isnull=False),
-            ),
-            models.Index(
-                fields=["owner", "-last_activity_at", "-id"],
-                name="session_archived",
-                condition=Q(archived_at__isnull=False),
-            ),
+            models.Index(fields=_OWN_NEWEST, name="session_pinned", condition=Q(pinned_at__isnull=False)),
+            models.Index(fields=_OWN_NEWEST, name="session_archived", condition=Q(archived_at__isnull=False)),
             models.Index(fields=["expires_at"], name="session_expiry", condition=Q(expires_at__isnull=False)),
             models.Index(fields=["hidden_at"], name="session_trash", condition=Q(state="deleted")),
             models.Index(fields=["-last_activity_at", "-id"], name="session_held", condition=Q(hold=True)),
@@ -269,13 +248,9 @@ class Session(UndeletableModel):
         self.begin_seal = self.expected_begin_seal()
 
     def expected_begin_seal(self) -> bytes:
-        return seals.begin_seal_of(
-            self.pk,
-            owner_id=self.owner_id,
-            api_key_id=self.api_key_id,
-            source=self.source,
-            given_title=bytes(self.given_title),
-        )
+        """A hash of the facts of a session that never change."""
+        title = bytes(self.given_title).hex()
+        return seals.audit_seal_of(b"begin", self.pk, self.owner_id, self.api_key_id, self.source, title)
 
     def get_absolute_url(self) -> str:
         return reverse("session", args=[self.pk])

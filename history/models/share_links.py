@@ -14,9 +14,7 @@ class ShareLink(models.Model):
     """A link to one session. Only the hash of its token is stored."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    session = models.ForeignKey(
-        Session, verbose_name=_("session"), on_delete=models.CASCADE, related_name="share_links"
-    )
+    session = models.ForeignKey(Session, models.CASCADE, "share_links", verbose_name=_("session"))
     token_hash = HashField(max_length=32, unique=True)
     # The last entry it shows. A link that follows shows the path at the time of reading instead.
     leaf = models.PositiveBigIntegerField(_("up to entry"))

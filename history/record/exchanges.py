@@ -265,7 +265,7 @@ def inputs_of(exchange: Exchange) -> Any:
     """The inputs of the request, with long ones read from their blobs."""
     names = packing.blobs_in(packing.dump(exchange.inputs))
     blobs = dict(Blob.objects.filter(pk__in=names).values_list("sha256", "data")) if names else {}
-    return packing.unpack_inputs(exchange.inputs, blobs)
+    return packing.restore(exchange.inputs, blobs)
 
 
 def partial_of(exchange: Exchange) -> ModelOutput | None:

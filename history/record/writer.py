@@ -251,7 +251,7 @@ def insert_calls(calls: Sequence[ToolCall]) -> None:
 
 
 def _stored_calls(row: DraftRow) -> list[ToolCall]:
-    calls = ToolCall.objects.of(row.message.session).filter(message__seq=row.position.output)
+    calls = ToolCall.objects.filter(session=row.message.session).filter(message__seq=row.position.output)
     return list(calls.order_by("index").select_related("message").defer("message__body", "message__content"))
 
 
@@ -278,7 +278,7 @@ def _project_outcomes(session: Session, *, since: int) -> None:
     steps = list(on_path.order_by("seq").values_list("seq", "kind"))
     answers = {seq: later for (seq, _), (later, kind) in pairwise(steps) if kind == ToolResults.kind}
     # Calls whose texts were dropped by policy keep their outcome: no other can be read.
-    calls = ToolCall.objects.of(session).filter(
+    calls = ToolCall.objects.filter(session=session).filter(
         message__on_path=True, message__seq__gte=since, message__dropped_at=None
     )
     stale: dict[int | None, list[ToolCall]] = {}

@@ -72,7 +72,9 @@ def _trim_once(plan: TrimPlan, cut: int, *, leaving: Sequence[int]) -> Removed |
             kept={str(seq): digest.hex() for seq, digest in kept},
         )
         session.changed_at = timezone.now()
-        with daily_counts.recounting(exchanges=Exchange.objects.of(session).filter(after__lt=cut, message=None)):
+        with daily_counts.recounting(
+            exchanges=Exchange.objects.filter(session=session).filter(after__lt=cut, message=None)
+        ):
             session.save(update_fields=["trimmed_through", "anchor_seal", "changed_at", *COUNTERS])
         return removal.remove_messages(list(rows.values_list("pk", flat=True)))
 
@@ -223,7 +225,7 @@ def _drop_batch(session_id: UUID, ids: Sequence[int], now: datetime) -> tuple[in
 
 def _drop_inputs(plan: TrimPlan) -> None:
     """The inputs of calls are as old as their turns."""
-    ended = Exchange.objects.of(plan.session_id).filter(after__lte=plan.cut).exclude(ended_at=None)
+    ended = Exchange.objects.filter(session=plan.session_id).filter(after__lte=plan.cut).exclude(ended_at=None)
     ids = list(ended.filter(~Q(inputs={}) | ~Q(error="") | ~Q(metadata={})).values_list("pk", flat=True))
     for start in range(0, len(ids), removal.BATCH):
         batch = ids[start : start + removal.BATCH]

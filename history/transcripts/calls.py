@@ -40,7 +40,7 @@ def find_unrecorded_answer(session: Session) -> ModelOutput | None:
     """The unrecorded answer to the last entry; None if there is none, or it was recorded."""
     if session.source != Session.Source.RELAY:
         return None
-    calls = Exchange.objects.of(session).filter(after=session.head, message=None, end_reason="done")
+    calls = Exchange.objects.filter(session=session).filter(after=session.head, message=None, end_reason="done")
     for call in calls.order_by("-started_at", "-id")[:5]:
         facts = call.metadata
         has_reply = facts.get("reply_bytes") and not facts.get("helper") and not facts.get("unread_reply")

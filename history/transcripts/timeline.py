@@ -129,7 +129,7 @@ def _without_answer(session: Session, *, since: int, until: int) -> Iterator[Spa
     """Calls whose answers were not recorded, as for keys that store no replies, by the entry that they answer. Side
     calls answer none.
     """
-    calls = Exchange.objects.of(session).filter(message=None, ended_at__isnull=False)
+    calls = Exchange.objects.filter(session=session).filter(message=None, ended_at__isnull=False)
     rows = calls.filter(after__gte=max(since, 1), after__lt=until).order_by("started_at")
     columns = ("after", "model", "started_at", "end_reason")
     worked: Any = rows.only(*columns).annotate(worked_until=end_of_work())
@@ -210,7 +210,7 @@ def _shares(session: Session) -> tuple[Share, ...]:
     answers = Message.objects.of(session).filter(kind=ModelOutput.kind)
     model = answers.aggregate(total=Sum("duration", default=0.0))["total"]
     model += sum(span.seconds for span in _without_answer(session, since=1, until=session.version + 1))
-    tools = ToolCall.objects.of(session).aggregate(total=Sum("duration", default=0.0))["total"]
+    tools = ToolCall.objects.filter(session=session).aggregate(total=Sum("duration", default=0.0))["total"]
     whole = max((session.last_activity_at - session.created_at).total_seconds(), model + tools)
     if not whole:
         return ()

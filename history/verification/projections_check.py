@@ -114,7 +114,7 @@ class ProjectionsCheck:
             for seq, calls in self.replay.calls.items()
             for index, call in enumerate(calls)
         }
-        stored = ToolCall.objects.of(self.session).filter(message__seq__lte=self.session.version)
+        stored = ToolCall.objects.filter(session=self.session).filter(message__seq__lte=self.session.version)
         columns = ("message__seq", "index", *CALL_COLUMNS, *OUTCOME_COLUMNS)
         of_dropped = 0
         for values in stored.order_by("message__seq", "index").values(*columns).iterator(chunk_size=500):

@@ -87,7 +87,7 @@ def _write_path(session: Session, replay: Replay, wrong_moves: Sequence[int]) ->
             _replace_calls(ToolCall.objects.filter(pk__in=wrong_calls[start : start + PAGE]))
         for name in (*HEAD_COLUMNS, *COUNTERS):
             setattr(locked, name, getattr(totals, name))
-        locked.tool_call_count += ToolCall.objects.of(session).filter(message__body=None).count()
+        locked.tool_call_count += ToolCall.objects.filter(session=session).filter(message__body=None).count()
         locked.dropped_through = 0  # the next purge looks again
         locked.expires_at = expiry_of(locked)
         locked.save(update_fields=[*HEAD_COLUMNS, *COUNTERS, "dropped_through", "expires_at"])
@@ -98,7 +98,7 @@ def _write_path(session: Session, replay: Replay, wrong_moves: Sequence[int]) ->
 
 def _wrong_calls(session: Session, replay: Replay) -> list[int]:
     """Rows without a request, or with another call's result: they are removed before all are built again."""
-    rows = ToolCall.objects.of(session).filter(message__body__isnull=False).order_by()
+    rows = ToolCall.objects.filter(session=session).filter(message__body__isnull=False).order_by()
     columns = ("pk", "message__seq", "index", "answered_by", "answer_index")
     wrong = []
     for pk, seq, index, *answer in rows.values_list(*columns).iterator(chunk_size=2_000):

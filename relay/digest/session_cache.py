@@ -148,7 +148,7 @@ def _results(request: RelayedRequest, indices: Iterable[int]) -> dict[ResultKey,
 def _stored_results(session: Session, resent: dict[ResultKey, str]) -> dict[ResultKey, bytes]:
     """After a restart, compare the results as they would be stored: redacted and cut."""
     rows = (
-        ToolCall.objects.of(session)
+        ToolCall.objects.filter(session=session)
         .filter(answered_by__isnull=False)
         .order_by("-pk")
         .values_list("message__fingerprint", "call_id", "result")[:MOST_RESULTS]

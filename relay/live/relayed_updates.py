@@ -107,7 +107,7 @@ def has_open_call(session: Session) -> bool:
     """Whether a program waits for an answer in this session. Only the newest calls: a session may have thousands."""
     if session.source != Session.Source.RELAY:
         return False
-    calls = Exchange.objects.of(session).order_by("-started_at", "-id")
+    calls = Exchange.objects.filter(session=session).order_by("-started_at", "-id")
     newest = calls.values_list("ended_at", "heartbeat_at")[:NEWEST_CALLS]
     return any(ended is None and until > timezone.now() for ended, until in newest)
 

@@ -119,13 +119,15 @@ class Run(models.Model):
 
     def find_open_exchange(self) -> Exchange | None:
         """The answer that this run waits for. Another run may have begun at the same entry after it."""
-        waiting = Exchange.objects.of(self.session_id).running().filter(after=self.leaf)
+        waiting = Exchange.objects.filter(session=self.session_id).running().filter(after=self.leaf)
         calls = self._own_calls(waiting.order_by("started_at"))
         return next((call for call in calls if call.metadata.get("role") != SUMMARISER), None)
 
     def find_lost_answer(self) -> int | None:
         """The entry that was stored from the partial answer of a run whose process died."""
-        swept = Exchange.objects.of(self.session_id).filter(after=self.leaf, end_reason=exchanges.SERVER_LOST)
+        swept = Exchange.objects.filter(session=self.session_id).filter(
+            after=self.leaf, end_reason=exchanges.SERVER_LOST
+        )
         return self._own_calls(swept).values_list("message__seq", flat=True).first()
 
     def _own_calls(self, calls: models.QuerySet[Exchange]) -> models.QuerySet[Exchange]:

@@ -111,7 +111,7 @@ def _gauge(session: Session) -> Gauge | None:
 def _gauge_of_call(session: Session) -> Gauge | None:
     """Without recorded answers, use the newest call that ended well."""
     fields = ("provider", "model", "usage", "end_reason", "message")
-    calls = Exchange.objects.of(session).order_by("-started_at", "-id").only(*fields)[:5]
+    calls = Exchange.objects.filter(session=session).order_by("-started_at", "-id").only(*fields)[:5]
     last = next((call for call in calls if call.end_reason == "done"), None)
     if last is None:
         return None
@@ -184,9 +184,9 @@ def _turns(session: Session) -> list[TurnTiming]:
 
 def _spans(session: Session, *, since: datetime) -> list[_Span]:
     """Calls and tools on the current path since then."""
-    calls = Exchange.objects.of(session).filter(started_at__gte=since, ended_at__isnull=False)
+    calls = Exchange.objects.filter(session=session).filter(started_at__gte=since, ended_at__isnull=False)
     calls = calls.exclude(message__on_path=False)
-    tools = ToolCall.objects.of(session).filter(started_at__gte=since, duration__isnull=False)
+    tools = ToolCall.objects.filter(session=session).filter(started_at__gte=since, duration__isnull=False)
     tools = tools.filter(message__on_path=True)
     models = calls.order_by("-started_at").values_list("model", "started_at", end_of_work())[: TURNS * MOST_LANES]
     used = tools.order_by("-started_at").values_list("name", "started_at", "duration")[: TURNS * MOST_LANES]

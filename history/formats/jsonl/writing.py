@@ -90,7 +90,7 @@ class JsonlWriter:
             yield entry_line(row.body, {**facts, "salt": (row.salt or b"").hex()})
 
     def _exchanges(self, session: Session) -> Iterator[bytes]:
-        ended = Exchange.objects.of(session).order_by("started_at", "pk")
+        ended = Exchange.objects.filter(session=session).order_by("started_at", "pk")
         running = ended.filter(ended_at=None).count()
         what = gettext_noop("model calls that were still running")
         self.notes("ignored", what, where=str(session.pk), count=running)

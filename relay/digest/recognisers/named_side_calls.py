@@ -48,7 +48,7 @@ def is_question_about_session(request: RelayedRequest, match: SessionMatch) -> b
     if first is None or match.known <= first or not is_new:
         return False
     is_other = offers_tools(session) and has_other_instruction(request, session)
-    return is_other and Exchange.objects.of(session).filter(metadata__streamed=True).exists()
+    return is_other and Exchange.objects.filter(session=session).filter(metadata__streamed=True).exists()
 
 
 def hold_seconds(request: RelayedRequest) -> float:

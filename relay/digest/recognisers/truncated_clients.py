@@ -119,4 +119,4 @@ def _before(request: RelayedRequest, entries: Sequence[ConversationEntry], end: 
 
 
 def _has_exchange(session: UUID, *, since: int, until: int) -> bool:
-    return Exchange.objects.of(session).filter(after__range=(since, until)).exists()
+    return Exchange.objects.filter(session=session).filter(after__range=(since, until)).exists()

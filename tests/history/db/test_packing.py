@@ -136,7 +136,7 @@ def test_a_body_that_cannot_be_read_is_shown_as_what_it_is() -> None:
 def test_inputs_come_back_with_clean_texts(inputs: dict[str, Any]) -> None:
     stored, blobs = packing.pack_inputs({"given": inputs, "prompt": "p" * 2_000})
     assert len(blobs) >= 1
-    read = packing.unpack_inputs(stored, blobs)
+    read = packing.restore(stored, blobs)
     assert read["prompt"] == "p" * 2_000
     assert "\0" not in packing.dump(read).replace("\\u0000", "\0")
 
