@@ -18,7 +18,7 @@ from history.models import Message, Session
 from history.pages import session as session_pages
 from history.pages.browse import views as browse_views
 from history.pages.charts import views as charts_views
-from history.record import daily_check
+from history.record import daily_counts
 
 GOAL = 3.0
 WORDS = vocabulary()
@@ -56,7 +56,7 @@ def owner_of_a_thousand() -> Any:
 
 def counting(table: Table) -> None:
     begin = time.perf_counter()
-    days = daily_check.rebuild()
+    days = daily_counts.rebuild()
     taken = time.perf_counter() - begin
     messages = Message.objects.count()
     table.add(Line("counting every day anew", messages / taken, "/s", note=f"{days} days in {taken:.1f} s"))

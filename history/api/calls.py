@@ -16,7 +16,7 @@ from history.api.schema import documented
 from history.api.serializers import ExchangeSerializer, ToolCallPageSerializer
 from history.entries import JsonObject
 from history.models import EarlierTry, Exchange, Session
-from history.record.listing import CallFilters, list_calls
+from history.record.listing import list_calls
 
 
 class ToolCalls(ApiView):
@@ -26,9 +26,8 @@ class ToolCalls(ApiView):
         have a next page: then the filters left nothing so far.
         """
         parameters = self.parameters
-        filters = CallFilters(
-            tool=parameters["tool"], status=parameters["status"], since=parameters["from"], until=parameters["to"]
-        )
+        filters = {"name": parameters["tool"], "status": parameters["status"]}
+        filters |= {"created_at__gte": parameters["from"], "created_at__lt": parameters["to"]}
         sessions = _sessions(request, parameters)
         page = list_calls(sessions, filters=filters, after=parameters["cursor"], limit=parameters["limit"])
         next_page = page_link(request, cursor=str(page.next_after) if page.next_after else None)

@@ -44,7 +44,7 @@ class DayTally(models.Model):
     wait_8 = models.IntegerField(default=0)
     wait_9 = models.IntegerField(default=0)
 
-    # Every change adds one. `daily_check` stores the revision up to which it compared the counts with the record.
+    # Every change adds one. `daily_counts.check` stores the revision that it compared with the record.
     revision = models.BigIntegerField(default=0)
     checked_revision = models.BigIntegerField(default=0)
 

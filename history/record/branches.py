@@ -105,15 +105,11 @@ def compactions_in(session: Session, forks: Mapping[int, Sequence[int]]) -> dict
     `forks` are the entries with several continuations, each with the entries that follow it.
     """
     rows = Message.objects.of(session).filter(parent_seq__in=list(forks), kind=HeadMoved.kind)
+    moves = list(rows.order_by("parent_seq", "seq")[:SHOWN_BESIDE])
     found: dict[int, int] = {}
-    for move, entry in _moves(list(rows.order_by("parent_seq", "seq")[:SHOWN_BESIDE])):
+    for move, entry in zip(moves, entries_of(moves), strict=True):
         older = [seq for seq in forks[move.parent_seq] if seq < move.seq]
         newer = [seq for seq in forks[move.parent_seq] if seq > move.seq]
-        if entry.reason == COMPACTED and older and newer:
+        if isinstance(entry, HeadMoved) and entry.reason == COMPACTED and older and newer:
             found[newer[0]] = older[-1]
     return found
-
-
-def _moves(rows: Sequence[Message]) -> list[tuple[Message, HeadMoved]]:
-    read = zip(rows, entries_of(rows), strict=True)
-    return [(row, entry) for row, entry in read if isinstance(entry, HeadMoved)]

@@ -10,26 +10,39 @@ commit. Three things are counted, and no row counts twice:
   replies) counts with its tokens and cost on the day it started, unless its turn was trimmed.
 
 Inserted rows are counted in Python (`count_message`, `count_call`). Other changes are wrapped in `recounting`, which
-sums the affected rows before and after. `daily_check` compares finished days with a recount.
+sums the affected rows before and after. `check` compares finished days with a recount.
 """
 
-from __future__ import annotations
-
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, date, timedelta
 from typing import Any
 
 from django.db import connection
 from django.db.models import F, Field, QuerySet
+from django.utils import timezone
 
 from history.db.transactions import run_last, writing
 from history.entries import MESSAGES, ModelOutput
 from history.models import DayTally, Exchange, Message, Session, StaleDay, ToolCall
-from history.record.daily_sums import COUNTS, NAMES, Key, Numbers, Sums, milliseconds, sums_of_rows, wait_name
+from history.record.daily_sums import (
+    COUNTS,
+    NAMES,
+    Key,
+    Numbers,
+    Sums,
+    days_with_rows,
+    milliseconds,
+    sums_of_day,
+    sums_of_rows,
+    wait_name,
+)
+
+logger = logging.getLogger(__name__)
 
 _ROWS_PER_STATEMENT = 100
+_TRIES = 3
 
 
 def count_message(message: Message) -> None:
@@ -37,14 +50,13 @@ def count_message(message: Message) -> None:
     key = _key_of(message.session, message)
     if key is None:
         return
-    is_answer = message.kind == ModelOutput.kind
     numbers: Numbers = {
         "sessions": int(message.seq == 1),
         "messages": int(message.kind in MESSAGES and not message.is_internal),
         "input_tokens": message.input_tokens,
         "output_tokens": message.output_tokens,
     }
-    if is_answer:
+    if message.kind == ModelOutput.kind:
         numbers |= {
             "answers": 1,
             "cut_short": int(message.status != Message.Status.COMPLETE),
@@ -55,32 +67,22 @@ def count_message(message: Message) -> None:
     run_last(_add, (key, numbers))
 
 
-@dataclass(frozen=True, slots=True)
-class CountedOutcome:
-    """The part of a tool call that is counted and may change."""
-
-    status: str
-    duration: float | None
-
-    @classmethod
-    def of(cls, call: ToolCall) -> CountedOutcome:
-        return cls(call.status, call.duration)
-
-    def numbers(self, sign: int) -> Numbers:
-        return {
-            "tool_calls": sign,
-            "errors": sign * int(self.status == ToolCall.Status.FAILED),
-            "tool_milliseconds": sign * milliseconds(self.duration),
-        }
+Outcome = tuple[str, float | None]  # status and duration of a tool call
 
 
-def count_call(session: Session, call: ToolCall, *, before: CountedOutcome | None = None) -> None:
+def count_call(session: Session, call: ToolCall, *, before: Outcome | None = None) -> None:
     """Count an inserted tool call, or one whose outcome was `before`."""
     key = _key_of(session, call.message)
     if key is not None:
-        run_last(_add, (key, CountedOutcome.of(call).numbers(1)))
+        run_last(_add, (key, _call_numbers((call.status, call.duration), sign=1)))
         if before is not None:
-            run_last(_add, (key, before.numbers(-1)))
+            run_last(_add, (key, _call_numbers(before, sign=-1)))
+
+
+def _call_numbers(outcome: Outcome, *, sign: int) -> Numbers:
+    status, duration = outcome
+    failed = int(status == ToolCall.Status.FAILED)
+    return {"tool_calls": sign, "errors": sign * failed, "tool_milliseconds": sign * milliseconds(duration)}
 
 
 @contextmanager
@@ -131,9 +133,6 @@ def _key_of(session: Session, message: Message) -> Key | None:
     return Key(day, session.owner_id, session.api_key_id, session.source, message.agent, message.model)
 
 
-# Rows of counts.
-
-
 def _add(items: list[tuple[Key, Numbers]]) -> None:
     """Add all changes of a transaction in one statement."""
     sums: Sums = {}
@@ -141,9 +140,7 @@ def _add(items: list[tuple[Key, Numbers]]) -> None:
         total = sums.setdefault(key, dict.fromkeys(COUNTS, 0))
         for name, number in numbers.items():
             total[name] += number
-    changed = sorted(
-        ((key, total) for key, total in sums.items() if any(total.values())), key=lambda item: item[0].order
-    )
+    changed = [(key, sums[key]) for key in sorted(sums, key=lambda key: key.order) if any(sums[key].values())]
     for start in range(0, len(changed), _ROWS_PER_STATEMENT):
         batch = changed[start : start + _ROWS_PER_STATEMENT]
         ids = _upsert(batch)
@@ -165,15 +162,71 @@ def _upsert(changed: list[tuple[Key, Numbers]]) -> list[int]:
         return [pk for (pk,) in cursor.fetchall()]
 
 
-def _sum_sql(name: str) -> str:
-    """Cost is rounded because SQLite adds it up as a floating-point number."""
-    added = f"kept.{name} + excluded.{name}"
-    return f"{name} = ROUND({added}, 6)" if name == "cost" else f"{name} = {added}"
-
-
 _COLUMNS = ", ".join(("day", *NAMES, *COUNTS, "revision", "checked_revision"))
-_SUMS = ", ".join(map(_sum_sql, (*COUNTS, "revision")))
+_ADDED = {name: f"kept.{name} + excluded.{name}" for name in (*COUNTS, "revision")}
+_ADDED["cost"] = f"ROUND({_ADDED['cost']}, 6)"  # SQLite adds it up as a floating-point number
+_SUMS = ", ".join(f"{name} = {added}" for name, added in _ADDED.items())
 _UPSERT = (
     f"INSERT INTO history_daytally AS kept ({_COLUMNS}) VALUES {{rows}} "  # noqa: S608 - names of our own
     f"ON CONFLICT (day, owner_id, (COALESCE(api_key_id, 0)), source, agent, model) DO UPDATE SET {_SUMS} RETURNING id"
 )
+
+
+def check() -> int:
+    """Compare each finished day that has changed with a recount of its rows. The server runs it every hour.
+
+    Returns the number of wrong days, which are logged and corrected.
+    """
+    for day in StaleDay.objects.values_list("day", flat=True).distinct():
+        recount(day)
+    today = timezone.now().astimezone(UTC).date()
+    changed = DayTally.objects.exclude(revision=F("checked_revision")).filter(day__lt=today)
+    days = {*changed.values_list("day", flat=True).distinct(), today - timedelta(days=1)}
+    return sum(not _is_right(day) for day in sorted(days))
+
+
+def _is_right(day: date) -> bool:
+    """Reads without a lock: if the counts are unchanged after the recount, the two belong together."""
+    for _ in range(_TRIES):
+        stored = _stored(day)
+        counted = sums_of_day(day)
+        if stored != _stored(day):
+            continue
+        kept = {key: numbers for key, (_revision, numbers) in stored.items()}
+        wrong = {key for key in kept.keys() | counted.keys() if kept.get(key) != counted.get(key)}
+        if not wrong:
+            with writing():
+                for revision in {revision for revision, _numbers in stored.values()}:
+                    DayTally.objects.filter(day=day, revision=revision).update(checked_revision=revision)
+            return True
+        logger.error("The counts of %s were wrong in %d rows and are made anew.", day, len(wrong))
+        recount(day)
+        return False
+    return True  # another process writes into this day: it stays marked for the next run
+
+
+def recount(day: date) -> None:
+    """Replace the counts of a day. Writers wait, so that none adds to the rows that are being replaced."""
+    with writing():
+        if connection.vendor == "postgresql":
+            with connection.cursor() as cursor:
+                cursor.execute("LOCK TABLE history_daytally IN SHARE ROW EXCLUSIVE MODE")
+        StaleDay.objects.filter(day=day).delete()
+        DayTally.objects.filter(day=day).delete()
+        DayTally.objects.bulk_create(DayTally(**key._asdict(), **numbers) for key, numbers in sums_of_day(day).items())
+
+
+def rebuild() -> int:
+    """Recount every day. Returns the number of days."""
+    days = {*days_with_rows(), *DayTally.objects.values_list("day", flat=True).distinct()}
+    for day in sorted(days):
+        recount(day)
+    return len(days)
+
+
+def _stored(day: date) -> dict[Key, tuple[int, Numbers]]:
+    rows = DayTally.objects.filter(day=day).values(*NAMES, *COUNTS, "day", "revision")
+    return {
+        Key(*(row[name] for name in Key._fields)): (row["revision"], {name: row[name] for name in COUNTS})
+        for row in rows
+    }

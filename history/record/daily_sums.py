@@ -6,6 +6,7 @@ The one definition of what is counted; `history.record.daily_counts` says when.
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime, time, timedelta
+from itertools import chain
 from typing import Any, NamedTuple
 
 from django.db.models import BigIntegerField, Case, Count, F, Q, QuerySet, Sum, Value, When
@@ -27,7 +28,6 @@ MOST_TOKENS = 2_147_483_647
 
 Numbers = dict[str, Any]
 Rows = Iterable[Mapping[str, Any]]
-Rows = Rows
 
 
 class Key(NamedTuple):
@@ -79,11 +79,10 @@ def sums_of_rows(messages: QuerySet[Message] | None, exchanges: QuerySet[Exchang
 
 def _sums_of(found: Iterable[Rows]) -> Sums:
     sums: Sums = {}
-    for rows in found:
-        for row in rows:
-            numbers = sums.setdefault(Key(*(row[f"k_{name}"] for name in Key._fields)), dict.fromkeys(COUNTS, 0))
-            for name in COUNTS:
-                numbers[name] += row.get(f"n_{name}") or 0
+    for row in chain.from_iterable(found):
+        numbers = sums.setdefault(Key(*(row[f"k_{name}"] for name in Key._fields)), dict.fromkeys(COUNTS, 0))
+        for name in COUNTS:
+            numbers[name] += row.get(f"n_{name}") or 0
     return sums
 
 

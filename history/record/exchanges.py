@@ -1,105 +1,53 @@
 """Exchanges: one call to a model, from before it is sent until its answer is a message.
 
-Until then the answer is in `Exchange.partial`, outside of the sealed entries. Writers note in memory what they have so
-far. A flush writes all notes together about four times a second, which is also their heartbeat; a writer without news
-gives one every two seconds. Long answers are written less often, because each time all of it is written.
+Until then the answer is in `Exchange.partial` (`record.partials`), outside of the sealed entries.
 
 `finish` ends an exchange exactly once: the caller (the writer, or the sweep after a crash) whose UPDATE finds it still
 running appends the message, whole or cut short.
 """
 
 import json
-import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
-from uuid import UUID
 
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError, OperationalError, connection
-from django.db.models import Case, F, QuerySet, When
+from django.db import InterfaceError, OperationalError, connection
+from django.db.models import Case, F, When
 from django.db.models.functions import Least
 from django.utils import timezone
 
 from history import redaction
-from history.answers.assembly import Assembler
 from history.context.tokens import updated_factor
 from history.db import bulk, packing
-from history.db.parameters import among, execute_bound
-from history.db.process_state import process_state
 from history.db.transactions import writing
 from history.entries import Entry, HeadMoved, ModelOutput, Status, entry_to_json, read_entry, thaw
 from history.errors import HistoryOff, NoSuchEntry
 from history.models import Blob, Exchange, Message, Session, TokenCalibration
 from history.record import counters, daily_counts, projections, recorder, writer
 from history.record.branches import behind_notes
+from history.record.partials import being_stored as being_stored
+from history.record.partials import flush_partials as flush_partials
+from history.record.partials import note_partial as note_partial
+from history.record.partials import running_exchanges
 from history.record.recorder import Appended, refuse_when_off
 from history.redaction.walker import Redactors
 
 LIVES_FOR = timedelta(seconds=30)  # without a heartbeat, an exchange counts as lost
-SIGN_SECONDS = 2.0  # between heartbeats of one without news
 SERVER_LOST = "server_lost"
-# An answer of this many characters is written at most once a second, one of twice as many every other second.
-CHARS_PER_SECOND = 4_000_000
 
 # The status of an answer by the end reason of its exchange (rule 4). All others are interrupted.
 _STATUS_OF_END: dict[str, Status] = {"done": "complete", "upstream_error": "failed", "upstream_unreadable": "failed"}
-
-
-@dataclass(frozen=True, slots=True)
-class _Noted:
-    """An answer so far. The texts of an `Assembler` are joined when they are written."""
-
-    answer: ModelOutput | Assembler
-    metadata: Mapping[str, Any]
-
-    @property
-    def chars(self) -> int:
-        return self.answer.chars if isinstance(self.answer, Assembler) else len(self.answer.text)
-
-    def output(self) -> ModelOutput:
-        if isinstance(self.answer, ModelOutput):
-            return replace(self.answer, metadata={**self.answer.metadata, **self.metadata})
-        return self.answer.output(metadata={**self.metadata, "names": list(self.answer.part_names)})
-
-
-@dataclass(slots=True)
-class _RunningExchange:
-    """An exchange that runs in this process. Times are by the clock of this process."""
-
-    redactors: Redactors | None  # None if the key stores no texts
-    noted: _Noted | None = None  # the answer so far, unless a flush has written it
-    written_at: float = float("-inf")
-    paused_until: float = 0.0  # the text is not written before
-
-
-class _RunningExchanges:
-    """The exchanges of this process.
-
-    Writers of `being_stored` have the whole answer and try to store it. Until `patience_until` no writer counts as
-    lost, because the database was away.
-    """
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.exchanges: dict[UUID, _RunningExchange] = {}
-        self.being_stored: set[UUID] = set()
-        self.patience_until = 0.0
-
-
-def _running() -> _RunningExchanges:
-    return process_state.get(_RunningExchanges)
 
 
 def open_exchange(
     session: Session | None, *, owner: Any, after: int = 0, inputs: Mapping[str, Any] | None = None, **fields: Any
 ) -> Exchange:
     """Store that a call is about to be made, and its inputs. Long inputs become blobs."""
-    running = _running()
     refuse_when_off()
     version = session.version if session else 0
     fitting = bulk.fit_values(Exchange, fields)
@@ -113,45 +61,8 @@ def open_exchange(
             writer.store_blobs([Blob(sha256=name, data=content, size=len(content)) for name, content in blobs.items()])
             links = [Exchange.blobs.through(exchange_id=exchange.pk, blob_id=name) for name in blobs]
             Exchange.blobs.through.objects.bulk_create(links)
-    with running.lock:
-        running.exchanges[exchange.pk] = _RunningExchange(redactors)
+    running_exchanges().add(exchange.pk, redactors)
     return exchange
-
-
-def note_partial(exchange_id: UUID, answer: ModelOutput | Assembler, **metadata: Any) -> None:
-    """Note the answer so far, or a snapshot of it, for the next flush. Cheap, and safe from any thread."""
-    running = _running()
-    with running.lock:
-        if exchange := running.exchanges.get(exchange_id):
-            exchange.noted = _Noted(answer, metadata)
-
-
-def flush_partials() -> int:
-    """Write the notes and the heartbeats of this process that are due, in one batch."""
-    running = _running()
-    texts: dict[UUID, tuple[_Noted, Redactors | None]] = {}
-    silent: list[UUID] = []
-    with running.lock:
-        now = time.monotonic()
-        for pk, exchange in running.exchanges.items():
-            if exchange.noted is not None and exchange.paused_until <= now:
-                texts[pk] = exchange.noted, exchange.redactors
-                exchange.paused_until = now + exchange.noted.chars / CHARS_PER_SECOND
-                exchange.noted = None
-            elif now - exchange.written_at >= SIGN_SECONDS:
-                silent.append(pk)
-            else:
-                continue
-            exchange.written_at = now
-    if not texts and not silent:
-        return 0
-    try:
-        partials = {pk: _stored_partial(*item) for pk, item in texts.items()}
-        _write_partials({**partials, **dict.fromkeys(silent)})
-    except DatabaseError:
-        _note_again({pk: noted for pk, (noted, _) in texts.items()}, silent)
-        raise
-    return len(texts) + len(silent)
 
 
 def request_stop(exchange: Exchange) -> bool:
@@ -181,49 +92,28 @@ def finish(
         fields["error"] = (
             redaction.redacted_text(fields["error"], redactors)[0][: packing.LONG_TEXT] if redactors else ""
         )
-    with writing(), _locked_and_counted(exchange):
-        swept = _swept_answer(exchange) if output and silent_since is None else None
-        ended = _endable(exchange, silent_since, is_swept=swept is not None).update(
-            ended_at=timezone.now(),
-            end_reason=end_reason,
-            partial="",
-            cost=cost or 0,
-            **bulk.fit_values(Exchange, fields),
-        )
-        if not ended:
+    rows = Exchange.objects.filter(pk=exchange.pk)
+    with _locked_and_counted(exchange):
+        endable = rows.filter(ended_at=None, **{"heartbeat_at__lt": silent_since} if silent_since else {})
+        swept_answer = 0
+        lost = rows.filter(end_reason=SERVER_LOST)
+        if output and silent_since is None and (swept := lost.values_list("message__seq").first()):
+            endable, swept_answer = lost, swept[0] or 0
+        values = bulk.fit_values(Exchange, fields) | {"end_reason": end_reason, "cost": cost or 0}
+        if not endable.update(ended_at=timezone.now(), partial="", **values):
             if silent_since is None:
-                _forget(exchange.pk)
+                running_exchanges().forget(exchange.pk)
             return None
-        appended = _append_answer(exchange, output, end_reason, swept=swept or 0) if output else None
+        appended = _append_answer(exchange, output, end_reason, swept=swept_answer) if output else None
         if output and output.usage:
-            usage = packing.clean_json(thaw(entry_to_json(output)["usage"]))
-            Exchange.objects.filter(pk=exchange.pk).update(usage=usage)
+            rows.update(usage=packing.clean_json(thaw(entry_to_json(output)["usage"])))
             _calibrate(exchange, output)
         if exchange.session_id and (cost or appended is None):
             writer.change(exchange.session_id, cost=F("cost") + (cost or 0))
-    _forget(exchange.pk)
+    running_exchanges().forget(exchange.pk)
     counters.ended["chat", end_reason] += 1
     exchange.refresh_from_db()
     return appended
-
-
-@contextmanager
-def being_stored(exchange_id: UUID) -> Iterator[None]:
-    """Keep the sweep of this process away while a whole answer waits for the database.
-
-    If the answer cannot be stored at all, its heartbeats end, and the sweep stores what was noted.
-    """
-    running = _running()
-    with running.lock:
-        running.being_stored.add(exchange_id)
-    try:
-        yield
-    except BaseException:
-        _forget(exchange_id)
-        raise
-    finally:
-        with running.lock:
-            running.being_stored.discard(exchange_id)
 
 
 def sweep() -> int:
@@ -231,7 +121,7 @@ def sweep() -> int:
 
     After an outage of the database the writers get time for a heartbeat first.
     """
-    running = _running()
+    running = running_exchanges()
     if time.monotonic() < running.patience_until:
         return 0
     limit = timezone.now() - LIVES_FOR
@@ -283,75 +173,17 @@ def _redactors_of(exchange: Exchange) -> Redactors | None:
     return redaction.redactors_for(mode) if redaction.stores_bodies(mode) else None
 
 
-def _write_partials(partials: Mapping[UUID, str | None]) -> None:
-    """One statement for all texts and one for all heartbeats. Exchanges that have ended are not changed."""
-    table, key = Exchange._meta.db_table, Exchange._meta.pk
-    moment = timezone.now()
-    at = Exchange._meta.get_field("heartbeat_at").get_db_prep_save(moment, connection)
-    texts = [
-        (partial, at, key.get_db_prep_value(pk, connection)) for pk, partial in partials.items() if partial is not None
-    ]
-    silent = [pk for pk, partial in partials.items() if partial is None]
-    with writing():
-        if texts:
-            sql = f"UPDATE {table} SET partial = %s, heartbeat_at = %s WHERE id = %s AND ended_at IS NULL"  # noqa: S608
-            execute_bound(sql, texts)
-        if silent:
-            Exchange.objects.running().filter(pk__in=among(silent)).update(heartbeat_at=moment)
-
-
-def _stored_partial(noted: _Noted, redactors: Redactors | None) -> str | None:
-    if redactors is None:
-        return None
-    return packing.dump(entry_to_json(redaction.redacted(noted.output(), redactors).entry))
-
-
-def _note_again(texts: Mapping[UUID, _Noted], silent: Iterable[UUID]) -> None:
-    """Keep notes for the next flush, unless there are newer ones: the database did not take them."""
-    running = _running()
-    with running.lock:
-        for pk in (*texts, *silent):
-            if exchange := running.exchanges.get(pk):
-                exchange.written_at, exchange.paused_until = float("-inf"), 0.0
-                exchange.noted = exchange.noted or texts.get(pk)
-
-
-def _forget(exchange_id: UUID) -> None:
-    running = _running()
-    with running.lock:
-        running.exchanges.pop(exchange_id, None)
-
-
-def _lock_rows(exchange: Exchange) -> None:
+@contextmanager
+def _locked_and_counted(exchange: Exchange) -> Iterator[None]:
     """Lock the session before the exchange, like a removal, so that `finish` and removals take turns.
 
     On SQLite one transaction writes at a time anyway.
     """
-    if not connection.features.has_select_for_update:
-        return
-    if exchange.session_id:
-        Session.objects.lock(exchange.session_id)
-    list(Exchange.objects.select_for_update().order_by().filter(pk=exchange.pk).values_list("pk"))
-
-
-@contextmanager
-def _locked_and_counted(exchange: Exchange) -> Iterator[None]:
-    _lock_rows(exchange)
-    with daily_counts.recounting(exchanges=Exchange.objects.filter(pk=exchange.pk)):
-        yield
-
-
-def _swept_answer(exchange: Exchange) -> int | None:
-    """The number of the message that the sweep appended (0 for none). None if it was not swept."""
-    lost = Exchange.objects.filter(pk=exchange.pk, end_reason=SERVER_LOST).values_list("message__seq").first()
-    return None if lost is None else lost[0] or 0
-
-
-def _endable(exchange: Exchange, silent_since: datetime | None, *, is_swept: bool) -> QuerySet[Exchange]:
-    this = Exchange.objects.filter(pk=exchange.pk)
-    if is_swept:
-        return this.filter(end_reason=SERVER_LOST)
-    return this.filter(ended_at=None, **{"heartbeat_at__lt": silent_since} if silent_since else {})
+    with writing():
+        if exchange.session_id and connection.features.has_select_for_update:
+            Session.objects.lock(exchange.session_id)
+        with daily_counts.recounting(exchanges=Exchange.objects.filter(pk=exchange.pk)):
+            yield
 
 
 def message_of(output: ModelOutput, *, end_reason: str) -> ModelOutput | None:

@@ -8,7 +8,7 @@ not fill the page, the page says where to continue.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -18,6 +18,7 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Greatest, Left, Length
 
+from history.entries import EMPTY
 from history.models import Session, SessionQuerySet, ToolCall
 
 LOOKED_THROUGH = 5_000
@@ -121,20 +122,6 @@ class CallPlace:
         return cls(_EPOCH + timedelta(microseconds=int(at)), UUID(session), int(call))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallFilters:
-    """None means no filter."""
-
-    tool: str | None = None
-    status: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-
-    def conditions(self) -> Q:
-        asked = {"name": self.tool, "status": self.status, "created_at__gte": self.since, "created_at__lt": self.until}
-        return Q(**{name: value for name, value in asked.items() if value is not None})
-
-
 @dataclass(frozen=True, slots=True)
 class CallPage:
     calls: list[ToolCall]
@@ -142,26 +129,21 @@ class CallPage:
 
 
 def list_calls(
-    sessions: QuerySet[Session],
-    *,
-    filters: CallFilters = CallFilters(),  # noqa: B008 - frozen
-    after: CallPlace | None = None,
-    limit: int = 50,
+    sessions: QuerySet[Session], *, filters: Mapping[str, Any] = EMPTY, after: CallPlace | None = None, limit: int = 50
 ) -> CallPage:
-    """One page of the calls in `sessions`, which the viewer may see. Only the beginning of each text is read."""
+    """One page of the calls in `sessions`, which the viewer may see. Only the beginning of each text is read.
+
+    `filters` are lookups of `ToolCall`; None means no filter.
+    """
+    conditions = {name: value for name, value in filters.items() if value is not None}
     calls: list[ToolCall] = []
     read_on: CallPlace | None = None
-    for ids, last in _rounds(sessions, after):
-        read_on = last
-        found = _of_sessions(ids, after).filter(filters.conditions())
-        calls += found[: limit + 1 - len(calls)]
+    for ids, read_on in _rounds(sessions, after):  # noqa: B007 - the last one is returned
+        calls += _of_sessions(ids, after).filter(**conditions)[: limit + 1 - len(calls)]
         if len(calls) > limit:
-            return CallPage(calls[:limit], _place_of(calls[limit - 1]))
+            last = calls[limit - 1]
+            return CallPage(calls[:limit], CallPlace(last.session.last_activity_at, last.session_id, last.pk))
     return CallPage(calls, read_on)
-
-
-def _place_of(call: ToolCall) -> CallPlace:
-    return CallPlace(call.session.last_activity_at, call.session_id, call.pk)
 
 
 def _rounds(sessions: QuerySet[Session], after: CallPlace | None) -> Iterator[tuple[list[UUID], CallPlace | None]]:

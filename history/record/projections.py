@@ -1,7 +1,7 @@
 """Columns that follow from the entry of a row alone. `verification` computes them again and compares."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from history.db import bulk
@@ -15,7 +15,6 @@ from history.entries import (
     ModelOutput,
     NotebookSet,
     Summary,
-    ToolRequest,
     ToolResult,
     ToolResults,
     UnknownEntry,
@@ -29,7 +28,6 @@ Columns = dict[str, Any]
 
 ERROR_MARK = "【错误】"
 FAILED_RESULTS = "failed"  # in the metadata of results whose texts were dropped
-SEARCHED = (ModelInput, ModelOutput, ToolResults, Summary, NotebookSet)
 
 
 def columns_of(entry: Entry) -> Columns:
@@ -46,24 +44,20 @@ def columns_of(entry: Entry) -> Columns:
         "created_at": entry.at,
         "metadata": clean_json(thaw(entry.metadata)) if entry.metadata else {},
     }
-    if isinstance(entry, ModelOutput):
-        columns |= _answer_columns(entry)
-    elif isinstance(entry, Summary):
+    if isinstance(entry, Summary):
         columns |= _texts(entry, "provider", "model")
+    elif isinstance(entry, ModelOutput):
+        usage = entry.usage
+        columns |= {
+            **_texts(entry, "provider", "model", "end_reason", "request_id"),
+            "status": entry.status,
+            "input_tokens": clamp_count(usage.input_tokens) if usage else 0,
+            "output_tokens": clamp_count(usage.output_tokens) if usage else 0,
+            "usage_source": usage.source if usage else "",
+            "latency": finite_or_none(entry.latency),
+            "duration": finite_or_none(entry.duration),
+        }
     return columns
-
-
-def _answer_columns(entry: ModelOutput) -> Columns:
-    usage = entry.usage
-    return {
-        **_texts(entry, "provider", "model", "end_reason", "request_id"),
-        "status": entry.status,
-        "input_tokens": clamp_count(usage.input_tokens) if usage else 0,
-        "output_tokens": clamp_count(usage.output_tokens) if usage else 0,
-        "usage_source": usage.source if usage else "",
-        "latency": finite_or_none(entry.latency),
-        "duration": finite_or_none(entry.duration),
-    }
 
 
 def _texts(entry: Entry, *names: str) -> dict[str, str]:
@@ -86,8 +80,6 @@ def content_of(entry: Entry) -> str:
 
 def searched_text(entry: Entry) -> str:
     """All texts of an entry that can be searched; empty for bookkeeping."""
-    if not isinstance(entry, SEARCHED):
-        return ""
     if isinstance(entry, ModelOutput):
         asked = [f"{request.name} {request.arguments}" for request in entry.tool_requests]
         return "\n".join(filter(None, [content_of(entry), entry.plan, entry.reasoning, *asked]))
@@ -97,7 +89,7 @@ def searched_text(entry: Entry) -> str:
     if isinstance(entry, ModelInput):
         names = [media.name for media in entry.attachments]
         return "\n".join(filter(None, [entry.text, *names]))
-    return entry.text
+    return entry.text if isinstance(entry, Summary | NotebookSet) else ""
 
 
 def tools_named(entry: Entry) -> tuple[str, ...]:
@@ -140,31 +132,23 @@ def build_calls(message: Message, entry: Entry) -> list[ToolCall]:
             message=message,
             index=index,
             created_at=entry.at,
-            **call_columns(request, status=status),
+            call_id=stored_id(request.call_id),
+            name=bulk.fit_text(ToolCall, "name", request.name),
+            arguments=clean(request.arguments[:LONG_TEXT]),
+            status=status,
         )
         for index, request in enumerate(entry.tool_requests)
     ]
 
 
-def pair_results(call_ids: Sequence[str], result_ids: Sequence[str]) -> list[int | None]:
+def pair_results(call_ids: Iterable[str], result_ids: Sequence[str]) -> Iterator[int | None]:
     """For each call the index of its result: the first with its id. Models reuse ids; each result answers one call."""
-    waiting = list(enumerate(result_ids))
-    paired: list[int | None] = []
+    waiting = dict(enumerate(result_ids))
     for call_id in call_ids:
-        match = next((pair for pair in waiting if same_id(pair[1], call_id)), None)
+        match = next((index for index, result_id in waiting.items() if same_id(result_id, call_id)), None)
         if match is not None:
-            waiting.remove(match)
-        paired.append(None if match is None else match[0])
-    return paired
-
-
-def call_columns(request: ToolRequest, *, status: str) -> Columns:
-    return {
-        "call_id": stored_id(request.call_id),
-        "name": bulk.fit_text(ToolCall, "name", request.name),
-        "arguments": clean(request.arguments[:LONG_TEXT]),
-        "status": status,
-    }
+            del waiting[match]
+        yield match
 
 
 def same_id(one: str, other: str) -> bool:
@@ -176,8 +160,15 @@ def stored_id(call_id: str) -> str:
     return bulk.fit_text(ToolCall, "call_id", call_id)
 
 
+def set_outcome(call: ToolCall, result: ToolResult, *, seq: int, index: int) -> Columns:
+    """Set and return the outcome of a call that result `index` of entry `seq` answers."""
+    outcome = outcome_columns(result, seq=seq, index=index)
+    for name, value in outcome.items():
+        setattr(call, name, value)
+    return outcome
+
+
 def outcome_columns(result: ToolResult, *, seq: int, index: int) -> Columns:
-    """The outcome of a call that result `index` of entry `seq` answers."""
     return {
         "status": result.status,
         "result": clean(result.text[:LONG_TEXT]),
@@ -190,14 +181,9 @@ def outcome_columns(result: ToolResult, *, seq: int, index: int) -> Columns:
 
 
 NO_OUTCOME: Columns = {
-    "status": "pending",
-    "result": "",
-    "error": "",
-    "started_at": None,
-    "duration": None,
-    "answered_by": None,
-    "answer_index": None,
-}
+    "status": "pending", "result": "", "error": "", "started_at": None, "duration": None,
+    "answered_by": None, "answer_index": None,
+}  # fmt: skip
 
 
 def finite_or_none(number: float | None) -> float | None:

@@ -6,7 +6,6 @@ counters and title in step. `writer` then writes the rows of one or many drafts 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any
 
 from django.utils import timezone
@@ -121,7 +120,12 @@ class Draft:
             if prepared is not None and isinstance(prepared.entry, ToolResults):
                 prepared = replace(prepared, entry=self._paired(prepared.entry, position))
         elif entry.kind in CONVERSATION and position.open_calls and self.is_strict:
-            after = self._put(_skipped(position, at=entry.at), after=after, position=position)
+            skipped = tuple(
+                ToolResult(call_id=call_id, name=name, status="skipped", error=NOT_ANSWERED)
+                for call_id, name in position.open_calls
+            )
+            results = ToolResults(results=skipped, at=entry.at, is_internal=True)
+            after = self._put(results, after=after, position=position)
             position = self.positions[after]
         self.leaf = self._put(entry, after=after, position=position, prepared=prepared)
         self.requested.append(len(self.rows) - 1)
@@ -145,7 +149,11 @@ class Draft:
         """Build the row. Returns the entry that the next one follows."""
         session, seq = self.session, self.session.version + 1
         fingerprint = fingerprints.fingerprint(entry, after=position.fingerprint, scope=self.scope)
-        stored, cleaned = (entry, EMPTY) if self.is_verbatim else self._redacted(entry, prepared)
+        stored, cleaned = entry, EMPTY
+        if not self.is_verbatim:
+            if prepared is None or prepared.redactors != self.redactors:
+                prepared = prepare(entry, recording=self.mode, files=self.files)
+            stored, cleaned = prepared.entry, prepared.files
         columns = projections.columns_of(stored)
         packed, salt = packing.pack(stored), seals.new_salt()
         digest = seals.digest_of(salt, packed.body)
@@ -166,7 +174,9 @@ class Draft:
             fingerprint=fingerprint,
             **columns,
         )
-        files = _files_of(stored, {**self.files, **cleaned}) if packed.attachments else {}
+        media = [part for part in packing.parts_of(stored) if isinstance(part, Media)] if packed.attachments else []
+        known = {**self.files, **cleaned} if media else {}
+        files = {part.sha256: (known[part.sha256], part.media_type) for part in media if part.sha256 in known}
         self.rows.append(DraftRow(message, stored, packed, position, files))
         count_entry(session, message, stored)
         _describe(session, stored, columns)
@@ -178,12 +188,6 @@ class Draft:
             advance(session, position=self.positions[seq], seq=seq, is_message=is_message(message))
         return seq
 
-    def _redacted(self, entry: Entry, prepared: Prepared | None) -> tuple[Entry, Mapping[str, bytes]]:
-        """The redacted entry, with the number of hits in its metadata, and the redacted files."""
-        if prepared is None or prepared.redactors != self.redactors:
-            prepared = prepare(entry, recording=self.mode, files=self.files)
-        return prepared.entry, prepared.files
-
     def _paired(self, entry: ToolResults, position: Position) -> ToolResults:
         if self.is_verbatim:
             return entry
@@ -193,11 +197,6 @@ class Draft:
             if self.is_strict:
                 raise
             return replace(entry, metadata={**entry.metadata, "unpaired": str(misfit)})
-
-
-def _files_of(entry: Entry, files: Mapping[str, bytes]) -> dict[str, tuple[bytes, str]]:
-    named = (part for part in packing.parts_of(entry) if isinstance(part, Media))
-    return {part.sha256: (files[part.sha256], part.media_type) for part in named if part.sha256 in files}
 
 
 def is_message(message: Message) -> bool:
@@ -251,26 +250,17 @@ def next_position(position: Position, message: Message, *, calls: Sequence[tuple
 
 def _in_order(entry: ToolResults, calls: Sequence[tuple[str, str]]) -> ToolResults:
     """The results in the order of the calls: by call id, and by place if a model used an id twice."""
-    waiting = list(entry.results)
-    ordered: list[ToolResult] = []
-    for call_id, name in calls:
-        # Open calls are read from rows, whose ids are cut and cleaned.
-        match = next((one for one in waiting if projections.same_id(one.call_id, call_id)), None)
-        if match is None:
+    ordered: list[int] = []
+    paired = projections.pair_results((call_id for call_id, _ in calls), [one.call_id for one in entry.results])
+    for (call_id, name), index in zip(calls, paired, strict=True):
+        if index is None:
             raise PairingError(f"the call {call_id!r} of {name} has no result; answer every call, if only as skipped")
-        waiting.remove(match)
-        ordered.append(match)
-    if waiting:
-        raise PairingError(f"the result {waiting[0].call_id!r} answers no call that stands open here")
-    return entry if tuple(ordered) == entry.results else replace(entry, results=tuple(ordered))
-
-
-def _skipped(position: Position, *, at: datetime) -> ToolResults:
-    results = tuple(
-        ToolResult(call_id=call_id, name=name, status="skipped", error=NOT_ANSWERED)
-        for call_id, name in position.open_calls
-    )
-    return ToolResults(results=results, at=at, is_internal=True)
+        ordered.append(index)
+    if left := [result for index, result in enumerate(entry.results) if index not in ordered]:
+        raise PairingError(f"the result {left[0].call_id!r} answers no call that stands open here")
+    if ordered == sorted(ordered):
+        return entry
+    return replace(entry, results=tuple(entry.results[index] for index in ordered))
 
 
 def load_position(session: Session, seq: int) -> Position:

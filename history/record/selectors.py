@@ -1,8 +1,9 @@
 """The one reader: lists of sessions and pages of entries. `access.permissions` says who may see them."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
@@ -11,24 +12,13 @@ from history.access.permissions import Purpose, Viewer, sessions_for
 from history.entries import CONVERSATION, ModelOutput, ToolResults
 from history.models import ApiKey, AuditEvent, Message, Session
 from history.record import paths
-from history.record.loading import MAX_PAGE, entries_of, ledger_of, nodes_of
-from history.record.snapshots import plan_at, snapshot, snapshot_behind
-
-__all__ = [
-    "MAX_PAGE",
-    "Page",
-    "Viewer",
-    "entries_of",
-    "ledger_of",
-    "messages_of",
-    "nodes_of",
-    "plan_at",
-    "sessions_deleted_by",
-    "sessions_of_workspace",
-    "sessions_owned_by",
-    "snapshot",
-    "snapshot_behind",
-]
+from history.record.loading import MAX_PAGE as MAX_PAGE
+from history.record.loading import entries_of as entries_of
+from history.record.loading import ledger_of as ledger_of
+from history.record.loading import nodes_of as nodes_of
+from history.record.snapshots import plan_at as plan_at
+from history.record.snapshots import snapshot as snapshot
+from history.record.snapshots import snapshot_behind as snapshot_behind
 
 PAGE = 20
 
@@ -40,9 +30,6 @@ class Page:
     messages: list[Message]
     has_older: bool
     has_newer: bool
-
-
-# Lists.
 
 
 def sessions_owned_by(person: AbstractBaseUser | AnonymousUser) -> QuerySet[Session]:
@@ -70,9 +57,6 @@ def sessions_of_workspace(viewer: Viewer, *, agent: str, workspace: str) -> Quer
     return sessions_for(viewer, Purpose.LIST).filter(agent=agent, workspace=workspace)
 
 
-# Pages.
-
-
 def messages_of(
     session: Session,
     *,
@@ -86,54 +70,31 @@ def messages_of(
 
     `leaf` selects another branch, `at_version` an earlier state of the session.
     """
-    path = _Pages(session, leaf=leaf, at_version=at_version)
+    if at_version is not None and leaf is None:
+        leaf = paths.head_at(session, at_version)
+    path = paths.Path(session.pk, leaf=leaf)
+    older_than = partial(path.older_than, read=paths.read_messages)
+    newer_than = partial(path.newer_than, read=paths.read_messages)
     limit = max(1, min(limit, MAX_PAGE))
     if after is not None:
-        rows = path.newer_than(after, limit + 1)
+        rows = newer_than(after, limit + 1)
         rows, has_newer = rows[:limit], len(rows) > limit
-        has_older = bool(path.older_than(rows[0].seq if rows else after + 1, 1))
+        has_older = bool(older_than(rows[0].seq if rows else after + 1, 1))
     else:
-        rows = path.older_than(before, limit + 1)[::-1]
+        rows = older_than(before, limit + 1)[::-1]
         has_older, rows = len(rows) > limit, rows[-limit:]
-        has_newer = before is not None and bool(path.newer_than(before - 1, 1))
-    if rows and has_newer and (results := _results_after(path, rows)):
-        rows, has_newer = [*rows, *results], bool(path.newer_than(results[-1].seq, 1))
-    if rows and has_older and (calls := _calls_before(path, rows)):
-        rows, has_older = [*calls, *rows], bool(path.older_than(calls[0].seq, 1))
+        has_newer = before is not None and bool(newer_than(before - 1, 1))
+    if rows and has_newer:  # the results of the last call, if they are on the next page
+        last = _said(reversed(rows)) or _said(_up_to_said(older_than, rows[0].seq))
+        newer = _up_to_said(newer_than, rows[-1].seq) if last and last.kind == ModelOutput.kind else []
+        if newer and newer[-1].kind == ToolResults.kind:
+            rows, has_newer = [*rows, *newer], bool(newer_than(newer[-1].seq, 1))
+    if rows and has_older:  # the call of the first results, if it is on the page before
+        first = _said(rows)
+        older = _up_to_said(older_than, rows[0].seq) if first and first.kind == ToolResults.kind else []
+        if older and older[-1].kind == ModelOutput.kind:
+            rows, has_older = [*reversed(older), *rows], bool(older_than(older[-1].seq, 1))
     return Page(rows, has_older, has_newer)
-
-
-class _Pages:
-    """Messages along one path, in both directions."""
-
-    def __init__(self, session: Session, *, leaf: int | None, at_version: int | None) -> None:
-        if at_version is not None and leaf is None:
-            leaf = paths.head_at(session, at_version)
-        self.path = paths.Path(session.pk, leaf=leaf)
-
-    def older_than(self, seq: int | None, limit: int) -> list[Message]:
-        return self.path.older_than(seq, limit, paths.read_messages)
-
-    def newer_than(self, seq: int, limit: int) -> list[Message]:
-        return self.path.newer_than(seq, limit, paths.read_messages)
-
-
-def _results_after(path: _Pages, rows: Sequence[Message]) -> list[Message]:
-    """The results of the last call of a page if they are on the next one, and the entries between."""
-    last = _said(reversed(rows)) or _said(_up_to_said(path.older_than, rows[0].seq))
-    if last is None or last.kind != ModelOutput.kind:
-        return []
-    newer = _up_to_said(path.newer_than, rows[-1].seq)
-    return newer if newer and newer[-1].kind == ToolResults.kind else []
-
-
-def _calls_before(path: _Pages, rows: Sequence[Message]) -> list[Message]:
-    """The call of the first results of a page if it is on the page before, and the entries between."""
-    first = _said(rows)
-    if first is None or first.kind != ToolResults.kind:
-        return []
-    older = _up_to_said(path.older_than, rows[0].seq)[::-1]
-    return older if older and older[0].kind == ModelOutput.kind else []
 
 
 def _up_to_said(read: Callable[[int, int], list[Message]], seq: int) -> list[Message]:

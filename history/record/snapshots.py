@@ -5,7 +5,7 @@ that summaries replace. Entries never change, so a snapshot is consistent althou
 checked that the head did not move meanwhile, because `on_path` marks do change.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -73,44 +73,29 @@ def plan_at(session: Session, *, leaf: int | None = None) -> str:
 
 
 def _take(session: Session, leaf: int, version: int, options: ContextOptions | None) -> Snapshot:
+    """Read backwards in pages of growing size, until older entries cannot matter."""
     path = paths.Path(session.pk, leaf=leaf)
     applicable = _applicable_state(path.state(_read_kinds))
     state = {node.seq: node for node in path.numbered(applicable, read_nodes)}
     covered = summarised_ranges(state.values()) if options else ()
-
-    def build(nodes: Sequence[Node], loaded_from: int) -> Snapshot:
-        everything = {node.seq: node for node in nodes} | {
-            seq: node for seq, node in state.items() if isinstance(node.entry, Summary | Retracted)
-        }
-        return Snapshot(
-            session_id=str(session.pk),
-            version=version,
-            nodes=tuple(everything[seq] for seq in sorted(everything)),
-            loaded_from=loaded_from,
-            **_state_fields(list(state.values())),
-        )
-
-    return _load(path, covered, options, build)
-
-
-def _load(
-    path: paths.Path,
-    covered: Sequence[tuple[int, int]],
-    options: ContextOptions | None,
-    build: Callable[[Sequence[Node], int], Snapshot],
-) -> Snapshot:
-    """Read backwards in pages of growing size, until older entries cannot matter."""
-    nodes: list[Node] = []
+    fields = _state_fields(list(state.values()))
+    nodes = {seq: node for seq, node in state.items() if isinstance(node.entry, Summary | Retracted)}
     before: int | None = None
     size = FIRST_LOAD if options else MAX_PAGE
     while True:
         older = path.older_than(before, size, read_nodes)
-        nodes = [*reversed(older), *nodes]
-        taken = build(nodes, older[-1].seq if len(older) == size else 0)
+        nodes |= {node.seq: node for node in older if node.seq not in nodes}
+        taken = Snapshot(
+            session_id=str(session.pk),
+            version=version,
+            nodes=tuple(nodes[seq] for seq in sorted(nodes)),
+            loaded_from=older[-1].seq if len(older) == size else 0,
+            **fields,
+        )
         if taken.is_whole or (options and reaches_far_enough(taken, options)):
             return taken
         before = _skip(older[-1].seq, covered)
-        size = min(size * 2, MAX_PAGE) if options else MAX_PAGE
+        size = min(size * 2, MAX_PAGE)
 
 
 def _skip(seq: int, covered: Sequence[tuple[int, int]]) -> int:

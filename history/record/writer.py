@@ -21,31 +21,16 @@ from history.record.expiry import set_expiries
 from history.record.row_builder import Draft, DraftRow, load_position, set_head
 from history.record.search_rows import rows_for, scope_of
 from history.record.selectors import entries_of
-from history.redaction.walker import Redactors
 
 # The columns of a session that appending changes.
 SESSION_STATE = (
-    "version",
-    "head",
-    "last_seal",
-    "head_fingerprint",
-    "head_has_open_calls",
-    "message_count",
-    "tool_call_count",
-    "error_count",
-    "input_tokens",
-    "output_tokens",
-    "title",
-    "agent",
-    "model",
-    "last_activity_at",
-    "stored_at",
-    "changed_at",
-    "expires_at",
-)
+    "version", "head", "last_seal", "head_fingerprint", "head_has_open_calls", "message_count", "tool_call_count",
+    "error_count", "input_tokens", "output_tokens", "title", "agent", "model", "last_activity_at", "stored_at",
+    "changed_at", "expires_at",
+)  # fmt: skip
 # What is read to decide what the rows say.
 SESSION_COLUMNS = frozenset(
-    {*SESSION_STATE, *("owner", "api_key", "source", "client", "created_at", "forked_from", "trimmed_through", "state")}
+    (*SESSION_STATE, "owner", "api_key", "source", "client", "created_at", "forked_from", "trimmed_through", "state")
 )
 
 
@@ -118,19 +103,15 @@ def kept_title(title: str, *, api_key: ApiKey | None) -> str:
 def kept_fields(fields: Mapping[str, Any], *, recording: str) -> dict[str, Any]:
     """Columns of a session, redacted for a recording mode: texts and metadata without credentials."""
     redactors = redaction.redactors_for(recording if redaction.stores_bodies(recording) else "redacted")
-    if redactors.do_nothing:
-        return dict(fields)
-    return {name: _kept_field(name, value, redactors) for name, value in fields.items()}
-
-
-def _kept_field(name: str, value: object, redactors: Redactors) -> object:
-    if isinstance(value, dict):
-        return redaction.redacted_json(value, redactors)
-    if not isinstance(value, str):
-        return value
-    return (
-        redaction.redacted_text(value, redactors)[0] if name == "title" else redaction.redacted_name(value, redactors)
-    )
+    kept = dict(fields)
+    for name, value in () if redactors.do_nothing else fields.items():
+        if isinstance(value, dict):
+            kept[name] = redaction.redacted_json(value, redactors)
+        elif isinstance(value, str) and name == "title":
+            kept[name] = redaction.redacted_text(value, redactors)[0]
+        elif isinstance(value, str):
+            kept[name] = redaction.redacted_name(value, redactors)
+    return kept
 
 
 def store_blobs(blobs: Sequence[Blob]) -> None:
@@ -194,9 +175,6 @@ def move_head(session: Session, *, to: int) -> None:
     set_head(session, position=load_position(session, to), seq=to)
 
 
-# Blobs.
-
-
 def _store_blobs_of(pending: Sequence[DraftRow]) -> None:
     fresh = {name: (content, "text/plain") for row in pending for name, content in row.packed.blobs.items()}
     fresh |= {name: file for row in pending for name, file in row.files.items()}
@@ -217,17 +195,9 @@ def _link_blobs(pending: Sequence[DraftRow]) -> None:
         Message.blobs.through.objects.bulk_create(links)
 
 
-# Search.
-
-
 def _search_rows(row: DraftRow) -> list[SearchRow]:
     text = projections.searched_text(row.entry)
-    if not text:
-        return []
-    return rows_for(message_id=row.message.pk, text=text, scope=scope_of(row.message, row.entry))
-
-
-# Tool calls.
+    return rows_for(message_id=row.message.pk, text=text, scope=scope_of(row.message, row.entry)) if text else []
 
 
 def _store_calls(pending: Sequence[DraftRow]) -> None:
@@ -258,16 +228,12 @@ def _stored_calls(row: DraftRow) -> list[ToolCall]:
 def _answer(session: Session, calls: Sequence[ToolCall], entry: ToolResults, *, seq: int) -> None:
     """Give each unanswered call the result with its id. The first outcome stays: no other branch overwrites it."""
     unanswered = [call for call in calls if call.answered_by is None]
-    paired = projections.pair_results(
-        [call.call_id for call in unanswered], [result.call_id for result in entry.results]
-    )
+    paired = projections.pair_results((call.call_id for call in unanswered), [one.call_id for one in entry.results])
     for call, index in zip(unanswered, paired, strict=True):
         if index is None:
             continue
-        outcome = projections.outcome_columns(entry.results[index], seq=seq, index=index)
-        before = daily_counts.CountedOutcome.of(call)
-        for name, value in outcome.items():
-            setattr(call, name, value)
+        before = call.status, call.duration
+        outcome = projections.set_outcome(call, entry.results[index], seq=seq, index=index)
         if call.pk and writable(ToolCall.objects.filter(pk=call.pk, answered_by=None)).update(**outcome):
             daily_counts.count_call(session, call, before=before)
 
@@ -288,12 +254,13 @@ def _project_outcomes(session: Session, *, since: int) -> None:
     for group in stale.values():
         _reopen(session, group)
     for seq, group in stale.items():
-        if seq is not None:
-            _answer_from(session, Message.objects.at(session, seq).get(), group)
+        entry = entries_of([Message.objects.at(session, seq).get()])[0] if seq is not None else None
+        if seq is not None and isinstance(entry, ToolResults):
+            _answer(session, group, entry, seq=seq)
 
 
 def _reopen(session: Session, calls: Sequence[ToolCall]) -> None:
-    before = [daily_counts.CountedOutcome.of(call) for call in calls]
+    before = [(call.status, call.duration) for call in calls]
     for call in calls:
         interrupted = call.message.status != Message.Status.COMPLETE
         status = ToolCall.Status.INTERRUPTED if interrupted else ToolCall.Status.PENDING
@@ -302,12 +269,6 @@ def _reopen(session: Session, calls: Sequence[ToolCall]) -> None:
     writable(ToolCall.objects.all()).bulk_update(calls, list(projections.NO_OUTCOME), batch_size=100)
     for call, outcome in zip(calls, before, strict=True):
         daily_counts.count_call(session, call, before=outcome)
-
-
-def _answer_from(session: Session, message: Message, calls: Sequence[ToolCall]) -> None:
-    entry = entries_of([message])[0]
-    if isinstance(entry, ToolResults):
-        _answer(session, calls, entry, seq=message.seq)
 
 
 def is_place(session: Session, seq: int) -> bool:

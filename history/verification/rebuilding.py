@@ -145,7 +145,5 @@ def _build_calls(
     for row in projections.build_calls(message, entry):
         seq, index = calls[row.index].answered_by, calls[row.index].answer_index
         if seq is not None and index is not None:
-            outcome = projections.outcome_columns(results[seq].results[index], seq=seq, index=index)
-            for name, value in outcome.items():
-                setattr(row, name, value)
+            projections.set_outcome(row, results[seq].results[index], seq=seq, index=index)
         yield row

@@ -55,7 +55,7 @@ JOBS: list[Job] = [
     ),
     Job(name="sweep dead runs", run="relay.live.sweeper.sweep", every=5, once_per="installation"),
     Job(name="purge what is due", run="history.retention.purge_due", every=3600, once_per="installation"),
-    Job(name="check the counts by day", run="history.record.daily_check.check", every=3600, once_per="installation"),
+    Job(name="check the counts by day", run="history.record.daily_counts.check", every=3600, once_per="installation"),
     Job(name="run imports", run="history.importing.scheduler.work", every=1, once_per="process"),
     Job(name="count what keys use", run="relay.usage.counters.sync", every=0.4, once_per="process", at_end=True),
     Job(

@@ -24,7 +24,7 @@ from history.db.transactions import run_last, writing
 from history.entries import ModelOutput, Usage
 from history.formats import jsonl
 from history.models import DayTally, Message, Session, StaleDay, ToolCall
-from history.record import daily_check, exchanges, recorder
+from history.record import daily_counts, exchanges, recorder
 from history.record.daily_sums import sums_of_day
 from project.background.jobs import JOBS
 from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
@@ -224,9 +224,9 @@ def test_calls_that_are_made_anew_are_counted_right(ada: Any, is_noticed: bool) 
     )
     before = stored_counts()
     without_guards(ToolCall.objects.all())._raw_delete(connection.alias)
-    assert daily_check.check() == 1 if is_noticed else True
+    assert daily_counts.check() == 1 if is_noticed else True
     verification.rebuild(session)
-    daily_check.check()
+    daily_counts.check()
     assert stored_counts() == before
 
 
@@ -275,10 +275,10 @@ def test_the_check_finds_no_difference_and_asks_only_once(ada: Any) -> None:
     session = create_chat(ada)
     recorder.append_many(session, [model_input("why?", at=LONG_AGO), answer(9, at=LONG_AGO)], after=0)
     create_chat(ada, "today is not finished")
-    assert daily_check.check() == 0
+    assert daily_counts.check() == 0
     assert not DayTally.objects.filter(day=LONG_AGO.date(), checked_revision=0).exists()
     with CaptureQueriesContext(connection) as queries:
-        assert daily_check.check() == 0
+        assert daily_counts.check() == 0
     assert not [query for query in queries if "2026-03-01" in query["sql"]]
 
 
@@ -293,8 +293,8 @@ def test_the_check_reads_without_a_transaction(ada: Any, monkeypatch: pytest.Mon
         has_turn.append(connection.in_atomic_block)
         return count(day)
 
-    monkeypatch.setattr(daily_check, "sums_of_day", counting)
-    assert daily_check.check() == 0
+    monkeypatch.setattr(daily_counts, "sums_of_day", counting)
+    assert daily_counts.check() == 0
     assert has_turn
     assert set(has_turn) == {False}
 
@@ -310,8 +310,8 @@ def test_a_day_that_changes_during_the_check_is_counted_again(ada: Any, monkeypa
             recorder.append(session, late.pop(), after=1)
         return counted
 
-    monkeypatch.setattr(daily_check, "sums_of_day", counting)
-    assert daily_check.check() == 0
+    monkeypatch.setattr(daily_counts, "sums_of_day", counting)
+    assert daily_counts.check() == 0
     assert_counts_equal_a_recount()
 
 
@@ -319,10 +319,10 @@ def test_a_difference_is_logged_and_set_right(ada: Any, caplog: pytest.LogCaptur
     session = create_chat(ada)
     recorder.append(session, model_input("why?", at=LONG_AGO), after=0)
     DayTally.objects.update(messages=5)
-    assert daily_check.check() == 1
+    assert daily_counts.check() == 1
     assert "The counts of 2026-03-01 were wrong" in caplog.text
     assert_counts_equal_a_recount()
-    assert daily_check.check() == 0
+    assert daily_counts.check() == 0
 
 
 def test_days_from_before_the_counts_were_exact_are_made_anew(ada: Any) -> None:
@@ -331,7 +331,7 @@ def test_days_from_before_the_counts_were_exact_are_made_anew(ada: Any) -> None:
     recorder.append(session, model_input("why?", at=LONG_AGO), after=0)
     DayTally.objects.all().delete()
     StaleDay.objects.create(day=LONG_AGO.date())
-    assert daily_check.check() == 0
+    assert daily_counts.check() == 0
     assert_counts_equal_a_recount()
     assert not StaleDay.objects.exists()
 
@@ -341,5 +341,5 @@ def test_every_day_can_be_counted_anew(ada: Any) -> None:
     recorder.append(session, model_input("why?", at=LONG_AGO), after=2)
     before = stored_counts()
     DayTally.objects.all().delete()
-    assert daily_check.rebuild() == 2
+    assert daily_counts.rebuild() == 2
     assert stored_counts() == before

@@ -17,7 +17,7 @@ from history.access import keys
 from history.entries import ModelOutput, Text, Usage
 from history.errors import HistoryOff
 from history.models import ApiKey, Exchange, Message, Session, TokenCalibration
-from history.record import exchanges, recorder, selectors
+from history.record import exchanges, partials, recorder, selectors
 from tests.factories import create_chat, model_input, model_output, tool_request
 from tests.servers.writers import Writers
 
@@ -129,7 +129,7 @@ def test_a_flush_is_a_sign_of_life_even_when_nothing_new_was_said(ada: Any, monk
     exchanges.note_partial(exchange.pk, model_output("so far"))
     exchanges.flush_partials()
     silent(exchange)
-    monkeypatch.setattr(exchanges, "SIGN_SECONDS", 0)  # as if so much time had passed
+    monkeypatch.setattr(partials, "SIGN_SECONDS", 0)  # as if so much time had passed
     assert exchanges.flush_partials() == 1
     assert exchanges.sweep() == 0
     exchange.refresh_from_db()
@@ -140,7 +140,7 @@ def test_a_flush_is_a_sign_of_life_even_when_nothing_new_was_said(ada: Any, monk
 def test_who_gave_a_sign_of_life_a_moment_ago_and_has_nothing_new_costs_no_query(
     ada: Any, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
 ) -> None:
-    monkeypatch.setattr(exchanges, "SIGN_SECONDS", 600)
+    monkeypatch.setattr(partials, "SIGN_SECONDS", 600)
     asked(ada, calls=3)
     assert exchanges.flush_partials() == 3
     with django_assert_num_queries(0):

@@ -35,11 +35,11 @@ def test_a_text_that_is_too_long_is_cut_where_the_column_of_the_message_ends(ent
 
 
 def test_a_call_is_cut_where_its_columns_end_and_is_known_by_what_is_left_of_its_id() -> None:
-    columns = projections.call_columns(ToolRequest(call_id=LONG, name=LONG), status="pending")
+    (call,) = projections.build_calls(Message(), ModelOutput(parts=(ToolRequest(call_id=LONG, name=LONG),)))
     for name in ("call_id", "name"):
-        assert len(columns[name]) == longest(ToolCall, name)
-    assert projections.same_id(LONG, columns["call_id"])
-    assert not projections.same_id(LONG, columns["call_id"][:-1])
+        assert len(getattr(call, name)) == longest(ToolCall, name)
+    assert projections.same_id(LONG, call.call_id)
+    assert not projections.same_id(LONG, call.call_id[:-1])
 
 
 @pytest.mark.django_db
