@@ -112,6 +112,7 @@ class Session(UndeletableModel):
         REMOVING = "removing", _("removal started")
 
     WHOLE = (State.OPEN, State.DELETED)
+    COUNTERS = ("message_count", "tool_call_count", "error_count", "input_tokens", "output_tokens")
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(

@@ -49,7 +49,7 @@ class BeingRemoved(HistoryError):
 
 def hide(session: Session, *, actor: Viewer | None, reason: str = "", even_held: bool = True) -> bool:
     """Move a session to the trash. False if it was not open."""
-    seen = Q(state=Session.State.OPEN) if even_held else Q(state=Session.State.OPEN, hold=False)
+    seen = Q(state=Session.State.OPEN, **{} if even_held else {"hold": False})
     deleted = {"state": Session.State.DELETED, "hidden_at": timezone.now()}
     with writing():
         hidden = _change(session, "hide", only_if=seen, to=deleted, by=actor, why=reason)
@@ -75,9 +75,8 @@ def unhide(session: Session, *, actor: Viewer | None, reason: str = "") -> bool:
 def hold(session: Session, *, actor: Viewer | None, reason: str) -> bool:
     """Keep a session against all policies. False if it is held already."""
     free = Q(hold=False, state__in=Session.WHOLE)
-    return _change(session, "hold", only_if=free, to={"hold": True}, by=actor, why=reason) or _refuse_when_going(
-        session
-    )
+    held = _change(session, "hold", only_if=free, to={"hold": True}, by=actor, why=reason)
+    return held or _refuse_when_going(session)
 
 
 def release(session: Session, *, actor: Viewer | None, reason: str) -> bool:
@@ -114,16 +113,13 @@ def _opened_from(session: Session) -> list[Session]:
 def _change(session: Session, action: str, *, only_if: Q, to: dict[str, Any], by: Viewer | None, why: str) -> bool:
     """Change columns if `only_if` holds, with an audit event in the same transaction."""
     with writing():
-        changed = Session.objects.filter(only_if, pk=session.pk).update(**to, changed_at=timezone.now())
-        if changed:
-            times: dict[str, Any] = {
-                name: moment.isoformat() for name, moment in to.items() if isinstance(moment, datetime)
-            }
-            audit.record(action, session=session.pk, reason=why, **_who(by), **times)
+        if not Session.objects.filter(only_if, pk=session.pk).update(**to, changed_at=timezone.now()):
+            return False
+        times: dict[str, Any] = {name: at.isoformat() for name, at in to.items() if isinstance(at, datetime)}
+        audit.record(action, session=session.pk, reason=why, **_who(by), **times)
     for name, value in to.items():
-        if changed:
-            setattr(session, name, value)
-    return bool(changed)
+        setattr(session, name, value)
+    return True
 
 
 def _refuse_when_going(session: Session) -> bool:
@@ -135,6 +131,4 @@ def _refuse_when_going(session: Session) -> bool:
 
 def _who(actor: Viewer | None) -> dict[str, int | None]:
     """The id of a user or a key. None is the server."""
-    if isinstance(actor, ApiKey):
-        return {"key": actor.pk}
-    return {"actor": actor.pk if actor is not None else None}
+    return {"key" if isinstance(actor, ApiKey) else "actor": actor.pk if actor is not None else None}

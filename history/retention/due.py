@@ -9,7 +9,7 @@ from django.conf import settings
 from django.db.models import F, Q, QuerySet
 
 from history.db.transactions import writing
-from history.models import ApiKey, Exchange, Session, SessionQuerySet
+from history.models import ApiKey, Exchange, Session
 from history.record.expiry import RetentionScope, scopes
 from history.retention.removal import BATCH
 
@@ -17,13 +17,12 @@ LIVES_FOR = timedelta(hours=1)  # of a copy, after its last batch
 
 
 def expired(scope: RetentionScope, now: datetime) -> QuerySet[Session]:
-    return removable_sessions(scope).filter(scope.policy.expired(now))
+    return scope.sessions().removable().filter(scope.policy.expired(now))
 
 
 def trashed(scope: RetentionScope, now: datetime) -> QuerySet[Session]:
-    hidden = (
-        removable_sessions(scope).deleted().filter(hidden_at__lte=now - timedelta(hours=settings.PARLEY_TRASH_HOURS))
-    )
+    limit = now - timedelta(hours=settings.PARLEY_TRASH_HOURS)
+    hidden = scope.sessions().removable().deleted().filter(hidden_at__lte=limit)
     return hidden.exclude(pk__in=expired(scope, now).values("pk"))
 
 
@@ -35,18 +34,13 @@ def unfinished(now: datetime) -> QuerySet[Session]:
 def over_cap(now: datetime) -> Iterator[QuerySet[Session]]:
     """Per key, the sessions beyond its newest ones. Deleted and held sessions do not count."""
     for key in one_by_one(ApiKey.objects.all()):
-        for sources, cap in _caps_of(key):
-            mine = Session.objects.open().filter(api_key=key, source__in=sources, hold=False)
-            kept = mine.order_by("-last_activity_at", "-id").values_list("last_activity_at", "pk")
-            for moment, pk in kept[cap - 1 : cap]:
-                yield mine.filter(Q(last_activity_at__lt=moment) | Q(last_activity_at=moment, pk__lt=pk))
-
-
-def _caps_of(key: ApiKey) -> Iterator[tuple[list[str], int]]:
-    if key.max_sessions:
-        yield list(Session.Source.values), key.max_sessions
-    elif key.max_sessions is None and settings.CHAT_HISTORY_MAX_SESSIONS:
-        yield [Session.Source.RELAY], settings.CHAT_HISTORY_MAX_SESSIONS
+        mine = Session.objects.open().filter(api_key=key, hold=False)
+        cap = key.max_sessions
+        if cap is None:
+            mine, cap = mine.filter(source=Session.Source.RELAY), settings.CHAT_HISTORY_MAX_SESSIONS
+        kept = mine.order_by("-last_activity_at", "-id").values_list("last_activity_at", "pk")
+        for moment, pk in kept[cap - 1 : cap] if cap else ():
+            yield mine.filter(Q(last_activity_at__lt=moment) | Q(last_activity_at=moment, pk__lt=pk))
 
 
 def loose_exchanges(now: datetime) -> Iterator[QuerySet[Exchange]]:
@@ -58,12 +52,8 @@ def loose_exchanges(now: datetime) -> Iterator[QuerySet[Exchange]]:
             yield ended.filter(scope.keys)
 
 
-def removable_sessions(scope: RetentionScope) -> SessionQuerySet:
-    return scope.sessions().removable()
-
-
 def remaining_sessions(scope: RetentionScope, now: datetime) -> QuerySet[Session]:
-    return removable_sessions(scope).open().exclude(pk__in=expired(scope, now).values("pk"))
+    return scope.sessions().removable().open().exclude(pk__in=expired(scope, now).values("pk"))
 
 
 def align_expiry(scope: RetentionScope, *, after_batch: Callable[[], None]) -> None:
@@ -80,7 +70,7 @@ def align_expiry(scope: RetentionScope, *, after_batch: Callable[[], None]) -> N
 
 def stale_expiry(scope: RetentionScope) -> tuple[QuerySet[Session], Any]:
     """Sessions with a wrong expiry time, and the right one."""
-    rows, right = removable_sessions(scope), scope.policy.expiry(F)
+    rows, right = scope.sessions().removable(), scope.policy.expiry(F)
     if right is None:
         return rows.exclude(expires_at=None), None
     return rows.filter(Q(expires_at=None) | Q(expires_at__lt=right) | Q(expires_at__gt=right)), right

@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -52,6 +53,7 @@ class _Purge:
 
     now: datetime
     ends: float
+    dry_run: bool
     progress: Progress
     counts: dict[str, Any] = field(default_factory=dict)
     going: set[UUID] = field(default_factory=set)  # in a dry run: sessions over a cap, which are still there
@@ -66,6 +68,20 @@ class _Purge:
         """Add to the report. Raises `OutOfTime` between two batches."""
         self.note(**counts)
         self.check_time()
+
+    def count_removed(self, removed: Removed) -> None:
+        self.count(messages=removed.messages, search_rows=removed.search_rows, exchanges=removed.exchanges)
+
+    def due_sessions(self) -> Iterator[tuple[str, QuerySet[Session]]]:
+        """The sessions to remove, by reason. Each is looked up when the ones before it are gone."""
+        yield "unfinished", due.unfinished(self.now)
+        for scope in scopes():
+            if not self.dry_run:
+                due.align_expiry(scope, after_batch=self.check_time)
+            yield "expired", due.expired(scope, self.now)
+            yield "trashed", due.trashed(scope, self.now)
+        for sessions in due.over_cap(self.now):
+            yield "over_cap", sessions
 
     def staying(self, sessions: QuerySet[Session]) -> Iterator[Session]:
         for session in due.one_by_one(sessions):
@@ -88,16 +104,13 @@ def purge(
 ) -> PurgeReport:
     """Remove what is due, or only report it. `progress(what, how_many)` is called after every batch."""
     ends = time.monotonic() + budget.total_seconds() if budget is not None else float("inf")
-    run = _Purge(now or timezone.now(), ends, progress or (lambda what, count: None))
+    run = _Purge(now or timezone.now(), ends, dry_run, progress or (lambda what, count: None))
     is_complete = True
     try:
-        if dry_run:
-            _count_due(run)
-        else:
-            _remove_due(run)
+        (_count_due if dry_run else _remove_due)(run)
     except OutOfTime:
         is_complete = False
-    return replace(PurgeReport(dry_run=dry_run, is_complete=is_complete), **run.counts)
+    return PurgeReport(dry_run=dry_run, is_complete=is_complete, **run.counts)
 
 
 def purge_due() -> PurgeReport:
@@ -105,59 +118,30 @@ def purge_due() -> PurgeReport:
     return purge(dry_run=False, budget=HOURLY_BUDGET)
 
 
-# Removal.
-
-
 def _remove_due(run: _Purge) -> None:
     while ids := list(Session.objects.being_removed().values_list("pk", flat=True)[: removal.GROUP]):
-        run.note(resumed=len(ids))
-        _finish(run, ids)
-    _remove_all(run, due.unfinished(run.now), why="unfinished")
+        _finish(run, ids, why="resumed")
+    for why, sessions in run.due_sessions():
+        while ids := removal.mark(sessions, why=why):
+            _finish(run, ids, why=why)
+    for exchanges in due.loose_exchanges(run.now):
+        for batch in removal.batches(exchanges):
+            run.count_removed(removal.remove_exchanges(batch))
     for scope in scopes():
-        due.align_expiry(scope, after_batch=run.check_time)
-        _remove_all(run, due.expired(scope, run.now), why="expired")
-        _remove_all(run, due.trashed(scope, run.now), why="trashed")
-    for sessions in due.over_cap(run.now):
-        _remove_all(run, sessions, why="over_cap")
-    _remove_loose_exchanges(run)
-    for scope in scopes():
-        _trim_all(run, scope)
-        _drop_all(run, scope)
+        for plan in _trims(run, scope):
+            for removed in trimming.trim(plan):
+                run.count(trimmed=removed.messages, search_rows=removed.search_rows)
+        for plan in _drops(run, scope):
+            for dropped, search_rows in trimming.drop(plan, now=run.now):
+                run.count(dropped=dropped, search_rows=search_rows)
     for blobs in removal.remove_orphaned_blobs(run.now):
         run.count(blobs=blobs)
 
 
-def _remove_all(run: _Purge, sessions: QuerySet[Session], *, why: str) -> None:
-    while ids := removal.mark(sessions, why=why):
-        run.note(**{why: len(ids)})
-        _finish(run, ids)
-
-
-def _finish(run: _Purge, ids: list[Any]) -> None:
+def _finish(run: _Purge, ids: list[UUID], *, why: str) -> None:
+    run.note(**{why: len(ids)})
     for removed in removal.finish(ids):
-        _count_removed(run, removed)
-
-
-def _count_removed(run: _Purge, removed: Removed) -> None:
-    run.count(messages=removed.messages, search_rows=removed.search_rows, exchanges=removed.exchanges)
-
-
-def _remove_loose_exchanges(run: _Purge) -> None:
-    for exchanges in due.loose_exchanges(run.now):
-        for ids in removal.batches(exchanges):
-            _count_removed(run, removal.remove_exchanges(ids))
-
-
-def _trim_all(run: _Purge, scope: RetentionScope) -> None:
-    for plan in _trims(run, scope):
-        for removed in trimming.trim(plan):
-            run.count(trimmed=removed.messages, search_rows=removed.search_rows)
-
-
-def _drop_all(run: _Purge, scope: RetentionScope) -> None:
-    for plan in _drops(run, scope):
-        for dropped, search_rows in trimming.drop(plan, now=run.now):
-            run.count(dropped=dropped, search_rows=search_rows)
+        run.count_removed(removed)
 
 
 def _trims(run: _Purge, scope: RetentionScope) -> Iterator[TrimPlan]:
@@ -173,16 +157,12 @@ def _drops(run: _Purge, scope: RetentionScope) -> Iterator[TrimPlan]:
             yield trimming.plan_drop(session, before=before)
 
 
-# Dry run.
-
-
 def _count_due(run: _Purge) -> None:
-    _count_sessions(run, Session.objects.being_removed(), why="resumed")
-    _count_sessions(run, due.unfinished(run.now), why="unfinished")
-    for scope in scopes():
-        _count_sessions(run, due.expired(scope, run.now), why="expired")
-        _count_sessions(run, due.trashed(scope, run.now), why="trashed")
-    for sessions in due.over_cap(run.now):
+    for why, sessions in chain([("resumed", Session.objects.being_removed())], run.due_sessions()):
+        if why != "over_cap":
+            run.count(**{why: sessions.count()})
+            _count_rows(run, sessions)
+            continue
         ids = list(sessions.values_list("pk", flat=True))
         run.going.update(ids)
         run.count(over_cap=len(ids))
@@ -191,13 +171,14 @@ def _count_due(run: _Purge) -> None:
     for exchanges in due.loose_exchanges(run.now):
         run.count(exchanges=exchanges.count())
     for scope in scopes():
-        _count_thinning(run, scope)
+        trimmed: dict[UUID, int] = {}
+        for plan in _trims(run, scope):
+            trimmed[plan.session_id] = plan.cut
+            run.count(trimmed=plan.entries().count(), search_rows=_search_rows(plan.entries()))
+        for plan in _drops(run, scope):
+            rows = plan.entries().filter(dropped_at=None, seq__gt=trimmed.get(plan.session_id, 0))
+            run.count(dropped=rows.count(), search_rows=_search_rows(rows))
     run.count(blobs=removal.orphaned_blobs(run.now).count())
-
-
-def _count_sessions(run: _Purge, sessions: QuerySet[Session], *, why: str) -> None:
-    run.count(**{why: sessions.count()})
-    _count_rows(run, sessions)
 
 
 def _count_rows(run: _Purge, sessions: QuerySet[Session]) -> None:
@@ -207,16 +188,6 @@ def _count_rows(run: _Purge, sessions: QuerySet[Session]) -> None:
         search_rows=SearchRow.objects.filter(message__session__in=inside).count(),
         exchanges=Exchange.objects.filter(session__in=inside).count(),
     )
-
-
-def _count_thinning(run: _Purge, scope: RetentionScope) -> None:
-    trimmed: dict[UUID, int] = {}
-    for plan in _trims(run, scope):
-        trimmed[plan.session_id] = plan.cut
-        run.count(trimmed=plan.entries().count(), search_rows=_search_rows(plan.entries()))
-    for plan in _drops(run, scope):
-        rows = plan.entries().filter(dropped_at=None, seq__gt=trimmed.get(plan.session_id, 0))
-        run.count(dropped=rows.count(), search_rows=_search_rows(rows))
 
 
 def _search_rows(rows: QuerySet[Message]) -> int:

@@ -44,19 +44,15 @@ def mark(sessions: QuerySet[Session], *, why: str, reason: str = "", **who: int 
         free = sessions.filter(hold=False).exclude(state=Session.State.REMOVING).order_by("pk")
         ids = list(free.values_list("pk", flat=True)[:GROUP])
         # Again under the lock: one of them may have been held or restored.
-        locked = free.filter(pk__in=ids).select_for_update(of=("self",))
-        return [_mark(session, why=why, reason=reason, who=who) for session in locked]
-
-
-def _mark(session: Session, *, why: str, reason: str, who: dict[str, int | None]) -> UUID:
-    Session.objects.filter(pk=session.pk).update(
-        state=Session.State.REMOVING, hidden_at=session.hidden_at or timezone.now()
-    )
-    details = {"why": why, "version": session.version, "seal": session.last_seal.hex()}
-    details |= {"entries": Message.objects.of(session).count(), "owner": session.owner_id}
-    details |= {"by_key": session.api_key_id} if session.api_key_id else {}
-    audit.record("remove", session=session.pk, reason=reason, **who, **details)
-    return session.pk
+        locked = list(free.filter(pk__in=ids).select_for_update(of=("self",)))
+        for session in locked:
+            hidden_at = session.hidden_at or timezone.now()
+            Session.objects.filter(pk=session.pk).update(state=Session.State.REMOVING, hidden_at=hidden_at)
+            details = {"why": why, "version": session.version, "seal": session.last_seal.hex()}
+            details |= {"entries": Message.objects.of(session).count(), "owner": session.owner_id}
+            details |= {"by_key": session.api_key_id} if session.api_key_id else {}
+            audit.record("remove", session=session.pk, reason=reason, **who, **details)
+    return [session.pk for session in locked]
 
 
 def finish(ids: Sequence[UUID]) -> Iterator[Removed]:
@@ -111,21 +107,17 @@ def _remove_sessions(ids: Sequence[UUID]) -> Removed:
         for exchanges in batches(Exchange.objects.filter(session_id__in=locked)):
             removed += remove_exchanges(exchanges)
         _remove(ShareLink.objects.filter(session_id__in=locked))
-        for relation in _of_others():
-            _remove(relation.related_model._base_manager.filter(**{f"{relation.field.name}__in": locked}))
-        for name in ("parent", "forked_from"):
-            others = Session.objects.filter(**{f"{name}__in": locked})
-            with daily_counts.recounting_copies(others if name == "forked_from" else Session.objects.none()):
-                others.update(**{name: None}, changed_at=timezone.now())
+        for relation in Session._meta.get_fields(include_hidden=True):
+            if isinstance(relation, ManyToOneRel) and relation.on_delete is CASCADE:
+                rows = relation.related_model._base_manager.filter(**{f"{relation.field.name}__in": locked})
+                if rows.model._meta.app_label != Session._meta.app_label:  # of another app
+                    _remove(rows)
+        Session.objects.filter(parent__in=locked).update(parent=None, changed_at=timezone.now())
+        forks = Session.objects.filter(forked_from__in=locked)
+        with daily_counts.recounting_copies(forks):
+            forks.update(forked_from=None, changed_at=timezone.now())
         _remove(Session.objects.filter(pk__in=locked))
     return removed
-
-
-def _of_others() -> list[Any]:
-    """Relations of other apps to a session, whose rows go with it."""
-    related = Session._meta.get_fields(include_hidden=True)
-    found = [field for field in related if isinstance(field, ManyToOneRel) and field.on_delete is CASCADE]
-    return [field for field in found if field.related_model._meta.app_label != Session._meta.app_label]
 
 
 def batches(rows: QuerySet[Any]) -> Iterator[list[Any]]:
@@ -212,7 +204,7 @@ def held_sessions_of(owner: Any) -> QuerySet[Session]:
 def _marked(owner: Any, *, reason: str) -> Iterator[Sequence[UUID]]:
     """Ids of sessions to remove, in groups, beginning with interrupted removals."""
     own = Session.objects.filter(owner=owner)
-    if begun := list(Session.objects.being_removed().filter(owner=owner).values_list("pk", flat=True)):
+    if begun := list(own.being_removed().values_list("pk", flat=True)):
         yield begun
     while ids := mark(own, why="erased", reason=reason):
         yield ids

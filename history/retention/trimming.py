@@ -75,11 +75,8 @@ def _trim_once(plan: TrimPlan, cut: int, *, leaving: Sequence[int]) -> Removed |
         with daily_counts.recounting(
             exchanges=Exchange.objects.filter(session=session).filter(after__lt=cut, message=None)
         ):
-            session.save(update_fields=["trimmed_through", "anchor_seal", "changed_at", *COUNTERS])
+            session.save(update_fields=["trimmed_through", "anchor_seal", "changed_at", *Session.COUNTERS])
         return removal.remove_messages(list(rows.values_list("pk", flat=True)))
-
-
-COUNTERS = ("message_count", "tool_call_count", "error_count", "input_tokens", "output_tokens")
 
 
 def _count_out(session: Session, rows: QuerySet[Message]) -> None:
@@ -100,7 +97,7 @@ def errors_in(rows: QuerySet[Message]) -> int:
     failed = rows.filter(kind="model_output", status=Message.Status.FAILED).count()
     results = rows.filter(kind=ToolResults.kind, body__contains='"status":"failed"').values_list("body", flat=True)
     dropped = rows.filter(kind=ToolResults.kind, body=None).exclude(metadata={}).values_list("metadata", flat=True)
-    kept = sum(projections.errors_left(kind=ToolResults.kind, status="", metadata=told) for told in dropped.iterator())
+    kept = sum(projections.errors_left(kind=ToolResults.kind, status="", metadata=left) for left in dropped.iterator())
     return failed + kept + sum(failures_in(body) for body in results.iterator())
 
 

@@ -13,19 +13,20 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import accumulate
 
 from history.entries import CONVERSATION, LEAVES, ModelInput, NotebookSet, PlanSet, SystemInstructionSet, ToolsOffered
 
 HELD_KINDS = (SystemInstructionSet.kind, ToolsOffered.kind, NotebookSet.kind, PlanSet.kind)
 
-Held = tuple[int, int, int, int]  # the entries that set the instruction, tools, notebook and plan; 0: none
+Held = tuple[int, ...]  # the entries that set the instruction, tools, notebook and plan; 0: none
 NOTHING: Held = (0, 0, 0, 0)
 
 
-def int_array() -> array[int]:
-    return array("q")
+int_array = partial(array, "q")
 
 
 @dataclass
@@ -107,7 +108,7 @@ def cut_for(outline: Outline, *, limit: int) -> int:
     excess, bound, cut = sum(outline.counted) - limit, outline.last_turn(), 0
     if excess <= 0:
         return 0
-    gone = messages_through(outline)
+    gone = dict(zip(outline.seqs, accumulate(outline.counted), strict=True))  # messages up to each entry
     for allowed in outline.anchors():
         if allowed >= bound or gone.get(cut, 0) >= excess:
             break
@@ -130,16 +131,7 @@ def cut_before(seq: int, outline: Outline) -> int:
     return max((cut for cut in outline.cuts() if cut < seq), default=0)
 
 
-def messages_through(outline: Outline) -> dict[int, int]:
-    gone, total = {}, 0
-    for seq, counts in zip(outline.seqs, outline.counted, strict=True):
-        total += counts
-        gone[seq] = total
-    return gone
-
-
 def _with(holding: Held, kind: str, seq: int) -> Held:
     if kind not in HELD_KINDS:
         return holding
-    changed: Sequence[int] = [seq if kind == held else before for held, before in zip(HELD_KINDS, holding, strict=True)]
-    return (changed[0], changed[1], changed[2], changed[3])
+    return tuple(seq if kind == held else before for held, before in zip(HELD_KINDS, holding, strict=True))

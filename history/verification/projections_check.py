@@ -11,7 +11,6 @@ from history.verification.rows import VerificationFinding, linked_blobs, project
 
 Slot = tuple[int, int]  # an entry, and the index of one of its requests or results
 
-COUNTERS = ("message_count", "tool_call_count", "error_count", "input_tokens", "output_tokens")
 CALL_COLUMNS = ("call_id", "name", "arguments", "created_at")
 OUTCOME_COLUMNS = tuple(projections.NO_OUTCOME)
 
@@ -67,7 +66,7 @@ class ProjectionsCheck:
             yield self._wrong(seq, "wrong_path", "it is wrong about whether it is on the path to the head")
         of_dropped = yield from self._check_calls()
         made.tool_call_count += of_dropped
-        for name in COUNTERS:
+        for name in Session.COUNTERS:
             stored, count = getattr(self.session, name), getattr(made, name)
             if stored != count:
                 yield self._wrong(self.session.version, "wrong_counter", f"{name} is {stored}, but should be {count}")

@@ -22,7 +22,6 @@ from history.models.append_only import writable
 from history.record import daily_counts, projections
 from history.record.expiry import expiry_of
 from history.record.loading import entries_of
-from history.verification.projections_check import COUNTERS
 from history.verification.replay import Replay, ReplayedCall
 
 PAGE = 200
@@ -85,12 +84,12 @@ def _write_path(session: Session, replay: Replay, wrong_moves: Sequence[int]) ->
                 writable(entries.filter(seq__in=wrong[start : start + PAGE])).update(**{name: ~F(name)})
         for start in range(0, len(wrong_calls), PAGE):
             _replace_calls(ToolCall.objects.filter(pk__in=wrong_calls[start : start + PAGE]))
-        for name in (*HEAD_COLUMNS, *COUNTERS):
+        for name in (*HEAD_COLUMNS, *Session.COUNTERS):
             setattr(locked, name, getattr(totals, name))
         locked.tool_call_count += ToolCall.objects.filter(session=session).filter(message__body=None).count()
         locked.dropped_through = 0  # the next purge looks again
         locked.expires_at = expiry_of(locked)
-        locked.save(update_fields=[*HEAD_COLUMNS, *COUNTERS, "dropped_through", "expires_at"])
+        locked.save(update_fields=[*HEAD_COLUMNS, *Session.COUNTERS, "dropped_through", "expires_at"])
 
 
 # Tool calls.
