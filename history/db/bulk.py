@@ -11,7 +11,7 @@ instead of 0.89 on PostgreSQL (+38 %); with 4 calls per step +12 % and +13 %. Wi
 In loops use `cursor.db`: `django.db.connection` looks up the thread's connection at every attribute access.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache, partial
 from typing import Any, TypeVar, cast
@@ -88,6 +88,15 @@ def _fit_value(model: type[models.Model], name: str, value: object) -> object:
     if isinstance(value, str) and isinstance(field, models.CharField | models.TextField):
         return fit_text(model, name, value)
     return value
+
+
+def one_by_one(rows: models.QuerySet[M], *, page: int = 100) -> Iterator[M]:
+    """All rows, in pages by primary key: rows may be removed meanwhile."""
+    rows = rows.order_by("pk")
+    found = list(rows[:page])
+    while found:
+        yield from found
+        found = list(rows.filter(pk__gt=found[-1].pk)[:page])
 
 
 def insert(model: type[M], rows: Sequence[M]) -> None:

@@ -8,6 +8,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models import F, Q, QuerySet
 
+from history.db.bulk import one_by_one
 from history.db.transactions import writing
 from history.models import ApiKey, Exchange, Session
 from history.record.expiry import RetentionScope, scopes
@@ -74,11 +75,3 @@ def stale_expiry(scope: RetentionScope) -> tuple[QuerySet[Session], Any]:
     if right is None:
         return rows.exclude(expires_at=None), None
     return rows.filter(Q(expires_at=None) | Q(expires_at__lt=right) | Q(expires_at__gt=right)), right
-
-
-def one_by_one(rows: QuerySet[Any]) -> Iterator[Any]:
-    """All rows, in pages by primary key: rows may be removed meanwhile."""
-    last = None
-    while page := list((rows if last is None else rows.filter(pk__gt=last)).order_by("pk")[:100]):
-        yield from page
-        last = page[-1].pk

@@ -11,6 +11,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from history.db.bulk import one_by_one
 from history.models import Exchange, Message, SearchRow, Session
 from history.record.expiry import RetentionScope, scopes
 from history.retention import due, removal, trimming
@@ -84,7 +85,7 @@ class _Purge:
             yield "over_cap", sessions
 
     def staying(self, sessions: QuerySet[Session]) -> Iterator[Session]:
-        for session in due.one_by_one(sessions):
+        for session in one_by_one(sessions):
             self.check_time()
             if session.pk not in self.going:
                 yield session

@@ -14,6 +14,7 @@ from itertools import islice
 from uuid import UUID
 
 from history.access import audit
+from history.db.bulk import one_by_one
 from history.models import Exchange, Session
 from history.verification.checkpoints import Checkpoint as Checkpoint
 from history.verification.checkpoints import checkpoint as checkpoint
@@ -28,6 +29,8 @@ Progress = Callable[[int], None]
 
 FINDINGS_PER_SESSION = 1_000
 ATTEMPTS = 5
+COMPARED = ("version", "trimmed_through", "state", "hidden_at", "owner_id", "hold", "title", "expires_at")
+INPUT_LINK = ("blob_id", "exchange__session_id")
 
 
 def verify(
@@ -41,27 +44,18 @@ def verify(
     `progress` is called with the number of entries of each checked session.
     """
     blobs = Blobs()
-    yield from _check_audit()
+    for flaw in audit.flaws():
+        sentence = f"this event of the audit chain is {flaw.problem}"
+        yield VerificationFinding(None, flaw.seq, f"audit_{flaw.problem}", sentence)
     if checkpoint is not None:
         yield from compare(checkpoint)
-    for session in _all_sessions() if sessions is None else _load_sessions(sessions):
+    for session in one_by_one(Session.objects.all(), page=200) if sessions is None else _load_sessions(sessions):
         yield from _check_session(session, blobs, progress)
     if sessions is None:
-        yield from _check_inputs(blobs)
-
-
-def _check_audit() -> Iterator[VerificationFinding]:
-    for flaw in audit.flaws():
-        yield VerificationFinding(
-            None, flaw.seq, f"audit_{flaw.problem}", f"this event of the audit chain is {flaw.problem}"
-        )
-
-
-def _all_sessions() -> Iterator[Session]:
-    last, rows = None, Session.objects.order_by("pk")
-    while page := list((rows if last is None else rows.filter(pk__gt=last))[:200]):
-        yield from page
-        last = page[-1].pk
+        for link in one_by_one(Exchange.blobs.through.objects.select_related("exchange").only(*INPUT_LINK), page=500):
+            if not blobs.is_healthy(link.blob_id):
+                sentence = f"the blob {link.blob_id[:12]}… that a call was made from is missing or was altered"
+                yield VerificationFinding(link.exchange.session_id, 0, "broken_blob", sentence)
 
 
 def _load_sessions(sessions: Iterable[Session | UUID]) -> Iterator[Session]:
@@ -80,26 +74,9 @@ def _check_session(session: Session, blobs: Blobs, progress: Progress | None) ->
         now = Session.objects.filter(pk=session.pk).first() if findings else session
         if now is None:
             return
-        if _is_the_same(now, session):
+        if all(getattr(now, name) == getattr(session, name) for name in COMPARED):
             break
         session = now
     if progress is not None:
         progress(check.entries)
     yield from findings
-
-
-def _is_the_same(now: Session, then: Session) -> bool:
-    names = ("version", "trimmed_through", "state", "hidden_at", "owner_id", "hold", "title", "expires_at")
-    return all(getattr(now, name) == getattr(then, name) for name in names)
-
-
-def _check_inputs(blobs: Blobs) -> Iterator[VerificationFinding]:
-    """Check the blobs of exchanges."""
-    last = 0
-    rows = Exchange.blobs.through.objects.order_by("pk").values_list("pk", "exchange__session_id", "blob_id")
-    while page := list(rows.filter(pk__gt=last)[:500]):
-        for _, session_id, name in page:
-            if not blobs.is_healthy(name):
-                sentence = f"the blob {name[:12]}… that a call was made from is missing or was altered"
-                yield VerificationFinding(session_id, 0, "broken_blob", sentence)
-        last = page[-1][0]

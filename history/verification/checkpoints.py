@@ -82,55 +82,38 @@ def root_of(states: Iterable[SessionState]) -> str:
 def compare(known: Checkpoint) -> Iterator[VerificationFinding]:
     """Yield what is in the checkpoint and not in the record."""
     if root_of(known.sessions) != known.root:
-        yield VerificationFinding(
-            None, 0, "altered_checkpoint", "the checkpoint itself was altered: its root does not fit"
-        )
-    if known.audit_seq and not _has_event(known):
+        sentence = "the checkpoint itself was altered: its root does not fit"
+        yield VerificationFinding(None, 0, "altered_checkpoint", sentence)
+    tip = AuditEvent.objects.filter(seq=known.audit_seq, seal=bytes.fromhex(known.audit_seal))
+    if known.audit_seq and not tip.exists():
         sentence = "this event of the audit chain was the newest at the checkpoint, and is gone or altered"
         yield VerificationFinding(None, known.audit_seq, "audit_cut", sentence)
     newest = Message.objects.aggregate(last=Max("pk"))["last"] or 0
-    if newest < known.last_message_id and not _has_removals_since(known):
+    removals = AuditEvent.objects.filter(seq__gt=known.audit_seq, action__in=["remove", "trim"])
+    if newest < known.last_message_id and not removals.exists():
         sentence = f"the newest message has the id {newest}; at the checkpoint there was {known.last_message_id}"
         yield VerificationFinding(None, newest, "older_record", sentence)
     for state in known.sessions:
         yield from _compare_session(state)
 
 
-def _has_event(known: Checkpoint) -> bool:
-    return AuditEvent.objects.filter(seq=known.audit_seq, seal=bytes.fromhex(known.audit_seal)).exists()
-
-
-def _has_removals_since(known: Checkpoint) -> bool:
-    return AuditEvent.objects.filter(seq__gt=known.audit_seq, action__in=["remove", "trim"]).exists()
-
-
 def _compare_session(state: SessionState) -> Iterator[VerificationFinding]:
     name, version = UUID(state.session), state.version
-    session = Session.objects.filter(pk=name).only(*_COMPARED).first()
+    session = Session.objects.filter(pk=name).only("version", "trimmed_through", "anchor_seal", "begin_seal").first()
     if session is None:
         if not audited_state(name).is_removed:
-            yield VerificationFinding(
-                name, version, "missing_session", "the session is gone, and no audit event tells of its removal"
-            )
+            sentence = "the session is gone, and no audit event tells of its removal"
+            yield VerificationFinding(name, version, "missing_session", sentence)
         return
     if state.begin and state.begin != bytes(session.begin_seal).hex():
         yield VerificationFinding(name, 0, "altered_owner", "its owner, key or source is not the one of the checkpoint")
     if version < session.trimmed_through:
         return
-    seal = _seal_at(session, version)
+    seal = session.anchor_seal
+    if version > session.trimmed_through:
+        seal = Message.objects.at(session, version).values_list("seal", flat=True).first()
     if seal is None and not audited_state(name).is_removed:
         yield VerificationFinding(name, version, "missing_entry", "it was there at the checkpoint and is missing")
-    elif seal is not None and seal.hex() != state.seal:
-        yield VerificationFinding(
-            name, version, "rewritten", "its seal is not the one of the checkpoint: history was written anew"
-        )
-
-
-_COMPARED = ("version", "trimmed_through", "anchor_seal", "begin_seal")
-
-
-def _seal_at(session: Session, seq: int) -> bytes | None:
-    if seq == session.trimmed_through:
-        return bytes(session.anchor_seal)
-    seal = Message.objects.at(session, seq).values_list("seal", flat=True).first()
-    return None if seal is None else bytes(seal)
+    elif seal is not None and bytes(seal).hex() != state.seal:
+        sentence = "its seal is not the one of the checkpoint: history was written anew"
+        yield VerificationFinding(name, version, "rewritten", sentence)

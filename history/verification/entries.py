@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from history.db.packing import attachments_of, blobs_in, unpack
-from history.entries import Entry, JsonObject, ToolResults, UnknownEntry
+from history.entries import Entry, JsonObject, UnknownEntry
 from history.models import Message
 from history.models.seals import digest_of, seal_of
 from history.record import fingerprints, projections
@@ -56,20 +56,17 @@ def _seal_of(row: Message, before: bytes, digest: bytes) -> bytes:
 
 def read_body(row: Message, blobs: Blobs) -> tuple[Entry | None, frozenset[str], Problem | None]:
     """The entry, the blobs it refers to, and the problem with them."""
-    names = set(blobs_in(row.body or ""))
-    contents: dict[str, bytes] = {}
-    for name in names:
-        content = blobs.content(name)
-        if content is None:
-            return None, frozenset(names), _broken_blob(name)
-        contents[name] = content
+    names = frozenset(blobs_in(row.body or ""))
+    contents = {name: content for name in names if (content := blobs.content(name)) is not None}
+    if missing := names - contents.keys():
+        return None, names, _broken_blob(next(iter(missing)))
     try:
         entry = unpack(row.body or "null", contents)
     except (ValueError, KeyError, TypeError):
-        return None, frozenset(names), ("unreadable_body", "its body cannot be read")
+        return None, names, ("unreadable_body", "its body cannot be read")
     attached = attachments_of(entry)
     problem = next((_broken_blob(name) for name in sorted(attached) if not blobs.is_healthy(name)), None)
-    return entry, frozenset(names | attached), problem
+    return entry, names | attached, problem
 
 
 def _broken_blob(name: str) -> Problem:
@@ -81,13 +78,6 @@ def wrong_columns(row: Message, entry: Entry) -> Iterator[str]:
     if isinstance(entry, UnknownEntry):
         del expected["created_at"]  # the writer knew the time from another source
     return (name for name, value in expected.items() if getattr(row, name) != value)
-
-
-def remaining_texts(row: Message) -> list[str]:
-    """The columns that a drop should have emptied; only the number of failed results is kept."""
-    counts = {projections.FAILED_RESULTS} if row.kind == ToolResults.kind else set()
-    texts = {"content": row.content, "metadata": row.metadata.keys() - counts}
-    return [name for name, value in texts.items() if value]
 
 
 def is_wrong_fingerprint(row: Message, entry: Entry, *, after: bytes, scope: str) -> bool:

@@ -2,15 +2,16 @@
 
 from collections.abc import Generator, Iterator, Sequence
 
-from history.entries import Entry, JsonObject, ToolResults
+from history.entries import Entry, JsonObject, ModelOutput, ToolResults
 from history.models import Message, SearchRow, Session, ToolCall
 from history.record import fingerprints, projections
 from history.verification.entries import is_wrong_fingerprint
-from history.verification.replay import Replay, ReplayedCall, is_dropped_answer
-from history.verification.rows import VerificationFinding, linked_blobs, projection_finding
+from history.verification.replay import Replay
+from history.verification.rows import VerificationFinding, projection_finding
 
 Slot = tuple[int, int]  # an entry, and the index of one of its requests or results
 
+LINKS = Message.blobs.through.objects
 CALL_COLUMNS = ("call_id", "name", "arguments", "created_at")
 OUTCOME_COLUMNS = tuple(projections.NO_OUTCOME)
 
@@ -26,7 +27,7 @@ class ProjectionsCheck:
         self.dropped_answers: set[int] = set()
         # Hashes of what the rows of calls should contain: the call and the outcome without a result; the results.
         self.calls: dict[Slot, tuple[int, int]] = {}
-        self.outcomes: dict[Slot, int] = {}
+        self.outcomes: dict[tuple[int | None, int | None], int] = {}
         self.searchable: set[int] = set()  # ids of rows of this page
         self.blobs: dict[int, frozenset[str]] = {}
         self.wrong_search_rows: list[int] = []
@@ -34,7 +35,7 @@ class ProjectionsCheck:
     def add(self, row: Message, entry: Entry | None, names: frozenset[str]) -> Iterator[VerificationFinding]:
         if names:
             self.blobs[row.pk] = names
-        if is_dropped_answer(row):
+        if row.body is None and row.kind == ModelOutput.kind:  # the rows of its calls are all that is known of them
             self.dropped_answers.add(row.seq)
         if entry is not None:
             self._add_calls(row, entry)
@@ -52,7 +53,7 @@ class ProjectionsCheck:
         self.wrong_search_rows += [row.seq for row in rows if (row.pk in indexed) != (row.pk in self.searchable)]
         expected = {(pk, name) for pk, names in self.blobs.items() for name in names}
         checked = [row.pk for row in rows if row.body is None or self.blobs.get(row.pk)]
-        linked = linked_blobs(checked) if checked else set()
+        linked = set(LINKS.filter(message_id__in=checked).values_list("message_id", "blob_id"))
         seqs = {row.pk: row.seq for row in rows}
         for pk, name in sorted(expected ^ linked):
             yield self._wrong(seqs[pk], "wrong_link", f"its link to the blob {name[:12]}… is missing, or one too many")
@@ -108,11 +109,12 @@ class ProjectionsCheck:
 
     def _check_calls(self) -> Generator[VerificationFinding, None, int]:
         """Compare the rows of calls. Returns how many belong to answers without texts."""
-        expected = {
-            (seq, index): self._expected_row(seq, index, call)
-            for seq, calls in self.replay.calls.items()
-            for index, call in enumerate(calls)
-        }
+        expected: dict[Slot, tuple[int, int]] = {}
+        for seq, calls in self.replay.calls.items():
+            for index, call in enumerate(calls):
+                request, unanswered = self.calls[seq, index]
+                outcome = self.outcomes.get((call.answered_by, call.answer_index), unanswered)
+                expected[seq, index] = request, outcome
         stored = ToolCall.objects.filter(session=self.session).filter(message__seq__lte=self.session.version)
         columns = ("message__seq", "index", *CALL_COLUMNS, *OUTCOME_COLUMNS)
         of_dropped = 0
@@ -128,12 +130,6 @@ class ProjectionsCheck:
         for seq, index in expected:
             yield self._wrong(seq, "wrong_call", f"the row of its tool call {index} is missing")
         return of_dropped
-
-    def _expected_row(self, seq: int, index: int, call: ReplayedCall) -> tuple[int, int]:
-        columns_hash, unanswered = self.calls[seq, index]
-        if call.answered_by is None or call.answer_index is None:
-            return columns_hash, unanswered
-        return columns_hash, self.outcomes[call.answered_by, call.answer_index]
 
 
 def _hash(values: JsonObject, names: Sequence[str]) -> int:

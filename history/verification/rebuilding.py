@@ -8,7 +8,7 @@ any lock is taken, and the results are written in short transactions. Each of th
 unchanged. If not, all begins again, the last time under one lock.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from uuid import UUID
 
@@ -16,13 +16,13 @@ from django.db.models import F, QuerySet
 
 from history import search
 from history.db.transactions import writing
-from history.entries import Entry, ToolResults
+from history.entries import ToolResults
 from history.models import Message, Session, ToolCall
 from history.models.append_only import writable
 from history.record import daily_counts, projections
 from history.record.expiry import expiry_of
 from history.record.loading import entries_of
-from history.verification.replay import Replay, ReplayedCall
+from history.verification.replay import Replay
 
 PAGE = 200
 ATTEMPTS = 3
@@ -52,9 +52,8 @@ def _rebuild(session_id: UUID) -> None:
     replay, wrong_moves = Replay(session), []
     last, rows = 0, Message.objects.in_order(session)
     while page := list(rows.filter(seq__gt=last)[:PAGE]):
-        for message, entry in zip(page, entries_of(page), strict=True):
-            if replay.add(message, entry) != message.moved_head:
-                wrong_moves.append(message.seq)
+        entries = zip(page, entries_of(page), strict=True)
+        wrong_moves += [row.seq for row, entry in entries if replay.add(row, entry) != row.moved_head]
         last = page[-1].seq
     _write_path(session, replay, wrong_moves)
     calling = sorted(replay.calls)
@@ -72,9 +71,6 @@ def _lock_unchanged(session: Session) -> Iterator[Session]:
         yield locked
 
 
-# Path, head and counters.
-
-
 def _write_path(session: Session, replay: Replay, wrong_moves: Sequence[int]) -> None:
     wrong_marks, wrong_calls, totals = replay.wrong_marks(), _wrong_calls(session, replay), replay.totals()
     entries = Message.objects.of(session)
@@ -90,9 +86,6 @@ def _write_path(session: Session, replay: Replay, wrong_moves: Sequence[int]) ->
         locked.dropped_through = 0  # the next purge looks again
         locked.expires_at = expiry_of(locked)
         locked.save(update_fields=[*HEAD_COLUMNS, *Session.COUNTERS, "dropped_through", "expires_at"])
-
-
-# Tool calls.
 
 
 def _wrong_calls(session: Session, replay: Replay) -> list[int]:
@@ -113,11 +106,13 @@ def _write_calls(session: Session, replay: Replay, seqs: Sequence[int]) -> None:
         messages = list(Message.objects.of(session).filter(seq__in=seqs, body__isnull=False).order_by("seq"))
         answers = {call.answered_by for seq in seqs for call in replay.calls[seq] if call.answered_by is not None}
         results = _load_results(session, answers)
-        rows = [
-            row
-            for message, entry in zip(messages, entries_of(messages), strict=True)
-            for row in _build_calls(message, entry, replay.calls[message.seq], results)
-        ]
+        rows = []
+        for message, entry in zip(messages, entries_of(messages), strict=True):
+            for row, call in zip(projections.build_calls(message, entry), replay.calls[message.seq], strict=False):
+                seq, index = call.answered_by, call.answer_index
+                if seq is not None and index is not None:
+                    projections.set_outcome(row, results[seq].results[index], seq=seq, index=index)
+                rows.append(row)
         _replace_calls(ToolCall.objects.filter(message__in=messages), by=rows)
 
 
@@ -136,13 +131,3 @@ def _load_results(session: Session, seqs: set[int]) -> dict[int, ToolResults]:
     if len(results) < len(seqs):  # their texts were dropped since
         raise _Changed
     return results
-
-
-def _build_calls(
-    message: Message, entry: Entry, calls: Sequence[ReplayedCall], results: Mapping[int, ToolResults]
-) -> Iterator[ToolCall]:
-    for row in projections.build_calls(message, entry):
-        seq, index = calls[row.index].answered_by, calls[row.index].answer_index
-        if seq is not None and index is not None:
-            projections.set_outcome(row, results[seq].results[index], seq=seq, index=index)
-        yield row

@@ -9,7 +9,7 @@ head is on an entry that is still there.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from history.entries import CONVERSATION, LEAVES, Entry, HeadMoved, ModelOutput, ToolResults
+from history.entries import CONVERSATION, LEAVES, Entry, HeadMoved, ToolResults
 from history.models import Message, Session
 from history.record import fingerprints, projections
 from history.record.row_builder import Position, count_entry, is_message, next_position, set_head
@@ -122,28 +122,19 @@ class Replay:
         for seq in self._path_back_to(-1):
             if self.steps[seq].kind not in CONVERSATION:
                 continue
-            if seq in self.calls:
-                self._answer_on_path(self.calls[seq], follower)
+            answer = follower if follower in self.results else None
+            stale = [call for call in self.calls.get(seq, ()) if call.answered_by != answer]
+            for call in stale:
+                call.answered_by = call.answer_index = None
+            if answer is not None:
+                self._answer(stale, answer)
             if seq <= since:
                 break
             follower = seq
 
-    def _answer_on_path(self, calls: Sequence[ReplayedCall], follower: int) -> None:
-        answer = follower if follower in self.results else None
-        stale = [call for call in calls if call.answered_by != answer]
-        for call in stale:
-            call.answered_by = call.answer_index = None
-        if answer is not None:
-            self._answer(stale, answer)
-
     def _answer(self, calls: Sequence[ReplayedCall], seq: int) -> None:
         unanswered = [call for call in calls if call.answered_by is None]
-        paired = projections.pair_results([call.call_id for call in unanswered], self.results[seq])
+        paired = projections.pair_results((call.call_id for call in unanswered), self.results[seq])
         for call, index in zip(unanswered, paired, strict=True):
             if index is not None:
                 call.answered_by, call.answer_index = seq, index
-
-
-def is_dropped_answer(row: Message) -> bool:
-    """Whether an answer has lost its text: then the rows of its calls are all that is known of them."""
-    return row.body is None and row.kind == ModelOutput.kind

@@ -1,7 +1,7 @@
 """Findings of a verification, and the rows, blobs and audit events that it reads."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -74,20 +74,18 @@ class Blobs:
             return None
         if name not in self.healthy and sha256(content).hexdigest() != name:
             return None
-        self._remember(name, bytes(content))
-        return bytes(content)
-
-    def is_healthy(self, name: str) -> bool:
-        return name in self.healthy or self.content(name) is not None
-
-    def _remember(self, name: str, content: bytes) -> None:
+        content = bytes(content)
         if len(self.healthy) >= self.MAX_KNOWN:
             self.healthy.clear()
         self.healthy.add(name)
-        if len(content) <= self.MAX_CACHED_BYTES:
+        if size <= self.MAX_CACHED_BYTES:
             if len(self.cached) >= self.MAX_CACHED:
                 self.cached.pop(next(iter(self.cached)))
             self.cached[name] = content
+        return content
+
+    def is_healthy(self, name: str) -> bool:
+        return name in self.healthy or self.content(name) is not None
 
 
 @dataclass
@@ -129,8 +127,3 @@ def audited_state(session_id: UUID) -> AuditedState:
             case "remove":
                 state.is_removed = True
     return state
-
-
-def linked_blobs(message_ids: Iterable[int]) -> set[tuple[int, str]]:
-    links = Message.blobs.through.objects.filter(message_id__in=list(message_ids))
-    return set(links.values_list("message_id", "blob_id"))

@@ -6,23 +6,16 @@ hand with the audit chain. The automatic title and the expiry are computed again
 
 from collections.abc import Iterator
 from datetime import timedelta
-from functools import cached_property
 
-from history.entries import Entry, ModelInput
+from history.entries import Entry, ModelInput, ToolResults
 from history.models import Message, Session
 from history.models.seals import digest_of, title_mark_of
+from history.record import projections
 from history.record.expiry import expiry_of
 from history.text.titles import title_from
-from history.verification.entries import Chain, read_body, remaining_texts, wrong_columns
+from history.verification.entries import Chain, read_body, wrong_columns
 from history.verification.projections_check import ProjectionsCheck
-from history.verification.rows import (
-    AuditedState,
-    Blobs,
-    VerificationFinding,
-    audited_state,
-    pages_of,
-    projection_finding,
-)
+from history.verification.rows import Blobs, VerificationFinding, audited_state, pages_of, projection_finding
 
 # Events of earlier versions do not have the moment of a deletion; they were written within the same transaction.
 SAME_MOMENT = timedelta(minutes=10)
@@ -39,18 +32,14 @@ class SessionCheck:
         self.entries = 0
         self.titles: list[str] = []  # that messages give: the first, and the one that the session has
         self.is_title_lost = session.trimmed_through > 0
-
-    @cached_property
-    def audited(self) -> AuditedState:
-        return audited_state(self.session.pk)
+        self.audited = audited_state(session.pk)
 
     def check(self) -> Iterator[VerificationFinding]:
         yield from self._check_audited_columns()
         through = self.session.trimmed_through
         if through and self.audited.trimmed != (through, self.session.anchor_seal.hex()):
-            yield self._damage(
-                through, "untold_trim", "entries up to here are gone, and no audit event tells of a trim"
-            )
+            sentence = "entries up to here are gone, and no audit event tells of a trim"
+            yield self._damage(through, "untold_trim", sentence)
         for rows in pages_of(self.session):
             for row in rows:
                 yield from self._check_row(row)
@@ -106,9 +95,11 @@ class SessionCheck:
         if row.seq > self.audited.dropped_through:
             sentence = "its body is gone, and no audit event says that it was dropped"
             yield self._damage(row.seq, "missing_body", sentence)
-        for name in remaining_texts(row):
-            sentence = f"its body was dropped, but there is still something in {name}"
-            yield projection_finding(self.session, row.seq, "text_left", sentence)
+        counts = {projections.FAILED_RESULTS} if row.kind == ToolResults.kind else set()  # which a drop keeps
+        for name, rest in (("content", row.content), ("metadata", row.metadata.keys() - counts)):
+            if rest:
+                sentence = f"its body was dropped, but there is still something in {name}"
+                yield projection_finding(self.session, row.seq, "text_left", sentence)
 
     def _check_last_entry(self) -> Iterator[VerificationFinding]:
         session = self.session
@@ -154,11 +145,10 @@ class SessionCheck:
             yield projection_finding(self.session, 0, "altered_expiry", sentence)
 
     def _note_title(self, entry: Entry) -> None:
-        if not isinstance(entry, ModelInput) or entry.is_internal or len(self.titles) >= 2:
-            return
-        title = title_from(entry.text)
-        if title and (not self.titles or title == self.session.title):
-            self.titles.append(title)
+        if isinstance(entry, ModelInput) and not entry.is_internal and len(self.titles) < 2:
+            title = title_from(entry.text)
+            if title and (not self.titles or title == self.session.title):
+                self.titles.append(title)
 
     def _is_title_right(self) -> bool:
         session, audited = self.session, self.audited
