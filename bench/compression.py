@@ -207,14 +207,14 @@ def _cost_of_compressing(messages: int) -> float:
         recorder.append(session, Summary(first=1, last=messages - 200, summary=SUMMARY), after=messages)
         turn = Turn(session_id=session.pk, user=user, leaf=messages + 1, agent=AgentSettings())
         began = time.perf_counter()
-        job = plan_compression(
+        plan, policy = plan_compression(
             turn, turn.leaf, model=Model(name="m", window=200_000), request=CompressionRequest(why="asked")
         )
-        written = [SummaryOutcome(stretch=one, text=SUMMARY) for one in job.plan.stretches]
-        entries = entries_of_plan(job.plan, written, job.policy, why="asked", agent="")
+        written = [SummaryOutcome(stretch=one, text=SUMMARY) for one in plan.stretches]
+        entries = entries_of_plan(plan, written, policy, why="asked", agent="")
         recorder.append_behind(session, entries, after=turn.leaf)
         took.append(time.perf_counter() - began)
-        assert job.plan.stretches[0].messages > 150
+        assert plan.stretches[0].messages > 150
     return statistics.median(took)
 
 

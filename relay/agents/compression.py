@@ -7,8 +7,7 @@ at worst without the oldest turns, which stay in the record.
 """
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from uuid import UUID
 
 from django.conf import settings
@@ -56,19 +55,6 @@ LEAST_SUMMARY, MOST_SUMMARY = 80, 1_500
 UNBOUNDED = 2**31
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompressionJob:
-    """What is to be summarised, and for which model it must fit."""
-
-    plan: CompressionPlan
-    policy: CompressionPolicy
-    request: CompressionRequest
-
-    @property
-    def why(self) -> str:
-        return self.request.why
-
-
 def read_run_updates(run_id: UUID, session_id: UUID, leaf: int) -> tuple[int, CompressionRequest | None]:
     """The leaf behind notes that were added to the path of the run, and a request to compress, taken once."""
     now = behind_notes(session_id, leaf)
@@ -98,11 +84,14 @@ async def compress(turn: Turn, observer: TurnObserver, leaf: int, *, route: Rout
     if not route.model.can_summarise:
         return leaf
     try:
-        job = await in_database_after_outages(plan_compression, turn, leaf, model=route.model, request=request)
-        if not job.plan:
+        plan, policy = await in_database_after_outages(plan_compression, turn, leaf, model=route.model, request=request)
+        if not plan:
             return leaf
-        written = await _write_summaries(turn, observer, leaf, job=job, route=route) if job.plan.stretches else []
-        entries = _entries(turn, job, written)
+        written = await _write_summaries(turn, observer, leaf, plan, policy, route=route) if plan.stretches else []
+        name = turn.agent.name
+        entries: list[Entry] = [*entries_of_plan(plan, written, policy, why=request.why, agent=name)]
+        if request.instead_of and any(one.text for one in written):
+            entries.insert(0, Retracted(seq=request.instead_of, agent=name, reason="again"))
         return await store_entries(turn, observer, *entries, after=leaf) if entries else leaf
     except Exception:
         logger.warning("A compression failed; the conversation continues without it.", exc_info=True)
@@ -110,12 +99,12 @@ async def compress(turn: Turn, observer: TurnObserver, leaf: int, *, route: Rout
 
 
 async def _write_summaries(
-    turn: Turn, observer: TurnObserver, leaf: int, *, job: CompressionJob, route: Route
+    turn: Turn, observer: TurnObserver, leaf: int, plan: CompressionPlan, policy: CompressionPolicy, *, route: Route
 ) -> list[SummaryOutcome]:
     """One summary after the other; viewers see that older messages are being summarised."""
     await _show_summarising(observer, is_on=True)
     try:
-        return [await summarise(turn, one, job.plan, job.policy, route=route, leaf=leaf) for one in job.plan.stretches]
+        return [await summarise(turn, one, plan, policy, route=route, leaf=leaf) for one in plan.stretches]
     finally:
         await finish_if_cancelled(_show_summarising(observer, is_on=False))
 
@@ -125,29 +114,24 @@ async def _show_summarising(observer: TurnObserver, *, is_on: bool) -> None:
     await observer.on_summarising(is_on=is_on)
 
 
-def _entries(turn: Turn, job: CompressionJob, written: Sequence[SummaryOutcome]) -> list[Entry]:
-    entries: list[Entry] = [*entries_of_plan(job.plan, written, job.policy, why=job.why, agent=turn.agent.name)]
-    if job.request.instead_of and any(one.text for one in written):
-        entries.insert(0, Retracted(seq=job.request.instead_of, agent=turn.agent.name, reason="again"))
-    return entries
-
-
 # What is to be done.
 
 
-def plan_compression(turn: Turn, leaf: int, *, model: Model, request: CompressionRequest) -> CompressionJob:
+def plan_compression(
+    turn: Turn, leaf: int, *, model: Model, request: CompressionRequest
+) -> tuple[CompressionPlan, CompressionPolicy]:
     """Plan from the present context: messages that earlier summaries replace are not read."""
     session = Session.objects.get(pk=turn.session_id)
     policy = make_policy(model, turn.agent, request)
     if request.instead_of:
         plan = _plan_again(session, leaf, summary=request.instead_of, model=model)
-        return CompressionJob(plan=plan, policy=replace(policy, max_tokens=UNBOUNDED), request=request)
+        return plan, replace(policy, max_tokens=UNBOUNDED)
     around, _ = environment_options(
         ToolContext(user=turn.user, session_id=session.pk, agent=turn.agent.name), turn.agent
     )
     options = ContextOptions(max_turns=None, calibration=read_calibration(model.name), **around)
     taken = selectors.snapshot(session, leaf=leaf, options=options)
-    return CompressionJob(plan=make_plan(taken, options, policy), policy=policy, request=request)
+    return make_plan(taken, options, policy), policy
 
 
 def make_policy(model: Model, agent: AgentSettings, request: CompressionRequest) -> CompressionPolicy:

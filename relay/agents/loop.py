@@ -5,19 +5,33 @@ branches of the session grow. Everything is stored as it happens, so a turn that
 process ends in the middle loses nothing.
 """
 
+import asyncio
+from typing import Any
 from uuid import UUID
 
 from history.entries import ModelInput, ModelOutput, Text
 from history.models import Message
-from history.record import selectors
-from relay.agents.compression import compress_if_requested, run_compression
-from relay.agents.model_call import call_model
+from history.record import exchanges, selectors
+from relay.agents.compression import compress, compress_if_requested, read_run_updates, run_compression
+from relay.agents.model_call import ModelCall, open_call
+from relay.agents.requests import ContextFull, RenderedCall, render_call
 from relay.agents.settings import RoleName
 from relay.agents.tool_calls import run_tool_calls
-from relay.agents.turn import StoredAnswer, Turn, TurnObserver, read_leaf, store_entries
+from relay.agents.turn import (
+    CompressionRequest,
+    StoredAnswer,
+    Turn,
+    TurnFailed,
+    TurnObserver,
+    finish_if_cancelled,
+    read_leaf,
+    store_entries,
+)
 from relay.chat import error_texts
-from relay.errors import RelayError
+from relay.errors import Cut, ProviderError, RelayError
 from relay.models import Run
+from relay.providers.base import Route
+from relay.providers.registry import router
 from relay.runtime.async_db import in_database_after_outages
 from relay.tools.running import answer_all
 
@@ -36,28 +50,18 @@ async def run_turn(turn: Turn, observer: TurnObserver) -> Run.Outcome:
         return await run_compression(turn, observer, turn.compression)
     waiting = await in_database_after_outages(_open_calls, turn.session_id, leaf) if turn.answers else None
     if waiting:
-        return await _resume(turn, observer, waiting)
+        outcome, leaf = await run_tool_calls(turn, observer, waiting)
+        return outcome or (await _answer(turn, observer, "executor", leaf))[0]
     for place, role in enumerate(turn.agent.roles):
         if role != "executor" or place > 0:
-            leaf = await _brief(turn, observer, role, leaf)
+            parts, name = (Text(text=BRIEFINGS[role]),), turn.agent.name
+            briefing = ModelInput(channel="agent", is_internal=True, agent=name, parts=parts)
+            leaf = await store_entries(turn, observer, briefing, after=leaf)
         outcome, leaf = await _answer(turn, observer, role, leaf)
         if outcome is not Run.Outcome.DONE:
             return outcome
     await compress_if_requested(turn, observer, leaf)
     return Run.Outcome.DONE
-
-
-async def _resume(turn: Turn, observer: TurnObserver, waiting: StoredAnswer) -> Run.Outcome:
-    """Continue an answer whose calls are open: the user has answered its question."""
-    outcome, leaf = await run_tool_calls(turn, observer, waiting)
-    if outcome is None:
-        outcome, leaf = await _answer(turn, observer, "executor", leaf)
-    return outcome
-
-
-async def _brief(turn: Turn, observer: TurnObserver, role: RoleName, leaf: int) -> int:
-    briefing = ModelInput(channel="agent", is_internal=True, agent=turn.agent.name, parts=(Text(text=BRIEFINGS[role]),))
-    return await store_entries(turn, observer, briefing, after=leaf)
 
 
 async def _answer(turn: Turn, observer: TurnObserver, role: RoleName, leaf: int) -> tuple[Run.Outcome, int]:
@@ -72,6 +76,56 @@ async def _answer(turn: Turn, observer: TurnObserver, role: RoleName, leaf: int)
         if outcome is not None:
             return outcome, leaf
     return Run.Outcome.LIMIT, leaf
+
+
+async def call_model(turn: Turn, observer: TurnObserver, role: RoleName, leaf: int) -> StoredAnswer:
+    """One call after the entry `leaf`. Its answer is stored in any case; TurnFailed says why it is not whole."""
+    route = router().route(turn.agent.model_for(role, picked=turn.model))
+    async with open_call(turn, await _render(turn, observer, role, route, leaf)) as call:
+        await observer.on_call(call.exchange, call.assembler, model=route.name, role=role)
+        try:
+            await call.stream(observer)
+        except ProviderError as error:
+            if error.kind == "context_length" and (shorter := await _compress_after_refusal(call, observer)):
+                return await call_model(turn, observer, role, shorter)
+            reason = "upstream_cut" if isinstance(error, Cut) else "upstream_error"
+            await call.store(reason, observer=observer, error=error)
+            raise TurnFailed(error) from error
+        except asyncio.CancelledError:
+            await finish_if_cancelled(call.store(observer.stop_reason or "stopped", observer=observer))
+            raise
+        except BaseException:
+            await finish_if_cancelled(call.store("server_error", observer=observer))
+            raise
+        return await finish_if_cancelled(call.store("done", observer=observer))
+
+
+async def _render(turn: Turn, observer: TurnObserver, role: RoleName, route: Route, leaf: int) -> RenderedCall:
+    """The next call of a run, from its path; compressed first if it is full or a summary was requested."""
+    leaf, request = await in_database_after_outages(read_run_updates, observer.id, turn.session_id, leaf)
+    options: Any = {"agent": turn.agent, "role": role, "route": route, "client": turn.client}
+    if request is None:
+        try:
+            return await in_database_after_outages(
+                render_call, turn.session_id, leaf=leaf, may_be_full=False, **options
+            )
+        except ContextFull:
+            request = CompressionRequest(why="full")
+    leaf = await compress(turn, observer, leaf, route=route, request=request)
+    return await in_database_after_outages(render_call, turn.session_id, leaf=leaf, **options)
+
+
+async def _compress_after_refusal(call: ModelCall, observer: TurnObserver) -> int:
+    """Compress a context that the provider refuses as too long. The entry to continue from; 0 if nothing can go."""
+    exchange, request = call.exchange, CompressionRequest(why="too_long")
+    call.reservation.release()  # a summary reserves for itself
+    shorter = await compress(call.turn, observer, exchange.after, route=call.rendered.route, request=request)
+    if shorter == exchange.after:
+        return 0
+    await in_database_after_outages(
+        exchanges.finish, exchange, None, end_reason="upstream_error", error="context_length"
+    )
+    return shorter
 
 
 async def close_open_calls(turn: Turn, observer: TurnObserver) -> None:

@@ -1,167 +1,204 @@
-"""One call to a model within a turn: its answer is streamed, and stored once, whole or cut short."""
+"""Calls to models: reserved and recorded before they are sent, streamed, and stored once, whole or cut short.
 
-from __future__ import annotations
+Every call reserves from its user's daily budget before it is sent and settles when its answer is stored, with the
+mechanism of relayed calls (`relay.usage.budgets`). A call that does not fit beside running ones waits until one of them
+has ended.
+"""
 
 import asyncio
 import time
-from contextlib import aclosing
-from dataclasses import replace
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
+
+from django.conf import settings
 
 from history.answers.assembly import Assembler
 from history.answers.events import Event, SurrogateJoiner
+from history.context.tokens import estimate_parts
 from history.db.transactions import writing
-from history.entries import ModelOutput
+from history.entries import ModelOutput, Usage, entry_to_json, thaw
 from history.models import Exchange
 from history.record import exchanges, recorder
-from relay.agents import spending
-from relay.agents.compression import compress, read_run_updates
-from relay.agents.requests import ContextFull, PreparedCall, RenderedCall, call_outcome, open_call, render_call
-from relay.agents.settings import RoleName
-from relay.agents.spending import Reservation
-from relay.agents.turn import (
-    CompressionRequest,
-    StoredAnswer,
-    Turn,
-    TurnFailed,
-    TurnObserver,
-    finish_if_cancelled,
-    set_leaf,
-)
-from relay.errors import Cut, ProviderError
+from relay.agents.requests import RenderedCall, record_call
+from relay.agents.turn import StoredAnswer, Turn, TurnObserver, set_leaf
+from relay.errors import BudgetReserved, OverAllowance, ProviderError
 from relay.providers.advice import failure_of
 from relay.providers.base import CallNotes, Route
-from relay.providers.registry import router
 from relay.runtime.async_db import in_database_after_outages
-from relay.usage import allowances
-from relay.usage.amounts import Use
+from relay.usage import allowances, budgets, counters
+from relay.usage.allowances import Limits
+from relay.usage.amounts import NO_USE, Use
+from relay.usage.budgets import BudgetLimit, Payer
+from relay.usage.prices import cost_of
+
+# How long a call waits for running ones, and how often it tries.
+WAIT_SECONDS, TRY_EVERY_SECONDS = 60.0, 0.2
 
 
-async def call_model(turn: Turn, observer: TurnObserver, role: RoleName, leaf: int) -> StoredAnswer:
-    route = router().route(turn.agent.model_for(role, picked=turn.model))
-    rendered = await _render(turn, observer, role, route, leaf)
-    reservation = await spending.reserve(
-        turn.user.pk, rendered.limits, route=route, read=rendered.tokens, written=rendered.options.max_tokens
-    )
-    try:
-        prepared = await in_database_after_outages(open_call, rendered)
-        call = _Call(turn, prepared, role, reservation)
-        return await _run_call(call, observer)
-    finally:
-        reservation.release()
+@dataclass(slots=True)
+class Reservation:
+    """What one call has reserved; nothing where the person has no budget."""
 
+    payer: Payer
+    route: Route
+    read: int
+    budgets: list[BudgetLimit] = field(default_factory=list)
+    name: str = field(default_factory=lambda: str(uuid4()))
 
-async def _run_call(call: _Call, observer: TurnObserver) -> StoredAnswer:
-    await observer.on_call(call.prepared, call.assembler, role=call.role)
-    try:
-        await call.stream(observer)
-    except ProviderError as error:
-        if error.kind == "context_length" and (shorter := await _compress_after_refusal(call, observer)):
-            return await call_model(call.turn, observer, call.role, shorter)
-        await call.store(observer, "upstream_cut" if isinstance(error, Cut) else "upstream_error", error=error)
-        raise TurnFailed(error) from error
-    except asyncio.CancelledError:
-        await finish_if_cancelled(call.store(observer, observer.stop_reason or "stopped"))
-        raise
-    except BaseException:
-        await finish_if_cancelled(call.store(observer, "server_error"))
-        raise
-    return await finish_if_cancelled(call.store(observer, "done"))
+    def price(self, usage: Usage) -> Decimal:
+        has_money = budgets.has_money(self.budgets)
+        name, model = self.route.provider.name, self.route.model.name
+        return cost_of(usage, provider=name, model=model, has_money_budget=has_money)
 
+    def use_of(self, output: ModelOutput, *, is_done: bool, is_answered: bool) -> Use:
+        """What counts for an answer: the provider's numbers, and our estimate where they did not come, or not to the
+        end. A call that was refused before any answer counts nothing."""
+        usage = output.usage
+        if is_answered and (usage is None or not is_done):
+            known = usage or Usage(input_tokens=self.read)
+            usage = replace(known, output_tokens=max(known.output_tokens, estimate_parts(output.parts)))
+        if usage is None:
+            return NO_USE
+        return Use(0, usage.input_tokens + usage.output_tokens, self.price(usage))
 
-async def _render(turn: Turn, observer: TurnObserver, role: RoleName, route: Route, leaf: int) -> RenderedCall:
-    """The next call of a run, from its path; compressed first if it is full or a summary was requested."""
-    leaf, request = await in_database_after_outages(read_run_updates, observer.id, turn.session_id, leaf)
-    options: Any = {"agent": turn.agent, "role": role, "route": route, "client": turn.client}
-    if request is None:
+    @asynccontextmanager
+    async def settling(self, spent: Use) -> AsyncIterator[None]:
+        """Around the transaction that stores the answer and what it used."""
+        if not self.budgets:
+            yield
+            return
+        owner, counted = self.payer.owner, NO_USE
+        await budgets.settle_in_redis(self.payer, self.name, spent)
+        counters.begin_writing_chat(owner)
         try:
-            return await in_database_after_outages(
-                render_call, turn.session_id, leaf=leaf, may_be_full=False, **options
-            )
-        except ContextFull:
-            request = CompressionRequest(why="full")
-    leaf = await compress(turn, observer, leaf, route=route, request=request)
-    return await in_database_after_outages(render_call, turn.session_id, leaf=leaf, **options)
+            yield
+            counted = spent
+        finally:
+            counters.end_writing_chat(owner, counted)
+            budgets.release(self.payer, self.name)
+
+    def release(self) -> None:
+        """Give back what was reserved, where nothing was stored. May be called twice."""
+        if self.budgets:
+            budgets.settle(self.payer, self.name, NO_USE)
 
 
-async def _compress_after_refusal(call: _Call, observer: TurnObserver) -> int:
-    """Compress a context that the provider refuses as too long. The entry to continue from; 0 if nothing can go."""
-    exchange, route = call.prepared.exchange, call.prepared.route
-    call.reservation.release()  # a summary reserves for itself
-    shorter = await compress(
-        call.turn, observer, exchange.after, route=route, request=CompressionRequest(why="too_long")
-    )
-    if shorter == exchange.after:
-        return 0
-    await in_database_after_outages(
-        exchanges.finish, exchange, None, end_reason="upstream_error", error="context_length"
-    )
-    return shorter
+async def reserve(owner: int, limits: Limits, *, route: Route, read: int, written: int | None) -> Reservation:
+    """Reserve what a call may use at most; `read` is its input in tokens, `written` the most that it may write.
+
+    Raises OverAllowance where a budget is used up, BudgetReserved where running calls may use up the rest of it.
+    """
+    payer = Payer(owner)
+    reservation = Reservation(payer, route, read)
+    counters.set_limits(owner, limits)
+    if not limits.tokens_per_day and not limits.cost_per_day:
+        return reservation
+    if counters.owner_account(owner).is_stale:
+        await counters.load_owner(owner)
+    reservation.budgets = found = budgets.budgets_of(payer)
+    name, model = route.provider.name, route.model.name
+    most = settings.PARLEY_RELAY_RESERVED_TOKENS if written is None else written
+    amount = budgets.estimate_most_use(found, read=read, written=most, provider=name, model=model)
+    until = time.monotonic() + WAIT_SECONDS
+    while (objection := await budgets.reserve(payer, reservation.name, amount, found)) is not None:
+        what = allowances.TOKENS if objection.budget.unit == "tokens" else allowances.COST
+        if objection.is_used_up:
+            raise OverAllowance(what=what, until=objection.budget.resets_at)
+        if time.monotonic() >= until:
+            raise BudgetReserved(what=what)
+        await asyncio.sleep(TRY_EVERY_SECONDS)
+    return reservation
 
 
-class _Call:
-    """A call whose answer is being written."""
+class ModelCall:
+    """A recorded call and its answer. Without an observer it is not an answer of the conversation, but a summary."""
 
-    def __init__(self, turn: Turn, prepared: PreparedCall, role: RoleName, reservation: Reservation) -> None:
-        self.turn, self.prepared, self.role, self.reservation = turn, prepared, role, reservation
-        route = prepared.route
+    def __init__(self, turn: Turn, rendered: RenderedCall, exchange: Exchange, reservation: Reservation) -> None:
+        self.turn, self.rendered, self.exchange, self.reservation = turn, rendered, exchange, reservation
+        route = rendered.route
         self.assembler = Assembler(provider=route.provider.name, model=route.model.name, agent=turn.agent.name)
-        self.surrogates, self.notes = SurrogateJoiner(), CallNotes()
+        self.notes = CallNotes()
         self.started = time.monotonic()
         self.latency: float | None = None
 
-    async def stream(self, observer: TurnObserver) -> None:
-        provider, prepared = self.prepared.route.provider, self.prepared
-        self.notes.on_retry = observer.on_retry
-        async with aclosing(provider.call(prepared.context, prepared.options, notes=self.notes)) as events:
+    async def stream(self, observer: TurnObserver | None = None) -> None:
+        rendered, surrogates = self.rendered, SurrogateJoiner()
+        self.notes.on_retry = observer.on_retry if observer else None
+        events = rendered.route.provider.call(rendered.context, rendered.options, notes=self.notes)
+        async with aclosing(events):
             async for event in events:
                 if self.latency is None:
                     self.latency = time.monotonic() - self.started
-                self._take(self.surrogates.join(event), observer)
-        for event in self.surrogates.rest():
+                self._take(surrogates.join(event), observer)
+        for event in surrogates.rest():
             self._take(event, observer)
 
-    def _take(self, event: Event, observer: TurnObserver) -> None:
+    def _take(self, event: Event, observer: TurnObserver | None) -> None:
         self.assembler.feed(event)
-        observer.on_event(event)
+        if observer is not None:
+            observer.on_event(event)
 
     async def store(
-        self, observer: TurnObserver, end_reason: str, *, error: ProviderError | None = None
+        self, end_reason: str, *, observer: TurnObserver | None = None, error: ProviderError | None = None
     ) -> StoredAnswer:
+        role = self.rendered.role
         output = self.assembler.output(
             latency=self.latency,
             duration=time.monotonic() - self.started,
-            metadata={} if self.role == "executor" else {"role": self.role},
+            metadata={} if role == "executor" else {"role": role},
         )
         if error is not None:
             metadata = {**output.metadata, "failure": failure_of(error)}
             output = replace(output, error=output.error or str(error), metadata=metadata)
         is_answered = self.latency is not None
         spent = self.reservation.use_of(output, is_done=end_reason == "done", is_answered=is_answered)
-        with exchanges.being_stored(self.prepared.exchange.pk):
+        run_id = observer.id if observer else None
+        with exchanges.being_stored(self.exchange.pk):
             async with self.reservation.settling(spent):
-                seq = await in_database_after_outages(_finish, observer.id, self, output, end_reason, spent)
+                seq = await in_database_after_outages(_finish, run_id, self, output, end_reason, spent)
         self.turn.budget.spend(spent.tokens)
-        await observer.on_stored(leaf=seq)
+        if observer is not None:
+            await observer.on_stored(leaf=seq)
         return StoredAnswer(seq, output)
 
 
-def _finish(run_id: UUID, call: _Call, output: ModelOutput, end_reason: str, spent: Use) -> int:
+@asynccontextmanager
+async def open_call(turn: Turn, rendered: RenderedCall) -> AsyncIterator[ModelCall]:
+    """Reserve what the call may use at most, and record it. Nothing has been sent yet."""
+    reservation = await reserve(
+        turn.user.pk, rendered.limits, route=rendered.route, read=rendered.tokens, written=rendered.options.max_tokens
+    )
+    try:
+        exchange = await in_database_after_outages(record_call, rendered)
+        yield ModelCall(turn, rendered, exchange, reservation)
+    finally:
+        reservation.release()
+
+
+def _finish(run_id: UUID | None, call: ModelCall, output: ModelOutput, end_reason: str, spent: Use) -> int:
     """The answer becomes a message, and the run's leaf. Safe to repeat: a commit may succeed unnoticed."""
-    for content in call.assembler.blobs.values():
+    for content in call.assembler.blobs.values() if run_id else ():
         recorder.store_blob(content, media_type="application/octet-stream")
-    exchange = call.prepared.exchange
+    exchange, notes = call.exchange, call.notes
+    fields: dict[str, Any] = {"attempts": max(1, notes.attempts), "request_hash": notes.request_hash}
+    if losses := sorted({loss.code.value for loss in notes.losses}):
+        fields["metadata"] = {**exchange.metadata, "losses": losses}
+    if run_id:
+        fields["error"] = output.error
+    elif output.usage:
+        fields["usage"] = thaw(entry_to_json(output)["usage"])
+    cost = call.reservation.price(output.usage) if output.usage else Decimal(0)
     with writing():
         if (stored := _stored_answer(exchange)) is not None:
             return stored
-        outcome = call_outcome(call.prepared, call.notes)
-        cost = call.reservation.price(output.usage) if output.usage else Decimal(0)
-        appended = exchanges.finish(exchange, output, end_reason=end_reason, cost=cost, error=output.error, **outcome)
+        appended = exchanges.finish(exchange, output if run_id else None, end_reason=end_reason, cost=cost, **fields)
         if spent:
             allowances.note_usage(call.turn.user, tokens=spent.tokens, cost=spent.cost)
-        return set_leaf(run_id, appended.seq) if appended else exchange.after
+        return set_leaf(run_id, appended.seq) if run_id and appended else exchange.after
 
 
 def _stored_answer(exchange: Exchange) -> int | None:

@@ -1,8 +1,6 @@
 """Requests to models: context and options of a call, rendered from the history and recorded first."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -16,7 +14,7 @@ from history.models import Blob, Exchange, Session, TokenCalibration
 from history.record import exchanges, selectors
 from relay.agents.environment import environment_options
 from relay.agents.settings import AgentSettings, RoleName
-from relay.providers.base import CallNotes, Model, Route, without_unsupported_images
+from relay.providers.base import Model, Route, without_unsupported_images
 from relay.tools.base import ToolContext
 from relay.tools.built_in import plans
 from relay.usage import allowances
@@ -40,8 +38,8 @@ class RenderedCall:
 
     session: Session
     leaf: int
-    role: RoleName
-    agent: AgentSettings
+    role: str
+    agent: str
     context: Context
     options: CallOptions
     route: Route
@@ -49,16 +47,6 @@ class RenderedCall:
     tokens: int
     inputs: JsonObject
     metadata: JsonObject
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedCall:
-    """A call that is about to be made. Its `exchange` is recorded; nothing has been sent."""
-
-    exchange: Exchange
-    context: Context
-    options: CallOptions
-    route: Route
 
 
 def render_call(
@@ -94,7 +82,17 @@ def render_call(
     context = without_unsupported_images(render_context(taken, shown), route.model)
     if not may_be_full and _is_full(context, compression_limit(route.model, agent)):
         raise ContextFull
-    options = _options(route, agent, media=_media_in(context))
+    options = CallOptions(
+        model=route.model.name,
+        provider=route.provider.name,
+        max_tokens=agent.max_answer_tokens,
+        temperature=agent.temperature,
+        reasoning_effort=agent.reasoning_effort,
+        stream=True,
+        media=_media_in(context).__getitem__,
+        switches=route.model.switches or Switches(),
+    )
+    repairs = sorted({remark.code.value for remark in context.report.remarks})
     inputs = {"context": shown.to_json(), "role": role, "tools": [tool.name for tool in context.tools], **sources}
     if not route.model.takes_images:
         inputs["pictures"] = "named"
@@ -102,25 +100,25 @@ def render_call(
         session=session,
         leaf=leaf,
         role=role,
-        agent=agent,
+        agent=agent.name,
         context=context,
         options=options,
         route=route,
         limits=limits,
         tokens=estimate_context(context.entries, system=context.system, tools=context.tools),
         inputs=inputs,
-        metadata=_notes(client, context),
+        metadata={**client, "repairs": repairs} if repairs else client,
     )
 
 
-def open_call(rendered: RenderedCall) -> PreparedCall:
+def record_call(rendered: RenderedCall) -> Exchange:
     route, session = rendered.route, rendered.session
-    exchange = exchanges.open_exchange(
+    return exchanges.open_exchange(
         session,
         owner=session.owner,
         after=rendered.leaf,
         inputs=rendered.inputs,
-        agent=rendered.agent.name,
+        agent=rendered.agent,
         provider=route.provider.name,
         model=route.model.name,
         dialect=route.provider.dialect,
@@ -128,7 +126,6 @@ def open_call(rendered: RenderedCall) -> PreparedCall:
         estimated_tokens=rendered.tokens,
         metadata=dict(rendered.metadata),
     )
-    return PreparedCall(exchange=exchange, context=rendered.context, options=rendered.options, route=route)
 
 
 def context_limit(model: Model, agent: AgentSettings) -> int:
@@ -157,19 +154,6 @@ def read_calibration(model: str) -> float:
     return known if known and known > 0 else 1.0
 
 
-def _options(route: Route, agent: AgentSettings, *, media: Mapping[str, bytes]) -> CallOptions:
-    return CallOptions(
-        model=route.model.name,
-        provider=route.provider.name,
-        max_tokens=agent.max_answer_tokens,
-        temperature=agent.temperature,
-        reasoning_effort=agent.reasoning_effort,
-        stream=True,
-        media=media.__getitem__,
-        switches=route.model.switches or Switches(),
-    )
-
-
 def _media_in(context: Context) -> dict[str, bytes]:
     """The bytes of every attachment in it: dialects have no database."""
     parts = [part for entry in context.entries for part in entry.parts]
@@ -177,19 +161,3 @@ def _media_in(context: Context) -> dict[str, bytes]:
     names = {part.sha256 for part in parts if isinstance(part, Media) and part.sha256}
     found = Blob.objects.filter(pk__in=names).values_list("sha256", "data") if names else ()
     return {name: bytes(data) for name, data in found}
-
-
-def _notes(client: JsonObject, context: Context) -> dict[str, Any]:
-    repairs = sorted({remark.code.value for remark in context.report.remarks})
-    return {**client, "repairs": repairs} if repairs else dict(client)
-
-
-def call_outcome(prepared: PreparedCall, notes: CallNotes) -> dict[str, Any]:
-    """What the exchange records of its call afterwards: attempts, hash of the request, losses."""
-    losses = sorted({loss.code.value for loss in notes.losses})
-    metadata = prepared.exchange.metadata
-    return {
-        "attempts": max(1, notes.attempts),
-        "request_hash": notes.request_hash,
-        "metadata": {**metadata, "losses": losses} if losses else metadata,
-    }

@@ -4,9 +4,9 @@ They are taken from the row of the agent when a turn begins and stay the same un
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from history.context import Snapshot
 from history.entries import Entry, SystemInstructionSet, ToolDefinition, ToolsOffered, thaw
@@ -17,6 +17,9 @@ from relay.tools.registry import toolbox
 
 RoleName = Literal["planner", "executor", "reviewer"]
 PURPOSE_CHARS = 200
+# 0 in one of these fields is the same as an empty field.
+OPTIONAL_LIMITS = ("max_turns", "max_answer_tokens", "max_turn_tokens", "compress_at", "keep_turns")
+CALL_AGENT = "call_agent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,33 +89,13 @@ def callable_agents(agent: AgentSettings) -> list[AgentSettings]:
 
 
 def settings_of(row: Agent) -> AgentSettings:
-    return AgentSettings(
-        name=row.name,
-        label=row.label,
-        instruction=row.instruction,
-        model=row.model,
-        planner_model=row.planner_model,
-        reviewer_model=row.reviewer_model,
-        tools=tuple(row.tools),
-        agents=tuple(row.agents),
-        max_steps=max(1, row.max_steps),
-        max_turns=row.max_turns or None,
-        max_answer_tokens=row.max_answer_tokens or None,
-        max_turn_tokens=row.max_turn_tokens or None,
-        compress_at=row.compress_at or None,
-        keep_turns=row.keep_turns or None,
-        environment=row.environment,
-        folders=tuple(row.folders),
-        live_screen=row.live_screen,
-        temperature=row.temperature,
-        reasoning_effort=row.reasoning_effort,
-    )
+    values: dict[str, Any] = {field.name: getattr(row, field.name) for field in fields(AgentSettings)}
+    values |= {name: tuple(values[name]) for name in ("tools", "agents", "folders")}
+    values |= {name: values[name] or None for name in OPTIONAL_LIMITS}
+    return AgentSettings(**values | {"max_steps": max(1, row.max_steps)})
 
 
 # A change of an agent is an entry in every session that continues with it.
-
-
-CALL_AGENT = "call_agent"
 
 
 def setting_changes(before: Snapshot | None, agent: AgentSettings, *, at: datetime) -> list[Entry]:

@@ -34,10 +34,11 @@ async def run_tool_calls(turn: Turn, observer: TurnObserver, answer: StoredAnswe
         agent=turn.agent.name,
         ask_agent=partial(call_agent, turn, observer, answer.seq),
     )
-    if not turn.answers and await _has_question(requests, box, context):
+    questions = await _questions(requests, turn, box, context)
+    if questions and not turn.answers:
         return Run.Outcome.WAITING, answer.seq
     await observer.on_tool_calls(seq=answer.seq, requests=requests)
-    results = await _collect_results(turn, observer, answer, box, context)
+    results = await _collect_results(turn, observer, answer, questions, box, context)
     leaf = await store_entries(turn, observer, results, *context.kept_by(results), after=answer.seq)
     succeeded = [
         _directive(box, request)
@@ -51,15 +52,17 @@ async def run_tool_calls(turn: Turn, observer: TurnObserver, answer: StoredAnswe
 
 
 async def _collect_results(
-    turn: Turn, observer: TurnObserver, answer: StoredAnswer, box: Toolbox, context: ToolContext
+    turn: Turn, observer: TurnObserver, answer: StoredAnswer, questions: set[int], box: Toolbox, context: ToolContext
 ) -> ToolResults:
     """One for each request, in their order: the person's answer, or the tool's; interrupted where we are ended."""
     requests = answer.output.tool_requests
-    done = {
-        place: result
-        for place, request in enumerate(requests)
-        if (result := await _answer_to(request, turn, box, context)) is not None
-    }
+    done: dict[int, ToolResult] = {}
+    for place, request in enumerate(requests):
+        result = ToolResult(call_id=request.call_id, name=request.name)
+        if request.call_id in turn.answers:
+            done[place] = replace(result, parts=(Text(text=turn.answers[request.call_id]),))
+        elif place in questions:
+            done[place] = replace(result, status="skipped", error=NO_ANSWER)
     left = [place for place in range(len(requests)) if place not in done]
 
     def note(place: int, result: ToolResult) -> None:
@@ -75,26 +78,15 @@ async def _collect_results(
     return answer_all(requests, done, agent=turn.agent.name)
 
 
-async def _has_question(requests: Sequence[ToolRequest], box: Toolbox, context: ToolContext) -> bool:
-    """Whether the person has something to answer. A call with wrong arguments asks nothing: its result says why."""
-    for request in requests:
-        if _directive(box, request) == "ask_user" and await _is_asked(request, box, context):
-            return True
-    return False
-
-
-async def _is_asked(request: ToolRequest, box: Toolbox, context: ToolContext) -> bool:
-    return (await run_call(request, toolbox=box, context=context)).status == "success"
-
-
-async def _answer_to(request: ToolRequest, turn: Turn, box: Toolbox, context: ToolContext) -> ToolResult | None:
-    """The person's answer to a question, or that there is none. None: not a question, so the tool is to be run."""
-    result = ToolResult(call_id=request.call_id, name=request.name)
-    if request.call_id in turn.answers:
-        return replace(result, parts=(Text(text=turn.answers[request.call_id]),))
-    if _directive(box, request) == "ask_user" and await _is_asked(request, box, context):
-        return replace(result, status="skipped", error=NO_ANSWER)
-    return None
+async def _questions(requests: Sequence[ToolRequest], turn: Turn, box: Toolbox, context: ToolContext) -> set[int]:
+    """Places of open questions to the person. A call with wrong arguments asks nothing: its result says why."""
+    return {
+        place
+        for place, request in enumerate(requests)
+        if request.call_id not in turn.answers
+        and _directive(box, request) == "ask_user"
+        and (await run_call(request, toolbox=box, context=context)).status == "success"
+    }
 
 
 def _directive(box: Toolbox, request: ToolRequest) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 from uuid import UUID
@@ -15,9 +15,8 @@ from history.answers.assembly import Assembler
 from history.answers.events import Event
 from history.db.transactions import writing
 from history.entries import Entry, JsonObject, ModelOutput, ToolRequest, ToolResult
-from history.models import Message, Session
+from history.models import Exchange, Message, Session
 from history.record import recorder
-from relay.agents.requests import PreparedCall
 from relay.agents.settings import AgentSettings, RoleName
 from relay.errors import ProviderError
 from relay.models import Run
@@ -106,7 +105,7 @@ class TurnObserver(Protocol):
     @property
     def stop_reason(self) -> str: ...
 
-    async def on_call(self, prepared: PreparedCall, assembler: Assembler, *, role: RoleName) -> None: ...
+    async def on_call(self, exchange: Exchange, assembler: Assembler, *, model: str, role: RoleName) -> None: ...
 
     def on_retry(self, error: ProviderError, seconds: float) -> None:
         """The provider is called again in so many seconds."""
@@ -122,7 +121,8 @@ class TurnObserver(Protocol):
 
     def on_tool_result(self, *, seq: int, index: int, result: ToolResult) -> None: ...
 
-    async def run_subagent(self, turn: Turn) -> Run:
+    @property
+    def run_subagent(self) -> Callable[[Turn], Awaitable[Run]]:
         """Run the turn of another agent and wait for its end. If this run is stopped, so is that one."""
         ...
 

@@ -44,8 +44,7 @@ async def compress(
 async def run_compression(session: Session, sent: SendResult, turn: Turn) -> list[int]:
     """Run to its end what `prepare_compression` has prepared; the summaries that came of it."""
     sent = await start_answer(session, sent, turn)
-    running = run_task.local_tasks.get(sent.run) if sent.run else None
-    if running is not None and running.task is not None:
+    if sent.run and (running := run_task.local_tasks.get(sent.run)) and running.task:
         await running.task
     summaries = Message.objects.on_path(session).filter(seq__gt=sent.seq, kind=Summary.kind).order_by("seq")
     return await in_database(lambda: list(summaries.values_list("seq", flat=True)))
@@ -65,7 +64,7 @@ def prepare_compression(
     turn = Turn(
         session_id=session.pk, user=user, leaf=leaf, agent=agent, model=picked, client=client, compression=request
     )
-    if not plan_compression(turn, leaf, model=Model(name=""), request=request).plan:
+    if not plan_compression(turn, leaf, model=Model(name=""), request=request)[0]:
         raise NothingToSummarise(_("There is nothing to summarise yet."))
     route = router().route(model or agent.model_for("executor", picked=picked))
     if not route.model.can_summarise:

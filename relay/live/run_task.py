@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 from uuid import UUID
 
 from history.answers.assembly import Assembler
 from history.answers.events import Event
 from history.entries import ToolRequest, ToolResult
+from history.models import Exchange
 from history.record import exchanges
-from relay.agents.requests import PreparedCall
 from relay.agents.settings import RoleName
 from relay.agents.turn import Turn
 from relay.errors import ProviderError
@@ -27,27 +26,22 @@ MIN_INTERVAL, INTERVAL_PER_SOCKET, MAX_INTERVAL = 0.05, 0.0025, 1.0
 MIN_RETRY_NOTICE = 2.0
 
 
-@dataclass(slots=True)
-class _IntervalCache:
-    until: float = 0.0
-    seconds: float = MIN_INTERVAL
-
-
-_interval = _IntervalCache()
+T = TypeVar("T")
+_interval = {"until": 0.0, "seconds": MIN_INTERVAL}  # a cache for half a second
 local_tasks: dict[UUID, RunTask] = {}
-_tasks: set[asyncio.Task[None]] = set()
-
-RunSubagent = Callable[["RunTask", Turn], Awaitable[Run]]
+_tasks: set[asyncio.Task[Any]] = set()
 
 
 class RunTask:
     """One run of this process. It observes the turn of its agent, sends frames to viewers, and can be stopped."""
 
-    def __init__(self, turn: Turn, *, run_id: UUID, run_subagent: RunSubagent) -> None:
-        self.id, self.turn, self._run_subagent = run_id, turn, run_subagent
+    run_subagent: Callable[[Turn], Awaitable[Run]]
+
+    def __init__(self, turn: Turn, *, run_id: UUID) -> None:
+        self.id, self.turn = run_id, turn
         self.n = 0
         self.stop_reason = ""
-        self.task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[Run | None] | None = None
         self.loop = asyncio.get_running_loop()
         self._exchange: UUID | None = None
         self._after = turn.leaf
@@ -59,11 +53,11 @@ class RunTask:
 
     # Called by the agent's loop (`relay.agents.turn.TurnObserver`).
 
-    async def on_call(self, prepared: PreparedCall, assembler: Assembler, *, role: RoleName) -> None:
-        self._exchange, self._assembler, self._after = prepared.exchange.pk, assembler, prepared.exchange.after
-        self._retry, self._model, self._role = None, prepared.route.name, role
-        self._send_next("opened", model=self._model, role=role)
-        exchanges.note_partial(prepared.exchange.pk, assembler.snapshot(), n=self.n)
+    async def on_call(self, exchange: Exchange, assembler: Assembler, *, model: str, role: RoleName) -> None:
+        self._exchange, self._assembler, self._after = exchange.pk, assembler, exchange.after
+        self._retry, self._model, self._role = None, model, role
+        self._send_next("opened", model=model, role=role)
+        exchanges.note_partial(exchange.pk, assembler.snapshot(), n=self.n)
 
     def on_retry(self, error: ProviderError, seconds: float) -> None:
         """Pages show that the provider is busy. The frame is not part of the answer and does not count in `n`."""
@@ -94,9 +88,6 @@ class RunTask:
 
     def on_tool_result(self, *, seq: int, index: int, result: ToolResult) -> None:
         self._send_next("result", seq=seq, index=index, status=result.status, duration=result.duration)
-
-    async def run_subagent(self, turn: Turn) -> Run:
-        return await self._run_subagent(self, turn)
 
     # Called by viewers and by `relay.live.runs`.
 
@@ -153,9 +144,9 @@ class RunTask:
 def send_interval() -> float:
     """Seconds between two frames with text. Computed twice a second: with many runs, counting sockets is expensive."""
     now = time.monotonic()
-    if now >= _interval.until:
-        _interval.until, _interval.seconds = now + 0.5, _compute_interval()
-    return _interval.seconds
+    if now >= _interval["until"]:
+        _interval.update(until=now + 0.5, seconds=_compute_interval())
+    return _interval["seconds"]
 
 
 def _compute_interval() -> float:
@@ -164,8 +155,9 @@ def _compute_interval() -> float:
     return min(max(MIN_INTERVAL, INTERVAL_PER_SOCKET * receivers), MAX_INTERVAL)
 
 
-def hold_task(task: asyncio.Task[None]) -> asyncio.Task[None]:
-    """An event loop has only weak references to its tasks."""
+def start_task(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """A task that is not lost: an event loop has only weak references to its tasks."""
+    task = asyncio.get_running_loop().create_task(work)
     _tasks.add(task)
     task.add_done_callback(_tasks.discard)
     return task

@@ -5,7 +5,7 @@ size, and as much output as it asks for (`PARLEY_RELAY_RESERVED_TOKENS` if it na
 fits beside what was used and what running calls have reserved. One that does not fit passes alone, while no other call
 runs, as long as anything is left: so a budget is exceeded by at most one answer. That holds within a process, and with
 Redis across all of them. Without Redis each process has an equal part of what is left, and the excess is at most one
-answer per process. Relayed calls (`relay.gateway.rate_limits`) and chats (`relay.agents.spending`) use the same
+answer per process. Relayed calls (`relay.gateway.rate_limits`) and chats (`relay.agents.model_call`) use the same
 functions.
 """
 

@@ -17,7 +17,7 @@ from history.entries import Usage
 from history.models import Exchange
 from project.accounts.models import User
 from relay import conversation
-from relay.agents import spending
+from relay.agents import model_call
 from relay.errors import OverAllowance, error_of
 from relay.live import run_task
 from relay.models import Allowance, Run
@@ -40,7 +40,7 @@ ANSWER: Answer = [0.01, "Hello.", SPENT]
 @pytest.fixture(autouse=True)
 def _nothing_counted_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     process_state.reset(counters.UsageCounters)
-    monkeypatch.setattr(spending, "TRY_EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(model_call, "TRY_EVERY_SECONDS", 0.01)
     yield
     process_state.reset(counters.UsageCounters)
 
@@ -110,7 +110,7 @@ async def test_a_chat_waits_for_a_running_call_of_a_key(
     assert not provider.calls
     budgets.settle(payer, "relayed", Use())
     assert (await talk.until_ended()).outcome == Run.Outcome.DONE
-    monkeypatch.setattr(spending, "WAIT_SECONDS", 0)
+    monkeypatch.setattr(model_call, "WAIT_SECONDS", 0)
     assert await budgets.reserve(payer, "relayed", Use(0, 90), budgets.budgets_of(payer)) is None
     await talk.send("And now?")
     run = await talk.until_ended()
