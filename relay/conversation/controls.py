@@ -9,19 +9,13 @@ from history.models import Session
 from history.record import recorder
 from relay.conversation.turns import NotPossible, read_head
 from relay.live import groups, runs
-from relay.models import Run, User
+from relay.models import User
 from relay.runtime.async_db import in_database
 
 
 async def stop(session: Session, *, run: UUID | None = None) -> None:
     """Stop one run, or every one of this session."""
-    await in_database(_stop, session.pk, run)
-
-
-def _stop(session_id: UUID, run: UUID | None) -> None:
-    for row in Run.objects.running_in(session_id):
-        if run is None or row.pk == run:
-            runs.request_stop(row.pk)
+    await in_database(runs.request_stop_in_session, session.pk, run)
 
 
 async def rollback(user: User, session: Session, *, to: int) -> None:

@@ -1,15 +1,19 @@
 """Edit a message, regenerate or continue an answer, and answer a question of an agent."""
 
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec
+
 from django.utils.translation import gettext as _
 
 from history.context import Snapshot, is_task_finished
-from history.entries import Entry, ModelInput, ModelOutput, Part, Text, ToolResults, now
+from history.entries import Entry, ModelInput, ModelOutput, Text, ToolResults, now
 from history.models import Message, Session
 from history.record import recorder, selectors
 from relay.agents.settings import AgentSettings, find_agent, pick_agent, setting_changes
 from relay.agents.turn import Turn
 from relay.chat import attachments
-from relay.conversation.positions import is_being_answered
+from relay.conversation.positions import find_run_answering
 from relay.conversation.queue import start_answer
 from relay.conversation.turns import (
     LAST_TURN,
@@ -30,40 +34,51 @@ from relay.runtime.async_db import in_database
 from relay.tools.running import answer_all
 from relay.usage import allowances
 
+P = ParamSpec("P")
 CONTINUE = "Continue exactly where you stopped."
+
+
+def answering(
+    prepare: Callable[Concatenate[User, Session, P], Turn],
+) -> Callable[Concatenate[User, Session, P], Coroutine[Any, Any, SendResult]]:
+    """An action of a user in a session that appends entries, and returns the turn that is to be answered."""
+
+    @wraps(prepare)
+    async def act(user: User, session: Session, /, *args: P.args, **kwargs: P.kwargs) -> SendResult:
+        turn = await in_database(prepare, user, session, *args, **kwargs)
+        return await start_answer(session, SendResult(seq=turn.leaf), turn)
+
+    return act
 
 
 async def edit(user: User, session: Session, *, seq: int, draft: Draft, client: Client | None = None) -> SendResult:
     """A branch beside entry `seq`, which becomes the path, and its answer."""
     check_draft(draft)
-    sent, turn = await in_database(_edit, user, session, seq, draft, client or {})
-    return await start_answer(session, sent, turn)
+    return await _edit(user, session, seq, draft, client or {})
 
 
-def _edit(user: User, session: Session, seq: int, draft: Draft, client: Client) -> tuple[SendResult, Turn]:
+@answering
+def _edit(user: User, session: Session, seq: int, draft: Draft, client: Client) -> Turn:
     message = get_message(session, seq)
     if message.kind != ModelInput.kind:
         raise NotPossible(_("Only messages of users can be edited."))
     runs.request_stop_in_session(session.pk)
     allowances.note_message(user)
     agent = pick_agent(draft.agent, otherwise=session.agent)
-    media = attachments.parts_of(user, draft.attachments) if draft.attachments else _media_of(message)
+    if draft.attachments:
+        media = attachments.parts_of(user, draft.attachments)
+    else:
+        entry = selectors.entries_of([message])[0]
+        media = tuple(entry.attachments) if isinstance(entry, ModelInput) else ()
     edited = ModelInput(parts=(*text_parts(draft.text), *media))
     appended = append_input(session, edited, agent, after=message.parent_seq, moving="edit")
     model = choose_model(session, draft.model)
-    turn = Turn(session_id=session.pk, user=user, leaf=appended.seq, agent=agent, model=model, client=client)
-    return SendResult(seq=appended.seq), turn
+    return Turn(session_id=session.pk, user=user, leaf=appended.seq, agent=agent, model=model, client=client)
 
 
-async def regenerate(
-    user: User, session: Session, *, seq: int, model: str = "", client: Client | None = None
-) -> SendResult:
-    """Another answer beside entry `seq`."""
-    sent, turn = await in_database(_regenerate, user, session, seq, model, client or {})
-    return await start_answer(session, sent, turn)
-
-
-def _regenerate(user: User, session: Session, seq: int, model: str, client: Client) -> tuple[SendResult, Turn]:
+@answering
+def regenerate(user: User, session: Session, *, seq: int, model: str = "", client: Client | None = None) -> Turn:
+    """Another answer beside entry `seq`, by our agent with its instruction and tools, whoever gave the first."""
     message = get_message(session, seq)
     if message.kind != ModelOutput.kind:
         raise NotPossible(_("Only answers can be regenerated."))
@@ -71,29 +86,19 @@ def _regenerate(user: User, session: Session, seq: int, model: str, client: Clie
     allowances.note_message(user)
     picked = choose_model(session, model)
     agent = find_agent(message.agent or session.agent)
-    leaf = _with_setting_changes(session, recorder.regenerate(session, seq=seq), agent)
-    turn = Turn(session_id=session.pk, user=user, leaf=leaf, agent=agent, model=picked, client=client)
-    return SendResult(seq=leaf), turn
+    leaf = recorder.regenerate(session, seq=seq)
+    changes = setting_changes(selectors.snapshot(session, leaf=leaf, options=LAST_TURN), agent, at=now())
+    leaf = _append(session, changes, after=leaf)
+    return Turn(session_id=session.pk, user=user, leaf=leaf, agent=agent, model=picked, client=client or {})
 
 
-def _with_setting_changes(session: Session, leaf: int, agent: AgentSettings) -> int:
-    """With the instruction and tools of our agent, also where another program got the first answer."""
-    before = selectors.snapshot(session, leaf=leaf, options=LAST_TURN)
-    changes = setting_changes(before, agent, at=now())
-    return recorder.append_many(session, changes, after=leaf)[-1].seq if changes else leaf
-
-
-async def continue_(
+@answering
+def continue_(
     user: User, session: Session, *, leaf: int | None = None, model: str = "", client: Client | None = None
-) -> SendResult:
+) -> Turn:
     """Continue a cut answer, or answer a message that has no answer."""
-    sent, turn = await in_database(_continue, user, session, leaf, model, client or {})
-    return await start_answer(session, sent, turn)
-
-
-def _continue(user: User, session: Session, leaf: int | None, model: str, client: Client) -> tuple[SendResult, Turn]:
     leaf = read_head(session) if leaf is None else leaf
-    if is_being_answered(session.pk, leaf):
+    if find_run_answering(session.pk, leaf):
         raise NotPossible(_("The answer is already being written."))
     before = selectors.snapshot(session, leaf=leaf, options=LAST_TURN)
     if is_task_finished(before.nodes):
@@ -104,8 +109,7 @@ def _continue(user: User, session: Session, leaf: int | None, model: str, client
     agent = find_agent(session.agent)
     leaf = _prepare_to_continue(session, leaf, agent, before=before)
     picked = choose_model(session, model)
-    turn = Turn(session_id=session.pk, user=user, leaf=leaf, agent=agent, model=picked, client=client)
-    return SendResult(seq=leaf), turn
+    return Turn(session_id=session.pk, user=user, leaf=leaf, agent=agent, model=picked, client=client or {})
 
 
 def _prepare_to_continue(session: Session, leaf: int, agent: AgentSettings, *, before: Snapshot) -> int:
@@ -116,18 +120,16 @@ def _prepare_to_continue(session: Session, leaf: int, agent: AgentSettings, *, b
         added.insert(0, answer_all(entry.tool_requests, {}, agent=agent.name))
     elif isinstance(entry, ModelOutput):
         added.append(ModelInput(channel="agent", is_internal=True, parts=(Text(text=CONTINUE),)))
-    return recorder.append_many(session, added, after=leaf)[-1].seq if added else leaf
+    return _append(session, added, after=leaf)
 
 
-async def answer(
-    user: User, session: Session, *, seq: int, call_id: str, text: str, client: Client | None = None
-) -> SendResult:
+def _append(session: Session, entries: list[Entry], *, after: int) -> int:
+    return recorder.append_many(session, entries, after=after)[-1].seq if entries else after
+
+
+@answering
+def answer(user: User, session: Session, *, seq: int, call_id: str, text: str, client: Client | None = None) -> Turn:
     """The user's answer to a call of `ask_user` in entry `seq`."""
-    sent, turn = await in_database(_answer, user, session, seq, call_id, text, client or {})
-    return await start_answer(session, sent, turn)
-
-
-def _answer(user: User, session: Session, seq: int, call_id: str, text: str, client: Client) -> tuple[SendResult, Turn]:
     check_draft(Draft(text=text))
     message = get_message(session, seq)
     entry = selectors.entries_of([message])[0]
@@ -135,15 +137,11 @@ def _answer(user: User, session: Session, seq: int, call_id: str, text: str, cli
     is_answered = Message.objects.of(session).filter(parent_seq=seq, kind=ToolResults.kind).exists()
     if is_answered or call_id not in {request.call_id for request in requests}:
         raise NotPossible(_("This question no longer waits for an answer."))
-    if is_being_answered(session.pk, seq):
+    if find_run_answering(session.pk, seq):
         raise NotPossible(_("The answer is already being written."))
     allowances.note_message(user)
     agent = find_agent(message.agent or session.agent)
     model, answers = choose_model(session, ""), {call_id: text}
-    turn = Turn(session_id=session.pk, user=user, leaf=seq, agent=agent, model=model, answers=answers, client=client)
-    return SendResult(seq=seq), turn
-
-
-def _media_of(message: Message) -> tuple[Part, ...]:
-    entry = selectors.entries_of([message])[0]
-    return tuple(entry.attachments) if isinstance(entry, ModelInput) else ()
+    return Turn(
+        session_id=session.pk, user=user, leaf=seq, agent=agent, model=model, answers=answers, client=client or {}
+    )

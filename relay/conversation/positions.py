@@ -38,7 +38,7 @@ class InsertPosition:
 
 def find_insert_position(session_id: UUID, seen: ViewerPosition) -> InsertPosition:
     """Resolve what a writer saw. Call it with the session locked, so that no run ends in between."""
-    run = _run_shown(session_id, seen) or _run_being_answered(session_id, seen.after) or _run_ended(session_id, seen)
+    run = _run_shown(session_id, seen) or find_run_answering(session_id, seen.after) or _run_ended(session_id, seen)
     if run is None:
         return InsertPosition(seen.after)
     # A message that waited for this run was sent at its end: the writer saw it in the queue.
@@ -57,7 +57,7 @@ def find_branch_end(session_id: UUID, seen: ViewerPosition) -> InsertPosition:
     session = Session.objects.get(pk=session_id)
     is_current = place.seq == 0 or Message.objects.at(session, place.seq).filter(on_path=True).exists()
     end = session.head if is_current else newest_below(session, place.seq, steps=FURTHEST)
-    run = _run_being_answered(session_id, end)
+    run = find_run_answering(session_id, end)
     return InsertPosition(run.leaf, run) if run else InsertPosition(end)
 
 
@@ -67,9 +67,9 @@ def last_run_at(session_id: UUID, leaf: int) -> UUID | None:
     return ended.order_by("-started_at").values_list("pk", flat=True).first()
 
 
-def is_being_answered(session_id: UUID, after: int) -> bool:
-    """Whether `after` is on the path of a run: between the entry that it answers and the one that it wrote last."""
-    return _run_being_answered(session_id, after) is not None
+def find_run_answering(session_id: UUID, after: int) -> Run | None:
+    """The run with `after` on its path: between the entry that it answers and the one that it wrote last."""
+    return next((run for run in Run.objects.running_in(session_id) if _is_within(run, after)), None)
 
 
 def is_unanswered(session: Session, tip: int, run: Run | None) -> bool:
@@ -85,10 +85,6 @@ def is_unanswered(session: Session, tip: int, run: Run | None) -> bool:
 def _run_shown(session_id: UUID, seen: ViewerPosition) -> Run | None:
     run = Run.objects.filter(pk=seen.run, session=session_id).first() if seen.run else None
     return run if run and _is_within(run, seen.after) else None
-
-
-def _run_being_answered(session_id: UUID, after: int) -> Run | None:
-    return next((run for run in Run.objects.running_in(session_id) if _is_within(run, after)), None)
 
 
 def _run_ended(session_id: UUID, seen: ViewerPosition) -> Run | None:

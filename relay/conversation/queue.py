@@ -7,6 +7,8 @@ the order stays. A message that is refused (its agent or a file is gone) is held
 keep those behind it from being sent.
 """
 
+import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -38,6 +40,7 @@ from relay.conversation.turns import (
 )
 from relay.errors import RelayError
 from relay.live import groups, runs
+from relay.live.run_task import start_task
 from relay.models import QueuedMessage, Run, User
 from relay.models.runs import INTERRUPTED
 from relay.providers.registry import router
@@ -48,9 +51,9 @@ from relay.tools.registry import all_tools
 from relay.tools.running import run_calls
 from relay.usage import allowances
 
-MAX_QUEUED = 20
+logger = logging.getLogger(__name__)
 
-InDatabase = Callable[..., Awaitable[Any]]
+MAX_QUEUED = 20
 
 
 def enqueue(user: User, session: Session, draft: Draft, place: InsertPosition) -> QueuedMessage:
@@ -81,15 +84,15 @@ async def list_queued(session: Session) -> list[QueuedMessage]:
 
 async def unqueue(session: Session, *, queued_id: int | None = None) -> int:
     """Withdraw one message, or all of them; how many there were."""
-    count = await in_database(_unqueue, session.pk, queued_id)
+    rows = QueuedMessage.objects.filter(session=session.pk, **{} if queued_id is None else {"pk": queued_id})
+
+    def delete() -> int:
+        with writing():
+            return rows.delete()[0]
+
+    count = await in_database(delete)
     groups.notify_session(session.pk)
     return count
-
-
-def _unqueue(session_id: UUID, queued_id: int | None) -> int:
-    with writing():
-        rows = QueuedMessage.objects.filter(session=session_id)
-        return (rows if queued_id is None else rows.filter(pk=queued_id)).delete()[0]
 
 
 def _hold(row: QueuedMessage, error: Exception | None = None) -> None:
@@ -97,15 +100,6 @@ def _hold(row: QueuedMessage, error: Exception | None = None) -> None:
     with writing():
         reason = type(error).__name__[:40] if error else INTERRUPTED
         QueuedMessage.objects.filter(pk=row.pk).hold_with_error(reason)
-
-
-def _remove(row: QueuedMessage) -> bool:
-    """Remove the row in the transaction that records its message. False: it was not there any more."""
-    return bool(QueuedMessage.objects.filter(pk=row.pk).delete()[0])
-
-
-def _draft_of(row: QueuedMessage) -> Draft:
-    return Draft(text=row.text, attachments=row.attachments, agent=row.agent, model=row.model)
 
 
 # Sending.
@@ -116,16 +110,26 @@ async def start_answer(session: Session, sent: SendResult, turn: Turn | None) ->
 
     `sent.run` may have a row already.
     """
-    run = await runs.start_run(turn, on_end=send_next_queued, run_id=sent.run) if turn else None
+    if turn:
+        run_id, _task = await runs.start_run(turn, send_queued_after, run_id=sent.run)
+        sent = replace(sent, run=run_id)
     groups.notify_session(session.pk)
-    return replace(sent, run=run)
+    return sent
 
 
-async def send_next_queued(run: Run) -> None:
-    """A run has ended well: send the next message that waits for it."""
-    if run.outcome in (Run.Outcome.DONE, Run.Outcome.LIMIT):
-        seen = ViewerPosition(after=run.leaf, run=run.pk, on_leaf=True)
+def send_queued_after(task: asyncio.Task[Run | None]) -> None:
+    """A run has ended: if it ended well, send the next message that waits for it."""
+    run = None if task.cancelled() else task.result()
+    if run and run.outcome in (Run.Outcome.DONE, Run.Outcome.LIMIT):
+        start_task(_send_queued_after(run))
+
+
+async def _send_queued_after(run: Run) -> None:
+    seen = ViewerPosition(after=run.leaf, run=run.pk, on_leaf=True)
+    try:
         await send_next(run.owner_id, run.session_id, seen, take=in_database_after_outages)
+    except Exception:
+        logger.exception("The action after a run failed.")
 
 
 async def send_queued(user: User, session: Session, *, after: int, run: UUID | None = None) -> SendResult:
@@ -150,7 +154,12 @@ class _Refused(Exception):
 
 
 async def send_next(
-    owner_id: int, session_id: UUID, seen: ViewerPosition, *, is_requested: bool = False, take: InDatabase = in_database
+    owner_id: int,
+    session_id: UUID,
+    seen: ViewerPosition,
+    *,
+    is_requested: bool = False,
+    take: Callable[..., Awaitable[Any]] = in_database,
 ) -> SendResult | None:
     """Send the oldest message that waits there, and further ones as long as they are tool commands.
 
@@ -199,12 +208,12 @@ def _take(
         if place.run is not None or not waiting or (row := waiting[0]).held_at is not None:
             return None
         try:
-            draft = _draft_of(row)
+            draft = Draft(text=row.text, attachments=row.attachments, agent=row.agent, model=row.model)
             command = parse_command(draft)
             if command is not None and command.is_tool:
                 tool = ToolCommand(session.owner, session, row, command, place.seq)
                 return tool.carry_out if tool.claim() else None
-            _remove(row)
+            QueuedMessage.objects.filter(pk=row.pk).delete()
             follows = follows or last_run_at(session_id, place.seq)
             sent, turn = append_message(
                 session.owner, session, draft, after=place.seq, client={}, on_leaf=True, follows=follows
@@ -246,13 +255,10 @@ class ToolCommand:
         """The same for its writer, who gets the reason of a refusal. Then send what waits behind it."""
         groups.notify_session(self.session.pk)
         try:
-            sent = await self._call_tool()
-        except (RelayError, HistoryError):
+            sent = await self.carry_out()
+        except _Refused as refusal:
             await unqueue(self.session, queued_id=self.row.pk)
-            raise
-        except BaseException:
-            await in_database(_hold, self.row)
-            raise
+            raise refusal.error from None
         await send_next(self.user.pk, self.session.pk, ViewerPosition(after=sent.seq, on_leaf=True))
         return sent
 
@@ -283,7 +289,8 @@ class ToolCommand:
             *results,
         ]
         with writing():
-            if not _remove(self.row) and is_repeated:
+            is_removed, _rows = QueuedMessage.objects.filter(pk=self.row.pk).delete()
+            if is_repeated and not is_removed:
                 return SendResult(seq=read_head(self.session))
             if self.on_leaf and self.after != read_head(self.session):
                 entries.insert(0, HeadMoved(to=self.after, reason="switch", at=at))

@@ -77,26 +77,18 @@ def _find_rollback(session: Session, arguments: JsonObject) -> int:
 
 def plain_history(session: Session, *, count: int = PAGE) -> str:
     """The last messages as plain text, oldest first, for terminals and for `/history`."""
-    shown = [message for message in messages_of(session, limit=count).messages if _is_shown(message)]
-    if not shown:
-        return _("No conversation history yet")
-    lines = [f"{_speaker(message)}: {_text(message)}" for message in shown]
-    return "\n\n".join([_("=== Conversation history ==="), *lines])
-
-
-def _is_shown(message: Message) -> bool:
-    return not message.is_internal and bool(message.content) and message.role != Message.Role.SYSTEM
-
-
-def _speaker(message: Message) -> str:
     speakers = {
         "user": pgettext("speaker", "User"),
         "assistant": pgettext("speaker", "Assistant"),
         "tool": pgettext("speaker", "Tool"),
-        "system": pgettext("speaker", "System"),
     }
-    return speakers[message.role]
+    lines = [
+        f"{speakers[message.role]}: {_shorten(message.content)}"
+        for message in messages_of(session, limit=count).messages
+        if message.content and not message.is_internal and message.role in speakers
+    ]
+    return "\n\n".join([_("=== Conversation history ==="), *lines]) if lines else _("No conversation history yet")
 
 
-def _text(message: Message) -> str:
-    return message.content if len(message.content) <= MOST_PLAIN_CHARS else f"{message.content[:MOST_PLAIN_CHARS]}…"
+def _shorten(text: str) -> str:
+    return text if len(text) <= MOST_PLAIN_CHARS else f"{text[:MOST_PLAIN_CHARS]}…"

@@ -8,7 +8,7 @@ its row, which the process of the run reads once a second.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from uuid import UUID, uuid4
 
@@ -22,7 +22,7 @@ from relay.agents import loop
 from relay.agents.turn import Turn, TurnFailed
 from relay.errors import RelayError
 from relay.live import groups
-from relay.live.run_task import RunTask, hold_task, local_tasks
+from relay.live.run_task import RunTask, local_tasks, start_task
 from relay.models import QueuedMessage, Run
 from relay.runtime import process_locks
 from relay.runtime.async_db import in_database, in_database_after_outages
@@ -30,12 +30,8 @@ from relay.runtime.async_db import in_database, in_database_after_outages
 logger = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 5.0
-OnEnd = Callable[[Run], Awaitable[None]]
-
-
-async def start_run(turn: Turn, *, on_end: OnEnd | None = None, run_id: UUID | None = None) -> UUID:
-    """Start to answer; returns when the row is written. `run_id`: the row exists already."""
-    return (await _start_task(turn, on_end, run_id))[0].id
+# Called by the event loop with the task of a run that has ended: its result is the run, if its queue may continue.
+OnEnd = Callable[[asyncio.Task[Run | None]], None]
 
 
 def create_run(turn: Turn, *, follows: UUID | None = None) -> UUID:
@@ -55,33 +51,34 @@ def create_run(turn: Turn, *, follows: UUID | None = None) -> UUID:
     return run.pk
 
 
-async def _start_task(
-    turn: Turn, on_end: OnEnd | None, run_id: UUID | None = None
-) -> tuple[RunTask, asyncio.Task[None]]:
+async def start_run(turn: Turn, on_end: OnEnd, *, run_id: UUID | None = None) -> tuple[UUID, asyncio.Task[Run | None]]:
+    """Start to answer; returns when the row is written. `run_id`: the row exists already."""
     if run_id is None:
         run_id = await in_database(create_run, turn)
-    run_task = RunTask(turn, run_id=run_id, run_subagent=partial(_run_subagent, on_end))
-    local_tasks[run_task.id] = run_task
-    run_task.task = task = hold_task(asyncio.get_running_loop().create_task(_execute(run_task, on_end)))
+    local_tasks[run_id] = run_task = RunTask(turn, run_id=run_id)
+    run_task.run_subagent = partial(_run_subagent, run_id, on_end)
+    run_task.task = task = start_task(_execute(run_task))
+    task.add_done_callback(on_end)
     _notify_other_pages(turn)
-    return run_task, task
+    return run_id, task
 
 
-async def _run_subagent(on_end: OnEnd | None, caller: RunTask, turn: Turn) -> Run:
+async def _run_subagent(caller_id: UUID, on_end: OnEnd, turn: Turn) -> Run:
     """Run an agent that another one calls, and wait for its end. If the caller is stopped, so is this run."""
-    starting = asyncio.ensure_future(_start_task(turn, on_end))
+    starting = asyncio.ensure_future(start_run(turn, on_end))
     try:
-        run_task, task = await asyncio.shield(starting)
+        run_id, task = await asyncio.shield(starting)
         await asyncio.wait([task])
     except asyncio.CancelledError:
-        run_task, task = await starting
-        run_task.stop(caller.stop_reason or "stopped")
+        run_id, task = await starting
+        if run_id in local_tasks:
+            local_tasks[run_id].stop(local_tasks[caller_id].stop_reason or "stopped")
         await asyncio.wait([task])
         raise
-    return await in_database_after_outages(Run.objects.get, pk=run_task.id)
+    return await in_database_after_outages(Run.objects.get, pk=run_id)
 
 
-async def _execute(run_task: RunTask, on_end: OnEnd | None) -> None:
+async def _execute(run_task: RunTask) -> Run | None:
     sender = asyncio.get_running_loop().create_task(run_task.send_pieces())
     outcome, error = Run.Outcome.FAILED, ""
     try:
@@ -100,10 +97,10 @@ async def _execute(run_task: RunTask, on_end: OnEnd | None) -> None:
         error = "internal"
     finally:
         sender.cancel()
-    await _end(run_task, outcome, error, on_end)
+    return await _end(run_task, outcome, error)
 
 
-async def _end(run_task: RunTask, outcome: Run.Outcome, error: str, on_end: OnEnd | None) -> None:
+async def _end(run_task: RunTask, outcome: Run.Outcome, error: str) -> Run | None:
     """Without a database the row is not written. Then the sweeper ends the run, because its heartbeats stop."""
     try:
         run = await in_database_after_outages(_store_end, run_task, outcome, error)
@@ -111,14 +108,10 @@ async def _end(run_task: RunTask, outcome: Run.Outcome, error: str, on_end: OnEn
         local_tasks.pop(run_task.id, None)
     if run is None:
         logger.info("A run ended after its session was removed for good.")
-        return
+        return None
     run_task.send_end(run)
     _notify_other_pages(run_task.turn)
-    if on_end is not None and run_task.stop_reason != "server_stopped":
-        try:
-            await on_end(run)
-        except Exception:
-            logger.exception("The action after a run failed.")
+    return None if run_task.stop_reason == "server_stopped" else run
 
 
 def _store_end(run_task: RunTask, outcome: Run.Outcome, error: str) -> Run | None:
@@ -146,6 +139,13 @@ def is_local(run_id: UUID) -> bool:
     return run_id in local_tasks
 
 
+def request_stop_in_session(session_id: UUID, run_id: UUID | None = None) -> None:
+    """Stop one run of a session, or all."""
+    for run in Run.objects.running_in(session_id):
+        if run_id in (None, run.pk):
+            request_stop(run.pk)
+
+
 def request_stop(run_id: UUID) -> None:
     """Stop a run of any process. A run of this process is stopped at once, also while the database is away."""
     if task := local_tasks.get(run_id):
@@ -153,11 +153,6 @@ def request_stop(run_id: UUID) -> None:
     with writing():
         rows = Run.objects.running().filter(pk=run_id, stop_requested_at=None)
         rows.update(stop_requested_at=timezone.now())
-
-
-def request_stop_in_session(session_id: UUID) -> None:
-    for run in Run.objects.running_in(session_id):
-        request_stop(run.pk)
 
 
 def send_heartbeats() -> None:

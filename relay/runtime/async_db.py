@@ -7,8 +7,9 @@ running answer, and a connection for each call would cost more than most calls.
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
@@ -36,7 +37,7 @@ _pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix=THREAD_NAMES)
 
 async def in_database(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a function that asks the database, and wait for it without holding up the loop."""
-    return await asyncio.get_running_loop().run_in_executor(_pool, partial(_connected, partial(work, *args, **kwargs)))
+    return await asyncio.get_running_loop().run_in_executor(_pool, partial(_connected(work), *args, **kwargs))
 
 
 async def in_database_after_outages(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -64,13 +65,14 @@ async def in_database_after_outages(work: Callable[P, T], *args: P.args, **kwarg
 
 def begin_in_database(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> None:
     """The same without waiting: `work` handles its own errors."""
-    _pool.submit(partial(_connected, partial(work, *args, **kwargs)))
+    _pool.submit(partial(_connected(work), *args, **kwargs))
 
 
-def _connected(work: Callable[[], T]) -> T:
+@contextmanager
+def _connection() -> Iterator[None]:
     connection.close_if_unusable_or_obsolete()
     try:
-        return work()
+        yield
     except DatabaseError as error:
         if is_database_away(error) and not isinstance(error, OperationalError):
             # A server that is read-only since a failover raises InternalError; our callers know one class for outages.
@@ -79,6 +81,10 @@ def _connected(work: Callable[[], T]) -> T:
     finally:
         connection.close_at = None  # these threads stay, and so may their connections
         release_large_values()
+
+
+def _connected(work: Callable[P, T]) -> Callable[P, T]:
+    return _connection()(work)
 
 
 def close_connections() -> None:
