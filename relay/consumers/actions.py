@@ -7,11 +7,13 @@ requests in the same way; the page socket answers with HTML, the program socket 
 
 import json
 import logging
+import re
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
+from uuid import UUID
 
 from django.utils.translation import gettext as _
 
@@ -21,9 +23,8 @@ from history.models import Session
 from relay import conversation
 from relay.chat import error_texts
 from relay.consumers.outbox import ReaderTooSlow
-from relay.consumers.requests import ActionRefused, ActionRequest, InvalidRequest
 from relay.consumers.sockets import DATABASE_AWAY, Socket
-from relay.conversation import SendResult
+from relay.conversation import Draft, SendResult
 from relay.errors import RelayError, Unavailable
 from relay.models import User
 from relay.runtime.async_db import in_database
@@ -34,6 +35,79 @@ logger = logging.getLogger(__name__)
 
 MAX_MESSAGE_CHARS = 1_000_000
 MAX_MESSAGES, PERIOD_SECONDS = 30, 10.0
+LARGEST_NUMBER = 2**53
+
+
+class ActionRefused(Exception):
+    """The action is not carried out. `code` is for programs, the text for people."""
+
+    def __init__(self, code: str, text: str, *, retry_after: int | None = None) -> None:
+        super().__init__(text)
+        self.code, self.retry_after = code, retry_after
+
+
+class InvalidRequest(ActionRefused):
+    def __init__(self, text: str) -> None:
+        super().__init__("bad_command", text)
+
+
+@dataclass(frozen=True, slots=True)
+class ActionRequest:
+    type: str
+    fields: JsonObject
+
+    @classmethod
+    def of(cls, document: object, *, types: Mapping[str, object]) -> "ActionRequest":
+        if not isinstance(document, dict) or not isinstance(document.get("type"), str):
+            raise InvalidRequest(_("An intent must be an object with a “type”."))
+        if document["type"] not in types:
+            raise InvalidRequest(_("Unknown message type “%(type)s”.") % {"type": document["type"][:40]})
+        return cls(document["type"], document)
+
+    def text(self, name: str) -> str:
+        value = self.fields.get(name, "")
+        if not isinstance(value, str):
+            raise InvalidRequest(_("“%(name)s” must be a text.") % {"name": name})
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A form with one such field sends a text, with several a list."""
+        value = self.fields.get(name) or []
+        values = [value] if isinstance(value, str) else value
+        if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
+            raise InvalidRequest(_("“%(name)s” must be a list of texts.") % {"name": name})
+        return tuple(values)
+
+    def optional_number(self, name: str) -> int | None:
+        value = self.fields.get(name, "")
+        if value in ("", None):
+            return None
+        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 16:
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST_NUMBER:
+            raise InvalidRequest(_("“%(name)s” must be the number of an entry.") % {"name": name})
+        return value
+
+    def number(self, name: str) -> int:
+        value = self.optional_number(name)
+        if value is None:
+            raise InvalidRequest(_("“%(name)s” is missing.") % {"name": name})
+        return value
+
+    def optional_id(self, name: str) -> UUID | None:
+        value = self.text(name)
+        try:
+            return UUID(value) if value else None
+        except ValueError:
+            raise InvalidRequest(_("“%(name)s” is not an id.") % {"name": name}) from None
+
+    def draft(self) -> Draft:
+        return Draft(
+            text=self.text("text"),
+            attachments=self.texts("attachment"),
+            agent=self.text("agent"),
+            model=self.text("model"),
+        )
 
 
 class SocketClosed(Exception):
@@ -79,10 +153,6 @@ class ActionSocket(Socket):
 
     def size_error(self, text_data: str | None) -> str:
         """What to answer to a message that is no text, or too long."""
-        raise NotImplementedError
-
-    def leaf_of(self, request: ActionRequest) -> int | None:
-        """The end of the branch in which the client is, None for the head."""
         raise NotImplementedError
 
     async def check_user(self) -> None:
@@ -135,47 +205,14 @@ def refusal_of(error: Exception) -> ActionRefused:
     if isinstance(error, DATABASE_AWAY):
         error = Unavailable()
     if isinstance(error, RelayError | HistoryError):
+        code = re.sub("(?<!^)(?=[A-Z])", "_", type(error).__name__).lower()  # NotPossible: not_possible
         retry_after = error.retry_after if isinstance(error, Unavailable) else None
-        return ActionRefused(error_code(error), error_texts.of_error(error), retry_after=retry_after)
+        return ActionRefused(code, error_texts.of_error(error), retry_after=retry_after)
     logger.error("An action failed.", exc_info=error)
     return ActionRefused("internal", _("Something went wrong. The server log has the details."))
 
 
-def error_code(error: Exception) -> str:
-    """NotPossible → not_possible."""
-    name = type(error).__name__
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
-
-
 # What both sockets can do.
-
-
-async def stop(at: ActionSocket, session: Session, request: ActionRequest) -> None:
-    await conversation.stop(session, run=request.optional_id("run"))
-
-
-async def edit(at: ActionSocket, session: Session, request: ActionRequest) -> SendResult:
-    seq, draft = request.number("seq"), request.draft()
-    return await conversation.edit(at.user, session, seq=seq, draft=draft, client=at.client)
-
-
-async def regenerate(at: ActionSocket, session: Session, request: ActionRequest) -> SendResult:
-    seq, model = request.number("seq"), request.text("model")
-    return await conversation.regenerate(at.user, session, seq=seq, model=model, client=at.client)
-
-
-async def continue_(at: ActionSocket, session: Session, request: ActionRequest) -> SendResult:
-    leaf, model = at.leaf_of(request), request.text("model")
-    return await conversation.continue_(at.user, session, leaf=leaf, model=model, client=at.client)
-
-
-async def answer(at: ActionSocket, session: Session, request: ActionRequest) -> SendResult:
-    seq, call_id, text = request.number("seq"), request.text("call_id"), request.text("text")
-    return await conversation.answer(at.user, session, seq=seq, call_id=call_id, text=text, client=at.client)
-
-
-async def fork(at: ActionSocket, session: Session, request: ActionRequest) -> Session:
-    return await conversation.fork(at.user, session, at=request.optional_number("seq"))
 
 
 async def rollback(at: ActionSocket, session: Session, request: ActionRequest) -> Session:
@@ -184,26 +221,45 @@ async def rollback(at: ActionSocket, session: Session, request: ActionRequest) -
     return session
 
 
-async def compress(at: ActionSocket, session: Session, request: ActionRequest) -> SendResult:
-    """`seq`: a summary that is to be written anew, perhaps by another model."""
-    model, seq = request.text("model"), request.optional_number("seq") or 0
-    return await conversation.compress(at.user, session, model=model, instead_of=seq, client=at.client)
-
-
 async def undo_summary(at: ActionSocket, session: Session, request: ActionRequest) -> Session:
     await conversation.undo_summary(at.user, session, seq=request.number("seq"))
     await in_database(session.refresh_from_db)
     return session
 
 
+# `seq` of `compress`: a summary that is to be written anew, perhaps by another model.
 ACTIONS: dict[str, Action] = {
-    "stop": Action(stop),
-    "edit": Action(edit),
-    "regenerate": Action(regenerate),
-    "continue": Action(continue_),
-    "answer": Action(answer),
-    "fork": Action(fork),
+    "stop": Action(lambda at, session, request: conversation.stop(session, run=request.optional_id("run"))),
+    "edit": Action(
+        lambda at, session, request: conversation.edit(
+            at.user, session, seq=request.number("seq"), draft=request.draft(), client=at.client
+        )
+    ),
+    "regenerate": Action(
+        lambda at, session, request: conversation.regenerate(
+            at.user, session, seq=request.number("seq"), model=request.text("model"), client=at.client
+        )
+    ),
+    "answer": Action(
+        lambda at, session, request: conversation.answer(
+            at.user,
+            session,
+            seq=request.number("seq"),
+            call_id=request.text("call_id"),
+            text=request.text("text"),
+            client=at.client,
+        )
+    ),
+    "fork": Action(lambda at, session, request: conversation.fork(at.user, session, at=request.optional_number("seq"))),
     "rollback": Action(rollback),
-    "compress": Action(compress),
+    "compress": Action(
+        lambda at, session, request: conversation.compress(
+            at.user,
+            session,
+            model=request.text("model"),
+            instead_of=request.optional_number("seq") or 0,
+            client=at.client,
+        )
+    ),
     "undo_summary": Action(undo_summary),
 }

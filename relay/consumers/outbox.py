@@ -41,7 +41,8 @@ class Outbox:
             return
         is_content = message["type"] == "websocket.send"
         if is_content and (self.is_too_slow or self.unsent_bytes > MOST_UNSENT_BYTES):
-            self._drop()
+            self.is_too_slow = True
+            self._messages.clear()
             raise ReaderTooSlow
         size = sys.getsizeof(message.get("text")) if is_content else 0
         self.unsent_bytes += size
@@ -54,10 +55,6 @@ class Outbox:
         if self._task is not None and not self._task.done():
             await asyncio.wait([self._task], timeout=SLOW_SECONDS if self.is_too_slow else LAST_SECONDS)
             self._task.cancel()
-
-    def _drop(self) -> None:
-        self.is_too_slow = True
-        self._messages.clear()
 
     async def _pass_on(self) -> None:
         try:

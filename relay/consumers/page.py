@@ -6,9 +6,8 @@ being written is shown from numbered frames.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import parse_qs
 from uuid import UUID
 
@@ -20,10 +19,18 @@ from history.db.packing import clean
 from history.models import Session
 from history.text import whole_number
 from relay import conversation
-from relay.consumers.actions import ACTIONS, Action, ActionSocket, MessageRate, Result, SocketClosed
+from relay.consumers.actions import (
+    ACTIONS,
+    Action,
+    ActionRefused,
+    ActionRequest,
+    ActionSocket,
+    MessageRate,
+    Result,
+    SocketClosed,
+)
 from relay.consumers.frame_cursor import PageCursor
-from relay.consumers.requests import ActionRefused, ActionRequest
-from relay.consumers.sockets import NOT_FOUND, NOT_SIGNED_IN, Message, PageSocket, connection_info
+from relay.consumers.sockets import NOT_FOUND, NOT_SIGNED_IN, Message, PageSocket, connection_info, run_once
 from relay.conversation import SendResult
 from relay.live import groups, runs, sign_outs
 from relay.live.answer_html import AnswerCursor
@@ -37,21 +44,8 @@ from relay.runtime.locale import reader_of
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
 # How long a stored entry waits to be shown. Mostly the end of the run follows, and both are shown in one update.
 ENTRY_DELAY_SECONDS = 0.3
-CACHE_SECONDS = 2.0
-
-_shared_calls: dict[Hashable, asyncio.Future[Any]] = {}
-
-
-async def run_once(key: Hashable, call: Callable[[], Awaitable[T]]) -> T:
-    """Run a call that many pages need because of the same message once, for the first of them."""
-    if key not in _shared_calls:
-        _shared_calls[key] = asyncio.ensure_future(call())
-        asyncio.get_running_loop().call_later(CACHE_SECONDS, _shared_calls.pop, key, None)
-    result: T = await asyncio.shield(_shared_calls[key])
-    return result
 
 
 class ChatConsumer(ActionSocket, PageSocket):
@@ -64,7 +58,7 @@ class ChatConsumer(ActionSocket, PageSocket):
     # The last message of this page, and what the page showed when it was sent: its last entry and session version.
     last_sent: tuple[tuple[int, int | None], SendResult] | None = None
     _announced = ""
-    _delayed: asyncio.Task[None] | None = None
+    _delayed = ""  # the frame of an entry that is stored and not shown yet
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -89,18 +83,10 @@ class ChatConsumer(ActionSocket, PageSocket):
             await self.degraded_changed({"is_degraded": True})
         await self.catch_up()
 
-    async def release(self) -> None:
-        if self._delayed is not None:
-            self._delayed.cancel()
-        await super().release()
-
     # Actions.
 
     def size_error(self, text_data: str | None) -> str:
         return _("This is too long for one message. Attach it as a file.")
-
-    def leaf_of(self, request: ActionRequest) -> int | None:
-        return self.view.leaf
 
     async def check_user(self) -> None:
         user = await sign_outs.read_current_user(self.scope)
@@ -122,16 +108,14 @@ class ChatConsumer(ActionSocket, PageSocket):
         if not isinstance(result, SendResult):
             return
         if result.go_to:
-            await self.show(fragments.way_to(result.go_to))
+            await self.show(fragments.render_update("go_to", session_id=result.go_to))
         if result.is_branch:
             self.view = replace(self.view, leaf=result.seq)
-        if result.words or result.is_branch:
-            text = result.words or _(
-                "The conversation continued before your message arrived. Your message is on its own branch."
-            )
-            await self.show(fragments.notices([text], self.view.reader))
-        elif result.seq or result.is_queued:
-            await self.show(fragments.notices([], self.view.reader))
+        words = result.words
+        if result.is_branch and not words:
+            words = _("The conversation continued before your message arrived. Your message is on its own branch.")
+        if words or result.seq or result.is_queued:
+            await self.show(fragments.notices([words] if words else [], self.view.reader))
 
     # Updates.
 
@@ -139,7 +123,7 @@ class ChatConsumer(ActionSocket, PageSocket):
         self.other_runs.clear()
         caught = await self.catch_up(because=message.get("id", ""))
         if caught.has_answer and not caught.outcome:
-            await self.show(fragments.announcement("relayed", self.view.reader))
+            await self.show_update("announcement", outcome="relayed")
 
     async def resync(self, message: Message) -> None:
         self.other_runs.clear()
@@ -159,10 +143,17 @@ class ChatConsumer(ActionSocket, PageSocket):
         if kind != "ended" and run != self.run and (self.run or run in self.other_runs):
             return
         if run == self.run and kind in ("stored", "summarising"):
-            self._catch_up_delayed(because=frame["id"])
+            # The last entry of a run and its end come one after the other, and are shown in one update.
+            self._delayed = self._delayed or frame["id"]
+            self._run_later(self._show_delayed)
             return
-        if run != self.run or kind == "ended" or self._delayed is not None:
-            await self._catch_up_with(frame)
+        if run != self.run or kind == "ended" or self._delayed:
+            await self.catch_up(because=frame["id"])
+            if self.run != run:
+                self.other_runs.add(run)
+            if kind == "ended" and frame["leaf"] == self.view.shown:
+                ended = await run_once(("outcome", frame["id"]), lambda: in_database(fragments.outcome_of, run))
+                await self._announce(run, ended)
         if self.cursor is not None and run == self.run:
             await self._show_frame(self.cursor, frame)
 
@@ -170,16 +161,6 @@ class ChatConsumer(ActionSocket, PageSocket):
     def run(self) -> str:
         """The run that the page shows, or an empty string."""
         return str(self.cursor.run) if self.cursor is not None else ""
-
-    async def _catch_up_with(self, frame: Frame) -> None:
-        """For a run that the page does not show yet, or whose last entry is not shown yet."""
-        run = frame["run"]
-        await self.catch_up(because=frame["id"])
-        if self.run != run:
-            self.other_runs.add(run)
-        if frame["kind"] == "ended" and frame["leaf"] == self.view.shown:
-            ended = await run_once(("outcome", frame["id"]), lambda: in_database(fragments.outcome_of, run))
-            await self._announce(run, ended)
 
     async def _show_frame(self, cursor: PageCursor, frame: Frame) -> None:
         answer = cursor.answer
@@ -191,7 +172,8 @@ class ChatConsumer(ActionSocket, PageSocket):
             case "pieces":
                 await self._show_pieces(cursor, frame)
             case "result":
-                await self._show_tool_result(frame)
+                status = {name: frame[name] for name in ("seq", "index", "status", "duration")}
+                await self.show_update("call_status", **status)
 
     async def _render_answer(self, cursor: PageCursor, answer: AnswerCursor) -> str:
         async with answer.lock:
@@ -202,7 +184,7 @@ class ChatConsumer(ActionSocket, PageSocket):
         """Announce the end of a run once, whether a frame or the database reports it."""
         if self._announced != run:
             self._announced = run
-            await self.show(fragments.announcement(outcome, self.view.reader))
+            await self.show_update("announcement", outcome=outcome)
 
     async def _show_pieces(self, cursor: PageCursor, frame: Frame) -> None:
         changes, answer = await cursor.receive_changes(frame), cursor.answer
@@ -211,29 +193,26 @@ class ChatConsumer(ActionSocket, PageSocket):
         elif changes is None and (answer is None or cursor.n >= frame["n"] or runs.is_local(cursor.run)):
             await self.catch_up()
 
-    async def _show_tool_result(self, frame: Frame) -> None:
-        status = {name: frame[name] for name in ("seq", "index", "status", "duration")}
-        await self.show(fragments.call_status(**status, reader=self.view.reader))
-
-    def _catch_up_delayed(self, *, because: str) -> None:
-        """The last entry of a run and its end come one after the other, and are shown in one update."""
-        if self._delayed is None:
-            self._delayed = asyncio.get_running_loop().create_task(self._catch_up_later(because))
-
-    async def _catch_up_later(self, because: str) -> None:
+    async def _show_delayed(self) -> None:
         await asyncio.sleep(ENTRY_DELAY_SECONDS)
         async with self.turn:
-            if self._delayed is not None:
-                await self._catch_up_or_wait(because=because)
+            if self._delayed:
+                await self.fill_gap(self._delayed)
 
     async def catch_up(self, *, because: str = "") -> PageUpdate:
         """Show everything that is stored, and the answer that is being written.
 
         `because` is the id of the message that causes this: pages that show the same share one query for it.
         """
-        self._delayed = None
+        self._delayed = ""
         before, cursor = self.run, self.cursor
-        caught = await self._read_update(because, cursor.element if cursor else "")
+        view, element = self.view, cursor.element if cursor else ""
+
+        async def read() -> PageUpdate:
+            return await in_database(fragments.catch_up, view, live=element, followed=before)
+
+        key = (because, view.session_id, view.user.pk, view.reader, view.shown, view.leaf, element, before)
+        caught = await run_once(key, read) if because else await read()
         self.view = replace(self.view, shown=caught.shown, leaf=caught.leaf)
         html = caught.html
         self.cursor = None
@@ -251,22 +230,10 @@ class ChatConsumer(ActionSocket, PageSocket):
             await self._announce(before, caught.outcome)
         return caught
 
-    async def _read_update(self, because: str, live: str) -> PageUpdate:
-        view, run = self.view, self.run
-
-        async def read() -> PageUpdate:
-            return await in_database(fragments.catch_up, view, live=live, followed=run)
-
-        key = (because, view.session_id, view.user.pk, view.reader, view.shown, view.leaf, live, run)
-        return await run_once(key, read) if because else await read()
-
     def has_gap(self) -> bool:
         return self.cursor is not None and self.cursor.has_gap
 
-    async def fill_gap(self) -> None:
-        await self._catch_up_or_wait()
-
-    async def _catch_up_or_wait(self, *, because: str = "") -> None:
+    async def fill_gap(self, because: str = "") -> None:
         try:
             await self.catch_up(because=because)
         except (DatabaseError, Session.DoesNotExist) as error:
@@ -275,6 +242,11 @@ class ChatConsumer(ActionSocket, PageSocket):
     async def show(self, html: str) -> None:
         if html:
             await self.send(text_data=clean(html))
+
+    async def show_update(self, kind: str, **context: Any) -> None:
+        with self.view.reader.reading():
+            html = fragments.render_update(kind, **context)
+        await self.show(html)
 
 
 # Actions that only a page has, or has in another form than a program.
@@ -308,13 +280,14 @@ async def send_queued(page: ChatConsumer, session: Session, request: ActionReque
     await conversation.send_queued(page.user, session, after=page.view.shown)
 
 
+async def continue_(page: ChatConsumer, session: Session, request: ActionRequest) -> SendResult:
+    leaf, model = page.view.leaf, request.text("model")
+    return await conversation.continue_(page.user, session, leaf=leaf, model=model, client=page.client)
+
+
 async def switch(page: ChatConsumer, session: Session, request: ActionRequest) -> None:
     await conversation.switch(page.user, session, leaf=request.number("leaf"))
     page.view = replace(page.view, leaf=None)
-
-
-async def ping(page: ChatConsumer, session: Session, request: ActionRequest) -> None:
-    await page.show(fragments.pong())
 
 
 ChatConsumer.actions = ACTIONS | {
@@ -322,5 +295,6 @@ ChatConsumer.actions = ACTIONS | {
     "unqueue": Action(unqueue),
     "send_queued": Action(send_queued),
     "switch": Action(switch),
-    "ping": Action(ping),
+    "continue": Action(continue_),
+    "ping": Action(lambda page, session, request: page.show(fragments.render_update("pong"))),
 }

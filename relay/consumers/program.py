@@ -15,10 +15,18 @@ from history.models import Session
 from history.record.listing import ListCursor, list_sessions
 from history.transcripts import serializers
 from relay import conversation
-from relay.consumers.actions import ACTIONS, MAX_MESSAGE_CHARS, Action, MessageRate, Result
+from relay.consumers.actions import (
+    ACTIONS,
+    MAX_MESSAGE_CHARS,
+    Action,
+    ActionRefused,
+    ActionRequest,
+    InvalidRequest,
+    MessageRate,
+    Result,
+)
 from relay.consumers.authentication import read_api_key
 from relay.consumers.program_sessions import Answer, ProgramSessions
-from relay.consumers.requests import ActionRefused, ActionRequest, InvalidRequest
 from relay.consumers.sockets import NOT_SIGNED_IN, connection_info
 from relay.conversation import SendResult
 from relay.conversation.slash_commands import plain_history
@@ -26,7 +34,7 @@ from relay.errors import Unavailable
 from relay.live import groups, sign_outs
 from relay.models import QueuedMessage
 from relay.runtime.async_db import in_database
-from relay.runtime.locale import ViewerLocale, reader_of
+from relay.runtime.locale import reader_of
 
 logger = logging.getLogger(__name__)
 
@@ -56,11 +64,13 @@ class ProgramConsumer(ProgramSessions):
             return _("Send text frames with JSON.")
         return _("A frame may have %(most)d characters.") % {"most": MAX_MESSAGE_CHARS}
 
-    def leaf_of(self, request: ActionRequest) -> int | None:
-        return request.optional_number("leaf")
-
     async def send_result(self, request: ActionRequest, result: Result, session: Session) -> None:
-        await self.send_event(request.type, id=_id_of(request), **_answer_of(result, session))
+        if isinstance(result, Session):
+            result = {"session": serializers.session_json(result)}
+        elif isinstance(result, SendResult):
+            result = _sent(session, result)
+        answer = {"session_id": str(session.pk)} if result is None else result
+        await self.send_event(request.type, id=_id_of(request), **answer)
 
     async def send_error(self, error: ActionRefused, request: ActionRequest | None) -> None:
         retry = {} if error.retry_after is None else {"retry_after": error.retry_after}
@@ -85,17 +95,6 @@ class ProgramConsumer(ProgramSessions):
 
 def _id_of(request: ActionRequest | None) -> str:
     return str(request.fields.get("id", ""))[:100] if request else ""
-
-
-def _answer_of(result: Result, session: Session) -> Answer:
-    match result:
-        case Session():
-            return {"session": serializers.session_json(result)}
-        case SendResult():
-            return _sent(session, result)
-        case None:
-            return {"session_id": str(session.pk)}
-    return result
 
 
 def _sent(session: Session, sent: SendResult) -> Answer:
@@ -217,17 +216,18 @@ async def history(program: ProgramConsumer, _none: object, request: ActionReques
     session = await program.find_session(request)
     answer = await in_database(serializers.history_json, session, count=count, before=before, leaf=leaf)
     if request.text("format") == "text" or not answer["messages"]:
-        answer["text"] = await in_database(_plain_history, program.reader, session, count)
+        translated = program.reader.reading()(plain_history)
+        answer["text"] = await in_database(translated, session, count=count)
     return answer
-
-
-def _plain_history(reader: ViewerLocale, session: Session, count: int) -> str:
-    with reader.reading():
-        return plain_history(session, count=count)
 
 
 async def ping(program: ProgramConsumer, _none: object, request: ActionRequest) -> Answer:
     return {}
+
+
+async def continue_(program: ProgramConsumer, session: Session, request: ActionRequest) -> SendResult:
+    leaf, model = request.optional_number("leaf"), request.text("model")
+    return await conversation.continue_(program.user, session, leaf=leaf, model=model, client=program.client)
 
 
 ProgramConsumer.actions = ACTIONS | {
@@ -241,6 +241,7 @@ ProgramConsumer.actions = ACTIONS | {
     "unqueue": Action(unqueue),
     "rename": Action(rename),
     "delete": Action(delete, scope="delete"),
+    "continue": Action(continue_),
     "history": Action(history, needs_session=False),
     "ping": Action(ping, needs_session=False),
 }

@@ -20,9 +20,8 @@ from history.models import ApiKey, Session
 from history.record import recorder
 from history.transcripts import serializers
 from relay.agents.settings import pick_agent
-from relay.consumers.actions import ActionSocket, refusal_of
+from relay.consumers.actions import ActionRefused, ActionRequest, ActionSocket, refusal_of
 from relay.consumers.frame_cursor import ProgramCursor
-from relay.consumers.requests import ActionRefused, ActionRequest
 from relay.consumers.sockets import DATABASE_AWAY, Message
 from relay.errors import Unavailable
 from relay.live import runs
@@ -119,7 +118,8 @@ class ProgramSessions(ActionSocket):
         await self.close_session()
         self.current = session.pk
         await self.open_group(session.pk, version=session.version)
-        await self.note_ended_runs(session)
+        # Late frames of runs that ended before the session was opened are not sent.
+        self.done |= await in_database(Run.objects.recently_ended_in, session.pk)
 
     async def close_session(self) -> None:
         self.cursors.clear()
@@ -132,10 +132,6 @@ class ProgramSessions(ActionSocket):
 
     async def send_event(self, kind: str, **fields: Any) -> None:
         await self.send(clean(json.dumps({"type": kind, **fields}, ensure_ascii=False)))
-
-    async def note_ended_runs(self, session: Session) -> None:
-        """Late frames of runs that ended before the session was opened are not sent."""
-        self.done |= await in_database(Run.objects.recently_ended_in, session.pk)
 
     async def follow_runs(self, session: Session) -> list[Answer]:
         """Start to follow the running runs of a session."""
@@ -177,8 +173,14 @@ class ProgramSessions(ActionSocket):
 
     async def _read_message(self, leaf: int) -> Answer:
         """The entry itself, unless the database has gone away since it was stored."""
+
+        def read() -> Answer:
+            session = Session.objects.filter(pk=self.current).first() if self.current and leaf else None
+            messages = serializers.history_json(session, count=1, leaf=leaf)["messages"] if session else None
+            return {} if messages is None else {"message": messages[-1:]}
+
         try:
-            return await in_database(self._message_json, leaf)
+            return await in_database(read)
         except DATABASE_AWAY:
             return {}
 
@@ -200,14 +202,6 @@ class ProgramSessions(ActionSocket):
                 await self._send_frames(cursor, cursor.catch_up(snapshot))
         except DatabaseError as error:
             logger.warning("A run could not be read: %s", type(error).__name__)
-
-    def _message_json(self, leaf: int) -> Answer:
-        session = Session.objects.filter(pk=self.current).first() if self.current else None
-        return (
-            {"message": serializers.history_json(session, count=1, leaf=leaf)["messages"][-1:]}
-            if session and leaf
-            else {}
-        )
 
     async def resync(self, message: Message) -> None:
         """Frames of other processes were missed."""

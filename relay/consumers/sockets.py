@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any, NoReturn
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from typing import Any, NoReturn, TypeVar
 from uuid import UUID
 
 from channels.consumer import get_handler_name
@@ -49,7 +49,12 @@ CLOSE_SECONDS = 3.0
 KEY_NOT_ALLOWED = "This socket is for browser pages. Use /ws/v1/ with an API key."
 DATABASE_AWAY = (OperationalError, InterfaceError)
 
+# How long the result of a call is shared by pages that need it because of the same message.
+CACHE_SECONDS = 2.0
+
+T = TypeVar("T")
 _open: set[Socket] = set()
+_shared_calls: dict[Hashable, asyncio.Future[Any]] = {}
 
 
 class Socket(AsyncWebsocketConsumer):
@@ -61,8 +66,7 @@ class Socket(AsyncWebsocketConsumer):
         self.turn = asyncio.Lock()
         self.has_ended = asyncio.Event()
         self.sessions: set[UUID] = set()
-        self._filling: asyncio.Task[None] | None = None
-        self._retrying: asyncio.Task[None] | None = None
+        self._later: dict[str, asyncio.Task[None]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         counters.now["sockets"] += 1
@@ -84,10 +88,8 @@ class Socket(AsyncWebsocketConsumer):
 
     async def release(self) -> None:
         """Release everything, for whichever reason the socket ended."""
-        if self._filling is not None:
-            self._filling.cancel()
-        if self._retrying is not None:
-            self._retrying.cancel()
+        for task in self._later.values():
+            task.cancel()
         if self.is_accepted:
             await groups.leave_process(self.channel_name)
         for session_id in list(self.sessions):
@@ -98,7 +100,8 @@ class Socket(AsyncWebsocketConsumer):
         try:
             async with self.turn:
                 await getattr(self, get_handler_name(message))(message)
-                self._fill_gap_later()
+                if self.has_gap():
+                    self._run_later(self._fill_gap)
         except StopConsumer:
             raise
         except ReaderTooSlow:
@@ -108,7 +111,7 @@ class Socket(AsyncWebsocketConsumer):
             if message["type"] == "websocket.connect":
                 await self.end(UNAVAILABLE)
             logger.warning("A socket reads again later, because the database is away: %s", type(error).__name__)
-            self.resync_later()
+            self._run_later(self._resync_until_read)
         except Exception:
             logger.exception("A socket failed.")
             await self.end(FAILED)
@@ -131,9 +134,11 @@ class Socket(AsyncWebsocketConsumer):
     async def server_stopping(self, message: Message) -> None:
         await self.end(RESTARTING)
 
-    def resync_later(self) -> None:
-        if self._retrying is None or self._retrying.done():
-            self._retrying = asyncio.get_running_loop().create_task(self._resync_until_read())
+    def _run_later(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run this beside the messages until the socket ends, unless it is running already."""
+        task = self._later.get(work.__name__)
+        if task is None or task.done():
+            self._later[work.__name__] = asyncio.get_running_loop().create_task(work())
 
     async def _resync_until_read(self) -> None:
         while True:
@@ -162,10 +167,6 @@ class Socket(AsyncWebsocketConsumer):
 
     async def fill_gap(self) -> None:
         """Read from the database what the missing frames contained."""
-
-    def _fill_gap_later(self) -> None:
-        if self.has_gap() and (self._filling is None or self._filling.done()):
-            self._filling = asyncio.get_running_loop().create_task(self._fill_gap())
 
     async def _fill_gap(self) -> None:
         while self.has_gap():
@@ -232,6 +233,15 @@ class ListConsumer(PageSocket):
     async def resync(self, message: Message) -> None:
         """Any session may have changed."""
         await self.send(text_data="*")
+
+
+async def run_once(key: Hashable, call: Callable[[], Awaitable[T]]) -> T:
+    """Run a call that many pages need because of the same message once, for the first of them."""
+    if key not in _shared_calls:
+        _shared_calls[key] = asyncio.ensure_future(call())
+        asyncio.get_running_loop().call_later(CACHE_SECONDS, _shared_calls.pop, key, None)
+    result: T = await asyncio.shield(_shared_calls[key])
+    return result
 
 
 async def close_all() -> None:

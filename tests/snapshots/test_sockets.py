@@ -26,10 +26,9 @@ from history.errors import HistoryOff, NoSuchBlob, NoSuchEntry
 from history.record import recorder
 from project.accounts.models import User
 from relay.consumers import actions
-from relay.consumers.actions import Action
+from relay.consumers.actions import Action, ActionRequest
 from relay.consumers.page import ChatConsumer
 from relay.consumers.program import ProgramConsumer
-from relay.consumers.requests import ActionRequest
 from relay.conversation import NotPossible
 from relay.errors import AttachmentRefused, BudgetReserved, NoSuchAgent, NoSuchModel, OverAllowance, Unavailable
 from relay.routing import sockets

@@ -20,7 +20,7 @@ from history.models import Message, Session
 from history.record.branches import newest_below
 from history.transcripts.page import Transcript, TranscriptEntry, TranscriptPosition, read_page
 from relay.conversation.positions import is_unanswered
-from relay.live.answer_html import AnswerCursor, Change, PartUpdate
+from relay.live.answer_html import AnswerCursor, Change
 from relay.live.relayed_updates import has_open_call
 from relay.models import QueuedMessage, Run
 from relay.pages.chat.agent_activity import work_of
@@ -74,15 +74,22 @@ class PageState:
 
 def catch_up(view: View, *, live: str = "", followed: str = "") -> PageUpdate:
     """Everything that was stored since. `live` is the id of the live answer on the page, which goes."""
-    found = _find(view)
+    found = _find_once(view)
+    for _ in range(MOST_LOOKS - 1):
+        # Repeat the queries if an entry was stored between them.
+        if found.session.version == Session.objects.values_list("version", flat=True).get(pk=view.session_id):
+            break
+        found = _find_once(view)
     session, page, run = found.session, found.page, found.run
+    rows = [row for row in page.rows if isinstance(row, TranscriptEntry)]
     with view.reader.reading():
         context = {"session": session, "user": view.user, "can_write": True, "run": run, "history_is_on": True}
         if found.is_elsewhere:
             html: str = _render("history/_transcript.html", context | {"transcript": page})
         else:
-            html = _render_undone_summaries(page, context) + _rows(page, context, shown=view.shown, live=live)
-        html += _around(session, run, found.tip, found.leaf, context)
+            html = _render_undone_summaries(rows, context) + _rows(rows, context, shown=view.shown, live=live)
+        context |= {"after": found.tip, "leaf": found.leaf, **state_at(session, found.tip, run)}
+        html += _render("chat/live/_around.html", context | work_of(session, reader=view.user, leaf=found.leaf))
     outcome = outcome_of(followed) if followed and (run is None or str(run.pk) != followed) else ""
     # If another writer was faster each time, what was read is shown and must not be sent again.
     return PageUpdate(
@@ -91,35 +98,23 @@ def catch_up(view: View, *, live: str = "", followed: str = "") -> PageUpdate:
         leaf=found.leaf,
         run=run,
         outcome=outcome,
-        has_answer=session.source == Session.Source.RELAY and run is None and _has_answer(page, since=view.shown),
+        has_answer=session.source == Session.Source.RELAY
+        and run is None
+        and any(row.message.seq > view.shown and isinstance(row.entry, ModelOutput) for row in rows),
     )
-
-
-def _find(view: View) -> PageState:
-    """Repeat the queries if an entry was stored between them."""
-    found = _find_once(view)
-    for _ in range(MOST_LOOKS - 1):
-        if _version_of(view.session_id) == found.session.version:
-            break
-        found = _find_once(view)
-    return found
 
 
 def _find_once(view: View) -> PageState:
     session = Session.objects.select_related("owner").get(pk=view.session_id)
     leaf = _current_leaf(session, view.leaf)
     tip = session.head if leaf is None else leaf
-    run = _run_at(session.pk, tip)
+    run = next((run for run in Run.objects.running_in(session.pk) if run.leaf == tip), None)
     # A page that shows nothing yet says so, in the place where the first entry belongs.
     is_elsewhere = not view.shown or not _is_on_path(session, view.shown, leaf)
     page = read_page(session, TranscriptPosition(after=None if is_elsewhere else view.shown, leaf=leaf))
     if page.newer:
         is_elsewhere, page = True, read_page(session, TranscriptPosition(leaf=leaf))
     return PageState(session=session, leaf=leaf, tip=tip, run=run, page=page, is_elsewhere=is_elsewhere)
-
-
-def _version_of(session_id: UUID) -> int:
-    return Session.objects.values_list("version", flat=True).get(pk=session_id)
 
 
 def _current_leaf(session: Session, leaf: int | None) -> int | None:
@@ -136,11 +131,6 @@ def _is_on_path(session: Session, seq: int, leaf: int | None) -> bool:
     while leaf > seq:
         leaf = Message.objects.at(session, leaf).values_list("parent_seq", flat=True).first() or 0
     return leaf == seq
-
-
-def _run_at(session_id: UUID, tip: int) -> Run | None:
-    """The run that writes at the end of this path, if one does."""
-    return next((run for run in Run.objects.running_in(session_id) if run.leaf == tip), None)
 
 
 def outcome_of(run_id: str) -> str:
@@ -161,40 +151,36 @@ def _has_answered(run: Run) -> bool:
     return False
 
 
-def _has_answer(page: Transcript, *, since: int) -> bool:
-    rows = [row for row in page.rows if isinstance(row, TranscriptEntry) and row.message.seq > since]
-    return any(isinstance(row.entry, ModelOutput) for row in rows)
-
-
-def _render_undone_summaries(page: Transcript, context: dict[str, Any]) -> str:
+def _render_undone_summaries(rows: Sequence[TranscriptEntry], context: dict[str, Any]) -> str:
     """Render the summaries above that were undone since."""
-    named = [
-        row.entry.seq for row in page.rows if isinstance(row, TranscriptEntry) and isinstance(row.entry, Retracted)
-    ]
-    rows = [row for seq in named for row in read_page(context["session"], TranscriptPosition(at=seq)).rows]
-    return "".join(_row(row, context) for row in rows if isinstance(row, TranscriptEntry) and row.message.seq in named)
+    named = [row.entry.seq for row in rows if isinstance(row.entry, Retracted)]
+    around = [row for seq in named for row in read_page(context["session"], TranscriptPosition(at=seq)).rows]
+    return "".join(
+        _row(row, context) for row in around if isinstance(row, TranscriptEntry) and row.message.seq in named
+    )
 
 
-def _rows(page: Transcript, context: dict[str, Any], *, shown: int, live: str) -> str:
+def _rows(rows: Sequence[TranscriptEntry], context: dict[str, Any], *, shown: int, live: str) -> str:
     """What is on the page already is replaced where it stands (a call now has its result), the rest goes to the end."""
-    rows = [row for row in page.rows if isinstance(row, TranscriptEntry)]
     html = "".join(_row(row, context) for row in rows if row.message.seq <= shown)
     if live:
-        html += _update("remove", id=live)
+        html += render_update("remove", id=live)
     fresh = [_row(row, context) for row in rows if row.message.seq > shown]
-    return html + (_update("append", rows=fresh) if fresh else "")
+    return html + (render_update("append", rows=fresh) if fresh else "")
 
 
 def _row(row: TranscriptEntry, context: dict[str, Any]) -> SafeString:
     return _render(row.template, context | {"shown": row, "message": row.message, "entry": row.entry})
 
 
-def _around(session: Session, run: Run | None, tip: int, leaf: int | None, context: dict[str, Any]) -> str:
-    """What surrounds the conversation: where the next message goes, stop or send, what waits."""
-    queued = list(QueuedMessage.objects.filter(session=session.pk))
-    beside = {"after": tip, "leaf": leaf, "queued": queued, "is_waited_for": run is None and has_open_call(session)}
-    beside |= {"is_unanswered": is_unanswered(session, tip, run)}
-    return _render("chat/live/_around.html", context | beside | work_of(session, reader=context["user"], leaf=leaf))
+def state_at(session: Session, tip: int, run: Run | None) -> dict[str, Any]:
+    """What surrounds the conversation that ends at `tip`, where `run` is answering: stop or send, what waits."""
+    return {
+        "run": run,
+        "queued": list(QueuedMessage.objects.filter(session=session.pk)),
+        "is_waited_for": run is None and has_open_call(session),
+        "is_unanswered": is_unanswered(session, tip, run),
+    }
 
 
 # An answer on its way.
@@ -212,7 +198,7 @@ def live_retry(run: str, kind: str, at: float, reader: ViewerLocale) -> str:
     """Why the provider is called again, and in how many seconds."""
     with reader.reading():
         what = what_happened(error_from({"kind": kind}, message=""))
-        return _update("retry", run=run, what=what, seconds=max(1, round(at - time.time())))
+        return render_update("retry", run=run, what=what, seconds=max(1, round(at - time.time())))
 
 
 def live_change(answer: AnswerCursor, change: Change, reader: ViewerLocale) -> str:
@@ -220,19 +206,13 @@ def live_change(answer: AnswerCursor, change: Change, reader: ViewerLocale) -> s
     language = reader.language if change.is_translated else ""
     if language not in change.html:
         with reader.reading() if language else nullcontext():
-            change.html[language] = "".join(_grown(answer, update) for update in change.updates)
+            change.html[language] = "".join(
+                _render("chat/live/_new_part.html", {"answer": answer, "grown": update})
+                if update.is_new and not update.is_text
+                else update.html
+                for update in change.updates
+            )
     return change.html[language]
-
-
-def _grown(answer: AnswerCursor, grown: PartUpdate) -> str:
-    if grown.is_new and not grown.is_text:
-        return _render("chat/live/_new_part.html", {"answer": answer, "grown": grown})
-    return grown.html
-
-
-def call_status(*, seq: int, index: int, status: str, duration: float | None, reader: ViewerLocale) -> str:
-    with reader.reading():
-        return _update("call_status", seq=seq, index=index, status=status, duration=duration)
 
 
 # Words to the person.
@@ -249,15 +229,6 @@ def degraded(reader: ViewerLocale, *, is_degraded: bool) -> str:
         return _render("chat/_degraded.html", {"is_degraded": is_degraded})
 
 
-def announcement(outcome: str, reader: ViewerLocale) -> str:
-    with reader.reading():
-        return _update("announcement", outcome=outcome)
-
-
-def way_to(session_id: UUID) -> str:
-    return _update("go_to", session_id=session_id)
-
-
 def sidebar_row(session_id: UUID, view: View) -> str:
     """One session of the list beside the chat; none where it is not there any more."""
     with view.reader.reading():
@@ -270,14 +241,10 @@ def sidebar_row(session_id: UUID, view: View) -> str:
             "is_current": session_id == view.session_id,
             "user": view.user,
         }
-        return _update("sidebar_row", **context)
+        return render_update("sidebar_row", **context)
 
 
-def pong() -> str:
-    return _update("pong")
-
-
-def _update(kind: str, **context: Any) -> SafeString:
+def render_update(kind: str, **context: Any) -> SafeString:
     """One small fragment of `chat/live/_update.html`."""
     return _render("chat/live/_update.html", {"update": kind, **context})
 

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.shortcuts import get_object_or_404, render
+from django.shortcuts import render
 from django.utils import timezone
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -23,17 +23,18 @@ from history.errors import HistoryError, HistoryOff, NoSuchEntry
 from history.http import HtmxRequest
 from history.models import Session
 from history.pages.session import message_or_404, number_in, session_or_404, transcript_or_404
-from history.record.selectors import entries_of, sessions_owned_by
+from history.record.selectors import entries_of
 from relay import conversation
 from relay.chat.error_texts import of_error
 from relay.commands import BadCommand, help_text, parse, suggestions
-from relay.conversation.positions import is_unanswered
 from relay.errors import RelayError
-from relay.live.relayed_updates import has_open_call
-from relay.models import QueuedMessage, Run
+from relay.models import Run
 from relay.pages.chat.agent_activity import work_of
 from relay.pages.chat.choices import examples, pickers_for
+from relay.pages.chat.fragments import state_at
 from relay.pages.panel import panel_of
+from relay.pages.sidebar.query import parse_id
+from relay.pages.sidebar.views import own_session
 from relay.tools.registry import all_tools
 
 # Targets of htmx requests that get further rows instead of the page.
@@ -59,7 +60,7 @@ async def new_chat(request: HtmxRequest) -> HttpResponse:
 async def session_page(request: HtmxRequest, session_id: UUID) -> HttpResponse:
     if request.method != "POST":
         return await sync_to_async(_session_page)(request, session_id)
-    session = await sync_to_async(_own_session)(request, session_id)
+    session = await sync_to_async(own_session)(request, session_id)
     after = number_in(request.POST, "after")
     try:
         sent = await conversation.send(
@@ -67,7 +68,7 @@ async def session_page(request: HtmxRequest, session_id: UUID) -> HttpResponse:
             session,
             draft=conversation.Draft(**_draft_fields(request)),
             after=session.head if after is None else after,
-            run=_run_in(request.POST.get("run", "")),
+            run=parse_id(request.POST.get("run", "")),
             on_leaf=bool(request.POST.get("leaf")),
             client=_client(request),
         )
@@ -82,7 +83,7 @@ async def session_page(request: HtmxRequest, session_id: UUID) -> HttpResponse:
 @require_safe
 def edit_form(request: HttpRequest, session_id: UUID, seq: int) -> HttpResponse:
     """The form that replaces a message on the page to edit it."""
-    session = _own_session(request, session_id)
+    session = own_session(request, session_id)
     message = message_or_404(session, seq)
     if message.kind != ModelInput.kind:
         raise Http404
@@ -130,7 +131,8 @@ def _session_page(request: HtmxRequest, session_id: UUID, *, problem: str = "") 
     region = request.htmx.target if request.htmx and request.htmx.target in REGIONS else None
     context["region"] = region
     if not region:
-        context |= _state(request, session, after)
+        run = Run.objects.filter(session=session.pk, ended_at=None, leaf=after).first()
+        context |= {"notices": _notices(request), **state_at(session, after, run)}
         context |= {"pickers": pickers_for(session), "commands": suggestions(all_tools())}
         context |= {"panel": panel_of(session, reader=request.user)}
         context |= {"readers": unseen_readers(session) if session.owner_id == request.user.pk else ()}
@@ -153,29 +155,6 @@ def _notices(request: HttpRequest, *words: str) -> list[dict[str, str]]:
     return stored + [{"level": "", "text": text} for text in words if text]
 
 
-def _state(request: HttpRequest, session: Session, after: int) -> dict[str, Any]:
-    """Running answer, queue and notices. `run` writes at the end of the path that is shown."""
-    run = Run.objects.filter(session=session.pk, ended_at=None, leaf=after).first()
-    return {
-        "notices": _notices(request),
-        "run": run,
-        "is_waited_for": run is None and has_open_call(session),
-        "is_unanswered": is_unanswered(session, after, run),
-        "queued": QueuedMessage.objects.filter(session=session.pk),
-    }
-
-
-def _run_in(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
-
-
-def _own_session(request: HttpRequest, session_id: UUID) -> Session:
-    return get_object_or_404(sessions_owned_by(request.user), pk=session_id)
-
-
 def _draft_fields(request: HttpRequest) -> dict[str, Any]:
     post = request.POST
     return {
@@ -192,18 +171,14 @@ def _client(request: HttpRequest) -> dict[str, str]:
 
 
 def _go_to(request: HtmxRequest, session: Session) -> HttpResponse:
-    address = session.get_absolute_url()
-    if request.htmx:
-        return HttpResponseClientRedirect(address)
-    return HttpResponseRedirect(address)
+    redirect = HttpResponseClientRedirect if request.htmx else HttpResponseRedirect
+    return redirect(session.get_absolute_url())
 
 
 @login_required
 @require_POST
 async def fork(request: HttpRequest, session_id: UUID, seq: int) -> HttpResponse:
-    session = await sync_to_async(sessions_owned_by(request.user).filter(pk=session_id).first)()
-    if session is None:
-        raise Http404
+    session = await sync_to_async(own_session)(request, session_id)
     try:
         copy = await conversation.fork(request.user, session, at=seq)
     except NoSuchEntry as error:

@@ -32,7 +32,7 @@ class SidebarQuery:
         return cls(
             words=words_of(given),
             archived=given.get("archived") == "1",
-            current=_session(given.get("current", "")),
+            current=parse_id(given.get("current", "")),
             before=given.get("before", ""),
         )
 
@@ -101,7 +101,7 @@ def words_of(given: QueryDict) -> str:
     return given.get("q", "").replace("\0", " ").strip()
 
 
-def _session(text: str) -> UUID | None:
+def parse_id(text: str) -> UUID | None:
     try:
         return UUID(text)
     except ValueError:

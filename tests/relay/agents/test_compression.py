@@ -18,7 +18,7 @@ from relay import conversation
 from relay.conversation import NotPossible
 from relay.errors import Busy, RequestRefused
 from relay.models import Run
-from relay.pages.chat.fragments import announcement, outcome_of
+from relay.pages.chat.fragments import outcome_of, render_update
 from relay.providers.base import Model
 from relay.providers.local import MODEL as DEMO_MODEL
 from relay.providers.scripted import Steps
@@ -287,7 +287,8 @@ async def test_a_summary_that_came_to_nothing_is_announced_as_such(talk: Talk) -
     made = {"session": talk.session, "owner": talk.user, "origin": 2, "leaf": 2, "outcome": "done"}
     run = await in_database(Run.objects.create, **made, ended_at=talk.session.created_at)
     assert await in_database(outcome_of, str(run.pk)) == "not summarised"
-    assert "Nothing was summarised." in announcement("not summarised", ViewerLocale("en"))
+    with ViewerLocale("en").reading():
+        assert "Nothing was summarised." in render_update("announcement", outcome="not summarised")
 
 
 async def test_to_stop_a_compression_leaves_the_conversation_as_it_was(talk: Talk) -> None:
