@@ -1,5 +1,7 @@
 """`/api/history/sessions/<id>/summaries`: summarise older messages, undo a summary."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -42,6 +44,18 @@ class SummariesSerializer(PlainSerializer):
     is_waiting = serializers.BooleanField(help_text="An answer is on its way: it happens before its next step.")
 
 
+@contextmanager
+def _api_errors() -> Iterator[None]:
+    try:
+        yield
+    except NoSuchModel as error:
+        raise ValidationError({"model": [error_texts.of_error(error)]}) from error
+    except (NoSuchEntry, compression.NoSuchSummary) as error:
+        raise NoSuchThing from error
+    except RelayError as error:
+        raise ConflictError(error_texts.of_error(error), "not_possible") from error
+
+
 class Summaries(ApiView):
     scopes = {"POST": "write"}
 
@@ -55,18 +69,10 @@ class Summaries(ApiView):
         parsed.is_valid(raise_exception=True)
         made: list[int] = []
         is_waiting = False
-        try:
+        with _api_errors(), suppress(compression.NothingToSummarise):
             sent, turn = compression.prepare_compression(session.owner, session, client={}, **parsed.validated_data)
             is_waiting = turn is None
             made = async_to_sync(compression.run_compression)(session, sent, turn) if turn else []
-        except compression.NothingToSummarise:
-            pass
-        except NoSuchModel as error:
-            raise ValidationError({"model": [error_texts.of_error(error)]}) from error
-        except (NoSuchEntry, compression.NoSuchSummary) as error:
-            raise NoSuchThing from error
-        except RelayError as error:
-            raise ConflictError(error_texts.of_error(error), "not_possible") from error
         return Response({"summaries": made, "is_waiting": is_waiting})
 
 
@@ -77,11 +83,7 @@ class OneSummary(ApiView):
     def delete(self, request: Request, session_id: str, seq: int) -> Response:
         """What it stood for counts again. The summary stays in the record, and says that it was taken back."""
         session = session_for(request, session_id, Purpose.WRITE)
-        try:
+        with _api_errors():
             compression.retract_summary(session.owner, session, seq=seq)
-        except (NoSuchEntry, compression.NoSuchSummary) as error:
-            raise NoSuchThing from error
-        except RelayError as error:
-            raise ConflictError(error_texts.of_error(error), "not_possible") from error
         groups.notify_session(session.pk)
         return Response(status=204)

@@ -17,7 +17,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from functools import partial
 from uuid import UUID
 
 from django.utils.html import escape
@@ -27,7 +27,6 @@ from history.markdown import render, split_blocks
 from history.markdown.code import MAX_CHARS as MAX_HIGHLIGHTED_CHARS
 from relay.live.frames import Frame, FrameCursor, Piece
 
-Kind = Literal["text", "reasoning", "call"]
 # The HTML ends with a paragraph, a list item (also nested) or a code block.
 _OPEN_END = re.compile(r"(?:\n?</code></pre></div>|</(?:p|li)>(?:\s*</(?:p|li|ul|ol|blockquote|div)>)*)\s*$")
 
@@ -114,7 +113,7 @@ class LivePart:
     """
 
     index: int
-    kind: Kind
+    kind: str  # text, reasoning or call
     element: str = ""
     name: str = ""
     blocks: list[str] = field(default_factory=list)
@@ -153,11 +152,6 @@ class LivePart:
         """Whether a long open end has not grown enough to be rendered again."""
         grown = len(self.text) + len(more) - self.shown
         return self.shown > LONG_TAIL and grown < self.shown // 8
-
-    def set_rendered(self, rendered: RenderedText) -> None:
-        self.blocks += rendered.blocks
-        self.text, self.tail, self.open_fence = rendered.text, rendered.tail, rendered.open_fence
-        self.shown, self.added = len(self.text), ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,12 +235,11 @@ class AnswerCursor(FrameCursor):
             return change
 
     async def _add_piece(self, piece: Piece) -> PartUpdate:
-        kind, place, text = piece[0], (piece[0], piece[1]), piece[2]
-        is_new = place not in self.parts
-        if is_new:
+        kind, name, text = piece[:3]
+        if is_new := (kind, name) not in self.parts:
             index = len(self.parts)
-            self.parts[place] = LivePart(index, _parse_kind(kind), f"run-{self.run}-{index}")
-        part = self.parts[place]
+            self.parts[kind, name] = LivePart(index, kind, f"run-{self.run}-{index}")
+        part = self.parts[kind, name]
         if kind == "text":
             return await self._add_text(part, text, is_new=is_new)
         if kind == "call":
@@ -262,16 +255,10 @@ class AnswerCursor(FrameCursor):
             # A page that opens now gets appended text from `added`. Text that waits comes with the next rendering.
             part.added += text if can_append else ""
             return PartUpdate(part, is_new, text=text if can_append else "")
-        rendered = await _render(part.text + text, index=part.index, number=len(part.blocks))
-        part.set_rendered(rendered)
+        render = partial(render_text, part.text + text, index=part.index, number=len(part.blocks))
+        is_short = len(part.text) + len(text) <= MAX_CHARS_ON_LOOP
+        rendered = render() if is_short else await asyncio.to_thread(render)
+        part.blocks += rendered.blocks
+        part.text, part.tail, part.open_fence = rendered.text, rendered.tail, rendered.open_fence
+        part.shown, part.added = len(part.text), ""
         return PartUpdate(part, is_new, blocks=rendered.blocks, tail=rendered.tail)
-
-
-async def _render(text: str, *, index: int, number: int) -> RenderedText:
-    if len(text) <= MAX_CHARS_ON_LOOP:
-        return render_text(text, index=index, number=number)
-    return await asyncio.to_thread(render_text, text, index=index, number=number)
-
-
-def _parse_kind(kind: str) -> Kind:
-    return "text" if kind == "text" else "reasoning" if kind == "reasoning" else "call"

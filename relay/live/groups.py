@@ -6,6 +6,7 @@ Redis only sockets of this process are reached.
 
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -31,7 +32,7 @@ class OpenSession:
 
 _PROCESS, _numbers = uuid4().hex, count()
 _sessions: dict[UUID, OpenSession] = {}
-_users: dict[int, int] = {}  # number of open pages of each user
+_users: Counter[int] = Counter()  # number of open pages of each user
 _lock = threading.Lock()
 
 
@@ -64,13 +65,13 @@ async def leave_session(session_id: UUID, channel: str) -> None:
 
 async def join_user(user_id: int, channel: str) -> None:
     with _lock:
-        _users[user_id] = _users.get(user_id, 0) + 1
+        _users[user_id] += 1
     await _layer().group_add(user_group(user_id), channel)
 
 
 async def leave_user(user_id: int, channel: str) -> None:
     with _lock:
-        _users[user_id] = _users.get(user_id, 0) - 1
+        _users[user_id] -= 1
         if _users[user_id] <= 0:
             del _users[user_id]
     await _layer().group_discard(user_group(user_id), channel)

@@ -28,8 +28,7 @@ LOCKED = "default-src 'none'; sandbox"
 def upload(request: HttpRequest) -> HttpResponse:
     """Each `file` as a chip for the form, with its name, its size and the note that names it."""
     files = [file for file in request.FILES.getlist("file") if file is not None]
-    taken = [_taken(request, file) for file in files[: settings.PARLEY_ATTACHMENTS_PER_MESSAGE]]
-    taken += [_refused(file, AttachmentRefused("too_many")) for file in files[len(taken) :]]
+    taken = [_attach(request, file, place) for place, file in enumerate(files)]
     return render(request, "chat/_attachments.html", {"attached": taken}, status=200 if files else 400)
 
 
@@ -60,12 +59,10 @@ def serve(found: Attachment, *, cache: str) -> HttpResponse:
     return response
 
 
-def _taken(request: HttpRequest, file: UploadedFile[bytes]) -> Attached:
+def _attach(request: HttpRequest, file: UploadedFile[bytes], place: int) -> Attached:
     try:
+        if place >= settings.PARLEY_ATTACHMENTS_PER_MESSAGE:
+            raise AttachmentRefused("too_many")
         return attach(request.user, file)
     except AttachmentRefused as error:
-        return _refused(file, error)
-
-
-def _refused(file: UploadedFile[bytes], error: AttachmentRefused) -> Attached:
-    return Attached(name=tidy(file.name or ""), problem=refusal_text(error))
+        return Attached(name=tidy(file.name or ""), problem=refusal_text(error))

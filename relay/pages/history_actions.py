@@ -4,7 +4,6 @@ Users act on their own sessions. Staff with the delete permission also delete se
 Sessions without that permission are skipped silently, so that their ids reveal nothing.
 """
 
-from collections.abc import Iterable
 from datetime import timedelta
 
 from django import forms
@@ -22,12 +21,13 @@ from django.views.decorators.http import require_POST, require_safe
 
 from history.access.permissions import Purpose, sessions_for
 from history.access.reasons import ReasonField, is_own
-from history.models import Session
 from history.pages.browse.views import just_deleted_by, note_archiving
 from history.retention import UnderHold
 from history.sessions import actions
 from relay.pages.sidebar.sessions import in_trash
 from relay.pages.sidebar.views import MOST_AT_ONCE, redirect_back, restore_session, selected_ids
+
+PAGE = 50
 
 
 class DeleteReasonForm(forms.Form):
@@ -43,19 +43,17 @@ def delete_many(request: HttpRequest) -> HttpResponse:
     others = [session for session in sessions if not is_own(request.user, session)]
     form = DeleteReasonForm(request.POST if "reason" in request.POST else None)
     if others and not form.is_valid():
-        return _ask_reason(request, sessions, form)
-    _delete_each(request, sessions, reason=form.cleaned_data["reason"] if others else "")
+        back = redirect_back(request, otherwise="history:browse")["Location"]
+        context = {"sessions": sessions, "form": form, "next": back}
+        return render(request, "chat/delete_others.html", context, status=422 if form.is_bound else 200)
+    for session in sessions:
+        try:
+            actions.delete(session, by=request.user, reason=form.cleaned_data["reason"] if others else "")
+        except UnderHold:
+            title = session.title or gettext("Untitled")
+            messages.warning(request, gettext("Unchanged because of a hold: %(title)s") % {"title": title})
     _note_rest(request)
     return redirect_back(request, otherwise="history:browse")
-
-
-def _ask_reason(request: HttpRequest, sessions: list[Session], form: DeleteReasonForm) -> HttpResponse:
-    context = {
-        "sessions": sessions,
-        "form": form,
-        "next": redirect_back(request, otherwise="history:browse")["Location"],
-    }
-    return render(request, "chat/delete_others.html", context, status=422 if form.is_bound else 200)
 
 
 def _note_rest(request: HttpRequest) -> None:
@@ -67,15 +65,6 @@ def _note_rest(request: HttpRequest) -> None:
             rest,
         )
         messages.warning(request, text % {"rest": rest, "most": MOST_AT_ONCE})
-
-
-def _delete_each(request: HttpRequest, sessions: Iterable[Session], *, reason: str) -> None:
-    for session in sessions:
-        try:
-            actions.delete(session, by=request.user, reason=reason)
-        except UnderHold:
-            title = session.title or gettext("Untitled")
-            messages.warning(request, gettext("Unchanged because of a hold: %(title)s") % {"title": title})
 
 
 @login_required
@@ -100,9 +89,6 @@ def archive_many(request: HttpRequest, *, archived: bool) -> HttpResponse:
     note_archiving(request.session, () if "undo" in request.POST else changed, archived=archived)
     _note_rest(request)
     return redirect_back(request, otherwise="history:browse")
-
-
-PAGE = 50
 
 
 @login_required

@@ -4,7 +4,6 @@ The secret of a key is shown once, in the response that creates it. The owner se
 `history.change_apikey` set limits for the keys of other users, but see none of their sessions.
 """
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -27,7 +26,7 @@ from history.access import keys
 from history.clients import ENVIRONMENTS, EXAMPLE_CLIENT, environment_of
 from history.models import ApiKey
 from history.sessions import actions
-from relay.status.key_usage import LIMITS, KeyUsage, budget_of, load_key_usage, sessions_of
+from relay.status.key_usage import LIMITS, budget_of, load_key_usage, sessions_of
 
 MOST_KEYS = 50
 MOST_SHOWN = 200
@@ -118,7 +117,7 @@ def all_keys(request: HttpRequest) -> HttpResponse:
             recording=form.cleaned_data["recording"],
             scopes=form.cleaned_data["scopes"],
             owner_wide=form.cleaned_data["owner_wide"],
-            expires_at=_expiry(form.cleaned_data["days"]),
+            expires_at=timezone.now() + timedelta(days=days) if (days := form.cleaned_data["days"]) else None,
             actor=request.user,  # type: ignore[arg-type]
             once=form.cleaned_data["once"],
         )
@@ -144,20 +143,18 @@ def can_create_key(user: Any) -> bool:
     return keys.list_keys().filter(owner=user).count() < MOST_KEYS
 
 
-def _expiry(days: int | None) -> Any:
-    return timezone.now() + timedelta(days=days) if days else None
-
-
 def _list(
     request: HttpRequest, *, form: NewKeyForm, made: keys.NewKey | None = None, status: int = 200
 ) -> HttpResponse:
-    own = load_key_usage(
-        list(keys.list_keys(include_ended=True).filter(owner_id=request.user.pk).order_by("-created_at", "-pk"))
-    )
+    mine = keys.list_keys(include_ended=True).filter(owner_id=request.user.pk).order_by("-created_at", "-pk")
+    own, others = load_key_usage(list(mine)), []
+    if can_limit_keys(request.user):
+        of_others = keys.list_keys().exclude(owner=request.user.pk)
+        others = load_key_usage(list(of_others.order_by("owner__username", "-created_at")[:MOST_SHOWN]))
     context = {
         "active": [usage for usage in own if usage.is_active],
         "ended": [usage for usage in own if not usage.is_active],
-        "others": _others(request.user),
+        "others": others,
         "made": made,
         "form": form,
         "modes": RECORDING,
@@ -170,27 +167,13 @@ def _list(
     return render(request, "gateway/keys.html", context, status=status)
 
 
-@dataclass(frozen=True, slots=True)
-class ClientSettings:
-    """Shell commands that set a client's environment variables, with a new key."""
-
-    name: str
-    settings: str
-
-
 @sensitive_variables()
-def clients_for(secret: str) -> list[ClientSettings]:
+def clients_for(secret: str) -> list[dict[str, str]]:
+    """Shell commands that set the environment variables of each client, with a new key."""
     return [
-        ClientSettings(client, environment_of(client, url=settings.PARLEY_URL, key=secret)) for client in ENVIRONMENTS
+        {"name": client, "settings": environment_of(client, url=settings.PARLEY_URL, key=secret)}
+        for client in ENVIRONMENTS
     ]
-
-
-def _others(user: Any) -> list[KeyUsage]:
-    if not can_limit_keys(user):
-        return []
-    return load_key_usage(
-        list(keys.list_keys().exclude(owner=user).order_by("owner__username", "-created_at")[:MOST_SHOWN])
-    )
 
 
 # A single key.

@@ -1,6 +1,5 @@
 """Command palette (Ctrl+K): pages, sessions and messages that a user can go to."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -25,37 +24,25 @@ SESSIONS = 8
 HITS = 8
 
 
-def _everyone(person: Any) -> bool:
-    return True
-
-
-def _staff(person: Any) -> bool:
-    return bool(person.is_staff)
-
-
-def _uses_admin(person: Any) -> bool:
-    return bool(person.may_use_admin)
-
-
-# URL name, label, who may use it. A page that this server does not have is left out.
-PLACES: tuple[tuple[str, Any, Callable[[Any], bool]], ...] = (
-    ("home", gettext_lazy("New chat"), _everyone),
-    ("relay:sidebar", gettext_lazy("All sessions"), _everyone),
-    ("history:browse", gettext_lazy("History"), _everyone),
-    ("history:charts", gettext_lazy("Charts"), _everyone),
-    ("relay:keys", gettext_lazy("API keys"), _everyone),
-    ("history:imports", gettext_lazy("Import"), _everyone),
-    ("history:export", gettext_lazy("Export"), _everyone),
-    ("relay:notebooks", gettext_lazy("Notebooks"), _everyone),
-    ("history:lint", gettext_lazy("Linter"), _everyone),
-    ("api:docs", gettext_lazy("API documentation"), _everyone),
-    ("help:index", gettext_lazy("Help"), _everyone),
-    ("accounts:preferences", gettext_lazy("Preferences"), _everyone),
-    ("accounts:password", gettext_lazy("Password"), _everyone),
-    ("accounts:people", gettext_lazy("People"), _staff),
-    ("relay:providers", gettext_lazy("Providers"), _staff),
-    ("relay:mcp_servers", gettext_lazy("MCP servers"), _staff),
-    ("admin:index", gettext_lazy("Admin"), _uses_admin),
+# URL name, label, and the attribute of users who may go there. A page that this server does not have is left out.
+PLACES: tuple[tuple[str, Any, str], ...] = (
+    ("home", gettext_lazy("New chat"), "is_active"),
+    ("relay:sidebar", gettext_lazy("All sessions"), "is_active"),
+    ("history:browse", gettext_lazy("History"), "is_active"),
+    ("history:charts", gettext_lazy("Charts"), "is_active"),
+    ("relay:keys", gettext_lazy("API keys"), "is_active"),
+    ("history:imports", gettext_lazy("Import"), "is_active"),
+    ("history:export", gettext_lazy("Export"), "is_active"),
+    ("relay:notebooks", gettext_lazy("Notebooks"), "is_active"),
+    ("history:lint", gettext_lazy("Linter"), "is_active"),
+    ("api:docs", gettext_lazy("API documentation"), "is_active"),
+    ("help:index", gettext_lazy("Help"), "is_active"),
+    ("accounts:preferences", gettext_lazy("Preferences"), "is_active"),
+    ("accounts:password", gettext_lazy("Password"), "is_active"),
+    ("accounts:people", gettext_lazy("People"), "is_staff"),
+    ("relay:providers", gettext_lazy("Providers"), "is_staff"),
+    ("relay:mcp_servers", gettext_lazy("MCP servers"), "is_staff"),
+    ("admin:index", gettext_lazy("Admin"), "may_use_admin"),
 )
 
 
@@ -94,8 +81,8 @@ def palette_for(person: Any, words: str) -> Palette:
 
 def _places(person: Any) -> list[PaletteEntry]:
     found = []
-    for name, words, may_use in PLACES:
-        if not may_use(person):
+    for name, words, attribute in PLACES:
+        if not getattr(person, attribute):
             continue
         try:
             found.append(PaletteEntry(reverse(name), str(words)))

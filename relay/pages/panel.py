@@ -3,10 +3,9 @@
 Everything is read from the newest rows by index, so that a session of ten thousand entries costs what a short one does.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +13,6 @@ from django.contrib.auth.decorators import login_required
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
@@ -27,6 +25,7 @@ from history.pages.session import session_or_404
 from history.record import recorder
 from history.record.exchanges import end_of_work
 from history.transcripts.previews import entries_in_brief
+from history.transcripts.timeline import Span
 from relay.errors import NoSuchModel
 from relay.models import Agent, Run
 from relay.pages.chat.choices import pickers_for
@@ -35,8 +34,7 @@ from relay.providers.registry import router
 
 TURNS = 3
 MOST_LANES = 12
-RECENT = 400
-"""Older entries than this many are not searched."""
+RECENT = 400  # older entries are not searched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +45,7 @@ class Gauge:
     is_counted: bool = False
     estimate: int = 0
     window: int = 0
-    is_reply_kept: bool = True
-    """False if the key records requests only."""
+    is_reply_kept: bool = True  # false if the key records requests only
 
     @property
     def percent(self) -> int:
@@ -56,21 +53,10 @@ class Gauge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lane:
-    """One call to a model or a tool on the line of its turn; `start` and `width` are hundredths of the turn."""
-
-    name: str
-    kind: str
-    seconds: float
-    start: float = 0
-    width: float = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TurnTiming:
     began: datetime
     seconds: float
-    lanes: tuple[Lane, ...]
+    lanes: tuple[Span, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,40 +135,19 @@ def _instruction(session: Session) -> tuple[int, SystemInstructionSet | None]:
 # Timeline.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Span:
-    name: str
-    kind: str
-    began: datetime
-    seconds: float
-
-    @property
-    def ended(self) -> datetime:
-        return self.began + timedelta(seconds=self.seconds)
-
-
-@dataclass(slots=True)
-class _Group:
-    began: datetime
-    until: datetime
-    spans: list[_Span] = field(default_factory=list)
-
-
 def _turns(session: Session) -> list[TurnTiming]:
     """The newest turns that took any time, oldest first."""
     inputs = _newest(session, ModelInput.kind).filter(is_internal=False)
-    times = list(inputs.values_list("created_at", flat=True)[:TURNS])[::-1]
-    if not times:
+    newest = list(inputs.values_list("created_at", flat=True)[:TURNS])
+    if not newest:
         return []
-    groups = [_Group(began, until) for began, until in pairwise([*times, timezone.now() + timedelta(days=1)])]
-    for span in _spans(session, since=times[0]):
-        for group in groups:
-            if group.began <= span.began < group.until:
-                group.spans.append(span)
-    return [_turn(group.spans) for group in groups if group.spans]
+    turns: dict[datetime, list[Span]] = {began: [] for began in reversed(newest)}
+    for span in _spans(session, since=newest[-1]):
+        turns[next(began for began in newest if began <= span.began)].append(span)
+    return [_turn(spans) for spans in turns.values() if spans]
 
 
-def _spans(session: Session, *, since: datetime) -> list[_Span]:
+def _spans(session: Session, *, since: datetime) -> Iterator[Span]:
     """Calls and tools on the current path since then."""
     calls = Exchange.objects.filter(session=session).filter(started_at__gte=since, ended_at__isnull=False)
     calls = calls.exclude(message__on_path=False)
@@ -190,22 +155,15 @@ def _spans(session: Session, *, since: datetime) -> list[_Span]:
     tools = tools.filter(message__on_path=True)
     models = calls.order_by("-started_at").values_list("model", "started_at", end_of_work())[: TURNS * MOST_LANES]
     used = tools.order_by("-started_at").values_list("name", "started_at", "duration")[: TURNS * MOST_LANES]
-    return [*_of_models(models), *_of_tools(used)]
-
-
-def _of_models(rows: Iterable[tuple[str, datetime, datetime | None]]) -> Iterable[_Span]:
-    for name, began, ended in rows:
+    for name, began, ended in models:
         if ended:
-            yield _Span(name=name, kind="model", began=began, seconds=(ended - began).total_seconds())
-
-
-def _of_tools(rows: Iterable[tuple[str, datetime | None, float | None]]) -> Iterable[_Span]:
-    for name, began, seconds in rows:
+            yield Span(kind="model", name=name, seq=0, began=began, seconds=(ended - began).total_seconds())
+    for name, began, seconds in used:
         if began and seconds is not None:
-            yield _Span(name=name, kind="tool", began=began, seconds=seconds)
+            yield Span(kind="tool", name=name, seq=0, began=began, seconds=seconds)
 
 
-def _turn(spans: Sequence[_Span]) -> TurnTiming:
+def _turn(spans: Sequence[Span]) -> TurnTiming:
     spans = sorted(spans, key=lambda span: span.began)[:MOST_LANES]
     began, ended = spans[0].began, max(span.ended for span in spans)
     whole = max((ended - began).total_seconds(), 0.001)
@@ -213,12 +171,10 @@ def _turn(spans: Sequence[_Span]) -> TurnTiming:
     return TurnTiming(began=began, seconds=whole, lanes=lanes)
 
 
-def _lane(span: _Span, *, began: datetime, whole: float) -> Lane:
+def _lane(span: Span, *, began: datetime, whole: float) -> Span:
     start = 100 * (span.began - began).total_seconds() / whole
     width = max(1.5, 100 * span.seconds / whole)
-    return Lane(
-        name=span.name, kind=span.kind, seconds=span.seconds, start=min(round(start, 1), 98.5), width=round(width, 1)
-    )
+    return replace(span, start=min(round(start, 1), 98.5), width=round(width, 1))
 
 
 # Views.

@@ -1,5 +1,6 @@
 """Providers and MCP servers (`/providers/`, `/mcp-servers/`): status and connection tests, for staff."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -81,14 +82,10 @@ def _route(name: str, model: str) -> Route:
 
 def _page(request: HttpRequest, *, name: str = "", checked: Checked | None = None) -> HttpResponse:
     items = [Item(status, checked if status.name == name else None) for status in router().providers()]
-    return render(request, "settings/providers.html", {"items": items, "default": _default()})
-
-
-def _default() -> Route | None:
-    try:
-        return router().route()
-    except NoSuchModel:
-        return None
+    default = None
+    with suppress(NoSuchModel):
+        default = router().route()
+    return render(request, "settings/providers.html", {"items": items, "default": default})
 
 
 # MCP servers.

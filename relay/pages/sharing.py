@@ -1,13 +1,11 @@
 """Share links: owners create, copy and revoke them; anyone with a link reads, signed in or not."""
 
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
@@ -41,15 +39,6 @@ from relay.pages.sidebar.views import own_session
 DAYS = (1, 7, 30)
 
 
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """A link as its owner sees it. No address if it was created under another SECRET_KEY."""
-
-    link: ShareLink
-    address: str
-    is_new: bool = False
-
-
 # Pages of the owner.
 
 
@@ -60,8 +49,10 @@ def links(request: HtmxRequest, session_id: UUID) -> HttpResponse:
     session = own_session(request, session_id)
     if request.method != "POST":
         return _show(request, session)
+    days = next((days for days in DAYS if str(days) == request.POST.get("days")), None)
+    expires_at = timezone.now() + timedelta(days=days) if days else None
     try:
-        made = share(session, by=request.user, **_link_options(request.POST))
+        made = share(session, by=request.user, follows=request.POST.get("follows") == "1", expires_at=expires_at)
     except (SharingOff, TooManyLinks) as error:
         return _show(request, session, problem=_error_text(error), status=409)
     return _show(request, session, made=made)
@@ -75,18 +66,10 @@ def revoke_link(request: HtmxRequest, session_id: UUID, link_id: UUID) -> HttpRe
     return _show(request, session) if wants_fragment(request) else redirect("relay:share", session.pk)
 
 
-def _link_options(form: QueryDict) -> dict[str, Any]:
-    days = next((days for days in DAYS if str(days) == form.get("days")), None)
-    return {
-        "follows": form.get("follows") == "1",
-        "expires_at": timezone.now() + timedelta(days=days) if days else None,
-    }
-
-
 def _show(
     request: HtmxRequest, session: Session, *, made: ShareLink | None = None, problem: str = "", status: int = 200
 ) -> HttpResponse:
-    shared = [Shared(link, _address(link), link == made) for link in links_of(session)]
+    shared = [{"link": link, "address": _address(link), "is_new": link == made} for link in links_of(session)]
     context = {"session": session, "shared": shared, "days": DAYS, "problem": problem}
     context["is_on"] = settings.PARLEY_SHARING
     # htmx swaps nothing in for an error, and the problem is part of what is shown.
@@ -99,6 +82,7 @@ def _show(
 
 
 def _address(link: ShareLink) -> str:
+    """Empty if the link was created under another SECRET_KEY."""
     token = token_of(link)
     return settings.PARLEY_URL + reverse("relay:shared", args=[token]) if token else ""
 
@@ -120,7 +104,10 @@ def shared(request: HttpRequest, token: str) -> HttpResponse:
         return _set_private_headers(render(request, "chat/shared_gone.html", status=404))
     if request.method == "GET":
         note_view(link)
-    transcript = read_shared(link.session, _position(request.GET), leaf=leaf_of(link), kinds=SHOWN)
+    position = TranscriptPosition(
+        before=number_in(request.GET, "before"), after=number_in(request.GET, "after"), at=number_in(request.GET, "at")
+    )
+    transcript = read_shared(link.session, position, leaf=leaf_of(link), kinds=SHOWN)
     context = {"link": link, "session": link.session, "transcript": transcript, "share_token": token}
     context["title"] = title_of(link)
     return _set_private_headers(render(request, "chat/shared.html", context))
@@ -141,9 +128,3 @@ def _set_private_headers(response: HttpResponse) -> HttpResponse:
     response["Referrer-Policy"] = "no-referrer"
     response["X-Robots-Tag"] = "noindex, nofollow, noarchive"
     return response
-
-
-def _position(query: QueryDict) -> TranscriptPosition:
-    return TranscriptPosition(
-        before=number_in(query, "before"), after=number_in(query, "after"), at=number_in(query, "at")
-    )

@@ -1,5 +1,6 @@
 """Choices of the composer: agents, models, and examples for a new chat."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
@@ -25,42 +26,26 @@ class Choices:
     choices: tuple[Choice, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pickers:
-    agents: tuple[Choice, ...]
-    models: tuple[Choices, ...]
-
-
-def pickers_for(session: Session | None, *, agent: str = "", model: str = "") -> Pickers:
+def pickers_for(session: Session | None, *, agent: str = "", model: str = "") -> dict[str, Sequence[Choice | Choices]]:
     """Preselect the agent and model that the session used last."""
     if session is not None:
         agent, model = agent or session.agent, model or str(session.metadata.get("model", ""))
-    return Pickers(agents=tuple(_agents(agent)), models=tuple(_models(model)))
-
-
-def _agents(picked: str) -> list[Choice]:
-    rows = list(Agent.objects.order_by("-is_default", "name"))
-    names = [row.name for row in rows]
-    picked = picked if picked in names else next(iter(names), "")
-    return [Choice(row.name, str(row), row.name == picked) for row in rows]
+    agents = Agent.objects.order_by("-is_default", "name")
+    names = [row.name for row in agents]
+    picked = agent if agent in names else next(iter(names), "")
+    return {"agents": [Choice(row.name, str(row), row.name == picked) for row in agents], "models": _models(model)}
 
 
 def _models(picked: str) -> list[Choices]:
     """The first choice is the default of the router. It changes with the configuration of the server."""
-    groups = [
-        Choices(
-            _label(group.provider.label or group.provider.name, group.provider),
-            tuple(
-                Choice(route.name, _label(route.model.shown, group.provider), route.name == picked)
-                for route in group.routes
-            ),
-        )
-        for group in router().choices()
-    ]
-    is_known = any(choice.is_picked for group in groups for choice in group.choices)
-    first = next((choice.label for group in groups for choice in group.choices), "")
-    label = _("%(model)s (automatic)") % {"model": first} if first else _("No model")
-    return [Choices("", (Choice("", label, not is_known),)), *groups]
+    groups = []
+    for group in router().choices():
+        provider = group.provider
+        choices = [Choice(one.name, _label(one.model.shown, provider), one.name == picked) for one in group.routes]
+        groups.append(Choices(_label(provider.label or provider.name, provider), tuple(choices)))
+    known = [choice for group in groups for choice in group.choices]
+    label = _("%(model)s (automatic)") % {"model": known[0].label} if known else _("No model")
+    return [Choices("", (Choice("", label, not any(choice.is_picked for choice in known)),)), *groups]
 
 
 def _label(label: str, provider: Provider) -> str:

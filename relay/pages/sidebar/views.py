@@ -20,12 +20,11 @@ from django_htmx.http import HttpResponseClientRedirect, replace_url, trigger_cl
 from history import retention
 from history.http import HtmxRequest, wants_fragment
 from history.models import Session
-from history.record import recorder
 from history.record.selectors import sessions_owned_by
 from history.sessions import actions
 from history.sessions.actions import What
 from relay.live import groups, runs
-from relay.pages.sidebar.query import SidebarQuery, address_with, load_sidebar
+from relay.pages.sidebar.query import SidebarQuery, address_with, load_sidebar, parse_id
 from relay.pages.sidebar.sessions import in_trash, just_deleted, rows_of
 
 MOST_AT_ONCE = 200
@@ -58,8 +57,7 @@ def row(request: HtmxRequest, session_id: UUID) -> HttpResponse:
 @require_POST
 def pin(request: HtmxRequest, session_id: UUID, *, pinned: bool) -> HttpResponse:
     session = own_session(request, session_id)
-    recorder.pin(session, pinned=pinned)
-    notify_pages(session)
+    actions.change(session, pinned=pinned)
     if is_from_head(request):
         return show_in_head(request, session, "pinned" if pinned else "unpinned")
     return show_list(request)
@@ -69,8 +67,7 @@ def pin(request: HtmxRequest, session_id: UUID, *, pinned: bool) -> HttpResponse
 @require_POST
 def archive(request: HtmxRequest, session_id: UUID, *, archived: bool) -> HttpResponse:
     session = own_session(request, session_id)
-    recorder.archive(session, archived=archived)
-    notify_pages(session)
+    actions.change(session, archived=archived)
     if is_from_head(request):
         return show_in_head(request, session, "archived" if archived else "unarchived")
     if "undo" in request.POST:
@@ -87,10 +84,9 @@ def rename(request: HtmxRequest, session_id: UUID) -> HttpResponse:
     session = own_session(request, session_id)
     if request.method != "POST":
         template = "chat/_sidebar_rename.html" if wants_fragment(request) else "chat/rename.html"
-        return render(request, template, {"session": session, "next": referer(request)})
+        return render(request, template, {"session": session, "next": request.headers.get("Referer", "/")})
     if title := request.POST.get("title", "").strip():
-        recorder.rename(session, title=title)
-        notify_pages(session)
+        actions.change(session, title=title)
     response = show_row(request, session)
     renamed = {"session": str(session.pk), "title": session.title}
     return trigger_client_event(response, "sidebar:renamed", renamed, after="settle")
@@ -126,11 +122,7 @@ def delete_many(request: HtmxRequest) -> HttpResponse:
 @login_required
 @require_POST
 def archive_many(request: HtmxRequest, *, archived: bool) -> HttpResponse:
-    def change(session: Session) -> None:
-        recorder.archive(session, archived=archived)
-        notify_pages(session)
-
-    return _each(request, change)
+    return _each(request, lambda session: actions.change(session, archived=archived))
 
 
 @login_required
@@ -142,21 +134,18 @@ def undelete_all(request: HtmxRequest) -> HttpResponse:
 
 
 def _each(request: HtmxRequest, change: Callable[[Session], Any]) -> HttpResponse:
-    for session in sessions_owned_by(request.user).filter(pk__in=selected_ids(request)):
+    own = sessions_owned_by(request.user)
+    for session in own.filter(pk__in=selected_ids(request)):
         change(session)
     current = SidebarQuery.of(request.POST).current
-    if (
-        current is not None
-        and wants_fragment(request)
-        and not sessions_owned_by(request.user).filter(pk=current).exists()
-    ):
+    if current is not None and wants_fragment(request) and not own.filter(pk=current).exists():
         return HttpResponseClientRedirect("/")
     return show_list(request)
 
 
 def selected_ids(request: HttpRequest) -> list[UUID]:
     """Ids of the selected sessions."""
-    return [found for text in request.POST.getlist("session")[:MOST_AT_ONCE] if (found := _uuid(text))]
+    return [found for text in request.POST.getlist("session")[:MOST_AT_ONCE] if (found := parse_id(text))]
 
 
 def restore_session(session: Session, *, by: Any) -> None:
@@ -176,7 +165,7 @@ def notify_pages(session: Session) -> None:
 def show_row(request: HtmxRequest, session: Session) -> HttpResponse:
     if not wants_fragment(request):
         return redirect_back(request)
-    found = rows_of([session], current=SidebarQuery.of(request.POST or request.GET).current)[0]
+    [found] = rows_of([session], current=SidebarQuery.of(request.POST or request.GET).current)
     context = {"session": found.session, "is_answering": found.is_answering, "is_current": found.is_current}
     return render(request, "chat/_sidebar_session.html", context)
 
@@ -218,17 +207,6 @@ def redirect_back(request: HttpRequest, *, leaving: Session | None = None, other
     if not is_ours or (leaving is not None and leaving.hidden_at and str(leaving.pk) in address):
         return redirect(otherwise)
     return redirect(address)
-
-
-def referer(request: HttpRequest) -> str:
-    return request.headers.get("Referer", "/")
-
-
-def _uuid(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
 
 
 logger = logging.getLogger(__name__)
