@@ -1,35 +1,59 @@
 """Summaries of older turns: when a context is full, or when a user, a program or the agent requests one.
 
-What is summarised is decided in `history.context.compression`, what the summary says by a model (`summarising`). The
-outcome is an entry on the path of the run like any other, so the next call is made from it, and so is every one after a
-restart. If it fails, the conversation continues: without a summary, with less of the old results, and
-at worst without the oldest turns, which stay in the record.
+What is summarised is decided in `history.context.compression`, what the summary says by a model. The outcome is an
+entry on the path of the run like any other, so the next call is made from it, and so is every one after a restart. If
+it fails, the conversation continues: without a summary, with less of the old results, and at worst without the oldest
+turns, which stay in the record.
+
+A request to the model is a call like any other: recorded before it is sent, counted and paid for. It is not an answer
+in the conversation, so viewers do not see it being written; its text is in the summary, if that passes the checks.
 """
 
+import asyncio
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from django.conf import settings
 
-from history.context import ContextOptions, masked_results
+from history.context import Context, ContextOptions, masked_results
 from history.context.compression import (
     CompressionPlan,
     CompressionPolicy,
+    Problem,
+    ProblemCode,
+    RecordLine,
     SummaryOutcome,
+    SummarySpan,
+    as_pieces,
+    ask_for_summary,
+    earlier_summary,
     entries_of_plan,
+    find_problem,
     make_plan,
+    parts_that_fit,
+    record_budget,
+    required_identifiers,
     stretch_between,
 )
+from history.context.tokens import estimate_context
 from history.db.transactions import writing
+from history.dialects import CallOptions, Switches
 from history.entries import Entry, Retracted, Summary
 from history.models import Session
 from history.record import selectors
 from history.record.branches import behind_notes
 from relay.agents.environment import environment_options
-from relay.agents.requests import compression_limit, context_limit, read_calibration
+from relay.agents.model_call import open_call
+from relay.agents.requests import (
+    ANSWER_TOKENS,
+    UNKNOWN_WINDOW,
+    RenderedCall,
+    compression_limit,
+    context_limit,
+    read_calibration,
+)
 from relay.agents.settings import AgentSettings
-from relay.agents.summarising import summarise
 from relay.agents.turn import (
     CompressionRequest,
     Turn,
@@ -40,11 +64,14 @@ from relay.agents.turn import (
     store_entries,
     take_compression_request,
 )
+from relay.errors import RelayError
 from relay.models import Run
+from relay.models.runs import SUMMARISER
 from relay.providers.base import Model, Route
 from relay.providers.registry import router
 from relay.runtime.async_db import in_database_after_outages
 from relay.tools.base import ToolContext
+from relay.usage import allowances
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +80,11 @@ KEPT_WHEN_REQUESTED = 2
 LEAST_SUMMARY, MOST_SUMMARY = 80, 1_500
 # Writing a summary again must not leave anything out.
 UNBOUNDED = 2**31
+# A summary that is refused is requested once more, with the reason. The second refusal, of any part, is the last.
+TRIES = 2
+# Less of a record than this in one question would never come to an end.
+LEAST_ROOM = 120
+WORDS_PER_TOKEN = 0.6
 
 
 def read_run_updates(run_id: UUID, session_id: UUID, leaf: int) -> tuple[int, CompressionRequest | None]:
@@ -164,3 +196,105 @@ def _plan_again(session: Session, leaf: int, *, summary: int, model: Model) -> C
     return CompressionPlan(
         stretches=stretches, factor=read_calibration(model.name), masked=masked_results(behind.nodes)
     )
+
+
+# What the summary says.
+
+
+@dataclass(frozen=True, slots=True)
+class _SummaryCalls:
+    """What all questions of one summary have in common."""
+
+    turn: Turn
+    route: Route
+    policy: CompressionPolicy
+    leaf: int
+    required: tuple[str, ...]
+
+    @property
+    def words(self) -> int:
+        return max(40, int(self.policy.summary_tokens * WORDS_PER_TOKEN))
+
+    def input_limit(self, factor: float) -> int:
+        """How much of the record fits into one question, with the summary so far beside it."""
+        whole = int(context_limit(self.route.model, self._agent) / factor)
+        overhead = self.policy.summary_tokens + 40  # a summary so far, and the reason why one was refused
+        return max(LEAST_ROOM, record_budget(whole, words=self.words, keep=self.required) - overhead)
+
+    @property
+    def _agent(self) -> AgentSettings:
+        """An agent that is to answer briefly may still write a whole summary."""
+        agent = self.turn.agent
+        return replace(agent, max_answer_tokens=max(agent.max_answer_tokens or 0, ANSWER_TOKENS))
+
+    async def request(self, pieces: list[RecordLine], *, keep: tuple[str, ...], problem: Problem | None) -> str:
+        context = ask_for_summary(pieces, words=self.words, keep=keep, problem=problem.text if problem else "")
+        end_reason = "server_error"
+        async with open_call(self.turn, await in_database_after_outages(self._render, context)) as call:
+            try:
+                await call.stream()
+                end_reason = "done"
+            except RelayError:
+                end_reason = "upstream_error"
+                raise
+            except asyncio.CancelledError:
+                end_reason = "stopped"
+                raise
+            finally:
+                stored = await finish_if_cancelled(call.store(end_reason))
+        return stored.output.text.strip()
+
+    def _render(self, context: Context) -> RenderedCall:
+        turn, model, role = self.turn, self.route.model, {"role": SUMMARISER}
+        most = min(self._agent.max_answer_tokens or ANSWER_TOKENS, (model.window or UNKNOWN_WINDOW) // 4)
+        return RenderedCall(
+            session=Session.objects.select_related("owner", "api_key").get(pk=turn.session_id),
+            leaf=self.leaf,
+            role=SUMMARISER,
+            agent=turn.agent.name,
+            context=context,
+            options=CallOptions(
+                model=model.name,
+                provider=self.route.provider.name,
+                max_tokens=most,
+                stream=True,
+                switches=model.switches or Switches(),
+            ),
+            route=self.route,
+            limits=allowances.check_budget(turn.user),
+            tokens=estimate_context(context.entries, system=context.system),
+            inputs={**role, "system": context.system, "record": context.entries[0].content},
+            metadata={**turn.client, **role},
+        )
+
+
+async def summarise(
+    turn: Turn, stretch: SummarySpan, plan: CompressionPlan, policy: CompressionPolicy, *, route: Route, leaf: int
+) -> SummaryOutcome:
+    """A summary of this stretch, or why there is none."""
+    calls = _SummaryCalls(turn, route, policy, leaf, required_identifiers(stretch.pieces))
+    names = {"provider": route.provider.name, "model": route.model.name}
+    try:
+        pieces = as_pieces(stretch.pieces, plan.masked, session_id=str(turn.session_id))
+        text, problem = await _summary_of(calls, stretch, parts_that_fit(pieces, budget=calls.input_limit(plan.factor)))
+    except RelayError as error:
+        text, problem = "", Problem(code=ProblemCode.FAILED, values={"error": type(error).__name__})
+    return SummaryOutcome(stretch=stretch, text="" if problem else text, problem=problem, **names)
+
+
+async def _summary_of(
+    calls: _SummaryCalls, stretch: SummarySpan, parts: list[list[RecordLine]]
+) -> tuple[str, Problem | None]:
+    """Part by part, each with the summary so far, which is looked at each time."""
+    so_far, problem, tries = "", None, TRIES
+    left = [*parts]
+    while left:
+        required = calls.required if len(left) == 1 else ()
+        earlier = [earlier_summary(so_far, budget=calls.policy.summary_tokens)] if so_far else []
+        text = await calls.request([*earlier, *left[0]], keep=required, problem=problem)
+        problem = find_problem(text, stretch, required=required)
+        if problem is None:
+            so_far, left = text, left[1:]
+        elif (tries := tries - 1) == 0:
+            return "", problem
+    return so_far, None

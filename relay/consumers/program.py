@@ -29,7 +29,7 @@ from relay.consumers.authentication import read_api_key
 from relay.consumers.program_sessions import Answer, ProgramSessions
 from relay.consumers.sockets import NOT_SIGNED_IN, connection_info
 from relay.conversation import SendResult
-from relay.conversation.slash_commands import plain_history
+from relay.conversation.controls import plain_history
 from relay.errors import Unavailable
 from relay.live import groups, sign_outs
 from relay.models import QueuedMessage

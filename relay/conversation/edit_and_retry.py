@@ -13,7 +13,6 @@ from history.record import recorder, selectors
 from relay.agents.settings import AgentSettings, find_agent, pick_agent, setting_changes
 from relay.agents.turn import Turn
 from relay.chat import attachments
-from relay.conversation.positions import find_run_answering
 from relay.conversation.queue import start_answer
 from relay.conversation.turns import (
     LAST_TURN,
@@ -24,6 +23,7 @@ from relay.conversation.turns import (
     append_input,
     check_draft,
     choose_model,
+    find_run_answering,
     get_message,
     read_head,
     text_parts,

@@ -28,12 +28,15 @@ from relay.agents.settings import pick_agent
 from relay.agents.turn import Turn
 from relay.chat import attachments
 from relay.commands import Command
-from relay.conversation.positions import InsertPosition, ViewerPosition, find_branch_end, last_run_at
 from relay.conversation.turns import (
     Draft,
+    InsertPosition,
     NotPossible,
     SendResult,
+    ViewerPosition,
     append_message,
+    find_branch_end,
+    last_run_at,
     parse_command,
     read_head,
     text_parts,
@@ -102,9 +105,6 @@ def _hold(row: QueuedMessage, error: Exception | None = None) -> None:
         QueuedMessage.objects.filter(pk=row.pk).hold_with_error(reason)
 
 
-# Sending.
-
-
 async def start_answer(session: Session, sent: SendResult, turn: Turn | None) -> SendResult:
     """Begin an answer if one is due, and notify all sockets. At its end, the next queued message is sent.
 
@@ -135,14 +135,14 @@ async def _send_queued_after(run: Run) -> None:
 async def send_queued(user: User, session: Session, *, after: int, run: UUID | None = None) -> SendResult:
     """The owner sends what waits, held or not, in order: the first now, the others as the answers end."""
     seen = ViewerPosition(after=after, run=run, on_leaf=True)
-    await in_database(_release, session.pk, seen)
+
+    def release() -> None:
+        with writing():
+            writer.lock([session.pk])
+            QueuedMessage.objects.release_all(session.pk, find_branch_end(session.pk, seen).seq)
+
+    await in_database(release)
     return await send_next(user.pk, session.pk, seen, is_requested=True) or SendResult()
-
-
-def _release(session_id: UUID, seen: ViewerPosition) -> None:
-    with writing():
-        writer.lock([session_id])
-        QueuedMessage.objects.release_all(session_id, find_branch_end(session_id, seen).seq)
 
 
 class _Refused(Exception):

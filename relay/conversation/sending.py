@@ -9,10 +9,19 @@ from history.record import recorder, writer
 from relay.agents.settings import pick_agent
 from relay.agents.turn import Turn
 from relay.commands import Command, help_text
-from relay.conversation.positions import InsertPosition, ViewerPosition, find_insert_position
+from relay.conversation.controls import run_command
 from relay.conversation.queue import ToolCommand, enqueue, send_next, start_answer
-from relay.conversation.slash_commands import run_command
-from relay.conversation.turns import Client, Draft, NotPossible, SendResult, append_message, parse_command
+from relay.conversation.turns import (
+    Client,
+    Draft,
+    InsertPosition,
+    NotPossible,
+    SendResult,
+    ViewerPosition,
+    append_message,
+    find_insert_position,
+    parse_command,
+)
 from relay.models import QueuedMessage, User
 from relay.runtime.async_db import in_database
 from relay.tools.registry import all_tools

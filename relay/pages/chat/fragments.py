@@ -19,7 +19,7 @@ from history.entries import ModelOutput, Retracted
 from history.models import Message, Session
 from history.record.branches import newest_below
 from history.transcripts.page import Transcript, TranscriptEntry, TranscriptPosition, read_page
-from relay.conversation.positions import is_unanswered
+from relay.conversation.turns import is_unanswered
 from relay.live.answer_html import AnswerCursor, Change
 from relay.live.relayed_updates import has_open_call
 from relay.models import QueuedMessage, Run
