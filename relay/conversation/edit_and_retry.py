@@ -78,7 +78,7 @@ def _edit(user: User, session: Session, seq: int, draft: Draft, client: Client) 
 
 @answering
 def regenerate(user: User, session: Session, *, seq: int, model: str = "", client: Client | None = None) -> Turn:
-    """Another answer beside entry `seq`, by our agent with its instruction and tools, whoever gave the first."""
+    """Another answer beside entry `seq`, by our agent with its instruction and tools."""
     message = get_message(session, seq)
     if message.kind != ModelOutput.kind:
         raise NotPossible(_("Only answers can be regenerated."))
