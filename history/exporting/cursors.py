@@ -11,7 +11,7 @@ that a download can be resumed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -47,14 +47,10 @@ class Mark:
 class ExportCursor:
     since: Mark = Mark()
     ends: Mark | None = None
-    after: UUID | None = None
+    after: UUID | None = None  # the session to resume after
 
     def __str__(self) -> str:
         return str(self.since) if self.ends is None else f"{self.since}~{self.ends}~{self.after or ''}"
-
-    def at(self, session_id: UUID) -> ExportCursor:
-        """The cursor to resume from after this session."""
-        return replace(self, after=session_id)
 
     @classmethod
     def parse(cls, text: str) -> ExportCursor:

@@ -3,7 +3,6 @@
 import json
 from collections.abc import AsyncIterator, Generator, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import TypedDict, Unpack
 
 from asgiref.sync import sync_to_async
 from django.utils import timezone
@@ -11,14 +10,7 @@ from django.utils import timezone
 from history.access.permissions import Viewer
 from history.entries import JsonDict
 from history.exporting.cursors import ExportCursor, Mark, horizon
-from history.exporting.selection import (
-    CannotExport,
-    ChosenSessions,
-    Selection,
-    deleted_since,
-    has_everything,
-    loose_exchanges,
-)
+from history.exporting.selection import CannotExport, ChosenSessions, Selection, deleted_since, loose_exchanges
 from history.exporting.streams import ZipStream, compress, join_pieces, stream_from_thread
 from history.formats.base import Note, Notes
 from history.formats.jsonl import JsonlWriter
@@ -47,9 +39,10 @@ class Export:
     """Read it once: with `async for`, or `pieces()` where there is no event loop."""
 
     def __init__(
-        self, exporter: Exporter, chosen: ChosenSessions, *, cursor: ExportCursor | None, is_compressed: bool
+        self, exporter: Exporter, chosen: ChosenSessions, *, cursor: ExportCursor | None, compress: bool
     ) -> None:
-        self.exporter, self.chosen, self.cursor, self.is_compressed = exporter, chosen, cursor, is_compressed
+        self.exporter, self.chosen, self.cursor = exporter, chosen, cursor
+        self.is_compressed = compress and not self.is_archive
         self.notes = Notes()
         self.done = 0  # sessions
         self.bytes = 0
@@ -110,12 +103,14 @@ class Export:
         writer, cursor = JsonlWriter(notes=self.notes), self.cursor
         yield writer.head()
         for session in self._sessions():
-            yield from writer.session(session, **({} if cursor is None else {"cursor": str(cursor.at(session.pk))}))
+            yield from writer.session(
+                session, **({} if cursor is None else {"cursor": str(replace(cursor, after=session.pk))})
+            )
         yield from writer.loose_exchanges(loose_exchanges(self.chosen, since=cursor.since if cursor else None))
         if cursor is not None:
             for session_id, at in deleted_since(self.chosen, since=cursor.since, until=self._ends()):
                 yield writer.deleted(session_id, time_text(at) or "")
-        elif self.chosen.selection.is_everything and has_everything(self.chosen.viewer):
+        elif self.chosen.is_everything:
             yield from writer.sections()
         yield writer.end(**({} if cursor is None else {"cursor": str(ExportCursor(self._ends()))}))
 
@@ -148,12 +143,6 @@ class Export:
             self.done += 1
 
 
-class ExportOptions(TypedDict, total=False):
-    since: str | None
-    reason: str
-    compress: bool
-
-
 def begin(
     viewer: Viewer | None,
     selection: Selection,
@@ -167,22 +156,17 @@ def begin(
     exporter = EXPORTERS.get(format)
     if exporter is None:
         raise CannotExport(f"there is no format {format!r}: take one of {', '.join(EXPORTERS)}")
-    cursor = None if since is None else _parse_cursor(since)
+    cursor: ExportCursor | None = None
+    if since is not None:
+        try:
+            cursor = ExportCursor.parse(since)
+        except ValueError as error:
+            raise CannotExport(str(error)) from error
+        if cursor.ends is None:  # the end of this export is fixed before anything is read
+            cursor = replace(cursor, ends=horizon())
     chosen = ChosenSessions(viewer, selection, cursor=cursor or ExportCursor(), reason=reason)
-    is_zip = not exporter.one_file and len(chosen) != 1  # compressed already
     chosen.record_event(format=format, **({} if since is None else {"since": since}))
-    return Export(exporter, chosen, cursor=cursor, is_compressed=compress and not is_zip)
+    return Export(exporter, chosen, cursor=cursor, compress=compress)
 
 
-async def prepare(viewer: Viewer | None, selection: Selection, format: str, **options: Unpack[ExportOptions]) -> Export:
-    """The same from the event loop."""
-    return await sync_to_async(begin)(viewer, selection, format, **options)
-
-
-def _parse_cursor(text: str) -> ExportCursor:
-    """Parse a cursor. The end of this export is fixed before anything is read."""
-    try:
-        cursor = ExportCursor.parse(text)
-    except ValueError as error:
-        raise CannotExport(str(error)) from error
-    return cursor if cursor.ends is not None else replace(cursor, ends=horizon())
+prepare = sync_to_async(begin)

@@ -35,6 +35,7 @@ BATCH = 50
 MOST_NAMED = 5_000
 EVENT_PAGE = 500
 DELETING = ("hide", "remove")
+RIGHTS = ("owner", "api_key", "hold", "state", "expires_at")  # columns that decide who may open a session
 
 
 class CannotExport(HistoryError):
@@ -52,10 +53,6 @@ class Selection:
     sessions: tuple[UUID, ...] | None = None
     mine: bool = False
     filters: SessionQuery = field(default_factory=SessionQuery)
-
-    @property
-    def is_everything(self) -> bool:
-        return self.sessions is None and not self.mine and self.filters == SessionQuery()
 
 
 def exportable_sessions(viewer: Viewer | None) -> QuerySet[Session]:
@@ -89,7 +86,7 @@ class ChosenSessions:
         self._check_named_sessions()
         if not self.reason:  # without one, sessions of other users must have been opened before
             for batch in self._batches():
-                self._open(list(exportable_sessions(viewer).filter(pk__in=batch).only(*_RIGHTS)))
+                self._open(list(exportable_sessions(viewer).filter(pk__in=batch).only(*RIGHTS)))
 
     def __len__(self) -> int:
         return len(self._ids) // 16
@@ -97,13 +94,18 @@ class ChosenSessions:
     def __iter__(self) -> Iterator[Session]:
         """The sessions as they are now, each opened with the reason."""
         for batch in self._batches():
-            rows = (
-                exportable_sessions(self.viewer).filter(pk__in=batch).select_related("owner", "api_key").order_by("pk")
-            )
-            sessions = list(rows.annotate(has_exchanges=Exists(Exchange.objects.filter(session=OuterRef("pk")))))
+            rows = exportable_sessions(self.viewer).filter(pk__in=batch).select_related("owner", "api_key")
+            has_exchanges = Exists(Exchange.objects.filter(session=OuterRef("pk")))
+            sessions = list(rows.annotate(has_exchanges=has_exchanges).order_by("pk"))
             if self.reason:
                 self._open(sessions)
             yield from sessions
+
+    @property
+    def is_everything(self) -> bool:
+        """All sessions of all users."""
+        is_all = self.selection == Selection()
+        return is_all and (self.viewer is None or can_access_others(self.viewer, Purpose.EXPORT))
 
     def only(self) -> Session | None:
         """The session of an export of exactly one, for the file name."""
@@ -134,9 +136,6 @@ class ChosenSessions:
         raise NothingSelected(f"there is no session {sorted(map(str, missing))[0]}")
 
 
-_RIGHTS = ("owner", "api_key", "hold", "state", "expires_at")
-
-
 def loose_exchanges(chosen: ChosenSessions, *, since: Mark | None) -> QuerySet[Exchange]:
     """Exchanges without a session. They belong to exports that are narrowed by owner at most."""
     viewer, selection = chosen.viewer, chosen.selection
@@ -149,18 +148,13 @@ def loose_exchanges(chosen: ChosenSessions, *, since: Mark | None) -> QuerySet[E
     return rows.filter(ended_at__gte=since.at) if since is not None and since.at is not None else rows
 
 
-def has_everything(viewer: Viewer | None) -> bool:
-    return viewer is None or can_access_others(viewer, Purpose.EXPORT)
-
-
 def owner_id_of(viewer: Viewer | None) -> int | None:
     return None if viewer is None else person_of(viewer)
 
 
-def was_selected(
-    viewer: Viewer | None, selection: Selection, gone: UUID, *, owner: int | None, key: int | None
-) -> bool:
+def _was_selected(chosen: ChosenSessions, gone: UUID, *, owner: int | None, key: int | None) -> bool:
     """Whether the viewer might have exported a deleted session. Filters cannot be applied to it."""
+    viewer, selection = chosen.viewer, chosen.selection
     reach = Reach() if viewer is None else reach_of(viewer, Purpose.EXPORT)
     if reach is None or (reach.api_key_id is not None and key != reach.api_key_id):
         return False
@@ -169,9 +163,6 @@ def was_selected(
     if selection.mine and owner != owner_id_of(viewer):
         return False
     return selection.sessions is None or gone in selection.sessions
-
-
-# Sessions that were deleted since an earlier export.
 
 
 def deleted_since(chosen: ChosenSessions, *, since: Mark, until: Mark) -> Iterator[tuple[UUID, datetime]]:
@@ -185,14 +176,10 @@ def deleted_since(chosen: ChosenSessions, *, since: Mark, until: Mark) -> Iterat
         there = {row.pk: row for row in Session.objects.filter(pk__in=last).only("owner", "api_key")}
         served = set(exportable_sessions(chosen.viewer).filter(pk__in=last).values_list("pk", flat=True))
         for gone, event in last.items():
-            owners = _owners_of(event, there.get(gone))
-            if gone not in served and was_selected(chosen.viewer, chosen.selection, gone, **owners):
+            if (row := there.get(gone)) is not None:
+                owner, key = row.owner_id, row.api_key_id
+            else:  # its row is gone, but the event of the removal has them
+                details = json.loads(event.details or "{}")
+                owner, key = details.get("owner"), details.get("by_key")
+            if gone not in served and _was_selected(chosen, gone, owner=owner, key=key):
                 yield gone, event.at
-
-
-def _owners_of(event: AuditEvent, row: Session | None) -> dict[str, int | None]:
-    """Owner and key: from the row, or from the event of its removal."""
-    if row is not None:
-        return {"owner": row.owner_id, "key": row.api_key_id}
-    details = json.loads(event.details or "{}")
-    return {"owner": details.get("owner"), "key": details.get("by_key")}

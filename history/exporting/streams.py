@@ -90,16 +90,12 @@ async def stream_from_thread(pieces: Generator[bytes, None, None]) -> AsyncItera
     context = copy_context()  # among others, the language of the user
     loop, pool = asyncio.get_running_loop(), ThreadPoolExecutor(max_workers=1, thread_name_prefix="export")
     try:
-        while (piece := await loop.run_in_executor(pool, lambda: context.run(_next, pieces))) is not None:
+        while (piece := await loop.run_in_executor(pool, lambda: context.run(next, pieces, None))) is not None:
             yield piece
     finally:
         # After the step that may still be running.
         pool.submit(_close, pieces)
         pool.shutdown(wait=False)
-
-
-def _next(pieces: Generator[bytes, None, None]) -> bytes | None:
-    return next(pieces, None)
 
 
 def _close(pieces: Generator[bytes, None, None]) -> None:

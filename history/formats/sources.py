@@ -60,6 +60,9 @@ class Sample:
         return self.items[0] if self.items else {}
 
 
+Companion = Callable[[str], tuple[str, bytes] | None]
+
+
 def no_companion(name: str) -> tuple[str, bytes] | None:
     return None
 
@@ -73,7 +76,7 @@ class Source:
 
     name: str
     open_file: Callable[[], BinaryIO]
-    companion: Callable[[str], tuple[str, bytes] | None] = field(default=no_companion)
+    companion: Companion = field(default=no_companion)
     notes: Notes = field(default_factory=Notes)
 
     @cached_property

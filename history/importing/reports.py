@@ -1,7 +1,7 @@
 """Import report: the outcome of each conversation and file."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from uuid import UUID
 
@@ -32,10 +32,6 @@ class ImportItem:
     why: str = ""
     notes: tuple[Note, ...] = ()
 
-    @property
-    def is_repaired(self) -> bool:
-        return any(note.level == "repaired" for note in self.notes)
-
     def as_json(self) -> JsonDict:
         return {
             "outcome": self.outcome.value,
@@ -45,25 +41,18 @@ class ImportItem:
             "session": str(self.session) if self.session else None,
             "entries": self.entries,
             "why": self.why,
-            "notes": [
-                {"level": note.level, "what": note.what, "where": note.where, "count": note.count}
-                for note in self.notes
-            ],
+            "notes": [asdict(note) for note in self.notes],
         }
 
     def as_stored_json(self) -> JsonDict:
         """The report as JSON, with the parameters of its texts, so that it can be translated later."""
-        data = self.as_json()
-        notes = [
-            told | _lazy_fields(what=note.what, where=note.where)
-            for told, note in zip(data["notes"], self.notes, strict=True)
-        ]
-        return data | {"notes": notes} | _lazy_fields(title=self.title, why=self.why)
 
+        def with_parameters(data: JsonDict, **texts: str) -> JsonDict:
+            lazy_texts = {name: lazy for name, text in texts.items() if (lazy := lazy_to_json(text))}
+            return {**data, "apart": lazy_texts} if lazy_texts else data
 
-def _lazy_fields(**texts: str) -> JsonDict:
-    lazy_texts = {name: data for name, text in texts.items() if (data := lazy_to_json(text))}
-    return {"apart": lazy_texts} if lazy_texts else {}
+        notes = [with_parameters(asdict(note), what=note.what, where=note.where) for note in self.notes]
+        return with_parameters({**self.as_json(), "notes": notes}, title=self.title, why=self.why)
 
 
 @dataclass(slots=True)
@@ -76,24 +65,13 @@ class ImportReport:
 
     def add(self, item: ImportItem) -> None:
         self.counts[item.outcome] += 1
-        self.repaired += item.is_repaired and item.outcome in (
-            ImportOutcome.IMPORTED,
-            ImportOutcome.GROWN,
-            ImportOutcome.THERE,
-        )
+        is_there = item.outcome in (ImportOutcome.IMPORTED, ImportOutcome.GROWN, ImportOutcome.THERE)
+        self.repaired += is_there and any(note.level == "repaired" for note in item.notes)
         self.entries += item.entries
 
     def __getitem__(self, outcome: ImportOutcome) -> int:
         return self.counts[outcome]
 
-    @property
-    def conversations(self) -> int:
-        return sum(
-            self.counts[outcome] for outcome in (ImportOutcome.IMPORTED, ImportOutcome.GROWN, ImportOutcome.THERE)
-        )
-
     def as_json(self) -> dict[str, int]:
-        return {outcome.value: self.counts[outcome] for outcome in ImportOutcome} | {
-            "repaired": self.repaired,
-            "entries": self.entries,
-        }
+        counts = {outcome.value: self.counts[outcome] for outcome in ImportOutcome}
+        return {**counts, "repaired": self.repaired, "entries": self.entries}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
-from typing import Any, BinaryIO, TypedDict
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
 from uuid import UUID
 
 from django.db import DataError, IntegrityError
@@ -17,7 +18,6 @@ from history.entries import EntryError, JsonDict, ModelInput
 from history.errors import HistoryError, HistoryOff
 from history.formats import jsonl
 from history.formats.base import Conversation, FormatError, UnreadableConversation, gettext_noop
-from history.formats.jsonl import Restored
 from history.formats.readers import reader_for
 from history.formats.sources import Source, raw_lines
 from history.importing.reports import ImportItem, ImportOutcome, ImportReport
@@ -66,15 +66,14 @@ def run(
     for item in steps(
         owner,
         pieces,
+        report=report,
         on_bytes=on_bytes or (lambda count: None),
         api_key=api_key,
         restore_owners=restore_owners,
         dry_run=dry_run,
     ):
-        if item is not None:
-            report.add(item)
-            if on_item:
-                on_item(item)
+        if item is not None and on_item:
+            on_item(item)
     return report
 
 
@@ -82,17 +81,17 @@ def steps(
     owner: Any,
     pieces: Iterable[UnpackedFile],
     *,
+    report: ImportReport,
     on_bytes: OnBytes,
     api_key: ApiKey | None = None,
     restore_owners: bool = False,
     dry_run: bool = False,
 ) -> Iterator[Step]:
-    """The same, step by step. Nothing is locked between steps, so imports of other users can run."""
+    """The same, step by step; counts into `report`. Nothing is locked between steps, so other imports can run."""
     refuse_when_off()
     recording_key = None if api_key is None or can_see_all_of_owner(api_key) else api_key
     store = ConversationStore(owner, recording_key, api_key.recording if api_key else "full")
-    import_ = _Import(store, on_bytes=on_bytes, dry_run=dry_run, restore_owners=restore_owners)
-    report = ImportReport()
+    import_ = _Import(store, on_bytes, dry_run, restore_owners)
     for piece in pieces:
         for item in import_.import_file(piece):
             if item is not None:
@@ -100,22 +99,18 @@ def steps(
             yield item
     if not dry_run:
         for link in import_.links:  # subagents may be read before the session that started them
-            store.link(**link)
+            store.link(*link)
         counts: JsonDict = {name.replace(" ", "_"): count for name, count in report.as_json().items()}
         audit.record("sessions.imported", actor=owner.pk, key=api_key.pk if api_key else None, **counts)
 
 
-class _Link(TypedDict):
-    client: str
-    child: UUID
-    parent_id: str
-
-
+@dataclass
 class _Import:
-    def __init__(self, store: ConversationStore, *, on_bytes: OnBytes, dry_run: bool, restore_owners: bool) -> None:
-        self.store, self.on_bytes = store, on_bytes
-        self.dry_run, self.restore_owners = dry_run, restore_owners
-        self.links: list[_Link] = []
+    store: ConversationStore
+    on_bytes: OnBytes
+    dry_run: bool
+    restore_owners: bool
+    links: list[tuple[UUID, str, str]] = field(default_factory=list)  # a session, its client, the id of its parent
 
     def import_file(self, piece: UnpackedFile) -> Iterator[Step]:
         """Everything in one file; errors become items, too."""
@@ -146,7 +141,9 @@ class _Import:
         if not may_hold_text(piece):
             yield _unknown(piece)
             return
-        if _is_own_export(piece):
+        with closing(piece.open()) as stream:
+            is_own_export = jsonl.is_header(stream.readline(10_000))
+        if is_own_export:
             yield from self._restore(piece, counter)
             return
         source = Source(piece.name, counter.open, piece.companion)
@@ -161,15 +158,12 @@ class _Import:
         counter.is_counting = True
         for conversation in reader.read(source):
             if isinstance(conversation, UnreadableConversation):
+                title, why = conversation.title, conversation.why
                 yield ImportItem(
-                    outcome=ImportOutcome.REFUSED,
-                    file=source.name,
-                    format=reader.name,
-                    title=conversation.title,
-                    why=conversation.why,
+                    outcome=ImportOutcome.REFUSED, file=piece.name, format=reader.name, title=title, why=why
                 )
             else:
-                yield (yield from self._store(conversation, reader.name, source.name))
+                yield (yield from self._store(conversation, reader.name, piece.name))
         if notes := source.notes.as_tuple():
             yield ImportItem(outcome=ImportOutcome.NOTED, file=piece.name, format=reader.name, notes=notes)
 
@@ -188,9 +182,7 @@ class _Import:
             why = error_text(error)
             return ImportItem(outcome=ImportOutcome.REFUSED, file=file, format=format, title=title, why=why)
         if conversation.parent_id:
-            self.links.append(
-                _Link(client=conversation.client, child=stored.session_id, parent_id=conversation.parent_id)
-            )
+            self.links.append((stored.session_id, conversation.client, conversation.parent_id))
         return ImportItem(
             outcome=stored.outcome,
             file=file,
@@ -212,7 +204,19 @@ class _Import:
         key, recording = self.store.recording_key, self.store.recording
         with closing(counter.open()) as stream:
             for restored in jsonl.restore(raw_lines(stream), owner=owner, recording_key=key, recording=recording):
-                yield None if restored is None else _restored_item(restored, piece.name)
+                if restored is None:
+                    yield None
+                    continue
+                yield ImportItem(
+                    outcome=OWN_OUTCOMES.get(restored.outcome, ImportOutcome.NOTED),
+                    file=piece.name,
+                    format=jsonl.FORMAT,
+                    title=restored.title,
+                    session=restored.session,
+                    entries=restored.entries,
+                    why=restored.why,
+                    notes=restored.notes,
+                )
 
 
 def _title_of(conversation: Conversation) -> str:
@@ -222,24 +226,6 @@ def _title_of(conversation: Conversation) -> str:
     entries = (node.entry for node in conversation.nodes)
     inputs = (entry for entry in entries if isinstance(entry, ModelInput) and not entry.is_internal)
     return next((title for entry in inputs if (title := title_from(entry.text))), "")
-
-
-def _restored_item(restored: Restored, file: str) -> ImportItem:
-    return ImportItem(
-        outcome=OWN_OUTCOMES.get(restored.outcome, ImportOutcome.NOTED),
-        file=file,
-        format=jsonl.FORMAT,
-        title=restored.title,
-        session=restored.session,
-        entries=restored.entries,
-        why=restored.why,
-        notes=restored.notes,
-    )
-
-
-def _is_own_export(piece: UnpackedFile) -> bool:
-    with closing(piece.open()) as stream:
-        return jsonl.is_header(stream.readline(10_000))
 
 
 def _refusal(piece: UnpackedFile, why: str) -> ImportItem:
@@ -275,6 +261,7 @@ class _ByteCounter:
 class _CountedStream:
     def __init__(self, stream: BinaryIO, counter: _ByteCounter) -> None:
         self.stream, self.counter = stream, counter
+        self.close = stream.close
 
     def read(self, size: int = -1) -> bytes:
         content = self.stream.read(size)
@@ -285,6 +272,3 @@ class _CountedStream:
         line = self.stream.readline(size)
         self.counter.add(len(line))
         return line
-
-    def close(self) -> None:
-        self.stream.close()

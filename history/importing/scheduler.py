@@ -83,7 +83,8 @@ class _RunningJob:
         self.written = time.monotonic()
         folder = folder_of(job)
         pieces = [importing.uploaded(folder / str(place), name=file["name"]) for place, file in enumerate(job.files)]
-        self.steps = importing.steps(job.owner, pieces, on_bytes=self._add_bytes, api_key=job.api_key)
+        add_bytes, key = self._add_bytes, job.api_key
+        self.steps = importing.steps(job.owner, pieces, report=self.report, on_bytes=add_bytes, api_key=key)
 
     def run_turn(self, *, until: float) -> bool:
         """False when the job has ended, with or without an error."""
@@ -104,7 +105,6 @@ class _RunningJob:
         return False
 
     def _add_item(self, item: ImportItem) -> None:
-        self.report.add(item)
         limit = KEPT_REFUSALS if item.outcome in (ImportOutcome.REFUSED, ImportOutcome.NOTED) else KEPT_ITEMS
         if len(self.items) < limit:
             # Notes and reasons quote names of files, titles and values of the import.

@@ -81,7 +81,7 @@ class ConversationStore:
             with writing() if is_short else nullcontext():
                 return (yield from self._store(conversation))
 
-    def link(self, *, child: UUID, client: str, parent_id: str) -> None:
+    def link(self, child: UUID, client: str, parent_id: str) -> None:
         """Link a session to the one that started it, if that is stored."""
         _, parent = self.find(client=client, source_id=parent_id)
         if parent is not None and parent.pk != child:
@@ -139,23 +139,13 @@ def _append(session: Session, growth: _Growth, places: Sequence[int]) -> None:
             recorder.append_batch(appends, files=growth.conversation.blobs)
 
 
-def _load_known(session: Session, *, after: int = 0) -> dict[str, tuple[int, str]]:
-    """Source id → its newest entry, and the digest of one that may not have been finished."""
-    rows = Message.objects.of(session).filter(seq__gt=after, metadata__has_key=MARK).order_by("seq")
-    known: dict[str, tuple[int, str]] = {}
-    for seq, metadata in rows.values_list("seq", "metadata").iterator(chunk_size=2_000):
-        mark = metadata.get(MARK)
-        if isinstance(mark, Mapping) and isinstance(mark.get("id"), str):
-            known[mark["id"]] = (seq, str(mark.get("digest", "")))
-    return known
-
-
 @dataclass
 class _Growth:
     """The nodes of a conversation: which are stored, with their numbers, and which are new."""
 
     conversation: Conversation
     recording: str = "full"
+    # Source id → its newest entry, and the digest of one that may not have been finished.
     known: dict[str, tuple[int, str]] = field(default_factory=dict)
     version: int = 0  # of the session, up to which `known` is loaded
     seqs: dict[int, int] = field(default_factory=dict)  # node → its number
@@ -168,9 +158,14 @@ class _Growth:
 
     def learn(self, session: Session, *, version: int) -> None:
         """Load what was appended since, by this import or others."""
-        if version > self.version:
-            self.known |= _load_known(session, after=self.version)
-            self.version = version
+        if version <= self.version:
+            return
+        rows = Message.objects.of(session).filter(seq__gt=self.version, metadata__has_key=MARK).order_by("seq")
+        for seq, metadata in rows.values_list("seq", "metadata").iterator(chunk_size=2_000):
+            mark = metadata.get(MARK)
+            if isinstance(mark, Mapping) and isinstance(mark.get("id"), str):
+                self.known[mark["id"]] = (seq, str(mark.get("digest", "")))
+        self.version = version
 
     def places(self, session: Session | None) -> list[int]:
         """The nodes to import. Entries that were removed or dropped by policy are not imported again."""
@@ -186,13 +181,13 @@ class _Growth:
 
     def is_new(self, place: int) -> bool:
         node = self.conversation.nodes[place]
-        stored = self.known.get(node.source_id)
-        is_changed = stored is not None and bool(stored[1]) and stored[1] != digest_of(node.entry)
-        if stored is None or is_changed or node.parent in self.renewed:
-            if stored is not None:
-                self.renewed.add(place)
+        if (stored := self.known.get(node.source_id)) is None:
             return True
-        self.seqs[place] = stored[0]
+        seq, digest = stored
+        if (digest and digest != digest_of(node.entry)) or node.parent in self.renewed:
+            self.renewed.add(place)
+            return True
+        self.seqs[place] = seq
         return False
 
     def appends(self, session_id: UUID, places: Sequence[int], *, next_seq: int) -> list[Append]:
@@ -201,20 +196,15 @@ class _Growth:
             if self.is_new(place):
                 node = self.conversation.nodes[place]
                 self.seqs[place] = next_seq + len(made)
-                entry = self._mark_source(place, node)
-                made.append(Append(session_id, entry, after=self._after(node), recording=self.recording))
+                mark = {"id": node.source_id} | ({"digest": digest_of(node.entry)} if place in self.tail else {})
+                entry = mark_signatures(node.entry.renumbered(self.numbers))
+                entry = replace(entry, metadata={MARK: mark, **entry.metadata})
+                after = 0 if node.parent is None else self.seqs.get(node.parent, 0)
+                made.append(Append(session_id, entry, after=after, recording=self.recording))
             self.numbers.add(place + 1, self.seqs[place])
         self.added += len(made)
         self.version += len(made)
         return made
-
-    def _after(self, node: SourceNode) -> int:
-        return 0 if node.parent is None else self.seqs.get(node.parent, 0)
-
-    def _mark_source(self, place: int, node: SourceNode) -> Entry:
-        mark = {"id": node.source_id} | ({"digest": digest_of(node.entry)} if place in self.tail else {})
-        entry = mark_signatures(node.entry.renumbered(self.numbers))
-        return replace(entry, metadata={MARK: mark, **entry.metadata})
 
 
 def _tail(nodes: Sequence[SourceNode]) -> set[int]:

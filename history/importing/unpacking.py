@@ -13,16 +13,17 @@ import tempfile
 import zipfile
 import zlib
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 import zstandard
 
 from history.formats.base import FormatError, gettext_noop
-from history.formats.sources import MAX_ATTACHMENT, MEGABYTE, no_companion
+from history.formats.sources import MAX_ATTACHMENT, MEGABYTE, Companion, no_companion
 
 MAX_UNPACKED = 10 * 1024 * MEGABYTE
 MAX_RATIO = 200
@@ -38,6 +39,9 @@ DAMAGED = gettext_noop("The archive is damaged (%(error)s).")
 DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, zstandard.ZstdError, gzip.BadGzipFile, NotImplementedError)
 
 
+File = TypeVar("File")
+
+
 @dataclass(frozen=True)
 class UnpackedFile:
     """One file to look at. `is_named`: the user named this file, so it is refused and not ignored."""
@@ -45,7 +49,7 @@ class UnpackedFile:
     name: str
     open: Callable[[], BinaryIO]
     size: int
-    companion: Callable[[str], tuple[str, bytes] | None] = field(default=no_companion)
+    companion: Companion = field(default=no_companion)
     is_named: bool = False
 
     def head(self) -> bytes:
@@ -69,31 +73,29 @@ def uploaded(path: Path, *, name: str) -> UnpackedFile:
 def _folder(folder: Path) -> Iterator[UnpackedFile]:
     for place, folders, names in os.walk(folder):
         folders.sort()
-        lying = sorted(names)
-        for name in lying:
-            path = Path(place, name)
+        paths = {name: Path(place, name) for name in sorted(names)}
+        companion = _companion(paths, lambda path: path.stat().st_size, Path.read_bytes)
+        for path in paths.values():
             if path.is_file() and not path.is_symlink():
-                yield _file(path, name=path.relative_to(folder).as_posix(), beside=(Path(place), lying))
+                yield _file(path, name=path.relative_to(folder).as_posix(), companion=companion)
 
 
-def _file(
-    path: Path, *, name: str, is_named: bool = False, beside: tuple[Path, list[str]] | None = None
-) -> UnpackedFile:
-    def companion(prefix: str) -> tuple[str, bytes] | None:
-        folder, names = beside or (path.parent, [])
-        match = _beginning_with(names, prefix)
-        if match is None or (folder / match).stat().st_size > MAX_ATTACHMENT:
+def _file(path: Path, *, name: str, is_named: bool = False, companion: Companion = no_companion) -> UnpackedFile:
+    return UnpackedFile(name, lambda: path.open("rb"), path.stat().st_size, companion, is_named)
+
+
+def _companion(files: Mapping[str, File], size_of: Callable[[File], int], read: Callable[[File], bytes]) -> Companion:
+    """Find one of these files by how its name begins."""
+    names = sorted(files)
+
+    def find(prefix: str) -> tuple[str, bytes] | None:
+        place = bisect_left(names, prefix)
+        name = names[place] if place < len(names) else ""
+        if not name.startswith(prefix) or not name or size_of(files[name]) > MAX_ATTACHMENT:
             return None
-        return match, (folder / match).read_bytes()
+        return name, read(files[name])
 
-    return UnpackedFile(
-        name=name, open=lambda: path.open("rb"), size=path.stat().st_size, companion=companion, is_named=is_named
-    )
-
-
-def _beginning_with(names: list[str], prefix: str) -> str | None:
-    place = bisect_left(names, prefix)
-    return names[place] if place < len(names) and names[place].startswith(prefix) else None
+    return find
 
 
 # Archives.
@@ -145,9 +147,12 @@ def _members(piece: UnpackedFile, *, level: int, limit: _UnpackedLimit) -> Itera
             members = [member for member in archive.infolist() if not member.is_dir()]
             _check(piece, members)
             limit.take(sum(member.file_size for member in members))
-            by_name = _by_name(members)
+            by_name = {PurePosixPath(member.filename).name: member for member in members}
+            companion = _companion(by_name, lambda member: member.file_size, archive.read)
             for member in members:
-                yield from unpacked(_member(archive, member, by_name), level=level + 1, limit=limit)
+                open_member: Callable[[], BinaryIO] = partial(archive.open, member)  # type: ignore[assignment]
+                inner = UnpackedFile(member.filename, open_member, member.file_size, companion)
+                yield from unpacked(inner, level=level + 1, limit=limit)
     except DAMAGE as error:
         raise FormatError(DAMAGED, error=str(error)) from error
 
@@ -161,47 +166,16 @@ def _check(piece: UnpackedFile, members: list[zipfile.ZipInfo]) -> None:
         raise FormatError(gettext_noop("The archive is protected by a password. Unpack it first."))
 
 
-def _by_name(members: list[zipfile.ZipInfo]) -> tuple[list[str], dict[str, zipfile.ZipInfo]]:
-    """Members by the last part of their names, to be found by how that begins."""
-    match = {PurePosixPath(member.filename).name: member for member in members}
-    return sorted(match), match
-
-
-def _member(
-    archive: zipfile.ZipFile, member: zipfile.ZipInfo, by_name: tuple[list[str], dict[str, zipfile.ZipInfo]]
-) -> UnpackedFile:
-    def companion(prefix: str) -> tuple[str, bytes] | None:
-        name = _beginning_with(by_name[0], prefix)
-        if name is None or by_name[1][name].file_size > MAX_ATTACHMENT:
-            return None
-        return name, archive.read(by_name[1][name])
-
-    return UnpackedFile(
-        name=member.filename,
-        open=lambda: archive.open(member),  # type: ignore[arg-type, return-value]
-        size=member.file_size,
-        companion=companion,
-    )
-
-
-class _seekable:  # noqa: N801 - reads like a function
+@contextmanager
+def _seekable(stream: BinaryIO) -> Iterator[BinaryIO]:
     """A zip is read from its end: a stream that cannot jump there cheaply is put into a nameless file first."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self.stream = stream
-        self.copy: BinaryIO | None = None
-
-    def __enter__(self) -> BinaryIO:
-        if isinstance(self.stream, io.BufferedReader) and isinstance(self.stream.raw, io.FileIO):
-            return self.stream
-        self.copy = tempfile.TemporaryFile()
-        shutil.copyfileobj(self.stream, self.copy, MEGABYTE)
-        self.copy.seek(0)
-        return self.copy
-
-    def __exit__(self, *exc: object) -> None:
-        if self.copy is not None:
-            self.copy.close()
+    if isinstance(stream, io.BufferedReader) and isinstance(stream.raw, io.FileIO):
+        yield stream
+        return
+    with tempfile.TemporaryFile() as copy:
+        shutil.copyfileobj(stream, copy, MEGABYTE)
+        copy.seek(0)
+        yield copy
 
 
 def _decompressed(piece: UnpackedFile, *, is_gzip: bool, limit: _UnpackedLimit) -> UnpackedFile:

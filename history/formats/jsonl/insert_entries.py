@@ -5,7 +5,7 @@ would decide (the number, the salt, the seal, what is redacted) comes from the f
 """
 
 from history.db.packing import Packed
-from history.entries import CONVERSATION, LEAVES, Gap, JsonDict
+from history.entries import CONVERSATION, LEAVES, Gap, HeadMoved, JsonDict
 from history.formats.jsonl.reading import RestoredEntry
 from history.models import Message, ToolCall
 from history.models.append_only import writable
@@ -38,12 +38,13 @@ class EntryInserter(Draft):
             position = Position(fingerprints.START)
             self._put_row(restored, position=position, on_path=True, moved=restored.moved)
             return
-        if restored.is_move:
+        is_move = restored.kind == HeadMoved.kind
+        if is_move:
             self._move_head(restored.parent)
         position = self.position_of(restored.parent)
         is_leaf = restored.kind in LEAVES
         moves = not is_leaf and self._moves(restored)
-        message = self._put_row(restored, position=position, on_path=moves, moved=moves or restored.is_move)
+        message = self._put_row(restored, position=position, on_path=moves, moved=moves or is_move)
         session.version, session.last_seal = restored.seq, restored.seal
         if is_leaf:
             return
@@ -101,6 +102,12 @@ class EntryInserter(Draft):
         session.head_fingerprint = fingerprints.START
 
     def _put_row(self, restored: RestoredEntry, *, position: Position, on_path: bool, moved: bool) -> Message:
+        if restored.entry is not None:
+            fingerprint = fingerprints.fingerprint(restored.entry, after=position.fingerprint, scope=self.scope)
+        elif restored.kind in CONVERSATION:
+            fingerprint = fingerprints.of_nothing_known(self.session.pk, restored.seq)
+        else:
+            fingerprint = position.fingerprint
         message = Message(
             session=self.session,
             seq=restored.seq,
@@ -111,8 +118,8 @@ class EntryInserter(Draft):
             salt=restored.salt,
             digest=restored.digest,
             seal=restored.seal,
-            fingerprint=self._fingerprint(restored, position),
-            **restored.columns,
+            fingerprint=fingerprint,
+            **{**restored.columns, "created_at": restored.created_at},
         )
         # An entry without texts is neither searched nor does it call or answer: a gap, for the projections.
         entry = restored.entry or Gap(at=restored.created_at)
@@ -121,10 +128,3 @@ class EntryInserter(Draft):
         count_entry(self.session, message, restored.entry)
         self.session.tool_call_count += len(restored.calls)
         return message
-
-    def _fingerprint(self, restored: RestoredEntry, position: Position) -> bytes:
-        if restored.entry is not None:
-            return fingerprints.fingerprint(restored.entry, after=position.fingerprint, scope=self.scope)
-        if restored.kind not in CONVERSATION:
-            return position.fingerprint
-        return fingerprints.of_nothing_known(self.session.pk, restored.seq)

@@ -17,7 +17,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from django.contrib.auth import get_user_model
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from history.entries import JsonDict, JsonObject
@@ -66,7 +66,9 @@ class OwnerMap:
         wanted = set(originals)
         if self.is_operator:
             return {one: one for one in wanted}
-        own = set(self._own_exchanges().filter(pk__in=wanted).values_list("pk", flat=True))
+        rows = Exchange.objects.filter(owner=self.owner, pk__in=wanted)
+        rows = rows if self.recording_key is None else rows.filter(api_key=self.recording_key)
+        own = set(rows.values_list("pk", flat=True))
         return {one: one if one in own else self._derive_id(one) for one in wanted}
 
     def _was_own(self, session_id: UUID) -> bool:
@@ -75,10 +77,6 @@ class OwnerMap:
             return self.can_link_to(session)
         removed = AuditEvent.objects.filter(session=session_id, action="remove").order_by("-seq").first()
         return removed is not None and json.loads(removed.details or "{}").get("owner") == self.owner.pk
-
-    def _own_exchanges(self) -> QuerySet[Exchange]:
-        own = Exchange.objects.filter(owner=self.owner)
-        return own.filter(api_key=self.recording_key) if self.recording_key is not None else own
 
     def _derive_id(self, original: UUID) -> UUID:
         return uuid5(original, f"{self.owner.pk}:{self.recording_key.pk if self.recording_key else ''}")
@@ -90,23 +88,23 @@ class OwnerMap:
         if not isinstance(prefix, str) or not 1 <= len(prefix) <= 16 or not prefix.isascii() or not prefix.isalnum():
             raise FormatError(gettext_noop("%(value)s is not a key prefix"), value=repr(prefix))
         if (prefix, owner.pk) not in self._keys:
-            key = self._known_key(prefix, owner)
+            known, stub_name = ApiKey.objects.filter(prefix=prefix), f"{prefix} (restored)"
+            if not self.is_operator:
+                known = known.filter(owner=owner)
+            key = known.first()
+            if key is None and not self.is_operator:
+                key = ApiKey.objects.filter(owner=owner, name=stub_name, scopes=[]).first()
             if key is None and not self.is_operator and len(self._keys) >= MAX_KEYS:
                 words = gettext_noop("keys of other users beyond the first %(most)s: their sessions have no key now")
                 notes("lost", LazyText(words, most=MAX_KEYS))
                 return None
-            self._keys[prefix, owner.pk] = key or self._new_stub(prefix, owner)
+            if key is None:  # revoked and with a random hash: it names the writer and cannot be used
+                # A user's stub has a prefix of its own: that of the file may be taken.
+                own_prefix = prefix if self.is_operator else secrets.token_hex(5)
+                facts = {"secret_hash": os.urandom(32), "scopes": [], "revoked_at": timezone.now()}
+                key = ApiKey.objects.create(name=stub_name, prefix=own_prefix, owner=owner, **facts)
+            self._keys[prefix, owner.pk] = key
         return self._keys[prefix, owner.pk]
-
-    def _known_key(self, prefix: str, owner: Any) -> ApiKey | None:
-        if self.is_operator:
-            return ApiKey.objects.filter(prefix=prefix).first()
-        own = ApiKey.objects.filter(owner=owner)
-        return own.filter(prefix=prefix).first() or own.filter(name=_stub_name(prefix), scopes=[]).first()
-
-    def _new_stub(self, prefix: str, owner: Any) -> ApiKey:
-        """A user's stub has a prefix of its own: that of the file may be taken."""
-        return _stub(owner, name=_stub_name(prefix), prefix=prefix if self.is_operator else secrets.token_hex(5))
 
     def add_file_blob(self, blob: str) -> None:
         """Note that the file contains the bytes with this hash."""
@@ -131,14 +129,3 @@ class OwnerMap:
         if self.recording_key is not None and session.api_key_id != self.recording_key.pk:
             return False
         return self.is_operator or session.owner_id == self.owner.pk
-
-
-def _stub_name(prefix: str) -> str:
-    return f"{prefix} (restored)"
-
-
-def _stub(owner: Any, *, name: str, prefix: str) -> ApiKey:
-    """A revoked key with a random hash: it names the writer and cannot be used."""
-    return ApiKey.objects.create(
-        name=name, prefix=prefix, secret_hash=os.urandom(32), owner=owner, scopes=[], revoked_at=timezone.now()
-    )

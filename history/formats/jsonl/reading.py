@@ -2,13 +2,13 @@
 
 from base64 import b64decode
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 
 from history.db.bulk import fit_text
 from history.db.packing import MissingBlob, attachments_of, blobs_in, dump, unpack
-from history.entries import Entry, HeadMoved, JsonDict, JsonObject
+from history.entries import Entry, JsonDict, JsonObject
 from history.formats.base import FormatError, gettext_noop
 from history.formats.jsonl.lines import check_year, time_of
 from history.formats.jsonl.owners import OwnerMap
@@ -27,7 +27,6 @@ class RestoredEntry:
     seq: int
     parent: int
     moved: bool
-    kind: str
     created_at: datetime
     seal: bytes
     digest: bytes
@@ -40,8 +39,8 @@ class RestoredEntry:
     calls: Sequence[JsonDict] = ()
 
     @property
-    def is_move(self) -> bool:
-        return self.kind == HeadMoved.kind
+    def kind(self) -> str:
+        return str(self.columns["kind"])
 
     def follows(self, seal: bytes) -> bool:
         """Whether its seal follows from the seal before it and its content."""
@@ -102,80 +101,59 @@ class Payloads:
         return self.recent[name]
 
     def find_available(self, names: frozenset[str]) -> frozenset[str]:
-        others = [name for name in names if name not in self.pending]
-        stored_count = self.owners.blobs(others) if others else set()
-        return frozenset(name for name in names if name in self.pending or name in stored_count)
+        others = names - self.pending.keys()
+        return names & self.pending.keys() | (self.owners.blobs(others) if others else frozenset())
 
 
-@dataclass(slots=True)
-class EntryReader:
-    """Reads entries of one file; blobs must have been added before."""
-
-    payloads: Payloads = field(default_factory=Payloads)
-
-    def read(self, line: JsonObject) -> RestoredEntry:
-        """Raises FormatError for an invalid line."""
-        seq, parent = whole(line, "seq"), whole(line, "parent")
-        common = {
-            "seq": seq,
-            "parent": parent,
-            "moved": line.get("moved") is True,
-            "created_at": time_of(line.get("created_at")),
-            "seal": hash_of(line, "seal"),
-        }
-        if not common["seal"]:
-            raise FormatError(gettext_noop("entry %(seq)s has no seal"), seq=seq)
-        if not parent < seq:
-            raise FormatError(gettext_noop("entry %(seq)s cannot follow entry %(parent)s"), seq=seq, parent=parent)
-        if "dropped" in line:
-            return _dropped(line, common)
-        return self._whole(line, common)
-
-    def _whole(self, line: JsonObject, common: JsonDict) -> RestoredEntry:
-        written, salt = line.get("body"), hash_of(line, "salt", size=16)
-        body = written if isinstance(written, str) else dump(written)
-        if body[:1] != "{":
-            raise FormatError(gettext_noop("entry %(seq)s has no body"), seq=common["seq"])
-        names = frozenset(blobs_in(body))
-        try:
-            blobs = {name: self.payloads[name] for name in names}
-            if "$json_blob" in body or "\\u" in body:  # or spelled so that it is not seen here
-                for content in blobs.values():
-                    check_values(content)
-            entry = unpack(body, blobs)
-            check_year(entry.at)
-        except MissingBlob:
-            raise FormatError(
-                gettext_noop("a text of entry %(seq)s is missing from the file"), seq=common["seq"]
-            ) from None
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise FormatError(gettext_noop("the body of entry %(seq)s cannot be read"), seq=common["seq"]) from None
-        attached = attachments_of(entry)
-        there = self.payloads.find_available(attached) if attached else attached
-        columns = projections.columns_of(entry) | {"created_at": common["created_at"]}
-        return RestoredEntry(
-            **common,
-            kind=columns["kind"],
-            digest=hash_of(line, "digest") or digest_of(salt, body),
-            columns=columns,
-            entry=entry,
-            body=body,
-            salt=salt,
-            blobs=names | there,
-            missing=attached - there,
-        )
-
-
-def _dropped(line: JsonObject, common: JsonDict) -> RestoredEntry:
+def read_entry(line: JsonObject, payloads: Payloads) -> RestoredEntry:
+    """Raises FormatError for an invalid line. Blobs must have been added before."""
+    seq, parent = whole(line, "seq"), whole(line, "parent")
+    common: JsonDict = {
+        "seq": seq,
+        "parent": parent,
+        "moved": line.get("moved") is True,
+        "created_at": time_of(line.get("created_at")),
+        "seal": hash_of(line, "seal"),
+    }
+    if not common["seal"]:
+        raise FormatError(gettext_noop("entry %(seq)s has no seal"), seq=seq)
+    if not parent < seq:
+        raise FormatError(gettext_noop("entry %(seq)s cannot follow entry %(parent)s"), seq=seq, parent=parent)
+    if "dropped" not in line:
+        return RestoredEntry(**common, **_content(line, seq, payloads))
     facts = mapping(line, "dropped")
-    columns = parse_dropped(facts) | {"created_at": common["created_at"]}
-    calls = facts.get("calls", [])
+    columns, calls = parse_dropped(facts), facts.get("calls", [])
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
         raise FormatError(gettext_noop("the calls of an entry must be a list of objects"))
-    return RestoredEntry(
-        **common,
-        kind=columns["kind"],
-        digest=hash_of(line, "digest"),
-        columns=columns,
-        calls=[parse_call(call) for call in calls],
-    )
+    digest = hash_of(line, "digest")
+    return RestoredEntry(**common, digest=digest, columns=columns, calls=[parse_call(call) for call in calls])
+
+
+def _content(line: JsonObject, seq: int, payloads: Payloads) -> JsonDict:
+    written, salt = line.get("body"), hash_of(line, "salt", size=16)
+    body = written if isinstance(written, str) else dump(written)
+    if body[:1] != "{":
+        raise FormatError(gettext_noop("entry %(seq)s has no body"), seq=seq)
+    names = frozenset(blobs_in(body))
+    try:
+        blobs = {name: payloads[name] for name in names}
+        if "$json_blob" in body or "\\u" in body:  # or spelled so that it is not seen here
+            for content in blobs.values():
+                check_values(content)
+        entry = unpack(body, blobs)
+        check_year(entry.at)
+    except MissingBlob:
+        raise FormatError(gettext_noop("a text of entry %(seq)s is missing from the file"), seq=seq) from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise FormatError(gettext_noop("the body of entry %(seq)s cannot be read"), seq=seq) from None
+    attached = attachments_of(entry)
+    there = payloads.find_available(attached) if attached else attached
+    return {
+        "digest": hash_of(line, "digest") or digest_of(salt, body),
+        "columns": projections.columns_of(entry),
+        "entry": entry,
+        "body": body,
+        "salt": salt,
+        "blobs": names | there,
+        "missing": attached - there,
+    }

@@ -17,10 +17,10 @@ from history.formats.base import FormatError, Note, Notes, gettext_noop
 from history.formats.jsonl import storing
 from history.formats.jsonl.lines import ExtraSection, check_header, read_line, sections
 from history.formats.jsonl.owners import OwnerMap
-from history.formats.jsonl.reading import EntryReader, Payloads, RestoredEntry
+from history.formats.jsonl.reading import Payloads, RestoredEntry, read_entry
 from history.formats.jsonl.serialise import id_of, parse_exchange, parse_session, whole
-from history.formats.jsonl.session_buffer import Outcome, Restored, SessionBuffer, StoredSession
-from history.models import ApiKey, AuditEvent, Blob, Session
+from history.formats.jsonl.session_buffer import Restored, SessionBuffer
+from history.models import ApiKey, AuditEvent, Session
 from history.record import writer
 from history.record.recorder import refuse_when_off
 from history.redaction.walker import redacted_files
@@ -67,12 +67,10 @@ def restore(
 
 class _Restore:
     def __init__(self, owners: OwnerMap, *, recording: str, deletions: bool) -> None:
-        self.owners = owners
-        self.recording = recording
+        self.owners, self.recording, self.deletions = owners, recording, deletions
         self.keeps_texts = redaction.stores_bodies(recording)
         self.redactors = redaction.redactors_for(recording if self.keeps_texts else "redacted")
-        self.deletions = deletions
-        self.reader = EntryReader(Payloads(owners))
+        self.payloads = Payloads(owners)
         self.batch: list[SessionBuffer] = []
         self.current: SessionBuffer | None = None
         self.bytes = 0
@@ -91,8 +89,12 @@ class _Restore:
         except (FormatError, RecursionError) as error:
             if is_first:
                 raise
-            yield from self._report_line(error_text(error))
-        if self._is_full():
+            if self.current is None:
+                yield Restored(session=None, outcome="refused", why=error_text(error))
+            elif not self.current.problem:
+                self.current.problem = error_text(error)
+        size = self.bytes + self.payloads.pending_bytes
+        if size >= BATCH_BYTES or sum(len(buffer.entries) + 5 for buffer in self.batch) >= BATCH:
             yield from self._store()
 
     def close(self) -> Iterator[Restored]:
@@ -101,11 +103,8 @@ class _Restore:
         for target, pointing in self.waiting.items():
             for session_id, name in pointing:
                 what = LazyText(gettext_noop("the linked session (%(name)s) does not exist here"), name=name)
-                yield Restored(
-                    session=session_id, outcome="noted", notes=(Note(level="lost", what=what, where=str(target)),)
-                )
-
-    # Lines.
+                note = Note(level="lost", what=what, where=str(target))
+                yield Restored(session=session_id, outcome="noted", notes=(note,))
 
     def _take(self, value: JsonObject) -> Iterator[Restored]:
         kind = str(value.get("type"))
@@ -113,9 +112,10 @@ class _Restore:
             if not (self.current.refused or self.current.problem):
                 self._take_entry_or_exchange(kind, self.current, value)
         elif kind == "exchange" and value.get("session", "") is None:
-            yield from self._restore_loose_exchange(value)
+            yield from self._store()
+            storing.store_loose(redaction.redacted_json(value, self.redactors), self.owners)
         elif kind == "blob":
-            self.reader.payloads.add(value)
+            self.payloads.add(value)
         elif kind == "session":
             self._end(None)
             self._start_session(value)
@@ -129,19 +129,12 @@ class _Restore:
             why = LazyText(gettext_noop("a line of unknown kind was left out: %(kind)s"), kind=repr(kind))
             yield Restored(session=None, outcome="noted", why=why)
 
-    def _report_line(self, problem: str) -> Iterator[Restored]:
-        """Report an unusable line: on the current session, or by itself."""
-        if self.current is None:
-            yield Restored(session=None, outcome="refused", why=problem)
-        elif not self.current.problem:
-            self.current.problem = problem
-
     def _take_entry_or_exchange(self, kind: str, current: SessionBuffer, value: JsonObject) -> None:
         if kind == "exchange":
             parse_exchange(value)  # raises FormatError
             current.exchanges.append(redaction.redacted_json(value, self.redactors))
             return
-        restored = self.reader.read(value)
+        restored = read_entry(value, self.payloads)
         if self._can_store(restored):
             current.add(restored)
         else:
@@ -151,15 +144,15 @@ class _Restore:
         """Whether the recording mode allows to store the entry as it was sealed."""
         if restored.entry is None or self.recording == "full":
             return True
-        kept = redaction.redacted(restored.entry, self.redactors).entry
-        files = redacted_files(restored.entry, self.redactors, read=self._file)
-        return self.keeps_texts and kept == restored.entry and not files.files
 
-    def _file(self, name: str) -> bytes | None:
-        try:
-            return self.reader.payloads[name]
-        except MissingBlob:
+        def read(name: str) -> bytes | None:
+            with suppress(MissingBlob):
+                return self.payloads[name]
             return None
+
+        kept = redaction.redacted(restored.entry, self.redactors).entry
+        files = redacted_files(restored.entry, self.redactors, read=read)
+        return self.keeps_texts and kept == restored.entry and not files.files
 
     def _refuse(self, current: SessionBuffer) -> None:
         why = gettext_noop(
@@ -194,6 +187,8 @@ class _Restore:
         if value.get("continues"):  # the column of linked sessions: release 0.1.0 exported it
             linked = self.owners.session_id(id_of(value, "continues"))
             fields["metadata"] = {"continues": str(linked), **fields["metadata"]}
+        names = [name for name in ("parent", "forked_from") if value.get(name)]
+        links = {name: self.owners.session_id(id_of(value, name)) for name in names}
         buffer = SessionBuffer(
             self.owners.session_id(id_of(value, "id")),
             title=fields["title"],
@@ -201,11 +196,7 @@ class _Restore:
             owner=owner,
             key=self.owners.key(value.get("key"), owner=owner, notes=notes),
             is_strict=not self.owners.is_operator,
-            links={
-                name: self.owners.session_id(id_of(value, name))
-                for name in ("parent", "forked_from")
-                if value.get(name)
-            },
+            links=links,
             version=whole(value, "version"),
             notes=notes,
         )
@@ -228,7 +219,7 @@ class _Restore:
         elif stored.state not in Session.WHOLE:
             raise FormatError(gettext_noop("the session is being restored or removed: try again in a minute"))
         else:
-            buffer.stored_session = StoredSession(stored)
+            buffer.stored_session = stored
 
     def _end(self, value: JsonObject | None) -> None:
         if self.current is not None:
@@ -244,13 +235,9 @@ class _Restore:
         why = gettext_noop("it was deleted at its origin")
         if self.deletions:
             retention.hide(session, actor=self.owners.owner, reason=why)
-        outcome: Outcome = "deleted" if self.deletions else "noted"
-        yield Restored(session=session.pk, title=session.title, outcome=outcome, why=why)
-
-    def _restore_loose_exchange(self, value: JsonObject) -> Iterator[Restored]:
-        """Restore an exchange without a session. It has no outcome of its own."""
-        yield from self._store()
-        storing.store_loose(redaction.redacted_json(value, self.redactors), self.owners)
+        yield Restored(
+            session=session.pk, title=session.title, outcome="deleted" if self.deletions else "noted", why=why
+        )
 
     def _take_section(self, section: ExtraSection, value: JsonObject) -> Restored:
         if not self.owners.is_operator:
@@ -260,18 +247,19 @@ class _Restore:
         title = f"{section.name} {value.get('name', '')}".strip()
         return Restored(session=None, title=title, outcome="already there" if why else "imported", why=why)
 
-    # Batches.
-
-    def _is_full(self) -> bool:
-        size = self.bytes + self.reader.payloads.pending_bytes
-        return size >= BATCH_BYTES or sum(len(buffer.entries) + 5 for buffer in self.batch) >= BATCH
-
     def _store(self) -> Iterator[Restored]:
-        batch, blobs = self.batch, self.reader.payloads.take()
+        batch, blobs = self.batch, self.payloads.take()
         try:
             storing.store(batch, blobs=blobs, owners=self.owners)
-        except REFUSALS:
-            self._store_one_by_one(batch, blobs)
+        except REFUSALS:  # leave out the sessions of the batch that cannot be stored
+            storing.store([], blobs=blobs, owners=self.owners)
+            for buffer in batch:
+                try:
+                    storing.store([buffer], blobs=(), owners=self.owners)
+                except REFUSALS as error:
+                    why = gettext_noop("it could not be stored: %(error)s")
+                    buffer.refused = LazyText(why, error=error_text(error))
+                    storing.clear(buffer.id)
         for buffer in batch:
             buffer.entries, buffer.exchanges = [], []
             if buffer.is_over or buffer.refused:
@@ -281,16 +269,6 @@ class _Restore:
                     yield buffer.result()
         self.batch, self.bytes = [self.current] if self.current is not None else [], 0
         self.has_just_stored = True
-
-    def _store_one_by_one(self, batch: list[SessionBuffer], blobs: list[Blob]) -> None:
-        """Find the sessions of the batch that cannot be stored, and leave them out."""
-        storing.store([], blobs=blobs, owners=self.owners)
-        for buffer in batch:
-            try:
-                storing.store([buffer], blobs=(), owners=self.owners)
-            except REFUSALS as error:
-                buffer.refused = LazyText(gettext_noop("it could not be stored: %(error)s"), error=error_text(error))
-                storing.clear(buffer.id)
 
     def _link(self, buffer: SessionBuffer) -> None:
         for name, target in buffer.links.items():

@@ -5,6 +5,7 @@ rows, fingerprints, when it was stored and how long it is kept, share links.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from typing import Any
 from uuid import UUID
@@ -45,13 +46,12 @@ def serialize_session(session: Session) -> JsonDict:
         "id": str(session.pk),
         "owner": session.owner.get_username(),
         "key": session.api_key.prefix if session.api_key else None,
-        **{name: getattr(session, name) for name in SESSION_TEXTS},
-        **{name: time_text(getattr(session, name)) for name in SESSION_TIMES},
-        "parent": _id(session.parent_id),
-        "forked_from": _id(session.forked_from_id),
+        **_facts(session, SESSION_TEXTS, SESSION_TIMES),
+        "parent": str(session.parent_id) if session.parent_id else None,
+        "forked_from": str(session.forked_from_id) if session.forked_from_id else None,
         "forked_at": session.forked_at,
         "hold": session.hold,
-        "cost": cost_text(session.cost),
+        "cost": f"{session.cost:.6f}",
         "trimmed_through": session.trimmed_through,
         "anchor_seal": session.anchor_seal.hex(),
         "version": session.version,
@@ -64,7 +64,7 @@ def parse_session(facts: JsonObject) -> JsonDict:
     source = _text(facts, "source")
     if source not in Session.Source.values:
         raise FormatError(gettext_noop("%(value)s is not a session source"), value=repr(source))
-    times = {name: _time(facts, name) for name in SESSION_TIMES if facts.get(name) is not None}
+    times = {name: time_of(facts[name]) for name in SESSION_TIMES if facts.get(name) is not None}
     texts = {name: _text(facts, name) for name in SESSION_TEXTS}
     others = {
         "forked_at": whole(facts, "forked_at"),
@@ -96,25 +96,19 @@ def serialize_dropped(message: Message, calls: Iterable[ToolCall]) -> JsonDict:
     """What policy has left of an entry."""
     return {
         "at": time_text(message.dropped_at),
-        **{name: getattr(message, name) for name in ROW_FACTS},
-        "calls": [_call_facts(call) for call in calls],
+        **_facts(message, ROW_FACTS),
+        "calls": [_facts(call, CALL_FACTS, CALL_TIMES) for call in calls],
     }
 
 
 def parse_dropped(facts: JsonObject) -> JsonDict:
     if not isinstance(facts.get("kind"), str) or facts.get("role") not in Message.Role.values:
         raise FormatError(gettext_noop("an entry without texts must state its kind and role"))
-    return {**_checked(Message, facts, ROW_FACTS), "dropped_at": _time(facts, "at")}
+    return {**_checked(Message, facts, ROW_FACTS), "dropped_at": time_of(facts.get("at"))}
 
 
 def parse_call(facts: JsonObject) -> JsonDict:
-    times = {name: time_of(facts[name]) for name in CALL_TIMES if facts.get(name) is not None}
-    return {**_checked(ToolCall, facts, CALL_FACTS), **times}
-
-
-def _call_facts(call: ToolCall) -> JsonDict:
-    times = {name: time_text(getattr(call, name)) for name in CALL_TIMES}
-    return {name: getattr(call, name) for name in CALL_FACTS} | times
+    return _checked(ToolCall, facts, CALL_FACTS, CALL_TIMES)
 
 
 # Calls to models.
@@ -122,13 +116,13 @@ def _call_facts(call: ToolCall) -> JsonDict:
 
 def serialize_loose_exchange(exchange: Exchange) -> JsonDict:
     """A call that belongs to no session: of a key that records times and counts only."""
-    whose = {"owner": exchange.owner.get_username(), "key": exchange.api_key.prefix if exchange.api_key else None}
-    return {**_own_facts(exchange), **whose, "session": None}
+    key = exchange.api_key.prefix if exchange.api_key else None
+    return {**_exchange_facts(exchange), "owner": exchange.owner.get_username(), "key": key, "session": None}
 
 
-def serialize_exchange(exchange: Exchange, session: Session, *, message: int | None) -> JsonDict:
+def serialize_exchange(exchange: Exchange, session: Session) -> JsonDict:
     """`message` is the number of its answer. Owner and key are written if they are not those of the session."""
-    facts = {**_own_facts(exchange), "message": message}
+    facts = {**_exchange_facts(exchange), "message": exchange.message.seq if exchange.message else None}
     if exchange.owner_id != session.owner_id:
         facts["owner"] = exchange.owner.get_username()
     if exchange.api_key_id != session.api_key_id:
@@ -136,24 +130,26 @@ def serialize_exchange(exchange: Exchange, session: Session, *, message: int | N
     return facts
 
 
-def _own_facts(exchange: Exchange) -> JsonDict:
-    facts: JsonDict = {"type": "exchange", "id": str(exchange.pk), "cost": cost_text(exchange.cost)}
-    facts |= {name: getattr(exchange, name) for name in EXCHANGE_FACTS}
-    return facts | {name: time_text(getattr(exchange, name)) for name in EXCHANGE_TIMES}
+def _exchange_facts(exchange: Exchange) -> JsonDict:
+    own = {"type": "exchange", "id": str(exchange.pk), "cost": f"{exchange.cost:.6f}"}
+    return own | _facts(exchange, EXCHANGE_FACTS, EXCHANGE_TIMES)
 
 
 def parse_exchange(facts: JsonObject) -> JsonDict:
-    known = _checked(Exchange, facts, EXCHANGE_FACTS)
-    times = {name: time_of(facts[name]) for name in EXCHANGE_TIMES if facts.get(name) is not None}
-    if "ended_at" not in times or not known.get("end_reason"):
+    known = _checked(Exchange, facts, EXCHANGE_FACTS, EXCHANGE_TIMES)
+    if "ended_at" not in known or not known.get("end_reason"):
         raise FormatError(gettext_noop("a model call must state when and why it ended"))
-    return {"id": id_of(facts, "id"), "cost": cost_of(facts.get("cost", "0")), **known, **times}
+    return {"id": id_of(facts, "id"), "cost": cost_of(facts.get("cost", "0")), **known}
 
 
 # Single values. Invalid ones raise FormatError.
 
 
-def _checked(model: type[models.Model], facts: JsonObject, names: Iterable[str]) -> JsonDict:
+def _facts(row: models.Model, names: Iterable[str], times: Iterable[str] = ()) -> JsonDict:
+    return {name: getattr(row, name) for name in names} | {name: time_text(getattr(row, name)) for name in times}
+
+
+def _checked(model: type[models.Model], facts: JsonObject, names: Iterable[str], times: Iterable[str] = ()) -> JsonDict:
     """Those of the facts that there are, as the columns of their names take them."""
     values = {name: facts[name] for name in names if name in facts}
     for name, value in values.items():
@@ -163,7 +159,8 @@ def _checked(model: type[models.Model], facts: JsonObject, names: Iterable[str])
         wanted = next((kinds for kind, kinds in _TYPES.items() if isinstance(column, kind)), (str,))
         if type(value) not in wanted or (type(value) is int and not 0 <= value < 2**53):
             raise FormatError(gettext_noop("%(name)s cannot be %(value)s"), name=name, value=repr(str(value)[:40]))
-    return fit_values(model, values)
+    moments = {name: time_of(facts[name]) for name in times if facts.get(name) is not None}
+    return {**fit_values(model, values), **moments}
 
 
 _TYPES: dict[type[models.Field[Any, Any]], tuple[type, ...]] = {
@@ -178,9 +175,8 @@ def id_of(facts: JsonObject, name: str) -> UUID:
     try:
         return UUID(facts[name])
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise FormatError(
-            gettext_noop("%(name)s is not an id: %(value)s"), name=name, value=repr(facts.get(name))
-        ) from None
+        given = repr(facts.get(name))
+        raise FormatError(gettext_noop("%(name)s is not an id: %(value)s"), name=name, value=given) from None
 
 
 def whole(facts: JsonObject, name: str) -> int:
@@ -209,22 +205,12 @@ def mapping(facts: JsonObject, name: str) -> JsonDict:
     return value
 
 
-def cost_text(cost: Decimal) -> str:
-    return f"{cost:.6f}"
-
-
 def cost_of(value: object) -> Decimal:
-    try:
+    with suppress(InvalidOperation):
         cost = Decimal(str(value))
-    except InvalidOperation:
-        raise FormatError(gettext_noop("%(value)s is not a valid cost"), value=repr(value)) from None
-    if not cost.is_finite() or not 0 <= cost < 10**8:
-        raise FormatError(gettext_noop("%(value)s is not a valid cost"), value=repr(value))
-    return cost
-
-
-def _id(value: UUID | None) -> str | None:
-    return None if value is None else str(value)
+        if cost.is_finite() and 0 <= cost < 10**8:
+            return cost
+    raise FormatError(gettext_noop("%(value)s is not a valid cost"), value=repr(value))
 
 
 def _text(facts: JsonObject, name: str) -> str:
@@ -232,7 +218,3 @@ def _text(facts: JsonObject, name: str) -> str:
     if not isinstance(value, str):
         raise FormatError(gettext_noop("%(name)s is not a text: %(value)s"), name=name, value=repr(value))
     return value
-
-
-def _time(facts: JsonObject, name: str) -> object:
-    return time_of(facts.get(name))

@@ -31,27 +31,6 @@ class Restored:
     notes: tuple[Note, ...] = ()
 
 
-class StoredSession:
-    """The session as it is stored already, to be compared with the file."""
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self.version = session.version
-        self.seals: dict[int, bytes] = {}  # of a window of entries
-
-    def ends_with(self, seal: bytes) -> bool:
-        return bytes(self.session.last_seal) == seal
-
-    def differs(self, restored: RestoredEntry) -> bool:
-        """Whether the stored entry of this number is another one. Trimmed entries cannot be compared."""
-        if restored.seq <= self.session.trimmed_through:
-            return False
-        if restored.seq not in self.seals:
-            window = Message.objects.of(self.session).filter(seq__gte=restored.seq, seq__lt=restored.seq + WINDOW)
-            self.seals = {seq: bytes(seal) for seq, seal in window.values_list("seq", "seal")}
-        return self.seals.get(restored.seq) != restored.seal
-
-
 @dataclass
 class SessionBuffer:
     """`entries` and `exchanges` are stored with the next batch; the other fields are about the whole session."""
@@ -64,7 +43,7 @@ class SessionBuffer:
     is_strict: bool = False  # refuse altered entries; the operator's are stored and noted
     links: Mapping[str, UUID] = field(default_factory=dict)
     version: int = 0
-    stored_session: StoredSession | None = None
+    stored_session: Session | None = None  # the session as it is stored already
     notes: Notes = field(default_factory=Notes)
 
     entries: list[RestoredEntry] = field(default_factory=list)
@@ -78,6 +57,7 @@ class SessionBuffer:
     last_seal: bytes = b""
     stored_count: int = 0
     dropped: list[int] = field(default_factory=lambda: [0, 0])  # how many entries have no text, and the last of them
+    seals: dict[int, bytes] = field(default_factory=dict)  # of a window of stored entries
     kept: dict[str, str] = field(default_factory=dict)  # before the anchor of a trim: number → digest
 
     @property
@@ -89,13 +69,21 @@ class SessionBuffer:
         """The last entry that was stored before the restore."""
         return self.stored_session.version if self.stored_session else 0
 
+    def differs(self, stored: Session, restored: RestoredEntry) -> bool:
+        """Whether the stored entry of this number is another one. Trimmed entries cannot be compared."""
+        if restored.seq <= stored.trimmed_through:
+            return False
+        if restored.seq not in self.seals:
+            window = Message.objects.of(stored).filter(seq__gte=restored.seq, seq__lt=restored.seq + WINDOW)
+            self.seals = {seq: bytes(seal) for seq, seal in window.values_list("seq", "seal")}
+        return self.seals.get(restored.seq) != restored.seal
+
     def begin(self) -> None:
         """Set the place of the first entry of the file; refuse the session if it does not fit the stored one."""
         self.last, self.last_seal = self.trimmed_through, self.fields.get("anchor_seal", b"")
         if self.stored_session and self.trimmed_through > self.stored_version:
-            self.refused = gettext_noop(
-                "entries between those here and those in the file were trimmed before the export"
-            )
+            why = gettext_noop("entries between those here and those in the file were trimmed before the export")
+            self.refused = why
 
     def add(self, restored: RestoredEntry) -> None:
         """Add one entry: it is new, stored already, or the reason why no more can be stored."""
@@ -111,12 +99,13 @@ class SessionBuffer:
             self.problem = LazyText(gettext_noop("entry %(seq)s is missing"), seq=self.last + 1)
             return
         is_new = self.stored_session is None or seq > self.stored_version
-        if self.stored_session and seq == self.stored_version + 1 and not self.stored_session.ends_with(self.last_seal):
+        stored = self.stored_session
+        if stored and seq == stored.version + 1 and bytes(stored.last_seal) != self.last_seal:
             template = gettext_noop("another session with this id exists: entry %(seq)s does not follow its last entry")
             self.refused = LazyText(template, seq=seq)
             return
         if not restored.follows(self.last_seal):
-            if self.is_strict or (self.stored_session and is_new):
+            if self.is_strict or (stored and is_new):
                 self.problem = LazyText(gettext_noop("the seal of entry %(seq)s does not match"), seq=seq)
                 return
             what = gettext_noop("seals that do not match: changed before the export or in transit")
@@ -124,7 +113,7 @@ class SessionBuffer:
         self.last, self.last_seal = seq, restored.seal
         if is_new:
             self._take(restored)
-        elif self.stored_session and self.stored_session.differs(restored):
+        elif stored and self.differs(stored, restored):
             template = gettext_noop("another session with this id exists: they differ from entry %(seq)s on")
             self.refused = LazyText(template, seq=seq)
 
@@ -150,20 +139,22 @@ class SessionBuffer:
     def has_newer_marks(self, *, or_as_new: bool) -> bool:
         """Whether title, agent, pin and archive were changed at the source after they were changed here."""
         theirs = self.fields.get("marked_at")
-        ours = self.stored_session.session.marked_at if self.stored_session else None
+        ours = self.stored_session.marked_at if self.stored_session else None
         if theirs == ours:
             return or_as_new
         return ours is None or (theirs is not None and theirs > ours)
 
     def result(self) -> Restored:
-        is_changed = self.stored_count or self.is_marked
-        outcome: Outcome = "extended" if is_changed else "already there"
-        if self.stored_session is None:
+        if self.refused:
+            outcome: Outcome = "refused"
+        elif self.stored_session is None:
             outcome = "imported"
+        else:
+            outcome = "extended" if self.stored_count or self.is_marked else "already there"
         return Restored(
             session=self.id,
             title=self.title,
-            outcome="refused" if self.refused else outcome,
+            outcome=outcome,
             entries=self.stored_count,
             why=self.refused,
             notes=self.notes.as_tuple(),

@@ -4,7 +4,7 @@ A session is `incomplete` until its last entry is stored: it is not shown, and i
 removes it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from uuid import UUID
 
@@ -13,6 +13,7 @@ from django.utils import timezone
 from history.access import audit
 from history.db.packing import blobs_in, dump
 from history.db.transactions import writing
+from history.dialects.json_access import objs
 from history.entries import JsonObject
 from history.formats.base import FormatError, Notes, gettext_noop
 from history.formats.jsonl.insert_entries import EntryInserter
@@ -36,7 +37,11 @@ def store(batch: Sequence[SessionBuffer], *, blobs: Sequence[Blob], owners: Owne
         accepted = [buffer for buffer in batch if not buffer.refused]
         for buffer in accepted:
             if buffer.stored_session is None and not buffer.is_stored:
-                _start_session(buffer)
+                fields = {**buffer.fields, "state": Session.State.INCOMPLETE, "hidden_at": None}
+                fields |= {"version": buffer.trimmed_through, "last_seal": fields["anchor_seal"]}
+                session = Session(pk=buffer.id, owner=buffer.owner, api_key=buffer.key, **fields)
+                session.stored_at = timezone.now()
+                session.save(force_insert=True)
         _insert_entries(accepted)
         for buffer in accepted:
             _store_exchanges(buffer, owners)
@@ -53,19 +58,6 @@ def clear(session_id: UUID) -> None:
     for pk in removal.mark(begun, why="unfinished"):
         for _ in removal.finish([pk]):
             pass
-
-
-def _start_session(buffer: SessionBuffer) -> None:
-    fields = {**buffer.fields, "state": Session.State.INCOMPLETE, "hidden_at": None}
-    Session(
-        pk=buffer.id,
-        owner=buffer.owner,
-        api_key=buffer.key,
-        version=buffer.trimmed_through,
-        last_seal=fields["anchor_seal"],
-        stored_at=timezone.now(),
-        **fields,
-    ).save(force_insert=True)
 
 
 def _insert_entries(batch: Sequence[SessionBuffer]) -> None:
@@ -109,18 +101,14 @@ def _store_exchanges(buffer: SessionBuffer, owners: OwnerMap) -> None:
 
 def _store_tries(exchanges: Sequence[Exchange]) -> None:
     """Link the ids of a client's earlier tries to their exchange, unless this server has exchanges with these ids."""
-    tries = dict(pair for exchange in exchanges for pair in _tries_of(exchange))
+    tries: dict[UUID, UUID] = {}
+    for exchange in exchanges:
+        for one in objs(exchange.metadata.get("retried")):
+            with suppress(FormatError):
+                tries[id_of(one, "exchange")] = exchange.pk
     existing = set(Exchange.objects.filter(pk__in=tries).values_list("pk", flat=True))
     rows = [EarlierTry(pk=name, exchange_id=pk) for name, pk in tries.items() if name not in existing]
     EarlierTry.objects.bulk_create(rows, ignore_conflicts=True)
-
-
-def _tries_of(exchange: Exchange) -> Iterator[tuple[UUID, UUID]]:
-    tries = exchange.metadata.get("retried")
-    for one in tries if isinstance(tries, list) else ():
-        if isinstance(one, Mapping):
-            with suppress(FormatError):
-                yield id_of(one, "exchange"), exchange.pk
 
 
 def store_loose(facts: JsonObject, owners: OwnerMap) -> None:
@@ -134,8 +122,7 @@ def store_loose(facts: JsonObject, owners: OwnerMap) -> None:
         exchange = Exchange(owner=owner, api_key=key, heartbeat_at=fields["ended_at"], **fields)
         with daily_counts.recounting(exchanges=Exchange.objects.filter(pk=exchange.pk)):
             exchange.save(force_insert=True)
-        names = blobs_in(dump(exchange.inputs))
-        if names:
+        if names := blobs_in(dump(exchange.inputs)):
             exchange.blobs.add(*Blob.objects.filter(pk__in=owners.blobs(names)))
 
 
@@ -174,20 +161,14 @@ def _finish(buffer: SessionBuffer, owners: OwnerMap) -> None:
             seal = buffer.fields["anchor_seal"].hex()
             trimmed = {"through": buffer.trimmed_through, "entries": 0, "seal": seal, "kept": buffer.kept}
             audit.record("trim", session=buffer.id, restored=True, **trimmed)
-        _record_state(buffer)
-        hidden_at = buffer.fields.get("hidden_at")
+        if buffer.fields.get("hold"):  # hold and deletion are verified with the audit chain
+            audit.record("hold", session=buffer.id, restored=True)
+        if hidden_at := buffer.fields.get("hidden_at"):
+            audit.record("hide", session=buffer.id, restored=True, hidden_at=hidden_at.isoformat())
         state = Session.State.DELETED if hidden_at else Session.State.OPEN
         writer.change(buffer.id, state=state, hidden_at=hidden_at)
     else:
         _update_stored(buffer)
-
-
-def _record_state(buffer: SessionBuffer) -> None:
-    """Hold and deletion are verified with the audit chain."""
-    if buffer.fields.get("hold"):
-        audit.record("hold", session=buffer.id, restored=True)
-    if hidden_at := buffer.fields.get("hidden_at"):
-        audit.record("hide", session=buffer.id, restored=True, hidden_at=hidden_at.isoformat())
 
 
 def _update_stored(buffer: SessionBuffer) -> None:

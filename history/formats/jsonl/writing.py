@@ -2,11 +2,13 @@
 
 from base64 import b64encode
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 
 from django.db.models import Model, Q, QuerySet
 
+from history.entries import JsonDict
 from history.formats.base import Notes, gettext_noop
 from history.formats.jsonl.lines import HEADER, entry_line, line_of, sections
 from history.formats.jsonl.serialise import (
@@ -23,8 +25,6 @@ PAGE = 200
 PAGE_CHARS = 2_000_000  # of bodies, about, that are in memory at a time
 BLOB_PART = 6_000_000  # bytes of a blob in one line; divisible by three, so that no part needs to be filled up
 KNOWN_BLOBS = 200_000  # beyond so many different ones, some are written a second time
-
-COLUMNS = ("content", "fingerprint")  # that an export does not need
 
 
 @dataclass
@@ -46,7 +46,11 @@ class JsonlWriter:
             yield from self._entries(page)
             last, entries = page[-1], entries + len(page)
         if getattr(session, "has_exchanges", True):  # known from the query that read it, for many have none
-            yield from self._exchanges(session)
+            exchanges = Exchange.objects.filter(session=session)
+            running = exchanges.filter(ended_at=None).count()
+            what = gettext_noop("model calls that were still running")
+            self.notes("ignored", what, where=str(session.pk), count=running)
+            yield from self._exchanges(exchanges, partial(serialize_exchange, session=session))
         if last is not None and last.seq < session.version:
             self.notes("lost", gettext_noop("entries were removed during the export"), where=str(session.pk))
         seal = last.seal if last is not None and last.seq > session.trimmed_through else session.anchor_seal
@@ -59,9 +63,7 @@ class JsonlWriter:
 
     def loose_exchanges(self, rows: QuerySet[Exchange]) -> Iterator[bytes]:
         """The ended exchanges of these that belong to no session."""
-        ended = rows.filter(session=None).exclude(ended_at=None).order_by("started_at", "pk")
-        for exchange in self._exchange_pages(ended):
-            yield exchange if isinstance(exchange, bytes) else line_of(serialize_loose_exchange(exchange))
+        yield from self._exchanges(rows.filter(session=None), serialize_loose_exchange)
 
     def deleted(self, session_id: object, at: str) -> bytes:
         return line_of({"type": "deleted", "session": str(session_id), "at": at})
@@ -77,40 +79,34 @@ class JsonlWriter:
 
     def _entries(self, page: Sequence[Message]) -> Iterator[bytes]:
         links = _links(Message.blobs.through, "message_id", [row.pk for row in page])
-        calls = _calls_of([row.pk for row in page if row.body is None])
+        # The texts of dropped entries are gone, so the rows of their calls cannot be built again.
+        dropped = [row.pk for row in page if row.body is None]
+        calls: dict[int, list[ToolCall]] = defaultdict(list)
+        for call in ToolCall.objects.filter(message_id__in=dropped).order_by("index") if dropped else ():
+            calls[call.message_id].append(call)
         for row in page:
             yield from self._blobs(links.get(row.pk, ()))
             facts = serialize_entry(row)
             if row.body is None:
-                dropped = serialize_dropped(row, calls.get(row.pk, ()))
-                yield line_of({**facts, "digest": row.digest.hex(), "dropped": dropped})
+                left = serialize_dropped(row, calls.get(row.pk, ()))
+                yield line_of({**facts, "digest": row.digest.hex(), "dropped": left})
                 continue
             if digest_of(row.salt or b"", row.body) != row.digest:  # altered: the restored copy must show it, too
                 facts["digest"] = row.digest.hex()
             yield entry_line(row.body, {**facts, "salt": (row.salt or b"").hex()})
 
-    def _exchanges(self, session: Session) -> Iterator[bytes]:
-        ended = Exchange.objects.filter(session=session).order_by("started_at", "pk")
-        running = ended.filter(ended_at=None).count()
-        what = gettext_noop("model calls that were still running")
-        self.notes("ignored", what, where=str(session.pk), count=running)
-        for exchange in self._exchange_pages(ended.exclude(ended_at=None)):
-            if isinstance(exchange, bytes):
-                yield exchange
-                continue
-            seq = exchange.message.seq if exchange.message else None
-            yield line_of(serialize_exchange(exchange, session, message=seq))
-
-    def _exchange_pages(self, ended: QuerySet[Exchange]) -> Iterator[Exchange | bytes]:
-        """Each with the lines of its blobs before it."""
-        last: Exchange | None = None
-        while page := _exchanges_after(last, ended):
+    def _exchanges(self, rows: QuerySet[Exchange], facts_of: Callable[[Exchange], JsonDict]) -> Iterator[bytes]:
+        """The ended ones of these, a page at a time, each after the lines of its blobs."""
+        ended = rows.exclude(ended_at=None).order_by("started_at", "pk").select_related("message", "owner", "api_key")
+        ended, following = ended.defer("message__body", "message__content"), Q()
+        while page := list(ended.filter(following)[:PAGE]):
             links = _links(Exchange.blobs.through, "exchange_id", [exchange.pk for exchange in page])
             for exchange in page:
                 yield from self._blobs(links.get(exchange.pk, ()))
-                yield exchange
+                yield line_of(facts_of(exchange))
             self.counts["exchanges"] += len(page)
             last = page[-1]
+            following = Q(started_at__gt=last.started_at) | Q(started_at=last.started_at, pk__gt=last.pk)
 
     def _blobs(self, names: Iterable[str]) -> Iterator[bytes]:
         for name in sorted(names):
@@ -121,22 +117,17 @@ class JsonlWriter:
                 self.written.clear()
             self.written.add(key)
             for blob in Blob.objects.filter(pk=name):
-                yield from _blob_lines(blob)
-
-
-def _blob_lines(blob: Blob) -> Iterator[bytes]:
-    """One line, or several for a large blob: all but the last have `more`."""
-    content = memoryview(blob.data)
-    for start in range(0, max(1, len(content)), BLOB_PART):
-        data = b64encode(content[start : start + BLOB_PART]).decode()
-        line = {"type": "blob", "sha256": blob.pk, "media_type": blob.media_type, "data": data}
-        yield line_of(line | ({"more": True} if start + BLOB_PART < len(content) else {}))
+                content = memoryview(blob.data)  # in several lines if it is large: all but the last have `more`
+                for start in range(0, max(1, len(content)), BLOB_PART):
+                    data = b64encode(content[start : start + BLOB_PART]).decode()
+                    line = {"type": "blob", "sha256": name, "media_type": blob.media_type, "data": data}
+                    yield line_of(line | ({"more": True} if start + BLOB_PART < len(content) else {}))
 
 
 def pages_of(session: Session) -> Iterator[list[Message]]:
     """The entries that the session knew of when it was read, oldest first; short pages where texts are long."""
     last, size = 0, 50
-    entries = Message.objects.in_order(session).defer(*COLUMNS)
+    entries = Message.objects.in_order(session).defer("content", "fingerprint")
     while page := list(entries.filter(seq__gt=last)[:size]):
         yield page
         last = page[-1].seq
@@ -146,23 +137,9 @@ def pages_of(session: Session) -> Iterator[list[Message]]:
         size = max(1, min(PAGE, PAGE_CHARS // mean))
 
 
-def _exchanges_after(last: Exchange | None, rows: QuerySet[Exchange]) -> list[Exchange]:
-    if last is not None:
-        rows = rows.filter(Q(started_at__gt=last.started_at) | Q(started_at=last.started_at, pk__gt=last.pk))
-    return list(rows.select_related("message", "owner", "api_key").defer("message__body", "message__content")[:PAGE])
-
-
 def _links(through: type[Model], name: str, ids: Sequence[object]) -> dict[object, list[str]]:
     """The blobs of each of these rows, from a table of links."""
     links: dict[object, list[str]] = defaultdict(list)
     for pk, blob in through._default_manager.filter(**{f"{name}__in": ids}).values_list(name, "blob_id"):
         links[pk].append(blob)
     return links
-
-
-def _calls_of(messages: Sequence[int]) -> dict[int, list[ToolCall]]:
-    """The calls of these entries. Their texts were dropped, so the rows cannot be built again."""
-    calls: dict[int, list[ToolCall]] = defaultdict(list)
-    for call in ToolCall.objects.filter(message_id__in=messages).order_by("index") if messages else ():
-        calls[call.message_id].append(call)
-    return calls

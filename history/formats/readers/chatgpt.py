@@ -6,7 +6,7 @@ a result belongs to the call above it. Pictures and files lie beside the list, u
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 
@@ -28,7 +28,7 @@ from history.entries import (
 )
 from history.formats.base import Conversation, FormatError, Notes, gettext_noop
 from history.formats.conversations import CHANNEL, Clock, Tree, instruction, moment, read_each, reasoning
-from history.formats.sources import Reader, Sample, Source
+from history.formats.sources import Companion, Reader, Sample, Source
 from history.text.media_types import media_type_of
 
 PROVIDER = "openai"
@@ -95,7 +95,7 @@ def _ordered(mapping: Mapping[str, JsonObject]) -> list[str]:
 
 
 class ChatGptMessages:
-    def __init__(self, tree: Tree, clock: Clock, *, companion: Callable[[str], tuple[str, bytes] | None]) -> None:
+    def __init__(self, tree: Tree, clock: Clock, *, companion: Companion) -> None:
         self.tree, self.clock, self.companion = tree, clock, companion
         self.blobs: dict[str, bytes] = {}
         self.calls: dict[str, ToolRequest] = {}  # entry → the call in it that waits for a result

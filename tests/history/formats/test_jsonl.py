@@ -561,10 +561,10 @@ def test_more_values_than_anybody_reads_are_refused_before_they_are_read(
         )
         line = {**ENTRY, "body": body, "salt": "00" * 16}
         with pytest.raises(FormatError):
-            reading.EntryReader(payloads).read(line)
+            reading.read_entry(line, payloads)
         with monkeypatch.context() as patched:
             patched.setattr(sources, "MAX_VALUES", 1_000)
-            assert reading.EntryReader(payloads).read(line).kind == "new"
+            assert reading.read_entry(line, payloads).kind == "new"
 
 
 ENDED: dict[str, Any] = {"started_at": timezone.now(), "ended_at": timezone.now(), "end_reason": "done"}
