@@ -1,11 +1,8 @@
-"""Export of sessions in any format, as a stream of bytes in bounded memory.
+"""Export of sessions in any format, as a stream of bytes in bounded memory. See docs/export.md.
 
-    export = await prepare(viewer, Selection(mine=True), "jsonl", since=cursor)   # errors come before the first byte
-    async for chunk in export: ...                                               # or: for chunk in export.pieces()
-    export.report                                                                # what could not be carried
-
-`selection` decides which sessions (permissions, reasons, the audit trail), `cursors` where an export continues another
-one, `exports` what is written, `streams` how it becomes archives and async streams. See docs/export.md.
+export = await prepare(viewer, Selection(mine=True), "jsonl", since=cursor)   # errors come before the first byte
+async for chunk in export: ...                                               # or: for chunk in export.pieces()
+export.report                                                                # what could not be carried
 """
 
 from history.exporting.cursors import ExportCursor, horizon

@@ -1,12 +1,9 @@
-"""Cursors of incremental exports: where the last export ended.
+"""Cursors of incremental exports: a moment, and a place in the audit chain for deletions.
 
-A cursor is a moment, and a place in the audit chain for deletions. The moment lies before the oldest transaction that
-was running when the cursor was made, so every later change has a later time. Numbers would not do: PostgreSQL assigns
-them in one order and makes them visible in another. A change just before the moment may be exported twice; no change is
-left out.
-
-The cursor of an interrupted export also has the last session (`after`) and the end of the first attempt (`ends`), so
-that a download can be resumed.
+The moment is before the oldest transaction that was running when the cursor was made, so every later change has a later
+time. Numbers would not do: PostgreSQL assigns them in one order and makes them visible in another. A change just before
+the moment may be exported twice. The cursor of an interrupted export also has the last session (`after`) and the end of
+the first attempt (`ends`), so that a download can be resumed.
 """
 
 from __future__ import annotations

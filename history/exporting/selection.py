@@ -1,6 +1,6 @@
 """Selection of the sessions to export, limited to what the viewer may export.
 
-The ids are listed once, in order, sixteen bytes each. The sessions are read in batches during the export under the same
+The ids are listed once, sixteen bytes each. The sessions are read in batches during the export under the same
 permissions, so that sessions deleted in the meantime are left out.
 """
 

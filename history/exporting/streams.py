@@ -1,7 +1,4 @@
-"""Byte streams of exports: zip archives, gzip, and an async stream from a thread.
-
-A zip archive is written without seeking back. Only its table of contents grows with the number of files.
-"""
+"""Byte streams of exports: zip archives written without seeking back, gzip, and an async stream from a thread."""
 
 import asyncio
 import zlib

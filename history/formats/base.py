@@ -1,11 +1,7 @@
-"""Types shared by all formats: conversation, node, note and format error.
+"""Types shared by all formats: conversation, node, note and format error. Readers import no Django and store nothing.
 
-A reader converts a source into entries; it stores nothing and does not import Django. Nodes come after their parents
-(`parent` is an index in the list, None means the start), so that a tree can be written from first to last. An entry
-that refers to other entries by number (a summary) counts nodes from 1: node 0 is entry 1.
-
-A source without ids gets ids derived from its texts (`chain_id`). Reading the same file twice gives the same ids, and a
-file that has grown begins with the stored ones.
+Nodes come after their parents, so that a tree can be written from first to last. An entry that refers to other entries
+by number (a summary) counts nodes from 1: node 0 is entry 1.
 """
 
 import hashlib
@@ -16,7 +12,7 @@ from typing import Literal
 
 from history.entries import Entry, JsonObject, empty_object
 from history.text.lazy import LazyTextError
-from history.text.lazy import gettext_noop as gettext_noop
+from history.text.lazy import gettext_noop as _
 
 NoteLevel = Literal["repaired", "lost", "ignored"]
 
@@ -47,7 +43,7 @@ class Notes:
         """`what` is a marked text. Variable parts are in `where`, or are values of a `LazyText`."""
         if count > 0:
             if len(self._found) >= MOST_NOTES and (level, what) not in self._found:
-                what, where = gettext_noop("more like this"), ""
+                what, where = _("more like this"), ""
             first, so_far = self._found.get((level, what), (where, 0))
             self._found[level, what] = (first, so_far + count)
 

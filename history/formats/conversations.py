@@ -1,7 +1,7 @@
-"""Tree of imported entries, ordered with parents before their children.
+"""Tree of imported entries, ordered with parents before their children, and what several readers need to build it.
 
 Files name parents that they do not hold, that stand further down, or that lead round in a circle. Then the part that
-hangs on such a parent is an island: it is joined to what stands before it in the file by a visible Gap.
+hangs on such a parent is joined to what stands before it in the file by a visible Gap.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,19 +26,12 @@ from history.entries import (
     entry_to_json,
     now,
 )
-from history.formats.base import (
-    Conversation,
-    FormatError,
-    Notes,
-    SourceNode,
-    UnreadableConversation,
-    chain_id,
-    gettext_noop,
-)
+from history.formats.base import Conversation, FormatError, Notes, SourceNode, UnreadableConversation, chain_id
 from history.formats.sources import Source
 from history.text.lazy import LazyText, error_text
+from history.text.lazy import gettext_noop as _
 
-ISLAND = gettext_noop("The parent of an entry is missing from the file. Later entries were joined here.")
+ISLAND = _("The parent of an entry is missing from the file. Later entries were joined here.")
 
 
 @dataclass
@@ -87,8 +80,7 @@ class Tree:
             if name and name not in places:  # a gap takes the place of a missing parent
                 first = next(reversed(waiting))
                 self.notes("repaired", ISLAND, where=first)
-                reason = "Something is missing here in the imported file."
-                gap = Gap(reason=reason, at=self.items[first].entry.at)
+                gap = Gap(reason="Something is missing here in the imported file.", at=self.items[first].entry.at)
                 places[name] = put(f"gap:{name}", gap, len(nodes) - 1 if nodes else None)
             for source_id in reversed(waiting):
                 item = self.items[source_id]
@@ -179,7 +171,7 @@ class Wire:
         try:
             request = DIALECTS[self.dialect].decode_request({_LISTS[self.dialect]: list(messages)}, at=at)
         except DialectError as error:
-            self.notes("lost", gettext_noop("A message could not be read."), where=str(error))
+            self.notes("lost", _("A message could not be read."), where=str(error))
             return []
         self.blobs.update(request.blobs)
         entries = list(request.entries)
@@ -216,19 +208,19 @@ def read_each(
     """
     for place, value, problem in _values(source):
         if problem or not isinstance(value, Mapping):
-            yield UnreadableConversation(why=problem or gettext_noop("this is not an object"), title=place)
+            yield UnreadableConversation(why=problem or _("this is not an object"), title=place)
             continue
         names = [string(value.get(key))[:200] for key in ("title", "name", "uuid", "id")]
         title = next(filter(None, names), place)
         if is_too_deep(value):
-            yield UnreadableConversation(why=gettext_noop("nested too deeply"), title=title)
+            yield UnreadableConversation(why=_("nested too deeply"), title=title)
             continue
         try:
             yield convert(value)
         except (FormatError, EntryError) as error:
             yield UnreadableConversation(why=error_text(error), title=title)
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-            why = LazyText(gettext_noop("unexpected format (%(error)s)"), error=f"{type(error).__name__}: {error}")
+            why = LazyText(_("unexpected format (%(error)s)"), error=f"{type(error).__name__}: {error}")
             yield UnreadableConversation(why=why, title=title)
 
 
@@ -239,6 +231,6 @@ def _values(source: Source) -> Iterator[tuple[str, object, str]]:
                 yield line.place, line.value, line.problem
         case "array":
             for number, value in enumerate(source.items(), 1):
-                yield LazyText(gettext_noop("item %(number)s"), number=number), value, ""
+                yield LazyText(_("item %(number)s"), number=number), value, ""
         case _:
             yield "", source.document(), ""

@@ -1,21 +1,18 @@
 """Character encoding of a file: detection and conversion to UTF-8.
 
-A mark at the beginning decides; without one, zeros between the letters mean UTF-16, and bytes that are no UTF-8 mean
-Windows-1252 (which has Latin-1 in it) if there are more of them than of UTF-8's own. Pure; a file is read once for it,
-a megabyte at a time.
+A mark at the beginning decides; without one, zeros between the letters mean UTF-16, and bytes that are not UTF-8 mean
+Windows-1252 (which has Latin-1 in it) if there are more of them than of UTF-8's own.
 """
 
 import codecs
 import io
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
-from history.formats.base import gettext_noop
+from history.text.lazy import gettext_noop as _
 
 CHUNK = 1024 * 1024
-CONVERTED = gettext_noop("The file was in UTF-16 or UTF-32 and was converted.")
-REPLACED = gettext_noop("Some bytes are not valid UTF-8. They were replaced.")
+CONVERTED = _("The file was in UTF-16 or UTF-32 and was converted.")
+REPLACED = _("Some bytes are not valid UTF-8. They were replaced.")
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -25,8 +22,7 @@ _MARKS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Encoding:
+class Encoding(NamedTuple):
     """`problem` is what a reader of the report should know; empty: the file is what it should be."""
 
     name: str
@@ -40,26 +36,16 @@ def detect_encoding(stream: BinaryIO) -> Encoding:
     head = stream.read(CHUNK)
     for mark, name in _MARKS:
         if head.startswith(mark):
-            is_usual = name == "utf-8-sig"
-            return Encoding(name, "" if is_usual else CONVERTED)
-    if name := _without_mark(head[:4]):
-        return Encoding(name, CONVERTED)
+            return Encoding(name, "" if name == "utf-8-sig" else CONVERTED)
+    # JSON begins with two ASCII characters: where the zeros are tells how it is written.
+    if [byte != 0 for byte in head[:4]] in ([True, False, True, False], [False, True, False, True]):
+        return Encoding("utf-16-le" if head[0] else "utf-16-be", CONVERTED)
     return _eight_bits(head, stream)
-
-
-def _without_mark(first: bytes) -> str:
-    """JSON begins with two ASCII characters: where the zeros are tells how it is written."""
-    if len(first) < 4 or not any(first):
-        return ""
-    if first[1] == first[3] == 0 and first[0] and first[2]:
-        return "utf-16-le"
-    return "utf-16-be" if first[0] == first[2] == 0 and first[1] and first[3] else ""
 
 
 def _eight_bits(head: bytes, stream: BinaryIO) -> Encoding:
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    wrong = right = 0
-    chunk = head
+    wrong, right, chunk = 0, 0, head
     while chunk:
         if not chunk.isascii() or decoder.getstate()[0]:
             text = decoder.decode(chunk)
@@ -70,15 +56,13 @@ def _eight_bits(head: bytes, stream: BinaryIO) -> Encoding:
     if not wrong:
         return UTF_8
     if wrong > right:
-        return Encoding("cp1252", gettext_noop("The file is not UTF-8. It was read as Windows-1252 (Latin-1)."))
+        return Encoding("cp1252", _("The file is not UTF-8. It was read as Windows-1252 (Latin-1)."))
     return Encoding("utf-8", REPLACED)
 
 
-def open_as_utf_8(open_file: Callable[[], BinaryIO], encoding: Encoding) -> Callable[[], BinaryIO]:
+def as_utf_8(stream: BinaryIO, encoding: Encoding) -> BinaryIO:
     """The same file, always UTF-8 without a mark."""
-    if encoding == UTF_8:
-        return open_file
-    return lambda: io.BufferedReader(_Converted(open_file(), encoding.name), CHUNK)
+    return stream if encoding == UTF_8 else io.BufferedReader(_Converted(stream, encoding.name), CHUNK)
 
 
 class _Converted(io.RawIOBase):

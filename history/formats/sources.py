@@ -1,7 +1,6 @@
 """Input file of an import: lines, items of a list, or one document.
 
-Input that is too large is refused with an error before it fills the memory: a line, a document, the
-number of values in one of them, how deeply they are nested. Pure but for reading streams.
+Input that is too large or nested too deeply is refused before it fills the memory.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -16,9 +15,10 @@ import ijson
 
 from history.dialects.json_access import MAX_DEPTH, obj, parse_json
 from history.entries import JsonObject
-from history.formats.base import Conversation, FormatError, Notes, UnreadableConversation, gettext_noop
-from history.formats.encodings import Encoding, detect_encoding, open_as_utf_8
+from history.formats.base import Conversation, FormatError, Notes, UnreadableConversation
+from history.formats.encodings import Encoding, as_utf_8, detect_encoding
 from history.text.lazy import LazyText, error_text
+from history.text.lazy import gettext_noop as _
 
 MEGABYTE = 1024 * 1024
 MAX_LINE = 64 * MEGABYTE
@@ -27,10 +27,8 @@ MAX_VALUES = 2_000_000
 MAX_ATTACHMENT = 32 * MEGABYTE
 SAMPLE_LINES = 40
 SAMPLE_ITEMS = 3
-BREAKS_OFF = gettext_noop("The file is damaged or incomplete. Everything before the damage was read.")
-TOO_LONG = LazyText(
-    gettext_noop("Conversations of more than %(size)s MB are not read."), size=MAX_CONVERSATION // MEGABYTE
-)
+BREAKS_OFF = _("The file is damaged or incomplete. Everything before the damage was read.")
+TOO_LONG = LazyText(_("Conversations of more than %(size)s MB are not read."), size=MAX_CONVERSATION // MEGABYTE)
 
 Shape = Literal["lines", "array", "object", "other"]
 
@@ -45,7 +43,7 @@ class Line:
 
     @property
     def place(self) -> str:
-        return LazyText(gettext_noop("line %(number)s"), number=self.number)
+        return LazyText(_("line %(number)s"), number=self.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +86,7 @@ class Source:
         return encoding
 
     def open(self) -> BinaryIO:
-        return open_as_utf_8(self.open_file, self.encoding)()
+        return as_utf_8(self.open_file(), self.encoding)
 
     @cached_property
     def sample(self) -> Sample:
@@ -112,27 +110,28 @@ class Source:
                 total += len(raw)
                 if as_one and total > MAX_CONVERSATION:
                     raise FormatError(TOO_LONG)
-                if raw.strip():
-                    yield _line(number, raw)
+                if raw == b"\0":
+                    problem = LazyText(_("a line is longer than %(size)s MB"), size=MAX_LINE // MEGABYTE)
+                    yield Line(number, problem=problem)
+                elif raw.strip():
+                    try:
+                        yield Line(number, _value(raw))
+                    except FormatError as error:
+                        yield Line(number, problem=error_text(error))
 
     def records(self, notes: Notes) -> Iterator[JsonObject]:
         """The objects of all lines of one conversation; a line that is none is noted and left out."""
         for line in self.lines():
             if line.problem:
                 where = LazyText("%(place)s: %(problem)s", place=line.place, problem=line.problem)
-                notes("repaired", gettext_noop("A line could not be read and was left out."), where=where)
+                notes("repaired", _("A line could not be read and was left out."), where=where)
             else:
                 yield obj(line.value)
 
     def items(self) -> Iterator[object]:
         """The items of a JSON list, one at a time; of a truncated one, all that can be read."""
         with closing(self.open()) as stream:
-            try:
-                yield from _items(stream)
-            except _BrokenOff as broken:
-                self.notes("repaired", BREAKS_OFF, where=str(broken))
-                if broken.begun:
-                    yield broken.begun
+            yield from _items(stream, on_break=lambda problem: self.notes("repaired", BREAKS_OFF, where=problem))
 
     def document(self) -> object:
         """The JSON value of the file; of a truncated one, all that can be read."""
@@ -143,7 +142,7 @@ class Source:
         try:
             return _value(raw)
         except FormatError as error:
-            begun = _beginning(raw)
+            begun = next(_items(BytesIO(raw), level=0), None)
             if not begun:
                 raise
             self.notes("repaired", BREAKS_OFF, where=error_text(error))
@@ -170,20 +169,10 @@ def raw_lines(stream: BinaryIO) -> Iterator[bytes]:
         yield b"\0"  # not valid JSON, so that it is reported
 
 
-def _line(number: int, raw: bytes) -> Line:
-    if raw == b"\0":
-        words = gettext_noop("a line is longer than %(size)s MB")
-        return Line(number, problem=LazyText(words, size=MAX_LINE // MEGABYTE))
-    try:
-        return Line(number, _value(raw))
-    except FormatError as error:
-        return Line(number, problem=error_text(error))
-
-
 def check_values(raw: bytes) -> None:
     """A few bytes of JSON are a hundred in memory: what would be too much of it is refused before it is read."""
     if raw.count(b",") + raw.count(b"[") + raw.count(b"{") > MAX_VALUES:
-        raise FormatError(gettext_noop("too many values"))
+        raise FormatError(_("too many values"))
 
 
 def _value(raw: bytes) -> object:
@@ -191,7 +180,7 @@ def _value(raw: bytes) -> object:
     try:
         return parse_json(raw.decode("utf-8", "replace"))
     except ValueError as error:
-        raise FormatError(gettext_noop("not valid JSON (%(error)s)"), error=str(error)) from None
+        raise FormatError(_("not valid JSON (%(error)s)"), error=str(error)) from None
 
 
 class _Counted:
@@ -208,16 +197,10 @@ class _Counted:
         return raw
 
 
-class _BrokenOff(Exception):
-    """The JSON is truncated; `begun` is the incomplete last item."""
-
-    def __init__(self, problem: str, begun: object) -> None:
-        super().__init__(problem)
-        self.begun = begun
-
-
-def _items(stream: BinaryIO, *, level: int = 1) -> Iterator[object]:
-    """Values at a depth of `level`: the items of a list (1), or the value itself (0)."""
+def _items(
+    stream: BinaryIO, *, level: int = 1, on_break: Callable[[str], None] = lambda problem: None
+) -> Iterator[object]:
+    """Values at a depth of `level`: the items of a list (1), or the value itself (0); the last may be incomplete."""
     counted = _Counted(stream)
     builder, depth, values = ijson.ObjectBuilder(), 0, 0
     try:
@@ -228,33 +211,21 @@ def _items(stream: BinaryIO, *, level: int = 1) -> Iterator[object]:
                 continue  # the list itself
             values += 1
             if depth > MAX_DEPTH or values > MAX_VALUES:
-                raise FormatError(gettext_noop("An item is nested too deeply or has too many values."))
+                raise FormatError(_("An item is nested too deeply or has too many values."))
             builder.event(event, value)
             if depth == level:
                 yield builder.value
                 builder, values, counted.since = ijson.ObjectBuilder(), 0, 0
     except ijson.JSONError as error:
-        raise _BrokenOff(_json_error(error), getattr(builder, "value", None)) from None
-
-
-def _beginning(raw: bytes) -> object:
-    try:
-        return next(_items(BytesIO(raw), level=0), None)
-    except _BrokenOff as broken:
-        return broken.begun
-
-
-def _json_error(error: Exception) -> str:
-    text = error.args[0] if error.args else ""
-    text = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
-    return next(iter(text.strip().splitlines()), "")[:100] or "no JSON"
-
-
-# What a file is, by what it begins with.
+        text = error.args[0] if error.args else ""
+        text = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+        on_break(next(iter(text.strip().splitlines()), "")[:100] or "no JSON")
+        if begun := getattr(builder, "value", None):
+            yield begun
 
 
 def _first_letter(stream: BinaryIO) -> bytes:
-    for _ in range(64):
+    for _block in range(64):
         if letters := stream.read(1024).lstrip():
             return letters[:1]
     return b""
@@ -274,8 +245,4 @@ def _objects(source: Source) -> Iterator[JsonObject]:
 
 def _first_items(source: Source) -> Iterator[JsonObject]:
     with closing(source.open()) as stream:
-        try:
-            yield from (item for item in islice(_items(stream), SAMPLE_ITEMS) if isinstance(item, Mapping))
-        except _BrokenOff as broken:
-            if isinstance(broken.begun, Mapping):
-                yield broken.begun
+        yield from (item for item in islice(_items(stream), SAMPLE_ITEMS) if isinstance(item, Mapping))

@@ -1,8 +1,7 @@
 """Import jobs of the page and the REST API: uploads and progress.
 
-A user who uploads files gets a job at once and may close the tab: the background work of the process that has the files
-runs the job (`history.importing.scheduler`). A job whose runner died has no heartbeat any more. It may be run again,
-because importing twice changes nothing.
+`history.importing.scheduler` runs them in the process that has the files. A job without a heartbeat has lost its runner
+and may be run again, because importing twice changes nothing.
 """
 
 import shutil

@@ -17,7 +17,7 @@ from history.db.packing import EntryTooLarge
 from history.entries import EntryError, JsonDict, ModelInput
 from history.errors import HistoryError, HistoryOff
 from history.formats import jsonl
-from history.formats.base import Conversation, FormatError, UnreadableConversation, gettext_noop
+from history.formats.base import Conversation, FormatError, UnreadableConversation
 from history.formats.readers import reader_for
 from history.formats.sources import Source, raw_lines
 from history.importing.reports import ImportItem, ImportOutcome, ImportReport
@@ -27,11 +27,12 @@ from history.models import ApiKey
 from history.record import writer
 from history.record.recorder import refuse_when_off
 from history.text.lazy import LazyText, error_text
+from history.text.lazy import gettext_noop as _
 from history.text.titles import title_from
 
 logger = logging.getLogger(__name__)
 
-NOT_RECOGNISED = gettext_noop("The format is not supported. The import guide lists the supported ones.")
+NOT_RECOGNISED = _("The format is not supported. The import guide lists the supported ones.")
 # Errors of a conversation or a file that are not errors of Parley.
 REFUSALS = (HistoryError, FormatError, EntryError, EntryTooLarge, DataError, IntegrityError, *DAMAGE)
 OWN_OUTCOMES = {
@@ -120,8 +121,7 @@ class _Import:
         except FormatError as error:
             yield _refusal(piece, error_text(error))
         except OSError as error:
-            why = LazyText(gettext_noop("It cannot be read (%(error)s)."), error=str(error.strerror or error))
-            yield _refusal(piece, why)
+            yield _refusal(piece, LazyText(_("It cannot be read (%(error)s)."), error=str(error.strerror or error)))
 
     def _import_piece(self, piece: UnpackedFile) -> Iterator[Step]:
         counter = _ByteCounter(piece, self.on_bytes)
@@ -133,7 +133,7 @@ class _Import:
             yield _refusal(piece, error_text(error))
         except Exception as error:  # unexpected error of a reader: refuse this file, continue with the others
             logger.exception("An imported file could not be read.")
-            yield _refusal(piece, LazyText(gettext_noop("Unexpected format (%(error)s)."), error=str(error)))
+            yield _refusal(piece, LazyText(_("Unexpected format (%(error)s)."), error=str(error)))
         finally:
             counter.finish()
 
@@ -171,7 +171,7 @@ class _Import:
         title = writer.kept_fields({"title": _title_of(conversation)}, recording=self.store.recording)["title"]
         try:
             if not conversation.nodes:
-                raise FormatError(gettext_noop("this conversation has no messages"))
+                raise FormatError(_("this conversation has no messages"))
             if self.dry_run:
                 stored = self.store.preview(conversation)
             else:
@@ -196,7 +196,7 @@ class _Import:
     def _restore(self, piece: UnpackedFile, counter: _ByteCounter) -> Iterator[Step]:
         """Restore an export of Parley."""
         if self.dry_run:
-            why = gettext_noop("An export of Parley.")
+            why = _("An export of Parley.")
             yield ImportItem(outcome=ImportOutcome.NOTED, file=piece.name, format=jsonl.FORMAT, why=why)
             return
         counter.is_counting = True

@@ -1,8 +1,7 @@
 """Scheduling of import jobs: small imports do not wait for large ones.
 
 One thread runs the waiting jobs of this process: one job of each user at a time, some of them together, each for a
-second before the next continues. A turn ends between two conversations, or between two batches of a long one. One
-UPDATE decides who runs a job. Progress is written about once a second, and is the heartbeat of all running jobs.
+second before the next continues. One UPDATE decides who runs a job. Writing the progress is the heartbeat of the jobs.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
 """Storage of an imported conversation; repeated imports add only what is new.
 
-The session's id is derived from its owner, the product and the source's id, so that the same conversation finds its
-session again. A session that its owner deleted is not reused. A key that sees only its own sessions (`recording_key`)
-has ids, and so sessions, of its own. Entries have the id of their source (`metadata["import"]["id"]`): stored ones are
-left alone, and the others are appended after their parents. The last entries of a conversation may not have been
-finished when it was imported: they have a digest, too, and one that has changed is appended as another version.
+The session's id is derived from its owner (and `recording_key`), the product and the source's id, unless its owner
+deleted that session. Entries have the id of their source (`metadata["import"]["id"]`); the last ones of a conversation
+may not have been finished, so they have a digest, too, and one that has changed is appended as another version.
 
-A short conversation is one transaction. A long one is written some hundred entries at a time, each time under the lock
-of its session, so two imports of the same file at once do not double it, and the next import continues one that died.
+A long conversation is written some hundred entries at a time, each time under the lock of its session, so two imports
+of the same file at once do not double it, and the next import continues one that died.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Files, folders and archives of an import, unpacked safely in bounded space.
 
-Archives are opened where they lie, and members are read as streams, so that what a member is called can do nothing. An
-archive inside an archive is put into a temporary file without a name. What says that it unpacks to far more than it
-takes is refused, and so is an archive that turns out to.
+Members of archives are read as streams, so their names can do nothing. An archive inside an archive is put into a
+nameless temporary file. What unpacks to far more than it takes is refused.
 """
 
 import gzip
@@ -22,8 +21,9 @@ from typing import BinaryIO, TypeVar
 
 import zstandard
 
-from history.formats.base import FormatError, gettext_noop
+from history.formats.base import FormatError
 from history.formats.sources import MAX_ATTACHMENT, MEGABYTE, Companion, no_companion
+from history.text.lazy import gettext_noop as _
 
 MAX_UNPACKED = 10 * 1024 * MEGABYTE
 MAX_RATIO = 200
@@ -33,8 +33,8 @@ MAX_LEVELS = 2
 HEAD = 4_096
 
 ZIP, GZIP, ZSTD = b"PK\x03\x04", b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-UNPACKS_TO_TOO_MUCH = gettext_noop("The archive would unpack to far more than its size. Repack it and try again.")
-DAMAGED = gettext_noop("The archive is damaged (%(error)s).")
+UNPACKS_TO_TOO_MUCH = _("The archive would unpack to far more than its size. Repack it and try again.")
+DAMAGED = _("The archive is damaged (%(error)s).")
 # How these fail when they are damaged.
 DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, zstandard.ZstdError, gzip.BadGzipFile, NotImplementedError)
 
@@ -129,7 +129,7 @@ def unpacked(piece: UnpackedFile, *, level: int = 0, limit: _UnpackedLimit | Non
 
 def _check_level(level: int) -> None:
     if level >= MAX_LEVELS:
-        raise FormatError(gettext_noop("Archives nested more than twice are not opened."))
+        raise FormatError(_("Archives nested more than twice are not opened."))
 
 
 def may_hold_text(piece: UnpackedFile) -> bool:
@@ -163,7 +163,7 @@ def _check(piece: UnpackedFile, members: list[zipfile.ZipInfo]) -> None:
     if len(members) > MAX_MEMBERS or total > MAX_UNPACKED or total > max(FREE_OF_RATIO, MAX_RATIO * piece.size):
         raise FormatError(UNPACKS_TO_TOO_MUCH)
     if any(member.flag_bits & 1 for member in members):
-        raise FormatError(gettext_noop("The archive is protected by a password. Unpack it first."))
+        raise FormatError(_("The archive is protected by a password. Unpack it first."))
 
 
 @contextmanager

@@ -1,10 +1,7 @@
-"""Linter for conversations: broken vendor rules, their places and a repaired version.
+"""Linter for conversations: broken vendor rules, their places and a repaired version. Pure: JSON in, values out.
 
-    parse_input (pasted text) → a walk per dialect (form) and order (calls, results, turns) → linter (verdicts)
-    repairing: the same through `history.context.repair` and the vendor's encoder
-
-"Rejected": the vendor answers with an error. "Unportable": the vendor cannot carry something of the conversation.
-"Odd": only some take it, or the vendor has an equivalent. The package is pure: JSON in, values out.
+parse_input (pasted text) → a walk per dialect (form) and order (calls, results, turns) → linter (verdicts)
+repairing: the same through `history.context.repair` and the vendor's encoder
 """
 
 from history.linting.linter import NAMES, is_taken, lint_request, lint_session

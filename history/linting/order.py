@@ -1,8 +1,7 @@
 """Checks of the message order: each tool call is answered once, directly.
 
-Steps are put into groups, as the vendor would see them: for a conversation in its own language these are its messages.
-Any other is grouped as it would be written there: results before the texts of the same message, and for vendors that
-want turns everything that one side says in a row.
+Steps are put into the groups that the vendor would see: the messages of a conversation in its own language; any other
+is grouped as it would be written there.
 """
 
 from collections import defaultdict, deque

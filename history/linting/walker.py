@@ -1,7 +1,6 @@
 """Base of the format checks: findings and steps of a conversation.
 
-A step is a call, a result or a text, with its place in the input. Rules of order are checked on steps
-(`history.linting.order`), so that each is written once for all dialects.
+Rules of order are checked on steps (`history.linting.order`), so that each is written once for all dialects.
 """
 
 import re

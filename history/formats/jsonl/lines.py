@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 
 from history.db.packing import dump
 from history.entries import JsonDict, JsonObject
-from history.formats.base import FormatError, gettext_noop
+from history.formats.base import FormatError
 from history.formats.sources import check_values
+from history.text.lazy import gettext_noop as _
 
 FORMAT, VERSION = "parley", 1
 
@@ -44,9 +45,9 @@ def _object(text: bytes) -> JsonDict:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise FormatError(gettext_noop("this line is not valid JSON")) from error
+        raise FormatError(_("this line is not valid JSON")) from error
     if not isinstance(value, dict):
-        raise FormatError(gettext_noop("this line is not a JSON object"))
+        raise FormatError(_("this line is not a JSON object"))
     return value
 
 
@@ -61,9 +62,9 @@ def is_header(line: bytes) -> bool:
 
 def check_header(value: JsonObject) -> None:
     if value.get("type") != "header" or value.get("format") != FORMAT:
-        raise FormatError(gettext_noop("this is not an export of Parley: the header is missing"))
+        raise FormatError(_("this is not an export of Parley: the header is missing"))
     if value.get("version") != VERSION:
-        words = gettext_noop("this export has version %(version)s; this server reads version %(ours)s")
+        words = _("this export has version %(version)s; this server reads version %(ours)s")
         raise FormatError(words, version=str(value.get("version")), ours=VERSION)
 
 
@@ -76,7 +77,7 @@ def time_of(text: object) -> datetime:
         moment = datetime.fromisoformat(text)  # type: ignore[arg-type]
         return check_year((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC))
     except (TypeError, ValueError, OverflowError):
-        raise FormatError(gettext_noop("%(value)s is not a valid time"), value=repr(str(text)[:40])) from None
+        raise FormatError(_("%(value)s is not a valid time"), value=repr(str(text)[:40])) from None
 
 
 def check_year(moment: datetime) -> datetime:

@@ -1,12 +1,9 @@
 """Owners, keys and ids of restored sessions.
 
 Restored by the operator, sessions go to the user of that name, or to the mapped one, under the same ids. Restored by a
-user, everything becomes theirs: no session, key, hold or blob of another user is changed or linked. Restored by a key
-that sees only its own sessions (`recording_key`), everything belongs to that key.
-
-A user must not learn from an import whether another user has a session, an exchange or a key of some id. So the ids of
-a user's file are never compared with those of others. An id that was not theirs before becomes one that is derived from
-it and the user, the same one each time. A key that is not theirs becomes a stub of their own.
+user, everything becomes theirs (or their `recording_key`'s): nothing of another user is changed or linked. A user must
+not learn from an import whether another user has a session, an exchange or a key of some id. So an id that was not
+theirs becomes one that is derived from it and the user, and a key that is not theirs becomes a stub of their own.
 """
 
 import json
@@ -21,9 +18,10 @@ from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from history.entries import JsonDict, JsonObject
-from history.formats.base import FormatError, Notes, gettext_noop
+from history.formats.base import FormatError, Notes
 from history.models import ApiKey, AuditEvent, Blob, Exchange, Message, Session
 from history.text.lazy import LazyText
+from history.text.lazy import gettext_noop as _
 
 MAX_FILE_BLOBS = 500_000
 MAX_KEYS = 100  # that one user adds
@@ -47,11 +45,11 @@ class OwnerMap:
         if self.owner is not None:
             return self.owner
         if not isinstance(name, str) or not name:
-            raise FormatError(gettext_noop("the session has no owner"))
+            raise FormatError(_("the session has no owner"))
         if name not in self._users:
             self._users[name] = get_user_model().objects.filter(username=name).first()
         if self._users[name] is None:
-            words = gettext_noop("there is no user %(name)s: create one, or choose an owner for these sessions")
+            words = _("there is no user %(name)s: create one, or choose an owner for these sessions")
             raise FormatError(words, name=name)
         return self._users[name]
 
@@ -86,7 +84,7 @@ class OwnerMap:
         if self.recording_key is not None or prefix is None:
             return self.recording_key
         if not isinstance(prefix, str) or not 1 <= len(prefix) <= 16 or not prefix.isascii() or not prefix.isalnum():
-            raise FormatError(gettext_noop("%(value)s is not a key prefix"), value=repr(prefix))
+            raise FormatError(_("%(value)s is not a key prefix"), value=repr(prefix))
         if (prefix, owner.pk) not in self._keys:
             known, stub_name = ApiKey.objects.filter(prefix=prefix), f"{prefix} (restored)"
             if not self.is_operator:
@@ -95,7 +93,7 @@ class OwnerMap:
             if key is None and not self.is_operator:
                 key = ApiKey.objects.filter(owner=owner, name=stub_name, scopes=[]).first()
             if key is None and not self.is_operator and len(self._keys) >= MAX_KEYS:
-                words = gettext_noop("keys of other users beyond the first %(most)s: their sessions have no key now")
+                words = _("keys of other users beyond the first %(most)s: their sessions have no key now")
                 notes("lost", LazyText(words, most=MAX_KEYS))
                 return None
             if key is None:  # revoked and with a random hash: it names the writer and cannot be used

@@ -9,7 +9,7 @@ from hashlib import sha256
 from history.db.bulk import fit_text
 from history.db.packing import MissingBlob, attachments_of, blobs_in, dump, unpack
 from history.entries import Entry, JsonDict, JsonObject
-from history.formats.base import FormatError, gettext_noop
+from history.formats.base import FormatError
 from history.formats.jsonl.lines import check_year, time_of
 from history.formats.jsonl.owners import OwnerMap
 from history.formats.jsonl.serialise import hash_of, mapping, parse_call, parse_dropped, whole
@@ -18,6 +18,7 @@ from history.formats.sources import MEGABYTE, check_values
 from history.models import Blob
 from history.models.seals import digest_of, seal_of
 from history.record import projections
+from history.text.lazy import gettext_noop as _
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +68,16 @@ class Payloads:
         try:
             content = b64decode(line.get("data") or "", validate=True)
         except (TypeError, ValueError):
-            raise FormatError(gettext_noop("the data of a blob is not valid base64")) from None
+            raise FormatError(_("the data of a blob is not valid base64")) from None
         self._begun += content
         if line.get("more") and len(self._begun) <= MAX_BLOB:
             return
         content, self._begun = bytes(self._begun), bytearray()
         if len(content) > MAX_BLOB:
-            raise FormatError(gettext_noop("a blob is larger than %(size)s MB"), size=MAX_BLOB // MEGABYTE)
+            raise FormatError(_("a blob is larger than %(size)s MB"), size=MAX_BLOB // MEGABYTE)
         name = sha256(content).hexdigest()
         if name != line.get("sha256"):
-            words = gettext_noop("the blob %(name)s… was changed: its hash differs")
-            raise FormatError(words, name=str(line.get("sha256"))[:12])
+            raise FormatError(_("the blob %(name)s… was changed: its hash differs"), name=str(line.get("sha256"))[:12])
         kind = fit_text(Blob, "media_type", str(line.get("media_type") or "text/plain"))
         self.pending[name] = Blob(sha256=name, data=content, size=len(content), media_type=kind)
         self.pending_bytes += len(content)
@@ -116,15 +116,15 @@ def read_entry(line: JsonObject, payloads: Payloads) -> RestoredEntry:
         "seal": hash_of(line, "seal"),
     }
     if not common["seal"]:
-        raise FormatError(gettext_noop("entry %(seq)s has no seal"), seq=seq)
+        raise FormatError(_("entry %(seq)s has no seal"), seq=seq)
     if not parent < seq:
-        raise FormatError(gettext_noop("entry %(seq)s cannot follow entry %(parent)s"), seq=seq, parent=parent)
+        raise FormatError(_("entry %(seq)s cannot follow entry %(parent)s"), seq=seq, parent=parent)
     if "dropped" not in line:
         return RestoredEntry(**common, **_content(line, seq, payloads))
     facts = mapping(line, "dropped")
     columns, calls = parse_dropped(facts), facts.get("calls", [])
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
-        raise FormatError(gettext_noop("the calls of an entry must be a list of objects"))
+        raise FormatError(_("the calls of an entry must be a list of objects"))
     digest = hash_of(line, "digest")
     return RestoredEntry(**common, digest=digest, columns=columns, calls=[parse_call(call) for call in calls])
 
@@ -133,7 +133,7 @@ def _content(line: JsonObject, seq: int, payloads: Payloads) -> JsonDict:
     written, salt = line.get("body"), hash_of(line, "salt", size=16)
     body = written if isinstance(written, str) else dump(written)
     if body[:1] != "{":
-        raise FormatError(gettext_noop("entry %(seq)s has no body"), seq=seq)
+        raise FormatError(_("entry %(seq)s has no body"), seq=seq)
     names = frozenset(blobs_in(body))
     try:
         blobs = {name: payloads[name] for name in names}
@@ -143,9 +143,9 @@ def _content(line: JsonObject, seq: int, payloads: Payloads) -> JsonDict:
         entry = unpack(body, blobs)
         check_year(entry.at)
     except MissingBlob:
-        raise FormatError(gettext_noop("a text of entry %(seq)s is missing from the file"), seq=seq) from None
+        raise FormatError(_("a text of entry %(seq)s is missing from the file"), seq=seq) from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise FormatError(gettext_noop("the body of entry %(seq)s cannot be read"), seq=seq) from None
+        raise FormatError(_("the body of entry %(seq)s cannot be read"), seq=seq) from None
     attached = attachments_of(entry)
     there = payloads.find_available(attached) if attached else attached
     return {

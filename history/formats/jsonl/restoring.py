@@ -13,7 +13,7 @@ from history import redaction, retention
 from history.db.packing import MissingBlob
 from history.entries import JsonObject
 from history.errors import HistoryError
-from history.formats.base import FormatError, Note, Notes, gettext_noop
+from history.formats.base import FormatError, Note, Notes
 from history.formats.jsonl import storing
 from history.formats.jsonl.lines import ExtraSection, check_header, read_line, sections
 from history.formats.jsonl.owners import OwnerMap
@@ -25,6 +25,7 @@ from history.record import writer
 from history.record.recorder import refuse_when_off
 from history.redaction.walker import redacted_files
 from history.text.lazy import LazyText, error_text
+from history.text.lazy import gettext_noop as _
 
 BATCH = 300
 BATCH_BYTES = 4_000_000
@@ -102,7 +103,7 @@ class _Restore:
         yield from self._store()
         for target, pointing in self.waiting.items():
             for session_id, name in pointing:
-                what = LazyText(gettext_noop("the linked session (%(name)s) does not exist here"), name=name)
+                what = LazyText(_("the linked session (%(name)s) does not exist here"), name=name)
                 note = Note(level="lost", what=what, where=str(target))
                 yield Restored(session=session_id, outcome="noted", notes=(note,))
 
@@ -126,7 +127,7 @@ class _Restore:
         elif kind in sections():
             yield self._take_section(sections()[kind], value)
         elif kind not in ("end", "header"):
-            why = LazyText(gettext_noop("a line of unknown kind was left out: %(kind)s"), kind=repr(kind))
+            why = LazyText(_("a line of unknown kind was left out: %(kind)s"), kind=repr(kind))
             yield Restored(session=None, outcome="noted", why=why)
 
     def _take_entry_or_exchange(self, kind: str, current: SessionBuffer, value: JsonObject) -> None:
@@ -155,7 +156,7 @@ class _Restore:
         return self.keeps_texts and kept == restored.entry and not files.files
 
     def _refuse(self, current: SessionBuffer) -> None:
-        why = gettext_noop(
+        why = _(
             "it has texts that this key does not record: use a key that records everything, or import it on the page"
         )
         current.entries, current.exchanges = [], []
@@ -210,14 +211,14 @@ class _Restore:
         if stored is None:
             removed = AuditEvent.objects.filter(session=buffer.id, action="remove").order_by("-seq").first()
             if removed is not None:
-                what = gettext_noop("it was removed from this server before")
+                what = _("it was removed from this server before")
                 buffer.notes("ignored", what, where=removed.at.date().isoformat())
         elif stored.owner_id != buffer.owner.pk or not self.owners.can_link_to(stored):
-            raise FormatError(gettext_noop("a session with this id belongs to another user"))
+            raise FormatError(_("a session with this id belongs to another user"))
         elif stored.state == Session.State.INCOMPLETE and stored.stored_at < timezone.now() - STALE_AFTER:
             storing.clear(buffer.id)
         elif stored.state not in Session.WHOLE:
-            raise FormatError(gettext_noop("the session is being restored or removed: try again in a minute"))
+            raise FormatError(_("the session is being restored or removed: try again in a minute"))
         else:
             buffer.stored_session = stored
 
@@ -232,7 +233,7 @@ class _Restore:
         session = Session.objects.open().filter(pk=session_id).first()
         if session is None or not self.owners.can_link_to(session):
             return
-        why = gettext_noop("it was deleted at its origin")
+        why = _("it was deleted at its origin")
         if self.deletions:
             retention.hide(session, actor=self.owners.owner, reason=why)
         yield Restored(
@@ -241,7 +242,7 @@ class _Restore:
 
     def _take_section(self, section: ExtraSection, value: JsonObject) -> Restored:
         if not self.owners.is_operator:
-            only = LazyText(gettext_noop("only operators can restore lines of %(name)s"), name=repr(section.name))
+            only = LazyText(_("only operators can restore lines of %(name)s"), name=repr(section.name))
             return Restored(session=None, outcome="noted", why=only)
         why = section.take({name: item for name, item in value.items() if name != "type"})
         title = f"{section.name} {value.get('name', '')}".strip()
@@ -257,8 +258,7 @@ class _Restore:
                 try:
                     storing.store([buffer], blobs=(), owners=self.owners)
                 except REFUSALS as error:
-                    why = gettext_noop("it could not be stored: %(error)s")
-                    buffer.refused = LazyText(why, error=error_text(error))
+                    buffer.refused = LazyText(_("it could not be stored: %(error)s"), error=error_text(error))
                     storing.clear(buffer.id)
         for buffer in batch:
             buffer.entries, buffer.exchanges = [], []

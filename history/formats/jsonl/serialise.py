@@ -1,8 +1,4 @@
-"""Serialisation of sessions, entries, tool calls and exchanges to JSON, and back.
-
-Not written is what follows from the entries (counters, path, calls, search rows) or belongs to one server alone: ids of
-rows, fingerprints, when it was stored and how long it is kept, share links.
-"""
+"""Serialisation of sessions, entries, tool calls and exchanges to JSON, and back."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -14,9 +10,10 @@ from django.db import models
 
 from history.db.bulk import fit_values
 from history.entries import JsonDict, JsonObject
-from history.formats.base import FormatError, gettext_noop
+from history.formats.base import FormatError
 from history.formats.jsonl.lines import time_of, time_text
 from history.models import Exchange, Message, Session, ToolCall
+from history.text.lazy import gettext_noop as _
 
 SESSION_TEXTS = (
     "source", "client", "recognised_by", "agent", "workspace", "title", "model", "parent_call"
@@ -63,7 +60,7 @@ def parse_session(facts: JsonObject) -> JsonDict:
     """Columns of a session, without its owner, its key and the sessions that it names. Raises FormatError."""
     source = _text(facts, "source")
     if source not in Session.Source.values:
-        raise FormatError(gettext_noop("%(value)s is not a session source"), value=repr(source))
+        raise FormatError(_("%(value)s is not a session source"), value=repr(source))
     times = {name: time_of(facts[name]) for name in SESSION_TIMES if facts.get(name) is not None}
     texts = {name: _text(facts, name) for name in SESSION_TEXTS}
     others = {
@@ -103,7 +100,7 @@ def serialize_dropped(message: Message, calls: Iterable[ToolCall]) -> JsonDict:
 
 def parse_dropped(facts: JsonObject) -> JsonDict:
     if not isinstance(facts.get("kind"), str) or facts.get("role") not in Message.Role.values:
-        raise FormatError(gettext_noop("an entry without texts must state its kind and role"))
+        raise FormatError(_("an entry without texts must state its kind and role"))
     return {**_checked(Message, facts, ROW_FACTS), "dropped_at": time_of(facts.get("at"))}
 
 
@@ -138,7 +135,7 @@ def _exchange_facts(exchange: Exchange) -> JsonDict:
 def parse_exchange(facts: JsonObject) -> JsonDict:
     known = _checked(Exchange, facts, EXCHANGE_FACTS, EXCHANGE_TIMES)
     if "ended_at" not in known or not known.get("end_reason"):
-        raise FormatError(gettext_noop("a model call must state when and why it ended"))
+        raise FormatError(_("a model call must state when and why it ended"))
     return {"id": id_of(facts, "id"), "cost": cost_of(facts.get("cost", "0")), **known}
 
 
@@ -158,7 +155,7 @@ def _checked(model: type[models.Model], facts: JsonObject, names: Iterable[str],
             continue
         wanted = next((kinds for kind, kinds in _TYPES.items() if isinstance(column, kind)), (str,))
         if type(value) not in wanted or (type(value) is int and not 0 <= value < 2**53):
-            raise FormatError(gettext_noop("%(name)s cannot be %(value)s"), name=name, value=repr(str(value)[:40]))
+            raise FormatError(_("%(name)s cannot be %(value)s"), name=name, value=repr(str(value)[:40]))
     moments = {name: time_of(facts[name]) for name in times if facts.get(name) is not None}
     return {**fit_values(model, values), **moments}
 
@@ -176,13 +173,13 @@ def id_of(facts: JsonObject, name: str) -> UUID:
         return UUID(facts[name])
     except (KeyError, TypeError, ValueError, AttributeError):
         given = repr(facts.get(name))
-        raise FormatError(gettext_noop("%(name)s is not an id: %(value)s"), name=name, value=given) from None
+        raise FormatError(_("%(name)s is not an id: %(value)s"), name=name, value=given) from None
 
 
 def whole(facts: JsonObject, name: str) -> int:
     value = facts.get(name, 0)
     if type(value) is not int or not 0 <= value < 2**53:
-        raise FormatError(gettext_noop("%(name)s is not a whole number: %(value)s"), name=name, value=repr(value))
+        raise FormatError(_("%(name)s is not a whole number: %(value)s"), name=name, value=repr(value))
     return value
 
 
@@ -194,14 +191,14 @@ def hash_of(facts: JsonObject, name: str, *, size: int = 32) -> bytes:
         values = b"?"
     if len(values) not in (0, size):
         given = repr(str(facts.get(name))[:80])
-        raise FormatError(gettext_noop("%(name)s is not a hash: %(value)s"), name=name, value=given)
+        raise FormatError(_("%(name)s is not a hash: %(value)s"), name=name, value=given)
     return values
 
 
 def mapping(facts: JsonObject, name: str) -> JsonDict:
     value = facts.get(name, {})
     if not isinstance(value, dict):
-        raise FormatError(gettext_noop("%(name)s is not an object"), name=name)
+        raise FormatError(_("%(name)s is not an object"), name=name)
     return value
 
 
@@ -210,11 +207,11 @@ def cost_of(value: object) -> Decimal:
         cost = Decimal(str(value))
         if cost.is_finite() and 0 <= cost < 10**8:
             return cost
-    raise FormatError(gettext_noop("%(value)s is not a valid cost"), value=repr(value))
+    raise FormatError(_("%(value)s is not a valid cost"), value=repr(value))
 
 
 def _text(facts: JsonObject, name: str) -> str:
     value = facts.get(name, "")
     if not isinstance(value, str):
-        raise FormatError(gettext_noop("%(name)s is not a text: %(value)s"), name=name, value=repr(value))
+        raise FormatError(_("%(name)s is not a text: %(value)s"), name=name, value=repr(value))
     return value

@@ -6,10 +6,11 @@ from typing import Any, Literal
 from uuid import UUID
 
 from history.entries import JsonObject
-from history.formats.base import Note, Notes, gettext_noop
+from history.formats.base import Note, Notes
 from history.formats.jsonl.reading import RestoredEntry
 from history.models import ApiKey, Message, Session
 from history.text.lazy import LazyText
+from history.text.lazy import gettext_noop as _
 
 WINDOW = 500
 
@@ -82,8 +83,7 @@ class SessionBuffer:
         """Set the place of the first entry of the file; refuse the session if it does not fit the stored one."""
         self.last, self.last_seal = self.trimmed_through, self.fields.get("anchor_seal", b"")
         if self.stored_session and self.trimmed_through > self.stored_version:
-            why = gettext_noop("entries between those here and those in the file were trimmed before the export")
-            self.refused = why
+            self.refused = _("entries between those here and those in the file were trimmed before the export")
 
     def add(self, restored: RestoredEntry) -> None:
         """Add one entry: it is new, stored already, or the reason why no more can be stored."""
@@ -96,25 +96,24 @@ class SessionBuffer:
                 self._take(restored)
             return
         if seq != self.last + 1:
-            self.problem = LazyText(gettext_noop("entry %(seq)s is missing"), seq=self.last + 1)
+            self.problem = LazyText(_("entry %(seq)s is missing"), seq=self.last + 1)
             return
         is_new = self.stored_session is None or seq > self.stored_version
         stored = self.stored_session
         if stored and seq == stored.version + 1 and bytes(stored.last_seal) != self.last_seal:
-            template = gettext_noop("another session with this id exists: entry %(seq)s does not follow its last entry")
+            template = _("another session with this id exists: entry %(seq)s does not follow its last entry")
             self.refused = LazyText(template, seq=seq)
             return
         if not restored.follows(self.last_seal):
             if self.is_strict or (stored and is_new):
-                self.problem = LazyText(gettext_noop("the seal of entry %(seq)s does not match"), seq=seq)
+                self.problem = LazyText(_("the seal of entry %(seq)s does not match"), seq=seq)
                 return
-            what = gettext_noop("seals that do not match: changed before the export or in transit")
-            self.notes("lost", what, where=f"#{seq}")
+            self.notes("lost", _("seals that do not match: changed before the export or in transit"), where=f"#{seq}")
         self.last, self.last_seal = seq, restored.seal
         if is_new:
             self._take(restored)
         elif stored and self.differs(stored, restored):
-            template = gettext_noop("another session with this id exists: they differ from entry %(seq)s on")
+            template = _("another session with this id exists: they differ from entry %(seq)s on")
             self.refused = LazyText(template, seq=seq)
 
     def _take(self, restored: RestoredEntry) -> None:
@@ -122,19 +121,19 @@ class SessionBuffer:
         if restored.entry is None:
             self.dropped = [self.dropped[0] + 1, restored.seq]
         if restored.missing:
-            self.notes("lost", gettext_noop("attachments without data in the file"), where=f"#{restored.seq}")
+            self.notes("lost", _("attachments without data in the file"), where=f"#{restored.seq}")
 
     def end(self, line: JsonObject | None) -> None:
         """Take the last line of the session; None if the file ends or continues without it."""
         self.is_over = True
         if self.problem:
-            what = LazyText(gettext_noop("%(problem)s: everything after it was left out"), problem=self.problem)
-            self.notes("lost", what, where=LazyText(gettext_noop("after #%(seq)s"), seq=self.last))
+            what = LazyText(_("%(problem)s: everything after it was left out"), problem=self.problem)
+            self.notes("lost", what, where=LazyText(_("after #%(seq)s"), seq=self.last))
         elif line is None:
-            place = LazyText(gettext_noop("after #%(seq)s of %(count)s"), seq=self.last, count=self.version)
-            self.notes("lost", gettext_noop("the file ends within this session"), where=place)
+            place = LazyText(_("after #%(seq)s of %(count)s"), seq=self.last, count=self.version)
+            self.notes("lost", _("the file ends within this session"), where=place)
         elif not self.refused and (line.get("version"), line.get("seal")) != (self.last, self.last_seal.hex()):
-            self.notes("lost", gettext_noop("the checkpoint of the session does not match its entries"))
+            self.notes("lost", _("the checkpoint of the session does not match its entries"))
 
     def has_newer_marks(self, *, or_as_new: bool) -> bool:
         """Whether title, agent, pin and archive were changed at the source after they were changed here."""

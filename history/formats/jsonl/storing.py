@@ -1,7 +1,6 @@
-"""Storage of a batch of restored sessions in one transaction.
+"""Storage of a batch of restored sessions in one transaction, entries with their numbers, salts, times and seals.
 
-A session is `incomplete` until its last entry is stored: it is not shown, and if the restore is interrupted, the purge
-removes it.
+A session is `incomplete` until its last entry is stored: it is not shown, and the purge removes what is left of it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,19 +10,22 @@ from uuid import UUID
 from django.utils import timezone
 
 from history.access import audit
-from history.db.packing import blobs_in, dump
+from history.db.packing import Packed, blobs_in, dump
 from history.db.transactions import writing
 from history.dialects.json_access import objs
-from history.entries import JsonObject
-from history.formats.base import FormatError, Notes, gettext_noop
-from history.formats.jsonl.insert_entries import EntryInserter
+from history.entries import CONVERSATION, LEAVES, Gap, HeadMoved, JsonDict, JsonObject
+from history.formats.base import FormatError, Notes
 from history.formats.jsonl.owners import OwnerMap
+from history.formats.jsonl.reading import RestoredEntry
 from history.formats.jsonl.serialise import id_of, parse_exchange
 from history.formats.jsonl.session_buffer import SessionBuffer
-from history.models import Blob, EarlierTry, Exchange, Message, Session
+from history.models import Blob, EarlierTry, Exchange, Message, Session, ToolCall
+from history.models.append_only import writable
 from history.models.seals import title_mark_of
-from history.record import daily_counts, writer
+from history.record import daily_counts, fingerprints, projections, row_builder, writer
+from history.record.row_builder import Draft, DraftRow, Position, advance, is_message, next_position
 from history.retention import removal
+from history.text.lazy import gettext_noop as _
 
 FACTS = ("model", "metadata", "cost", "last_activity_at")
 MARKS = ("title", "agent", "pinned_at", "archived_at", "marked_at")
@@ -56,24 +58,129 @@ def clear(session_id: UUID) -> None:
     """Remove the remains of an interrupted restore."""
     begun = Session.objects.filter(pk=session_id, state=Session.State.INCOMPLETE)
     for pk in removal.mark(begun, why="unfinished"):
-        for _ in removal.finish([pk]):
+        for _batch in removal.finish([pk]):
             pass
 
 
 def _insert_entries(batch: Sequence[SessionBuffer]) -> None:
     with_entries = [buffer for buffer in batch if buffer.entries]
     locked = writer.lock((buffer.id for buffer in with_entries), incomplete=True) if with_entries else {}
-    inserters = {pk: EntryInserter(session) for pk, session in locked.items()}
+    inserters = {pk: _EntryInserter(session) for pk, session in locked.items()}
     for buffer in with_entries:
         for restored in buffer.entries:
             inserters[buffer.id].insert(restored)
-    writer.flush(list(inserters.values()))
-    for inserter in inserters.values():
-        inserter.write_calls()
+    _write(*inserters.values())
     writer.save_sessions([inserter.session for inserter in inserters.values()])
     for buffer in with_entries:
         if buffer.is_over:
             inserters[buffer.id].close()
+
+
+class _EntryInserter(Draft):
+    """A locked session into which entries are inserted, oldest first.
+
+    Head, path and calls follow the rules of the recorder: only what it would decide comes from the file.
+    """
+
+    def __post_init__(self) -> None:
+        session = self.session
+        self.leaf = session.head
+        self.scope = fingerprints.scope_of(api_key_id=session.api_key_id, owner_id=session.owner_id)
+        self.positions: dict[int, Position] = {}
+        self.calls: list[tuple[Message, JsonDict]] = []  # of entries without texts, to be written with them
+
+    def insert(self, restored: RestoredEntry) -> None:
+        session = self.session
+        if restored.seq <= session.trimmed_through:
+            position = Position(fingerprints.START)
+            self._put_row(restored, position=position, on_path=True, moved=restored.moved)
+            return
+        is_move = restored.kind == HeadMoved.kind
+        if is_move:
+            self._move_head(restored.parent)
+        position = self.position_of(restored.parent)
+        is_leaf = restored.kind in LEAVES
+        # Only the entry knows where the head was before the first entry that is left after a trim.
+        is_first = session.trimmed_through and session.head == 0 and restored.parent <= session.trimmed_through
+        moves = not is_leaf and (restored.moved if is_first else restored.parent == session.head)
+        message = self._put_row(restored, position=position, on_path=moves, moved=moves or is_move)
+        session.version, session.last_seal = restored.seq, restored.seal
+        if is_leaf:
+            return
+        calls = [(call["call_id"], call["name"]) for call in restored.calls]
+        calls += projections.calls_in(restored.entry) if restored.entry is not None else []
+        self.positions[restored.seq] = next_position(position, message, calls=calls)
+        if moves:
+            position = self.positions[restored.seq]
+            advance(session, position=position, seq=restored.seq, is_message=is_message(message))
+
+    def close(self) -> None:
+        """Mark whether the entries before the anchor of a trim are on the path: that is known only at the end."""
+        session = self.session
+        if not session.trimmed_through:
+            return
+        entries = Message.objects.of(session)
+        path = entries.filter(on_path=True, seq__gt=session.trimmed_through).order_by("seq")
+        first = path.values_list("parent_seq", flat=True).first() or 0
+        is_anchored = 0 < (first or session.head) <= session.trimmed_through
+        wrong = entries.filter(seq__lte=session.trimmed_through).exclude(on_path=is_anchored)
+        writable(wrong).update(on_path=is_anchored)
+
+    def position_of(self, seq: int) -> Position:
+        if seq <= self.session.trimmed_through:
+            return Position(fingerprints.START)
+        if seq not in self.positions:
+            _write(self)  # it may be among the rows that are not written yet
+            self.positions[seq] = row_builder.load_position(self.session, seq)
+        return self.positions[seq]
+
+    def _move_head(self, to: int) -> None:
+        _write(self)
+        session = self.session
+        if not 0 < to <= session.trimmed_through:
+            writer.move_head(session, to=to)
+            return
+        path = Message.objects.on_path(session).filter(seq__gt=session.trimmed_through)
+        writable(path).update(on_path=False)
+        session.head, session.message_count, session.head_has_open_calls = to, 0, False
+        session.head_fingerprint = fingerprints.START
+
+    def _put_row(self, restored: RestoredEntry, *, position: Position, on_path: bool, moved: bool) -> Message:
+        if restored.entry is not None:
+            fingerprint = fingerprints.fingerprint(restored.entry, after=position.fingerprint, scope=self.scope)
+        elif restored.kind in CONVERSATION:
+            fingerprint = fingerprints.of_nothing_known(self.session.pk, restored.seq)
+        else:
+            fingerprint = position.fingerprint
+        message = Message(
+            session=self.session,
+            seq=restored.seq,
+            parent_seq=restored.parent,
+            on_path=on_path,
+            moved_head=moved,
+            body=restored.body,
+            salt=restored.salt,
+            digest=restored.digest,
+            seal=restored.seal,
+            fingerprint=fingerprint,
+            **{**restored.columns, "created_at": restored.created_at},
+        )
+        # An entry without texts is neither searched nor does it call or answer: a gap, for the projections.
+        entry = restored.entry or Gap(at=restored.created_at)
+        self.rows.append(DraftRow(message, entry, Packed(restored.body or "", {}, restored.blobs), position))
+        self.calls += [(message, call) for call in restored.calls]
+        row_builder.count_entry(self.session, message, restored.entry)
+        self.session.tool_call_count += len(restored.calls)
+        return message
+
+
+def _write(*inserters: _EntryInserter) -> None:
+    """Write the rows so far, and the calls whose texts were dropped."""
+    writer.flush(inserters)
+    for inserter in inserters:
+        session, calls = inserter.session, inserter.calls
+        writer.insert_calls([ToolCall(session=session, message=message, **call) for message, call in calls])
+        calls.clear()
 
 
 def _store_exchanges(buffer: SessionBuffer, owners: OwnerMap) -> None:
@@ -96,7 +203,7 @@ def _store_exchanges(buffer: SessionBuffer, owners: OwnerMap) -> None:
     links = [through(exchange_id=pk, blob_id=name) for pk, name in sorted(wanted) if name in permitted]
     through.objects.bulk_create(links, ignore_conflicts=True)
     if len(links) < len(wanted):
-        buffer.notes("lost", gettext_noop("texts of model calls are missing from the file"))
+        buffer.notes("lost", _("texts of model calls are missing from the file"))
 
 
 def _store_tries(exchanges: Sequence[Exchange]) -> None:
@@ -132,8 +239,7 @@ def _exchange(
     try:
         owner = owners.find_owner(facts["owner"]) if "owner" in facts else buffer.owner
     except FormatError:
-        what = gettext_noop("caller of a model call: replaced by the owner")
-        buffer.notes("lost", what, where=str(facts["owner"]))
+        buffer.notes("lost", _("caller of a model call: replaced by the owner"), where=str(facts["owner"]))
         owner = buffer.owner
     key = owners.key(facts["key"], owner=owner, notes=buffer.notes) if "key" in facts else buffer.key
     fields = parse_exchange(facts)

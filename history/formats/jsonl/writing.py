@@ -9,7 +9,7 @@ from functools import partial
 from django.db.models import Model, Q, QuerySet
 
 from history.entries import JsonDict
-from history.formats.base import Notes, gettext_noop
+from history.formats.base import Notes
 from history.formats.jsonl.lines import HEADER, entry_line, line_of, sections
 from history.formats.jsonl.serialise import (
     serialize_dropped,
@@ -20,6 +20,7 @@ from history.formats.jsonl.serialise import (
 )
 from history.models import Blob, Exchange, Message, Session, ToolCall
 from history.models.seals import digest_of
+from history.text.lazy import gettext_noop as _
 
 PAGE = 200
 PAGE_CHARS = 2_000_000  # of bodies, about, that are in memory at a time
@@ -48,11 +49,10 @@ class JsonlWriter:
         if getattr(session, "has_exchanges", True):  # known from the query that read it, for many have none
             exchanges = Exchange.objects.filter(session=session)
             running = exchanges.filter(ended_at=None).count()
-            what = gettext_noop("model calls that were still running")
-            self.notes("ignored", what, where=str(session.pk), count=running)
+            self.notes("ignored", _("model calls that were still running"), where=str(session.pk), count=running)
             yield from self._exchanges(exchanges, partial(serialize_exchange, session=session))
         if last is not None and last.seq < session.version:
-            self.notes("lost", gettext_noop("entries were removed during the export"), where=str(session.pk))
+            self.notes("lost", _("entries were removed during the export"), where=str(session.pk))
         seal = last.seal if last is not None and last.seq > session.trimmed_through else session.anchor_seal
         self.counts["sessions"] += 1
         self.counts["entries"] += entries

@@ -1,7 +1,4 @@
-"""Import formats, in the order in which they are tried on a file.
-
-The more specific formats come first, because nearly every file has `messages`.
-"""
+"""Import formats, in the order in which they are tried: the more specific first, because many files have `messages`."""
 
 from history.formats.readers import chatgpt, claude_ai, claude_code, codex, gemini_cli, nplt, requests
 from history.formats.sources import Reader as Reader
@@ -11,7 +8,7 @@ READERS: tuple[Reader, ...] = (
     claude_code.READER,
     codex.READER,
     gemini_cli.READER,
-    gemini_cli.CHECKPOINT_READER,
+    requests.CHECKPOINT_READER,
     nplt.READER,
     chatgpt.READER,
     claude_ai.READER,

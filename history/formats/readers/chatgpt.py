@@ -1,8 +1,7 @@
 """The export of ChatGPT: `conversations.json` in a zip, a list of conversations, each a tree of messages.
 
-`current_node` is the leaf that the person saw last; every other branch is a version that was edited or answered anew,
-and is kept. Tool calls are messages with a recipient other than `all`, answers of role `tool`; calls have no ids, so
-a result belongs to the call above it. Pictures and files lie beside the list, under names that begin with their id.
+Every branch is kept; `current_node` is the leaf. Tool calls are messages with a recipient other than `all` and have no
+ids, so a result belongs to the call above it. Pictures and files lie beside the list; their names begin with their id.
 """
 
 import hashlib
@@ -26,9 +25,10 @@ from history.entries import (
     ToolResult,
     ToolResults,
 )
-from history.formats.base import Conversation, FormatError, Notes, gettext_noop
+from history.formats.base import Conversation, FormatError, Notes
 from history.formats.conversations import CHANNEL, Clock, Tree, instruction, moment, read_each, reasoning
 from history.formats.sources import Companion, Reader, Sample, Source
+from history.text.lazy import gettext_noop as _
 from history.text.media_types import media_type_of
 
 PROVIDER = "openai"
@@ -46,7 +46,7 @@ def _conversation(item: JsonObject, source: Source) -> Conversation:
     mapping = {name: obj(node) for name, node in obj(item.get("mapping")).items()}
     source_id = string(item.get("conversation_id")) or string(item.get("id"))
     if not source_id:
-        raise FormatError(gettext_noop("this conversation has no id"))
+        raise FormatError(_("this conversation has no id"))
     notes, clock = Notes(), Clock(item.get("create_time"))
     tree = Tree(notes)
     messages = ChatGptMessages(tree, clock, companion=source.companion)
@@ -57,7 +57,7 @@ def _conversation(item: JsonObject, source: Source) -> Conversation:
         ends[name] = messages.add(name, obj(mapping[name].get("message")), parent=after, above=parent)
     messages.finish()
     if not tree.items:
-        raise FormatError(gettext_noop("this conversation has no messages"))
+        raise FormatError(_("this conversation has no messages"))
     nodes, leaf = tree.nodes(ends.get(string(item.get("current_node")), ""))
     return Conversation(
         source_id=source_id,
@@ -182,8 +182,7 @@ class ChatGptMessages:
             last = replace(above.results[-1], parts=(*above.results[-1].parts, *parts))
             self.tree.items[parent].entry = replace(above, results=(*above.results[:-1], last))
             return parent
-        what = gettext_noop("Tool output without a call was kept as an internal message.")
-        self.tree.notes("repaired", what, where=tool)
+        self.tree.notes("repaired", _("Tool output without a call was kept as an internal message."), where=tool)
         told = ModelInput(at=at, channel=CHANNEL, parts=(Text(text=f"[{tool}]"), *parts), is_internal=True)
         return self.tree.add(name, told, parent=parent)
 
@@ -230,7 +229,7 @@ class ChatGptMessages:
         file_id = pointer.rpartition("://")[2].partition("#")[0]
         file = self.companion(file_id) if file_id else None
         if file is None:
-            what = gettext_noop("The export does not contain a picture or file. Its name was kept.")
+            what = _("The export does not contain a picture or file. Its name was kept.")
             self.tree.notes("lost", what, where=name or file_id)
             return Media(media_type=media_type or "application/octet-stream", name=name or file_id, size=size)
         file_name, content = file

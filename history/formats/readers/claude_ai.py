@@ -1,7 +1,7 @@
 """The export of Claude.ai: `conversations.json` in a zip, a list of conversations.
 
-`text` repeats what the blocks of `content` say, so it counts only where there are none. Ids of tools are sometimes
-missing: then results belong to calls in their order. The newer exports say which message follows which.
+`text` repeats the blocks of `content`, so it counts only where there are none. Ids of tools are sometimes missing: then
+results belong to calls in their order. The newer exports say which message follows which.
 """
 
 from collections.abc import Iterator
@@ -20,9 +20,10 @@ from history.entries import (
     Text,
     ToolResults,
 )
-from history.formats.base import Conversation, FormatError, Notes, gettext_noop
+from history.formats.base import Conversation, FormatError, Notes
 from history.formats.conversations import CHANNEL, Clock, Tree, Wire, moment, read_each
 from history.formats.sources import Reader, Sample
+from history.text.lazy import gettext_noop as _
 
 ROOT = "00000000-0000-4000-8000-000000000000"
 BLOCKS = frozenset({"text", "thinking", "redacted_thinking", "tool_use", "tool_result", "image", "document"})
@@ -39,10 +40,10 @@ def recognises(sample: Sample) -> bool:
 def _conversation(item: JsonObject) -> Conversation:
     uuid = string(item.get("uuid"))
     if not uuid:
-        raise FormatError(gettext_noop("this conversation has no uuid"))
+        raise FormatError(_("this conversation has no uuid"))
     messages = objs(item.get("chat_messages"))
     if not messages:
-        raise FormatError(gettext_noop("this conversation has no messages"))
+        raise FormatError(_("this conversation has no messages"))
     reading = _Reading(item)
     for message in messages:
         reading.message(message)
@@ -73,7 +74,7 @@ class _Reading:
         self.ends: dict[str, str] = {}  # message → the last entry that it became
         self.calls = 0
         if not self.model:
-            self.notes("lost", gettext_noop("The export does not name the model."))
+            self.notes("lost", _("The export does not name the model."))
 
     def message(self, message: JsonObject) -> None:
         uuid = string(message.get("uuid")) or f"message-{len(self.ends) + 1}"
@@ -82,7 +83,7 @@ class _Reading:
         parent = self.last if not named else "" if named == ROOT else self.ends.get(named, named)
         entries = list(self._answer(message, at) if message.get("sender") == "assistant" else self._input(message, at))
         if not entries:
-            self.notes("ignored", gettext_noop("An empty message was left out."), where=uuid)
+            self.notes("ignored", _("An empty message was left out."), where=uuid)
         for place, entry in enumerate(entries):
             parent = self.tree.add(f"{uuid}/{place}" if place else uuid, entry, parent=parent)
         self.ends[uuid] = self.last = parent
@@ -130,8 +131,7 @@ class _Reading:
         for result in results:
             if not string(result.get("tool_use_id")) and open_calls:
                 result["tool_use_id"] = open_calls.pop(0)
-        what = gettext_noop("Calls without an id got one. Results were paired by order.")
-        self.notes("repaired", what, count=len(nameless))
+        self.notes("repaired", _("Calls without an id got one. Results were paired by order."), count=len(nameless))
 
     def _blocks(self, message: JsonObject) -> list[JsonDict]:
         blocks = [dict(block) for block in objs(message.get("content"))]
@@ -149,8 +149,7 @@ class _Reading:
                 yield OtherPart(data={"type": "attachment", "name": name, "size": count(file.get("file_size"))})
         for file in (*objs(message.get("files")), *objs(message.get("files_v2"))):
             name = string(file.get("file_name")) or string(file.get("name"))
-            what = gettext_noop("The export does not contain an attached file. Its name was kept.")
-            self.notes("lost", what, where=name)
+            self.notes("lost", _("The export does not contain an attached file. Its name was kept."), where=name)
             yield Media(media_type=string(file.get("file_type")) or "application/octet-stream", name=name)
 
 

@@ -1,15 +1,10 @@
 """Transcripts of Claude Code: one record per line, each with a `uuid` and the `parentUuid` of what it follows.
 
-- A file holds one session and, in older versions, the side chains of its subagents, which are sessions of their own
-  here; newer versions give them files of their own (`agent-*.jsonl`). Records that are not part of the conversation
-  (progress, snapshots, attachments) may still be the parent of one that is.
-- One answer of the model may be several lines with the same `message.id`, each with the same count of tokens: they are
-  one entry, counted once.
-- Results of tools come in records of their own, one per call, whose parents are the lines of the answer: they are one
-  entry after it. A repeated result is not taken twice.
-- A compaction begins a new island: the boundary has no parent, only a logical one. The summary after it stands for what
-  came before.
-- What the program told the model in the user's name (`isMeta`, command output, reminders) is internal.
+Older files also hold the side chains of subagents, which are sessions of their own here; newer ones have a file for
+each (`agent-*.jsonl`). Several lines with the same `message.id` are one answer, counted once. Results of tools come in
+records of their own, one per call, whose parents are the lines of the answer: they are one entry after it. A compaction
+begins a new island; the summary after it stands for what came before. What the program told the model in the user's
+name (`isMeta`, command output, reminders) is internal.
 """
 
 from collections.abc import Iterator
@@ -19,9 +14,10 @@ from pathlib import PurePosixPath
 from history.dialects.anthropic_messages.reply_decoder import REASONS, usage_from
 from history.dialects.json_access import items, obj, objs, string
 from history.entries import DebugLog, JsonObject, ModelInput, ModelOutput, Part, Summary, ToolResult, ToolResults, Usage
-from history.formats.base import Conversation, FormatError, Notes, SourceNode, gettext_noop
+from history.formats.base import Conversation, FormatError, Notes, SourceNode
 from history.formats.conversations import Clock, Tree, Wire
 from history.formats.sources import Reader, Sample, Source
+from history.text.lazy import gettext_noop as _
 from history.text.titles import title_from
 
 TITLES = ("customTitle", "aiTitle", "summary")  # in order of preference
@@ -78,9 +74,9 @@ class _Transcript:
         """The session, and each of its subagents."""
         session = file_name if file_name in self.sessions else next(reversed(self.sessions), "")
         if not session:
-            raise FormatError(gettext_noop("no record names its session"))
+            raise FormatError(_("no record names its session"))
         if not self.main.records and not self.sides:
-            raise FormatError(gettext_noop("this conversation has no messages"))
+            raise FormatError(_("this conversation has no messages"))
         if self.main.records:
             title = next((self.titles[name] for name in TITLES if name in self.titles), "")
             yield self._conversation(self.main, session, title=title)
@@ -129,7 +125,7 @@ class Thread:
     def add(self, record: JsonObject) -> None:
         uuid = string(record.get("uuid"))
         if uuid in self.entry_of:
-            self.notes("ignored", gettext_noop("A repeated record was imported once."))
+            self.notes("ignored", _("A repeated record was imported once."))
             return
         self.agent = self.agent or string(record.get("agentName"))
         parent = self._parent(record, uuid)
@@ -228,7 +224,7 @@ class Thread:
         text = entry.text.lstrip()
         is_noise = text.startswith(NOISE) and not title_from(text)
         if record.get("isMeta") is True or is_noise:
-            self.notes("ignored", gettext_noop("Text that the program wrote in the user’s name is internal."))
+            self.notes("ignored", _("Text that the program wrote in the user’s name is internal."))
             entry = replace(entry, is_internal=True)
         return self.tree.add(name, entry, parent=parent)
 
@@ -265,8 +261,7 @@ class Thread:
             new = [result for result in entry.results if result.call_id not in keys]
             results += new
             keys.update(result.call_id for result in new)
-            what = gettext_noop("A repeated tool result was imported once.")
-            self.notes("ignored", what, count=len(entry.results) - len(new))
+            self.notes("ignored", _("A repeated tool result was imported once."), count=len(entry.results) - len(new))
 
     def _system(self, record: JsonObject, uuid: str, parent: str) -> str:
         """A record of the program. Of a compaction, note what the summary after it covers."""

@@ -1,9 +1,8 @@
-"""Rollouts of Codex: one item per line, in three generations of the format.
+"""Rollouts of Codex: one item of OpenAI Responses per line. What the model did in a row is one answer.
 
-The newest wrap each item (`{timestamp, type, payload}`); before that the items stood bare after a line about the
-session, with `{"record_type": "state"}` between them. Items are those of OpenAI Responses: what the model did in a row
-is one answer. `event_msg` repeats them for the screen, and counts tokens. `compacted` holds what the model sees from
-then on: its message is a summary of what came before, and its `replacement_history` is context, nothing that was said.
+The newest files wrap each item (`{timestamp, type, payload}`); older ones have bare items after a line about the
+session. `event_msg` repeats items for the screen, and counts tokens. `compacted` holds a summary of what came before;
+its `replacement_history` is context, nothing that was said.
 """
 
 import re
@@ -26,9 +25,10 @@ from history.entries import (
     ToolResults,
     Usage,
 )
-from history.formats.base import Conversation, FormatError, Notes, SourceNode, chain_id, gettext_noop
+from history.formats.base import Conversation, FormatError, Notes, SourceNode, chain_id
 from history.formats.conversations import CHANNEL, Clock, Wire, instruction
 from history.formats.sources import Reader, Sample, Source
+from history.text.lazy import gettext_noop as _
 
 WRAPPED = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
 BARE = frozenset({"message", "reasoning", "function_call", "function_call_output", "local_shell_call"})
@@ -87,7 +87,7 @@ class _Rollout:
             elif kind and line.get("record_type") != "state":
                 self.item(line, time)
             else:
-                what = gettext_noop("A line of unknown kind was left out.")
+                what = _("A line of unknown kind was left out.")
                 self.notes("ignored", what, count=line.get("record_type") != "state")
             return
         match kind:
@@ -105,8 +105,7 @@ class _Rollout:
     def begin(self, meta: JsonObject) -> None:
         """The first word about the session counts; a fork repeats that of the session it came from."""
         if self.meta:
-            what = gettext_noop("The file repeats the beginning of the session that it was forked from.")
-            self.notes("ignored", what)
+            self.notes("ignored", _("The file repeats the beginning of the session that it was forked from."))
             return
         self.meta = meta
         at, base = self.clock.at(meta.get("timestamp")), meta.get("base_instructions")
@@ -116,10 +115,10 @@ class _Rollout:
     def conversation(self) -> Conversation:
         source_id = string(self.meta.get("id")) or string(self.meta.get("session_id"))
         if not source_id:
-            raise FormatError(gettext_noop("the file does not name its session"))
+            raise FormatError(_("the file does not name its session"))
         nodes = self.nodes()
         if not nodes:
-            raise FormatError(gettext_noop("this conversation has no messages"))
+            raise FormatError(_("this conversation has no messages"))
         facts = {
             "cli_version": string(self.meta.get("cli_version")),
             "git_branch": string(obj(self.meta.get("git")).get("branch")),
@@ -167,7 +166,7 @@ class _Rollout:
         at, kind = self.clock.at(time), string(item.get("type"))
         self.last = chain_id(self.last, compact(item))
         if kind in BOOKKEEPING:
-            self.notes("ignored", gettext_noop("A bookkeeping item was left out."), where=kind)
+            self.notes("ignored", _("A bookkeeping item was left out."), where=kind)
         elif kind.endswith("_output"):
             self.flush()
             self.add_results(item, at)
@@ -196,7 +195,7 @@ class _Rollout:
             if entry.channel == "system":
                 entry = instruction(entry.text, at=at)
             elif text.startswith(INTERNAL):
-                self.notes("ignored", gettext_noop("The program’s description of itself is internal."))
+                self.notes("ignored", _("The program’s description of itself is internal."))
                 entry = replace(entry, is_internal=True)
             if folder := FOLDER.search(text[:10_000]):
                 self.folder = self.folder or folder[1]
@@ -220,7 +219,7 @@ class _Rollout:
         first, more = self.entries[place][1], self.results.setdefault(place, {})
         known = {result.call_id for result in first.results} if isinstance(first, ToolResults) else frozenset()
         fresh = [result for result in results if result.call_id not in known and result.call_id not in more]
-        self.notes("ignored", gettext_noop("A repeated tool result was imported once."), count=not fresh)
+        self.notes("ignored", _("A repeated tool result was imported once."), count=not fresh)
         more.update({result.call_id: result for result in fresh})
 
     # Records of the program.
@@ -230,13 +229,12 @@ class _Rollout:
         at, text = self.clock.at(time), string(payload.get("message"))
         self.last = chain_id(self.last, f"compacted {text}")
         if objs(payload.get("replacement_history")):
-            self.notes("ignored", gettext_noop("The context after a compaction was not imported as history."))
+            self.notes("ignored", _("The context after a compaction was not imported as history."))
         if text.strip():
             last = len(self.entries)
             self.put(self.last, Summary(at=at, first=1 if last else 0, last=last, summary=text, model=self.model))
         else:
-            what = gettext_noop("A compaction has no readable summary. The history before it counts again.")
-            self.notes("lost", what)
+            self.notes("lost", _("A compaction has no readable summary. The history before it counts again."))
             self.put(self.last, DebugLog(at=at, category="compacted", message="The context was compacted."))
 
     def event(self, payload: JsonObject, time: object) -> None:

@@ -1,26 +1,43 @@
 """Sessions of Gemini CLI: one JSON document (older), or a log of changes, one per line (newer).
 
-The log begins with the session's own record; then messages, which are written again whole whenever something is added
-to them, changes of the record (`$set`) and rewinds (`$rewindTo`, which takes back the message that it names and all
-after it). A rewind is a branch here. `$set` of `messages` replaces what the *model* sees, after a compression for
-example: what was said stays, and the snapshot becomes a summary.
+A message of the log is written again whole whenever something is added to it. A rewind (`$rewindTo`) is a branch here.
+`$set` of `messages` replaces what the *model* sees: what was said stays, and the snapshot becomes a summary. Commands
+to the program and what it told the model about itself are kept as a log beside the conversation.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from datetime import datetime
 from pathlib import PurePosixPath
 
-from history.dialects.json_access import compact, items, obj, objs, string
-from history.entries import Entry, JsonDict, JsonObject, ModelInput, now
-from history.formats.base import Conversation, FormatError, Notes, chain_id, gettext_noop
-from history.formats.conversations import Clock, Tree, Wire, add_ids, chain_nodes, moment
-from history.formats.readers.gemini_messages import GeminiMessages
+from history.dialects.json_access import compact, count, items, obj, objs, string
+from history.dialects.tools import call_id_for
+from history.entries import (
+    LEAVES,
+    DebugLog,
+    Entry,
+    JsonDict,
+    JsonObject,
+    ModelInput,
+    ModelOutput,
+    Part,
+    ResultStatus,
+    Summary,
+    ToolRequest,
+    ToolResult,
+    ToolResults,
+    Usage,
+    text_of,
+)
+from history.formats.base import Conversation, FormatError, Notes, chain_id
+from history.formats.conversations import Clock, Tree, Wire, moment, reasoning
 from history.formats.sources import Reader, Sample, Source
+from history.text.lazy import gettext_noop as _
 
-CLIENT = "Gemini CLI"
-ENVIRONMENT = ("This is the Gemini CLI", "<session_context>")
-OPENING_CONTENTS = 4  # the environment, its acknowledgement, the first question and its answer
+PROVIDER = "gemini"
+NOT_FOR_THE_MODEL = ("/", "?", "<session_context>", "<hook_context>")
+STATUSES: dict[str, ResultStatus] = {"success": "success", "error": "failed", "cancelled": "interrupted"}
 
 
 def recognises(sample: Sample) -> bool:
@@ -67,7 +84,7 @@ class _Log:
         elif "sessionId" in line or "startTime" in line:
             self.set(line)
         else:
-            self.notes("ignored", gettext_noop("A line of unknown kind was left out."))
+            self.notes("ignored", _("A line of unknown kind was left out."))
 
     def message(self, message: JsonObject) -> None:
         name = string(message.get("id")) or f"message-{len(self.messages) + 1}"
@@ -82,7 +99,7 @@ class _Log:
         self.texts[_text_key(message)] += 1
 
     def rewind(self, target: str) -> None:
-        what = gettext_noop("A rewind names a missing message. The conversation starts again.")
+        what = _("A rewind names a missing message. The conversation starts again.")
         self.notes("repaired", what, where=target, count=target not in self.places)
         self._cut_path(self.places.get(target, 0))
 
@@ -112,18 +129,17 @@ class _Log:
             if "<state_snapshot>" in str(message.get("content")) and covered:
                 self.snapshots[name] = covered
             elif _text_key(message) in texts:
-                what = gettext_noop("Text that the model received again after a compression was left out.")
-                self.notes("ignored", what)
+                self.notes("ignored", _("Text that the model received again after a compression was left out."))
                 continue
             self.message(message)
 
     def conversation(self, source_name: str) -> Conversation:
         session_id = string(self.record.get("sessionId"))
         if not session_id:
-            raise FormatError(gettext_noop("the file has no sessionId"))
+            raise FormatError(_("the file has no sessionId"))
         clock = Clock(self.record.get("startTime"))
         tree = Tree(self.notes)
-        written = GeminiMessages(tree, clock, snapshots=self.snapshots)
+        written = _Messages(tree, clock, snapshots=self.snapshots)
         ends: dict[str, str] = {}
         for name, message in self.messages.items():
             parent = ends.get(self.parents[name], "")
@@ -133,7 +149,7 @@ class _Log:
         is_child = self.record.get("kind") == "subagent"
         return Conversation(
             source_id=session_id,
-            client=CLIENT,
+            client="Gemini CLI",
             nodes=nodes,
             leaf=leaf,
             title=string(self.record.get("summary")),
@@ -151,49 +167,132 @@ def _text_key(message: JsonObject) -> str:
     return chain_id(string(message.get("type")), compact(message.get("content")))
 
 
-# Checkpoints (`/chat save`).
+class _Messages:
+    """The entries of messages: a `gemini` message is an answer with its calls, and these hold their results."""
+
+    def __init__(self, tree: Tree, clock: Clock, *, snapshots: Mapping[str, str]) -> None:
+        self.tree, self.clock, self.snapshots = tree, clock, snapshots
+        self.wire = Wire("gemini-generate", tree.notes)
+        self.answered: set[str] = set()
+
+    def add(self, name: str, message: JsonObject, *, parent: str) -> str:
+        """Hang the entries of a message on `parent`; returns what the next message follows."""
+        at = self.clock.at(message.get("timestamp"))
+        match message.get("type"):
+            case "gemini":
+                return self._answer(name, message, at, parent)
+            case "user":
+                return self._input(name, message, at, parent)
+            case kind:
+                log = DebugLog(at=at, category=string(kind) or "unknown", message=_plain(message.get("content")))
+                return self._put(name, log, parent)
+
+    def _put(self, name: str, entry: Entry, parent: str, *, covers: str = "") -> str:
+        placed = self.tree.add(name, entry, parent=parent, covers=covers)
+        return parent if entry.kind in LEAVES else placed
+
+    def _input(self, name: str, message: JsonObject, at: datetime, parent: str) -> str:
+        entries = self.wire.read([{"role": "user", "parts": _parts(message.get("content"))}], at=at)
+        for entry in entries:
+            entry_name = name if entry is entries[-1] else f"{name}/{entry.kind}"
+            if isinstance(entry, ToolResults):
+                parent = self._results(entry_name, entry, parent)
+            elif isinstance(entry, ModelInput):
+                parent = self._add_input(entry_name, entry, message, parent)
+        return parent
+
+    def _add_input(self, name: str, entry: ModelInput, message: JsonObject, parent: str) -> str:
+        text = entry.text.strip()
+        if (covered := self.snapshots.get(name)) is not None:
+            summary, results = Summary(at=entry.at, summary=text, provider=PROVIDER), f"{covered}/results"
+            return self._put(name, summary, parent, covers=results if results in self.tree.items else covered)
+        if text.startswith(NOT_FOR_THE_MODEL):
+            what = _("Commands and messages of the program are kept as a log, outside the context.")
+            self.tree.notes("ignored", what)
+            return self._put(name, DebugLog(at=entry.at, category="command", message=text), parent)
+        shown = _plain(message.get("displayContent"))
+        return self._put(name, replace(entry, raw=shown) if shown and shown != entry.text else entry, parent)
+
+    def _results(self, name: str, entry: ToolResults, parent: str) -> str:
+        fresh = tuple(result for result in entry.results if result.call_id not in self.answered)
+        what = _("A repeated tool result was imported once.")
+        self.tree.notes("ignored", what, count=len(entry.results) - len(fresh))
+        self.answered.update(result.call_id for result in fresh)
+        return self._put(name, replace(entry, results=fresh), parent) if fresh else parent
+
+    def _answer(self, name: str, message: JsonObject, at: datetime, parent: str) -> str:
+        calls = objs(message.get("toolCalls"))
+        requests = _requests(calls)
+        entries = self.wire.read([{"role": "model", "parts": _parts(message.get("content"))}], at=at)
+        parts: list[Part] = [
+            reasoning(string(thought.get("subject")), string(thought.get("description")), provider=PROVIDER)
+            for thought in objs(message.get("thoughts"))
+        ]
+        parts += [part for entry in entries if isinstance(entry, ModelOutput) for part in entry.parts]
+        called = {part.call_id for part in parts if isinstance(part, ToolRequest)}
+        parts += [request for request in requests if request.call_id not in called]
+        if not parts:
+            self.tree.notes("ignored", _("An empty answer was left out."), where=name)
+            return parent
+        usage: Usage | None = None
+        if tokens := obj(message.get("tokens")):
+            thoughts = count(tokens.get("thoughts"))
+            usage = Usage(
+                input_tokens=count(tokens.get("input")) + count(tokens.get("tool")),
+                output_tokens=count(tokens.get("output")) + thoughts,
+                cache_read_tokens=count(tokens.get("cached")),
+                reasoning_tokens=thoughts,
+                raw=tokens,
+            )
+        model = string(message.get("model"))
+        output = ModelOutput(at=at, parts=tuple(parts), provider=PROVIDER, model=model, usage=usage)
+        parent = self._put(name, output, parent)
+        if not calls:
+            return parent
+        results = tuple(self._result(call, request, at) for call, request in zip(calls, requests, strict=True))
+        self.answered.update(request.call_id for request in requests)
+        return self._put(f"{name}/results", ToolResults(at=at, results=results), parent)
+
+    def _result(self, call: JsonObject, request: ToolRequest, at: datetime) -> ToolResult:
+        parts = _parts(call.get("result"))
+        read = self.wire.read([{"role": "user", "parts": parts}], at=at) if parts else []
+        found = [result for entry in read if isinstance(entry, ToolResults) for result in entry.results]
+        more = tuple(part for entry in read if isinstance(entry, ModelInput) for part in entry.parts)
+        result_parts = tuple(part for result in found for part in result.parts) + more
+        status = STATUSES.get(string(call.get("status")))
+        if status is None:
+            status = found[0].status if found else "success" if result_parts else "interrupted"
+        if not result_parts and status != "success":
+            what = _("A call has no result in the file. It is marked as interrupted.")
+            self.tree.notes("repaired", what, where=request.name)
+        return ToolResult(
+            call_id=request.call_id,
+            name=request.name,
+            status=status,
+            parts=result_parts,
+            error=text_of(result_parts)[:500] if status == "failed" else "",
+            started_at=moment(call.get("timestamp")),
+        )
 
 
-def recognises_checkpoint(sample: Sample) -> bool:
-    if sample.shape == "object":
-        history = items(sample.first.get("history"))
-        return bool(history) and all(_is_content(content) for content in history[:3])
-    return sample.shape == "array" and bool(sample.items) and all(_is_content(item) for item in sample.items)
+def _requests(calls: list[JsonObject]) -> list[ToolRequest]:
+    made: dict[str, ToolRequest] = {}
+    for call in calls:
+        name, arguments = string(call.get("name")) or "unknown", compact(obj(call.get("args")))
+        call_id = string(call.get("id"))
+        call_id = call_id if call_id and call_id not in made else call_id_for(name, arguments, taken=made)
+        made[call_id] = ToolRequest(call_id=call_id, name=name, arguments=arguments)
+    return list(made.values())
 
 
-def _is_content(value: object) -> bool:
-    return obj(value).get("role") in ("user", "model") and isinstance(obj(value).get("parts"), list)
+def _parts(content: object) -> list[object]:
+    """Content is a text, a part, or a list of both."""
+    content = items(content) if isinstance(content, list | tuple) else [content] if content else []
+    return [{"text": part} if isinstance(part, str) else part for part in content]
 
 
-def read_checkpoint(source: Source) -> Iterator[Conversation]:
-    """A checkpoint has no ids or times. One that is saved again under the same tag begins like the one before.
-
-    So its id is made from its beginning: then new entries are appended, and where the two part a branch begins.
-    """
-    document = source.document()
-    contents = items(document.get("history") if isinstance(document, Mapping) else document)
-    if not contents:
-        raise FormatError(gettext_noop("the checkpoint is empty"))
-    contents = [obj(content) for content in contents]
-    notes = Notes()
-    notes("lost", gettext_noop("The checkpoint has no times. Its entries get the time of the import."))
-    wire = Wire("gemini-generate", notes)
-    entries = [_mark_environment(entry) for entry in wire.read(contents, at=now())]
-    yield Conversation(
-        source_id=chain_id("", compact(contents[:OPENING_CONTENTS])),
-        client=CLIENT,
-        nodes=chain_nodes(add_ids(entries)),
-        blobs=wire.blobs,
-        notes=notes.as_tuple(),
-    )
-
-
-def _mark_environment(entry: Entry) -> Entry:
-    """Mark the environment message, which the program writes first, as internal."""
-    if isinstance(entry, ModelInput) and entry.text.lstrip().startswith(ENVIRONMENT):
-        return replace(entry, is_internal=True)
-    return entry
+def _plain(content: object) -> str:
+    return "\n".join(string(obj(part).get("text")) for part in _parts(content)).strip()
 
 
 READER = Reader("gemini-cli", recognises, read)
-CHECKPOINT_READER = Reader("gemini-checkpoint", recognises_checkpoint, read_checkpoint)

@@ -1,7 +1,7 @@
 """The session files of the NPLT server: `session_YYYYMMDD_<id>.json`, one conversation each.
 
-Results live inside their calls there, and the calls on the message that was said after them. So such a message is three
-entries here: the calls, their results, and then what was said.
+Calls hold their results and are on the message that was said after them. So it is three entries here: calls, results,
+text.
 """
 
 from collections.abc import Iterator
@@ -20,9 +20,10 @@ from history.entries import (
     ToolResult,
     ToolResults,
 )
-from history.formats.base import Conversation, FormatError, Notes, chain_id, gettext_noop
+from history.formats.base import Conversation, FormatError, Notes, chain_id
 from history.formats.conversations import CHANNEL, Clock, chain_nodes, instruction, moment
 from history.formats.sources import Reader, Sample, Source
+from history.text.lazy import gettext_noop as _
 
 STATUSES: dict[str, ResultStatus] = {
     **{"success": "success", "completed": "success", "ok": "success"},
@@ -45,7 +46,7 @@ def read(source: Source) -> Iterator[Conversation]:
     record = obj(source.document())
     session_id = string(record.get("session_id"))
     if not session_id:
-        raise FormatError(gettext_noop("the file has no session_id"))
+        raise FormatError(_("the file has no session_id"))
     notes, clock = Notes(), Clock(record.get("created_at"))
     entries: list[tuple[str, Entry]] = []
     last = ""
@@ -89,8 +90,7 @@ def _entries(message: JsonObject, name: str, at: datetime, is_first: bool, notes
             yield "", instruction(text, at=at)
         case role:
             if role != "user":
-                what = gettext_noop("Messages with an unknown role were imported as the user’s.")
-                notes("repaired", what, where=str(role))
+                notes("repaired", _("Messages with an unknown role were imported as the user’s."), where=str(role))
             yield "", ModelInput(at=at, channel=CHANNEL, parts=parts, metadata=metadata)
 
 

@@ -1,18 +1,28 @@
-"""Conversations as vendors' requests: OpenAI messages, one per line (the form for fine-tuning), in one list or alone,
-and what Anthropic, Gemini and OpenAI Responses are sent.
+"""Conversations as vendors' requests and as ShareGPT: one per line (the form for fine-tuning), in one list or alone.
 
-There are no ids and no times in them: ids are made from what is said, so that the same line again is known.
+Checkpoints of Gemini CLI are contents of its requests. None of these
+have ids: they are made from what is said, so that the same line is recognised.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from history.dialects import DIALECTS, DecodedRequest
 from history.dialects.json_access import compact, items, obj, objs, parse_json, string
-from history.entries import Entry, JsonDict, JsonObject, ModelInput, ModelOutput, SystemInstructionSet, ToolsOffered
-from history.formats.base import Conversation, FormatError, Notes, UnreadableConversation, chain_id, gettext_noop
-from history.formats.conversations import CHANNEL, Clock, add_ids, chain_nodes, read_each
+from history.entries import (
+    Entry,
+    JsonDict,
+    JsonObject,
+    ModelInput,
+    ModelOutput,
+    SystemInstructionSet,
+    ToolsOffered,
+    now,
+)
+from history.formats.base import Conversation, FormatError, Notes, UnreadableConversation, chain_id
+from history.formats.conversations import CHANNEL, Clock, Wire, add_ids, chain_nodes, read_each
 from history.formats.sources import Reader, Sample, Source
+from history.text.lazy import gettext_noop as _
 
 CLIENTS = {
     "openai-chat": "OpenAI",
@@ -25,6 +35,9 @@ ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function
 SAID = ("messages", "contents", "input")
 IDS = ("id", "conversation_id", "session_id", "uuid", "custom_id")
 TIMES = ("timestamp", "created_at", "created", "create_time")
+# Of a checkpoint: how the environment begins; the environment, its acknowledgement, the first question and its answer.
+ENVIRONMENT = ("This is the Gemini CLI", "<session_context>")
+OPENING_CONTENTS = 4
 SPEAKERS = {
     **dict.fromkeys(("human", "user", "usr", "prompter"), "user"),
     **dict.fromkeys(("gpt", "assistant", "chatgpt", "bing", "bard", "model", "bot", "ai", "claude"), "assistant"),
@@ -73,7 +86,7 @@ def read(source: Source) -> Iterator[Conversation | UnreadableConversation]:
 def _conversation(item: JsonObject) -> Conversation:
     notes = Notes()
     weights = sum("weight" in message for message in objs(item.get("messages")))
-    notes("lost", gettext_noop("Training weights of messages are not kept."), count=weights)
+    notes("lost", _("Training weights of messages are not kept."), count=weights)
     dialect = _dialect_of(item) or "openai-chat"
     return _convert(item, client=CLIENTS[dialect], notes=notes, dialect=dialect)
 
@@ -82,7 +95,7 @@ def _convert(item: JsonObject, *, client: str, notes: Notes, dialect: str = "ope
     """One conversation from a body as the vendor takes it."""
     clock = Clock(next((item[name] for name in TIMES if item.get(name)), None))
     if clock.first is None:
-        notes("lost", gettext_noop("The conversation has no times. Its entries get the time of the import."))
+        notes("lost", _("The conversation has no times. Its entries get the time of the import."))
     request = DIALECTS[dialect].decode_request(item, at=clock.last)
     return Conversation(
         source_id=_id_of(item),
@@ -133,7 +146,7 @@ def _is_turn(turn: object) -> bool:
 def _sharegpt_conversation(item: JsonObject) -> Conversation:
     turns = objs(item.get("conversations"))
     if not turns:
-        raise FormatError(gettext_noop("it has no conversations"))
+        raise FormatError(_("it has no conversations"))
     notes = Notes()
     system = string(item.get("system"))
     messages = [{"role": "system", "content": system}] if system else []
@@ -156,12 +169,11 @@ def _messages(turns: list[JsonObject], notes: Notes) -> list[JsonDict]:
                 waiting += [call["id"] for call in calls]
                 said = {"content": None, "tool_calls": calls} if calls else {"content": text}
                 messages.append({"role": "assistant", **said})
-                notes("repaired", gettext_noop("A call is not valid JSON. It was read as text."), count=not calls)
+                notes("repaired", _("A call is not valid JSON. It was read as text."), count=not calls)
             case "tool":
                 messages.append({"role": "tool", "tool_call_id": waiting.pop(0) if waiting else "", "content": text})
             case None:
-                what = gettext_noop("Messages with an unknown role were imported as the user’s.")
-                notes("repaired", what, where=speaker)
+                notes("repaired", _("Messages with an unknown role were imported as the user’s."), where=speaker)
                 messages.append({"role": "user", "content": text})
             case role:
                 waiting.clear()
@@ -193,9 +205,54 @@ def _tools(value: object, notes: Notes) -> list[object]:
         try:
             value = parse_json(value)
         except ValueError:
-            notes("lost", gettext_noop("The list of tools could not be read."))
+            notes("lost", _("The list of tools could not be read."))
     return [tool if "function" in tool else {"type": "function", "function": tool} for tool in objs(value)]
+
+
+# Checkpoints of Gemini CLI (`/chat save`).
+
+
+def recognises_checkpoint(sample: Sample) -> bool:
+    if sample.shape == "object":
+        history = items(sample.first.get("history"))
+        return bool(history) and all(_is_content(content) for content in history[:3])
+    return sample.shape == "array" and bool(sample.items) and all(_is_content(item) for item in sample.items)
+
+
+def _is_content(value: object) -> bool:
+    return obj(value).get("role") in ("user", "model") and isinstance(obj(value).get("parts"), list)
+
+
+def read_checkpoint(source: Source) -> Iterator[Conversation]:
+    """A checkpoint has no ids or times. One that is saved again under the same tag begins like the one before.
+
+    So its id is made from its beginning: then new entries are appended, and where the two part a branch begins.
+    """
+    document = source.document()
+    contents = items(document.get("history") if isinstance(document, Mapping) else document)
+    if not contents:
+        raise FormatError(_("the checkpoint is empty"))
+    contents = [obj(content) for content in contents]
+    notes = Notes()
+    notes("lost", _("The checkpoint has no times. Its entries get the time of the import."))
+    wire = Wire("gemini-generate", notes)
+    entries = [_mark_environment(entry) for entry in wire.read(contents, at=now())]
+    yield Conversation(
+        source_id=chain_id("", compact(contents[:OPENING_CONTENTS])),
+        client="Gemini CLI",
+        nodes=chain_nodes(add_ids(entries)),
+        blobs=wire.blobs,
+        notes=notes.as_tuple(),
+    )
+
+
+def _mark_environment(entry: Entry) -> Entry:
+    """Mark the environment message, which the program writes first, as internal."""
+    if isinstance(entry, ModelInput) and entry.text.lstrip().startswith(ENVIRONMENT):
+        return replace(entry, is_internal=True)
+    return entry
 
 
 READER = Reader("requests", recognises, read)
 SHAREGPT_READER = Reader("sharegpt", recognises_sharegpt, lambda source: read_each(source, _sharegpt_conversation))
+CHECKPOINT_READER = Reader("gemini-checkpoint", recognises_checkpoint, read_checkpoint)

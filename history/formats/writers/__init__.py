@@ -1,8 +1,6 @@
-"""Export formats: name, file names and writer of each.
+"""Export formats: name, file names and writer of each. A new format is one more row here and in docs/export.md.
 
-A new format is one more row here and in docs/export.md. An exporter writes one session at a time, along its path, in
-chunks, and notes what its format cannot carry. All sessions go into one stream (`one_file`), or each session has a file
-of its own and several files go into a zip.
+A writer writes one session at a time, along its path, in chunks, and notes what its format cannot carry.
 """
 
 from collections.abc import Callable, Iterator

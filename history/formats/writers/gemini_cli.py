@@ -1,8 +1,6 @@
-"""Gemini CLI's recordings: `chats/session-<minute>-<id>.json` in the folder of the project, or as newer ones have it a
-line for the session and one for each message.
+"""Gemini CLI's recordings: `chats/session-<minute>-<id>.json` in the folder of the project, or a line for each message.
 
-A session that goes on is written to the same file under the same id; one in which nothing was said yet is a record
-without messages, as the program itself begins one.
+A session that continues is written to the same file under the same id.
 """
 
 import base64
@@ -12,10 +10,11 @@ from datetime import UTC, datetime
 from hashlib import sha256
 
 from history.entries import Gap, JsonDict, Media, ModelInput, ModelOutput, Reasoning, Summary, Text, Usage
-from history.formats.base import Notes, gettext_noop
+from history.formats.base import Notes
 from history.formats.writers import path
 from history.models import Session
 from history.text.lazy import LazyText
+from history.text.lazy import gettext_noop as _
 
 STATUSES = {"success": "success", "failed": "error", "skipped": "cancelled", "interrupted": "cancelled"}
 SUBJECT = re.compile(r"\A\*\*(?P<subject>[^*\n]{1,200})\*\*\s*", re.ASCII)
@@ -71,7 +70,7 @@ def _messages(session: Session, notes: Notes) -> Iterator[JsonDict]:
         elif isinstance(entry, ModelOutput):
             yield {**common, "type": "gemini", **_answer(entry, exported.calls, notes, place)}
         elif isinstance(entry, Summary | Gap) and entry.text:
-            what = LazyText(gettext_noop("a %(kind)s was exported as a message of the program"), kind=entry.kind)
+            what = LazyText(_("a %(kind)s was exported as a message of the program"), kind=entry.kind)
             notes("repaired", what, where=place)
             yield {**common, "type": "info", "content": entry.text}
         else:
@@ -86,7 +85,7 @@ def _content(entry: ModelInput, notes: Notes, place: str) -> list[JsonDict]:
         elif isinstance(part, Media):
             parts += _media(part, notes, place)
         else:
-            notes("lost", gettext_noop("parts of other providers"), where=place)
+            notes("lost", _("parts of other providers"), where=place)
     return parts
 
 
@@ -96,7 +95,7 @@ def _media(part: Media, notes: Notes, place: str) -> list[JsonDict]:
     try:
         data = base64.b64encode(path.bytes_of(part.sha256)).decode()
     except LookupError:
-        notes("lost", gettext_noop("attachments without data"), where=place)
+        notes("lost", _("attachments without data"), where=place)
         return []
     return [{"inlineData": {"mimeType": part.media_type, "data": data}}]
 
@@ -104,7 +103,7 @@ def _media(part: Media, notes: Notes, place: str) -> list[JsonDict]:
 def _answer(entry: ModelOutput, calls: tuple[path.ExportedCall, ...], notes: Notes, place: str) -> JsonDict:
     path.note_parts(entry.parts, notes, place, reasoning=False)
     if entry.status != "complete":
-        notes("lost", gettext_noop("status of answers that were cut off or failed"), where=place)
+        notes("lost", _("status of answers that were cut off or failed"), where=place)
     message: JsonDict = {"content": entry.text}
     if thoughts := [_thought(part, entry, notes, place) for part in entry.parts if isinstance(part, Reasoning)]:
         message["thoughts"] = thoughts

@@ -10,9 +10,10 @@ from django.template.loader import render_to_string
 
 from history.db.packing import clean
 from history.entries import JsonDict, Media, ModelInput, ModelOutput, Part, Reasoning, Text, ToolResults
-from history.formats.base import Notes, gettext_noop
+from history.formats.base import Notes
 from history.formats.writers import path
 from history.models import Session
+from history.text.lazy import gettext_noop as _
 from history.text.media_types import IMAGES, media_type_of
 from history.transcripts import calls
 
@@ -42,7 +43,7 @@ def _entry_context(exported: path.ExportedEntry, notes: Notes) -> JsonDict:
     parts = entry.parts if isinstance(entry, ModelInput | ModelOutput) else ()
     for call in exported.calls:
         lost = sum(isinstance(part, Media) for part in call.result.parts) if call.result else 0
-        notes("lost", gettext_noop("pictures in results of tools"), where=place, count=lost)
+        notes("lost", _("pictures in results of tools"), where=place, count=lost)
     text = "" if parts or isinstance(entry, ModelInput | ModelOutput | ToolResults) else clean(entry.text)
     return {
         "exported": exported,
@@ -59,8 +60,7 @@ def _part(part: Part, notes: Notes, place: str) -> JsonDict:
         return {"kind": part.type, "text": clean(part.text)}
     if isinstance(part, Media):
         source = _picture(part)
-        what = gettext_noop("attachments other than pictures: only their names")
-        notes("lost", what, where=place, count=int(not source))
+        notes("lost", _("attachments other than pictures: only their names"), where=place, count=int(not source))
         return {"kind": "media", "name": clean(part.name), "media_type": part.media_type, "source": source}
     return {"kind": "other"}
 

@@ -8,9 +8,10 @@ from django.utils.translation import gettext as _
 
 from history.db.packing import clean
 from history.entries import Media, ModelInput, ModelOutput, Part, Reasoning, Text, ToolResults
-from history.formats.base import Notes, gettext_noop
+from history.formats.base import Notes
 from history.formats.writers import path
 from history.models import Session
+from history.text.lazy import gettext_noop
 from history.transcripts import calls
 
 FENCES = re.compile(r"`{3,}")

@@ -1,7 +1,7 @@
 """`session_YYYYMMDD_<id>.json`: a conversation as a list of messages whose calls hold their results.
 
-A model asks first and speaks afterwards; there, calls stand on the message that was said after them. So an answer that
-only asks waits for the one that speaks. Times have no zone: they are UTC.
+There, calls are on the message that was said after them: an answer that only asks waits for it. Times are UTC without
+a zone.
 """
 
 from collections.abc import Iterator
@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 
 from history.context import SYSTEM_CHANNEL
 from history.entries import Gap, JsonDict, ModelInput, ModelOutput, Summary, SystemInstructionSet, ToolResults, thaw
-from history.formats.base import Notes, gettext_noop
+from history.formats.base import Notes
 from history.formats.writers import path
 from history.models import Session
 from history.text.lazy import LazyText
+from history.text.lazy import gettext_noop as _
 
 
 def file_name(session: Session) -> str:
@@ -48,11 +49,11 @@ def _messages(session: Session, notes: Notes) -> Iterator[JsonDict]:
             yield _message(role, entry.text, entry.at, [], thaw(entry.metadata))
         elif isinstance(entry, SystemInstructionSet | Summary | Gap) and entry.text:
             if not isinstance(entry, SystemInstructionSet):
-                what = LazyText(gettext_noop("a %(kind)s was exported as a system message"), kind=entry.kind)
+                what = LazyText(_("a %(kind)s was exported as a system message"), kind=entry.kind)
                 notes("repaired", what, where=place)
             yield _message("system", entry.text, entry.at, [], thaw(entry.metadata))
         elif isinstance(entry, ToolResults):
-            notes("lost", gettext_noop("results without a call"), where=place)
+            notes("lost", _("results without a call"), where=place)
         else:
             path.note_kind(entry, notes, place)
     if waiting and last is not None:

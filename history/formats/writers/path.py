@@ -21,11 +21,11 @@ from history.entries import (
     ToolResult,
     ToolResults,
 )
-from history.formats.base import Notes, gettext_noop
+from history.formats.base import Notes
 from history.models import Blob, Message, Session
 from history.record import paths
 from history.record.loading import read_nodes
-from history.text.lazy import LazyText
+from history.text.lazy import LazyText, gettext_noop
 from history.transcripts.calls import find_unrecorded_answer
 
 PAGE = 50

@@ -1,7 +1,6 @@
 """Exports as request bodies for OpenAI, Anthropic and Gemini, and as ShareGPT.
 
-Summaries do not stand for what they summarise here: the sender can cut a request, what was left out could
-not be brought back. One session at a time is in memory as a whole.
+Summaries do not replace what they summarise here: a sender can cut a request, but not bring back what was left out.
 """
 
 from collections.abc import Iterator
@@ -12,11 +11,12 @@ from history.context import Context, ContextOptions, render_context
 from history.context.values import ContextEntry, Role
 from history.dialects import DIALECTS, CallOptions
 from history.entries import JsonDict, Retracted, Summary, ToolDefinition, text_of, thaw
-from history.formats.base import Notes, gettext_noop
+from history.formats.base import Notes
 from history.formats.writers.path import bytes_of, note_beside, note_parts, to_json
 from history.models import Session
 from history.record.selectors import snapshot
 from history.text.lazy import LazyText
+from history.text.lazy import gettext_noop as _
 
 ALL = ContextOptions(max_turns=None)
 
@@ -57,7 +57,7 @@ def context_of(session: Session, notes: Notes) -> Context:
     taken = snapshot(session)
     spoken = tuple(node for node in taken.nodes if not isinstance(node.entry, Summary | Retracted))
     summaries = len(taken.nodes) - len(spoken)
-    notes("ignored", gettext_noop("summaries: the original messages are included in full"), count=summaries)
+    notes("ignored", _("summaries: the original messages are included in full"), count=summaries)
     context = render_context(replace(taken, nodes=spoken), ALL)
     for remark in context.report.remarks:
         notes("repaired", LazyText(remark.code.sentence, **remark.values), where=str(session.pk))
@@ -85,5 +85,5 @@ def _turns(entry: ContextEntry, notes: Notes, place: str) -> Iterator[dict[str, 
     if text := text_of(entry.parts):
         yield {"from": {Role.MODEL_OUTPUT: "gpt", Role.SYSTEM: "system"}.get(entry.role, "human"), "value": text}
     if calls := [{"name": call.name, "arguments": call.arguments} for call in entry.tool_requests]:
-        notes("lost", gettext_noop("ids of calls"), where=place)
+        notes("lost", _("ids of calls"), where=place)
         yield {"from": "function_call", "value": to_json(calls[0] if len(calls) == 1 else calls)}

@@ -1,7 +1,7 @@
 """CSV export: one row per message and one per tool call.
 
-Spreadsheets take a cell that begins with = + - @ for a formula and run it; such cells get an apostrophe in front, which
-spreadsheets do not show. The byte order mark tells Excel that this is UTF-8.
+Spreadsheets run a cell that begins with = + - @ as a formula; such cells get an apostrophe in front, which spreadsheets
+do not show. The byte order mark tells Excel that this is UTF-8.
 """
 
 import csv

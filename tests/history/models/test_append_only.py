@@ -181,7 +181,7 @@ def test_the_guard_is_lifted_in_few_modules_only() -> None:
     lifted = {_name(path) for path in source if re.search(r"\bwritable\(", path.read_text("utf-8"))}
     assert lifted == {
         "history/models/append_only.py",
-        "history/formats/jsonl/insert_entries.py",
+        "history/formats/jsonl/storing.py",
         "history/retention/trimming.py",
         "history/retention/removal.py",
         "history/record/writer.py",
