@@ -43,33 +43,22 @@ class Misplaced(HistoryError):
         self.size = size
 
 
-# Uploads.
-
-
 def create(owner: Any, files: Sequence[tuple[str, int]], *, api_key: ApiKey | None = None) -> ImportJob:
     """A job for files with these names and sizes, to be uploaded next."""
     size = sum(size for _, size in files)
     if size > limit() or len(files) > MAX_FILES:
         raise UploadTooLarge(f"more than {settings.PARLEY_IMPORT_MB} MB, or more than {MAX_FILES} files")
-    if _unfinished(owner) + size > UNFINISHED * limit():
+    jobs = ImportJob.objects.filter(owner=owner).exclude(state=ImportJob.State.DONE).only("pk", "files")
+    unfinished = sum(file["size"] for job in jobs if folder_of(job).exists() for file in job.files)
+    if unfinished + size > UNFINISHED * limit():
         raise TooMany("imports that are not finished take too much space")
-    recording = api_key.recording if api_key else "full"
-    named = [{"name": _name_of(name, recording), "size": size} for name, size in files]
+    recording, named = api_key.recording if api_key else "full", []
+    for path, file_size in files:
+        name = path.replace("\\", "/").rpartition("/")[2][:200] or "file"
+        named.append({"name": writer.kept_fields({"title": name}, recording=recording)["title"], "size": file_size})
     job = ImportJob.objects.create(owner=owner, api_key=api_key, files=named)
     folder_of(job).mkdir(parents=True, mode=0o700)
     return job
-
-
-def _name_of(path: str, recording: str) -> str:
-    name = path.replace("\\", "/").rpartition("/")[2][:200] or "file"
-    return str(writer.kept_fields({"title": name}, recording=recording)["title"])
-
-
-def _unfinished(owner: Any) -> int:
-    """The size of the files of this user's unfinished jobs, in bytes."""
-    jobs = ImportJob.objects.filter(owner=owner).exclude(state=ImportJob.State.DONE)
-    stored = [job for job in jobs.only("pk", "files") if folder_of(job).exists()]
-    return sum(file["size"] for job in stored for file in job.files)
 
 
 def jobs_of(viewer: Viewer) -> QuerySet[ImportJob]:
@@ -135,26 +124,19 @@ def is_interrupted(job: ImportJob) -> bool:
     return job.state in active and job.heartbeat_at < timezone.now() - SILENT
 
 
-# Cleaning.
-
-
 def tidy() -> None:
     """Remove abandoned uploads and old reports."""
     now = timezone.now()
     for job in ImportJob.objects.filter(created_at__lt=now - KEPT_FILES):
         shutil.rmtree(folder_of(job), ignore_errors=True)
     ImportJob.objects.filter(created_at__lt=now - KEPT_REPORTS).delete()
-    _forget_uploads()
     folder = Path(settings.PARLEY_DATA_DIR, "imports")
     names = {str(name) for name in ImportJob.objects.values_list("pk", flat=True)}
     for path in folder.iterdir() if folder.is_dir() else ():
         if path.name not in names and path.stat().st_mtime < time.time() - 3600:
             shutil.rmtree(path, ignore_errors=True)
-
-
-def _forget_uploads() -> None:
-    """Remove files of forms that a killed process left."""
-    folder = Path(settings.FILE_UPLOAD_TEMP_DIR or "")
-    for path in folder.glob("*.upload*") if settings.FILE_UPLOAD_TEMP_DIR and folder.is_dir() else ():
+    # Files of forms that a killed process left.
+    uploads = Path(settings.FILE_UPLOAD_TEMP_DIR or "")
+    for path in uploads.glob("*.upload*") if settings.FILE_UPLOAD_TEMP_DIR and uploads.is_dir() else ():
         if path.stat().st_mtime < time.time() - KEPT_FILES.total_seconds():
             path.unlink(missing_ok=True)

@@ -58,15 +58,13 @@ def _start_waiting(running: deque[_RunningJob], runner: UUID) -> int:
     waiting = ImportJob.objects.filter(state=ImportJob.State.WAITING).exclude(owner__in=busy).order_by("created_at")
     for job in waiting[:20] if len(running) < TOGETHER else ():
         is_next = job.owner_id not in busy and len(running) < TOGETHER
-        if is_next and folder_of(job).is_dir() and _claim(job, runner):
+        if not is_next or not folder_of(job).is_dir():
+            continue
+        row = ImportJob.objects.filter(pk=job.pk, state=ImportJob.State.WAITING)
+        if row.update(state=ImportJob.State.RUNNING, claim=runner, heartbeat_at=timezone.now()):
             running.appendleft(_RunningJob(job, runner))
             busy.add(job.owner_id)
     return len(running)
-
-
-def _claim(job: ImportJob, runner: UUID) -> bool:
-    waiting = ImportJob.objects.filter(pk=job.pk, state=ImportJob.State.WAITING)
-    return bool(waiting.update(state=ImportJob.State.RUNNING, claim=runner, heartbeat_at=timezone.now()))
 
 
 class _RunningJob:

@@ -22,7 +22,7 @@ from django.db import IntegrityError
 from history.db.packing import dump
 from history.db.transactions import writing
 from history.entries import Entry, HeadMoved, ModelOutput, Numbering, Reasoning, entry_to_json
-from history.formats.base import Conversation, SourceNode
+from history.formats.base import Conversation
 from history.formats.conversations import find_last_place
 from history.importing.reports import ImportOutcome
 from history.models import ApiKey, Message, Session
@@ -151,7 +151,11 @@ class _Growth:
     added: int = 0
 
     def __post_init__(self) -> None:
-        self.tail = _tail(self.conversation.nodes)
+        # The ends of all branches and their parents: where a conversation may not have been finished.
+        nodes = self.conversation.nodes
+        parents = {node.parent for node in nodes}
+        ends = [place for place in range(len(nodes)) if place not in parents]
+        self.tail = {*ends, *(nodes[place].parent for place in ends)}
         self.numbers = Numbering()
 
     def learn(self, session: Session, *, version: int) -> None:
@@ -203,13 +207,6 @@ class _Growth:
         self.added += len(made)
         self.version += len(made)
         return made
-
-
-def _tail(nodes: Sequence[SourceNode]) -> set[int]:
-    """The ends of all branches and their parents: where a conversation may not have been finished."""
-    inner = {node.parent for node in nodes if node.parent is not None}
-    ends = {place for place in range(len(nodes)) if place not in inner}
-    return ends | {parent for place in ends if (parent := nodes[place].parent) is not None}
 
 
 def mark_signatures(entry: Entry) -> Entry:

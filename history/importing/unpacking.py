@@ -98,9 +98,6 @@ def _companion(files: Mapping[str, File], size_of: Callable[[File], int], read: 
     return find
 
 
-# Archives.
-
-
 @dataclass
 class _UnpackedLimit:
     """The size that one file may unpack to, over all nested archives together."""

@@ -48,9 +48,6 @@ def _knows(dialect: str, name: str) -> bool:
     return f"{dialect}/{name}" in RULES
 
 
-# Groups.
-
-
 def _as_sent(steps: Sequence[Step]) -> list[Group]:
     return [list(group) for _, group in groupby(steps, key=lambda step: step.message)]
 
@@ -72,9 +69,6 @@ def _side(step: Step, dialect: str) -> object:
     if step.speaker == "model":
         return "model" if dialect in (ANTHROPIC, GEMINI) else (step.message, "model")
     return "user" if dialect == GEMINI else (step.message, step.speaker)
-
-
-# Calls and results.
 
 
 def _pairs(groups: Sequence[Group], dialect: str) -> Iterator[LintFinding]:

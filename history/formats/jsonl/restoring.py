@@ -188,39 +188,39 @@ class _Restore:
         if value.get("continues"):  # the column of linked sessions: release 0.1.0 exported it
             linked = self.owners.session_id(id_of(value, "continues"))
             fields["metadata"] = {"continues": str(linked), **fields["metadata"]}
-        names = [name for name in ("parent", "forked_from") if value.get(name)]
-        links = {name: self.owners.session_id(id_of(value, name)) for name in names}
-        buffer = SessionBuffer(
-            self.owners.session_id(id_of(value, "id")),
+        session_id = self.owners.session_id(id_of(value, "id"))
+        key = self.owners.key(value.get("key"), owner=owner, notes=notes)
+        linked_names = [name for name in ("parent", "forked_from") if value.get(name)]
+        return SessionBuffer(
+            session_id,
             title=fields["title"],
             fields=fields,
             owner=owner,
-            key=self.owners.key(value.get("key"), owner=owner, notes=notes),
+            key=key,
             is_strict=not self.owners.is_operator,
-            links=links,
+            links={name: self.owners.session_id(id_of(value, name)) for name in linked_names},
             version=whole(value, "version"),
+            stored_session=self._find_stored(session_id, owner, notes),
             notes=notes,
         )
-        self._compare_stored(buffer)
-        buffer.begin()
-        return buffer
 
-    def _compare_stored(self, buffer: SessionBuffer) -> None:
-        """Compare with a stored, removed or half-restored session of the same id."""
-        stored = Session.objects.filter(pk=buffer.id).first()
+    def _find_stored(self, session_id: UUID, owner: Any, notes: Notes) -> Session | None:
+        """The stored session of this id. A removed one is noted, the rest of an interrupted restore is cleared."""
+        stored = Session.objects.filter(pk=session_id).first()
         if stored is None:
-            removed = AuditEvent.objects.filter(session=buffer.id, action="remove").order_by("-seq").first()
+            removed = AuditEvent.objects.filter(session=session_id, action="remove").order_by("-seq").first()
             if removed is not None:
                 what = _("it was removed from this server before")
-                buffer.notes("ignored", what, where=removed.at.date().isoformat())
-        elif stored.owner_id != buffer.owner.pk or not self.owners.can_link_to(stored):
+                notes("ignored", what, where=removed.at.date().isoformat())
+            return None
+        if stored.owner_id != owner.pk or not self.owners.can_link_to(stored):
             raise FormatError(_("a session with this id belongs to another user"))
-        elif stored.state == Session.State.INCOMPLETE and stored.stored_at < timezone.now() - STALE_AFTER:
-            storing.clear(buffer.id)
-        elif stored.state not in Session.WHOLE:
+        if stored.state == Session.State.INCOMPLETE and stored.stored_at < timezone.now() - STALE_AFTER:
+            storing.clear(session_id)
+            return None
+        if stored.state not in Session.WHOLE:
             raise FormatError(_("the session is being restored or removed: try again in a minute"))
-        else:
-            buffer.stored_session = stored
+        return stored
 
     def _end(self, value: JsonObject | None) -> None:
         if self.current is not None:

@@ -33,9 +33,6 @@ EXCHANGE_FACTS = (
 EXCHANGE_TIMES = ("started_at", "ended_at", "stop_requested_at")
 
 
-# Sessions.
-
-
 def serialize_session(session: Session) -> JsonDict:
     """`owner` and `api_key` must be loaded."""
     return {
@@ -74,9 +71,6 @@ def parse_session(facts: JsonObject) -> JsonDict:
     return fit_values(Session, {**times, **texts, **others})
 
 
-# Entries.
-
-
 def serialize_entry(message: Message) -> JsonDict:
     """Everything about an entry but its body. `created_at` must stay the first name after `body`."""
     return {
@@ -108,9 +102,6 @@ def parse_call(facts: JsonObject) -> JsonDict:
     return _checked(ToolCall, facts, CALL_FACTS, CALL_TIMES)
 
 
-# Calls to models.
-
-
 def serialize_loose_exchange(exchange: Exchange) -> JsonDict:
     """A call that belongs to no session: of a key that records times and counts only."""
     key = exchange.api_key.prefix if exchange.api_key else None
@@ -137,9 +128,6 @@ def parse_exchange(facts: JsonObject) -> JsonDict:
     if "ended_at" not in known or not known.get("end_reason"):
         raise FormatError(_("a model call must state when and why it ended"))
     return {"id": id_of(facts, "id"), "cost": cost_of(facts.get("cost", "0")), **known}
-
-
-# Single values. Invalid ones raise FormatError.
 
 
 def _facts(row: models.Model, names: Iterable[str], times: Iterable[str] = ()) -> JsonDict:

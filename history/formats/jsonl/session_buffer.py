@@ -65,11 +65,6 @@ class SessionBuffer:
     def trimmed_through(self) -> int:
         return int(self.fields.get("trimmed_through", 0))
 
-    @property
-    def stored_version(self) -> int:
-        """The last entry that was stored before the restore."""
-        return self.stored_session.version if self.stored_session else 0
-
     def differs(self, stored: Session, restored: RestoredEntry) -> bool:
         """Whether the stored entry of this number is another one. Trimmed entries cannot be compared."""
         if restored.seq <= stored.trimmed_through:
@@ -79,10 +74,9 @@ class SessionBuffer:
             self.seals = {seq: bytes(seal) for seq, seal in window.values_list("seq", "seal")}
         return self.seals.get(restored.seq) != restored.seal
 
-    def begin(self) -> None:
-        """Set the place of the first entry of the file; refuse the session if it does not fit the stored one."""
+    def __post_init__(self) -> None:
         self.last, self.last_seal = self.trimmed_through, self.fields.get("anchor_seal", b"")
-        if self.stored_session and self.trimmed_through > self.stored_version:
+        if self.stored_session and self.trimmed_through > self.stored_session.version:
             self.refused = _("entries between those here and those in the file were trimmed before the export")
 
     def add(self, restored: RestoredEntry) -> None:
@@ -98,8 +92,8 @@ class SessionBuffer:
         if seq != self.last + 1:
             self.problem = LazyText(_("entry %(seq)s is missing"), seq=self.last + 1)
             return
-        is_new = self.stored_session is None or seq > self.stored_version
         stored = self.stored_session
+        is_new = stored is None or seq > stored.version
         if stored and seq == stored.version + 1 and bytes(stored.last_seal) != self.last_seal:
             template = _("another session with this id exists: entry %(seq)s does not follow its last entry")
             self.refused = LazyText(template, seq=seq)

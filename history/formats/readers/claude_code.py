@@ -156,8 +156,6 @@ class Thread:
         is_start = record.get("type") == "user" and not has_results
         return "" if is_start or not self.tree.items else f"before:{uuid}"
 
-    # Messages.
-
     def _answer(self, record: JsonObject, uuid: str, parent: str) -> str:
         message, at = obj(record.get("message")), self.clock.at(record.get("timestamp"))
         self.records += 1

@@ -160,8 +160,6 @@ class _Rollout:
             self.last_answer = len(self.entries)
         self.entries.append((name, entry))
 
-    # Items.
-
     def item(self, item: JsonObject, time: object) -> None:
         at, kind = self.clock.at(time), string(item.get("type"))
         self.last = chain_id(self.last, compact(item))
@@ -221,8 +219,6 @@ class _Rollout:
         fresh = [result for result in results if result.call_id not in known and result.call_id not in more]
         self.notes("ignored", _("A repeated tool result was imported once."), count=not fresh)
         more.update({result.call_id: result for result in fresh})
-
-    # Records of the program.
 
     def compaction(self, payload: JsonObject, time: object) -> None:
         self.flush()

@@ -131,9 +131,6 @@ def _entries(request: DecodedRequest, clock: Clock) -> Iterator[Entry]:
             yield entry
 
 
-# ShareGPT.
-
-
 def recognises_sharegpt(sample: Sample) -> bool:
     return any(_is_turn(turn) for item in sample.items for turn in items(item.get("conversations"))[:1])
 
@@ -207,9 +204,6 @@ def _tools(value: object, notes: Notes) -> list[object]:
         except ValueError:
             notes("lost", _("The list of tools could not be read."))
     return [tool if "function" in tool else {"type": "function", "function": tool} for tool in objs(value)]
-
-
-# Checkpoints of Gemini CLI (`/chat save`).
 
 
 def recognises_checkpoint(sample: Sample) -> bool:

@@ -124,9 +124,6 @@ def _with_results(session: Session, node: Node, answer: ToolResults | None) -> E
     return ExportedEntry(node.seq, _place(session, node.seq), output, tuple(calls))
 
 
-# Small things that several formats need.
-
-
 def parse_arguments(request: ToolRequest, notes: Notes) -> JsonDict:
     try:
         value = json.loads(request.arguments or "{}")
