@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, BinaryIO
 from uuid import UUID
 
@@ -135,39 +136,35 @@ class _Import:
             logger.exception("An imported file could not be read.")
             yield _refusal(piece, LazyText(_("Unexpected format (%(error)s)."), error=str(error)))
         finally:
-            counter.finish()
+            counter.add(piece.size)
 
     def _read(self, piece: UnpackedFile, counter: _ByteCounter) -> Iterator[Step]:
-        if not may_hold_text(piece):
-            yield _unknown(piece)
-            return
-        with closing(piece.open()) as stream:
-            is_own_export = jsonl.is_header(stream.readline(10_000))
-        if is_own_export:
-            yield from self._restore(piece, counter)
-            return
-        source = Source(piece.name, counter.open, piece.companion)
-        try:
-            reader = reader_for(source.sample)
-        except FormatError as error:
-            yield _unknown(piece, why=error_text(error))
-            return
+        reader, why, source = None, NOT_RECOGNISED, Source(piece.name, counter.open, piece.companion)
+        if may_hold_text(piece):
+            with closing(piece.open()) as stream:
+                is_own_export = jsonl.is_header(stream.readline(10_000))
+            if is_own_export:
+                yield from self._restore(piece, counter)
+                return
+            try:
+                reader = reader_for(source.sample)
+            except FormatError as error:
+                why = error_text(error)
         if reader is None:
-            yield _unknown(piece)
+            outcome = ImportOutcome.REFUSED if piece.is_named else ImportOutcome.IGNORED
+            yield ImportItem(outcome=outcome, file=piece.name, why=why)
             return
         counter.is_counting = True
+        item = partial(ImportItem, file=piece.name, format=reader.name)
         for conversation in reader.read(source):
             if isinstance(conversation, UnreadableConversation):
-                title, why = conversation.title, conversation.why
-                yield ImportItem(
-                    outcome=ImportOutcome.REFUSED, file=piece.name, format=reader.name, title=title, why=why
-                )
+                yield item(outcome=ImportOutcome.REFUSED, title=conversation.title, why=conversation.why)
             else:
-                yield (yield from self._store(conversation, reader.name, piece.name))
+                yield (yield from self._store(conversation, item))
         if notes := source.notes.as_tuple():
-            yield ImportItem(outcome=ImportOutcome.NOTED, file=piece.name, format=reader.name, notes=notes)
+            yield item(outcome=ImportOutcome.NOTED, notes=notes)
 
-    def _store(self, conversation: Conversation, format: str, file: str) -> Generator[None, None, ImportItem]:
+    def _store(self, conversation: Conversation, item: partial[ImportItem]) -> Generator[None, None, ImportItem]:
         title = writer.kept_fields({"title": _title_of(conversation)}, recording=self.store.recording)["title"]
         try:
             if not conversation.nodes:
@@ -179,25 +176,17 @@ class _Import:
         except HistoryOff:
             raise
         except REFUSALS as error:
-            why = error_text(error)
-            return ImportItem(outcome=ImportOutcome.REFUSED, file=file, format=format, title=title, why=why)
+            return item(outcome=ImportOutcome.REFUSED, title=title, why=error_text(error))
+        session, notes = stored.session_id, conversation.notes
         if conversation.parent_id:
-            self.links.append((stored.session_id, conversation.client, conversation.parent_id))
-        return ImportItem(
-            outcome=stored.outcome,
-            file=file,
-            format=format,
-            title=title,
-            session=stored.session_id,
-            entries=stored.entries,
-            notes=conversation.notes,
-        )
+            self.links.append((session, conversation.client, conversation.parent_id))
+        return item(outcome=stored.outcome, title=title, session=session, entries=stored.entries, notes=notes)
 
     def _restore(self, piece: UnpackedFile, counter: _ByteCounter) -> Iterator[Step]:
         """Restore an export of Parley."""
+        item = partial(ImportItem, file=piece.name, format=jsonl.FORMAT)
         if self.dry_run:
-            why = _("An export of Parley.")
-            yield ImportItem(outcome=ImportOutcome.NOTED, file=piece.name, format=jsonl.FORMAT, why=why)
+            yield item(outcome=ImportOutcome.NOTED, why=_("An export of Parley."))
             return
         counter.is_counting = True
         owner = None if self.restore_owners else self.store.owner
@@ -207,10 +196,8 @@ class _Import:
                 if restored is None:
                     yield None
                     continue
-                yield ImportItem(
+                yield item(
                     outcome=OWN_OUTCOMES.get(restored.outcome, ImportOutcome.NOTED),
-                    file=piece.name,
-                    format=jsonl.FORMAT,
                     title=restored.title,
                     session=restored.session,
                     entries=restored.entries,
@@ -232,11 +219,6 @@ def _refusal(piece: UnpackedFile, why: str) -> ImportItem:
     return ImportItem(outcome=ImportOutcome.REFUSED, file=piece.name, why=why)
 
 
-def _unknown(piece: UnpackedFile, *, why: str = NOT_RECOGNISED) -> ImportItem:
-    outcome = ImportOutcome.REFUSED if piece.is_named else ImportOutcome.IGNORED
-    return ImportItem(outcome=outcome, file=piece.name, why=why)
-
-
 class _ByteCounter:
     """Reports how much of a piece was read: not while its format is detected, and the rest at the end."""
 
@@ -253,9 +235,6 @@ class _ByteCounter:
         if count > 0:
             self.counted += count
             self.on_bytes(count)
-
-    def finish(self) -> None:
-        self.add(self.piece.size)
 
 
 class _CountedStream:
