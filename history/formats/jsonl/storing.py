@@ -193,9 +193,7 @@ def _store_exchanges(buffer: SessionBuffer, owners: OwnerMap) -> None:
     Session.objects.lock(buffer.id)  # one restore at a time
     with daily_counts.recounting(exchanges=Exchange.objects.filter(pk__in=[exchange.pk for exchange in made])):
         Exchange.objects.bulk_create(made, ignore_conflicts=True)
-    ours = set(
-        Exchange.objects.filter(session=buffer.id).filter(pk__in=[e.pk for e in made]).values_list("pk", flat=True)
-    )
+    ours = set(Exchange.objects.filter(session=buffer.id, pk__in=[e.pk for e in made]).values_list("pk", flat=True))
     _store_tries([exchange for exchange in made if exchange.pk in ours])
     wanted = {(e.pk, name) for e in made if e.pk in ours for name in blobs_in(dump(e.inputs))}
     permitted = owners.blobs({name for _, name in wanted})
