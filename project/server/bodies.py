@@ -22,7 +22,6 @@ from django.utils.translation import gettext as _
 from history.access import keys
 from history.access.key_cache import ApiKeyError
 from history.api.errors import failure, refusal
-from history.dialects.json_access import as_bytes
 from history.http import body_limit_of
 from project.server.limits import ANYONE_BYTES, BODY_BYTES_PER_SECOND, BODY_SECONDS, KNOWN_BYTES, LINGER_SECONDS
 from relay.consumers.authentication import read_api_key
@@ -236,9 +235,7 @@ def refusal_of(scope: Scope, status: int) -> tuple[bytes, bytes]:
         _status, body = Refusal(message, status=status).encode(guess_dialect(path, headers))
         return b"application/json", body
     if mcp.serves(path):
-        return b"application/json", as_bytes(
-            {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": message}}
-        )
+        return b"application/json", mcp.refusal_body(message)
     if path.startswith("/api/"):
         return b"application/json", failure(status).content
     return b"text/plain; charset=utf-8", f"{message}\n".encode()

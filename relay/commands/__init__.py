@@ -5,8 +5,6 @@
 A text is a command if its first word is a slash and the name of one: `/etc/hosts is empty` is a message like any other,
 and so is `/tmp`. Only what looks like a slip of the keys (`/histroy`) is refused, so that it is not sent to a model by
 mistake. Two slashes send a text that begins with one.
-
-    words (how a line falls into words) → usage (of tools and of the rest) → arguments → parsing
 """
 
 from relay.commands.parsing import help_text, parse, spoken

@@ -87,7 +87,10 @@ _ENTRY = re.compile(r"[#＃]([0-9]{1,15})")
 def tool_arguments(tool: Tool, line: str) -> dict[str, Any]:
     """Words with a name where they say, the others in order; raises BadCommand where that does not fit."""
     properties = tool.parameters.get("properties", {})
-    named, rest = _by_name(properties, list(words_of(line)))
+    words = list(words_of(line))
+    # An equals sign behind anything but the name of a parameter is just a character.
+    named = {word.name: word.text for word in words if word.name in properties}
+    rest = [word for word in words if word.name not in properties]
     texts = {**_in_order(tool, rest, taken=named), **named}
     values = {name: _value(properties[name], text) for name, text in texts.items()}
     usage = tool_usage(tool)
@@ -96,15 +99,9 @@ def tool_arguments(tool: Tool, line: str) -> dict[str, Any]:
             raise BadCommand(_("%(name)s is missing.") % {"name": name}, usage=usage)
     for name, value in values.items():
         if not _fits(properties[name], value):
-            words = {"name": name, "value": texts[name][:80]}
-            raise BadCommand(_("%(name)s cannot be “%(value)s”.") % words, usage=usage)
+            shown = {"name": name, "value": texts[name][:80]}
+            raise BadCommand(_("%(name)s cannot be “%(value)s”.") % shown, usage=usage)
     return values
-
-
-def _by_name(properties: JsonObject, words: Sequence[Word]) -> tuple[dict[str, str], list[Word]]:
-    """An equals sign behind anything but the name of a parameter is just a character."""
-    named = {word.name: word.text for word in words if word.name in properties}
-    return named, [word for word in words if word.name not in properties]
 
 
 def _in_order(tool: Tool, words: Sequence[Word], *, taken: Mapping[str, str]) -> dict[str, str]:
@@ -130,16 +127,12 @@ def _value(schema: JsonObject, text: str) -> object:
     if kind == "boolean" and lowered in (*YES, *NO):
         return lowered in YES
     if kind in ("integer", "number"):
-        return _number(text, whole=kind == "integer")
+        try:
+            number = int(text) if kind == "integer" else float(text)
+        except ValueError:
+            return text
+        return number if abs(number) < BEYOND_NUMBERS else text
     return text
-
-
-def _number(text: str, *, whole: bool) -> object:
-    try:
-        number = int(text) if whole else float(text)
-    except ValueError:
-        return text
-    return number if abs(number) < BEYOND_NUMBERS else text
 
 
 def _fits(schema: JsonObject, value: object) -> bool:

@@ -56,14 +56,9 @@ OWN: dict[str, tuple[StrOrPromise, StrOrPromise]] = {
 
 def suggestions(tools: Iterable[Tool]) -> list[Suggestion]:
     """All commands, our own first."""
-    own = [
-        Suggestion(name=name, usage=own_usage(name), description=str(description))
-        for name, (_usage, description) in OWN.items()
-    ]
-    return own + [
-        Suggestion(name=tool.name, usage=tool_usage(tool), description=str(tool.summary))
-        for tool in usable(tools).values()
-    ]
+    own = [(name, own_usage(name), description) for name, (_usage, description) in OWN.items()]
+    others = [(tool.name, tool_usage(tool), tool.summary) for tool in usable(tools).values()]
+    return [Suggestion(name=name, usage=usage, description=str(about)) for name, usage, about in own + others]
 
 
 def usable(tools: Iterable[Tool]) -> dict[str, Tool]:

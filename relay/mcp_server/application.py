@@ -6,7 +6,7 @@ by their Host or Origin, all others need an API key.
 """
 
 import asyncio
-import logging
+from importlib import import_module
 
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
@@ -18,10 +18,8 @@ from history.dialects.json_access import as_bytes
 from history.models import ApiKey
 from relay.consumers.authentication import is_same_origin, read_api_key
 from relay.mcp_server.tools import tools_for
-from relay.runtime.asgi import Application, Receive, Scope, Send
+from relay.runtime.asgi import Receive, Scope, Send
 from relay.runtime.async_db import in_database
-
-logger = logging.getLogger(__name__)
 
 PATHS = ("/mcp", "/mcp/")
 
@@ -40,25 +38,23 @@ def serves(path: str) -> bool:
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
     try:
-        _check_method(scope)
+        if scope["method"] != "POST":
+            raise HttpRefusal(405, "This MCP server answers POST only.", (b"allow", b"POST"))
         _check_host(scope)
         key = await _authenticate(scope)
-        answer = await asyncio.to_thread(_load_protocol)
-        await answer({**scope, "api_key": key}, receive, send)
+        # The SDK takes long to import, and is imported on first use.
+        protocol = await asyncio.to_thread(import_module, "relay.mcp_server.protocol")
+        await protocol.answer({**scope, "api_key": key}, receive, send)
     except HttpRefusal as refusal:
-        await _refuse(send, refusal)
+        # A JSON-RPC error without an id, because the request was not read.
+        body = refusal_body(str(refusal))
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *refusal.headers]
+        await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
 
 
-def _load_protocol() -> Application:
-    """The SDK takes long to import, and is imported on first use."""
-    from relay.mcp_server.protocol import answer
-
-    return answer
-
-
-def _check_method(scope: Scope) -> None:
-    if scope["method"] != "POST":
-        raise HttpRefusal(405, "This MCP server answers POST only.", (b"allow", b"POST"))
+def refusal_body(text: str) -> bytes:
+    return as_bytes({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": text}})
 
 
 def _check_host(scope: Scope) -> None:
@@ -81,21 +77,9 @@ async def _authenticate(scope: Scope) -> ApiKey:
         if not tools_for(key):
             raise ScopeMissing(f"The API key {key.prefix} has neither the scope 'read' nor 'write': use one that has.")
     except ApiKeyError as error:
-        raise HttpRefusal(error.status, str(error), *_hint_headers(error)) from None
+        hints = [(b"www-authenticate", b'Bearer realm="Parley"')] if error.status == 401 else []
+        headers = [(b"retry-after", b"2")] if error.retry_helps else hints
+        raise HttpRefusal(error.status, str(error), *headers) from None
     if not await in_database(is_within_limit, f"key-{key.pk}"):
         raise HttpRefusal(429, "Too many requests in this minute.", (b"retry-after", b"60"))
     return key
-
-
-def _hint_headers(error: ApiKeyError) -> tuple[tuple[bytes, bytes], ...]:
-    if error.retry_helps:
-        return ((b"retry-after", b"2"),)
-    return ((b"www-authenticate", b'Bearer realm="Parley"'),) if error.status == 401 else ()
-
-
-async def _refuse(send: Send, refusal: HttpRefusal) -> None:
-    """A JSON-RPC error without an id, because the request was not read."""
-    body = as_bytes({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": str(refusal)}})
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *refusal.headers]
-    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

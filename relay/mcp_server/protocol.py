@@ -48,10 +48,16 @@ _threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="mcp")
 
 async def answer(scope: Scope, receive: Receive, send: Send) -> None:
     """The SDK parses a body in its event loop, so a large one gets a thread with a loop of its own."""
-    if _announced_size(scope) > BODY_BYTES:  # refused by the SDK before it is sent
+    sizes = [value for name, value in scope["headers"] if name == b"content-length"]
+    if sizes and sizes[0].isdigit() and int(sizes[0]) > BODY_BYTES:  # refused by the SDK before it is sent
         await _answer(scope, receive, send)
         return
-    messages, size = await _read_messages(receive)
+    messages, size, is_whole = list[Message](), 0, False
+    while not is_whole and size <= BODY_BYTES:
+        message = await receive()
+        messages.append(message)
+        size += len(message.get("body", b""))
+        is_whole = not message.get("more_body", False)
     if not LARGE < size <= BODY_BYTES:
         await _answer(scope, _Replay(messages, receive), send)
         return
@@ -61,22 +67,6 @@ async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         raise HttpRefusal(413, "The request has too many lists and objects.")
     for message in await loop.run_in_executor(_threads, _answer_in_thread, scope, messages):
         await send(message)
-
-
-def _announced_size(scope: Scope) -> int:
-    sizes = [value for name, value in scope["headers"] if name == b"content-length"]
-    return int(sizes[0]) if sizes and sizes[0].isdigit() else 0
-
-
-async def _read_messages(receive: Receive) -> tuple[list[Message], int]:
-    """The messages of a request, and how many bytes they have. Reading stops beyond the limit."""
-    messages, size, is_whole = list[Message](), 0, False
-    while not is_whole and size <= BODY_BYTES:
-        message = await receive()
-        messages.append(message)
-        size += len(message.get("body", b""))
-        is_whole = not message.get("more_body", False)
-    return messages, size
 
 
 class _Replay:
@@ -142,10 +132,8 @@ def _key(context: Context) -> ApiKey:
 
 def _describe(tool: AgentTool) -> Tool:
     hints = {"readOnlyHint": tool.name in READS, "destructiveHint": False, "openWorldHint": False}
-    schema = dict(tool.parameters)
-    return Tool.model_validate(
-        {"name": tool.name, "description": tool.description, "inputSchema": schema, "annotations": hints}
-    )
+    about = {"name": tool.name, "description": tool.description, "inputSchema": dict(tool.parameters)}
+    return Tool.model_validate({**about, "annotations": hints})
 
 
 def _result(text: str, *, is_error: bool = False) -> CallToolResult:

@@ -5,6 +5,7 @@ other owners need a reason. The tools are defined and run like those of agents.
 """
 
 from dataclasses import replace
+from datetime import tzinfo
 from typing import Annotated, Literal
 
 from history.access.key_cache import has_scope
@@ -57,24 +58,19 @@ def list_sessions(
     sessions = filters.apply(sessions_for(context.user, Purpose.LIST))
     if query:
         sessions = sessions.filter(pk__in=find_session_ids(context.user, query)[0])
-    page = listed(sessions, before=_place(cursor), limit=max(1, min(limit, MOST)))
-    lines = [
-        _line(session, session.last_activity_at.astimezone(zone).strftime("%Y-%m-%d %H:%M"))
-        for session in page.sessions
-    ]
+    try:
+        before = ListCursor.read(cursor.strip()) if cursor else None
+    except ValueError:
+        raise ToolError("Not a cursor that a list has returned.") from None
+    page = listed(sessions, before=before, limit=max(1, min(limit, MOST)))
+    lines = [_line(session, zone) for session in page.sessions]
     if page.next_before:
         lines.append(f"There are more: cursor={page.next_before}")
     return "\n".join(lines) or "There are no such sessions."
 
 
-def _place(cursor: str | None) -> ListCursor | None:
-    try:
-        return ListCursor.read(cursor.strip()) if cursor else None
-    except ValueError:
-        raise ToolError("Not a cursor that a list has returned.") from None
-
-
-def _line(session: Session, at: str) -> str:
+def _line(session: Session, zone: tzinfo) -> str:
+    at = f"{session.last_activity_at.astimezone(zone):%Y-%m-%d %H:%M}"
     facts = [at, session.client or session.source, session.model, f"{session.message_count} messages"]
     return f"{session.pk} {session.title or 'Untitled'} ({', '.join(filter(None, facts))})"
 
@@ -115,24 +111,19 @@ def append_note(
     return f"Kept as entry {seq} of session {kept.pk}."
 
 
-# Notes.  They are entries of one session for each key. In the conversation that a note is about it would be one more
-# message: the program that holds that conversation does not know it, and its next request would start another branch
-# before it.
+def _append_note(key: ApiKey, text: str, *, about: str) -> tuple[Session, int]:
+    """The session of this key's notes, and the number of the new entry.
 
-
-def _append_note(key: ApiKey, text: str, *, about: str = "") -> tuple[Session, int]:
-    """The session of this key's notes, and the number of the new entry."""
-    session = _notes_session(key) or recorder.start_session(
+    In the conversation that a note is about it would be one more message: the program that holds that conversation does
+    not know it, and its next request would start another branch before it.
+    """
+    own = sessions_for(key, Purpose.WRITE).filter(api_key=key, source=Session.Source.CHAT, client=NOTES_CLIENT)
+    session = own.order_by("created_at").first() or recorder.start_session(
         owner=key.owner, api_key=key, source=Session.Source.CHAT, client=NOTES_CLIENT, title=f"Notes: {key.name}"
     )
     body = f"{text.strip()}\n\n(About session {about}.)" if about else text.strip()
     entry = ModelInput(channel=NOTES_CHANNEL, parts=(Text(text=body),), metadata={"about": about} if about else {})
     return session, recorder.append_batch([Append(session.pk, entry, None)])[0].seq
-
-
-def _notes_session(key: ApiKey) -> Session | None:
-    own = sessions_for(key, Purpose.WRITE).filter(api_key=key, source=Session.Source.CHAT, client=NOTES_CLIENT)
-    return own.order_by("created_at").first()
 
 
 def _without(original: Tool, *names: str) -> Tool:

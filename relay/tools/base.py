@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -41,16 +41,14 @@ class ToolError(Exception):
 class ToolContext:
     """The user or API key of a call: a tool sees only what they may see.
 
-    `call_id` is the call that it answers.
-    `ask_agent` calls another agent. None: the call is not part of a turn.
+    `call_id` is the call that it answers; `by_hand`: the user typed it. `how_to_open`: what has to be done before a
+    session of another user can be read. `ask_agent` calls another agent. None: the call is not part of a turn.
     """
 
     user: User
     session_id: UUID
     agent: str = ""
-    # The user typed the call.
     by_hand: bool = False
-    # What has to be done before another user's session can be read.
     how_to_open: str = "the person has to open its page and say why first"
     call_id: str = ""
     ask_agent: Callable[..., Awaitable[str]] | None = None
@@ -91,17 +89,11 @@ class Tool:
         return ToolDefinition(name=self.name, description=self.description, parameters=self.parameters)
 
 
-def tool(
-    *,
-    name: str = "",
-    timeout: float = SECONDS,
-    output_chars: int = OUTPUT_CHARS,
-    directive: Directive = "",
-    summary: StrOrPromise = "",
-    panel: Panel | None = None,
-    is_for_agents: bool = False,
-) -> Callable[[Run], Tool]:
-    """Make a tool of a function: its name, its docstring and its signature say what a model has to know."""
+def tool(*, name: str = "", summary: StrOrPromise = "", **options: Any) -> Callable[[Run], Tool]:
+    """Make a tool of a function: its name, its docstring and its signature say what a model has to know.
+
+    `options` are other fields of `Tool`.
+    """
 
     def made(function: Run) -> Tool:
         description = inspect.cleandoc(function.__doc__ or "")
@@ -110,12 +102,8 @@ def tool(
             description=description,
             parameters=schema_of(function),
             run=function,
-            timeout=timeout,
-            output_chars=output_chars,
-            directive=directive,
             summary=summary or description.partition("\n")[0],
-            panel=panel,
-            is_for_agents=is_for_agents,
+            **options,
         )
 
     return made

@@ -14,9 +14,8 @@ import threading
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
@@ -106,7 +105,9 @@ async def run_call(request: ToolRequest, *, toolbox: Toolbox, context: ToolConte
         return call.failed(f"{tool.name} took longer than {tool.timeout:g} seconds and was given up.")
     except (Exception, SystemExit) as error:
         logger.exception("the tool %s failed", tool.name)
-        return call.failed(_in_brief(tool, error), traceback=_shortened(error))
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        lines = traceback.format_exception(error, limit=-FRAMES, chain=False)
+        return call.failed(f"{tool.name} failed: {text}"[:ERROR_CHARS], traceback="".join(lines)[-TRACEBACK_CHARS:])
 
 
 class _TookTooLong(Exception):
@@ -118,15 +119,14 @@ class _Call:
 
     def __init__(self, request: ToolRequest) -> None:
         self.request = request
-        self.started_at: datetime = now()
+        self.started_at = now()
         self._start = time.perf_counter()
 
     def succeeded(self, output: Output, *, limit: int) -> ToolResult:
         text = output.text if output.text.strip() or output.media else NO_OUTPUT
         if len(text) <= limit:
             return self._result("success", text=text, media=output.media)
-        note = f"[Cut here: these are the first {limit:,} of {len(text):,} characters.]"
-        cut = f"{text[:limit]}\n\n{note}"
+        cut = f"{text[:limit]}\n\n[Cut here: these are the first {limit:,} of {len(text):,} characters.]"
         return self._result("success", text=cut, media=output.media, output_chars=len(text))
 
     def failed(self, error: str, **metadata: Any) -> ToolResult:
@@ -135,6 +135,8 @@ class _Call:
     def _result(
         self, status: ResultStatus, *, text: str = "", media: Sequence[Media] = (), error: str = "", **metadata: Any
     ) -> ToolResult:
+        line = " ".join(self.request.arguments[: SUMMARY_CHARS * 4].split())
+        summary = line if len(line) <= SUMMARY_CHARS else f"{line[: SUMMARY_CHARS - 1]}…"
         return ToolResult(
             call_id=self.request.call_id,
             name=self.request.name,
@@ -143,7 +145,7 @@ class _Call:
             error=error,
             started_at=self.started_at,
             duration=round(time.perf_counter() - self._start, 6),
-            metadata={"arguments": _summary(self.request.arguments), **metadata},
+            metadata={"arguments": summary, **metadata},
         )
 
 
@@ -195,21 +197,6 @@ async def _notify(on_result: OnResult | None, index: int, result: ToolResult) ->
         logger.exception("The listener to results of %s failed.", result.name)
 
 
-def _in_brief(tool: Tool, error: BaseException) -> str:
-    text = " ".join(f"{type(error).__name__}: {error}".split())
-    return f"{tool.name} failed: {text}"[:ERROR_CHARS]
-
-
-def _shortened(error: BaseException) -> str:
-    lines = traceback.format_exception(error, limit=-FRAMES, chain=False)
-    return "".join(lines)[-TRACEBACK_CHARS:]
-
-
-def _summary(arguments: str) -> str:
-    line = " ".join(arguments[: SUMMARY_CHARS * 4].split())
-    return line if len(line) <= SUMMARY_CHARS else f"{line[: SUMMARY_CHARS - 1]}…"
-
-
 # Threads for tools that are ordinary functions.
 #
 # A thread cannot be stopped from outside. In a pool, a tool that hangs would keep a place for ever and the process from
@@ -222,31 +209,21 @@ T = TypeVar("T")
 async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     """What the function returns or raises. Cancelling stops the waiting, not the thread."""
     call = partial(contextvars.copy_context().run, partial(function, *args, **kwargs))
-    return await asyncio.get_running_loop().run_in_executor(_OneThreadEach(), call)
-
-
-class _OneThreadEach(Executor):
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        future: Future[T] = Future()
-        future.set_running_or_notify_cancel()
-        work = partial(_carry_out, future, partial(fn, *args, **kwargs))
-        threading.Thread(target=work, name="tool", daemon=True).start()
-        return future
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()
+    threading.Thread(target=_carry_out, args=(future, call), name="tool", daemon=True).start()
+    return await asyncio.wrap_future(future)
 
 
 def _carry_out(future: Future[T], call: Callable[[], T]) -> None:
     try:
-        result = _with_connections_of_its_own(call)
+        try:
+            result = call()
+        finally:
+            connections.close_all()
     except StopIteration as error:  # no future takes one: its caller would wait for ever
         future.set_exception(RuntimeError(f"StopIteration: {error}").with_traceback(error.__traceback__))
     except BaseException as error:  # noqa: BLE001 - it is raised again where it is awaited
         future.set_exception(error)
     else:
         future.set_result(result)
-
-
-def _with_connections_of_its_own(call: Callable[[], T]) -> T:
-    try:
-        return call()
-    finally:
-        connections.close_all()

@@ -44,15 +44,11 @@ def _property(hint: Any, default: Any) -> dict[str, Any]:
     if get_origin(hint) is Annotated:
         hint, description, *_ = get_args(hint)
         described["description"] = description
-    schema = _schema(_without_none(hint)) | described
+    if get_origin(hint) in (Union, types.UnionType):
+        kinds = [kind for kind in get_args(hint) if kind is not types.NoneType]
+        hint = kinds[0] if len(kinds) == 1 else hint
+    schema = _schema(hint) | described
     return schema if default is inspect.Parameter.empty or default is None else schema | {"default": default}
-
-
-def _without_none(hint: Any) -> Any:
-    if get_origin(hint) not in (Union, types.UnionType):
-        return hint
-    kinds = [kind for kind in get_args(hint) if kind is not types.NoneType]
-    return kinds[0] if len(kinds) == 1 else hint
 
 
 def _schema(hint: Any) -> dict[str, Any]:

@@ -27,11 +27,7 @@ MOST_VERSIONS = 200
 
 
 class CannotWrite(Exception):
-    """`code` says why: `changed` since its writer read it, or `too_long`."""
-
-    def __init__(self, code: str) -> None:
-        super().__init__(code)
-        self.code = code
+    """The text says why: `changed` since its writer read it, or `too_long`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,21 +84,19 @@ def versions(owner: User, agent: str) -> list[Version]:
     """Newest first."""
     session = _session_of(owner, agent)
     rows = list(_versions_of(session).order_by("-seq")[: MOST_VERSIONS + 1]) if session else []
-    texts = [_entry(row) for row in rows]
-    found: list[Version] = []
-    for place, (row, entry) in enumerate(zip(rows, texts, strict=True)):
-        before = texts[place + 1].content if place + 1 < len(texts) else ""
-        found.append(
-            Version(
-                number=row.seq,
-                content=entry.content,
-                author=entry.author,
-                by_agent=bool(entry.agent),
-                at=row.created_at,
-                changes=_changes(before, entry.content),
-            )
+    entries = [_entry(row) for row in rows]
+    before = [entry.content for entry in entries[1:]] + [""]
+    return [
+        Version(
+            number=row.seq,
+            content=entry.content,
+            author=entry.author,
+            by_agent=bool(entry.agent),
+            at=row.created_at,
+            changes=_changes(old, entry.content),
         )
-    return found[:MOST_VERSIONS]
+        for row, entry, old in zip(rows[:MOST_VERSIONS], entries, before, strict=False)
+    ]
 
 
 def contents(owner: User) -> dict[str, str]:
@@ -163,7 +157,7 @@ def edit_notebook(
     try:
         written = write(context.user, context.agent, text, seen=notebook.version, by_agent=not context.by_hand)
     except CannotWrite as refused:
-        raise ToolError(_WHY[refused.code]) from None
+        raise ToolError(_WHY[str(refused)]) from None
     return f"The notebook is at version {written.version}: {len(written.content)} of {MOST_CHARS} characters."
 
 

@@ -53,14 +53,12 @@ class TaskPlan:
 
 def read_plan(text: str) -> TaskPlan:
     """The steps of a plan: items with a box. A mark that is neither empty nor a tick means that it is being done."""
-    found = (_STEP.match(line) for line in text.splitlines())
-    return TaskPlan(tuple(_step(match) for match in found if match))
-
-
-def _step(match: re.Match[str]) -> Step:
-    spaces, mark, text = match.groups()
-    level = min(len(spaces.expandtabs(4)) // SPACES_PER_LEVEL, DEEPEST)
-    return Step(text=text.strip(), state=_STATES.get(mark, "doing"), level=level)
+    steps = []
+    for match in filter(None, map(_STEP.match, text.splitlines())):
+        spaces, mark, words = match.groups()
+        level = min(len(spaces.expandtabs(4)) // SPACES_PER_LEVEL, DEEPEST)
+        steps.append(Step(text=words.strip(), state=_STATES.get(mark, "doing"), level=level))
+    return TaskPlan(tuple(steps))
 
 
 def plan_notice(plan: str) -> str | None:

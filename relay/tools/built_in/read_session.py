@@ -56,23 +56,29 @@ def stretch(
     limit: int,
 ) -> str:
     """`leaf`: on the way to this entry, and nothing beyond it."""
-    page = _page(session, around=around, before=before, after=after, leaf=leaf, limit=max(1, min(limit, MOST)))
+    page = _page(session, _seq(around), _seq(before), _seq(after), leaf, limit=max(1, min(limit, MOST)))
     shown = [message for message in page.messages if not message.is_internal]
     chars = OUTPUT_CHARS * 9 // 10 // max(1, len(shown)) - 100
     zone = zone_of(context.user)
     pairs = zip(shown, entries_in_brief(shown), strict=True)
     texts = [_shown(message, entry, zone, chars) for message, entry in pairs]
-    return "\n\n".join([_head(session, zone), *texts, *_ways(page)])
+    begun = session.created_at.astimezone(zone)
+    head = f"{session.title or 'Untitled'} ({session.message_count} messages, begun {begun:%Y-%m-%d %H:%M})"
+    ways = []
+    if page.messages and page.has_older:
+        ways.append(f"There are older entries: before={page.messages[0].seq}")
+    if page.messages and page.has_newer:
+        ways.append(f"There are newer entries: after={page.messages[-1].seq}")
+    return "\n\n".join([head, *texts, *ways])
 
 
 def _page(
-    session: Session, *, around: int | None, before: int | None, after: int | None, leaf: int | None, limit: int
+    session: Session, around: int | None, before: int | None, after: int | None, leaf: int | None, *, limit: int
 ) -> Page:
     if around is None:
-        return messages_of(session, before=_seq(before), after=_seq(after), leaf=leaf, limit=limit)
-    place = _seq(around) or 0
-    until = messages_of(session, before=place + 1, limit=limit - limit // 2)
-    last = until.messages[-1].seq if until.messages else place
+        return messages_of(session, before=before, after=after, leaf=leaf, limit=limit)
+    until = messages_of(session, before=around + 1, limit=limit - limit // 2)
+    last = until.messages[-1].seq if until.messages else around
     since = messages_of(session, after=last, limit=max(1, limit // 2))
     return Page([*until.messages, *since.messages], until.has_older, since.has_newer)
 
@@ -80,11 +86,6 @@ def _page(
 def _seq(number: int | None) -> int | None:
     """Within the range of a database column."""
     return None if number is None else max(0, min(number, LARGEST))
-
-
-def _head(session: Session, zone: tzinfo) -> str:
-    begun = session.created_at.astimezone(zone)
-    return f"{session.title or 'Untitled'} ({session.message_count} messages, begun {begun:%Y-%m-%d %H:%M})"
 
 
 def _shown(message: Message, entry: Entry, zone: tzinfo, chars: int) -> str:
@@ -112,13 +113,6 @@ def _brief(text: str, chars: int) -> str:
     if begun.bytes:
         return f"{begun.text} … ({begun.bytes:,} bytes in all)"
     return f"{begun.text} … ({begun.chars:,} characters in all)" if begun.chars else begun.text
-
-
-def _ways(page: Page) -> Iterator[str]:
-    if page.messages and page.has_older:
-        yield f"There are older entries: before={page.messages[0].seq}"
-    if page.messages and page.has_newer:
-        yield f"There are newer entries: after={page.messages[-1].seq}"
 
 
 @tool(is_for_agents=True, summary=_("Shows a called agent the conversation of its caller; included automatically"))

@@ -35,7 +35,10 @@ def search_history(
     Each hit has the id of its session and the number of the entry: read_session shows what stands around it.
     """
     zone = zone_of(context.user)
-    only = _session_id(session) if session else None
+    try:
+        only = UUID(session.strip()) if session else None
+    except ValueError:
+        raise ToolError("There is no such session.") from None
     names = {"role": role, "tool": tool, "agent": agent, "model": model, "source": source}
     filters = SessionQuery.parse(
         {name: value or None for name, value in names.items()}
@@ -51,19 +54,12 @@ def search_history(
     if not hits:
         return "Nothing was found." if is_all else "Nothing was found among the newest messages; narrow the search."
     rest = "" if is_all else "\n\nThere are more: narrow the search, or ask for more."
-    how = context.how_to_open
     readable = readable_without_reason(context.user, [hit.session_id for hit in hits])
-    texts = [
-        _shown(hit, number, zone, shut="" if hit.session_id in readable else how) for number, hit in enumerate(hits, 1)
-    ]
+    texts = []
+    for number, hit in enumerate(hits, 1):
+        shut = "" if hit.session_id in readable else context.how_to_open
+        texts.append(_shown(hit, number, zone, shut=shut))
     return "\n\n".join(texts) + rest
-
-
-def _session_id(text: str) -> UUID:
-    try:
-        return UUID(text.strip())
-    except ValueError:
-        raise ToolError("There is no such session.") from None
 
 
 def _found(

@@ -13,7 +13,7 @@ import atexit
 import logging
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -128,16 +128,8 @@ class Connections:
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
-    # In the thread.
-
-    async def call(self, server: McpSettings, tool: str, arguments: JsonObject) -> Any:
-        """The SDK's result, also an error result; raises McpFailure without one."""
-        return await self._use(server, lambda client: client.call_tool(tool, dict(arguments)))
-
-    async def list_tools(self, server: McpSettings) -> list[Any]:
-        return list(await self._use(server, _all_tools))
-
-    async def _use(self, server: McpSettings, ask: Any) -> Any:
+    async def use(self, server: McpSettings, ask: Callable[[Any], Awaitable[T]]) -> T:
+        """What `ask` returns of the SDK's client; raises McpFailure. In the thread."""
         from mcp import MCPError
 
         connection = self._connection(server)
@@ -216,15 +208,16 @@ def connections() -> Connections:
 
 
 async def call(server: McpSettings, tool: str, arguments: JsonObject) -> Any:
-    """From any event loop. Cancelling this cancels the call."""
+    """The SDK's result, also an error result. From any event loop. Cancelling this cancels the call."""
     ours = connections()
-    return await asyncio.wrap_future(ours.submit(ours.call(server, tool, arguments)))
+    work = ours.use(server, lambda client: client.call_tool(tool, dict(arguments)))
+    return await asyncio.wrap_future(ours.submit(work))
 
 
 def list_tools(server: McpSettings) -> list[Any]:
     """From a thread that may wait."""
     ours = connections()
-    return ours.submit(ours.list_tools(server)).result(SECONDS_TO_CONNECT + server.seconds * 2)
+    return ours.submit(ours.use(server, _all_tools)).result(SECONDS_TO_CONNECT + server.seconds * 2)
 
 
 def close() -> None:

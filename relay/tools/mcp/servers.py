@@ -107,14 +107,13 @@ async def _call(pk: int, tool: str, arguments: JsonObject) -> Output:
 def _stored(content: Sequence[Any]) -> dict[int, Media]:
     """Store the pictures of a result within the limits of attachments."""
     found = pictures_in(content, most=settings.PARLEY_ATTACHMENTS_PER_MESSAGE, most_bytes=most_bytes())
-    return {place: _picture(data, number) for number, (place, data) in enumerate(found.items(), 1)}
-
-
-def _picture(data: bytes, number: int) -> Media:
-    media_type = media_type_of(data) or ""
-    sha256 = recorder.store_blob(data, media_type=media_type)
-    name = f"picture-{number}.{media_type.partition('/')[2]}"
-    return Media(media_type=media_type, sha256=sha256, size=len(data), name=name)
+    stored = {}
+    for number, (place, data) in enumerate(found.items(), 1):
+        media_type = media_type_of(data) or ""
+        sha256 = recorder.store_blob(data, media_type=media_type)
+        name = f"picture-{number}.{media_type.partition('/')[2]}"
+        stored[place] = Media(media_type=media_type, sha256=sha256, size=len(data), name=name)
+    return stored
 
 
 def _settings(pk: int) -> McpSettings:

@@ -8,6 +8,7 @@ import json
 import re
 from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Any
@@ -102,17 +103,12 @@ def pictures_in(content: Iterable[Any], *, most: int, most_bytes: int) -> dict[i
     """The pictures among what a tool returned, by their place: as many as we take, and none that is something else."""
     found: dict[int, bytes] = {}
     for place, part in enumerate(content):
-        data = _bytes_of(part) if part.type == "image" and len(found) < most else b""
-        if data and len(data) <= most_bytes and media_type_of(data) in IMAGES:
-            found[place] = data
+        if part.type == "image" and len(found) < most:
+            with suppress(ValueError, TypeError):
+                data = b64decode(part.data, validate=True)
+                if len(data) <= most_bytes and media_type_of(data) in IMAGES:
+                    found[place] = data
     return found
-
-
-def _bytes_of(part: Any) -> bytes:
-    try:
-        return b64decode(part.data, validate=True)
-    except (ValueError, TypeError):
-        return b""
 
 
 def result_text(server: str, content: Iterable[Any], structured: Any, *, names: Mapping[int, str] = NO_NAMES) -> str:

@@ -8,7 +8,8 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,20 +33,17 @@ CONNECT_SECONDS = 10.0
 Streams = tuple[Any, Any]
 
 
+@dataclass
 class Notes:
     """Why a connection ended: our reason, and the end of the program's error output."""
 
-    def __init__(self) -> None:
-        self.problem = ""
-        self.complaint = b""
-        self.has_ended = False
+    problem: str = ""
+    complaint: bytes = b""
+    has_ended: bool = False
 
 
-@asynccontextmanager
-async def opened(server: McpSettings, notes: Notes) -> AsyncGenerator[Streams]:
-    way = _process(server, notes) if server.command else _http(server)
-    async with way as streams:
-        yield streams
+def opened(server: McpSettings, notes: Notes) -> AbstractAsyncContextManager[Streams]:
+    return _process(server, notes) if server.command else _http(server)
 
 
 # A program.
@@ -97,25 +95,20 @@ async def _listen(process: asyncio.subprocess.Process, to_us: Any, notes: Notes)
     rubbish = 0
     async with to_us:
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, ConnectionError):
-            while line := await _line(process.stdout, notes):
-                try:
-                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-                except ValueError:
-                    rubbish += 1
-                    if rubbish > MOST_RUBBISH:
-                        notes.problem = "it sends what is no JSON-RPC"
-                        break
-                    continue
-                await to_us.send(SessionMessage(message))
+            try:
+                while line := await process.stdout.readline():
+                    try:
+                        message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                    except ValueError:
+                        rubbish += 1
+                        if rubbish > MOST_RUBBISH:
+                            notes.problem = "it sends what is no JSON-RPC"
+                            break
+                        continue
+                    await to_us.send(SessionMessage(message))
+            except ValueError:
+                notes.problem = f"it sends a line of more than {MOST_BYTES:,} bytes"
     notes.has_ended = True
-
-
-async def _line(stream: asyncio.StreamReader, notes: Notes) -> bytes:
-    try:
-        return await stream.readline()
-    except ValueError:
-        notes.problem = f"it sends a line of more than {MOST_BYTES:,} bytes"
-        return b""
 
 
 async def _speak(process: asyncio.subprocess.Process, from_us: Any) -> None:
