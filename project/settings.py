@@ -45,12 +45,15 @@ if _url.hostname and _url.hostname not in ALLOWED_HOSTS:
 
 # Secrets: from the environment, or made on the first run and kept in the data directory
 
-SECRET_KEY = env.text("SECRET_KEY")
-if 0 < len(SECRET_KEY) < 32:
-    env.refuse("SECRET_KEY", "write at least 32 random characters, or leave it out and one is made for you")
-_fingerprint_key = env.text("PARLEY_FINGERPRINT_KEY")
-if 0 < len(_fingerprint_key) < 32:
-    env.refuse("PARLEY_FINGERPRINT_KEY", "write at least 32 random characters, or leave it out and one is made for you")
+
+def _secret(name: str) -> str:
+    secret = env.text(name)
+    if 0 < len(secret) < 32:
+        env.refuse(name, "write at least 32 random characters, or leave it out and one is made for you")
+    return secret
+
+
+SECRET_KEY, _fingerprint_key = _secret("SECRET_KEY"), _secret("PARLEY_FINGERPRINT_KEY")
 try:
     PARLEY_DATA_DIR.mkdir(parents=True, exist_ok=True, mode=0o700)
     # WhiteNoise complains of a folder that is not there.
@@ -260,28 +263,21 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 REDIS_URL = env.url("REDIS_URL", schemes=("redis", "rediss", "unix"), example="redis://127.0.0.1:6379/0")
 # Messages that wait for one socket. Over this number they are dropped, and the socket reads the database instead.
 _CAPACITY = 10_000
-CHANNEL_LAYERS: dict[str, dict[str, Any]]
-CACHES: dict[str, dict[str, Any]]
+CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
+    "default": {"BACKEND": "relay.runtime.memory_layer.LocalChannelLayer", "CONFIG": {"capacity": _CAPACITY}}
+}
+CACHES: dict[str, dict[str, Any]] = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
 if REDIS_URL:
-    CHANNEL_LAYERS = {
-        "default": {
-            "BACKEND": "relay.runtime.redis_layer.RedisChannelLayer",
-            "CONFIG": {"url": REDIS_URL, "capacity": _CAPACITY},
-        }
+    CHANNEL_LAYERS["default"] = {
+        "BACKEND": "relay.runtime.redis_layer.RedisChannelLayer",
+        "CONFIG": {"url": REDIS_URL, "capacity": _CAPACITY},
     }
-    CACHES = {
-        "default": {
-            "BACKEND": "django.core.cache.backends.redis.RedisCache",
-            "LOCATION": REDIS_URL,
-            # A request waits no longer than this for a Redis that hangs, and continues without it.
-            "OPTIONS": {"socket_timeout": 0.5, "socket_connect_timeout": 0.5},
-        }
+    CACHES["default"] = {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": REDIS_URL,
+        # A request waits no longer than this for a Redis that hangs, and continues without it.
+        "OPTIONS": {"socket_timeout": 0.5, "socket_connect_timeout": 0.5},
     }
-else:
-    CHANNEL_LAYERS = {
-        "default": {"BACKEND": "relay.runtime.memory_layer.LocalChannelLayer", "CONFIG": {"capacity": _CAPACITY}}
-    }
-    CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
 
 # Accounts
 

@@ -1,5 +1,7 @@
 """Health checks and error pages."""
 
+from collections.abc import Callable
+
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, JsonResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
@@ -33,30 +35,22 @@ def readyz(request: HttpRequest) -> JsonResponse:
 # Under /api/ errors are JSON, elsewhere they are pages.
 
 
-def _leave_body_unread(request: HttpRequest) -> None:
-    """Django's error pages look for a CSRF token in the form, and would fail on a form that cannot be parsed."""
-    if not hasattr(request, "_post"):
-        request._mark_post_parse_error()  # type: ignore[attr-defined]
+def _error_view(status: int, page: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    def view(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+        # Django's pages look for a CSRF token in the form, and would fail on a form that cannot be parsed.
+        if not hasattr(request, "_post"):
+            request._mark_post_parse_error()  # type: ignore[attr-defined]
+        if is_api(request):
+            return failure(status)
+        return page(request, exception) if exception else page(request)
+
+    return view
 
 
-def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    _leave_body_unread(request)
-    return failure(400) if is_api(request) else defaults.bad_request(request, exception)
-
-
-def not_permitted(request: HttpRequest, exception: Exception) -> HttpResponse:
-    _leave_body_unread(request)
-    return failure(403) if is_api(request) else defaults.permission_denied(request, exception)
-
-
-def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    _leave_body_unread(request)
-    return failure(404) if is_api(request) else defaults.page_not_found(request, exception)
-
-
-def server_error(request: HttpRequest) -> HttpResponse:
-    _leave_body_unread(request)
-    return failure(500) if is_api(request) else defaults.server_error(request)
+bad_request = _error_view(400, defaults.bad_request)
+not_permitted = _error_view(403, defaults.permission_denied)
+not_found = _error_view(404, defaults.page_not_found)
+server_error = _error_view(500, defaults.server_error)
 
 
 class NotAllowedMiddleware(MiddlewareMixin):

@@ -21,7 +21,7 @@ from history.models import Session
 from project.accounts.forms import NewPersonForm, PreferencesForm, SignInForm
 from project.accounts.links import HOURS, claim_link, create_link, find_link
 from project.accounts.lockout import remember_browser
-from project.accounts.models import SignInLink, User
+from project.accounts.models import User
 from project.accounts.roles import role_labels
 
 
@@ -58,16 +58,12 @@ def link(request: HttpRequest, token: str) -> HttpResponse:
     if claimed is None:
         return render(request, "accounts/link.html", {"link": None}, status=410)
     login(request, claimed.user, backend="django.contrib.auth.backends.ModelBackend")
-    response = redirect(_first_page(request, claimed))
-    remember_browser(response, name=claimed.user.get_username())
-    return response
-
-
-def _first_page(request: HttpRequest, claimed: SignInLink) -> str:
+    response = redirect("home")
     if claimed.created_by_id and not claimed.user.has_usable_password():
         messages.info(request, _("Welcome. Choose a password to sign in without a link."))
-        return "accounts:password"
-    return "home"
+        response = redirect("accounts:password")
+    remember_browser(response, name=claimed.user.get_username())
+    return response
 
 
 @sensitive_post_parameters()

@@ -18,6 +18,8 @@ import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 from django.conf import settings
@@ -56,8 +58,14 @@ def _start() -> None:
     _tune_interpreter()
     atexit.register(stop)
     cancellation.accept_new_calls()
-    _stop_with_daphne()
-    end_before_the_server(end_live_work, loop=_running_loop())
+    reactor = sys.modules.get("twisted.internet.reactor")
+    if reactor is not None and reactor.running:
+        reactor.addSystemEventTrigger("before", "shutdown", _drain_under_twisted)
+        # Daphne's loop runs a moment after the reactor has started.
+        end_before_the_server(end_live_work, loop=getattr(reactor, "_asyncioEventloop", None))
+    else:
+        with suppress(RuntimeError):
+            end_before_the_server(end_live_work, loop=asyncio.get_running_loop())
     _scheduler.start()
 
 
@@ -126,23 +134,6 @@ def _tune_interpreter() -> None:
     gc.set_threshold(3_000, 5, 5)
 
 
-def _stop_with_daphne() -> None:
-    reactor = sys.modules.get("twisted.internet.reactor")
-    if reactor is not None and reactor.running:
-        reactor.addSystemEventTrigger("before", "shutdown", _drain_under_twisted)
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    """The loop of the server. Daphne's runs a moment after the reactor has started."""
-    reactor = sys.modules.get("twisted.internet.reactor")
-    if reactor is not None and reactor.running:
-        return getattr(reactor, "_asyncioEventloop", None)
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-
-
 def _drain_under_twisted() -> object:
     """Daphne dies of signal 11 when tasks are left over at the end, as those of open sockets are: end them first."""
     from twisted.internet.defer import Deferred
@@ -158,20 +149,16 @@ async def _drain_and_cancel() -> None:
     await asyncio.wait(others, timeout=2) if others else None
 
 
-logger = logging.getLogger(__name__)
-
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
-_tasks: set[asyncio.Task[None]] = set()
+_endings: list[Future[None]] = []
 
 
 def end_before_the_server(end: Callable[[], Awaitable[None]], *, loop: asyncio.AbstractEventLoop | None) -> None:
     """Put `end` before the server's own signal handlers. Outside the main thread, or without a loop, do nothing."""
     if loop is None or threading.current_thread() is not threading.main_thread():
         return
-    for number in SIGNALS:
+    for number in (signal.SIGTERM, signal.SIGINT):
         if server := _server_handler(loop, number):
-            signal.signal(number, _Handler(loop, end, server))
+            signal.signal(number, _handler_before(server, end, loop))
 
 
 def _server_handler(loop: Any, number: int) -> Callable[[int, Any], None] | None:
@@ -185,27 +172,25 @@ def _server_handler(loop: Any, number: int) -> Callable[[int, Any], None] | None
     return handler if callable(handler) and handler is not signal.default_int_handler else None
 
 
-class _Handler:
-    def __init__(self, loop: asyncio.AbstractEventLoop, end: Callable[[], Awaitable[None]], server: Any) -> None:
-        self.loop, self.end, self.server = loop, end, server
-        self.is_ending = False
+def _handler_before(
+    server: Callable[[int, Any], None], end: Callable[[], Awaitable[None]], loop: asyncio.AbstractEventLoop
+) -> Callable[[int, Any], None]:
+    is_ending = False
 
-    def __call__(self, number: int, frame: Any) -> None:
-        if self.is_ending or self.loop.is_closed():
-            self.server(number, frame)
-            return
-        self.is_ending = True
-        self.loop.call_soon_threadsafe(self._begin, number)
-
-    def _begin(self, number: int) -> None:
-        task = self.loop.create_task(self._end(number))
-        _tasks.add(task)
-        task.add_done_callback(_tasks.discard)
-
-    async def _end(self, number: int) -> None:
+    async def end_both(number: int) -> None:
         try:
-            await self.end()
+            await end()
         except Exception:
             logger.exception("Live work did not end in good order.")
         finally:
-            self.server(number, None)
+            server(number, None)
+
+    def handle(number: int, frame: Any) -> None:
+        nonlocal is_ending
+        if is_ending or loop.is_closed():
+            server(number, frame)
+        else:
+            is_ending = True
+            _endings.append(asyncio.run_coroutine_threadsafe(end_both(number), loop))
+
+    return handle

@@ -8,7 +8,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 
@@ -28,16 +27,6 @@ OFTEN_SECONDS = 1.0
 LEASE_POLL_SECONDS = 1.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Task:
-    """A job of this process, with the function that it names."""
-
-    name: str
-    run: Callable[[], object]
-    every: float
-    needs_lease: bool = False
-
-
 class Scheduler:
     """The background jobs of one process."""
 
@@ -47,9 +36,10 @@ class Scheduler:
         self.failures = FailureLog()
         self.is_stopping = False
         self._changed = threading.Condition()
-        self._due: dict[str, float] = {}  # of tasks that are not running
+        self._functions: dict[str, Callable[[], object]] = {}
+        self._due: dict[str, float] = {}  # of jobs that are not running
         self._running: set[str] = set()
-        self._queue: SimpleQueue[tuple[Task, float] | None] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[Job, float] | None] = SimpleQueue()
         self._workers: list[threading.Thread] = []
 
     def start(self) -> None:
@@ -78,36 +68,30 @@ class Scheduler:
             logger.warning("Ended without waiting for: %s", ", ".join(late))
 
     def _keep_time(self) -> None:
-        tasks = {task.name: task for task in self._tasks()}
+        jobs = {job.name: job for job in self.jobs}
+        self._functions = {job.name: import_string(job.run) for job in self.jobs}
+        if leased := [job.name for job in self.jobs if job.once_per == "installation"]:
+            renewal = Job("renew leases", "", every=self.leases.seconds / 3)
+            jobs = {renewal.name: renewal} | jobs
+            self._functions[renewal.name] = partial(self._renew, leased)
         with self._changed:
-            self._due = dict.fromkeys(tasks, time.monotonic())
+            self._due = dict.fromkeys(jobs, time.monotonic())
             while not self.is_stopping:
                 now = time.monotonic()
                 for name in [name for name, due in self._due.items() if due <= now]:
-                    if tasks[name].needs_lease and name not in self.leases:
+                    if jobs[name].once_per == "installation" and name not in self.leases:
                         self._due[name] = now + LEASE_POLL_SECONDS
                     else:
-                        self._begin(tasks[name], due=self._due.pop(name))
+                        self._begin(jobs[name], due=self._due.pop(name))
                 self._changed.wait(min(self._due.values()) - now if self._due else None)
-
-    def _tasks(self) -> list[Task]:
-        tasks = [
-            Task(name=job.name, run=import_string(job.run), every=job.every, needs_lease=job.once_per == "installation")
-            for job in self.jobs
-        ]
-        names = [task.name for task in tasks if task.needs_lease]
-        if names:
-            renewal = Task(name="renew leases", run=lambda: self._renew(names), every=self.leases.seconds / 3)
-            return [renewal, *tasks]
-        return tasks
 
     def _renew(self, names: list[str]) -> None:
         for name in names:
             self.failures.watch(partial(self.leases.renew, name), name=f"lease of {name}")
 
-    def _begin(self, task: Task, *, due: float) -> None:
-        self._running.add(task.name)
-        self._queue.put((task, due))
+    def _begin(self, job: Job, *, due: float) -> None:
+        self._running.add(job.name)
+        self._queue.put((job, due))
         if len(self._running) > len(self._workers):
             worker = threading.Thread(target=self._work, name=f"background {len(self._workers) + 1}", daemon=True)
             self._workers.append(worker)
@@ -115,12 +99,12 @@ class Scheduler:
 
     def _work(self) -> None:
         while (item := self._queue.get()) is not None:
-            task, due = item
-            keeps = task.every <= OFTEN_SECONDS and not self.is_stopping
-            self.failures.watch(task.run, name=task.name, keeps_connection=keeps)
+            job, due = item
+            keeps = job.every <= OFTEN_SECONDS and not self.is_stopping
+            self.failures.watch(self._functions[job.name], name=job.name, keeps_connection=keeps)
             with self._changed:
-                self._running.discard(task.name)
-                self._due[task.name] = max(due + task.every, time.monotonic())
+                self._running.discard(job.name)
+                self._due[job.name] = max(due + job.every, time.monotonic())
                 self._changed.notify_all()
         connections.close_all()
 

@@ -11,19 +11,19 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from dotenv import dotenv_values
 
-TRUE = ("true", "yes", "on", "1")
-FALSE = ("false", "no", "off", "0")
+FLAGS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 EXIT_CODE = 2
 
-_AMOUNT = re.compile(r"[0-9]{1,8}(?:\.[0-9]{1,4})?")
+T = TypeVar("T")
 
 
 class Environment:
@@ -42,39 +42,40 @@ class Environment:
         self.names.append(name)
         return (self.variables.get(name) or "").strip() or default
 
+    def _parsed(self, name: str, default: T, parse: Callable[[str], T], what_to_write: str) -> T:
+        """What `parse` makes of the value; it raises an error if the value is wrong."""
+        value = self.text(name)
+        try:
+            return parse(value) if value else default
+        except (KeyError, ValueError, OSError):
+            self.refuse(name, what_to_write)
+            return default
+
     def flag(self, name: str, default: bool) -> bool:
-        value = self.text(name).lower()
-        if value in TRUE or value in FALSE:
-            return value in TRUE
-        if value:
-            self.refuse(name, "write true or false")
-        return default
+        return self._parsed(name, default, lambda value: FLAGS[value.lower()], "write true or false")
 
     def whole_number(self, name: str, default: int, *, least: int = 0, most: int = 2**31 - 1) -> int:
-        value = self.text(name)
-        if not value:
-            return default
-        # isdecimal alone accepts "４２".
-        if value.isascii() and value.isdecimal() and least <= int(value) <= most:
-            return int(value)
-        self.refuse(name, f"write a whole number from {least} to {most}")
-        return default
+        def parse(value: str) -> int:
+            # isdecimal alone accepts "４２".
+            if value.isascii() and value.isdecimal() and least <= int(value) <= most:
+                return int(value)
+            raise ValueError
+
+        return self._parsed(name, default, parse, f"write a whole number from {least} to {most}")
 
     def amount(self, name: str, default: Decimal) -> Decimal:
         """A decimal number, for example a sum of money."""
-        value = self.text(name)
-        if not value or _AMOUNT.fullmatch(value):
-            return Decimal(value or default)
-        self.refuse(name, "write a number like 2 or 0.50")
-        return default
+        return self._parsed(name, default, _amount, "write a number like 2 or 0.50")
 
     def share(self, name: str, default: float) -> float:
         """A part of a whole."""
-        value = self.text(name)
-        if not value or (_AMOUNT.fullmatch(value) and float(value) <= 1):
-            return float(value or default)
-        self.refuse(name, "write a number from 0 to 1, like 0.8")
-        return default
+
+        def parse(value: str) -> float:
+            if (share := float(_amount(value))) <= 1:
+                return share
+            raise ValueError
+
+        return self._parsed(name, default, parse, "write a number from 0 to 1, like 0.8")
 
     def words(self, name: str, default: Iterable[str] = ()) -> list[str]:
         """A list, separated by commas."""
@@ -104,30 +105,21 @@ class Environment:
         return paths
 
     def url(self, name: str, default: str = "", *, schemes: tuple[str, ...], example: str) -> str:
-        value = self.text(name)
-        if not value:
-            return default
-        if is_url(value, schemes=schemes):
-            return value
-        self.refuse(name, f"write an address like {example}")
-        return default
+        def parse(value: str) -> str:
+            parts = urlsplit(value)
+            # Reading the port is what checks it.
+            if parts.scheme in schemes and (parts.port is None or parts.port > 0):
+                return value
+            raise ValueError
+
+        return self._parsed(name, default, parse, f"write an address like {example}")
 
     def choice(self, name: str, default: str, *, among: Iterable[str]) -> str:
-        choices = tuple(among)
-        value = self.text(name, default)
-        if value in choices:
-            return value
-        self.refuse(name, f"write one of {', '.join(choices)}")
-        return default
+        choices = {value: value for value in among}
+        return self._parsed(name, default, choices.__getitem__, f"write one of {', '.join(choices)}")
 
     def time_zone(self, name: str, default: str) -> str:
-        value = self.text(name, default)
-        try:
-            ZoneInfo(value)
-        except (KeyError, ValueError, OSError):
-            self.refuse(name, "write a name like Europe/Berlin or UTC")
-            return default
-        return value
+        return self._parsed(name, default, lambda value: ZoneInfo(value).key, "write a name like Europe/Berlin or UTC")
 
     def refuse(self, name: str, what_to_write: str) -> None:
         self.problems.append(f"{name} is {shown(name, self.text(name))}: {what_to_write}.")
@@ -141,13 +133,10 @@ class Environment:
             raise SystemExit(EXIT_CODE)
 
 
-def is_url(value: str, *, schemes: tuple[str, ...]) -> bool:
-    try:
-        parts = urlsplit(value)
-        # Reading the port is what checks it.
-        return parts.scheme in schemes and (parts.port is None or parts.port > 0)
-    except ValueError:
-        return False
+def _amount(value: str) -> Decimal:
+    if not re.fullmatch(r"[0-9]{1,8}(?:\.[0-9]{1,4})?", value):
+        raise ValueError
+    return Decimal(value)
 
 
 def local_url(host: str, port: int) -> str:

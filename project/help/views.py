@@ -17,10 +17,9 @@ from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
-from django.utils.safestring import SafeString, mark_safe
+from django.utils.safestring import mark_safe
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
-from markdown.extensions import Extension
 from markdown.extensions.tables import TableExtension
 from markdown.extensions.toc import TocExtension
 from markdown.postprocessors import Postprocessor
@@ -96,35 +95,19 @@ def _render(name: str, path: Path, changed: int) -> HelpPage:
     contents = TocExtension(
         slugify=slugify, permalink="#", permalink_title="", permalink_leading=False, toc_depth="2-3"
     )
-    extensions: list[Extension | str] = [
-        "fenced_code",
-        "sane_lists",
-        TableExtension(use_align_attribute=True),
-        contents,
-    ]
-    parser = markdown.Markdown(extensions=[*extensions, _HelpLinks(name)], output_format="html")
+    tables = TableExtension(use_align_attribute=True)
+    parser = markdown.Markdown(extensions=["fenced_code", "sane_lists", tables, contents], output_format="html")
+    parser.treeprocessors.register(_LinkProcessor(parser, name), "help_links", 1)
+    parser.postprocessors.register(_CodeProcessor(parser), "help_code", 1)
     html = parser.convert(path.read_text(encoding="utf-8"))
     toc = getattr(parser, "toc", "") if getattr(parser, "toc_tokens", None) else ""
-    return HelpPage(name, _title(path), _trusted(html), _trusted(toc))
-
-
-def _trusted(html: str) -> SafeString:
-    return mark_safe(html)  # noqa: S308  made from files of this repository
+    # Made from files of this repository.
+    return HelpPage(name, _title(path), mark_safe(html), mark_safe(toc))  # noqa: S308
 
 
 def slugify(value: str, separator: str) -> str:
     """The anchor that GitHub gives a heading, so that links between the files work in both places."""
     return _NOT_IN_SLUG.sub("", value.strip().lower()).replace(" ", separator)
-
-
-class _HelpLinks(Extension):
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.name = name
-
-    def extendMarkdown(self, md: markdown.Markdown) -> None:  # noqa: N802  their name
-        md.treeprocessors.register(_LinkProcessor(md, self.name), "help_links", 1)
-        md.postprocessors.register(_CodeProcessor(md), "help_code", 1)
 
 
 class _CodeProcessor(Postprocessor):

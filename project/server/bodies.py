@@ -11,6 +11,7 @@ the client would see a reset instead of the answer.
 import asyncio
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import import_module
 
 from django.conf import settings
@@ -159,8 +160,9 @@ class RequestBody:
             if not self.is_complete:
                 message = await self._begin_early(message)
         elif self.must_linger and not message.get("more_body", False):
-            await self._end_late(message)
-            return
+            await self._send({**message, "more_body": True})
+            await self._drop_rest()
+            message = {"type": "http.response.body", "body": b"", "more_body": False}
         await self._send(message)
 
     async def _begin_early(self, message: Message) -> Message:
@@ -173,22 +175,15 @@ class RequestBody:
         others = [pair for pair in message.get("headers", ()) if pair[0].lower() != b"connection"]
         return {**message, "headers": [*others, (b"connection", b"close")]}
 
-    async def _end_late(self, message: Message) -> None:
-        await self._send({**message, "more_body": True})
-        await self._drop_rest()
-        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-
     async def _drop_rest(self) -> None:
         """Read on for a moment. Not beside a task of the application that waits for the body itself, nor where the
         client waits to be asked for it (`Expect`)."""
         if self.is_waiting or (b"expect" in self.headers and not self.size):
             return
         end = asyncio.get_running_loop().time() + LINGER_SECONDS
-        try:
+        with suppress(TimeoutError):
             while not self.is_complete:
                 await self._next(end - asyncio.get_running_loop().time())
-        except TimeoutError:
-            pass
 
     async def refuse(self, status: int) -> None:
         """Answer in place of the application. What it sends later is dropped."""
@@ -212,16 +207,12 @@ def is_known_sender(scope: Scope) -> bool:
         except ApiKeyError:
             return False
         return True
-    if session := _session_in(scope):
+    cookies = "; ".join(value.decode("latin-1") for name, value in scope.get("headers", ()) if name == b"cookie")
+    if session := parse_cookie(cookies).get(settings.SESSION_COOKIE_NAME, ""):
         request = HttpRequest()
         request.session = import_module(settings.SESSION_ENGINE).SessionStore(session)
         return get_user(request).is_authenticated
     return False
-
-
-def _session_in(scope: Scope) -> str:
-    sent = [value.decode("latin-1") for name, value in scope.get("headers", ()) if name == b"cookie"]
-    return str(parse_cookie("; ".join(sent)).get(settings.SESSION_COOKIE_NAME, ""))
 
 
 # Refusals, in the form that callers of each path expect.
@@ -229,7 +220,11 @@ def _session_in(scope: Scope) -> str:
 
 def refusal_of(scope: Scope, status: int) -> tuple[bytes, bytes]:
     """Content type and body."""
-    path, message = scope["path"], _message(status)
+    path, message = scope["path"], refusal(status)[1]
+    if status == 401:
+        message = _("Sign in to send more than %(size)d KB.") % {"size": ANYONE_BYTES // 1024}
+    elif status == 413:
+        message = _("The request is too large for this address.")
     if gateway.serves(path):
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         _status, body = Refusal(message, status=status).encode(guess_dialect(path, headers))
@@ -239,11 +234,3 @@ def refusal_of(scope: Scope, status: int) -> tuple[bytes, bytes]:
     if path.startswith("/api/"):
         return b"application/json", failure(status).content
     return b"text/plain; charset=utf-8", f"{message}\n".encode()
-
-
-def _message(status: int) -> str:
-    if status == 401:
-        return _("Sign in to send more than %(size)d KB.") % {"size": ANYONE_BYTES // 1024}
-    if status == 413:
-        return _("The request is too large for this address.")
-    return refusal(status)[1]

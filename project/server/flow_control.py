@@ -6,7 +6,6 @@ is full, so each streamed response registers one.
 """
 
 import asyncio
-from collections.abc import Awaitable
 from functools import partial
 from typing import Any
 
@@ -18,24 +17,20 @@ CLOSE_SECONDS = 30
 
 def paced(send: Send) -> Send:
     """`send`, or one that waits if the server does not."""
-    request = _request_behind(send) if isinstance(send, partial) else None
+    request = _behind(send, "registerProducer", "channel")
     return send if request is None else _Paced(send, request)
 
 
 def paced_socket(send: Send) -> Send:
     """The same for a socket: a message waits until the client has read most of the earlier ones."""
-    protocol = _socket_behind(send) if isinstance(send, partial) else None
+    protocol = _behind(send, "sendMessage", "transport")
     return send if protocol is None else _PacedSocket(send, protocol)
 
 
-def _socket_behind(send: partial[Awaitable[None]]) -> Any:
-    """The protocol of a socket under Daphne, else None."""
-    return next((one for one in send.args if hasattr(one, "sendMessage") and hasattr(one, "transport")), None)
-
-
-def _request_behind(send: partial[Awaitable[None]]) -> Any:
-    """Twisted's request under Daphne, whose `send` is a partial function of it. Else None."""
-    return next((one for one in send.args if hasattr(one, "registerProducer") and hasattr(one, "channel")), None)
+def _behind(send: Send, *attributes: str) -> Any:
+    """Twisted's request or protocol: under Daphne `send` is a partial function of it. Else None."""
+    arguments = send.args if isinstance(send, partial) else ()
+    return next((one for one in arguments if all(hasattr(one, name) for name in attributes)), None)
 
 
 class _Producer:

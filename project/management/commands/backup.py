@@ -35,7 +35,8 @@ class Command(BaseCommand):
         if connection.vendor != "sqlite":
             raise CommandError(f"This database is backed up by its own tool. Run: {pg_dump_command()}")
         check_database()
-        target = (options["path"] or default_path()).absolute()
+        default = Path(settings.PARLEY_DATA_DIR, "backups", f"parley-{timezone.now():%Y%m%d-%H%M%S}.sqlite3")
+        target = (options["path"] or default).absolute()
         try:
             copy_sqlite(Path(connection.get_connection_params()["database"]), target)
         except (BackupError, OSError, sqlite3.Error) as error:
@@ -43,10 +44,6 @@ class Command(BaseCommand):
         size = target.stat().st_size
         text = json.dumps({"path": str(target), "bytes": size}) if options["json"] else f"{target} ({size:,} bytes)"
         self.stdout.write(text)
-
-
-def default_path() -> Path:
-    return Path(settings.PARLEY_DATA_DIR, "backups", f"parley-{timezone.now():%Y%m%d-%H%M%S}.sqlite3")
 
 
 def pg_dump_command() -> str:
@@ -71,8 +68,8 @@ def copy_sqlite(source: Path, target: Path) -> None:
         # Created first with its mode: SQLite would make it readable for all users.
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         copy_pages(source, draft)
-        check_copy(draft)
-        flush_to_disk(draft)
+        with draft.open("rb") as file:
+            os.fsync(file.fileno())
         draft.rename(target)
     finally:
         draft.unlink(missing_ok=True)
@@ -87,18 +84,8 @@ def copy_pages(source: Path, draft: Path) -> None:
         live.backup(copy, pages=PAGES)
         # One file, without -wal and -shm beside it.
         copy.execute("PRAGMA journal_mode=DELETE")
-
-
-def check_copy(draft: Path) -> None:
+    # Through a connection of its own, which reads what was written.
     with closing(sqlite3.connect(draft)) as copy:
         verdict = copy.execute("PRAGMA integrity_check").fetchone()[0]
     if verdict != "ok":
         raise BackupError(f"The copy is damaged and was thrown away: {verdict}")
-
-
-def flush_to_disk(draft: Path) -> None:
-    descriptor = os.open(draft, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
