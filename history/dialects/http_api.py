@@ -1,13 +1,12 @@
 """Vendors' HTTP APIs: paths, auth header, model list, usage and references.
 
-Each dialect has one `HttpApi` object, its `HTTP_API`, with the vendor's facts besides the conversation: the gateway and
-the providers name no vendor.
+With the `HTTP_API` of each dialect, the gateway and the providers name no vendor.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 from history.answers.events import ErrorKind
 from history.dialects.references import IssuedIds, Reference
@@ -35,8 +34,7 @@ class ListedModel:
     owner: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelPath:
+class ModelPath(NamedTuple):
     """A path with the model and, after a colon, the method."""
 
     model: str
@@ -140,7 +138,8 @@ class HttpApi:
         """Whether the vendor stores this reply."""
         return self.stores_answers
 
-    def read_usage(self, counts: JsonObject) -> Usage:
+    @staticmethod
+    def read_usage(raw: JsonObject) -> Usage:
         raise NotImplementedError
 
     def read_other_usage(self, counts: JsonObject) -> Usage:

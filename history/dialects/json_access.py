@@ -51,20 +51,15 @@ def truth(value: object) -> bool | None:
 
 def parse_json(text: str | bytes) -> Any:
     """Parse strict JSON or raise ValueError: no NaN, and no deep nesting."""
+    text = text if isinstance(text, str) else text.decode()
     try:
-        value = _DECODER.decode(text if isinstance(text, str) else text.decode())
+        value = _DECODER.decode(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    if _may_be_deep(text) and is_too_deep(value):
+    # Counting brackets is fast, and nearly every text has too few to nest deeply.
+    if text.count("{") + text.count("[") >= MAX_DEPTH and is_too_deep(value):
         raise ValueError("nested too deeply")
     return value
-
-
-def _may_be_deep(text: str | bytes) -> bool:
-    """Counting brackets is fast, and nearly every text has too few to nest deeply."""
-    if isinstance(text, bytes):
-        return text.count(b"{") + text.count(b"[") >= MAX_DEPTH
-    return text.count("{") + text.count("[") >= MAX_DEPTH
 
 
 def _refuse(word: str) -> NoReturn:

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import ClassVar
 
@@ -13,7 +13,6 @@ from history.dialects.json_access import string
 from history.dialects.tools import (
     HOSTED,
     HOSTED_BY,
-    ToolSubstitute,
     parse_arguments,
     substitutes_by_name,
     substitutes_for,
@@ -48,6 +47,7 @@ class RequestEncoder:
     invalid_in_ids: ClassVar[re.Pattern[str] | None] = None
     # Prefixes of URLs that this vendor cannot open.
     closed: ClassVar[tuple[str, ...]] = GOOGLE_URLS
+    rejects_blank_text: ClassVar[bool] = False
     # Only OpenAI's dialects have a level of detail for images.
     has_detail: ClassVar[bool] = False
 
@@ -70,7 +70,7 @@ class RequestEncoder:
         for entry in context.entries:
             self.seq = entry.seq
             if entry.role is Role.SYSTEM:
-                self.leave_out_parts(entry.parts)
+                self.leave_out(entry.parts)
             yield entry
         self.seq = 0
 
@@ -116,19 +116,17 @@ class RequestEncoder:
             self.lose(LossCode.MESSAGE_LEFT_OUT)
         return encoded
 
-    def is_empty(self, text: str) -> bool:
-        return not text
-
     def blocks(self, parts: Iterable[Part]) -> list[JsonDict]:
         return [block for part in parts if (block := self.block(part))]
 
     def block(self, part: Part) -> JsonDict | None:
         """A part of an input or a result; None for an empty part, or one that the dialect cannot carry."""
         if isinstance(part, Text):
-            return None if self.is_empty(part.text) else self.text(part.text)
+            is_empty = not part.text.strip() if self.rejects_blank_text else not part.text
+            return None if is_empty else self.text(part.text)
         if isinstance(part, Media):
             return self._media_block(part)
-        self.leave_out(part)
+        self.leave_out([part])
         return None
 
     def _media_block(self, media: Media) -> JsonDict:
@@ -136,17 +134,16 @@ class RequestEncoder:
             media = replace(media, media_type="image/jpeg")
         content = self.bytes_of(media)
         if content is None and media.url.startswith(self.closed):
-            return self.text(self.note(media, LossCode.MEDIA_NOT_CARRIED))
+            return self.note(media, LossCode.MEDIA_NOT_CARRIED)
         if not self.has_detail and detail_of(media) != "auto":
             self.lose(LossCode.OPTION_NOT_CARRIED, name="detail")
         if content is None and not media.url:
-            return self.text(self.note(media, LossCode.MEDIA_UNAVAILABLE))
-        return self.media(media, content) or self.text(self.note(media, LossCode.MEDIA_NOT_CARRIED))
+            return self.note(media, LossCode.MEDIA_UNAVAILABLE)
+        return self.media(media, content) or self.note(media, LossCode.MEDIA_NOT_CARRIED)
 
     def moved_media(self, result: ToolResult) -> list[JsonDict]:
         """Media of a result as blocks for a message after it, where results cannot carry media."""
-        media = media_in(result)
-        if not media:
+        if not (media := media_in(result)):
             return []
         self.lose(LossCode.MEDIA_MOVED, tool=result.name)
         return [self.text(f"Media from the result of {result.name}:"), *self.blocks(media)]
@@ -210,26 +207,33 @@ class RequestEncoder:
             self._ids[original] = call_id
         return self._ids[original]
 
-    def leave_out(self, part: Part) -> None:
-        self.lose(LossCode.PART_NOT_CARRIED, type=kind_of(part))
-
-    def leave_out_parts(self, parts: Iterable[Part], *, except_for: tuple[type[Part], ...] = ()) -> None:
+    def leave_out(self, parts: Iterable[Part], *, except_for: tuple[type[Part], ...] = ()) -> None:
         """All parts but text and these types."""
         for part in parts:
             if not isinstance(part, (Text, *except_for)):
-                self.leave_out(part)
+                self.lose(LossCode.PART_NOT_CARRIED, type=kind_of(part))
 
     def offered_tools(self, tools: tuple[ToolDefinition, ...]) -> list[tuple[ToolDefinition, JsonObject | None]]:
-        """The tools to offer; a hosted tool of this dialect with its original form."""
+        """The tools to offer; a hosted tool of this dialect as it is, functions in place of others."""
         offered: list[tuple[ToolDefinition, JsonObject | None]] = []
-        substitutes, names = substitutes_by_name(tools), set[str]()
+        by_name, names = substitutes_by_name(tools), set[str]()
         for tool in tools:
-            if HOSTED not in tool.extra:
-                offered.append((tool, None))
-            elif tool.extra.get(HOSTED_BY) == self.dialect:
-                offered.append((tool, thaw(tool.extra[HOSTED])))
-            else:
-                offered += [(function, None) for function in self._substitutes(tool, substitutes, names)]
+            hosted = thaw(tool.extra.get(HOSTED))
+            if hosted is None or tool.extra.get(HOSTED_BY) == self.dialect:
+                offered.append((tool, hosted))
+                continue
+            substitutes = list(substitutes_for(hosted))
+            if not substitutes:
+                self.lose(LossCode.TOOL_NOT_CARRIED, name=tool.name)
+            for substitute in substitutes:
+                name = substitute.function.name
+                if by_name.get(name) != substitute:
+                    self.lose(LossCode.TOOL_NOT_CARRIED, name=substitute.name)
+                elif name not in names:  # vendors refuse duplicates
+                    names.add(name)
+                    offered.append((substitute.function, None))
+                    if substitute.has_grammar:
+                        self.lose(LossCode.OPTION_NOT_CARRIED, name="grammar")
         return offered
 
     def forced_tool(self, offered: Iterable[tuple[ToolDefinition, object]]) -> str:
@@ -240,23 +244,6 @@ class RequestEncoder:
         self.lose(LossCode.OPTION_NOT_CARRIED, name="tool_choice")
         return ""
 
-    def _substitutes(
-        self, tool: ToolDefinition, by_name: Mapping[str, ToolSubstitute], names: set[str]
-    ) -> Iterator[ToolDefinition]:
-        """Functions in place of another dialect's tool. `names` are those offered so far: vendors refuse duplicates."""
-        substitutes = list(substitutes_for(tool.extra[HOSTED]))
-        for substitute in substitutes:
-            name = substitute.function.name
-            if by_name.get(name) != substitute:
-                self.lose(LossCode.TOOL_NOT_CARRIED, name=substitute.name)
-            elif name not in names:
-                names.add(name)
-                if substitute.has_grammar:
-                    self.lose(LossCode.OPTION_NOT_CARRIED, name="grammar")
-                yield substitute.function
-        if not substitutes:
-            self.lose(LossCode.TOOL_NOT_CARRIED, name=tool.name)
-
     def bytes_of(self, media: Media) -> bytes | None:
         if not media.sha256 or self.options.media is None:
             return None
@@ -265,17 +252,17 @@ class RequestEncoder:
         except LookupError:
             return None
 
-    def note(self, media: Media, code: LossCode) -> str:
+    def note(self, media: Media, code: LossCode) -> JsonDict:
         """A text in place of media that cannot be sent."""
         name = media.name or media.type
         self.lose(code, name=name, media_type=media.media_type)
-        return f"[Attachment {name} ({media.media_type}) could not be sent]"
+        return self.text(f"[Attachment {name} ({media.media_type}) could not be sent]")
 
-    def text_file(self, media: Media, content: bytes) -> str:
+    def text_file(self, media: Media, content: bytes) -> JsonDict:
         """A text file as text, for vendors that accept no files."""
         name = media.name or media.media_type
         self.lose(LossCode.MEDIA_AS_TEXT, name=name, media_type=media.media_type)
-        return f"[File {name}]\n{content.decode('utf-8', 'replace')}"
+        return self.text(f"[File {name}]\n{content.decode('utf-8', 'replace')}")
 
 
 def detail_of(media: Media) -> str:

@@ -6,8 +6,8 @@ pieces and joined once, so that a long line in many chunks takes linear time.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from history.dialects.json_access import as_bytes, parse_json
 from history.entries import JsonObject
@@ -18,8 +18,7 @@ _BOM = b"\xef\xbb\xbf"
 _SEPARATORS = {sign.encode(): f"\\u{ord(sign):04x}".encode() for sign in "\x85\u2028\u2029"}
 
 
-@dataclass(frozen=True, slots=True)
-class ServerSentEvent:
+class ServerSentEvent(NamedTuple):
     name: str
     data: str
 
@@ -33,15 +32,17 @@ def sse(data: object, *, name: str = "") -> bytes:
     return (f"event: {name}\n".encode() if name else b"") + b"data: " + written + b"\n\n"
 
 
-class Lines:
-    """Splits chunks into lines, without their ends."""
+class SSEDecoder:
+    """Decodes server-sent events. A last event without its empty line counts: not every server writes that."""
 
     def __init__(self) -> None:
         self._held: list[bytes] = []
         self._after_cr = False
         self._is_first = True
+        self._name = ""
+        self._data: list[str] = []
 
-    def feed(self, chunk: bytes) -> Iterator[bytes]:
+    def feed(self, chunk: bytes) -> Iterator[ServerSentEvent]:
         if self._after_cr and chunk.startswith(b"\n"):
             chunk, self._after_cr = chunk[1:], False
         if not chunk:
@@ -50,39 +51,19 @@ class Lines:
         first, *rest = _LINE_END.split(chunk)
         self._held.append(first)
         for piece in rest:
-            yield self._take()
+            yield from self._read_line()
             self._held.append(piece)
 
-    def close(self) -> bytes:
-        """The rest after the last line end."""
-        return self._take()
+    def close(self) -> Iterator[ServerSentEvent]:
+        yield from self._read_line()
+        yield from self._read_line()
 
-    def _take(self) -> bytes:
+    def _read_line(self) -> Iterator[ServerSentEvent]:
+        """Read the line that is held; an empty one ends the event."""
         line = b"".join(self._held)
         self._held.clear()
         if self._is_first:
-            self._is_first = False
-            return line.removeprefix(_BOM)
-        return line
-
-
-class SSEDecoder:
-    """Decodes server-sent events. A last event without its empty line counts: not every server writes that."""
-
-    def __init__(self) -> None:
-        self._lines = Lines()
-        self._name = ""
-        self._data: list[str] = []
-
-    def feed(self, chunk: bytes) -> Iterator[ServerSentEvent]:
-        for line in self._lines.feed(chunk):
-            yield from self._read(line)
-
-    def close(self) -> Iterator[ServerSentEvent]:
-        yield from self._read(self._lines.close())
-        yield from self._read(b"")
-
-    def _read(self, line: bytes) -> Iterator[ServerSentEvent]:
+            line, self._is_first = line.removeprefix(_BOM), False
         if not line:
             if self._data:
                 yield ServerSentEvent(self._name, "\n".join(self._data))
@@ -136,10 +117,7 @@ class Documents:
 
     def close(self) -> bytes:
         """The rest: an object that was cut off."""
-        held = b"".join(self._held)
-        self._held.clear()
-        self._depth, self._in_string = 0, False
-        return held
+        return b"".join(self._held)
 
 
 # The final event

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import auto
 from typing import Literal
 
 from history.context import Context, to_context
@@ -18,43 +19,25 @@ class DialectError(ValueError):
 
 
 class LossCode(SentenceCode):
-    REASONING_UNSIGNED = "reasoning_unsigned", _("Reasoning without a signature was not sent.")
-    REASONING_FOREIGN = (
-        "reasoning_foreign",
-        _("Reasoning that belongs to %(provider)s was not sent to another provider."),
-    )
-    REASONING_NOT_CARRIED = "reasoning_not_carried", _("Reasoning was not sent. This API does not accept it.")
-    REASONING_ALONE = "reasoning_alone", _("Reasoning was not sent. The message or call after it is missing.")
-    SIGNATURE_REPLACED = (
-        "signature_replaced",
-        _("The signature of the call of %(name)s is lost. A placeholder was sent."),
-    )
-    MEDIA_UNAVAILABLE = "media_unavailable", _("The data of %(name)s was not found. A note was sent instead.")
-    MEDIA_NOT_CARRIED = (
-        "media_not_carried",
-        _("%(name)s (%(media_type)s) cannot be sent to this provider. A note was sent instead."),
-    )
-    MEDIA_AS_TEXT = "media_as_text", _("%(name)s was sent as plain text.")
-    MEDIA_MOVED = "media_moved", _("Media in a result of %(tool)s was moved into the message after it.")
-    PART_NOT_CARRIED = "part_not_carried", _("A part of type %(type)s was not sent. It belongs to another provider.")
-    PARTS_REORDERED = "parts_reordered", _("Text after a tool call was moved before it.")
-    ARGUMENTS_WRAPPED = (
-        "arguments_wrapped",
-        _("The incomplete arguments of %(name)s were sent as text inside an object."),
-    )
-    CALL_ID_CHANGED = "call_id_changed", _("The call id %(given)s is now %(call_id)s.")
-    STATUS_NOT_CARRIED = (
-        "status_not_carried",
-        _("The status of the call of %(name)s (%(status)s) is sent only as text."),
-    )
-    SYSTEM_AS_TEXT = "system_as_text", _("An instruction was sent as user text.")
-    MESSAGE_LEFT_OUT = "message_left_out", _("A message without sendable content was left out.")
-    TOOL_NOT_CARRIED = "tool_not_carried", _("The tool %(name)s runs at another provider and was not offered.")
-    OPTION_NOT_CARRIED = "option_not_carried", _("The option %(name)s was not sent. This provider does not support it.")
-    ATTRIBUTION_LEFT_OUT = (
-        "attribution_left_out",
-        _("A client's billing header was left out of the system instruction."),
-    )
+    REASONING_UNSIGNED = auto(), _("Reasoning without a signature was not sent.")
+    REASONING_FOREIGN = auto(), _("Reasoning that belongs to %(provider)s was not sent to another provider.")
+    REASONING_NOT_CARRIED = auto(), _("Reasoning was not sent. This API does not accept it.")
+    REASONING_ALONE = auto(), _("Reasoning was not sent. The message or call after it is missing.")
+    SIGNATURE_REPLACED = auto(), _("The signature of the call of %(name)s is lost. A placeholder was sent.")
+    MEDIA_UNAVAILABLE = auto(), _("The data of %(name)s was not found. A note was sent instead.")
+    MEDIA_NOT_CARRIED = auto(), _("%(name)s (%(media_type)s) cannot be sent to this provider. A note was sent instead.")
+    MEDIA_AS_TEXT = auto(), _("%(name)s was sent as plain text.")
+    MEDIA_MOVED = auto(), _("Media in a result of %(tool)s was moved into the message after it.")
+    PART_NOT_CARRIED = auto(), _("A part of type %(type)s was not sent. It belongs to another provider.")
+    PARTS_REORDERED = auto(), _("Text after a tool call was moved before it.")
+    ARGUMENTS_WRAPPED = auto(), _("The incomplete arguments of %(name)s were sent as text inside an object.")
+    CALL_ID_CHANGED = auto(), _("The call id %(given)s is now %(call_id)s.")
+    STATUS_NOT_CARRIED = auto(), _("The status of the call of %(name)s (%(status)s) is sent only as text.")
+    SYSTEM_AS_TEXT = auto(), _("An instruction was sent as user text.")
+    MESSAGE_LEFT_OUT = auto(), _("A message without sendable content was left out.")
+    TOOL_NOT_CARRIED = auto(), _("The tool %(name)s runs at another provider and was not offered.")
+    OPTION_NOT_CARRIED = auto(), _("The option %(name)s was not sent. This provider does not support it.")
+    ATTRIBUTION_LEFT_OUT = auto(), _("A client's billing header was left out of the system instruction.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from history.dialects.http_api import CallKind, HttpApi, KeyHeader, ListedModel
 from history.dialects.json_access import count, obj, objs, string
 from history.dialects.references import AnyObject, Container, ContentBlock, Identified, IssuedIds, Typed
 from history.dialects.types import Switches
-from history.entries import JsonDict, JsonObject, Usage
+from history.entries import JsonDict, JsonObject
 
 VERSION = "2023-06-01"
 # Anthropic requires it for the role `system` among the messages.
@@ -58,6 +58,7 @@ class AnthropicApi(HttpApi):
     reply_id_prefix = "msg_"
     request_id_headers = (*HttpApi.request_id_headers, "anthropic-request-id")
     splits_usage = True
+    read_usage = staticmethod(usage_from)
     final_event = re.compile(rb'"message_delta"')
     models_path = "/v1/models?limit=1000"
 
@@ -71,9 +72,6 @@ class AnthropicApi(HttpApi):
 
     def issued_ids(self, request: JsonObject) -> IssuedIds | None:
         return CONTAINERS if "container" in request or _has_vendor_tools(request.get("tools")) else None
-
-    def read_usage(self, counts: JsonObject) -> Usage:
-        return usage_from(counts)
 
     def encode_model(self, model: ListedModel) -> JsonDict:
         return {"type": "model", "id": model.name, "display_name": model.label, "created_at": PUBLISHED}

@@ -5,7 +5,7 @@ narrow alphabet, empty texts are rejected, and thinking goes back with its signa
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import groupby
 
 from history.context import Context
@@ -29,6 +29,7 @@ EFFORTS = {"minimal": "low"}
 class AnthropicRequestEncoder(RequestEncoder):
     dialect = DIALECT
     id_limit = 128
+    rejects_blank_text = True
     invalid_in_ids = re.compile(r"[^a-zA-Z0-9_-]")
 
     def encode(self, context: Context) -> Encoded:
@@ -93,7 +94,7 @@ class AnthropicRequestEncoder(RequestEncoder):
                 call_id = self.call_id(part.call_id)
                 return {"type": "tool_use", "id": call_id, "name": part.name, "input": self.arguments_object(part)}
             case _:
-                self.leave_out(part)
+                self.leave_out([part])
                 return None
 
     def results(self, entry: ContextEntry) -> list[JsonDict]:
@@ -104,25 +105,17 @@ class AnthropicRequestEncoder(RequestEncoder):
         return blocks
 
     def result(self, result: ToolResult) -> JsonDict:
-        call_id = self.call_id(result.call_id)
-        content = self.blocks(self.result_parts(result))
+        call_id, content = self.call_id(result.call_id), []
+        for part in (*result.parts, Text(text=missing_error(result))):
+            if isinstance(part, Media) and not self.switches.media_in_results:
+                content.append(self.note(part, LossCode.MEDIA_NOT_CARRIED))
+            elif block := self.block(part):
+                content.append(block)
         is_error = {} if result.status == "success" else {"is_error": True}
         return {"type": "tool_result", "tool_use_id": call_id, **without_empty(content=content), **is_error}
 
-    def result_parts(self, result: ToolResult) -> Iterable[Part]:
-        for part in result.parts:
-            if isinstance(part, Media) and not self.switches.media_in_results:
-                yield Text(text=self.note(part, LossCode.MEDIA_NOT_CARRIED))
-            else:
-                yield part
-        yield Text(text=missing_error(result))
-
     def text(self, text: str) -> JsonDict:
         return {"type": "text", "text": text}
-
-    def is_empty(self, text: str) -> bool:
-        """Anthropic rejects texts of white space."""
-        return not text.strip()
 
     def media(self, media: Media, content: bytes | None) -> JsonDict | None:
         if media.media_type in IMAGES or (media.media_type.startswith("image/") and content is None):

@@ -17,7 +17,7 @@ from history.dialects.gemini_generate.request_encoder import GeminiRequestEncode
 from history.dialects.http_api import CallKind, HttpApi, KeyHeader, ListedModel, ModelPath, can_chat
 from history.dialects.json_access import count, items, objs, string
 from history.dialects.references import Cache, FileStore, FileUri
-from history.entries import JsonDict, JsonObject, Usage
+from history.entries import JsonDict, JsonObject
 
 STREAM = "streamGenerateContent"
 VERBS: dict[str, CallKind] = {
@@ -79,6 +79,7 @@ class GeminiApi(HttpApi):
     # Its SDK for JavaScript parses every line that is not empty.
     allows_comments = False
     usage_field = b'"usageMetadata"'
+    read_usage = staticmethod(usage_from)
     final_event = re.compile(rb'"finishReason":\s*"')
     models_path = "/v1beta/models?pageSize=1000"
 
@@ -98,9 +99,6 @@ class GeminiApi(HttpApi):
 
     def wants_array(self, query: str) -> bool:
         return "alt=sse" not in query
-
-    def read_usage(self, counts: JsonObject) -> Usage:
-        return usage_from(counts)
 
     def encode_token_count(self, tokens: int) -> JsonDict:
         return {"totalTokens": tokens}

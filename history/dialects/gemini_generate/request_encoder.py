@@ -94,7 +94,7 @@ class GeminiRequestEncoder(RequestEncoder):
         function: JsonDict = {"id": call_id, "name": result.name, "response": response}
         if self.switches.media_in_results and (media := media_in(result)):
             function["parts"] = [part for part in self.blocks(media) if "text" not in part]
-        self.leave_out_parts(result.parts, except_for=(Media,))
+        self.leave_out(result.parts, except_for=(Media,))
         return {"functionResponse": {name: value for name, value in function.items() if value != []}}
 
     def text(self, text: str) -> JsonDict:

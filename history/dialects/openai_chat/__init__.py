@@ -68,6 +68,7 @@ class ChatApi(OpenAIApi):
     request_fields: ClassVar[JsonObject] = {"messages": list[_Message], "audio": Any}
     reply_id_prefix = "chatcmpl-"
     has_single_text = True
+    read_usage = staticmethod(usage_from_chat)
     final_event = re.compile(rb'"finish_reason":\s*"')
     probe_paths: ClassVar[Mapping[str, str]] = {"openai-responses": "/responses"}
 
@@ -76,9 +77,6 @@ class ChatApi(OpenAIApi):
 
     def issued_ids(self, request: JsonObject) -> IssuedIds | None:
         return AUDIO_IDS if request.get("audio") else None
-
-    def read_usage(self, counts: JsonObject) -> Usage:
-        return usage_from_chat(counts)
 
     def read_other_usage(self, counts: JsonObject) -> Usage:
         """Images and audio have the names of Responses; some servers send only a total for embeddings."""

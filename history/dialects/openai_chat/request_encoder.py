@@ -58,7 +58,7 @@ class ChatRequestEncoder(OpenAIRequestEncoder):
         calls = [self.call(call) for call in entry.tool_requests]
         content = text_of(entry.parts)
         thinking = [self.thinking(part) for part in entry.parts if isinstance(part, Reasoning)]
-        self.leave_out_parts(entry.parts, except_for=(Reasoning, ToolRequest))
+        self.leave_out(entry.parts, except_for=(Reasoning, ToolRequest))
         if _has_text_after_call(entry.parts):
             self.lose(LossCode.PARTS_REORDERED)
         extra = without_empty(reasoning_content=joined(thinking), tool_calls=calls)
@@ -87,7 +87,7 @@ class ChatRequestEncoder(OpenAIRequestEncoder):
 
     def result(self, result: ToolResult) -> JsonDict:
         self.lose_status(result)
-        self.leave_out_parts(result.parts, except_for=(Media,))
+        self.leave_out(result.parts, except_for=(Media,))
         call_id = self.call_id(result.call_id)
         return {"role": "tool", "tool_call_id": call_id, "content": self.result_text(result)}
 
@@ -97,7 +97,7 @@ class ChatRequestEncoder(OpenAIRequestEncoder):
             detail = detail_of(media)
             return {"type": "image_url", "image_url": {"url": url, **({"detail": detail} if detail != "auto" else {})}}
         if content is None:
-            return _text(self.note(media, LossCode.MEDIA_UNAVAILABLE))
+            return self.note(media, LossCode.MEDIA_UNAVAILABLE)
         if media.media_type in SOUNDS:
             sound = {"data": base64_of(content), "format": SOUNDS[media.media_type]}
             return {"type": "input_audio", "input_audio": sound}
@@ -105,7 +105,7 @@ class ChatRequestEncoder(OpenAIRequestEncoder):
             file = {"filename": media.name or "document.pdf", "file_data": data_url(media.media_type, content)}
             return {"type": "file", "file": file}
         if media.media_type.startswith("text/"):
-            return _text(self.text_file(media, content))
+            return self.text_file(media, content)
         return None
 
     def answer_form(self) -> JsonDict:

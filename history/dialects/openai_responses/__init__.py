@@ -28,7 +28,7 @@ from history.dialects.references import (
     Reference,
     VectorStore,
 )
-from history.entries import JsonDict, JsonObject, Usage
+from history.entries import JsonDict, JsonObject
 
 FINAL_EVENTS = (b'"response.completed"', b'"response.incomplete"')
 ITEMS_PATHS = ("/v1/responses/", "/v1/conversations")
@@ -122,6 +122,7 @@ class ResponsesApi(OpenAIApi):
     }
     reply_id_prefix = "resp_"
     stores_answers = True
+    read_usage = staticmethod(usage_from_responses)
 
     def references_in(self, request: JsonObject) -> Iterable[Reference]:
         return [Reference(ITEM, item.id) for item in items(request.get("input")) if item.id and item.is_reference]
@@ -147,9 +148,6 @@ class ResponsesApi(OpenAIApi):
 
     def is_stored(self, reply: bytes) -> bool:
         return not _NOT_STORED.search(reply)
-
-    def read_usage(self, counts: JsonObject) -> Usage:
-        return usage_from_responses(counts)
 
     def has_final_event(self, tail: bytes, text: bytes) -> bool:
         return any(mark in text for mark in FINAL_EVENTS)

@@ -93,7 +93,7 @@ class ResponsesRequestEncoder(OpenAIRequestEncoder):
         if isinstance(part, ToolRequest):
             call_id = self.call_id(part.call_id)
             return {"type": "function_call", "call_id": call_id, "name": part.name, "arguments": part.arguments}
-        self.leave_out(part)
+        self.leave_out([part])
         return None
 
     def results(self, entry: ContextEntry) -> list[JsonDict]:
@@ -113,7 +113,7 @@ class ResponsesRequestEncoder(OpenAIRequestEncoder):
             if error := missing_error(result):
                 output.append(self.text(error))
         else:
-            self.leave_out_parts(result.parts, except_for=(Media,))
+            self.leave_out(result.parts, except_for=(Media,))
         call_id = self.call_id(result.call_id)
         return {"type": "function_call_output", "call_id": call_id, "output": output}
 
@@ -127,7 +127,7 @@ class ResponsesRequestEncoder(OpenAIRequestEncoder):
             name = media.name or "document.pdf"
             return {"type": "input_file", "filename": name, "file_data": data_url(media.media_type, content)}
         if media.media_type.startswith("text/") and content is not None:
-            return self.text(self.text_file(media, content))
+            return self.text_file(media, content)
         return None
 
     def answer_form(self) -> JsonDict:
