@@ -2,18 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from history.answers.events import ErrorKind, Failed
-from history.context import Context
+from history.context import SYSTEM_CHANNEL, Context
 from history.context.values import ContextEntry
 from history.dialects.http_api import HttpApi, ListedModel, can_chat
-from history.dialects.json_access import compact, count, items, number, obj, objs, string, truth, without_empty
+from history.dialects.json_access import compact, count, items, obj, objs, string, truth, without_empty
 from history.dialects.reply_decoder import KIND_OF_STATUS, STATUS_OF_KIND, default_message, read_body, refine_kind
-from history.dialects.request_decoder import RequestDecoder, extra_of
+from history.dialects.request_decoder import RequestDecoder, read_function
 from history.dialects.request_encoder import RequestEncoder, kind_of
 from history.dialects.tools import hosted_tool, schema_of
-from history.dialects.types import AnswerForm, CallOptions, LossCode, ToolChoice
+from history.dialects.types import AnswerForm, LossCode, ToolChoice
 from history.entries import JsonDict, JsonObject, Part, Text, ToolDefinition, Usage, text_of
 
 PROVIDER = "openai"
@@ -91,7 +91,7 @@ class OpenAIRequestDecoder(RequestDecoder):
     def instruction(self, parts: list[Part]) -> None:
         """Instructions before the first entry are the system text; later ones stay within the conversation."""
         if self.entries:
-            self.add_instruction(parts)
+            self.add_input(parts, channel=SYSTEM_CHANNEL)
             return
         self.instructions.append(text_of(tuple(parts)))
         for part in parts:
@@ -105,12 +105,7 @@ def read_tool(tool: JsonObject, *, dialect: str) -> ToolDefinition:
     if tool.get("type") not in (None, "function") or not string(function.get("name")):
         name = string(tool.get("name")) or string(obj(tool.get("custom")).get("name")) or string(tool.get("type"))
         return hosted_tool(name, tool, dialect=dialect)
-    return ToolDefinition(
-        name=string(function.get("name")),
-        description=string(function.get("description")),
-        parameters=obj(function.get("parameters")),
-        extra=extra_of(function, "name", "description", "parameters"),
-    )
+    return read_function(function, "parameters")
 
 
 def read_form(form: object) -> AnswerForm | None:
@@ -120,19 +115,6 @@ def read_form(form: object) -> AnswerForm | None:
         return None
     return AnswerForm(
         schema=obj(fields.get("schema")) or None, name=string(fields.get("name")), strict=truth(fields.get("strict"))
-    )
-
-
-def read_options(body: JsonObject, choice: object, **fields: Any) -> CallOptions:
-    """The options that both dialects name alike, and these fields."""
-    return CallOptions(
-        model=string(body.get("model")),
-        temperature=number(body.get("temperature")),
-        top_p=number(body.get("top_p")),
-        stream=body.get("stream") is True,
-        tool_choice=CHOICES.get(string(choice), ""),
-        parallel_tools=truth(body.get("parallel_tool_calls")),
-        **fields,
     )
 
 

@@ -9,8 +9,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from history.context import SYSTEM_CHANNEL
-from history.dialects.json_access import is_too_deep, items, string
+from history.dialects.json_access import is_too_deep, items, number, obj, string
 from history.dialects.tools import call_id_for
 from history.dialects.types import CallOptions, ConversationEntry, DecodedRequest, DialectError, Loss, LossCode
 from history.entries import (
@@ -24,6 +23,7 @@ from history.entries import (
     OtherPart,
     Part,
     ResultStatus,
+    ToolDefinition,
     ToolRequest,
     ToolResult,
     ToolResults,
@@ -119,14 +119,9 @@ class RequestDecoder:
             self.entries[-1] = self.build_pending()
             self.pending, self.build_pending = [], None
 
-    def add_input(self, parts: list[Part], **metadata: object) -> None:
+    def add_input(self, parts: list[Part], metadata: JsonObject = EMPTY, *, channel: str = "relay") -> None:
         if parts:
-            self.add(ModelInput(at=self.at, channel="relay", parts=tuple(parts), metadata=metadata))
-
-    def add_instruction(self, parts: list[Part], **metadata: object) -> None:
-        """Add an instruction within the conversation."""
-        if parts:
-            self.add(ModelInput(at=self.at, channel=SYSTEM_CHANNEL, parts=tuple(parts), metadata=metadata))
+            self.add(ModelInput(at=self.at, channel=channel, parts=tuple(parts), metadata=metadata))
 
     def add_answer(self, parts: list[Part], *, place: int | None = None) -> None:
         if parts:
@@ -226,6 +221,27 @@ def extra_of(block: JsonObject, *known: str) -> JsonDict:
     return {
         name: value for name, value in block.items() if name not in known and name not in _OWN and value is not None
     }
+
+
+def read_options(body: JsonObject, **fields: Any) -> CallOptions:
+    """The options that most vendors name alike, and these."""
+    return CallOptions(
+        model=string(body.get("model")),
+        temperature=number(body.get("temperature")),
+        top_p=number(body.get("top_p")),
+        stream=body.get("stream") is True,
+        **fields,
+    )
+
+
+def read_function(function: JsonObject, *schema_fields: str, schema: JsonObject | None = None) -> ToolDefinition:
+    """A function with its schema in one of these fields."""
+    return ToolDefinition(
+        name=string(function.get("name")),
+        description=string(function.get("description")),
+        parameters=obj(function.get(schema_fields[0])) if schema is None else schema,
+        extra=extra_of(function, "name", "description", *schema_fields),
+    )
 
 
 def effort_for(budget: int | None) -> str:

@@ -1,10 +1,20 @@
 """Decoder of requests from clients of Anthropic."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
+from history.context import SYSTEM_CHANNEL
 from history.dialects.anthropic_messages.reply_decoder import DIALECT
-from history.dialects.json_access import items, number, obj, objs, parse_json, string, truth, whole
-from history.dialects.request_decoder import RequestDecoder, check_request, effort_for, extra_of, from_base64, other
+from history.dialects.json_access import items, obj, objs, parse_json, string, truth, whole
+from history.dialects.request_decoder import (
+    RequestDecoder,
+    check_request,
+    effort_for,
+    extra_of,
+    from_base64,
+    other,
+    read_function,
+    read_options,
+)
 from history.dialects.tools import arguments_text, hosted_tool
 from history.dialects.types import AnswerForm, CallOptions, DecodedRequest, LossCode, ToolChoice, joined
 from history.entries import JsonObject, Part, Reasoning, Text, ToolDefinition, ToolResult
@@ -24,13 +34,15 @@ class AnthropicRequestDecoder(RequestDecoder):
         for message in self.messages_in(body.get("messages")):
             self.message(message)
         options = _options(body)
+        read = ["thinking", "output_config.effort"] if options.reasoning_effort else []
+        read += ["output_format", "output_config.format"] if options.form else []
         return self.decoded(
             body,
             options,
             known=KNOWN,
             system=self.system(body.get("system")),
             tools=tuple(_tool(tool) for tool in objs(body.get("tools"))),
-            read=frozenset(_read(options)),
+            read=frozenset(read),
             session_hints=_hints(body),
         )
 
@@ -50,7 +62,8 @@ class AnthropicRequestDecoder(RequestDecoder):
             case "assistant":
                 self.add_answer([self.answer_part(block) for block in blocks])
             case "system" | "developer":
-                self.add_instruction([self.part(block) for block in blocks], **extra_of(message, "role", "content"))
+                metadata = extra_of(message, "role", "content")
+                self.add_input([self.part(block) for block in blocks], metadata, channel=SYSTEM_CHANNEL)
             case _:
                 results = [block for block in blocks if block.get("type") == "tool_result"]
                 self.add_results([self.tool_result(block) for block in results])
@@ -113,50 +126,27 @@ def _blocks(content: object) -> list[JsonObject]:
 
 
 def _tool(tool: JsonObject) -> ToolDefinition:
-    name = string(tool.get("name"))
-    if tool.get("type") not in (None, "custom"):
-        return hosted_tool(name, tool, dialect=DIALECT)
-    extra = extra_of(tool, "name", "description", "input_schema")
-    return ToolDefinition(
-        name=name, description=string(tool.get("description")), parameters=obj(tool.get("input_schema")), extra=extra
-    )
+    if tool.get("type") in (None, "custom"):
+        return read_function(tool, "input_schema")
+    return hosted_tool(string(tool.get("name")), tool, dialect=DIALECT)
 
 
 def _options(body: JsonObject) -> CallOptions:
-    choice = obj(body.get("tool_choice"))
+    choice, output = obj(body.get("tool_choice")), obj(body.get("output_config"))
     is_single = truth(choice.get("disable_parallel_tool_use"))
-    return CallOptions(
-        model=string(body.get("model")),
+    budget = whole(obj(body.get("thinking")).get("budget_tokens"))
+    # The first betas had a field of their own.
+    form = obj(output.get("format")) or obj(body.get("output_format"))
+    return read_options(
+        body,
         max_tokens=whole(body.get("max_tokens")),
-        temperature=number(body.get("temperature")),
-        top_p=number(body.get("top_p")),
         stop=tuple(string(word) for word in items(body.get("stop_sequences"))),
-        stream=body.get("stream") is True,
         tool_choice=CHOICES.get(string(choice.get("type")), ""),
         tool_name=string(choice.get("name")) if choice.get("type") == "tool" else "",
         parallel_tools=None if is_single is None else not is_single,
-        reasoning_effort=_effort(body),
-        form=_form(body),
+        reasoning_effort=string(output.get("effort")) or effort_for(budget),
+        form=AnswerForm(schema=obj(form.get("schema"))) if form.get("type") == "json_schema" else None,
     )
-
-
-def _effort(body: JsonObject) -> str:
-    if effort := string(obj(body.get("output_config")).get("effort")):
-        return effort
-    return effort_for(whole(obj(body.get("thinking")).get("budget_tokens")))
-
-
-def _form(body: JsonObject) -> AnswerForm | None:
-    """The first betas had a field of their own."""
-    form = obj(obj(body.get("output_config")).get("format")) or obj(body.get("output_format"))
-    return AnswerForm(schema=obj(form.get("schema"))) if form.get("type") == "json_schema" else None
-
-
-def _read(options: CallOptions) -> Iterator[str]:
-    if options.reasoning_effort:
-        yield from ("thinking", "output_config.effort")
-    if options.form:
-        yield from ("output_format", "output_config.format")
 
 
 def _hints(body: JsonObject) -> dict[str, str]:

@@ -1,14 +1,22 @@
 """Decoder of requests from clients of Gemini. A call without an id gets one made from its content."""
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 
 from history.dialects.gemini_generate.normalisation import as_json_schema, in_one_spelling
 from history.dialects.gemini_generate.reply_decoder import DIALECT
 from history.dialects.gemini_generate.request_encoder import SENTINEL
 from history.dialects.json_access import compact, items, number, obj, objs, string, whole, without_empty
-from history.dialects.request_decoder import RequestDecoder, check_request, effort_for, extra_of, from_base64, other
+from history.dialects.request_decoder import (
+    RequestDecoder,
+    check_request,
+    effort_for,
+    extra_of,
+    from_base64,
+    other,
+    read_function,
+)
 from history.dialects.tools import arguments_text, hosted_tool
 from history.dialects.types import AnswerForm, CallOptions, DecodedRequest, ToolChoice, joined
 from history.entries import (
@@ -47,13 +55,15 @@ class GeminiRequestDecoder(RequestDecoder):
         ):
             self.content(content)
         options = _options(body)
+        read = ["thinkingConfig"] if options.reasoning_effort else []
+        read += ["responseMimeType", "responseSchema", "responseJsonSchema"] if options.form else []
         return self.decoded(
             body,
             options,
             known=KNOWN,
             system=_system(body.get("systemInstruction")),
             tools=tuple(tool for group in objs(body.get("tools")) for tool in _tools(group)),
-            read=frozenset(f"generationConfig.{name}" for name in _read(options)),
+            read=frozenset(f"generationConfig.{name}" for name in read),
             session_hints={"session_id": session} if (session := string(body.get("session_id"))) else {},
             extra=_other_configuration(body),
         )
@@ -109,12 +119,6 @@ class GeminiRequestDecoder(RequestDecoder):
             self.unnamed.setdefault(name, deque()).append(request.call_id)
         return request
 
-    def call_of_response(self, call_id: str, name: str) -> str:
-        """The id of the call. Some clients add an id to the response to a call without one."""
-        if not call_id or call_id in self.calls:
-            return call_id
-        return self.first_open(self.unnamed.get(name)) or call_id
-
     def attachment(self, part: JsonObject) -> Media | None:
         inline, file = obj(part.get("inlineData")), obj(part.get("fileData"))
         name = string(inline.get("displayName")) or string(file.get("displayName"))
@@ -132,8 +136,10 @@ class GeminiRequestDecoder(RequestDecoder):
         parts: list[Part] = [Text(text=text)] if text else []
         parts += [media for part in objs(response.get("parts")) if (media := self.attachment(part))]
         status: ResultStatus = "failed" if is_failed else "success"
-        name = string(response.get("name"))
-        call_id = self.call_of_response(string(response.get("id")), name)
+        name, call_id = string(response.get("name")), string(response.get("id"))
+        if call_id and call_id not in self.calls:
+            # Some clients add an id to the response to a call without one.
+            call_id = self.first_open(self.unnamed.get(name)) or call_id
         return self.result(call_id=call_id, name=name, parts=parts, status=status)
 
 
@@ -163,40 +169,27 @@ def _system(content: object) -> str:
 
 def _tools(group: JsonObject) -> list[ToolDefinition]:
     """The functions of a group, and the hosted tools that it names."""
-    declared = objs(group.get("functionDeclarations"))
-    hosted = [name for name in group if name != "functionDeclarations"]
     return [
-        *(_function(function) for function in declared),
-        *(hosted_tool(name, {name: group[name]}, dialect=DIALECT) for name in hosted),
+        *(_function(function) for function in objs(group.get("functionDeclarations"))),
+        *(hosted_tool(name, {name: group[name]}, dialect=DIALECT) for name in group if name != "functionDeclarations"),
     ]
 
 
 def _function(function: JsonObject) -> ToolDefinition:
     schema = as_json_schema(obj(function.get("parametersJsonSchema")) or obj(function.get("parameters")))
-    known = ("name", "description", "parameters", "parametersJsonSchema")
-    return ToolDefinition(
-        name=string(function.get("name")),
-        description=string(function.get("description")),
-        parameters=schema,
-        extra=extra_of(function, *known),
-    )
+    return read_function(function, "parameters", "parametersJsonSchema", schema=schema)
 
 
 def _other_configuration(body: JsonObject) -> JsonDict:
     known = ("maxOutputTokens", "temperature", "topP", "stopSequences")
     rest = extra_of(obj(body.get("generationConfig")), *known)
-    return without_empty(generationConfig=rest, toolConfig=_other_choice(obj(body.get("toolConfig"))))
-
-
-def _other_choice(tool_config: JsonObject) -> JsonDict:
-    """A choice among several functions, or of an unknown mode, has no equivalent in `CallOptions`."""
-    calling = obj(tool_config.get("functionCallingConfig"))
-    is_read = len(items(calling.get("allowedFunctionNames"))) < 2 and calling.get("mode") in (
-        None,
-        UNSPECIFIED,
-        *CHOICES,
-    )
-    return extra_of(tool_config, "functionCallingConfig") | ({} if is_read else {"functionCallingConfig": calling})
+    tools = obj(body.get("toolConfig"))
+    calling = obj(tools.get("functionCallingConfig"))
+    # A choice among several functions, or of an unknown mode, has no equivalent in `CallOptions`.
+    is_known = calling.get("mode") in (None, UNSPECIFIED, *CHOICES)
+    is_read = is_known and len(items(calling.get("allowedFunctionNames"))) < 2
+    choice = extra_of(tools, "functionCallingConfig") | ({} if is_read else {"functionCallingConfig": calling})
+    return without_empty(generationConfig=rest, toolConfig=choice)
 
 
 def _options(body: JsonObject) -> CallOptions:
@@ -205,6 +198,8 @@ def _options(body: JsonObject) -> CallOptions:
     thinking = obj(configuration.get("thinkingConfig"))
     budget = whole(thinking.get("thinkingBudget"))
     names = items(calling.get("allowedFunctionNames"))
+    schema = as_json_schema(obj(configuration.get("responseJsonSchema")) or obj(configuration.get("responseSchema")))
+    is_json = configuration.get("responseMimeType") == "application/json"
     return CallOptions(
         model=string(body.get("model")).removeprefix("models/"),
         max_tokens=whole(configuration.get("maxOutputTokens")),
@@ -214,18 +209,5 @@ def _options(body: JsonObject) -> CallOptions:
         tool_choice=CHOICES.get(string(calling.get("mode")), ""),
         tool_name=string(names[0]) if len(names) == 1 else "",
         reasoning_effort=string(thinking.get("thinkingLevel")).lower() or effort_for(budget),
-        form=_form(configuration),
+        form=AnswerForm(schema=schema or None) if is_json else None,
     )
-
-
-def _form(configuration: JsonObject) -> AnswerForm | None:
-    schema = as_json_schema(obj(configuration.get("responseJsonSchema")) or obj(configuration.get("responseSchema")))
-    is_json = configuration.get("responseMimeType") == "application/json"
-    return AnswerForm(schema=schema or None) if is_json else None
-
-
-def _read(options: CallOptions) -> Iterator[str]:
-    if options.reasoning_effort:
-        yield "thinkingConfig"
-    if options.form:
-        yield from ("responseMimeType", "responseSchema", "responseJsonSchema")

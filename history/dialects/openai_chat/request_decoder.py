@@ -1,9 +1,9 @@
 """Decoder of requests from clients of OpenAI Chat Completions, also with the legacy ``functions``."""
 
-from history.dialects.json_access import items, obj, objs, string, whole
+from history.dialects.json_access import items, obj, objs, string, truth, whole
 from history.dialects.openai_chat.reply_decoder import DIALECT
-from history.dialects.openai_common import OpenAIRequestDecoder, read_form, read_options, read_tool, session_hints
-from history.dialects.request_decoder import check_request, extra_of, from_base64, other
+from history.dialects.openai_common import CHOICES, OpenAIRequestDecoder, read_form, read_tool, session_hints
+from history.dialects.request_decoder import check_request, extra_of, from_base64, other, read_options
 from history.dialects.tools import arguments_text
 from history.dialects.types import CallOptions, DecodedRequest, joined
 from history.entries import JsonObject, Part, Reasoning, Text, ToolRequest
@@ -45,7 +45,7 @@ class ChatRequestDecoder(OpenAIRequestDecoder):
                 call_id = string(message.get("tool_call_id"))
                 self.add_results([self.result(call_id=call_id, name=name, parts=parts)])
             case _:
-                self.add_input(parts, **({"name": name} if name else {}))
+                self.add_input(parts, {"name": name} if name else {})
 
     def answer_parts(self, message: JsonObject, content: list[Part]) -> list[Part]:
         parts: list[Part] = []
@@ -99,7 +99,8 @@ def _options(body: JsonObject) -> CallOptions:
     limit = whole(body.get("max_completion_tokens"))
     return read_options(
         body,
-        choice,
+        tool_choice=CHOICES.get(string(choice), ""),
+        parallel_tools=truth(body.get("parallel_tool_calls")),
         max_tokens=whole(body.get("max_tokens")) if limit is None else limit,
         stop=(stop,) if isinstance(stop, str) else tuple(string(word) for word in items(stop)),
         tool_name=string((obj(chosen.get("function")) or obj(chosen.get("custom")) or chosen).get("name")),

@@ -2,10 +2,10 @@
 
 from datetime import datetime
 
-from history.dialects.json_access import compact, obj, objs, string, whole, without_empty
-from history.dialects.openai_common import OpenAIRequestDecoder, read_form, read_options, read_tool, session_hints
+from history.dialects.json_access import compact, obj, objs, string, truth, whole, without_empty
+from history.dialects.openai_common import CHOICES, OpenAIRequestDecoder, read_form, read_tool, session_hints
 from history.dialects.openai_responses.reply_decoder import DIALECT, call_of, reasoning_extra, reasoning_text
-from history.dialects.request_decoder import check_request, extra_of, other
+from history.dialects.request_decoder import check_request, extra_of, other, read_options
 from history.dialects.types import CallOptions, DecodedRequest, joined
 from history.entries import JsonObject, Part, Reasoning, Text
 
@@ -120,7 +120,8 @@ def _options(body: JsonObject) -> CallOptions:
     choice = body.get("tool_choice")
     return read_options(
         body,
-        choice,
+        tool_choice=CHOICES.get(string(choice), ""),
+        parallel_tools=truth(body.get("parallel_tool_calls")),
         max_tokens=whole(body.get("max_output_tokens")),
         tool_name=string(obj(choice).get("name")),
         reasoning_effort=string(obj(body.get("reasoning")).get("effort")),
