@@ -12,7 +12,7 @@ from history.dialects.json_access import compact, count, items, obj, objs, strin
 from history.dialects.reply_decoder import KIND_OF_STATUS, STATUS_OF_KIND, default_message, read_body, refine_kind
 from history.dialects.request_decoder import RequestDecoder, read_function
 from history.dialects.request_encoder import RequestEncoder, kind_of
-from history.dialects.tools import hosted_tool, schema_of
+from history.dialects.tools import hosted_tool
 from history.dialects.types import AnswerForm, LossCode, ToolChoice
 from history.entries import JsonDict, JsonObject, Part, Text, ToolDefinition, Usage, text_of
 
@@ -33,7 +33,8 @@ class OpenAIRequestEncoder(RequestEncoder):
     def message(self, role: str, blocks: list[JsonDict]) -> JsonDict:
         raise NotImplementedError
 
-    def function(self, fields: JsonDict) -> JsonDict:
+    def wrapped(self, function: JsonDict) -> JsonDict:
+        """A tool or a tool choice of this function."""
         raise NotImplementedError
 
     def instruction(self, entry: ContextEntry) -> list[JsonDict]:
@@ -52,14 +53,10 @@ class OpenAIRequestEncoder(RequestEncoder):
             return {}
         name, choice = self.forced_tool(offered), self.options.tool_choice
         return {
-            "tools": [hosted or self.tool(tool) for tool, hosted in offered],
-            **without_empty(tool_choice=self.function({"name": name}) if name else choice),
+            "tools": [hosted or self.wrapped(self.function(tool)) for tool, hosted in offered],
+            **without_empty(tool_choice=self.wrapped({"name": name}) if name else choice),
             **without_empty(parallel_tool_calls=self.options.parallel_tools),
         }
-
-    def tool(self, tool: ToolDefinition) -> JsonDict:
-        description = without_empty(description=tool.description)
-        return self.function({"name": tool.name, **description, "parameters": schema_of(tool)})
 
     def form(self) -> JsonDict | None:
         """The answer form without its type: empty for any object, None for any text.

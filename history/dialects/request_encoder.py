@@ -9,11 +9,12 @@ from typing import ClassVar
 
 from history.context import Context
 from history.context.values import ContextEntry, Role
-from history.dialects.json_access import string
+from history.dialects.json_access import string, without_empty
 from history.dialects.tools import (
     HOSTED,
     HOSTED_BY,
     parse_arguments,
+    schema_of,
     substitutes_by_name,
     substitutes_for,
     wrap_arguments,
@@ -45,6 +46,8 @@ class RequestEncoder:
     # Call ids: their greatest length, and the characters that this vendor rejects.
     id_limit: ClassVar[int]
     invalid_in_ids: ClassVar[re.Pattern[str] | None] = None
+    # The field of a function with the schema of its arguments.
+    schema_field: ClassVar[str] = "parameters"
     # Prefixes of URLs that this vendor cannot open.
     closed: ClassVar[tuple[str, ...]] = GOOGLE_URLS
     rejects_blank_text: ClassVar[bool] = False
@@ -235,6 +238,9 @@ class RequestEncoder:
                     if substitute.has_grammar:
                         self.lose(LossCode.OPTION_NOT_CARRIED, name="grammar")
         return offered
+
+    def function(self, tool: ToolDefinition) -> JsonDict:
+        return {"name": tool.name, **without_empty(description=tool.description), self.schema_field: schema_of(tool)}
 
     def forced_tool(self, offered: Iterable[tuple[ToolDefinition, object]]) -> str:
         """The tool that must be called; '' if it is not offered, because vendors refuse its name."""

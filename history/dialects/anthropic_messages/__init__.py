@@ -71,7 +71,11 @@ class AnthropicApi(HttpApi):
         return {**self.default_headers, "anthropic-beta": INLINE_SYSTEM_BETA}
 
     def issued_ids(self, request: JsonObject) -> IssuedIds | None:
-        return CONTAINERS if "container" in request or _has_vendor_tools(request.get("tools")) else None
+        # Vendor tools run in a container. A client's own tools have no type or the type `custom`.
+        has_vendor_tools = any(
+            getattr(tool, "type", None) not in (None, "custom") for tool in request.get("tools") or ()
+        )
+        return CONTAINERS if "container" in request or has_vendor_tools else None
 
     def encode_model(self, model: ListedModel) -> JsonDict:
         return {"type": "model", "id": model.name, "display_name": model.label, "created_at": PUBLISHED}
@@ -90,11 +94,6 @@ class AnthropicApi(HttpApi):
                     window=count(item.get("max_input_tokens")),
                     takes_images=images is not False,
                 )
-
-
-def _has_vendor_tools(tools: Sequence[object] | None) -> bool:
-    """Vendor tools run in a container. A client's own tools have no type or the type `custom`."""
-    return any(getattr(tool, "type", None) not in (None, "custom") for tool in tools or ())
 
 
 DIALECT = Dialect(

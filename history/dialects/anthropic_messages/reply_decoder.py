@@ -16,7 +16,14 @@ from history.answers.events import (
     UsageReported,
 )
 from history.dialects.json_access import count, obj, objs, string, whole
-from history.dialects.reply_decoder import KIND_OF_STATUS, ReplyDecoder, default_message, read_body, refine_kind
+from history.dialects.reply_decoder import (
+    KIND_OF_STATUS,
+    STATUS_OF_KIND,
+    ReplyDecoder,
+    default_message,
+    read_body,
+    refine_kind,
+)
 from history.dialects.request_decoder import as_other
 from history.dialects.sse import Finality
 from history.dialects.tools import arguments_text, parse_arguments
@@ -34,20 +41,8 @@ REASONS: dict[str, EndReason] = {
     "pause_turn": "pause",
     "refusal": "refusal",
 }
-ERRORS: dict[ErrorKind, str] = {
-    "invalid_request": "invalid_request_error",
-    "authentication": "authentication_error",
-    "billing": "billing_error",
-    "permission": "permission_error",
-    "not_found": "not_found_error",
-    "conflict": "conflict_error",
-    "too_large": "request_too_large",
-    "context_length": "invalid_request_error",
-    "rate_limit": "rate_limit_error",
-    "server": "api_error",
-    "overloaded": "overloaded_error",
-    "timeout": "timeout_error",
-}
+ERRORS: dict[ErrorKind, str] = {kind: f"{kind}_error" for kind in STATUS_OF_KIND}
+ERRORS |= {"too_large": "request_too_large", "context_length": "invalid_request_error", "server": "api_error"}
 KINDS: dict[str, ErrorKind] = {code: kind for kind, code in ERRORS.items()} | {
     "invalid_request_error": "invalid_request"
 }

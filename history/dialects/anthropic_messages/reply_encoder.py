@@ -79,9 +79,17 @@ class AnthropicReplyEncoder(ReplyEncoder):
         return _event("content_block_start", index=block.index, content_block=empty)
 
     def write_piece(self, block: OpenBlock, piece: Piece) -> bytes:
+        deltas: list[tuple[str, str, str]] = []
+        match piece:
+            case TextPiece():
+                deltas = [("text_delta", "text", piece.text)]
+            case ReasoningPiece():
+                deltas = [("thinking_delta", "thinking", piece.text), ("signature_delta", "signature", piece.signature)]
+            case ToolCallPiece():
+                deltas = [("input_json_delta", "partial_json", piece.arguments)]
         return b"".join(
             _event("content_block_delta", index=block.index, delta={"type": kind, field: text})
-            for kind, field, text in _deltas(piece)
+            for kind, field, text in deltas
             if text
         )
 
@@ -98,15 +106,3 @@ class AnthropicReplyEncoder(ReplyEncoder):
 
 def _event(name: str, **fields: object) -> bytes:
     return sse({"type": name, **fields}, name=name)
-
-
-def _deltas(piece: Piece) -> Iterator[tuple[str, str, str]]:
-    """The type, the field and the text of each delta."""
-    match piece:
-        case TextPiece():
-            yield "text_delta", "text", piece.text
-        case ReasoningPiece():
-            yield "thinking_delta", "thinking", piece.text
-            yield "signature_delta", "signature", piece.signature
-        case ToolCallPiece():
-            yield "input_json_delta", "partial_json", piece.arguments

@@ -13,7 +13,6 @@ from history.context.values import ContextEntry, Role
 from history.dialects.anthropic_messages.reply_decoder import DIALECT
 from history.dialects.json_access import items, obj, string, without_empty
 from history.dialects.request_encoder import RequestEncoder, base64_of, missing_error
-from history.dialects.tools import schema_of
 from history.dialects.types import Encoded, LossCode, joined
 from history.entries import JsonDict, JsonObject, Media, Part, Reasoning, Text, ToolRequest, ToolResult, text_of
 
@@ -29,6 +28,7 @@ EFFORTS = {"minimal": "low"}
 class AnthropicRequestEncoder(RequestEncoder):
     dialect = DIALECT
     id_limit = 128
+    schema_field = "input_schema"
     rejects_blank_text = True
     invalid_in_ids = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -131,11 +131,7 @@ class AnthropicRequestEncoder(RequestEncoder):
         offered = self.offered_tools(context.tools)
         if not offered:
             return {}
-        tools = [
-            hosted
-            or {"name": tool.name, **without_empty(description=tool.description), "input_schema": schema_of(tool)}
-            for tool, hosted in offered
-        ]
+        tools = [hosted or self.function(tool) for tool, hosted in offered]
         return {"tools": tools, **without_empty(tool_choice=self.tool_choice(self.forced_tool(offered)))}
 
     def tool_choice(self, forced: str) -> JsonDict | None:
@@ -195,7 +191,10 @@ def _source(media: Media, content: bytes | None) -> JsonDict:
 # rest.
 
 ACCEPTED = frozenset({"type", "title", "description", "enum", "const", "required", "$ref"})
-FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"})
+ACCEPTED_VALUES = {
+    "format": ("date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"),
+    "minItems": (0, 1),
+}
 SCHEMA_LISTS = {"anyOf": "anyOf", "oneOf": "anyOf", "allOf": "allOf"}
 SCHEMA_MAPS = frozenset({"properties", "$defs", "definitions"})
 IGNORED = frozenset({"additionalProperties", "$schema", "$id"})
@@ -211,19 +210,13 @@ def schema_of_answer(schema: JsonObject) -> JsonDict:
             written[name] = {inner: _inner_schema(one) for inner, one in obj(value).items()}
         elif name == "items":
             written[name] = _inner_schema(value)
-        elif _is_accepted(name, value):
+        elif name in ACCEPTED or value in ACCEPTED_VALUES.get(name, ()):
             written[name] = value
         elif name not in IGNORED:
             described.append(f"{name}: {value}")
     if described:
         written["description"] = joined([string(schema.get("description")), f"{{{', '.join(described)}}}"])
     return {**written, "additionalProperties": False} if schema.get("type") == "object" else written
-
-
-def _is_accepted(name: str, value: object) -> bool:
-    if name == "format":
-        return isinstance(value, str) and value in FORMATS
-    return name in ACCEPTED or (name == "minItems" and value in (0, 1))
 
 
 def _inner_schema(schema: object) -> object:

@@ -13,7 +13,6 @@ from history.dialects.gemini_generate.reply_decoder import DIALECT
 from history.dialects.gemini_generate.reply_encoder import signature_parts
 from history.dialects.json_access import without_empty
 from history.dialects.request_encoder import RequestEncoder, base64_of, media_in
-from history.dialects.tools import schema_of
 from history.dialects.types import Encoded, LossCode
 from history.entries import JsonDict, JsonObject, Media, Reasoning, ToolRequest, ToolResult
 
@@ -26,6 +25,7 @@ MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 class GeminiRequestEncoder(RequestEncoder):
     dialect = DIALECT
     id_limit = 128
+    schema_field = "parametersJsonSchema"
     closed = ()
 
     def encode(self, context: Context) -> Encoded:
@@ -42,14 +42,13 @@ class GeminiRequestEncoder(RequestEncoder):
         for entry in self.entries(context):
             role = "model" if entry.role is Role.MODEL_OUTPUT else "user"
             for part in self.encode_entry(entry):
-                if written and written[-1]["role"] == role and not self.is_separate(written[-1]["parts"][-1], part):
-                    written[-1]["parts"].append(part)
-                else:
+                last: JsonDict = written[-1] if written else {"role": "", "parts": [{}]}
+                ends_responses = "functionResponse" in last["parts"][-1] and "functionResponse" not in part
+                if last["role"] != role or (ends_responses and self.switches.separate_user_text):
                     written.append({"role": role, "parts": [part]})
+                else:
+                    last["parts"].append(part)
         return written
-
-    def is_separate(self, before: JsonDict, part: JsonDict) -> bool:
-        return self.switches.separate_user_text and "functionResponse" in before and "functionResponse" not in part
 
     def answer(self, entry: ContextEntry) -> list[JsonDict]:
         written: list[JsonDict] = []
@@ -107,11 +106,7 @@ class GeminiRequestEncoder(RequestEncoder):
 
     def tools(self, context: Context) -> JsonDict:
         offered = self.offered_tools(context.tools)
-        functions = [
-            {"name": tool.name, **without_empty(description=tool.description), "parametersJsonSchema": schema_of(tool)}
-            for tool, hosted in offered
-            if not hosted
-        ]
+        functions = [self.function(tool) for tool, hosted in offered if not hosted]
         tools: list[JsonObject] = [{"functionDeclarations": functions}] if functions else []
         tools += [hosted for _, hosted in offered if hosted]
         if functions and self.options.parallel_tools is False:

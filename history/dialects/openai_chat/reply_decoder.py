@@ -32,45 +32,6 @@ REASONS: dict[str, EndReason] = {
 }
 
 
-class _Answer:
-    """One choice. Most replies have only one."""
-
-    def __init__(self) -> None:
-        self.calls = _Calls()
-        self.is_refused = self.has_ended = False
-
-    def read(self, choice: JsonObject) -> Iterator[Piece | Ended]:
-        yield from self._pieces(obj(choice.get("delta")))
-        if word := string(choice.get("finish_reason")):
-            self.has_ended = True
-            yield from self.calls.rest()
-            yield self._end(word)
-
-    def _pieces(self, message: JsonObject) -> Iterator[Piece]:
-        if thinking := string(message.get("reasoning_content")) or string(message.get("reasoning")):
-            yield ReasoningPiece(part="reasoning", text=thinking)
-        content = message.get("content")
-        texts = [content] if isinstance(content, str) else [string(part.get("text")) for part in objs(items(content))]
-        refusal = string(message.get("refusal"))
-        self.is_refused = self.is_refused or bool(refusal)
-        for text in (*texts, refusal):
-            if text:
-                yield TextPiece(part="text", text=text)
-        for place, call in enumerate(objs(message.get("tool_calls"))):
-            yield from self.calls.read(call, place=place)
-        if legacy := obj(message.get("function_call")):
-            yield from self.calls.read({"index": 0, "function": legacy}, place=0)
-
-    def _end(self, word: str) -> Ended:
-        """Some servers send ``stop`` although there are tool calls."""
-        reason = REASONS.get(word, "other")
-        if self.is_refused:
-            reason = "refusal"
-        elif self.calls.count and reason == "stop":
-            reason = "tool_use"
-        return Ended(reason=reason, raw_reason=word)
-
-
 @dataclass(slots=True)
 class _Call:
     """One call that is being read."""
@@ -107,17 +68,50 @@ class _Call:
         return ToolCallPiece(part=self.part, call_id=call_id, name=name, arguments=arguments) if self.name else None
 
 
-class _Calls:
-    """The calls of one answer. Some servers give every call the index 0, or repeat id and name in every piece.
+class _Answer:
+    """One choice. Most replies have only one.
 
-    A call starts with its name: pieces before it wait, since clients reject a call whose name comes later.
+    Some servers give every call the index 0, or repeat id and name in every piece. A call starts with its name: pieces
+    before it wait, since clients reject a call whose name comes later.
     """
 
     def __init__(self) -> None:
         self._open: dict[int, _Call] = {}
-        self.count = 0
+        self._calls = 0
+        self.is_refused = self.has_ended = False
 
-    def read(self, call: JsonObject, *, place: int) -> Iterator[ToolCallPiece]:
+    def read(self, choice: JsonObject) -> Iterator[Piece | Ended]:
+        yield from self._pieces(obj(choice.get("delta")))
+        if word := string(choice.get("finish_reason")):
+            self.has_ended = True
+            yield from self.rest()
+            yield self._end(word)
+
+    def _pieces(self, message: JsonObject) -> Iterator[Piece]:
+        if thinking := string(message.get("reasoning_content")) or string(message.get("reasoning")):
+            yield ReasoningPiece(part="reasoning", text=thinking)
+        content = message.get("content")
+        texts = [content] if isinstance(content, str) else [string(part.get("text")) for part in objs(items(content))]
+        refusal = string(message.get("refusal"))
+        self.is_refused = self.is_refused or bool(refusal)
+        for text in (*texts, refusal):
+            if text:
+                yield TextPiece(part="text", text=text)
+        for place, call in enumerate(objs(message.get("tool_calls"))):
+            yield from self._read_call(call, place=place)
+        if legacy := obj(message.get("function_call")):
+            yield from self._read_call({"index": 0, "function": legacy}, place=0)
+
+    def _end(self, word: str) -> Ended:
+        """Some servers send ``stop`` although there are tool calls."""
+        reason = REASONS.get(word, "other")
+        if self.is_refused:
+            reason = "refusal"
+        elif self._calls and reason == "stop":
+            reason = "tool_use"
+        return Ended(reason=reason, raw_reason=word)
+
+    def _read_call(self, call: JsonObject, *, place: int) -> Iterator[ToolCallPiece]:
         index = call.get("index")
         index = index if isinstance(index, int) else place
         custom = obj(call.get("custom"))
@@ -128,8 +122,8 @@ class _Calls:
         fields = {"call_id": string(call.get("id")), "name": string(function.get("name")), "arguments": arguments}
         current = self._open.get(index)
         if current is None or current.is_over(**fields):
-            current = self._open[index] = _Call(self.count)
-            self.count += 1
+            current = self._open[index] = _Call(self._calls)
+            self._calls += 1
         if custom:
             fields["arguments"] = current.add_text(string(custom.get("input")))
         if piece := current.add(**fields):
@@ -189,7 +183,7 @@ class ChatReplyDecoder(ReplyDecoder):
         yield from self.read("", {**reply, "choices": choices})
         for index, answer in self._answers.items():
             if not answer.has_ended:
-                yield from self._numbered(index, answer.calls.rest())
+                yield from self._numbered(index, answer.rest())
 
     def done(self) -> Iterable[Event]:
         """``[DONE]`` ends answers without a finish reason."""

@@ -24,15 +24,18 @@ class ChatRequestEncoder(OpenAIRequestEncoder):
 
     def encode(self, context: Context) -> Encoded:
         options = self.options
+        limit = "max_tokens" if self.switches.legacy_max_tokens else "max_completion_tokens"
+        with_usage = options.stream and self.switches.stream_usage
         body = {
             "model": options.model,
             "messages": self.messages(self.with_system_role(context)),
             **self.tools(context),
             **self.answer_form(),
-            **self.limits(),
+            **without_empty(**{limit: options.max_tokens}),
             **without_empty(temperature=options.temperature, top_p=options.top_p, stop=list(options.stop)),
             **without_empty(reasoning_effort=options.reasoning_effort),
-            **self.streaming(),
+            **({"stream": True} if options.stream else {}),
+            **({"stream_options": {"include_usage": True}} if with_usage else {}),
         }
         return self.encoded(context, body, path=PATH)
 
@@ -48,10 +51,10 @@ class ChatRequestEncoder(OpenAIRequestEncoder):
         return {"role": role, "content": blocks[0]["text"] if is_text else blocks}
 
     def text(self, text: str) -> JsonDict:
-        return _text(text)
+        return {"type": "text", "text": text}
 
-    def function(self, fields: JsonDict) -> JsonDict:
-        return {"type": "function", "function": fields}
+    def wrapped(self, function: JsonDict) -> JsonDict:
+        return {"type": "function", "function": function}
 
     def answer(self, entry: ContextEntry) -> list[JsonDict]:
         """A message has one text and one list of calls: text after a call comes before it."""
@@ -72,7 +75,7 @@ class ChatRequestEncoder(OpenAIRequestEncoder):
         return ""
 
     def call(self, call: ToolRequest) -> JsonDict:
-        function = self.function({"name": call.name, "arguments": call.arguments})
+        function = self.wrapped({"name": call.name, "arguments": call.arguments})
         return {"id": self.call_id(call.call_id), **function}
 
     def results(self, entry: ContextEntry) -> list[JsonDict]:
@@ -114,19 +117,6 @@ class ChatRequestEncoder(OpenAIRequestEncoder):
             return {}
         return {"response_format": {"type": "json_schema", "json_schema": form} if form else {"type": "json_object"}}
 
-    def limits(self) -> JsonDict:
-        name = "max_tokens" if self.switches.legacy_max_tokens else "max_completion_tokens"
-        return without_empty(**{name: self.options.max_tokens})
-
-    def streaming(self) -> JsonDict:
-        if not self.options.stream:
-            return {}
-        return {"stream": True, **({"stream_options": {"include_usage": True}} if self.switches.stream_usage else {})}
-
-
-def _text(text: str) -> JsonDict:
-    return {"type": "text", "text": text}
-
 
 def _has_text_after_call(parts: tuple[Part, ...]) -> bool:
     first = next((place for place, part in enumerate(parts) if isinstance(part, ToolRequest)), len(parts))
@@ -154,4 +144,4 @@ def _join_content(before: object, after: object) -> object:
 
 
 def _as_blocks(content: object) -> list[JsonDict]:
-    return [_text(content)] if isinstance(content, str) else list(items(content))
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(items(content))

@@ -24,14 +24,14 @@ class ResponsesRequestEncoder(OpenAIRequestEncoder):
     id_limit = 64
 
     def encode(self, context: Context) -> Encoded:
-        options = self.options
+        options, effort = self.options, self.options.reasoning_effort
         body = {
             "model": options.model,
             **self.conversation(self.with_any_input(self.with_system_role(context))),
             **self.tools(context),
             **without_empty(max_output_tokens=options.max_tokens, temperature=options.temperature, top_p=options.top_p),
             **self.answer_form(),
-            **self.reasoning(),
+            **without_empty(reasoning={"effort": effort, "summary": "auto"} if effort else None),
             "store": False,
             "include": ["reasoning.encrypted_content"],
             **({"stream": True} if options.stream else {}),
@@ -53,11 +53,11 @@ class ResponsesRequestEncoder(OpenAIRequestEncoder):
     def text(self, text: str) -> JsonDict:
         return {"type": "input_text", "text": text}
 
-    def function(self, fields: JsonDict) -> JsonDict:
-        return {"type": "function", **fields}
+    def wrapped(self, function: JsonDict) -> JsonDict:
+        return {"type": "function", **function}
 
-    def tool(self, tool: ToolDefinition) -> JsonDict:
-        return {**super().tool(tool), "strict": False}
+    def function(self, tool: ToolDefinition) -> JsonDict:
+        return {**super().function(tool), "strict": False}
 
     def answer(self, entry: ContextEntry) -> list[JsonDict]:
         """Between two reasoning items, messages come before calls."""
@@ -135,10 +135,6 @@ class ResponsesRequestEncoder(OpenAIRequestEncoder):
         if form is None:
             return {}
         return {"text": {"format": {"type": "json_schema", **form} if form else {"type": "json_object"}}}
-
-    def reasoning(self) -> JsonDict:
-        effort = self.options.reasoning_effort
-        return {"reasoning": {"effort": effort, "summary": "auto"}} if effort else {}
 
 
 def _reasoning(part: Reasoning) -> JsonDict:
