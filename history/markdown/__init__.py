@@ -1,8 +1,7 @@
-"""Markdown to safe HTML: GitHub Flavored Markdown, footnotes and formulas, as people and models write them.
+"""Markdown to safe HTML: GitHub Flavored Markdown, footnotes and formulas.
 
-There are two lines of defence. HTML in a text is shown as typed, except for four harmless tags. The result passes an
-allow-list of tags, attributes and classes. A text is rendered block by block. Finished HTML is cached, so a block that
-was rendered while it was streamed costs nothing when its page is loaded.
+HTML in a text is shown as typed, except for four harmless tags, and the result passes an allow-list. Blocks are cached,
+so one that was rendered while it was streamed costs nothing when its page is loaded.
 """
 
 import re
@@ -13,11 +12,11 @@ from collections.abc import Hashable
 from django.utils.safestring import SafeString, mark_safe
 
 from history.db.packing import clean
-from history.markdown.blocks import BlockStream, normalize, split_blocks
+from history.markdown.blocks import normalize, split_blocks
 from history.markdown.html import HtmlWriter, plain_html, sanitize
 from history.markdown.parser import Document, MarkdownBlock, parse_blocks, parse_words
 
-__all__ = ["MAX_CHARS", "BlockStream", "plain", "render", "render_blocks", "split_blocks"]
+__all__ = ["MAX_CHARS", "render", "split_blocks"]
 
 MAX_CHARS = 1_000_000  # the rest of a longer text is shown as typed
 
@@ -33,10 +32,9 @@ class HtmlCache:
 
     def get(self, key: Hashable) -> str | None:
         with self._lock:
-            html = self._entries.get(key)
-            if html is not None:
+            if key in self._entries:
                 self._entries.move_to_end(key)
-            return html
+            return self._entries.get(key)
 
     def put(self, key: Hashable, html: str) -> None:
         with self._lock:
@@ -66,19 +64,8 @@ def render(text: str, *, prefix: str = "", soft_breaks: bool = True) -> SafeStri
         html = simple
     else:
         html = _render(text[:MAX_CHARS], prefix, soft_breaks)
-    return _safe(f"{html}\n{plain_html(rest)}" if rest else html)
-
-
-def render_blocks(text: str, *, prefix: str = "") -> tuple[list[SafeString], SafeString]:
-    """Text that is still being written: its finished blocks, which will not change any more, and the rest of it."""
-    split = split_blocks(text)
-    *finished, tail = (render(block, prefix=f"{prefix}{n}-") for n, block in enumerate([*split.finished, split.tail]))
-    return finished, tail
-
-
-def plain(text: str) -> SafeString:
-    """The text as typed, lines kept."""
-    return _safe(plain_html(text))
+    # It was sanitised, or escaped whole.
+    return mark_safe(f"{html}\n{plain_html(rest)}" if rest else html)  # noqa: S308
 
 
 def _render(text: str, prefix: str, soft_breaks: bool) -> str:
@@ -87,8 +74,8 @@ def _render(text: str, prefix: str, soft_breaks: bool) -> str:
     if html is None:
         document = parse_blocks(text, prefix=prefix)
         lines = text.split("\n")
-        shown = [block for block in document.blocks if block.kind != "footnote"]
-        parts = [_render_block(block, lines, document, soft_breaks) for block in shown]
+        blocks = (block for block in document.blocks if block.kind != "footnote")
+        parts = [_render_block(block, lines, document, soft_breaks) for block in blocks]
         if document.footnotes.bodies:
             parts.append(_render_notes(document, soft_breaks))
         html = "\n".join(part for part in parts if part)
@@ -130,10 +117,6 @@ def _render_notes(document: Document, soft_breaks: bool) -> str:
     return sanitize(f'<div class="footnotes"><ol>\n{"".join(items)}</ol></div>', anchors=notes.anchors)
 
 
-def _safe(html: str) -> SafeString:
-    return mark_safe(html)  # noqa: S308  it was sanitised, or escaped whole
-
-
 # Marks, controls, and spaces that are stripped in some places and kept in others.
 _OTHER = (
     r"\\`*_\[\]<>&$|~^#@\x00-\x1f\x7f-\xa0\xad\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff\ufff0-\uffff"
@@ -157,25 +140,17 @@ def prose_html(text: str) -> str | None:
     blocks: list[str] = []
     for block in _GAP.split(text.strip("\n")):
         if _PARAGRAPH.fullmatch(block):
-            blocks.append(_paragraph(block))
+            words = _inline(_END_SPACE.sub("", block))
+            blocks.append(f"<p>{words}</p>".replace("\n", "<br>\n"))
         elif _LIST.fullmatch(block) and not (blocks and blocks[-1].startswith("<ul>")):
-            blocks.append(_list(block))
+            words = _inline(_END_SPACE.sub("", block[2:]))
+            blocks.append(f"<ul>\n<li>{words}</li>\n</ul>".replace("\n- ", "</li>\n<li>"))
         else:
             return None
     return "\n".join(blocks)
 
 
-def _paragraph(block: str) -> str:
-    return f"<p>{_inline(_END_SPACE.sub('', block))}</p>".replace("\n", "<br>\n")
-
-
-def _list(block: str) -> str:
-    return f"<ul>\n<li>{_inline(_END_SPACE.sub('', block[2:]))}</li>\n</ul>".replace("\n- ", "</li>\n<li>")
-
-
 def _inline(words: str) -> str:
-    return _MARKED.sub(_tagged, words) if "`" in words or "*" in words else words
-
-
-def _tagged(match: re.Match[str]) -> str:
-    return f"<code>{match[1]}</code>" if match[1] else f"<strong>{match[2]}</strong>"
+    if "`" not in words and "*" not in words:
+        return words
+    return _MARKED.sub(lambda mark: f"<code>{mark[1]}</code>" if mark[1] else f"<strong>{mark[2]}</strong>", words)

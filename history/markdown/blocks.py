@@ -1,11 +1,7 @@
 """Markdown that is still being written, cut into blocks that can no longer change and a tail that can.
 
-A streamed answer is rendered block by block: each finished block once, only the tail again. The parser itself says
-where blocks begin. A block is finished when another one follows it, or when no line can be added to it any more; where
-that is in doubt, it is not finished.
-
-Until the answer is complete and rendered whole, a link or a footnote whose definition is in another block is shown as
-typed, and notes are shown where they are written.
+A block is finished when another one follows it, or when no line can be added to it; in doubt it is not. Until the
+answer is rendered whole, a link or footnote whose definition is in another block is shown as typed.
 """
 
 import re
@@ -32,18 +28,6 @@ class Split:
     open_fence: str = ""
 
 
-class BlockStream:
-    """The same for text that comes in pieces: `feed` returns the blocks that have become finished."""
-
-    def __init__(self) -> None:
-        self.tail = ""
-
-    def feed(self, more: str) -> tuple[str, ...]:
-        split = split_blocks(self.tail + more)
-        self.tail = split.tail
-        return split.finished
-
-
 def normalize(text: str) -> str:
     """One kind of line break, no invisible characters. A last `\\r` may be half of a line break: it stays."""
     return _BREAK.sub("\n", text).translate(_INVISIBLE)
@@ -65,7 +49,9 @@ def split_blocks(text: str) -> Split:
     finished: list[str] = []
     begin = 0
     for block in blocks:
-        end = _trimmed_end(lines, begin, block.end)
+        end = block.end
+        while end > begin and not lines[end - 1].strip(_SPACE):
+            end -= 1
         finished.append("\n".join(lines[_first_line(lines, begin, end) : end]))
         begin = block.end
     begin = _first_line(lines, begin, complete)
@@ -90,18 +76,10 @@ def _is_closed(block: MarkdownBlock, lines: list[str]) -> bool:
 
 
 def _ends_fence(line: str, fence: str) -> bool:
-    mark = line.strip(_SPACE)
-    is_code = len(line.expandtabs(4)) - len(line.expandtabs(4).lstrip(" ")) >= 4
+    mark, is_code = line.strip(_SPACE), line.expandtabs(4).startswith("    ")
     return not is_code and mark.startswith(fence) and not mark.strip(fence[0])
 
 
 def _first_line(lines: list[str], begin: int, end: int) -> int:
-    while begin < end and not lines[begin].strip(_SPACE):
-        begin += 1
-    return begin
-
-
-def _trimmed_end(lines: list[str], begin: int, end: int) -> int:
-    while end > begin and not lines[end - 1].strip(_SPACE):
-        end -= 1
-    return end
+    """The first line that is not empty, or the end."""
+    return next((line for line in range(begin, end) if lines[line].strip(_SPACE)), max(begin, end))

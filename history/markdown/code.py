@@ -1,7 +1,6 @@
 """Code blocks as HTML: their language, a place for the page's copy button, and highlighting by class.
 
-Pygments' patterns can be made slow. So only common languages are highlighted, only so much of one block, no very long
-lines, and for a time that depends on the length of the code; what is left over is plain code.
+Pygments' patterns can be made slow, so languages, lengths and time are limited; what is left over is plain code.
 """
 
 import re
@@ -96,14 +95,11 @@ def code_block(code: str, *, info: str, highlighter: Highlighter) -> str:
 
 
 def _as_html(tokens: Iterable[tuple[_TokenType, str]]) -> str:
-    return "".join(
-        _span(name, escape("".join(text for _, text in together)))
-        for name, together in groupby(tokens, key=lambda token: _class_of(token[0]))
-    )
-
-
-def _span(name: str, text: str) -> str:
-    return f'<span class="{name}">{text}</span>' if name else text
+    out = []
+    for name, together in groupby(tokens, key=lambda token: _class_of(token[0])):
+        text = escape("".join(text for _, text in together))
+        out.append(f'<span class="{name}">{text}</span>' if name else text)
+    return "".join(out)
 
 
 def _class_of(kind: _TokenType | None) -> str:

@@ -1,7 +1,4 @@
-"""Footnotes: `text[^1]` refers to `[^1]: note`; the notes are shown at the end, in the order of their references.
-
-A note without a reference is shown after the others, so that nothing of a text is hidden.
-"""
+"""Footnotes: `text[^1]` refers to `[^1]: note`; the notes are shown at the end, those without a reference last."""
 
 import re
 from dataclasses import dataclass, field

@@ -1,10 +1,7 @@
 """HTML of parsed Markdown, and the allow-list that it passes.
 
-Headings step down under the page's own. Images become links, so that no foreign server learns who reads what. Tables
-get a box that scrolls, code gets a head for its language and the page's copy button.
-
-The writer escapes its input. The allow-list of tags, attributes, classes and URL schemes is the second line of defence,
-by another program (nh3).
+Headings step down under the page's own. Images become links, so that no foreign server learns who reads what. The
+writer escapes its input; the allow-list of another program (nh3) is the second line of defence.
 """
 
 import re
@@ -145,7 +142,6 @@ def _link(token: Token, attribute: str) -> str:
 
 
 # The allow-list.
-
 
 TAGS = {
     "a", "blockquote", "br", "code", "del", "div", "em", "h3", "h4", "h5", "h6", "hr", "kbd", "li", "ol", "p", "pre",

@@ -1,14 +1,10 @@
 """Inline rules of the Markdown parser: emphasis, bare addresses and HTML tags.
 
-Emphasis: CommonMark decides by spaces and punctuation whether a delimiter opens or closes. Texts without spaces between
-words break that rule: in `**注意：**这里` the closing `**` follows punctuation and precedes a letter, so it would stay
-a pair of stars. A CJK character beside a delimiter therefore counts like a space.
+Emphasis: CommonMark decides by spaces and punctuation whether a delimiter opens or closes. In `**注意：**这里` the
+closing `**` would stay a pair of stars, so a CJK character beside a delimiter counts like a space.
 
-Addresses: `https://…`, `www.…` and e-mail addresses become links, as on GitHub. The rules never look further than the
-address itself, so a text of colons or at signs costs no more than any other. Unlike on GitHub an address may directly
-follow Chinese text, and ends before Chinese punctuation.
-
-Tags: a text may use `<br>`, `<kbd>`, `<sub>` and `<sup>`. All others are shown as typed.
+Addresses become links as on GitHub, but one may directly follow Chinese text, and ends before Chinese punctuation. The
+rules never look further than the address itself, so a text of colons or at signs costs no more than any other.
 """
 
 import re

@@ -64,18 +64,14 @@ def parse_blocks(text: str, *, prefix: str = "", is_partial: bool = False) -> Do
     tokens: list[Token] = []
     _BLOCK_PARSER.block.parse(text, _BLOCK_PARSER, env, tokens)
     starts = [place for place, token in enumerate(tokens) if token.level == 0 and token.nesting >= 0]
-    blocks = [_block(tokens[start:end]) for start, end in pairwise([*starts, len(tokens)])]
+    parts = (tokens[start:end] for start, end in pairwise([*starts, len(tokens)]))
+    blocks = [MarkdownBlock(part, *(part[0].map or (0, 0))) for part in parts]
     document = Document(blocks, env, Footnotes(prefix))
     for block in blocks:
         if block.kind == "footnote":
             document.footnotes.bodies.setdefault(block.tokens[0].info, []).append(block.tokens[1:-1])
     env["footnotes"] = document.footnotes
     return document
-
-
-def _block(tokens: list[Token]) -> MarkdownBlock:
-    start, end = tokens[0].map or (0, 0)
-    return MarkdownBlock(tokens, start, end)
 
 
 def parse_words(tokens: list[Token], env: EnvType) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from history.markdown import BlockStream, render, render_blocks, split_blocks
+from history.markdown import render, split_blocks
 from tests.measures import example_count
 
 PIECES = [
@@ -22,6 +23,25 @@ DEFINITIONS = ["[^1]", "[^1]: note\n", "[l]", "[l]: http://b.example\n"]
 
 texts = st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
 texts_with_definitions = st.lists(st.sampled_from(PIECES + DEFINITIONS), max_size=25).map("".join)
+
+
+class BlockStream:
+    """Text that comes in pieces: `feed` returns the blocks that have become finished."""
+
+    def __init__(self) -> None:
+        self.tail = ""
+
+    def feed(self, more: str) -> tuple[str, ...]:
+        split = split_blocks(self.tail + more)
+        self.tail = split.tail
+        return split.finished
+
+
+def render_blocks(text: str, *, prefix: str = "") -> tuple[Sequence[str], str]:
+    """The HTML of the finished blocks, and of the rest."""
+    split = split_blocks(text)
+    *finished, tail = (render(block, prefix=f"{prefix}{n}-") for n, block in enumerate([*split.finished, split.tail]))
+    return finished, tail
 
 
 def looks(html: str) -> str:
