@@ -22,7 +22,7 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 
 from bench.chat_text import TOKENS_PER_SECOND, tokens
 from history.answers.events import Ended, Event, Started, TextPiece
-from history.context import Context
+from history.context.values import Context
 from history.dialects import CallOptions
 from relay.providers import registry
 from relay.providers.base import CallNotes, Model

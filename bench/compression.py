@@ -123,7 +123,8 @@ async def _turns(provider: Any, *, count: int, window: int, question: str) -> To
 
 def _look_back(session: Any, told: Told) -> None:
     """Nothing erred, and what was said, asked and shortened meanwhile."""
-    from history.context import ContextOptions, render_context
+    from history.context.rendering import render_context
+    from history.context.values import ContextOptions
     from history.models import Exchange, Message
     from history.record import selectors
     from relay.models import Run
@@ -189,7 +190,7 @@ def _cost_of_compressing(messages: int) -> float:
     """Seconds to plan and store a summary of the newest 200 messages, of which all before are summarised already."""
     from django.contrib.auth import get_user_model
 
-    from history.context.compression import SummaryOutcome, entries_of_plan
+    from history.context.compression.entries import SummaryOutcome, entries_of_plan
     from history.entries import ModelInput, ModelOutput, Summary, Text
     from history.record import recorder
     from relay.agents.compression import plan_compression

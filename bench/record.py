@@ -20,7 +20,8 @@ from bench.load import Loaded, Talk, vocabulary
 from bench.measure import Line, Table, in_turns, memory_growth, p95_in_turns
 from history import search
 from history.access.permissions import Purpose, sessions_for
-from history.context import ContextOptions, render_context
+from history.context.rendering import render_context
+from history.context.values import ContextOptions
 from history.db.packing import unpack
 from history.entries import ModelInput, Text
 from history.models import Session

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from history.answers.events import Event, Failed
-from history.context import Context
+from history.context.values import Context
 from history.dialects.http_api import HttpApi
 from history.dialects.reply_decoder import ReplyDecoder, read_body
 from history.dialects.reply_encoder import ReplyEncoder

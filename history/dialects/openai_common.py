@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import ClassVar
 
 from history.answers.events import ErrorKind, Failed
-from history.context import SYSTEM_CHANNEL, Context
-from history.context.values import ContextEntry
+from history.context.messages import SYSTEM_CHANNEL
+from history.context.values import Context, ContextEntry
 from history.dialects.http_api import HttpApi, ListedModel, can_chat
 from history.dialects.json_access import compact, count, items, obj, objs, string, truth, without_empty
 from history.dialects.reply_decoder import KIND_OF_STATUS, STATUS_OF_KIND, default_message, read_body, refine_kind

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import ClassVar
 
-from history.context import Context
-from history.context.values import ContextEntry, Role
+from history.context.values import Context, ContextEntry, Role
 from history.dialects.json_access import string, without_empty
 from history.dialects.tools import (
     HOSTED,

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from enum import auto
 from typing import Literal
 
-from history.context import Context, to_context
+from history.context.messages import to_context
 from history.context.repair import repair
+from history.context.values import Context
 from history.entries import JsonDict, JsonObject, ModelInput, ModelOutput, ToolDefinition, ToolResults, empty_object
 from history.text.lazy import LazyText, SentenceCode
 from history.text.lazy import gettext_noop as _

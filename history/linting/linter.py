@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from history.context import ContextOptions, Snapshot, render_context
 from history.context.messages import masked_results, pieces_of
+from history.context.rendering import render_context
 from history.context.turns import messages_of
-from history.context.values import Role
+from history.context.values import ContextOptions, Role, Snapshot
 from history.dialects import DIALECTS, CallOptions, DecodedRequest, DialectError, Encoded, Loss, LossCode, context_of
 from history.entries import JsonDict, JsonObject, Media, Text, ToolRequest
 from history.linting.anthropic_messages import MessagesWalk

@@ -5,10 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
 
-from history.context import Context
 from history.context.remarks import Remark, RemarkCode
 from history.context.repair import with_opening
-from history.context.values import ContextEntry, Role
+from history.context.values import Context, ContextEntry, Role
 from history.dialects import CallOptions, Loss
 from history.entries import JsonDict, JsonObject, OtherPart, Part, ToolDefinition, ToolRequest
 from history.linting.parse_input import MODEL

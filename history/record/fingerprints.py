@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from django.conf import settings
 
-from history.context import SYSTEM_CHANNEL
+from history.context.messages import SYSTEM_CHANNEL
 from history.entries import Entry, Media, ModelInput, ModelOutput, OtherPart, Part, Text, ToolRequest, ToolResults, thaw
 
 SIZE = 16

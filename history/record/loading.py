@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db import connection
 
-from history.context import dropped_entry
+from history.context.messages import dropped_entry
 from history.db.packing import blobs_in, unpack
 from history.entries import Entry, Node
 from history.models import Blob, Message, Session

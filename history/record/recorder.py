@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from history.access import audit
 from history.access.permissions import Viewer
-from history.context import edges_of
+from history.context.messages import edges_of
 from history.db import bulk
 from history.db.transactions import writing
 from history.entries import EMPTY, Entry, HeadMoved

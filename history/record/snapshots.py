@@ -11,8 +11,9 @@ from typing import Any
 
 from django.db import connection
 
-from history.context import NO_NOTEBOOK, NO_RANGE, ContextOptions, Snapshot, reaches_far_enough, summarised_ranges
-from history.context.messages import span_of
+from history.context.messages import NO_RANGE, span_of, summarised_ranges
+from history.context.rendering import reaches_far_enough
+from history.context.values import NO_NOTEBOOK, ContextOptions, Snapshot
 from history.entries import Node, NotebookSet, PlanSet, Retracted, Summary, SystemInstructionSet, ToolsOffered
 from history.errors import NoSuchEntry
 from history.models import Message, Session

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from django.db.models import BinaryField, QuerySet
 from django.db.models.functions import Substr
 
-from history.context import dropped_entry
+from history.context.messages import dropped_entry
 from history.db.packing import blobs_in, clean, clean_deep, dump, parts_of, unpack
 from history.entries import Entry, Media, ToolsOffered
 from history.models import Blob, Message

@@ -16,27 +16,26 @@ from uuid import UUID
 
 from django.conf import settings
 
-from history.context import Context, ContextOptions, masked_results
-from history.context.compression import (
+from history.context.compression.checks import Problem, ProblemCode, find_problem, required_identifiers
+from history.context.compression.entries import SummaryOutcome, entries_of_plan
+from history.context.compression.planning import (
     CompressionPlan,
     CompressionPolicy,
-    Problem,
-    ProblemCode,
-    RecordLine,
-    SummaryOutcome,
     SummarySpan,
+    make_plan,
+    stretch_between,
+)
+from history.context.compression.record import (
+    RecordLine,
     as_pieces,
     ask_for_summary,
     earlier_summary,
-    entries_of_plan,
-    find_problem,
-    make_plan,
     parts_that_fit,
     record_budget,
-    required_identifiers,
-    stretch_between,
 )
+from history.context.messages import masked_results
 from history.context.tokens import estimate_context
+from history.context.values import Context, ContextOptions
 from history.db.transactions import writing
 from history.dialects import CallOptions, Switches
 from history.entries import Entry, Retracted, Summary

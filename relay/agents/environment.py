@@ -17,7 +17,7 @@ from django.conf import settings
 from django.utils import formats, timezone, translation
 from django.utils.translation import pgettext
 
-from history.context import environment_text
+from history.context.rendering import environment_text
 from relay.agents.settings import AgentSettings
 from relay.models import User
 from relay.tools.base import Tool, ToolContext, zone_of

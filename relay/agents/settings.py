@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Literal
 
-from history.context import Snapshot
+from history.context.values import Snapshot
 from history.entries import Entry, SystemInstructionSet, ToolDefinition, ToolsOffered, thaw
 from history.models import Session
 from relay.errors import NoSuchAgent

@@ -8,7 +8,7 @@ from functools import partial
 
 from django.conf import settings
 
-from history.context import FINISH_TOOL
+from history.context.rendering import FINISH_TOOL
 from history.db.transactions import writing
 from history.entries import Entry, ModelInput, ModelOutput, Text, ToolRequest, ToolResult, ToolResults, now
 from history.models import Session

@@ -6,7 +6,8 @@ from typing import Any, Concatenate, ParamSpec
 
 from django.utils.translation import gettext as _
 
-from history.context import Snapshot, is_task_finished
+from history.context.rendering import is_task_finished
+from history.context.values import Snapshot
 from history.entries import Entry, ModelInput, ModelOutput, Text, ToolResults, now
 from history.models import Message, Session
 from history.record import recorder, selectors

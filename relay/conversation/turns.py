@@ -12,7 +12,7 @@ from django.conf import settings
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from history.context import ContextOptions
+from history.context.values import ContextOptions
 from history.db.transactions import writing
 from history.entries import Entry, HeadMoved, JsonObject, ModelInput, Part, Text
 from history.errors import NoSuchEntry

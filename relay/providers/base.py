@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeGuard
 
 from history.answers.events import Event
-from history.context import Context
-from history.context.values import ContextEntry
+from history.context.values import Context, ContextEntry
 from history.dialects import CallOptions, Loss, Switches
 from history.entries import Media, Part, Text, empty_object
 from relay.errors import ProviderError

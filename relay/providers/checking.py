@@ -6,8 +6,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from history.answers.assembly import Assembler
-from history.context import Context
-from history.context.values import ContextEntry, Role
+from history.context.values import Context, ContextEntry, Role
 from history.dialects import CallOptions
 from history.entries import Text, text_of
 from relay.errors import ProviderError, VendorFault

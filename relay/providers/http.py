@@ -19,7 +19,7 @@ from typing import NamedTuple
 import aiohttp
 
 from history.answers.events import Event, Failed
-from history.context import Context
+from history.context.values import Context
 from history.dialects import DIALECTS, CallOptions
 from history.dialects.json_access import as_bytes, parse_json
 from history.entries import JsonObject

@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 from django.utils.translation import gettext_noop
 
 from history.answers.events import Failed
-from history.context import Context
+from history.context.values import Context
 from history.dialects import DEFAULT_DIALECT, CallOptions, Loss, LossCode, Switches
 from history.dialects.json_access import count, obj
 from relay.errors import Unreachable

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from history.answers.events import Ended, Event, Failed, Started, TextPiece, ToolCallPiece
-from history.context import Context
+from history.context.values import Context
 from history.dialects import DEFAULT_DIALECT, CallOptions
 from relay.errors import Cut, error_of
 from relay.providers.base import CallNotes, Model

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from history.answers.events import ToolCallPiece
-from history.context import Context
+from history.context.values import Context
 from history.dialects import CallOptions
 from history.models import Session
 from relay.models import Agent

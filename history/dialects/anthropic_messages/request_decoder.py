@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from history.context import SYSTEM_CHANNEL
+from history.context.messages import SYSTEM_CHANNEL
 from history.dialects.anthropic_messages.reply_decoder import DIALECT
 from history.dialects.json_access import items, obj, objs, parse_json, string, truth, whole
 from history.dialects.request_decoder import (

@@ -8,8 +8,7 @@ import re
 from collections.abc import Mapping
 from itertools import groupby
 
-from history.context import Context
-from history.context.values import ContextEntry, Role
+from history.context.values import Context, ContextEntry, Role
 from history.dialects.anthropic_messages.reply_decoder import DIALECT
 from history.dialects.json_access import items, obj, string, without_empty
 from history.dialects.request_encoder import RequestEncoder, base64_of, missing_error

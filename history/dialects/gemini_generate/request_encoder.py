@@ -7,8 +7,7 @@ in our record, above all on the first call of a turn. Thoughts themselves are ne
 from mimetypes import guess_type
 from urllib.parse import quote, urlsplit
 
-from history.context import Context
-from history.context.values import ContextEntry, Role
+from history.context.values import Context, ContextEntry, Role
 from history.dialects.gemini_generate.reply_decoder import DIALECT
 from history.dialects.gemini_generate.reply_encoder import signature_parts
 from history.dialects.json_access import without_empty

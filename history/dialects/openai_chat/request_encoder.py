@@ -4,8 +4,7 @@ Each call has one ``tool`` message, directly after the answer with the calls. An
 null. Results are texts, so their media move into a user message after them.
 """
 
-from history.context import Context
-from history.context.values import ContextEntry
+from history.context.values import Context, ContextEntry
 from history.dialects.json_access import items, without_empty
 from history.dialects.openai_chat.reply_decoder import DIALECT
 from history.dialects.openai_common import OpenAIRequestEncoder

@@ -6,8 +6,7 @@ outputs. Reasoning goes back encrypted and unchanged.
 
 from collections.abc import Iterator
 
-from history.context import Context
-from history.context.values import ContextEntry
+from history.context.values import Context, ContextEntry
 from history.dialects.json_access import without_empty
 from history.dialects.openai_common import OpenAIRequestEncoder
 from history.dialects.openai_responses.reply_decoder import DIALECT

@@ -7,7 +7,7 @@ a zone.
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from history.context import SYSTEM_CHANNEL
+from history.context.messages import SYSTEM_CHANNEL
 from history.entries import Gap, JsonDict, ModelInput, ModelOutput, Summary, SystemInstructionSet, ToolResults, thaw
 from history.formats.base import Notes
 from history.formats.writers import path

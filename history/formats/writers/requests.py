@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from history.context import Context, ContextOptions, render_context
-from history.context.values import ContextEntry, Role
+from history.context.rendering import render_context
+from history.context.values import Context, ContextEntry, ContextOptions, Role
 from history.dialects import DIALECTS, CallOptions
 from history.entries import JsonDict, Retracted, Summary, ToolDefinition, text_of, thaw
 from history.formats.base import Notes

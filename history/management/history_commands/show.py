@@ -6,8 +6,8 @@ from django.core.management.base import CommandError, CommandParser
 from django.utils.translation import gettext as _
 
 from history.access.permissions import Purpose
-from history.context import VIEWS, ContextOptions, entry_view, render_context
-from history.context.values import ContextEntry
+from history.context.rendering import VIEWS, render_context
+from history.context.values import ContextEntry, ContextOptions, entry_view
 from history.entries import KINDS, Entry, JsonObject, ModelInput, ModelOutput, Summary, ToolResults, entry_to_json
 from history.management.history_commands.arguments import Options, add_viewer, page_size, session_named, viewer_of
 from history.management.output import Piece, Stream, as_cell, print_json, print_line, print_lines, print_markdown

@@ -17,7 +17,8 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from history.context import ContextOptions, entry_view, full_view
+from history.context.rendering import full_view
+from history.context.values import ContextOptions, entry_view
 from history.formats.note_texts import worded
 from history.http import FORM_OVERHEAD, accepts_body
 from history.linting import NAMES, LintFinding, LintReport, LintSeverity, NotAConversation, Verdict, parse_text

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from history.context import NO_NOTEBOOK
+from history.context.values import NO_NOTEBOOK
 from history.entries import (
     DebugLog,
     Entry,

@@ -9,8 +9,9 @@ from typing import Any
 from uuid import UUID
 
 from history import search, verification
-from history.context import VIEWS, ContextEntry, ContextOptions, Role, Snapshot
 from history.context.messages import SUMMARY_ENDS
+from history.context.rendering import VIEWS
+from history.context.values import ContextEntry, ContextOptions, Role, Snapshot
 from history.entries import Entry, Gap, Node, Summary
 from history.errors import HistoryError
 from history.models import Session, ToolCall

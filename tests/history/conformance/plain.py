@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, zip_longest
 
-from history.context import NO_NOTEBOOK
+from history.context.values import NO_NOTEBOOK
 from history.entries import (
     DebugLog,
     Entry,

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine
 
 from history import verification
-from history.context import Context, ContextOptions, context_to_bytes, render_context
+from history.context.rendering import render_context
+from history.context.values import Context, ContextOptions, context_to_bytes
 from history.entries import Entry, MaskedResult, Node, ToolResults
 from history.record import selectors
 from project.accounts.models import User

@@ -6,8 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from history.context import ContextOptions, Snapshot, dropped_entry
-from history.context.values import ContextEntry, Role
+from history.context.messages import dropped_entry
+from history.context.values import ContextEntry, ContextOptions, Role, Snapshot
 from history.entries import (
     Entry,
     Gap,

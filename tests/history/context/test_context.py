@@ -8,30 +8,19 @@ from typing import Any
 import pytest
 from mypy import api as mypy
 
-from history.context import (
+from history.context.messages import SUMMARY_ENDS, active_summaries, dropped_entry, summarised_ranges, to_context
+from history.context.remarks import RemarkCode
+from history.context.rendering import VIEWS, environment_text, is_task_finished, reaches_far_enough, render_context
+from history.context.repair import InvalidContextError, curate, is_valid, validate
+from history.context.values import (
     NO_NOTEBOOK,
-    VIEWS,
     ContextEntry,
     ContextOptions,
-    InvalidContextError,
     Role,
     Snapshot,
-    active_summaries,
     context_to_bytes,
     context_to_json,
-    curate,
-    dropped_entry,
-    environment_text,
-    is_task_finished,
-    is_valid,
-    reaches_far_enough,
-    render_context,
-    summarised_ranges,
-    to_context,
-    validate,
 )
-from history.context.messages import SUMMARY_ENDS
-from history.context.remarks import RemarkCode
 from history.entries import (
     DebugLog,
     Entry,

@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from history import retention
-from history.context import ContextOptions, context_to_bytes, render_context
+from history.context.rendering import render_context
+from history.context.values import ContextOptions, context_to_bytes
 from history.entries import DebugLog, Entry, MaskedResult, Node, Retracted, Summary, SystemInstructionSet
 from history.models import Message
 from history.record import recorder, selectors, snapshots

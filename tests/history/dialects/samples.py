@@ -12,8 +12,7 @@ from pydantic import TypeAdapter
 
 from history.answers.assembly import Assembler
 from history.answers.events import Event
-from history.context import Context
-from history.context.values import ContextEntry, Role
+from history.context.values import Context, ContextEntry, Role
 from history.dialects import DIALECTS
 from history.entries import ModelOutput, Part, Text, ToolDefinition, ToolRequest, ToolResult
 

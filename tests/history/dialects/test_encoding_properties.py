@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from history.context import Context, ContextOptions, render_context
-from history.context.values import Role
+from history.context.rendering import render_context
+from history.context.values import Context, ContextOptions, Role
 from history.dialects import DIALECTS, CallOptions, Switches
 from history.entries import Node
 from tests.history.context.strategies import options, paths, snapshot_of

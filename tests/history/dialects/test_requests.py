@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from history.context import SYSTEM_CHANNEL
+from history.context.messages import SYSTEM_CHANNEL
 from history.context.repair import find_unpaired
 from history.context.values import Role
 from history.dialects import DIALECTS, DecodedRequest, DialectError, LossCode, context_of

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from history.answers.assembly import Assembler, end_reason, events_of
 from history.answers.events import END_REASONS, Event, ReasoningPiece, TextPiece, ToolCallPiece
-from history.context import Context
-from history.context.values import ContextEntry, Role
+from history.context.values import Context, ContextEntry, Role
 from history.dialects import DIALECTS, CallOptions, LossCode, context_of
 from history.dialects.request_decoder import from_base64
 from history.entries import (

@@ -9,8 +9,9 @@ import pytest
 
 from history.answers.assembly import Assembler
 from history.answers.events import Ended, Event, ToolCallPiece
-from history.context import ContextOptions, Snapshot, render_context
+from history.context.rendering import render_context
 from history.context.repair import find_unpaired
+from history.context.values import ContextOptions, Snapshot
 from history.dialects import DIALECTS, CallOptions, LossCode, context_of
 from history.entries import Entry, ModelInput, ModelOutput, Node, Text, ToolResult, ToolResults
 from tests.history.dialects.samples import ANTHROPIC, AT, CHAT, GEMINI, NAMES, STREAMS, TOOLS, answer

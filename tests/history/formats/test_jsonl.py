@@ -15,7 +15,8 @@ from django.test import override_settings
 from django.utils import timezone
 
 from history import retention, verification
-from history.context import ContextOptions, context_to_bytes, render_context
+from history.context.rendering import render_context
+from history.context.values import ContextOptions, context_to_bytes
 from history.entries import Media, ModelInput, SystemInstructionSet
 from history.formats import jsonl, sources
 from history.formats.base import FormatError

@@ -14,8 +14,9 @@ import zstandard
 from django.db import connections
 
 from history import importing, retention
-from history.context import ContextOptions, render_context
+from history.context.rendering import render_context
 from history.context.repair import find_unpaired
+from history.context.values import ContextOptions
 from history.dialects import DIALECTS, CallOptions
 from history.entries import ModelOutput, Summary, ToolResults
 from history.errors import HistoryOff

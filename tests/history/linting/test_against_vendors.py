@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from history.context import Context, Role, to_context
+from history.context.messages import to_context
+from history.context.values import Context, Role
 from history.dialects import DIALECTS
 from history.entries import Node
 from history.linting import LintInput, LintReport, Verdict, is_taken, lint_request, lint_session

@@ -14,7 +14,8 @@ from django.utils import timezone
 from history import retention, search, verification
 from history.access import permissions
 from history.access.permissions import Purpose
-from history.context import ContextOptions, render_context
+from history.context.rendering import render_context
+from history.context.values import ContextOptions
 from history.entries import DebugLog, Entry, MaskedResult, NotebookSet, Summary, SystemInstructionSet
 from history.errors import NoSuchEntry
 from history.management.history_commands.arguments import sessions_for

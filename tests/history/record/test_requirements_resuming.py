@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from history import retention
-from history.context import ContextOptions, entry_view, render_context
+from history.context.rendering import render_context
+from history.context.values import ContextOptions, entry_view
 from history.models import Message, Session
 from history.record import recorder
 from history.record.selectors import snapshot

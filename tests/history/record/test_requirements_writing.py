@@ -15,7 +15,7 @@ from django.db import IntegrityError, connection, transaction
 
 from history import search
 from history.access import keys
-from history.context import to_context
+from history.context.messages import to_context
 from history.entries import DebugLog, HeadMoved
 from history.models import Message, SearchRow, Session, ToolCall
 from history.record import recorder, selectors

@@ -10,7 +10,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from pytest_django import DjangoAssertNumQueries
 
-from history.context import ContextOptions
+from history.context.values import ContextOptions
 from history.entries import DebugLog, HeadMoved, ModelOutput, NotebookSet, SystemInstructionSet, ToolResults
 from history.errors import NoSuchEntry
 from history.models import Session

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import connection, connections
 from django.test.utils import CaptureQueriesContext
 
-from history.context import context_to_bytes
+from history.context.values import context_to_bytes
 from history.entries import Retracted, Summary
 from history.models import Exchange, Session
 from history.record import recorder, selectors

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from history.context import ContextOptions
+from history.context.values import ContextOptions
 from history.models import Exchange
 from history.record import exchanges
 from relay.agents import environment

@@ -13,7 +13,7 @@ import pytest
 from django.db.models import F
 
 from history.answers.events import ToolCallPiece, UsageReported
-from history.context import Context
+from history.context.values import Context
 from history.dialects import CallOptions
 from history.entries import ModelInput, ToolResults, Usage, text_of
 from history.models import Exchange, Message, Session, ToolCall

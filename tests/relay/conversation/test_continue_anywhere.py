@@ -10,8 +10,7 @@ import pytest
 from django.test import AsyncClient, Client
 
 from history.access import keys
-from history.context import Context
-from history.context.values import ContextEntry, Role
+from history.context.values import Context, ContextEntry, Role
 from history.db.process_state import process_state
 from history.dialects import DIALECTS
 from history.entries import Media, Text

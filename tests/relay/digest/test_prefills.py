@@ -15,7 +15,8 @@ import pytest
 
 from history import verification
 from history.access import keys
-from history.context import ContextOptions, render_context
+from history.context.rendering import render_context
+from history.context.values import ContextOptions
 from history.entries import OtherPart, Text, thaw
 from history.linting import lint_session
 from history.models import Message

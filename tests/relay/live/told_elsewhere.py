@@ -10,7 +10,7 @@ import django
 
 
 def main(session_id: UUID, leaf: int) -> None:
-    from history.context import context_to_bytes
+    from history.context.values import context_to_bytes
     from relay.agents.requests import render_call
     from relay.agents.settings import find_agent
     from relay.providers.base import Route

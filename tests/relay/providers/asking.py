@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from history.answers.assembly import Assembler
 from history.answers.events import Event
-from history.context import Context
-from history.context.values import ContextEntry, Role
+from history.context.values import Context, ContextEntry, Role
 from history.dialects import CallOptions
 from history.entries import ModelOutput, Part, Text, ToolDefinition, ToolRequest, ToolResult
 from relay.errors import ProviderError

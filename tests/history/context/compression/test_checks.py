@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from history.context.compression import Problem, ProblemCode, SummarySpan, find_problem, required_identifiers
+from history.context.compression.checks import Problem, ProblemCode, find_problem, required_identifiers
+from history.context.compression.planning import SummarySpan
 from history.entries import Entry, Node, Summary
 from tests.factories import model_input, model_output, tool_request, tool_result, tool_results
 

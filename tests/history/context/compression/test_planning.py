@@ -6,17 +6,11 @@ from typing import Any
 
 import pytest
 
-from history.context import ContextOptions, Snapshot, render_context
-from history.context.compression import (
-    CompressionPlan,
-    CompressionPolicy,
-    Problem,
-    ProblemCode,
-    SummaryOutcome,
-    entries_of_plan,
-    make_plan,
-    stretch_between,
-)
+from history.context.compression.checks import Problem, ProblemCode
+from history.context.compression.entries import SummaryOutcome, entries_of_plan
+from history.context.compression.planning import CompressionPlan, CompressionPolicy, make_plan, stretch_between
+from history.context.rendering import render_context
+from history.context.values import ContextOptions, Snapshot
 from history.entries import Entry, MaskedResult, Node, Summary
 from tests.factories import model_input, model_output, tool_request, tool_result, tool_results
 

@@ -6,8 +6,15 @@ import json
 
 import pytest
 
-from history.context.compression import OUTLINE, RecordLine, as_pieces, ask_for_summary, parts_that_fit, record_budget
-from history.context.compression.record import MOST_PARTS
+from history.context.compression.record import (
+    MOST_PARTS,
+    OUTLINE,
+    RecordLine,
+    as_pieces,
+    ask_for_summary,
+    parts_that_fit,
+    record_budget,
+)
 from history.context.tokens import estimate_context, estimate_text
 from history.entries import Entry, Node, Summary
 from tests.factories import model_input, model_output, tool_request, tool_result, tool_results
