@@ -2,10 +2,6 @@
 
 Half an answer is still an answer. The source of the counts is `provider` at the end of an answer, `partial` for counts
 so far (vendors begin with a placeholder, so our estimate of the text counts where it is higher), else `estimated`.
-
-A request may end with the beginning of its answer. Where the client wrote that (a prefill: "The answer is ("), its next
-request has the two as one answer, so they are stored as one. Where the beginning is an answer that the record knows
-(a paused turn, one that was cut at its limit), the rest follows it as its own entry.
 """
 
 from collections.abc import Sequence
@@ -77,8 +73,11 @@ def read_answer(
     if ended.status >= 400:
         body = _mask_operator_key(body, upstream.provider)
     dialect = DIALECTS.get(upstream.dialect)
+    error_body = body.decode("utf-8", "replace") if ended.status >= 400 else ""
     if accepted.kind != "chat" or dialect is None:
-        return _without_output(ended, body, unread=unread)
+        reason = UPSTREAM_ERROR if ended.status >= 400 and ended.reason == DONE else ended.reason
+        usage = _hinted_usage(ended)
+        return RecordedAnswer(reason=reason, usage=usage, error=ended.error, error_body=error_body, unread=unread)
     assembler = _assemble(dialect, upstream, ended, body)
     is_empty = not ended.reply_size
     reason = _end_reason(assembler, ended, is_readable=bool(body) or is_empty)
@@ -91,8 +90,8 @@ def read_answer(
     # Without a copy of the bytes, or if they cannot be read, the exchange says how many there were.
     has_output = reason in (UPSTREAM_ERROR, UNREADABLE) or (accepted.recording != "no_replies" and not unread)
     api = dialect.HTTP_API
-    output, *others = (_output(one, api, accepted, ended) for one in (assembler, *assembler.beside.values()))
-    blobs = {name: data for one in (assembler, *assembler.beside.values()) for name, data in one.blobs.items()}
+    assemblers = (assembler, *assembler.beside.values())
+    output, *others = (_output(one, api, accepted, ended) for one in assemblers)
     has_stored_id = api.stores_answers and assembler.request_id.startswith(api.reply_id_prefix)
     return RecordedAnswer(
         reason=reason,
@@ -100,17 +99,17 @@ def read_answer(
         others=tuple(others) if has_output else (),
         usage=usage,
         error=assembler.failed.message if assembler.failed else ended.error,
-        error_body=body.decode("utf-8", "replace") if ended.status >= 400 else "",
+        error_body=error_body,
         unread=unread,
         reply_id=assembler.request_id,
-        blobs=blobs,
+        blobs={name: data for one in assemblers for name, data in one.blobs.items()},
         skipped=len(assembler.skipped),
         items=item_ids(api, body) if has_stored_id else (),
     )
 
 
 def unread_answer(accepted: Accepted, ended: Ended) -> RecordedAnswer:
-    """How a reply ended that is too large to be read, and the tokens that its end tells."""
+    """For a reply that is too large to be read."""
     usage = _hinted_usage(ended) or _estimated_usage(accepted, ended, b"")
     return RecordedAnswer(reason=ended.reason, usage=usage, error=ended.error, unread=TOO_LARGE)
 
@@ -153,17 +152,6 @@ def _mask_operator_key(body: bytes, provider: str) -> bytes:
     if not isinstance(known, HttpProvider):
         return body
     return known.endpoint.masked(body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
-
-
-def _without_output(ended: Ended, body: bytes, *, unread: str) -> RecordedAnswer:
-    has_failed = ended.status >= 400
-    return RecordedAnswer(
-        reason=UPSTREAM_ERROR if has_failed and ended.reason == DONE else ended.reason,
-        usage=_hinted_usage(ended),
-        error=ended.error,
-        error_body=body.decode("utf-8", "replace") if has_failed else "",
-        unread=unread,
-    )
 
 
 def _end_reason(assembler: Assembler, ended: Ended, *, is_readable: bool) -> str:
@@ -224,15 +212,16 @@ def _estimated_usage(accepted: Accepted, ended: Ended, body: bytes) -> Usage | N
 
 
 def _hinted_usage(ended: Ended) -> Usage | None:
-    hint = ended.usage_hint
+    hint, source = ended.usage_hint, ended.usage_hint.get("source")
     counts = {name: hint[name] for name in _COUNTS if isinstance(hint.get(name), int)}
     if not any(counts.values()):
         return None
-    source = hint.get("source")
     return Usage(**counts, source=source if source in ("provider", "partial") else "estimated")
 
 
-# Prefills.
+# Prefills: a request may end with the beginning of its answer. Where the client wrote that ("The answer is ("), its
+# next request has the two as one answer, so they are stored as one. Where the record knows the beginning (a paused turn,
+# an answer that was cut at its limit), the rest follows it as its own entry.
 
 
 def answer_to(call: PendingCall, ended: Ended) -> RecordedAnswer:

@@ -1,12 +1,12 @@
 """Bodies of calls, read from the journal before the transaction, and files for those too large to be parsed.
 
-The digester holds little of a call in memory: the beginning of a small reply, and where in the journal the rest is.
-What is larger than `PARLEY_MAX_DIGEST_MB` is never read at once. Its size and hash are taken piece by piece, and it is
-copied into a file of its own if its key records everything: a file holds the bytes as they came, unredacted.
+What is larger than `PARLEY_MAX_DIGEST_MB` is never read at once. It is hashed piece by piece, and copied into a file of
+its own if its key records everything: a file holds the bytes as they came, unredacted.
 """
 
 import logging
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -58,15 +58,13 @@ def read_bodies(folder: Path, call: PendingCall, *, mode: str) -> None:
 
 def read_pieces(folder: Path, call: PendingCall, body: Body) -> Iterator[bytes]:
     """The bytes of a request, or of a reply up to its first gap."""
-    left = call.received if body == "reply" else None
+    left = call.received if body == "reply" else sys.maxsize
     for segment, places in call.places.items():
         with (folder / segment).open("rb") as file:
             for place in places:
                 for piece in _body_of_record(file.fileno(), place, _RECORD_LETTERS[body]):
-                    if left is not None:
-                        piece = piece[:left]
+                    if piece := piece[:left]:
                         left -= len(piece)
-                    if piece:
                         yield piece
 
 

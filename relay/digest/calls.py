@@ -178,10 +178,9 @@ class PendingCall:
 
     def forget_files(self) -> None:
         """No row names its files any more, so they are removed."""
-        if self.large_request is not None:
-            self.large_request = replace(self.large_request, file="")
-        if self.large_reply is not None:
-            self.large_reply = replace(self.large_reply, file="")
+        self.large_request, self.large_reply = (
+            large and replace(large, file="") for large in (self.large_request, self.large_reply)
+        )
 
     def end(self, record: Ended) -> None:
         self.ended, self.ended_at = record, _monotonic_time(record)

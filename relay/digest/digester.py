@@ -100,7 +100,9 @@ class Digester:
                 call.end(Ended(exchange=call.id, at=time.time(), reason=SERVER_LOST, is_counted=False))
         for batch in self._batches():
             self._file(batch, reader)
-        if self.lost or self._is_position_old(reader):
+        # Monitoring would report a late digester if the position were saved only with rows.
+        is_old = time.monotonic() - self._saved_at >= SAVE_SECONDS
+        if self.lost or (is_old and any(end > self._saved.to.get(name, 0) for name, end in reader.read_to.items())):
             self._save_position_alone(reader)
         self._other_hosts.publish(self._digested_until())
         self._carry_over(reader)
@@ -190,9 +192,7 @@ class Digester:
             yield batch
 
     def _file(self, calls: list[PendingCall], reader: JournalReader) -> None:
-        is_alone = not self._other_hosts.exist
-        planner = Planner(self.cache, self.folder, must_wait=self._order.must_wait, is_alone=is_alone)
-        batch = FilingBatch(planner)
+        batch = FilingBatch(Planner(self.cache, self.folder, self._order))
         try:
             batch.prepare(calls)
             with writing():
@@ -257,12 +257,6 @@ class Digester:
     def _note_saved(self) -> None:
         self._saved, self._saved_at = self._offered, time.monotonic()
         self.lost.clear()
-
-    def _is_position_old(self, reader: JournalReader) -> bool:
-        """Whether the saved position has been behind for a while: monitoring would report a late digester."""
-        if time.monotonic() - self._saved_at < SAVE_SECONDS:
-            return False
-        return any(end > self._saved.to.get(name, 0) for name, end in reader.read_to.items())
 
     def _carry_over(self, reader: JournalReader) -> None:
         try:

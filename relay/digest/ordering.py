@@ -1,7 +1,7 @@
 """Order of filing: calls wait for their end, for an earlier try, and for the answer that they continue.
 
-That answer may be on its way here or on another host. Waiting costs a few seconds. Not waiting puts an answer into the
-history twice: as the client sent it back, and as it came.
+Waiting costs a few seconds. Not waiting puts an answer into the history twice: as the client sent it back, and as it
+came.
 """
 
 import time

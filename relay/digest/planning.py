@@ -1,10 +1,9 @@
 """Plans of what relayed calls add to the record: session, position, entries, answer.
 
 A plan is made before the transaction that writes it, because on SQLite no other process can write while that is open.
-On PostgreSQL a plan made inside would see the same: a write locks its session and checks again.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -22,6 +21,7 @@ from relay.digest import bodies, parents, side_call_notes
 from relay.digest.answers import PREFILLED, answer_to, prefill_length
 from relay.digest.calls import AnswerCopy, CallPlan, PendingCall, SessionMatch
 from relay.digest.exchange_rows import cost_of, redact_name, request_metadata
+from relay.digest.ordering import CallOrder
 from relay.digest.recognisers import late_answers, named_side_calls, retries
 from relay.digest.recognisers.sessions import FINGERPRINT, end_of_named_session
 from relay.digest.recognisers.stored_forms import is_prefill, read_as_stored
@@ -34,21 +34,8 @@ OFF = "off"
 
 
 class Planner:
-    """`must_wait` is whether the answer that a call continues may still arrive.
-
-    `is_alone` means that no other host writes into this record.
-    """
-
-    def __init__(
-        self,
-        cache: SessionCache,
-        folder: Path,
-        *,
-        must_wait: Callable[[PendingCall, SessionMatch], bool],
-        is_alone: bool,
-    ) -> None:
-        self.cache, self.folder = cache, folder
-        self.must_wait, self.is_alone = must_wait, is_alone
+    def __init__(self, cache: SessionCache, folder: Path, order: CallOrder) -> None:
+        self.cache, self.folder, self.order = cache, folder, order
         self.unrecorded: list[CallPlan] = []  # calls of which nothing is written
         self.copies: dict[UUID, AnswerCopy] = {}  # of late answers
         self.extended: set[UUID] = set()  # sessions to which a call of this batch adds entries
@@ -57,7 +44,7 @@ class Planner:
         keys = ApiKey.objects.in_bulk({call.request.record.key for call in calls})
         for call in calls:
             bodies.read_bodies(self.folder, call, mode=_mode_of(call, keys[call.request.record.key]))
-        self.copies = {} if self.is_alone else late_answers.find_copies(calls)
+        self.copies = late_answers.find_copies(calls) if self.order.other_hosts.exist else {}
         return [plan for call in calls if (plan := self._plan(call, keys[call.request.record.key]))]
 
     def _plan(self, call: PendingCall, key: ApiKey) -> CallPlan | None:
@@ -119,7 +106,7 @@ class Planner:
     def _plan_conversation(self, plan: CallPlan) -> bool:
         call = plan.call
         call.request, match = read_as_stored(call.request)
-        if self.must_wait(call, match):
+        if self.order.must_wait(call, match):
             return False
         if named_side_calls.is_question_about_session(call.request, match):
             side_call_notes.plan_side_call(plan, OTHER, match.session)
@@ -136,10 +123,8 @@ class Planner:
             match = replace(match, move=match.move or "edit")
         self._plan_session(plan, match, session_id)
         plan.child = match.session
-        request, cached = (
-            plan.request,
-            self.cache.get(session_id, version=match.session.version if match.session else 0),
-        )
+        request = plan.request
+        cached = self.cache.get(session_id, version=match.session.version if match.session else 0)
         if match.move:
             plan.entries.append(HeadMoved(at=request.at, to=match.after, reason=match.move))
             cached.states = states_at(session_id, match.after)

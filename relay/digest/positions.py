@@ -1,12 +1,9 @@
 """Journal positions in the database: how far the digesters of this host and of others have come.
 
-Everything before a position that belongs to no pending call is in the record, or must not be: it is never read again,
-however often the digester is killed. So calls that are done need no memory, and the position is as long as what is
-pending. For each pending call it has whether its request is in the record: if so and the row is gone, it was erased.
+Everything before a position that belongs to no pending call is in the record, or must not be: it is never read again.
 
-Several hosts may write into one database. A client's next request may reach another host sooner than the first host's
-digester has filed the answer that it continues. So each digester writes now and then up to which moment all of its
-journal is in the record, by the clock of the database. One that misses an answer asks whether another host may have it.
+Where several hosts write into one database, a request may reach another host before the answer that it continues is
+filed. So each digester writes up to which moment all of its journal is in the record, by the clock of the database.
 A host that is silent for a while is gone, or so far behind that waiting does not help.
 """
 
@@ -142,18 +139,14 @@ class OtherHosts:
 
     def _look(self) -> None:
         before = time.monotonic()
-        now, moments = self._digested_moments()
+        rows = list(JournalPosition.objects.annotate(now=Now()).values_list("journal", "digested_at", "now"))
+        now = next((now for name, _, now in rows if name == self.name), None)
+        if now is None:
+            _write(self.name, {"digested_at": None})
+            self._look()
+            return
         self._clock = now, time.monotonic()
-        ages = [(now - moment).total_seconds() for moment in moments]
+        ages = [(now - at).total_seconds() for name, at, _ in rows if name != self.name and at is not None]
         self.exist = any(age < ALONE_SECONDS for age in ages)
         self._digested = [before - age for age in ages if age < GONE_SECONDS]
         self._looked_at = before
-
-    def _digested_moments(self) -> tuple[datetime, list[datetime]]:
-        """The database's time, and up to when other journals are in the record."""
-        rows = list(JournalPosition.objects.annotate(now=Now()).values_list("journal", "digested_at", "now"))
-        own = [now for name, _, now in rows if name == self.name]
-        if not own:
-            _write(self.name, {"digested_at": None})
-            return self._digested_moments()
-        return own[0], [digested_at for name, digested_at, _ in rows if name != self.name and digested_at is not None]

@@ -1,9 +1,8 @@
 """The digester's process: one per journal, in a process of its own, or in a thread where there is one core.
 
 A lock in the journal's folder decides which process digests. It needs no database, and a process that dies releases it.
-The web process starts a digester where there is none. The child ends when its parent does, because it reads its
-standard input to the end. It is started as soon as there is a key for the relay, because the start takes longer than
-the second within which a call must be visible; before that, nothing is started.
+The web process starts a child that ends with it, as soon as there is a key for the relay: the start takes longer than
+the second within which a call must be visible.
 """
 
 from __future__ import annotations
@@ -182,13 +181,11 @@ def _digest_in_thread() -> None:
 def _has_journal() -> bool:
     """Whether there is a journal, or may be one soon: then its folder is created here."""
     journal = folder()
-    if not journal.is_dir() and settings.CHAT_HISTORY_ENABLED and _has_relay_keys():
-        journal.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not journal.is_dir() and settings.CHAT_HISTORY_ENABLED:
+        scopes = keys.list_keys().values_list("scopes", flat=True)[:MOST_KEYS]
+        if any("relay" in of_key for of_key in scopes):
+            journal.mkdir(mode=0o700, parents=True, exist_ok=True)
     return journal.is_dir()
-
-
-def _has_relay_keys() -> bool:
-    return any("relay" in scopes for scopes in keys.list_keys().values_list("scopes", flat=True)[:MOST_KEYS])
 
 
 def _keep_child_running() -> None:

@@ -1,8 +1,7 @@
 """Recovery of pending calls by a new digester: their records, and nothing else, are read again from the journal.
 
 The row of a pending call was ended only by the sweeper, which took its silence for the death of its server: the end in
-the journal is the true one. The files may have been damaged since they were read first. What is missing now is lost:
-where nothing is left of a call, its row is ended.
+the journal is the true one. Where nothing is left of a call in a damaged file, its row is ended.
 """
 
 import logging
@@ -65,8 +64,7 @@ def _read_again(folder: Path, position: Position) -> tuple[Calls, Losses]:
         folder, position.start, until=position.to, only=there, ended=ended, most=largest_record()
     ):
         if isinstance(record, Lost):
-            if is_damage(record):
-                lost.append((place, record))
+            lost += [(place, record)] if is_damage(record) else []
         elif not isinstance(record, Accepted):
             if (call := calls.get(record.exchange)) is not None:
                 call.add(place, record)

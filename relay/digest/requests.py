@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import TypeVar
 from uuid import UUID
 
 import msgspec
@@ -20,7 +21,7 @@ from history.dialects.http_api import HttpApi
 from history.dialects.json_access import parse_json
 from history.dialects.tools import text_tool_names
 from history.dialects.types import ConversationEntry
-from history.entries import ModelOutput, ToolRequest, ToolResults
+from history.entries import ModelOutput, ToolRequest, ToolResult, ToolResults
 from history.record import fingerprints
 from relay.digest.side_calls import new_text, side_call_kind
 from relay.gateway.call.json_scanner import is_too_heavy
@@ -32,6 +33,7 @@ Renames = Mapping[int, Mapping[str, str]]
 LONGEST_NAME = 200
 COMPARED_CHARS = 200
 _NO_API = HttpApi()
+CallOrResult = TypeVar("CallOrResult", ToolRequest, ToolResult)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,18 +162,18 @@ class RelayedRequest:
             decoded=decoded,
             chain=(*self.chain[:start], *_chain(self.record, added, after=self.before(start))),
             sent_chain=(*sent, *sent_tail),
-            unfinished=self.unfinished if self.unfinished is None or prefill else _unfinished_answer(decoded),
+            unfinished=self.unfinished if self.unfinished is None or prefill else _unfinished_answer(decoded.entries),
         )
 
     def joined(self, indices: Sequence[int]) -> ConversationEntry:
         """The pieces of one answer, or of its results, as one entry."""
         first, *others = (self.entries[index] for index in indices)
-        if isinstance(first, ModelOutput):
+        if others and isinstance(first, ModelOutput):
             parts = (part for entry in others if isinstance(entry, ModelOutput) for part in entry.parts)
-            return replace(first, parts=(*first.parts, *parts)) if others else first
-        if isinstance(first, ToolResults):
+            return replace(first, parts=(*first.parts, *parts))
+        if others and isinstance(first, ToolResults):
             results = (result for entry in others if isinstance(entry, ToolResults) for result in entry.results)
-            return replace(first, results=(*first.results, *results)) if others else first
+            return replace(first, results=(*first.results, *results))
         return first
 
     def with_call_ids(self, renames: Renames) -> RelayedRequest:
@@ -202,56 +204,49 @@ def largest_body() -> int:
     return int(settings.PARLEY_MAX_DIGEST_MB * 1024 * 1024)
 
 
-def without_large_body(record: Accepted) -> Accepted:
-    """Leave out a body whose parsing takes too much memory, by its size or by its many small values.
-
-    The journal reader leaves out large bodies too, but its limit includes the head of the record.
-    """
-    most = largest_body()
-    if len(record.body) <= most and not is_too_heavy(record.body, most=most):
-        return record
-    digest = hashlib.sha256(record.body).hexdigest()
-    return msgspec.structs.replace(record, body=b"", skipped=len(record.body), skipped_hash=digest)
-
-
 def read_request(record: Accepted) -> RelayedRequest:
-    record = without_large_body(record)
+    most = largest_body()
+    # The journal reader leaves out large bodies too, but its limit includes the head of the record.
+    if len(record.body) > most or is_too_heavy(record.body, most=most):
+        digest = hashlib.sha256(record.body).hexdigest()
+        record = msgspec.structs.replace(record, body=b"", skipped=len(record.body), skipped_hash=digest)
     headers = {name.lower(): value for name, value in record.headers}
-    decoded, problem = _decode(record)
+    at, client = datetime.fromtimestamp(record.at, UTC), client_name(headers)
+    decoded, problem = _decode(record, at)
+    entries = decoded.entries if decoded else ()
+    chain = tuple(_chain(record, entries, after=fingerprints.START))
     hints = decoded.session_hints if decoded else {}
-    chain = tuple(_chain(record, decoded.entries if decoded else (), after=fingerprints.START))
     parent = parent_session_name(headers, body_session=hints.get("session_id", ""))[:LONGEST_NAME]
-    client = client_name(headers)
     conversation = hints.get("conversation", "")[:LONGEST_NAME]
-    named = session_id(f"conversation {conversation}", key=record.key) if conversation else None
+    retry = headers.get("x-stainless-retry-count", "")
     request = RelayedRequest(
         record=record,
-        at=datetime.fromtimestamp(record.at, UTC),
-        session=record.session or named,
+        at=at,
+        session=record.session
+        or (session_id(f"conversation {conversation}", key=record.key) if conversation else None),
         decoded=decoded,
         problem=problem,
         chain=chain,
         sent_chain=chain,
-        unfinished=_unfinished_answer(decoded),
+        unfinished=_unfinished_answer(entries),
         text_tools=text_tool_names(decoded.tools) if decoded else frozenset(),
-        last_text=start_of_text(decoded.entries[-1]) if decoded and decoded.entries else "",
+        last_text=start_of_text(entries[-1]) if entries else "",
         client=client,
         parent=session_id(parent, key=record.key) if parent else None,
-        retry=_retry_number(headers.get("x-stainless-retry-count", "")),
+        retry=int(retry) if retry.isascii() and retry.isdecimal() and len(retry) < 5 else 0,
         body_hash=record.skipped_hash or (hashlib.sha256(record.body).hexdigest() if record.body else ""),
     )
     kind = side_call_kind(record, decoded, headers, client=client)
     return request.as_side_call(kind) if kind else request
 
 
-def _decode(record: Accepted) -> tuple[DecodedRequest | None, str]:
+def _decode(record: Accepted, at: datetime) -> tuple[DecodedRequest | None, str]:
     if record.skipped:
         return None, f"too large to be read: {record.skipped:,} bytes"
     dialect = DIALECTS.get(record.dialect)
     if dialect is None or not record.body or record.kind == "other":
         return None, ""
     try:
-        at = datetime.fromtimestamp(record.at, UTC)
         return dialect.decode_request(parse_json(record.body), provider=record.provider, at=at), ""
     except (DialectError, ValueError, RecursionError) as error:
         return None, str(error) or type(error).__name__
@@ -264,8 +259,8 @@ def _chain(record: Accepted, entries: Iterable[ConversationEntry], *, after: byt
         yield after
 
 
-def _unfinished_answer(decoded: DecodedRequest | None) -> ModelOutput | None:
-    last = decoded.entries[-1] if decoded and decoded.entries else None
+def _unfinished_answer(entries: Sequence[ConversationEntry]) -> ModelOutput | None:
+    last = entries[-1] if entries else None
     if not isinstance(last, ModelOutput) or last.tool_requests:
         return None
     return last if fingerprints.essence_of(last) is not None else None
@@ -277,17 +272,9 @@ def start_of_text(entry: ConversationEntry) -> str:
 
 
 def _with_ids(entry: ConversationEntry, ids: Mapping[str, str]) -> ConversationEntry:
+    def renamed(one: CallOrResult) -> CallOrResult:
+        return replace(one, call_id=ids.get(one.call_id, one.call_id))
+
     if isinstance(entry, ModelOutput):
-        parts = (
-            replace(part, call_id=ids.get(part.call_id, part.call_id)) if isinstance(part, ToolRequest) else part
-            for part in entry.parts
-        )
-        return replace(entry, parts=tuple(parts))
-    if isinstance(entry, ToolResults):
-        results = (replace(one, call_id=ids.get(one.call_id, one.call_id)) for one in entry.results)
-        return replace(entry, results=tuple(results))
-    return entry
-
-
-def _retry_number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 5 else 0
+        return replace(entry, parts=tuple(renamed(one) if isinstance(one, ToolRequest) else one for one in entry.parts))
+    return replace(entry, results=tuple(map(renamed, entry.results))) if isinstance(entry, ToolResults) else entry

@@ -1,12 +1,12 @@
 """Side calls: requests that a program makes for itself (titles, probes, routers, counts) beside its conversation.
 
-They are recognised by their shape, because programs change their wording with every release. This module looks at one
-request alone; `named_side_calls` compares a request with the conversation that it names. Wording decides only where a
-request names no conversation. A side call is stored as a note, never in the path or the title of its conversation.
+They are recognised by their shape, because programs change their wording with every release; wording decides only where
+a request names no conversation. This module looks at one request alone; `named_side_calls` at its conversation too.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 
 from history.clients import CACHE_MARKING_CLIENTS, TITLE, declared_side_call
 from history.dialects import DecodedRequest
@@ -69,12 +69,8 @@ def kind_by_schema(request: DecodedRequest) -> str:
 
 
 def new_text(request: DecodedRequest) -> str:
-    texts: list[str] = []
-    for entry in reversed(_without_prefill(request)):
-        if isinstance(entry, ModelOutput):
-            break
-        texts.insert(0, entry.text)
-    return "\n\n".join(filter(None, texts))
+    new = list(takewhile(lambda entry: not isinstance(entry, ModelOutput), reversed(_without_prefill(request))))
+    return "\n\n".join(filter(None, (entry.text for entry in reversed(new))))
 
 
 def wants_title(request: DecodedRequest) -> bool:

@@ -1,5 +1,6 @@
 """State of the journals: the backlog, its age, and what was lost. For the admin and /metrics."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -53,10 +54,9 @@ def read_state(now: datetime | None = None) -> JournalState:
     folder, now = Path(settings.PARLEY_DATA_DIR) / "journal", now or datetime.now(UTC)
     losing = [one for one in all_stats() if one.unreported_calls or one.unreported_bytes]
     rows = list(JournalPosition.objects.all())
-    try:
+    own_name = ""
+    with suppress(OSError):
         own_name = (folder / NAME).read_text().strip()
-    except OSError:
-        own_name = ""
     own = next((row for row in rows if row.pk == own_name), None)
     waiting = _backlog(folder, own.position.get("to", {}) if own else {})
     last = max((row for row in rows if row.lost_at), key=lambda row: row.lost_at or datetime.min, default=None)
@@ -75,11 +75,8 @@ def read_state(now: datetime | None = None) -> JournalState:
 def _backlog(folder: Path, digested_to: dict[str, int]) -> int:
     total = 0
     for name in names(folder):
-        try:
-            size = (folder / name).stat().st_size
-        except FileNotFoundError:
-            continue
-        total += max(0, size - max(digested_to.get(name, 0), START))
+        with suppress(FileNotFoundError):
+            total += max(0, (folder / name).stat().st_size - max(digested_to.get(name, 0), START))
     return total
 
 

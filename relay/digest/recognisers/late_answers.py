@@ -1,7 +1,6 @@
 """Answers that a client has sent back before they were filed: another digester gave up waiting and stored its copy.
 
-That happens where several hosts write one record and the journal of one is far behind. Then the exchange refers to the
-copy, and the answer is not stored again. If it has something that the copy lacks, it becomes a branch beside the copy.
+The exchange then refers to the copy. An answer that has something which the copy lacks becomes a branch beside it.
 """
 
 import time

@@ -1,12 +1,8 @@
 """Answers known by a name: the vendor's id, ids of stored items, and the forms in which clients send answers back.
 
-A vendor that stores answers lets a client name one (`previous_response_id`) or name its items (the Vercel AI SDK does
-so by itself) instead of sending it back. The newest known name leads to the answer, and the chain continues from there.
-
-Other clients send an answer back in another form than the record has. A prefill and its rest come as one text, as the
-blocks of one message, or as two messages. Where an answer is one text, several texts come back as its paragraphs. A
-tool that takes plain text is a function to other vendors, and its call comes back as text. Each of these forms has a
-name that is made from its fingerprint.
+A vendor that stores answers lets a client name one (`previous_response_id`) or its items (the Vercel AI SDK) instead of
+sending it back. Other forms have a name that is made from their fingerprint: a prefill and its rest come as one text,
+as the blocks of one message or as two messages; several texts come back as one; a call of a text tool as a function's.
 """
 
 from collections.abc import Iterable, Iterator
@@ -43,7 +39,8 @@ def _names(plan: CallPlan) -> Iterator[str]:
     has_own_name = ended is not None and not plan.request.side_call
     # An answer that was not kept, for a key that records no replies, has a name too: its question is continued.
     stored = answer.reply_id if plan.message_seq else str(ended.metadata.get("reply_id", "")) if ended else ""
-    if has_own_name and _is_stored_id(stored):
+    apis = (dialect.HTTP_API for dialect in DIALECTS.values())
+    if has_own_name and any(api.stores_answers and stored.startswith(api.reply_id_prefix) for api in apis):
         yield stored
         if plan.message_seq:
             yield from answer.items
@@ -54,11 +51,6 @@ def _names(plan: CallPlan) -> Iterator[str]:
         yield name
     yield from _prefilled_forms(plan.request, answer)
     yield from _translated_forms(plan.request, answer)
-
-
-def _is_stored_id(name: str) -> bool:
-    apis = (dialect.HTTP_API for dialect in DIALECTS.values())
-    return any(api.stores_answers and name.startswith(api.reply_id_prefix) for api in apis)
 
 
 def _prefilled_forms(request: RelayedRequest, answer: RecordedAnswer) -> Iterator[str]:

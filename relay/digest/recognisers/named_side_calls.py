@@ -1,15 +1,6 @@
 """Side calls known by their conversation: a request is compared with the session that it names or continues.
 
-Programs send titles, checks and summaries under the name of their conversation (Claude Code, opencode). Such a request
-has no answer, no tools and another instruction, and either the conversation offers tools or the request asks for JSON.
 Only names that a client derives itself count: a name that the caller chose is obeyed.
-
-Other programs send the whole conversation with a question of their own behind it (Gemini CLI's `/compress`). Such a
-request has another instruction and no tools although the conversation offers tools, and it is not streamed although the
-conversation is: no person waits for it.
-
-Titles often come before the first question. So a first request of that shape waits for another request of the same
-name. If none comes in time, it opens the conversation after all: nothing is lost.
 """
 
 from history.entries import ModelInput
@@ -27,7 +18,12 @@ HOLD_SECONDS, HOLD_TITLE_SECONDS = 2.0, 30.0
 
 
 def named_side_call_kind(request: RelayedRequest) -> str:
-    """The kind of side call that a request is beside the session that it names; '' if it is part of it."""
+    """The kind of side call that a request is beside the session that it names; '' if it is part of it.
+
+    Programs send titles, checks and summaries under the name of their conversation (Claude Code, opencode). Such a
+    request has no answer, no tools and another instruction, and the conversation offers tools or the request asks for
+    JSON.
+    """
     if not _may_be_side_call(request) or request.decoded is None or request.session is None:
         return ""
     session = current_session(request.session, key=request.record.key)[1]
@@ -38,7 +34,11 @@ def named_side_call_kind(request: RelayedRequest) -> str:
 
 
 def is_question_about_session(request: RelayedRequest, match: SessionMatch) -> bool:
-    """Whether a request that continues a session is a question of the program's own about it."""
+    """Whether a request that continues a session is a question of the program's own about it.
+
+    Gemini CLI's `/compress` sends the conversation with another instruction, without tools although the conversation
+    offers some, and not streamed although the conversation is: no person waits for it.
+    """
     session, decoded = match.session, request.decoded
     if decoded is None or session is None or request.record.recognised_by == HEADER or request.sends_only_new:
         return False
@@ -52,7 +52,10 @@ def is_question_about_session(request: RelayedRequest, match: SessionMatch) -> b
 
 
 def hold_seconds(request: RelayedRequest) -> float:
-    """How long a first request of its name waits for the conversation that it may belong to."""
+    """How long a first request of its name waits for another one, because titles often come before the question.
+
+    If none comes in time, it opens the conversation after all.
+    """
     if not _may_be_side_call(request) or request.decoded is None:
         return 0.0
     if request.decoded.options.form is not None or wants_title(request.decoded):

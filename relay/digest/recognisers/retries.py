@@ -2,10 +2,6 @@
 
 The earlier try's row becomes the later one's, under the id that the client was told last; the earlier id leads there.
 What the earlier try had brought (an error, half an answer) stays in the record, beside the final answer.
-
-Many calls have the same body: parallel samples, the same text in two conversations. So a retry continues a try in the
-session that it names, if it names one. It prefers a try that failed or is still pending to one whose answer was whole:
-a client that has read that does not ask again.
 """
 
 from datetime import datetime, timedelta
@@ -42,7 +38,11 @@ def is_earlier_try(other: RelayedRequest, *, of: RelayedRequest) -> bool:
 
 
 def earlier_try(request: RelayedRequest, *, pending: UUID | None = None) -> Exchange | None:
-    """The row of the try before this one; that of a `pending` one only if no failed one fits."""
+    """The row of the try before this one; that of a `pending` one only if no failed one fits.
+
+    Many calls have the same body (parallel samples), so only the session that the request names counts. A try that
+    failed or is pending comes before one whose answer was whole: a client that has read that does not ask again.
+    """
     if not request.retry or not request.body_hash:
         return None
     same = Exchange.objects.filter(
@@ -93,16 +93,8 @@ def rename_exchange(plan: CallPlan) -> None:
     if plan.earlier is None:
         return
     before, now = plan.earlier.pk, plan.call.id
-    Exchange.objects.filter(pk=before).update(
-        id=now,
-        attempts=plan.attempts + 1,
-        ended_at=None,
-        end_reason="",
-        message=None,
-        status_code=None,
-        error="",
-        metadata=plan.metadata,
-    )
+    reset = {"ended_at": None, "end_reason": "", "message": None, "status_code": None, "error": ""}
+    Exchange.objects.filter(pk=before).update(id=now, attempts=plan.attempts + 1, metadata=plan.metadata, **reset)
     EarlierTry.objects.filter(exchange=before).update(exchange=now)
     EarlierTry.objects.create(pk=before, exchange_id=now)
 

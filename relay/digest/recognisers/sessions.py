@@ -1,9 +1,7 @@
 """Session recognition: which session of the key a request continues, and after which entry.
 
-`RECOGNISERS` are tried in the order of docs/relay-recording.md. What the call itself says (a header, the client's own
-id) was read when it was accepted. The rest is looked up in the record: an answer that the vendor stores under a name, a
-cache key, the longest known beginning with an answer in it, and last the same first message within a while. "hello"
-alone identifies no session: two people say it every minute.
+`RECOGNISERS` are tried in this order, which docs/relay-recording.md describes. "hello" alone identifies no session: two
+people say it every minute.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -18,22 +16,15 @@ from history.entries import ModelInput, ModelOutput, SystemInstructionSet, Tools
 from history.models import Message, Session
 from history.record import fingerprints
 from relay.digest.calls import SessionMatch
+from relay.digest.recognisers import session_lookup
 from relay.digest.recognisers.named_replies import with_referenced_answer
-from relay.digest.recognisers.session_lookup import (
-    compacted_session,
-    current_session,
-    has_other_instruction,
-    is_compacted,
-    offers_tools,
-    own_session,
-)
+from relay.digest.recognisers.session_lookup import has_other_instruction, offers_tools
 from relay.digest.requests import RelayedRequest
 from relay.gateway.call.session_ids import HEADER, session_id
 from relay.models import NamedReply
 
 CLIENT_ID, REPLY, CACHE_KEY = "client id", "previous response", "cache key"
 FINGERPRINT, STICKY, NEW = "fingerprint", "sticky", "new"
-COMPLETE = "complete"
 INSTRUCTIONS = frozenset({SystemInstructionSet.kind, ToolsOffered.kind})
 # Most requests add one to three entries to what is known: the newest are looked up first.
 NEWEST = 6
@@ -61,7 +52,7 @@ def by_session_id(request: RelayedRequest) -> SessionMatch | None:
     """The session that the call itself names: by a header, an id of the client or the vendor's conversation."""
     if request.session is None:
         return None
-    pk, session = current_session(request.session, key=request.record.key)
+    pk, session = session_lookup.current_session(request.session, key=request.record.key)
     by = request.record.recognised_by or CLIENT_ID
     if request.sends_only_new:
         return _after_named_reply(request, session, pk=pk, by=by)
@@ -81,7 +72,7 @@ def by_session_id(request: RelayedRequest) -> SessionMatch | None:
 def by_previous_response(request: RelayedRequest) -> SessionMatch | None:
     """The session of the answer whose id the request names."""
     reply = _named_reply(request)
-    session = own_session(reply.session_id, key=request.record.key) if reply else None
+    session = session_lookup.own_session(reply.session_id, key=request.record.key) if reply else None
     return _after(session, reply.seq, by=REPLY) if session and reply else None
 
 
@@ -91,7 +82,7 @@ def by_cache_key(request: RelayedRequest) -> SessionMatch | None:
     if not name:
         return None
     key = request.record.key
-    pk, session = current_session(session_id(f"cache key {name}", key=key), key=key)
+    pk, session = session_lookup.current_session(session_id(f"cache key {name}", key=key), key=key)
     if session is None or not session.version:
         return SessionMatch(session=session, session_id=pk, by=CACHE_KEY) if request.first_answer is None else None
     match = _in_session(request, session, pk=pk, by=CACHE_KEY)
@@ -102,13 +93,13 @@ def by_fingerprint(request: RelayedRequest) -> SessionMatch | None:
     """The session with the longest known beginning of the request, which has to contain an answer."""
     first = request.first_answer
     stored = _longest_known(request, range(first, len(request.chain))) if first is not None else None
-    session = own_session(stored.session_id, key=request.record.key) if stored else None
+    session = session_lookup.own_session(stored.session_id, key=request.record.key) if stored else None
     return _at(request, session, stored, by=FINGERPRINT) if session and stored else None
 
 
 def by_compaction(request: RelayedRequest) -> SessionMatch | None:
-    pk = compacted_session(request) if request.first_answer is not None else None
-    session = own_session(pk, key=request.record.key) if pk else None
+    pk = session_lookup.compacted_session(request) if request.first_answer is not None else None
+    session = session_lookup.own_session(pk, key=request.record.key) if pk else None
     return _in_session(request, session, pk=session.pk, by=FINGERPRINT) if session else None
 
 
@@ -118,16 +109,14 @@ def by_first_message(request: RelayedRequest) -> SessionMatch | None:
     ttl = settings.CHAT_HISTORY_STICKY_TTL_SECONDS
     if request.first_answer is None or not first or not ttl:
         return None
+    since = request.at - timedelta(seconds=ttl)
     recent = Session.objects.open().filter(
-        api_key_id=request.record.key,
-        last_activity_at__gte=request.at - timedelta(seconds=ttl),
-        messages__fingerprint=first,
+        api_key_id=request.record.key, last_activity_at__gte=since, messages__fingerprint=first
     )
     session = recent.order_by("-last_activity_at", "-pk").first()
     return _in_session(request, session, pk=session.pk, by=STICKY) if session else None
 
 
-# The order is the algorithm: docs/relay-recording.md describes it.
 RECOGNISERS: tuple[Callable[[RelayedRequest], SessionMatch | None], ...] = (
     by_session_id,
     by_previous_response,
@@ -143,10 +132,8 @@ def end_of_named_session(request: RelayedRequest) -> SessionMatch:
     by = request.record.recognised_by or NEW
     if request.session is None:
         return SessionMatch(session=None, session_id=None, by=by)
-    pk, session = current_session(request.session, key=request.record.key)
-    if session is None or not session.version:
-        return SessionMatch(session=session, session_id=pk, by=by)
-    return _after(session, session.head, by=by)
+    pk, session = session_lookup.current_session(request.session, key=request.record.key)
+    return _at_head(session, pk=pk, by=by)
 
 
 # Positions in a session.
@@ -172,7 +159,7 @@ def _unanswered_question(request: RelayedRequest, session: Session) -> int | Non
     rows = Message.objects.on_path(session).filter(seq__lte=session.head).without_leaves()
     columns = ("seq", "kind", "status", "fingerprint")
     end = list(rows.order_by("-seq").values_list(*columns)[: 2 * len(request.entries) + NEWEST])
-    if end and end[0][1] == ModelOutput.kind and end[0][2] != COMPLETE:
+    if end and end[0][1] == ModelOutput.kind and end[0][2] != "complete":
         del end[0]
     if not end or end[0][1] == ModelOutput.kind:
         return None
@@ -191,10 +178,13 @@ def _after_named_reply(request: RelayedRequest, session: Session | None, *, pk: 
     reply = _named_reply(request)
     if session is not None and reply is not None and reply.session_id == session.pk:
         return _after(session, reply.seq, by=by)
-    is_guess = bool(request.hint("previous_response_id"))
+    return replace(_at_head(session, pk=pk, by=by), is_guess=bool(request.hint("previous_response_id")))
+
+
+def _at_head(session: Session | None, *, pk: UUID, by: str) -> SessionMatch:
     if session is None or not session.version:
-        return SessionMatch(session=session, session_id=pk, by=by, is_guess=is_guess)
-    return replace(_after(session, session.head, by=by), is_guess=is_guess)
+        return SessionMatch(session=session, session_id=pk, by=by)
+    return _after(session, session.head, by=by)
 
 
 def _in_session(request: RelayedRequest, session: Session | None, *, pk: UUID, by: str) -> SessionMatch:
@@ -241,19 +231,15 @@ def _count_known(request: RelayedRequest, stored: _StoredEntry) -> int:
     indices = [index for index, fingerprint in enumerate(request.chain) if fingerprint == stored.fingerprint]
     if request.entries[indices[0]].kind != stored.kind:
         return indices[-1] + 1
-    count = _count_inputs_in_a_row(stored) if len(indices) > 1 and stored.kind == ModelInput.kind else 1
-    return indices[min(count, len(indices)) - 1] + 1
-
-
-def _count_inputs_in_a_row(stored: _StoredEntry) -> int:
+    if len(indices) < 2 or stored.kind != ModelInput.kind:
+        return indices[0] + 1
     count, seq = 0, stored.seq
-    columns = ("kind", "parent_seq", "fingerprint")
-    while row := Message.objects.at(stored.session_id, seq).values_list(*columns).first():
+    while row := Message.objects.at(stored.session_id, seq).values_list("kind", "parent_seq", "fingerprint").first():
         kind, seq, fingerprint = row
         if bytes(fingerprint) != stored.fingerprint:
             break
         count += kind == stored.kind
-    return count
+    return indices[min(count, len(indices)) - 1] + 1
 
 
 def _after(session: Session, seq: int, *, by: str) -> SessionMatch:
@@ -275,7 +261,7 @@ def _move_reason(request: RelayedRequest, *, known: int) -> str:
     rest = request.entries[known:]
     if not rest:
         return "regenerate"
-    if is_compacted(rest):
+    if session_lookup.is_compacted(rest):
         return "compacted"
     return "edit" if known else "rewritten"
 
@@ -286,8 +272,7 @@ def _move_reason(request: RelayedRequest, *, known: int) -> str:
 def _longest_known(
     request: RelayedRequest, indices: Sequence[int], *, session: Session | None = None
 ) -> _StoredEntry | None:
-    newest, older = indices[-NEWEST:], indices[:-NEWEST]
-    return _search(request, newest, session) or (_search(request, older, session) if older else None)
+    return _search(request, indices[-NEWEST:], session) or _search(request, indices[:-NEWEST], session)
 
 
 def _search(request: RelayedRequest, indices: Iterable[int], session: Session | None) -> _StoredEntry | None:
@@ -304,12 +289,10 @@ def _search(request: RelayedRequest, indices: Iterable[int], session: Session | 
 
 
 def _rank(row: _StoredEntry, wanted: dict[bytes, int]) -> tuple[int, bool, bool, bool, bool, datetime, int]:
-    """The longest beginning first, then:
-
-    the original rather than a fork, which the program does not know; the head of a conversation rather than its middle,
-    because two may begin alike; content rather than an instruction after it, which belongs to the next entry; on the
-    path rather than beside it; the newest.
+    """The longest beginning first. Then: the original rather than a fork, which the program does not know; the head of
+    a conversation rather than its middle, because two may begin alike; content rather than an instruction after it,
+    which belongs to the next entry; on the path rather than beside it; the newest.
     """
-    is_content = row.kind not in INSTRUCTIONS
     is_original, is_head = row.forked_from is None, row.seq == row.session_head
+    is_content = row.kind not in INSTRUCTIONS
     return wanted[row.fingerprint], is_original, is_head, is_content, row.on_path, row.created_at, row.seq

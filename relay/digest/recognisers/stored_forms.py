@@ -1,16 +1,10 @@
 """Requests in the form that the record has, where clients send answers back with other ids or in other pieces.
 
-Some answers come back in two pieces or with a prefill (`named_replies`). One answer may also come back as its text in
-one message and its calls in another (opencode), or with each result right behind its call, before the next one (some
-builds of Codex). So where a request has unknown answers, their pieces are joined and looked up once more. What is still
-unknown stays as it came.
-
-Some vendors give no ids to calls (Gemini), and some servers leave them empty. Parley makes an id from the call. Many
-clients invent another one and send it with the call and its result (Gemini CLI, the Vercel AI SDK, pydantic-ai). An
-answer is recognised with any ids of its calls, and calls are paired with the stored ones by position and name.
+What is still unknown after that stays as it came.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
 
 from history.dialects.tools import call_id_for
 from history.dialects.types import ConversationEntry
@@ -31,10 +25,16 @@ MOST_PIECES, MOST_ANSWERS = 32, 64
 
 def read_as_stored(request: RelayedRequest) -> Reading:
     """The request in the form of which the record has most, and where that continues."""
-    reading = request, recognise(request)
-    for read in READINGS:
-        reading = read(*reading)
-    return reading
+    match = recognise(request)
+    for read, most, must_help in READINGS:
+        for _ in range(most):
+            if (other := read(request, match)) is None:
+                break
+            found = recognise(other)
+            if must_help and _first_unknown_message(other, found) <= _first_unknown_message(request, match):
+                break
+            request, match = other, found
+    return request, match
 
 
 def has_unknown_answer(request: RelayedRequest, match: SessionMatch) -> bool:
@@ -56,46 +56,13 @@ def is_prefill(request: RelayedRequest, match: SessionMatch) -> bool:
     return PREFILLED in (stored or {})
 
 
-def with_stored_ids(request: RelayedRequest, match: SessionMatch) -> Reading:
-    for _ in range(MOST_ANSWERS):
-        if match.session is None or (other := _with_stored_ids(request, match)) is None:
-            break
-        request, match = other, recognise(other)
-    return request, match
+def _with_named_answer(request: RelayedRequest, match: SessionMatch) -> RelayedRequest | None:
+    return with_stored_form(request) if has_unknown_answer(request, match) else None
 
 
-def with_named_answer(request: RelayedRequest, match: SessionMatch) -> Reading:
-    if has_unknown_answer(request, match) and (other := with_stored_form(request)) is not None:
-        return other, recognise(other)
-    return request, match
-
-
-def with_adjacent_answers_joined(request: RelayedRequest, match: SessionMatch) -> Reading:
-    if not has_unknown_answer(request, match):
-        return request, match
-    if (other := request.with_adjacent_answers_joined(since=match.known)) is None:
-        return request, match
-    joined = other, recognise(other)
-    return joined if _first_unknown_message(*joined) > _first_unknown_message(request, match) else (request, match)
-
-
-def with_answers_joined_over_results(request: RelayedRequest, match: SessionMatch) -> Reading:
-    for _ in range(MOST_ANSWERS):
-        if not has_unknown_answer(request, match):
-            break
-        if (other := _with_first_unknown_joined(request, since=match.known)) is None:
-            break
-        request, match = other, recognise(other)
-    return request, match
-
-
-# Each reading tries what the one before has left unknown.
-READINGS: tuple[Callable[[RelayedRequest, SessionMatch], Reading], ...] = (
-    with_stored_ids,
-    with_named_answer,
-    with_adjacent_answers_joined,
-    with_answers_joined_over_results,
-)
+def _with_adjacent_joined(request: RelayedRequest, match: SessionMatch) -> RelayedRequest | None:
+    """Some clients send the text of an answer in one message and its calls in another (opencode)."""
+    return request.with_adjacent_answers_joined(since=match.known) if has_unknown_answer(request, match) else None
 
 
 # Pieces.
@@ -107,9 +74,14 @@ def _first_unknown_message(request: RelayedRequest, match: SessionMatch) -> floa
     return places[match.known] if match.known < len(places) else float("inf")
 
 
-def _with_first_unknown_joined(request: RelayedRequest, *, since: int) -> RelayedRequest | None:
-    """With the first unknown answer joined from its pieces, if the record has it so."""
-    pieces = list(_pieces(request.entries, since=since))
+def _with_first_unknown_joined(request: RelayedRequest, match: SessionMatch) -> RelayedRequest | None:
+    """With the first unknown answer joined from its pieces, if the record has it so.
+
+    Some builds of Codex send each result right behind its call, before the next one.
+    """
+    if not has_unknown_answer(request, match):
+        return None
+    pieces = list(_pieces(request.entries, since=match.known))
     whole = _longest_known(request, pieces)
     if not whole:
         return None
@@ -150,13 +122,19 @@ def _longest_known(request: RelayedRequest, pieces: list[int]) -> list[int]:
 def _with_stored_ids(request: RelayedRequest, match: SessionMatch) -> RelayedRequest | None:
     """With the ids that the record has; None if they are the same or the record has no such answer.
 
-    Ids of our own are put into all later answers as well: a model that gives none rarely begins to.
+    Some vendors give no ids to calls (Gemini), and some servers leave them empty. Parley makes an id from the call, but
+    many clients invent another one (Gemini CLI, the Vercel AI SDK, pydantic-ai). So calls are paired with the stored
+    ones by position and name. Ids of our own are put into all later answers as well: a model that gives none rarely
+    begins to.
     """
+    if match.session is None:
+        return None
     index = match.known - 1
     answer = request.entries[index] if 0 <= index < len(request.entries) else None
     if not isinstance(answer, ModelOutput):
         return None
-    results = _results_after(request, index)
+    later = takewhile(lambda entry: not isinstance(entry, ModelOutput), request.entries[index + 1 :])
+    results = [result for entry in later if isinstance(entry, ToolResults) for result in entry.results]
     # An answer that was recognised by the ids of its calls has no others.
     if not results or all(map(is_known_by_id, answer.tool_requests)):
         return None
@@ -166,21 +144,11 @@ def _with_stored_ids(request: RelayedRequest, match: SessionMatch) -> RelayedReq
     if not renames[index]:
         return None
     if [call.call_id for call in stored] == _own_ids(stored):
-        for later, entry in enumerate(request.entries[index + 1 :], index + 1):
+        for place, entry in enumerate(request.entries[index + 1 :], index + 1):
             if isinstance(entry, ModelOutput) and entry.tool_requests:
                 ids = (call.call_id for call in entry.tool_requests)
-                renames[later] = dict(zip(ids, _own_ids(entry.tool_requests), strict=True))
+                renames[place] = dict(zip(ids, _own_ids(entry.tool_requests), strict=True))
     return request.with_call_ids(renames)
-
-
-def _results_after(request: RelayedRequest, index: int) -> list[ToolResult]:
-    results: list[ToolResult] = []
-    for entry in request.entries[index + 1 :]:
-        if isinstance(entry, ModelOutput):
-            break
-        if isinstance(entry, ToolResults):
-            results += entry.results
-    return results
 
 
 def _renames(
@@ -207,3 +175,12 @@ def _own_ids(calls: Sequence[ToolRequest]) -> list[str]:
     for call in calls:
         ids.append(call_id_for(call.name, call.arguments, taken=set(ids)))
     return ids
+
+
+# Each reading tries what the one before has left unknown: so often at most, and only if it must not help or does.
+READINGS: tuple[tuple[Callable[[RelayedRequest, SessionMatch], RelayedRequest | None], int, bool], ...] = (
+    (_with_stored_ids, MOST_ANSWERS, False),
+    (_with_named_answer, 1, False),
+    (_with_adjacent_joined, 1, True),
+    (_with_first_unknown_joined, MOST_ANSWERS, False),
+)

@@ -1,14 +1,12 @@
 """Requests without their beginning: clients that send only the newest turns (NextChat, Cherry Studio, LangChain).
 
-All of such a request up to its newest answer is the end of a conversation: of the one that it names, or of one of the
-key's recent ones. The chain then continues from the entry before it. If anything in between differs, the request stays
-what it is.
-
-Without a name two more conditions apply. A model was called after one of its entries: examples that a program puts
-before each question are not a conversation. And only one conversation ends so: "Thanks" and "You're welcome" end many.
+Up to its newest answer, such a request is the end of the conversation that it names, or of one of the key's recent
+ones. The chain then continues from the entry before it. If anything in between differs, the request stays what it is.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
+from operator import or_
 from typing import NamedTuple
 from uuid import UUID
 
@@ -40,16 +38,19 @@ class _Row(NamedTuple):
 
 
 def with_omitted_beginning(request: RelayedRequest, match: SessionMatch) -> Reading:
-    if match.known or not has_unknown_answer(request, match):
+    if match.known or not has_unknown_answer(request, match) or (before := _omitted_end(request, match)) is None:
         return request, match
-    if (chained := _chained_after_omitted(request, match)) is None:
-        return request, match
+    chained = request.chained_after(before)
     chained = with_stored_form(chained) or chained
     return chained, recognise(chained)
 
 
-def _chained_after_omitted(request: RelayedRequest, match: SessionMatch) -> RelayedRequest | None:
-    """The request with the chain that it would have with its beginning; None if it is not the end of a conversation."""
+def _omitted_end(request: RelayedRequest, match: SessionMatch) -> bytes | None:
+    """The fingerprint of what comes before the request; None if it is not the end of a conversation.
+
+    Without a name only one conversation may end so ("Thanks" and "You're welcome" end many), and a model was called
+    after one of the entries: examples that a program puts before each question are not a conversation.
+    """
     until = 0 if request.last_answer is None else request.last_answer + 1
     entries = [entry for entry in request.entries[:until] if fingerprints.essence_of(entry) is not None]
     if not 2 <= len(entries) <= MOST_SENT:
@@ -63,7 +64,7 @@ def _chained_after_omitted(request: RelayedRequest, match: SessionMatch) -> Rela
         for session, before in _find_end(request, end, rows, is_named=match.session_id is not None):
             befores.setdefault(session, before)
         if len(befores) == 1:
-            return request.chained_after(*befores.values())
+            return next(iter(befores.values()))
     return None
 
 
@@ -75,9 +76,7 @@ def _newest_rows(request: RelayedRequest, match: SessionMatch) -> list[_Row]:
         heads = [(match.session.pk, match.session.head)] if match.session is not None else []
     if not heads:
         return []
-    near = Q()
-    for pk, head in heads:
-        near |= Q(session_id=pk, seq__gt=head - NEAR_THE_END)
+    near = reduce(or_, (Q(session_id=pk, seq__gt=head - NEAR_THE_END) for pk, head in heads))
     rows = Message.objects.filter(near, on_path=True).without_leaves().order_by("-seq")
     values = rows.values_list("session_id", "seq", "parent_seq", "kind", "fingerprint")
     return [_Row(pk, seq, parent, kind, bytes(fingerprint)) for pk, seq, parent, kind, fingerprint in values]
@@ -94,16 +93,14 @@ def _find_end(
             continue
         if request.fingerprint(entries[-1], after=before) != row.fingerprint:
             continue
-        found = _before(request, entries, row)
-        if found is not None and (is_named or _has_exchange(row.session, since=found[1], until=row.seq)):
-            yield row.session, found[0]
+        if (found := _before(request, entries, row)) is not None:
+            exchanges = Exchange.objects.filter(session=row.session, after__range=(found[1], row.seq))
+            if is_named or exchanges.exists():
+                yield row.session, found[0]
 
 
 def _before(request: RelayedRequest, entries: Sequence[ConversationEntry], end: _Row) -> tuple[bytes, int] | None:
-    """The fingerprint before these entries on the path that ends there, and the seq of the first of them.
-
-    None if the path has other entries.
-    """
+    """The fingerprint before these entries on the path, and the seq of the first; None if it has other entries."""
     rows = Message.objects.on_path(end.session).filter(seq__lte=end.seq).without_leaves().order_by("-seq")
     stored: list[tuple[bytes, int]] = []
     # Instructions, tools and reminders leave the chain unchanged.
@@ -116,7 +113,3 @@ def _before(request: RelayedRequest, entries: Sequence[ConversationEntry], end: 
     if not all(request.fingerprint(entry, after=before) == own for entry, (own, _), (before, _) in pairs):
         return None
     return stored[len(entries)][0], stored[len(entries) - 1][1]
-
-
-def _has_exchange(session: UUID, *, since: int, until: int) -> bool:
-    return Exchange.objects.filter(session=session).filter(after__range=(since, until)).exists()
