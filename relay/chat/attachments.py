@@ -5,7 +5,7 @@ that was guessed or copied opens nothing, and a file that is never sent is remov
 """
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -87,7 +87,6 @@ def _read(user: User, note: str) -> Media:
 
 
 def refusal_text(error: AttachmentRefused) -> str:
-    """What went wrong, and what to do about it."""
     most = settings.PARLEY_ATTACHMENTS_PER_MESSAGE
     words = {
         "empty": _("This file is empty."),
@@ -107,9 +106,6 @@ def most_bytes() -> int:
 
 def tidy(name: str) -> str:
     """The last part of a name, without what no screen can show."""
-    plain = "".join(_printable(name.replace("\\", "/").rsplit("/", 1)[-1])).strip()
+    last = name.replace("\\", "/").rsplit("/", 1)[-1]
+    plain = "".join(letter for letter in last if unicodedata.category(letter)[0] != "C").strip()
     return plain[-NAME_CHARS:] or _("attachment")
-
-
-def _printable(text: str) -> Iterable[str]:
-    return (letter for letter in text if unicodedata.category(letter)[0] != "C")

@@ -4,39 +4,30 @@ from django.utils.translation import gettext as _
 
 from history.access.reasons import NotPermitted, ReasonNeeded
 from history.errors import HistoryError, HistoryOff, NoSuchBlob, NoSuchEntry
+from relay import errors
 from relay.chat import attachments
-from relay.errors import (
-    AttachmentRefused,
-    BudgetReserved,
-    NoSuchAgent,
-    NoSuchModel,
-    OverAllowance,
-    ProviderError,
-    RelayError,
-    Unavailable,
-)
 from relay.providers.advice import advise
 from relay.usage.allowances import over_allowance_text, reserved_text
 
 
-def of_error(error: RelayError | HistoryError) -> str:
+def of_error(error: errors.RelayError | HistoryError) -> str:
     match error:
-        case OverAllowance():
+        case errors.OverAllowance():
             return over_allowance_text(error)
-        case BudgetReserved():
+        case errors.BudgetReserved():
             return reserved_text(error)
-        case NoSuchAgent():
+        case errors.NoSuchAgent():
             return _("The agent “%(name)s” does not exist. Choose another one.") % {"name": error.agent[:100]}
-        case NoSuchModel() if error.model:
+        case errors.NoSuchModel() if error.model:
             return _("The model “%(name)s” is not available. Choose another one.") % {"name": error.model}
-        case NoSuchModel():
+        case errors.NoSuchModel():
             return _("No model is configured. Contact your administrator.")
-        case ProviderError():
+        case errors.ProviderError():
             advice = advise(error, is_staff=False)
             return f"{advice.what} {advice.todo}"
-        case AttachmentRefused():
+        case errors.AttachmentRefused():
             return attachments.refusal_text(error)
-        case Unavailable():
+        case errors.Unavailable():
             return _("The database is not available at the moment. Try again in a few seconds.")
         case HistoryOff():
             return _("History is off on this server. New messages are not accepted.")

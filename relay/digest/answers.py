@@ -109,7 +109,6 @@ def read_answer(
 
 
 def unread_answer(accepted: Accepted, ended: Ended) -> RecordedAnswer:
-    """For a reply that is too large to be read."""
     usage = _hinted_usage(ended) or _estimated_usage(accepted, ended, b"")
     return RecordedAnswer(reason=ended.reason, usage=usage, error=ended.error, unread=TOO_LARGE)
 
@@ -176,7 +175,6 @@ def _has_begun(assembler: Assembler) -> bool:
 
 
 def item_ids(api: HttpApi, reply: bytes) -> tuple[str, ...]:
-    """The ids of the items of a reply, if its vendor stores them."""
     return tuple(dict.fromkeys(stored_item_ids(reply)))[:MOST_ITEMS] if api.is_stored(reply) else ()
 
 
@@ -189,9 +187,6 @@ def _output(assembler: Assembler, api: HttpApi, accepted: Accepted, ended: Ended
     headers = ((name.lower(), value) for name, value in ended.response_headers)
     request_id = next((value for name, value in headers if name in api.request_id_headers), "")
     return replace(output, usage=None, request_id=request_id or output.request_id)
-
-
-# Tokens.
 
 
 def _usage(assembler: Assembler, accepted: Accepted, ended: Ended, body: bytes) -> Usage | None:
@@ -220,8 +215,8 @@ def _hinted_usage(ended: Ended) -> Usage | None:
 
 
 # Prefills: a request may end with the beginning of its answer. Where the client wrote that ("The answer is ("), its
-# next request has the two as one answer, so they are stored as one. Where the record knows the beginning (a paused turn,
-# an answer that was cut at its limit), the rest follows it as its own entry.
+# next request has the two as one answer, so they are stored as one. Where the record knows it (a paused turn, an
+# answer that was cut at its limit), the rest follows it as its own entry.
 
 
 def answer_to(call: PendingCall, ended: Ended) -> RecordedAnswer:

@@ -79,9 +79,6 @@ def _body_of_record(fd: int, place: RecordPosition, letters: tuple[bytes, ...]) 
         yield piece
 
 
-# Large bodies.
-
-
 def put_aside(folder: Path, call: PendingCall, body: Body, *, mode: str) -> LargeBody:
     """Size and hash of a body that is too large to be parsed, and a copy of it where the key's mode allows that."""
     size, digest = 0, sha256()

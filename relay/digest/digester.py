@@ -76,7 +76,6 @@ class Digester:
         return not self.pending
 
     def step(self) -> int:
-        """Read new records and file what can be filed. Returns the number of records."""
         if self._is_unsure and positions.load_position(self.name) != self._saved:
             # The last commit came through: a database that goes away in the middle does not say so.
             self._reader = None
@@ -128,8 +127,6 @@ class Digester:
         self._known_missing = set(saved.filed) - self.pending.keys()
         return self._reader
 
-    # Reading.
-
     def _read(self, reader: JournalReader) -> int:
         count = size = 0
         self.has_more, started = False, time.monotonic()
@@ -174,8 +171,6 @@ class Digester:
             self._lost_beginnings -= 1
             return
         self.lost.append(Lost(at=record.at, calls=1, lost_bytes=0, why=why))
-
-    # Filing.
 
     def _batches(self) -> Iterator[list[PendingCall]]:
         batch: list[PendingCall] = []
@@ -242,8 +237,6 @@ class Digester:
         call.is_given_up = True
         call.request = replace(call.request, problem=f"could not be stored: {type(error).__name__}")
         self._file([call], reader)
-
-    # Position.
 
     def _needed(self, done: Container[UUID] = ()) -> dict[str, int]:
         """From where each segment is needed by pending calls."""

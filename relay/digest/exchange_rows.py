@@ -108,9 +108,6 @@ def cost_of(plan: CallPlan) -> Decimal:
         return NO_COST
 
 
-# Redaction.
-
-
 def redact_text(plan: CallPlan, text: str) -> str:
     """A text outside entries, as the key lets it be kept. Redact before cutting: half a secret is not detected."""
     if not text or not plan.keeps_texts:
@@ -130,9 +127,6 @@ def redact_name(plan: CallPlan, name: str) -> str:
 
 def _redactors(plan: CallPlan) -> Redactors:
     return redaction.redactors_for(plan.mode if plan.keeps_texts else "redacted")
-
-
-# The end of a call.
 
 
 def _usage(usage: Usage) -> JsonDict:

@@ -57,9 +57,6 @@ def damaged_in(folder: Path) -> list[Path]:
     return sorted(folder.glob(f"*{ASIDE}"), key=_age, reverse=True)
 
 
-# Removal.
-
-
 def remove_due(folder: Path, *, pending: Container[UUID] = ()) -> int:
     """Remove files that have no owner any more or are too old, and return how many.
 

@@ -125,28 +125,24 @@ def _note_written(plan: CallPlan, entry: Entry, written: Appended) -> None:
 
 def _redact(plan: CallPlan, files: Mapping[str, bytes]) -> None:
     """Redact everything that the plan writes: the longest work of filing must not hold up the transaction."""
+    plan.columns = redacted_columns(plan)
+    if (session := plan.session_id) is None:
+        return
+
+    def redacted(entry: Entry, after: int | None) -> Append:
+        prepared = prepare(entry, recording=plan.mode, files=files)
+        return Append(session, entry, after, plan.mode, prepared=prepared)
+
     entries, note = _entries(plan), side_call_notes.note_for(plan)
     after = plan.after if plan.start is None else plan.start
-    if plan.session_id is not None:
-        appends = (
-            Append(plan.session_id, entry, None if index else after, plan.mode) for index, entry in enumerate(entries)
-        )
-        plan.appends = [_prepared(append, files) for append in appends]
-        if plan.message is not None and plan.answer is not None:
-            others = (exchanges.message_of(other, end_reason=plan.answer.reason) for other in plan.answer.others)
-            appends = (Append(plan.session_id, other, plan.after, plan.mode) for other in others if other)
-            plan.further = [_prepared(append, files) for append in appends]
-    plan.note = _prepared(note, files) if note else None
-    plan.columns = redacted_columns(plan)
-
-
-def _prepared(append: Append, files: Mapping[str, bytes]) -> Append:
-    return replace(append, prepared=prepare(append.entry, recording=append.recording, files=files))
+    plan.appends = [redacted(entry, None if index else after) for index, entry in enumerate(entries)]
+    if plan.message is not None and plan.answer is not None:
+        others = (exchanges.message_of(other, end_reason=plan.answer.reason) for other in plan.answer.others)
+        plan.further = [redacted(other, plan.after) for other in others if other]
+    plan.note = redacted(note, 0) if note else None
 
 
 def _entries(plan: CallPlan) -> list[Entry]:
-    if plan.session_id is None:
-        return []
     answer = plan.answer
     if answer is not None and answer.output is not None and not plan.request.side_call and plan.keeps_texts:
         plan.message = exchanges.message_of(answer.output, end_reason=answer.reason)

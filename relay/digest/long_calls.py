@@ -110,9 +110,6 @@ def _within(call: PendingCall, held: Container[str]) -> Iterator[RecordPosition]
             yield from places
 
 
-# Copies.
-
-
 def write_copy(folder: Path, records: Records) -> SegmentCopy:
     """Copy these records of one writer, in the order in which it wrote them, with new frames."""
     records.sort(key=lambda one: (one[0].segment, one[0].start))

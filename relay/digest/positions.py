@@ -109,7 +109,6 @@ class OtherHosts:
         self._looked_at = self._written_at = NEVER
 
     def refresh(self) -> None:
-        """To be called at each step; mostly there is nothing to do."""
         if time.monotonic() - self._looked_at >= LOOK_SECONDS:
             self._look()
 

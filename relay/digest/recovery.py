@@ -31,7 +31,6 @@ Losses = list[tuple[RecordPosition, Lost]]
 
 
 def recover_calls(folder: Path, position: Position) -> tuple[Calls, Losses]:
-    """The pending calls, and what is lost of their segments."""
     calls, lost = _read_again(folder, position)
     missing = [exchange for exchange, is_filed in position.filed.items() if is_filed and exchange not in calls]
     for lost_row in Exchange.objects.running().filter(pk__in=missing):

@@ -117,10 +117,7 @@ class RelayedRequest:
     def fingerprint(self, entry: ConversationEntry, *, after: bytes) -> bytes:
         return next(_chain(self.record, [entry], after=after))
 
-    # The same request in another form.
-
     def prefilled(self) -> RelayedRequest:
-        """Without the beginning of the answer."""
         if self.decoded is None or self.is_prefilled:
             return self
         decoded = replace(self.decoded, entries=self.decoded.entries[:-1], places=self.decoded.places[:-1])
@@ -166,7 +163,6 @@ class RelayedRequest:
         )
 
     def joined(self, indices: Sequence[int]) -> ConversationEntry:
-        """The pieces of one answer, or of its results, as one entry."""
         first, *others = (self.entries[index] for index in indices)
         if others and isinstance(first, ModelOutput):
             parts = (part for entry in others if isinstance(entry, ModelOutput) for part in entry.parts)

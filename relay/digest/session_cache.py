@@ -78,9 +78,6 @@ class SessionCache:
             self.orphans.popitem(last=False)
 
 
-# Instruction and tools.
-
-
 def changed_states(request: DecodedRequest, cached: CachedSession, *, at: datetime) -> list[Entry]:
     entries: list[Entry] = []
     for entry in _states(request, at=at):
@@ -114,9 +111,6 @@ def states_at_head(session_id: UUID) -> dict[str, str]:
     rows = Message.objects.on_path(session_id).filter(is_state=True).order_by("-seq")
     newest = list(rows.values_list("kind", "metadata")[:20])
     return {kind: str(metadata.get(MARK, "")) for kind, metadata in reversed(newest)}
-
-
-# Results of tools.
 
 
 def changed_results(

@@ -58,18 +58,14 @@ def keep_prefill(plan: CallPlan) -> None:
         plan.metadata["prefill"] = _cut(redact_text(plan, prefill.text))
 
 
-def note_for(plan: CallPlan) -> Append | None:
+def note_for(plan: CallPlan) -> DebugLog | None:
     """All of the question and the answer: the exchange has only the beginning."""
-    if plan.answer is None or not plan.request.side_call or plan.session_id is None or not _keeps_question(plan):
+    if plan.answer is None or not plan.request.side_call or not _keeps_question(plan):
         return None
     output = plan.answer.output
     answer = output.text if output and _keeps_answer(plan) else ""
     at = output.at if output else plan.request.at
-    entry = _note(plan.call.id, plan.request.side_call, plan.request.side_call_text, answer, at=at)
-    return Append(plan.session_id, entry, 0, plan.mode)
-
-
-# Side calls that came before their conversation.
+    return _note(plan.call.id, plan.request.side_call, plan.request.side_call_text, answer, at=at)
 
 
 # Exchange, session, cost and note.

@@ -17,7 +17,7 @@ RelayError
 
 from copy import copy
 from datetime import datetime
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from history.answers.events import ErrorKind, Failed
 
@@ -94,19 +94,11 @@ class Cut(ProviderError):
     retry_helps = True
 
 
-_CLASS_OF_KIND: dict[ErrorKind, type[ProviderError]] = {
-    "invalid_request": RequestRefused,
-    "not_found": RequestRefused,
-    "conflict": RequestRefused,
-    "too_large": RequestRefused,
-    "context_length": RequestRefused,
-    "authentication": AccessRefused,
-    "billing": AccessRefused,
-    "permission": AccessRefused,
-    "rate_limit": Busy,
-    "overloaded": Busy,
-    "server": VendorFault,
-    "timeout": VendorFault,
+_CLASS_OF_KIND: dict[str, type[ProviderError]] = {
+    **dict.fromkeys(("invalid_request", "not_found", "conflict", "too_large", "context_length"), RequestRefused),
+    **dict.fromkeys(("authentication", "billing", "permission"), AccessRefused),
+    **dict.fromkeys(("rate_limit", "overloaded"), Busy),
+    **dict.fromkeys(("server", "timeout"), VendorFault),
 }
 
 
@@ -116,9 +108,10 @@ def detached(error: ProviderError) -> ProviderError:
 
 
 def error_of(failed: Failed, *, provider: str, retry_after: float | None = None) -> ProviderError:
-    """The vendor's error as a ProviderError."""
-    known: dict[str, Any] = {"kind": failed.kind, "status": failed.status, "retry_after": retry_after}
-    return _CLASS_OF_KIND[failed.kind](failed.message, provider=provider, failed=failed, **known)
+    error_class, status = _CLASS_OF_KIND[failed.kind], failed.status
+    return error_class(
+        failed.message, provider=provider, kind=failed.kind, status=status, retry_after=retry_after, failed=failed
+    )
 
 
 class Unavailable(RelayError):

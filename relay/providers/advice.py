@@ -66,9 +66,6 @@ def _later(seconds: float | None) -> str:
     return ngettext("Try again in %(count)d minute.", "Try again in %(count)d minutes.", minutes) % {"count": minutes}
 
 
-# By reader.
-
-
 @dataclass(frozen=True, slots=True)
 class Advice:
     """`reason` is the provider's own text, with keys masked; empty for users."""
@@ -103,9 +100,6 @@ def what_a_user_can_do(error: ProviderError) -> str:
     if isinstance(error, RequestRefused):
         return _("Choose another model. If it still fails, contact your administrator.")
     return _("Try again, or choose another model. If it still fails, contact your administrator.")
-
-
-# As it is kept with a failed answer.
 
 
 def failure_of(error: ProviderError) -> dict[str, Any]:

@@ -73,8 +73,6 @@ class Provider(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A provider and one of its models."""
-
     provider: Provider
     model: Model
 
@@ -82,9 +80,6 @@ class Route:
     def name(self) -> str:
         """As users write it: provider/model."""
         return f"{self.provider.name}/{self.model.name}"
-
-
-# Routing rules.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +93,6 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A `model` that ends in * is the beginning of a name."""
-
     model: str
     targets: tuple[Target, ...]
 
@@ -107,9 +100,6 @@ class Rule:
         if self.model.endswith("*"):
             return model.startswith(self.model[:-1])
         return model == self.model
-
-
-# Images.
 
 
 def without_unsupported_images(context: Context, model: Model) -> Context:

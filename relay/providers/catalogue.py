@@ -83,11 +83,7 @@ class Catalogue:
         self.found = tuple(found)
 
 
-# Lists.
-
-
 async def list_models(endpoint: Endpoint) -> tuple[Model, ...]:
-    """Raises a ProviderError if the endpoint has no list."""
     api = DIALECTS[endpoint.dialect].HTTP_API
     listed = api.read_models(await fetch(endpoint, endpoint.base_url + api.models_path))
     return tuple(

@@ -21,8 +21,6 @@ KEY_HEADERS: tuple[KeyHeader, ...] = get_args(KeyHeader)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """Timeouts in seconds, and the number of attempts."""
-
     connect: float = 10.0
     idle: float = 300.0
     attempts: int = 3
@@ -96,7 +94,6 @@ class Endpoint:
         return any(_covers(one, path) or f"{one.removesuffix('/*')}/".startswith(f"{path}/") for one in listed)
 
     def url(self, path: str, *, model: str = "") -> str:
-        """The address of a path of the dialect."""
         if not self.azure_api_version:
             return self.base_url + path
         return azure_url(self.base_url, path, deployment=model, version=self.azure_api_version)
@@ -131,5 +128,4 @@ def host_of(address: str) -> str:
 
 
 def is_key(text: str) -> bool:
-    """Whether it can be in a header: printable, no spaces."""
     return text.isascii() and all("!" <= mark <= "~" for mark in text)

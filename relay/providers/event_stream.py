@@ -76,7 +76,6 @@ class network_errors:  # noqa: N801 - reads as a clause: with network_errors(end
 
     @property
     def subject(self) -> str:
-        """The subject of error texts: staff read the host."""
         return host_of(self.endpoint.base_url)
 
     def __enter__(self) -> None:

@@ -44,8 +44,6 @@ class Trouble(NamedTuple):
 
 
 class ProviderRequest(NamedTuple):
-    """A call without its address."""
-
     path: str
     body: bytes
     options: CallOptions
@@ -103,7 +101,6 @@ class HttpProvider:
         return ProviderRequest(path=encoded.path, body=body, options=options)
 
     def explain(self, failed: Failed) -> Failed:
-        """The error in words that help the caller."""
         return failed
 
     async def _open(self, request: ProviderRequest, notes: CallNotes) -> EventStream:
@@ -189,9 +186,6 @@ async def _beginning(response: aiohttp.ClientResponse) -> bytes:
     return bytes(read[:ERROR_BYTES])
 
 
-# Retries.
-
-
 def retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> float | None:
     """The seconds that the vendor asks us to wait, if it sends a valid number or date."""
     value = headers.get("retry-after", "")
@@ -217,9 +211,6 @@ def wait_after(error: ProviderError, *, attempt: int, spent: float, patience: Pa
     return wait if spent + wait <= patience.retry_within else None
 
 
-# Other documents.
-
-
 async def fetch(endpoint: Endpoint, url: str, *, body: JsonObject | None = None) -> JsonObject:
     """The JSON object at an address of this endpoint; with a `body`, by POST."""
     endpoint = replace(endpoint, patience=Patience(idle=DOCUMENT_SECONDS))
@@ -242,11 +233,8 @@ def _read_document(endpoint: Endpoint, status: int, document: bytes) -> JsonObje
     if status >= 400:
         failed = DIALECTS[endpoint.dialect].decode_error(status, document)
         raise error_of(mask_secrets(failed, endpoint), provider=endpoint.name)
-    try:
-        listed = parse_json(document)
-    except ValueError:
-        listed = None
-    if status != 200 or not isinstance(listed, Mapping):
-        problem = f"{host_of(endpoint.base_url)} gives no list of models"
-        raise RequestRefused(problem, provider=endpoint.name, kind="not_found")
-    return listed
+    with suppress(ValueError):
+        if status == 200 and isinstance(listed := parse_json(document), Mapping):
+            return listed
+    problem = f"{host_of(endpoint.base_url)} gives no list of models"
+    raise RequestRefused(problem, provider=endpoint.name, kind="not_found")

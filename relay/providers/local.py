@@ -70,8 +70,6 @@ def weights() -> Path | None:
 
 
 class Running(NamedTuple):
-    """A running server and the process that started it."""
-
     process: subprocess.Popen[bytes]
     owner: int
     address: str
@@ -79,8 +77,6 @@ class Running(NamedTuple):
 
 
 class LocalServer:
-    """At most one server per process."""
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._running: Running | None = None
@@ -134,7 +130,6 @@ def _read_announcement(process: subprocess.Popen[bytes]) -> dict[str, Any]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """It ends when its stdin is closed."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.close()

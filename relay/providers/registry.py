@@ -6,6 +6,7 @@ Who offers what is read from the settings once; what is really there is kept up 
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from django.conf import settings
 
@@ -22,8 +23,7 @@ from relay.providers.vendors import FAMILIES, VENDORS, Vendor, default_dialect, 
 from relay.providers.vendors.local_servers import LOCAL_SERVERS
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(NamedTuple):
     """What one provider offers, for a picker: `route.name` is the value, `route.model.shown` the text."""
 
     provider: Provider
@@ -37,16 +37,16 @@ class ProviderStatus:
     name: str
     label: str
     dialect: str
-    is_configured: bool = True
-    is_demo: bool = False
-    is_found: bool = False
-    base_url: str = ""
-    key_variable: str = ""
-    models: tuple[Model, ...] = ()
-    trouble: Trouble | None = None
-    list_error: ProviderError | None = None
-    missing: tuple[str, ...] = ()
-    also_speaks: tuple[str, ...] = ()
+    is_configured: bool
+    is_demo: bool
+    is_found: bool
+    base_url: str
+    key_variable: str
+    models: tuple[Model, ...]
+    trouble: Trouble | None
+    list_error: ProviderError | None
+    missing: tuple[str, ...]
+    also_speaks: tuple[str, ...]
 
     @property
     def translates_responses(self) -> bool:
@@ -78,7 +78,6 @@ class Router:
         return found
 
     def choices(self) -> list[Group]:
-        """All models, the default first."""
         self.catalogue.refresh_if_stale()
         return [
             Group(provider, tuple(Route(provider, model) for model in provider.models))
@@ -89,7 +88,7 @@ class Router:
     def providers(self) -> list[ProviderStatus]:
         self.catalogue.refresh_if_stale()
         statuses = [self._status(provider) for provider in self._all_providers()]
-        return [*statuses, *map(_not_configured, self.unconfigured)]
+        return statuses + [self._status(HttpProvider(one), is_configured=False) for one in self.unconfigured]
 
     def provider(self, name: str) -> Provider | None:
         return next((provider for provider in self._all_providers() if provider.name == name), None)
@@ -116,43 +115,30 @@ class Router:
 
     def _of_family(self, name: str) -> Route | None:
         """For models that are newer than any list."""
-        vendor = next((vendor for start, vendor in FAMILIES.items() if name.startswith(start)), "")
-        return self._named(f"{vendor}/{name}") if vendor else None
+        families = (self._named(f"{vendor}/{name}") for start, vendor in FAMILIES.items() if name.startswith(start))
+        return next(families, None)
 
-    def _status(self, provider: Provider) -> ProviderStatus:
+    def _status(self, provider: Provider, *, is_configured: bool = True) -> ProviderStatus:
         endpoint = provider.endpoint if isinstance(provider, HttpProvider) else None
         return ProviderStatus(
             name=provider.name,
             label=provider.label,
             dialect=provider.dialect,
+            is_configured=is_configured,
             is_demo=provider.is_demo,
             is_found=provider in self.catalogue.found,
             base_url=endpoint.base_url if endpoint else "",
             key_variable=endpoint.key_variable if endpoint else "",
-            models=provider.models,
+            models=provider.models if is_configured else (),
             trouble=provider.trouble if isinstance(provider, HttpProvider) else None,
             list_error=self.catalogue.errors.get(provider.name),
             missing=tuple(missing_packages()) if isinstance(provider, LocalProvider) else (),
-            also_speaks=endpoint.also_speaks if endpoint else (),
+            also_speaks=endpoint.also_speaks if endpoint and is_configured else (),
         )
 
 
 def _listed(provider: Provider, name: str) -> Route | None:
     return next((Route(provider, model) for model in provider.models if model.name == name), None)
-
-
-def _not_configured(endpoint: Endpoint) -> ProviderStatus:
-    return ProviderStatus(
-        name=endpoint.name,
-        label=endpoint.label or endpoint.name,
-        dialect=endpoint.dialect,
-        is_configured=False,
-        base_url=endpoint.base_url,
-        key_variable=endpoint.key_variable,
-    )
-
-
-# From the settings
 
 
 def router_from_settings() -> Router:

@@ -93,7 +93,6 @@ class ScriptedProvider:
 
 
 def _whole(steps: Steps) -> list[Step]:
-    """With the end that a vendor would send."""
     whole: list[Step] = [steps] if isinstance(steps, str) else list(steps)
     if whole and (whole[-1] == CUT or isinstance(whole[-1], Ended | Exception | Failed)):
         return whole

@@ -1,7 +1,8 @@
 """Usage of API keys: tokens, cost and sessions of each key, against its limits."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -48,9 +49,9 @@ class Limit:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyUsage:
     key: ApiKey
-    day: Use = field(default_factory=Use)
-    month: Use = field(default_factory=Use)
-    sessions: int = 0
+    day: Use
+    month: Use
+    sessions: int
 
     @property
     def state(self) -> str:
@@ -69,37 +70,29 @@ class KeyUsage:
 
     @property
     def limits(self) -> list[Limit]:
-        return [self._limit(name, words, period) for name, words, period in LIMITS if self._most(name) is not None]
-
-    def _most(self, name: str) -> Any:
-        return getattr(self.key, name)
-
-    def _limit(self, name: str, words: Any, period: str) -> Limit:
-        is_cost = name.startswith("cost")
-        use = {"day": self.day, "month": self.month}.get(period)
-        used = None if use is None else Decimal(use.cost if is_cost else use.tokens)
-        return Limit(words=words, most=Decimal(self._most(name)), used=used, is_cost=is_cost)
+        limits = []
+        for name, words, period in LIMITS:
+            if (most := getattr(self.key, name)) is not None:
+                is_cost, use = name.startswith("cost"), {"day": self.day, "month": self.month}.get(period)
+                used = None if use is None else Decimal(use.cost if is_cost else use.tokens)
+                limits.append(Limit(words=words, most=Decimal(most), used=used, is_cost=is_cost))
+        return limits
 
 
 def budget_of(user: Any) -> list[Limit]:
     """Daily limits of a user over chats and all keys. Empty without limits."""
     limits, spent = limits_of(user), spent_today(user)
-    found = (
-        Limit(
-            words=_("tokens per day"), most=Decimal(limits.tokens_per_day), used=Decimal(spent.tokens), is_cost=False
-        ),
-        Limit(words=_("cost per day"), most=limits.cost_per_day, used=spent.cost, is_cost=True),
-    )
-    return [limit for limit in found if limit.most]
+    most, used = Decimal(limits.tokens_per_day), Decimal(spent.tokens)
+    tokens = Limit(words=_("tokens per day"), most=most, used=used, is_cost=False)
+    cost = Limit(words=_("cost per day"), most=limits.cost_per_day, used=spent.cost, is_cost=True)
+    return [limit for limit in (tokens, cost) if limit.most]
 
 
 def load_key_usage(keys: Sequence[ApiKey]) -> list[KeyUsage]:
     """Three queries for any number of keys."""
-    days, months, sessions = (
-        _usage_by_key(keys, since_first=False),
-        _usage_by_key(keys, since_first=True),
-        _sessions_by_key(keys),
-    )
+    days, months = _usage_by_key(keys, since=today()), _usage_by_key(keys, since=today().replace(day=1))
+    rows = Session.objects.open().filter(api_key__in=keys).order_by().values("api_key")
+    sessions = dict(rows.annotate(count=Count("pk")).values_list("api_key", "count"))
     return [
         KeyUsage(
             key=key, day=days.get(key.pk, Use()), month=months.get(key.pk, Use()), sessions=sessions.get(key.pk, 0)
@@ -108,16 +101,10 @@ def load_key_usage(keys: Sequence[ApiKey]) -> list[KeyUsage]:
     ]
 
 
-def _usage_by_key(keys: Sequence[ApiKey], *, since_first: bool) -> dict[int, Use]:
-    day = today()
-    rows = KeyUse.objects.filter(key__in=keys, day__gte=day.replace(day=1) if since_first else day, day__lte=day)
+def _usage_by_key(keys: Sequence[ApiKey], *, since: date) -> dict[int, Use]:
+    rows = KeyUse.objects.filter(key__in=keys, day__range=(since, today()))
     sums = rows.order_by().values("key").annotate(Sum("requests"), Sum("tokens"), Sum("cost"))
     return {row["key"]: Use(row["requests__sum"], row["tokens__sum"], row["cost__sum"]) for row in sums}
-
-
-def _sessions_by_key(keys: Sequence[ApiKey]) -> dict[int, int]:
-    rows = Session.objects.open().filter(api_key__in=keys).order_by().values("api_key")
-    return dict(rows.annotate(count=Count("pk")).values_list("api_key", "count"))
 
 
 def sessions_of(key: ApiKey) -> Any:

@@ -5,16 +5,17 @@ process values have one label per process of this machine, so that sums and rate
 Without a database the other metrics are still returned, with `parley_database_up` 0.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from django.db import DatabaseError, InterfaceError
 
-from relay.digest.state import JournalState, read_state
+from relay.digest.state import read_state
 from relay.gateway.process_stats import ProcessStats, all_stats
 from relay.models import Run
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+UNTOLD = "that could not be kept, since the journal last said so."
 Sample = tuple[dict[str, str], float]
 
 
@@ -38,11 +39,10 @@ def text() -> str:
     return "\n".join(line for metric in metrics for line in metric.lines()) + "\n"
 
 
-def _of_processes(found: Iterable[ProcessStats]) -> Iterator[Metric]:
-    all_of_them = list(found)
+def _of_processes(found: Sequence[ProcessStats]) -> Iterator[Metric]:
     ended = [
         ({"source": source, "outcome": reason, "process": one.process}, float(count))
-        for one in all_of_them
+        for one in found
         for source, reason, count in one.ended
     ]
     yield Metric("parley_exchanges_total", "counter", "Calls to models that have ended, by outcome.", ended)
@@ -50,18 +50,10 @@ def _of_processes(found: Iterable[ProcessStats]) -> Iterator[Metric]:
         ("parley_relay_calls", "Calls that are being carried.", "calls"),
         ("parley_sockets", "Open websockets.", "sockets"),
         ("parley_resident_bytes", "Resident memory.", "resident"),
-        (
-            "parley_journal_untold_calls",
-            "Calls that could not be kept, since the journal last said so.",
-            "unreported_calls",
-        ),
-        (
-            "parley_journal_untold_bytes",
-            "Bytes that could not be kept, since the journal last said so.",
-            "unreported_bytes",
-        ),
+        ("parley_journal_untold_calls", f"Calls {UNTOLD}", "unreported_calls"),
+        ("parley_journal_untold_bytes", f"Bytes {UNTOLD}", "unreported_bytes"),
     ):
-        samples = [({"process": one.process}, float(getattr(one, attribute))) for one in all_of_them]
+        samples = [({"process": one.process}, float(getattr(one, attribute))) for one in found]
         yield Metric(name, "gauge", help_text, samples)
 
 
@@ -73,10 +65,6 @@ def _of_database() -> Iterator[Metric]:
         return
     yield Metric("parley_database_up", "gauge", "Whether the database answers.", [({}, 1)])
     yield Metric("parley_runs", "gauge", "Answers of the chat that are on their way.", [({}, runs)])
-    yield from _of_journal(state)
-
-
-def _of_journal(state: JournalState) -> Iterator[Metric]:
     for name, kind, help_text, value in (
         ("parley_journal_waiting_bytes", "gauge", "Bytes of the relay's journal that are not digested.", state.waiting),
         ("parley_journal_behind_seconds", "gauge", "For how long the oldest of them waits.", state.behind),

@@ -10,7 +10,7 @@ from history.access.key_cache import ApiKeyError
 from relay.status import metrics as numbers
 
 BEARER = "bearer "
-OFF, ADMIN, OPEN = "off", "admin", "open"
+ADMIN, OPEN = "admin", "open"
 
 
 @never_cache
@@ -20,7 +20,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
     if settings.PARLEY_METRICS == ADMIN and authorization:
         if refusal := _refusal(authorization):
             return HttpResponse(refusal, status=401, headers={"WWW-Authenticate": 'Bearer realm="Parley"'})
-    elif settings.PARLEY_METRICS != OPEN and not (settings.PARLEY_METRICS == ADMIN and _is_staff(request)):
+    elif settings.PARLEY_METRICS != OPEN and not (settings.PARLEY_METRICS == ADMIN and request.user.is_staff):
         raise Http404
     return HttpResponse(numbers.text(), content_type=numbers.CONTENT_TYPE)
 
@@ -33,7 +33,3 @@ def _refusal(authorization: str) -> str:
     except ApiKeyError as error:
         return str(error)
     return ""
-
-
-def _is_staff(request: HttpRequest) -> bool:
-    return request.user.is_authenticated and request.user.is_staff

@@ -65,7 +65,6 @@ def _prefilled_forms(request: RelayedRequest, answer: RecordedAnswer) -> Iterato
 
 
 def _translated_forms(request: RelayedRequest, answer: RecordedAnswer) -> Iterator[str]:
-    """Names of an answer of another vendor in the dialect of the client."""
     for output in (answer.output, *answer.others):
         if output is None or request.unfinished is not None:
             continue

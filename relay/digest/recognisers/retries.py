@@ -89,7 +89,6 @@ def plan_way_back(plan: CallPlan) -> None:
 
 
 def rename_exchange(plan: CallPlan) -> None:
-    """The earlier try's row becomes the later one's, and is open again."""
     if plan.earlier is None:
         return
     before, now = plan.earlier.pk, plan.call.id

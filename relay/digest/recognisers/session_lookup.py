@@ -65,9 +65,6 @@ def has_other_instruction(request: RelayedRequest, session: Session) -> bool:
     return stored != (instruction_hash(instruction) if instruction else "")
 
 
-# Compaction.
-
-
 def is_compacted(entries: Iterable[Entry]) -> bool:
     return any(isinstance(entry, ModelInput) and _COMPACTED.search(entry.text[:READ_CHARS]) for entry in entries)
 

@@ -70,7 +70,6 @@ def by_session_id(request: RelayedRequest) -> SessionMatch | None:
 
 
 def by_previous_response(request: RelayedRequest) -> SessionMatch | None:
-    """The session of the answer whose id the request names."""
     reply = _named_reply(request)
     session = session_lookup.own_session(reply.session_id, key=request.record.key) if reply else None
     return _after(session, reply.seq, by=REPLY) if session and reply else None
@@ -134,9 +133,6 @@ def end_of_named_session(request: RelayedRequest) -> SessionMatch:
         return SessionMatch(session=None, session_id=None, by=by)
     pk, session = session_lookup.current_session(request.session, key=request.record.key)
     return _at_head(session, pk=pk, by=by)
-
-
-# Positions in a session.
 
 
 def _at_end(request: RelayedRequest, session: Session, match: SessionMatch) -> SessionMatch:
@@ -257,16 +253,12 @@ def _after(session: Session, seq: int, *, by: str) -> SessionMatch:
 
 
 def _move_reason(request: RelayedRequest, *, known: int) -> str:
-    """Why a request does not continue at the head."""
     rest = request.entries[known:]
     if not rest:
         return "regenerate"
     if session_lookup.is_compacted(rest):
         return "compacted"
     return "edit" if known else "rewritten"
-
-
-# Fingerprints.
 
 
 def _longest_known(

@@ -65,9 +65,6 @@ def _with_adjacent_joined(request: RelayedRequest, match: SessionMatch) -> Relay
     return request.with_adjacent_answers_joined(since=match.known) if has_unknown_answer(request, match) else None
 
 
-# Pieces.
-
-
 def _first_unknown_message(request: RelayedRequest, match: SessionMatch) -> float:
     """The message of the request with the first entry that the record does not have."""
     places = request.decoded.places if request.decoded else ()
@@ -114,9 +111,6 @@ def _longest_known(request: RelayedRequest, pieces: list[int]) -> list[int]:
         fingerprint__in=list(fingerprints), kind=ModelOutput.kind, session__state=Session.State.OPEN
     ).values_list("fingerprint", flat=True)
     return max((fingerprints[bytes(fingerprint)] for fingerprint in rows), key=len, default=[])
-
-
-# Call ids.
 
 
 def _with_stored_ids(request: RelayedRequest, match: SessionMatch) -> RelayedRequest | None:

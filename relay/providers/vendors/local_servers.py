@@ -29,7 +29,6 @@ MOST_MODELS = 50
 
 
 async def list_local_models(endpoint: Endpoint) -> tuple[Model, ...]:
-    """Models for chats; none if there is no such server."""
     try:
         found = await (_of_ollama(endpoint) if endpoint.name == OLLAMA.name else _of_lm_studio(endpoint))
     except ProviderError:
