@@ -1,9 +1,8 @@
 """Files that the relay puts aside: copies of large bodies and damaged bytes of the journal, and their removal.
 
-A copy of a large body belongs to its exchange and stays as long as that names it: it is removed with the session, with
-the texts of its turn and with the user. Damaged bytes do not show whose call they are from. They stay for
-`PARLEY_ASIDE_DAYS`, or until a user is erased. The digester of each host removes files of its own folder, because no
-other host can reach it. An erasure removes the files of its own host at once.
+A copy belongs to its exchange: it is removed with the session, with the texts of its turn and with the user. Damaged
+bytes do not show whose call they are from: they stay for `PARLEY_ASIDE_DAYS`, or until a user is erased. Each host
+removes files of its own folder, because no other host can reach it. An erasure removes them at once.
 
     <journal>/large/<owner>/<exchange>.request, .reply      <journal>/<segment>.<byte>.damaged
 """
@@ -39,8 +38,7 @@ def name_of(exchange: UUID, body: str, *, owner: int) -> str:
 
 
 def free_bytes(folder: Path, *, without: str) -> int:
-    taken = sum(_size(path) for path in copies_in(folder) if path != folder / without)
-    return most_bytes() - taken
+    return most_bytes() - sum(_size(path) for path in copies_in(folder) if path != folder / without)
 
 
 def most_bytes() -> int:
@@ -63,7 +61,8 @@ def remove_due(folder: Path, *, pending: Container[UUID] = ()) -> int:
     Copies of `pending` calls stay: the row that names them may not be committed yet.
     """
     copies = [path for path in copies_in(folder) if _exchange_of(path) not in pending]
-    return sum(map(_remove, [*_without_owner(folder, copies), *_due_damaged(folder), *_unnamed(folder)]))
+    unnamed = [path for path in folder.glob(f"*{UNNAMED}") if _age(path) > UNNAMED_SECONDS and not is_written(path)]
+    return sum(map(_remove, [*_without_owner(folder, copies), *_due_damaged(folder), *unnamed]))
 
 
 def erase_for(folder: Path, user: AbstractUser) -> int:
@@ -117,12 +116,6 @@ def _due_damaged(folder: Path) -> Iterator[Path]:
         written_at = datetime.fromtimestamp(time.time() - _age(path), UTC)
         if excess > 0 or _is_old(path) or (erased is not None and written_at <= erased):
             excess -= _size(path)
-            yield path
-
-
-def _unnamed(folder: Path) -> Iterator[Path]:
-    for path in folder.glob(f"*{UNNAMED}"):
-        if _age(path) > UNNAMED_SECONDS and not is_written(path):
             yield path
 
 

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,27 +46,15 @@ def folder() -> Path:
     return Path(settings.PARLEY_DATA_DIR) / "journal"
 
 
-class DigestLease:
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._fd = -1
-
-    def take(self) -> bool:
-        if self._fd >= 0:
-            return True
-        fd = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(fd)
-            return False
-        self._fd = fd
-        return True
-
-    def give_back(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+def _take_lease(journal: Path) -> int | None:
+    """The lock as an open file: closing it gives it back. None if another process has it."""
+    fd = os.open(journal / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        return None
+    return fd
 
 
 def name_of(journal: Path) -> str:
@@ -89,8 +78,7 @@ def _new_digester(journal: Path) -> Digester:
 
 def run(ended: threading.Event) -> None:
     """Digest until told to end, then what is left, for a while. Does nothing if another process digests."""
-    lease = DigestLease(folder())
-    if not lease.take():
+    if _take_lease(folder()) is None:
         return
     digester = _new_digester(folder())
     while not ended.is_set():
@@ -124,14 +112,14 @@ def _step(digester: Digester) -> tuple[int, float]:
 # In the web process: a job of the background work.
 
 
+@dataclass(slots=True)
 class _OwnDigester:
     """The digester that this process has started: a child or, in a thread, its own."""
 
-    def __init__(self) -> None:
-        self.child: subprocess.Popen[bytes] | None = None
-        self.lease: DigestLease | None = None
-        self.digester: Digester | None = None
-        self.looked_at = 0.0
+    child: subprocess.Popen[bytes] | None = None
+    lease: int | None = None
+    digester: Digester | None = None
+    looked_at: float = 0.0
 
 
 _own = _OwnDigester()
@@ -156,8 +144,7 @@ def stop() -> None:
     if _own.lease is not None and _own.digester is not None:
         with contextlib.suppress(*OUTAGES):
             _own.digester.step()
-    if _own.lease is not None:
-        _own.lease.give_back()
+        os.close(_own.lease)
     _own.lease = _own.digester = None
 
 
@@ -169,13 +156,12 @@ def is_thread() -> bool:
 
 def _digest_in_thread() -> None:
     journal = folder()
-    if _own.lease is None or _own.lease.folder != journal:
-        if not journal.is_dir() or not (lease := DigestLease(journal)).take():
+    if _own.digester is None or _own.digester.folder != journal:
+        if not journal.is_dir() or (lease := _take_lease(journal)) is None:
             return
         _own.lease, _own.digester = lease, _new_digester(journal)
-    if _own.digester is not None:
-        while _own.digester.step() and _own.digester.has_more:
-            pass
+    while _own.digester.step() and _own.digester.has_more:
+        pass
 
 
 def _has_journal() -> bool:
@@ -192,10 +178,9 @@ def _keep_child_running() -> None:
     if _own.child is not None and _own.child.poll() is None:
         return
     _own.child = None
-    lease = DigestLease(folder())
-    if not _has_journal() or not lease.take():
+    if not _has_journal() or (lease := _take_lease(folder())) is None:
         return
-    lease.give_back()
+    os.close(lease)
     environment = {**os.environ, "PARLEY_DATA_DIR": str(settings.PARLEY_DATA_DIR)}
     _own.child = subprocess.Popen(
         [sys.executable, "-m", "relay.digest"], cwd=settings.BASE_DIR, env=environment, stdin=subprocess.PIPE

@@ -79,22 +79,17 @@ class SessionCache:
 
 
 def changed_states(request: DecodedRequest, cached: CachedSession, *, at: datetime) -> list[Entry]:
-    entries: list[Entry] = []
-    for entry in _states(request, at=at):
-        mark = str(entry.metadata[MARK])
-        if cached.states.get(entry.kind) != mark:
-            cached.states[entry.kind] = mark
-            entries.append(entry)
-    return entries
-
-
-def _states(request: DecodedRequest, *, at: datetime) -> Iterable[SystemInstructionSet | ToolsOffered]:
+    states: list[tuple[str, Entry]] = []
     if request.system:
-        mark = {MARK: instruction_hash(request.system)}
-        yield SystemInstructionSet(instruction=request.system, at=at, is_internal=True, metadata=mark)
+        mark = instruction_hash(request.system)
+        entry = SystemInstructionSet(instruction=request.system, at=at, is_internal=True, metadata={MARK: mark})
+        states.append((mark, entry))
     if request.tools:
-        text = compact([[tool.name, tool.description, thaw(tool.parameters)] for tool in request.tools])
-        yield ToolsOffered(tools=request.tools, at=at, is_internal=True, metadata={MARK: _hash(text).hex()})
+        mark = _hash(compact([[tool.name, tool.description, thaw(tool.parameters)] for tool in request.tools])).hex()
+        states.append((mark, ToolsOffered(tools=request.tools, at=at, is_internal=True, metadata={MARK: mark})))
+    changed = [(mark, entry) for mark, entry in states if cached.states.get(entry.kind) != mark]
+    cached.states |= {entry.kind: mark for mark, entry in changed}
+    return [entry for _, entry in changed]
 
 
 def instruction_hash(instruction: str) -> str:

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from django.conf import settings
-
-from relay.digest.process import NAME
+from relay.digest import process
 from relay.gateway.journal.frames import START
 from relay.gateway.journal.segments import names
 from relay.gateway.process_stats import all_stats
@@ -51,12 +49,12 @@ class JournalState:
 
 def read_state(now: datetime | None = None) -> JournalState:
     """Losses of all journals of the installation; the backlog of this machine's."""
-    folder, now = Path(settings.PARLEY_DATA_DIR) / "journal", now or datetime.now(UTC)
+    folder, now = process.folder(), now or datetime.now(UTC)
     losing = [one for one in all_stats() if one.unreported_calls or one.unreported_bytes]
     rows = list(JournalPosition.objects.all())
     own_name = ""
     with suppress(OSError):
-        own_name = (folder / NAME).read_text().strip()
+        own_name = (folder / process.NAME).read_text().strip()
     own = next((row for row in rows if row.pk == own_name), None)
     waiting = _backlog(folder, own.position.get("to", {}) if own else {})
     last = max((row for row in rows if row.lost_at), key=lambda row: row.lost_at or datetime.min, default=None)

@@ -67,9 +67,8 @@ class Catalogue:
             self.errors[provider.name] = detached(error)
             return
         self.errors.pop(provider.name, None)
-        provider.models = (
-            merge_models(endpoint.models, listed, keeps_all=not endpoint.models_are_guessed) or endpoint.models
-        )
+        merged = merge_models(endpoint.models, listed, keeps_all=not endpoint.models_are_guessed)
+        provider.models = merged or endpoint.models
 
     async def _find_nearby(self) -> None:
         models = await asyncio.gather(*(list_local_models(endpoint) for endpoint in self.nearby))

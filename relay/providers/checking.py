@@ -31,20 +31,7 @@ class Checked:
 
 def check(route: Route) -> Checked:
     """In a loop of its own, so it may be called from any thread that has none."""
-    return asyncio.run(_check_and_close(route))
-
-
-async def _check_and_close(route: Route) -> Checked:
-    try:
-        async with asyncio.timeout(SECONDS):
-            return await _check(route)
-    except ProviderError as error:
-        return Checked(model=route.model.name, error=error)
-    except TimeoutError:
-        slow = VendorFault(f"no whole answer within {SECONDS:g} seconds", provider=route.provider.name, kind="timeout")
-        return Checked(model=route.model.name, error=slow)
-    finally:
-        await sessions.close()
+    return asyncio.run(_check(route))
 
 
 async def _check(route: Route) -> Checked:
@@ -52,8 +39,17 @@ async def _check(route: Route) -> Checked:
     options = CallOptions(model=route.model.name, max_tokens=MAX_TOKENS)
     began, first = time.monotonic(), 0.0
     assembler = Assembler()
-    async with aclosing(route.provider.call(Context(entries=(said,)), options)) as events:
-        async for event in events:
-            first = first or time.monotonic() - began
-            assembler.feed(event)
+    try:
+        call = route.provider.call(Context(entries=(said,)), options)
+        async with asyncio.timeout(SECONDS), aclosing(call) as events:
+            async for event in events:
+                first = first or time.monotonic() - began
+                assembler.feed(event)
+    except ProviderError as failure:
+        return Checked(model=route.model.name, error=failure)
+    except TimeoutError:
+        slow = VendorFault(f"no whole answer within {SECONDS:g} seconds", provider=route.provider.name, kind="timeout")
+        return Checked(model=route.model.name, error=slow)
+    finally:
+        await sessions.close()
     return Checked(model=route.model.name, seconds=first, said=text_of(assembler.output().parts))

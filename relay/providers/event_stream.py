@@ -1,6 +1,7 @@
 """Event stream of an answer: decoding, and errors for every incomplete end."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 
 import aiohttp
@@ -52,18 +53,13 @@ class EventStream:
         if self._first:
             first, self._first = self._first, b""
             return first
-        if self._is_over:
-            return await self._rest_after_end()
+        if self._is_over:  # errors of the connection do not matter any more
+            with suppress(TimeoutError, aiohttp.ClientError, OSError):
+                async with asyncio.timeout(LINGER_SECONDS):
+                    return await self._response.content.readany()
+            return b""
         with network_errors(self.endpoint, has_begun=True):
             return await self._response.content.readany()
-
-    async def _rest_after_end(self) -> bytes:
-        """After the end of the answer errors of the connection do not matter."""
-        try:
-            async with asyncio.timeout(LINGER_SECONDS):
-                return await self._response.content.readany()
-        except (TimeoutError, aiohttp.ClientError, OSError):
-            return b""
 
 
 class network_errors:  # noqa: N801 - reads as a clause: with network_errors(endpoint, has_begun=True)

@@ -121,24 +121,13 @@ class HttpProvider:
 
     async def _attempt(self, request: ProviderRequest, notes: CallNotes) -> EventStream:
         endpoint = await self.reach()
-        response = await self._send(endpoint, request)
-        try:
-            notes.request_id = response.headers.get("request-id") or response.headers.get("x-request-id") or ""
-            if not 200 <= response.status < 300:
-                raise await _refusal(endpoint, response)
-            return await _begun(endpoint, response)
-        except BaseException:
-            response.close()
-            raise
-
-    async def _send(self, endpoint: Endpoint, request: ProviderRequest) -> aiohttp.ClientResponse:
         headers = {
             "Content-Type": "application/json",
             "Accept": "text/event-stream, application/json",
             **endpoint.request_headers(request.options.switches),
         }
         with network_errors(endpoint, has_begun=False):
-            return await sessions.session(keeps_alive=self.keeps_alive).post(
+            response = await sessions.session(keeps_alive=self.keeps_alive).post(
                 endpoint.url(request.path, model=request.options.model),
                 data=request.body,
                 headers=headers,
@@ -147,6 +136,14 @@ class HttpProvider:
                 ),
                 allow_redirects=False,
             )
+        try:
+            notes.request_id = response.headers.get("request-id") or response.headers.get("x-request-id") or ""
+            if not 200 <= response.status < 300:
+                raise await _refusal(endpoint, response)
+            return await _begun(endpoint, response)
+        except BaseException:
+            response.close()
+            raise
 
 
 async def _begun(endpoint: Endpoint, response: aiohttp.ClientResponse) -> EventStream:

@@ -2,10 +2,6 @@
 
 The models are those of November 2026, offered until the vendor's own list has been fetched; a file of PARLEY_PROVIDERS
 replaces them. Context windows are what is safe to assume; the vendor's list corrects them.
-
-OpenAI at its own address is called with Responses, because only that carries signed reasoning from one step of a task
-to the next (`docs/decisions`). With another OPENAI_BASE_URL the server is only compatible with OpenAI, and what such
-servers share is Chat Completions.
 """
 
 import re
@@ -97,6 +93,10 @@ def azure_url(base_url: str, path: str, *, deployment: str, version: str) -> str
 
 
 def default_dialect(vendor: Vendor, base_url: str) -> str:
+    """OpenAI's own is Responses, because only that carries signed reasoning from one step of a task to the next.
+
+    With another OPENAI_BASE_URL the server is only compatible with OpenAI, and such servers share Chat Completions.
+    """
     return "openai-chat" if vendor.name == "openai" and not is_openai(base_url) else vendor.dialect
 
 
