@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partialmethod
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.options import IS_POPUP_VAR
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db.models import QuerySet, Sum
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -72,14 +73,13 @@ class ForkForm(WhyForm):
 class SessionAction:
     """`run` returns whether anything changed, or raises. Export and fork have none: they answer with a response.
 
-    `label` is in the list of actions; `permission` names the method `has_<permission>_permission`.
+    `label` is in the list of actions.
     """
 
     name: str
     words: StrPromise
     label: StrPromise
     meaning: StrPromise
-    permission: str
     purpose: Purpose
     run: Callable[..., bool] | None = None
     form: type[WhyForm] = WhyForm
@@ -106,7 +106,6 @@ HOLD = SessionAction(
     name="hold",
     words=_("Hold"),
     label=_("Hold selected sessions"),
-    permission="hold",
     meaning=_(
         "Held sessions do not expire and cannot be erased. Users with the hold permission still see them "
         "after their owners delete them."
@@ -118,7 +117,6 @@ RELEASE = SessionAction(
     name="release",
     words=_("Release"),
     label=_("Release selected sessions"),
-    permission="hold",
     meaning=_(
         "The retention rules apply again. The next purge removes sessions that expired or were deleted in the meantime."
     ),
@@ -129,7 +127,6 @@ ARCHIVE = SessionAction(
     name="archive",
     words=_("Archive"),
     label=_("Archive selected sessions"),
-    permission="archive",
     meaning=_("Sessions leave the lists of their owners, who can restore them. Nothing is removed."),
     run=_archive,
     purpose=Purpose.LIST,
@@ -138,7 +135,6 @@ DELETE = SessionAction(
     name="delete",
     words=_("Delete"),
     label=_("Delete selected sessions"),
-    permission="discard",
     meaning=_("Sessions are hidden from all users now and removed when the trash is emptied."),
     run=_delete,
     purpose=Purpose.DELETE,
@@ -148,7 +144,6 @@ EXPORT = SessionAction(
     name="export",
     words=_("Export"),
     label=_("Export selected sessions"),
-    permission="export",
     meaning=_("One file, or an archive with one file per session. Owners see who exported their sessions, and why."),
     purpose=Purpose.EXPORT,
     form=AdminExportForm,
@@ -157,19 +152,10 @@ FORK = SessionAction(
     name="fork",
     words=_("Fork"),
     label=_("Fork"),
-    permission="fork",
     meaning=_("The owner gets a new session that starts as a copy of this one. Later changes affect only one of them."),
     purpose=Purpose.LIST,
     form=ForkForm,
 )
-
-
-def _admin_action(action: SessionAction) -> Callable[..., HttpResponseBase | None]:
-    def ask_or_run(site: SessionActions, request: HttpRequest, queryset: QuerySet[Session]) -> HttpResponseBase | None:
-        return site.ask_or_run(request, queryset, action)
-
-    ask_or_run.__name__ = f"{action.name}_chosen"
-    return admin.action(ask_or_run, description=action.label, permissions=[action.permission])
 
 
 class SessionActions(admin.ModelAdmin[Session]):
@@ -178,20 +164,20 @@ class SessionActions(admin.ModelAdmin[Session]):
     Staff fork a session where the relay filed calls under the wrong one. No entry of the original moves.
     """
 
-    actions = tuple(map(_admin_action, (EXPORT, HOLD, RELEASE, ARCHIVE, DELETE)))
+    def may(self, request: HttpRequest, action: SessionAction) -> bool:
+        """To archive or fork, which have no purpose of their own, staff need the permission to change sessions."""
+        is_allowed = can_access_others(request.user, action.purpose)
+        return is_allowed and (action.purpose is not Purpose.LIST or request.user.has_perm("history.change_session"))
 
-    def _may(self, purpose: Purpose, request: HttpRequest) -> bool:
-        return can_access_others(request.user, purpose)
-
-    has_export_permission = partialmethod(_may, Purpose.EXPORT)
-    has_hold_permission = partialmethod(_may, Purpose.HOLD)
-    # Not Django's own deletion, which would remove rows one by one and bypass the trash.
-    has_discard_permission = partialmethod(_may, Purpose.DELETE)
-
-    def has_archive_permission(self, request: HttpRequest) -> bool:
-        return self._may(Purpose.LIST, request) and request.user.has_perm("history.change_session")
-
-    has_fork_permission = has_archive_permission
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        """Without Django's own deletion, which would remove rows one by one and bypass the trash."""
+        if IS_POPUP_VAR in request.GET:
+            return {}
+        return {
+            f"{one.name}_chosen": (partial(SessionActions.ask_or_run, action=one), f"{one.name}_chosen", one.label)
+            for one in (EXPORT, HOLD, RELEASE, ARCHIVE, DELETE)
+            if self.may(request, one)
+        }
 
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view(self.fork)
@@ -199,7 +185,7 @@ class SessionActions(admin.ModelAdmin[Session]):
 
     def fork(self, request: HttpRequest, session_id: UUID) -> HttpResponse:
         session = find(request.user, session_id, Purpose.LIST)
-        if session is None or not self.has_fork_permission(request):
+        if session is None or not self.may(request, FORK):
             raise Http404
         form = ForkForm(request.POST or None)
         if form.is_valid():

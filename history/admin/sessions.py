@@ -15,7 +15,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 
 from history.access.permissions import Purpose, can_access, can_access_others, sessions_for
-from history.admin.actions import SessionActions
+from history.admin.actions import FORK, SessionActions
 from history.admin.base import LOOKED_AT, LongListAdmin, recent
 from history.models import ApiKey, Session, ToolCall
 from history.pages.session import session_or_404, transcript_or_404
@@ -164,7 +164,7 @@ class SessionAdmin(SessionActions, LongListAdmin[Session]):
             context = {
                 "calls": calls[:CALLS],
                 "may_read": can_access(request.user, Purpose.READ, session),
-                "may_fork": self.has_fork_permission(request),
+                "may_fork": self.may(request, FORK),
                 "may_see_audit": request.user.has_perm("history.view_auditevent"),
                 "audit_address": f"{reverse('admin:history_auditevent_changelist')}?session={session.pk}",
             }

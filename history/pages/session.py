@@ -1,6 +1,7 @@
 """Pages of one session: an entry in full and the timeline; lookups that raise 404 for the pages of other apps."""
 
 import re
+from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
@@ -46,15 +47,9 @@ def message_or_404(session: Session, seq: int) -> Message:
 
 def transcript_or_404(session: Session, values: QueryDict) -> Transcript:
     """The page of a session that a URL asks for."""
-    position = TranscriptPosition(
-        before=number_in(values, "before"),
-        after=number_in(values, "after"),
-        at=number_in(values, "at"),
-        leaf=number_in(values, "leaf"),
-        internal=values.get("internal") == "1",
-    )
+    numbers: dict[str, Any] = {name: number_in(values, name) for name in ("before", "after", "at", "leaf")}
     try:
-        return read_page(session, position)
+        return read_page(session, TranscriptPosition(**numbers, internal=values.get("internal") == "1"))
     except NoSuchEntry as error:
         raise Http404 from error
 

@@ -1,8 +1,8 @@
 """Template filters of lists: sources of sessions, short times, links to hits and numbers of charts."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 from django import template
@@ -74,12 +74,7 @@ def measured(number: float | None, unit: str) -> str:
     return thousands(round(number)) if unit == "count" else in_short(round(number))
 
 
-# A chat of one's own is the ordinary case and has no mark.
-CHAT, OTHER_CLIENT, IMPORT, NOTEBOOK = "", "API", "IM", "NB"
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """`mark` is a symbol; `name` is its text."""
 
     mark: str
@@ -89,10 +84,10 @@ class Origin:
 @register.filter
 def origin(session: Session) -> Origin:
     if session.source == Session.Source.RELAY:
-        return Origin(MARKS.get(session.client.lower(), OTHER_CLIENT), session.client or _("API"))
+        return Origin(MARKS.get(session.client.lower(), "API"), session.client or _("API"))
     if session.source == Session.Source.IMPORT:
         name = _("Import from %(client)s") % {"client": session.client} if session.client else _("Import")
-        return Origin(IMPORT, name)
+        return Origin("IM", name)
     if session.source == Session.Source.NOTEBOOK:
-        return Origin(NOTEBOOK, _("Notebook"))
-    return Origin(CHAT, _("Chat"))
+        return Origin("NB", _("Notebook"))
+    return Origin("", _("Chat"))  # the ordinary case has no mark

@@ -14,12 +14,12 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext
 
 from history.access.keys import SCOPE_LABELS
-from history.clients import TaggedText, split_client_tags
+from history.clients import split_client_tags
 from history.context.compression.checks import ProblemCode
 from history.entries import JsonObject, Media, ToolResult, ToolResults, thaw
 from history.markdown import render
 from history.text.media_types import IMAGES
-from history.transcripts.previews import Preview, preview
+from history.transcripts.previews import preview
 
 register = template.Library()
 
@@ -36,15 +36,9 @@ RECOGNISED_BY = {
 }
 
 
-@register.filter
-def unwrapped(text: str) -> list[TaggedText]:
-    """The text of a user, apart from the tags that their client added."""
-    return split_client_tags(text)
-
-
-@register.filter
-def markdown(text: str) -> SafeString:
-    return render(text)
+register.filter("unwrapped", split_client_tags)
+register.filter("markdown", render)
+register.filter("preview_of", preview)
 
 
 @register.simple_tag
@@ -57,11 +51,6 @@ def prose(text: str, seq: int, path: str) -> SafeString:
 def recognised(by: str) -> str:
     """How the relay recognised the session of a call."""
     return str(RECOGNISED_BY.get(by, by))
-
-
-@register.filter
-def preview_of(text: str, limit: int) -> Preview:
-    return preview(text, limit)
 
 
 @register.filter
