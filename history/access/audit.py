@@ -52,7 +52,9 @@ def record_each(
     """Append the same event for each of these sessions."""
     said = {"action": action, "actor": actor, "key": key, "reason": clean(reason)}
     with writing():
-        _wait_for_our_turn()
+        if connection.vendor == "postgresql":  # the chain has one end; SQLite has one writer anyway
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
         last = AuditEvent.objects.order_by("-seq").only("seq", "seal").first()
         first, seal, events = (last.seq + 1, last.seal, []) if last else (1, b"", [])
         for seq, session in enumerate(sessions, first):
@@ -61,13 +63,6 @@ def record_each(
             event.seal = seal = _seal(event, seal)
             events.append(event)
         return AuditEvent.objects.bulk_create(events)
-
-
-def _wait_for_our_turn() -> None:
-    """The chain has one end. SQLite has one writer anyway."""
-    if connection.vendor == "postgresql":
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
 
 
 def flaws() -> Iterator[Flaw]:

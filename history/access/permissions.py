@@ -69,20 +69,16 @@ class Reach:
 def reach_of(viewer: Viewer, purpose: Purpose) -> Reach | None:
     """None means no session at all. `sessions_for` says which of them are shown now."""
     if isinstance(viewer, ApiKey):
-        return _reach_of_key(viewer, purpose)
+        if not has_scope(viewer, NEEDED[purpose][0]):
+            return None
+        if has_scope(viewer, "admin") and purpose is not Purpose.WRITE:
+            return Reach()
+        return Reach(owner_id=viewer.owner_id) if can_see_all_of_owner(viewer) else Reach(api_key_id=viewer.pk)
     if not viewer.is_authenticated:
         return None
     if can_access_others(viewer, purpose):
         return Reach()
     return None if purpose is Purpose.HOLD else Reach(owner_id=viewer.pk)
-
-
-def _reach_of_key(key: ApiKey, purpose: Purpose) -> Reach | None:
-    if not has_scope(key, NEEDED[purpose][0]):
-        return None
-    if has_scope(key, "admin") and purpose is not Purpose.WRITE:
-        return Reach()
-    return Reach(owner_id=key.owner_id) if can_see_all_of_owner(key) else Reach(api_key_id=key.pk)
 
 
 def can_see_all_of_owner(key: ApiKey) -> bool:

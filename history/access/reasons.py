@@ -136,8 +136,6 @@ class TitleRule:
 
 
 class ReasonField(forms.CharField):
-    """A form field for the reason, by default with several lines."""
-
     def __init__(self, **options: Any) -> None:
         options.setdefault("widget", forms.Textarea(attrs={"rows": 3}))
         super().__init__(min_length=SHORTEST, max_length=LONGEST, **options)

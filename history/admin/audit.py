@@ -60,9 +60,7 @@ class AuditEventAdmin(LongListAdmin[AuditEvent]):
     def shown_session(self, event: AuditEvent) -> str:
         return session_link(event.session, str(event.session)[:8]) if event.session else "–"
 
-    @admin.display(description=_("seal"))
-    def shown_seal(self, event: AuditEvent) -> str:
-        return str(event.seal.hex())
+    shown_seal = admin.display(lambda _self, event: str(event.seal.hex()), description=_("seal"))
 
 
 def add_names(events: Iterable[Any]) -> None:

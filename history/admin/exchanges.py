@@ -84,9 +84,7 @@ class ExchangeAdmin(LongListAdmin[Exchange]):
     def started_in_full(self, exchange: Exchange) -> str:
         return format_second(exchange.started_at)
 
-    @admin.display(description=_("ended"))
-    def ended_in_full(self, exchange: Exchange) -> str:
-        return format_second(exchange.ended_at) if exchange.ended_at else DASH
+    ended_in_full = admin.display(lambda _self, exchange: format_second(exchange.ended_at), description=_("ended"))
 
     @admin.display(description=_("duration"))
     def took(self, exchange: Exchange) -> str:
@@ -110,9 +108,7 @@ class ExchangeAdmin(LongListAdmin[Exchange]):
         """Only chat calls are estimated in advance."""
         return thousands(exchange.estimated_tokens) if exchange.estimated_tokens else DASH
 
-    @admin.display(description=_("cost"))
-    def shown_cost(self, exchange: Exchange) -> str:
-        return dollars(exchange.cost)
+    shown_cost = admin.display(lambda _self, exchange: dollars(exchange.cost), description=_("cost"))
 
     @admin.display(description=_("API key"))
     def asked_by(self, exchange: Exchange) -> str:
@@ -150,6 +146,8 @@ def _try_text(one: JsonObject) -> str:
     return ", ".join(filter(None, (at, ended, one.get("exchange"))))
 
 
-def format_second(time: datetime) -> str:
+def format_second(time: datetime | None) -> str:
+    if time is None:
+        return DASH
     local = timezone.localtime(time)
     return f"{date_format(local, 'DATE_FORMAT')} {local:%H:%M:%S} ({timezone.get_current_timezone_name()})"

@@ -125,6 +125,4 @@ class ApiKeyAdmin(admin.ModelAdmin[ApiKey]):
         text = ngettext("%(count)d key was revoked.", "%(count)d keys were revoked.", ended)
         self.message_user(request, text % {"count": ended}, messages.SUCCESS)
 
-    @admin.display(description=_("scopes"))
-    def shown_scopes(self, key: ApiKey) -> str:
-        return ", ".join(key.scopes)
+    shown_scopes = admin.display(lambda _self, key: ", ".join(key.scopes), description=_("scopes"))

@@ -119,9 +119,7 @@ class MessageAdmin(ReadingAdmin[Message]):
         ids = self.find_messages(request, search_term)
         return (queryset if ids is None else queryset.filter(pk__in=ids)), False
 
-    @admin.display(description=_("entry"))
-    def shown_name(self, message: Message) -> str:
-        return str(message)
+    shown_name = admin.display(lambda _self, message: str(message), description=_("entry"))
 
     @admin.display(description=_("text"))
     def beginning(self, message: Any) -> Any:
@@ -133,9 +131,7 @@ class MessageAdmin(ReadingAdmin[Message]):
             return SafeString(_("Removed by this server’s retention rules."))
         return render(entries_in_brief([message])[0].text)
 
-    @admin.display(description=_("seal"))
-    def shown_seal(self, message: Message) -> str:
-        return str(message.seal.hex())
+    shown_seal = admin.display(lambda _self, message: str(message.seal.hex()), description=_("seal"))
 
 
 @admin.register(ToolCall)

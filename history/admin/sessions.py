@@ -120,9 +120,7 @@ class SessionAdmin(SessionActions, LongListAdmin[Session]):
     def shown_title(self, session: Session) -> str:
         return session.title or str(_("Untitled"))
 
-    @admin.display(description=_("messages"))
-    def shown_messages(self, session: Session) -> int:
-        return session.message_count
+    shown_messages = admin.display(lambda _self, session: session.message_count, description=_("messages"))
 
     @admin.display(description=_("state"))
     def shown_state(self, session: Session) -> str:

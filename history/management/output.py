@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from io import StringIO
-from typing import Protocol
+from typing import TextIO
 
+from django.core.management.base import OutputWrapper
 from django.core.serializers.json import DjangoJSONEncoder
 from django.utils import timezone
 from markdown_it import MarkdownIt
-from markdown_it.token import Token
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.markdown import Markdown
@@ -29,15 +29,8 @@ from rich.text import Text
 LEAST_WIDTH = 20
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
 
+Stream = OutputWrapper | TextIO
 Piece = str | tuple[str, str]
-
-
-class Stream(Protocol):
-    """`self.stdout` of a command, or any text file."""
-
-    def write(self, text: str, /) -> object: ...
-
-    def isatty(self) -> bool: ...
 
 
 # Lines.
@@ -64,17 +57,13 @@ def print_markdown(stream: Stream, text: str, *, indent: int = 0) -> None:
     """Headings, lists, tables and code as formatted text. The line breaks of the text are kept."""
     text = "\n".join(printable(line.expandtabs(4)) for line in text.splitlines())
     document = Markdown(text, hyperlinks=False)
-    document.parsed = _keep_line_breaks(_PARSER.parse(text))
+    document.parsed = _PARSER.parse(text)
+    for inner in (inner for token in document.parsed for inner in token.children or ()):
+        if inner.type == "softbreak":
+            inner.type = "hardbreak"
     width = max(LEAST_WIDTH, shutil.get_terminal_size().columns)
     drawn = _drawn(Padding(document, (0, 0, 0, indent)), width=width)
     stream.write("".join(f"{line.rstrip()}\n" for line in drawn.splitlines()))
-
-
-def _keep_line_breaks(tokens: list[Token]) -> list[Token]:
-    for inner in (inner for token in tokens for inner in token.children or ()):
-        if inner.type == "softbreak":
-            inner.type = "hardbreak"
-    return tokens
 
 
 def printable(text: str) -> str:
@@ -110,7 +99,6 @@ def print_counts(stream: Stream, columns: Sequence[str], counts: Iterable[tuple[
 
 
 def as_cell(value: object) -> str:
-    """Any value as one line of text for a table."""
     if value is None:
         return ""
     if isinstance(value, datetime):

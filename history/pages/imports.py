@@ -198,7 +198,6 @@ BADGES = {
 
 
 def _job_view(job: ImportJob) -> dict[str, object]:
-    """A job as the page shows it, in the user's language."""
     is_interrupted = jobs.is_interrupted(job)
     active = (ImportJob.State.WAITING, ImportJob.State.RUNNING, ImportJob.State.UPLOADING)
     size = sum(int(file.get("size", 0)) for file in job.files)

@@ -46,7 +46,6 @@ def message_or_404(session: Session, seq: int) -> Message:
 
 
 def transcript_or_404(session: Session, values: QueryDict) -> Transcript:
-    """The page of a session that a URL asks for."""
     numbers: dict[str, Any] = {name: number_in(values, name) for name in ("before", "after", "at", "leaf")}
     try:
         return read_page(session, TranscriptPosition(**numbers, internal=values.get("internal") == "1"))
@@ -87,7 +86,6 @@ def _plain(text: str) -> HttpResponse:
 
 
 def _text_at(value: object, path: str) -> str:
-    """The text at the end of a path through JSON."""
     for step in path.split(".")[:DEEPEST]:
         if isinstance(value, dict):
             value = value.get(step)

@@ -68,13 +68,18 @@ def plan_for(person: AbstractUser) -> ErasurePlan:
 
 def erase_person(person: AbstractUser, *, reason: str, progress: Callable[[int], None] = lambda count: None) -> Receipt:
     """Erase all but held sessions. The account row remains, because the audit chain and held sessions refer to it."""
-    _check_others_are_left(person)
+    others = get_user_model().objects.filter(is_active=True, is_staff=True).exclude(pk=person.pk)
+    if person.is_staff and person.is_active and not others.exists():
+        raise LastStaffMember("this is the last active staff account: make another user staff first")
     name = person.get_username()
     _shut(person)
     with_sessions = {one.name: sum(1 for _ in one.rows(person)) for one in registered_data() if one.of_sessions}
     erased = erase_everything_of(person, reason=reason, progress=progress)
     removed: dict[str, int] = {"sessions": erased.sessions, **asdict(erased.rows), "blobs": erased.blobs}
-    removed |= {"imports": _erase_imports(person), "keys": _strip_keys(person)}
+    imports = list(ImportJob.objects.filter(owner=person.pk))
+    for job in imports:
+        jobs.remove(job)  # also the uploaded files
+    removed |= {"imports": len(imports), "keys": _strip_keys(person)}
     removed |= {one.name: one.erase(person) for one in registered_data()} | with_sessions
     kept: list[JsonObject] = [
         {"session": session.pk, "entries": session.message_count, "why": UNDER_HOLD}
@@ -89,12 +94,6 @@ def erase_person(person: AbstractUser, *, reason: str, progress: Callable[[int],
         kept=kept,
         checkpoint={"audit_seq": event.seq, "audit_seal": bytes(event.seal).hex()},
     )
-
-
-def _check_others_are_left(person: AbstractUser) -> None:
-    others = get_user_model().objects.filter(is_active=True, is_staff=True).exclude(pk=person.pk)
-    if person.is_staff and person.is_active and not others.exists():
-        raise LastStaffMember("this is the last active staff account: make another user staff first")
 
 
 def _shut(person: AbstractUser) -> None:
@@ -113,11 +112,3 @@ def _strip_keys(person: AbstractUser) -> int:
         mine = ApiKey.objects.filter(pk=key.pk)
         stripped += mine.update(name=ERASED, secret_hash=secrets.token_bytes(32), scopes=[], last_used_at=None)
     return stripped
-
-
-def _erase_imports(person: AbstractUser) -> int:
-    """Also the uploaded files."""
-    erased = list(ImportJob.objects.filter(owner=person.pk))
-    for job in erased:
-        jobs.remove(job)
-    return len(erased)

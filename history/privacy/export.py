@@ -116,7 +116,6 @@ class PersonalArchive:
         self.files.append({"name": name, "bytes": size, "sha256": digest.hexdigest()})
 
     def write_rows(self, name: str, rows: Iterable[JsonObject]) -> None:
-        """One JSON object a line."""
         count = 0
 
         def lines() -> Iterator[bytes]:

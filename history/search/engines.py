@@ -25,8 +25,6 @@ DECIDES = f"%% {ROWS} < {FIRST_PART}"
 
 @dataclass(frozen=True, slots=True)
 class QuerySyntax:
-    """The query syntax of an engine."""
-
     term: Callable[[Term], str]
     all_of: str
     any_of: str

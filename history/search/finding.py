@@ -128,18 +128,17 @@ def build_request(viewer: Viewer, typed: str, filters: SessionQuery) -> SearchRe
     query = parse_query(typed)
     if typed.strip() and not (query.needed or query.excluded):
         return None
-    scope = [*_reach_groups(reach), *_filter_groups(filters)]
+    # Narrows to what the viewer can reach at all. `sessions_for` decides what is shown now.
+    letters = {"o": reach.owner_id, "k": reach.api_key_id}
+    scope = [
+        _any([search_rows.number_word(letter, number)]) for letter, number in letters.items() if number is not None
+    ]
+    scope += _filter_groups(filters)
     if not scope and not query.needed:
         scope = [_any([search_rows.EVERY_MESSAGE])]
     excluded = (Term((search_rows.HAS_ERROR,)),) if filters.has_error is False else ()
     complete = replace(query, needed=(*scope, *query.needed), excluded=(*query.excluded, *excluded))
     return SearchRequest(query, complete, filters, served)
-
-
-def _reach_groups(reach: Reach) -> list[Group]:
-    """Narrows to what the viewer can reach at all. `sessions_for` decides what is shown now."""
-    letters = {"o": reach.owner_id, "k": reach.api_key_id}
-    return [_any([search_rows.number_word(letter, number)]) for letter, number in letters.items() if number is not None]
 
 
 def _filter_groups(filters: SessionQuery) -> list[Group]:

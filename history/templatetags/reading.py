@@ -49,7 +49,6 @@ def prose(text: str, seq: int, path: str) -> SafeString:
 
 @register.filter
 def recognised(by: str) -> str:
-    """How the relay recognised the session of a call."""
     return str(RECOGNISED_BY.get(by, by))
 
 

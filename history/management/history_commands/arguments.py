@@ -4,6 +4,7 @@ import argparse
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from django.contrib.auth import get_user_model
@@ -32,6 +33,7 @@ def add_viewer(parser: CommandParser) -> None:
 def add_times(parser: CommandParser, *, prefix: str = "", about: str = "") -> None:
     times = f"{about}2026-11-01, 2026-11-01T14:00, or 7d, 12h, 30m ago"
     parser.add_argument(f"--{prefix}since", type=time_argument, metavar="TIME", help=times)
+    end_argument = partial(time_argument, is_end=True)
     parser.add_argument(f"--{prefix}until", type=end_argument, metavar="TIME", help="likewise; a day counts as a whole")
 
 
@@ -85,11 +87,6 @@ def time_argument(text: str, *, is_end: bool = False) -> datetime:
         raise argparse.ArgumentTypeError(
             f"'{text}' is not a valid time: write 2026-11-01, 2026-11-01T14:00, or 7d, 12h, 30m for so long ago"
         ) from None
-
-
-def end_argument(text: str) -> datetime:
-    """A day counts as a whole."""
-    return time_argument(text, is_end=True)
 
 
 def page_size(text: str) -> int:

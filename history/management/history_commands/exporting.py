@@ -86,7 +86,6 @@ def _with_progress(export: Export, advance: Callable[[int], None]) -> Iterator[b
 
 
 def _write_out(pieces: Iterator[bytes], export: Export, out: Stream) -> None:
-    """Write bytes to the buffer of a command's output stream."""
     if out.isatty() and (export.is_archive or export.is_compressed):
         raise CommandError(_("Binary data: name a file with -o."), returncode=2)
     buffer = getattr(getattr(out, "_out", out), "buffer", None)

@@ -49,7 +49,8 @@ def run(options: Options, *, out: Stream, err: Stream) -> None:
         raise CommandError(_("Name a session, a file with --file, or - for standard input."))
     reports = list(_reports(options))
     if options["repaired"]:
-        _print_repaired(reports, options["repaired"], out)
+        for _source, report in reports:
+            print_json(out, next(one.repaired for one in report.verdicts if one.dialect == options["repaired"]))
     elif options["json"]:
         documents = [{"source": source, **report_json(report, vendors=options["vendor"])} for source, report in reports]
         print_json(out, {"conversations": documents})
@@ -96,11 +97,6 @@ def _texts(source: str, text: str, language: str) -> Iterator[tuple[str, LintRep
             yield source if len(conversations) == 1 else f"{source}:{number}", report_on_request(one)
     except (NotAConversation, TooLong) as error:
         raise CommandError(f"{source}: {worded(error_text(error))}") from None
-
-
-def _print_repaired(reports: list[tuple[str, LintReport]], vendor: str, out: Stream) -> None:
-    for _source, report in reports:
-        print_json(out, next(verdict.repaired for verdict in report.verdicts if verdict.dialect == vendor))
 
 
 def _print(source: str, report: LintReport, vendors: list[str], out: Stream) -> None:

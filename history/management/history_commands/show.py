@@ -117,7 +117,9 @@ def _print_head(session: Session, out: Stream) -> None:
 
 def _print_entry(message: Message, entry: Entry, others: Sequence[int], out: Stream) -> None:
     print_line(out)
-    print_line(out, (f"#{message.seq}  ", "dim"), (term_for(message), "bold cyan"), *_facts(message, others))
+    kind = KINDS.get(message.kind)
+    term = kind.__name__ if kind else f"Unknown ({message.kind})"
+    print_line(out, (f"#{message.seq}  ", "dim"), (term, "bold cyan"), *_facts(message, others))
     text = preview(message.content if isinstance(entry, ModelOutput) else entry.text, TEXT_CHARS)
     if not isinstance(entry, ToolResults):
         _print_text(entry, f"{text.text}{_rest(text)}", out)
@@ -136,12 +138,6 @@ def _print_text(entry: Entry, text: str, out: Stream) -> None:
         print_markdown(out, text, indent=4)
     else:
         print_lines(out, text, indent=4)
-
-
-def term_for(message: Message) -> str:
-    """The vendor-neutral name of the kind of an entry."""
-    kind = KINDS.get(message.kind)
-    return kind.__name__ if kind else f"Unknown ({message.kind})"
 
 
 def _facts(message: Message, others: Sequence[int]) -> list[Piece]:

@@ -14,7 +14,7 @@ from history import verification
 from history.management.history_commands.arguments import Options, session_named
 from history.management.output import Stream, print_json_line, print_line, progress_bar
 from history.models import Message
-from history.verification import Checkpoint, VerificationFinding
+from history.verification import Checkpoint
 
 HELP = "Look through the record for anything altered, missing or dangling."
 
@@ -34,21 +34,17 @@ def run(options: Options, *, out: Stream, err: Stream) -> None:
         for finding in verification.verify(sessions=sessions or None, checkpoint=known, progress=advance):
             damaged += finding.is_damage
             wrong += not finding.is_damage
-            _print_finding(finding, options, out)
+            if options["json"]:
+                names = ("session", "seq", "code", "severity", "sentence")
+                print_json_line(out, {name: getattr(finding, name) for name in names})
+            else:
+                print_line(out, (finding.severity.value, "bold red" if finding.is_damage else "yellow"), f"  {finding}")
     if damaged or wrong:
         _refuse(damaged, wrong, options, out)
     taken = verification.checkpoint()
     if options["write_checkpoint"]:
         _write(taken, options["write_checkpoint"])
     _print_healthy(taken, options, out)
-
-
-def _print_finding(finding: VerificationFinding, options: Options, out: Stream) -> None:
-    if options["json"]:
-        names = ("session", "seq", "code", "severity", "sentence")
-        print_json_line(out, {name: getattr(finding, name) for name in names})
-    else:
-        print_line(out, (finding.severity.value, "bold red" if finding.is_damage else "yellow"), f"  {finding}")
 
 
 def _refuse(damaged: int, wrong: int, options: Options, out: Stream) -> None:

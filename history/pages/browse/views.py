@@ -84,7 +84,6 @@ class BrowsePage:
 
 
 def read_page(viewer: User, query: BrowseQuery) -> BrowsePage:
-    """The whole page."""
     page = read_rows(viewer, query)
     spread = count_spread(viewer, query)
     by_key = count_spread(viewer, query.without("key")) if query.key else spread
@@ -99,7 +98,6 @@ def read_page(viewer: User, query: BrowseQuery) -> BrowsePage:
 
 
 def read_rows(viewer: User, query: BrowseQuery) -> BrowsePage:
-    """The rows of the page and nothing else."""
     return BrowsePage(
         query=query,
         results=read_results(viewer, query),

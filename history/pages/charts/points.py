@@ -100,7 +100,10 @@ def read_points(viewer: Viewer, query: ChartQuery) -> Points:
     rows = list(_rows(reach, query))
     if query.range == "all" and rows:
         days = tuple(_months(min(row["point"] for row in rows), query.last))
-    largest = _largest(rows) if query.by else [""]
+    sizes: Counter[Any] = Counter()
+    for row in rows:
+        sizes[row["value"]] += row["n_messages"]
+    largest = sorted(sizes, key=lambda value: (-sizes[value], str(value)))[:MOST_VALUES] if query.by else [""]
     places = {day: place for place, day in enumerate(days)}
     sums: dict[Any, list[Sums]] = {}
     for row in rows:
@@ -135,13 +138,6 @@ def _rows(reach: Reach, query: ChartQuery) -> Iterator[Mapping[str, Any]]:
     grouped = rows.values(*([column] if column else []), "day")
     for row in grouped.annotate(**{f"n_{name}": Sum(name) for name in COUNTS}):
         yield {**row, "point": _start_of_step(row["day"], query.step), "value": row[column] if column else ""}
-
-
-def _largest(rows: Sequence[Mapping[str, Any]]) -> list[Any]:
-    sizes: Counter[Any] = Counter()
-    for row in rows:
-        sizes[row["value"]] += row["n_messages"]
-    return sorted(sizes, key=lambda value: (-sizes[value], str(value)))[:MOST_VALUES]
 
 
 def _labels(query: ChartQuery, values: Sequence[Any]) -> Iterator[tuple[Any, str]]:

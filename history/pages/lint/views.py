@@ -84,8 +84,6 @@ def _text_in(file: UploadedFile[Any] | None, pasted: str) -> str:
 
 
 class VerdictView(NamedTuple):
-    """A verdict as the page shows it."""
-
     verdict: Verdict
     name: str
     outcome: object
