@@ -1,22 +1,20 @@
 """Assembly of streamed events into one answer entry; partial answers are kept.
 
 An `Assembler` returns the answer so far at any time, and another process can resume it from that. Cut-off tool
-arguments stay unchanged. `events_of` is the inverse.
+arguments stay unchanged.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import replace
 from typing import Any
 
 from history.answers.events import (
-    END_REASONS,
     Beside,
     Ended,
-    EndReason,
     Event,
     Failed,
     MediaPiece,
@@ -28,6 +26,8 @@ from history.answers.events import (
     TextPiece,
     ToolCallPiece,
     UsageReported,
+    end_reason,
+    piece_of,
 )
 from history.entries import (
     EMPTY,
@@ -81,7 +81,7 @@ class Assembler:
         known_names = dict(enumerate(names))
         for place, part in enumerate(output.parts):
             name = known_names.get(place, f"resumed-{place}")
-            resumed._parts[name, type(_piece_of(part, name, {}))] = _PartBuilder.of(part)
+            resumed._parts[name, type(piece_of(part, name, {}))] = _PartBuilder.of(part)
         return resumed
 
     @property
@@ -223,7 +223,7 @@ class _PartBuilder:
             return cls(lambda **_: part)
         if isinstance(part, ToolRequest) and part.arguments == NO_ARGUMENTS:
             part = replace(part, arguments="")
-        piece = _piece_of(part, "", {})
+        piece = piece_of(part, "", {})
         resumed = cls(_BUILDERS[type(piece)][0])
         resumed.add(piece)
         return resumed
@@ -276,42 +276,9 @@ _BUILDERS: dict[type, tuple[Builder, tuple[str, ...]]] = {
 }
 
 
-def end_reason(word: str) -> EndReason:
-    """Our end reason with this name, or other."""
-    return next((reason for reason in END_REASONS if reason == word), "other")
-
-
 def merged_usage(before: Usage | None, after: Usage) -> Usage:
     """Vendors report input first and output last: a later zero does not erase an earlier count."""
     if before is None:
         return after
     counts = {name: getattr(after, name) or getattr(before, name) for name in _COUNTS}
     return replace(after, raw={**before.raw, **after.raw}, **counts)
-
-
-def events_of(output: ModelOutput, *, blobs: Mapping[str, bytes] | None = None) -> Iterator[Event]:
-    """The events that assemble into this answer."""
-    yield Started(model=output.model, request_id=output.request_id, provider=output.provider)
-    for place, part in enumerate(output.parts):
-        yield _piece_of(part, str(place), blobs or {})
-    if output.usage:
-        yield UsageReported(usage=output.usage)
-    if output.status == "complete":
-        yield Ended(reason=end_reason(output.end_reason or "stop"))
-    elif output.status == "failed":
-        yield Failed(message=output.error)
-
-
-def _piece_of(part: Part, name: str, blobs: Mapping[str, bytes]) -> Piece:
-    match part:
-        case Text():
-            return TextPiece(part=name, text=part.text, extra=part.extra)
-        case Reasoning():
-            texts = {"text": part.text, "signature": part.signature, "redacted": part.redacted}
-            return ReasoningPiece(part=name, **texts, extra=part.extra)
-        case ToolRequest():
-            return ToolCallPiece(part=name, call_id=part.call_id, name=part.name, arguments=part.arguments)
-        case Media():
-            return MediaPiece(part=name, media_type=part.media_type, data=blobs.get(part.sha256, b""), url=part.url)
-        case OtherPart():
-            return OtherPiece(part=name, data=part.data)

@@ -172,9 +172,10 @@ def restore(value: Any, blobs: Blobs) -> Any:
 
 
 def _text_of(name: str, blobs: Blobs) -> str:
-    if name not in blobs:
-        raise MissingBlob(f"the blob {name} is missing")
-    return bytes(blobs[name]).decode("utf-8", "surrogatepass")
+    try:
+        return bytes(blobs[name]).decode("utf-8", "surrogatepass")
+    except KeyError:
+        raise MissingBlob(f"the blob {name} is missing") from None
 
 
 def attachments_of(entry: Entry) -> frozenset[str]:

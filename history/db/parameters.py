@@ -1,9 +1,7 @@
 """Parameters of SQL statements: long lists in one parameter, and release of large values.
 
-SQLite keeps the values of a prepared statement until the statement is used again, and Python keeps 128 statements for
-each connection. The buffers of PostgreSQL's client library never shrink. So each thread that stores an answer of 30 MB
-would keep 30 MB or more of it. A connection through which a large value went is closed when its thread is done; the
-next query opens another one.
+SQLite statements keep their values until they are used again, and the buffers of PostgreSQL's library never shrink. So
+a connection through which a large value went is closed when its thread is done.
 """
 
 import json

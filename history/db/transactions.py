@@ -1,10 +1,7 @@
 """Write transactions: one atomic block, with statements that run last before the commit.
 
-SQLite has one writer at a time, and others poll for their turn, which is slow and unfair. So the threads of a process
-wait for a lock first; between processes SQLite's busy timeout decides.
-
-Rows that every writer updates (the counts of today) are locked until the commit. Written first, they would block all
-other writers for the whole transaction. `run_last` collects such work until the outermost block ends.
+SQLite has one writer at a time and others poll, which is slow and unfair; so the threads of a process wait for a lock.
+Rows that every writer updates (the counts of today) would block all others if written first: `run_last` delays them.
 """
 
 import threading

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from history.answers.assembly import NO_ARGUMENTS, end_reason, merged_usage
+from history.answers.assembly import NO_ARGUMENTS, merged_usage
 from history.answers.events import (
     Beside,
     Ended,
@@ -24,6 +24,7 @@ from history.answers.events import (
     TextPiece,
     ToolCallPiece,
     UsageReported,
+    end_reason,
 )
 from history.dialects.json_access import parse_json
 from history.dialects.tools import substitutes_by_name

@@ -1,12 +1,7 @@
 """Tables of the history, one module per group of tables.
 
-An entry of the history is one `Message` row, immutable once written. Rows of one session are numbered by `seq` and
-form a tree through `parent_seq`. The parent is a number *within the session*, so a parent in another session cannot be
-stored. The other columns and tables are projections that can be rebuilt from the entries (counters, `head`, `on_path`,
-`ToolCall`, `SearchRow`) or describe the owner, the API key and the call to the model.
-
-Only `record.recorder` and `record.exchanges` write these tables (and `transcripts.share_links` its links). Only
-`retention` deletes from them. `record.selectors` and `search` read them on behalf of a viewer.
+An entry is one immutable `Message` row. The rows of a session are numbered by `seq` and form a tree through
+`parent_seq`. Other columns and tables are projections, or describe owner, key and call.
 """
 
 from history.models.audit import AuditEvent

@@ -1,13 +1,8 @@
 """Append-only models and querysets: `delete` and `update` raise, except through `writable`.
 
-Stored entries never change, and only `retention` removes rows of the record. A view, a script or a shell that calls
-`Message.objects.filter(...).delete()` gets an error instead of a hole in the record. `tests/history/models` lists the
-modules that may use `writable`: the writer (`record.writer`, `formats.jsonl`), the deleter (`retention`) and the repair
-of projections (`verification`). The deleter uses `_raw_delete`, which follows no relations.
-
-The guard covers the queryset's methods, `save` and `delete` of a row, and deletions by Django's collector (cascades,
-the admin, `Collector` itself) through a receiver of `pre_delete`. Links to blobs are guarded too, because a purge
-removes blobs without links.
+A view, a script or a shell gets an error instead of a hole in the record. `tests/history/models` lists the modules that
+may use `writable`. The guard covers querysets, `save` and `delete` of a row, links to blobs, and Django's collector
+(cascades, the admin) through `pre_delete`; the deleter uses `_raw_delete`, which follows no relations.
 """
 
 from typing import Any, TypeVar

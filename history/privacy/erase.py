@@ -74,8 +74,7 @@ def erase_person(person: AbstractUser, *, reason: str, progress: Callable[[int],
     name = person.get_username()
     _shut(person)
     with_sessions = {one.name: sum(1 for _ in one.rows(person)) for one in registered_data() if one.of_sessions}
-    erased = erase_everything_of(person, reason=reason, progress=progress)
-    removed: dict[str, int] = {"sessions": erased.sessions, **asdict(erased.rows), "blobs": erased.blobs}
+    removed = erase_everything_of(person, reason=reason, progress=progress)
     imports = list(ImportJob.objects.filter(owner=person.pk))
     for job in imports:
         jobs.remove(job)  # also the uploaded files

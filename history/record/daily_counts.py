@@ -1,16 +1,8 @@
-"""Daily counts of sessions, messages, tokens, cost and tool calls, from which the charts are drawn.
+"""Daily counts of sessions, messages, tokens, cost and tool calls (`DayTally`), for the charts.
 
-One row (`DayTally`) has the sums of one owner, key, source, agent and model on one day (UTC). The transaction that
-changes the record adds the difference as its last statement (`transactions.run_last`), so the counts are right at every
-commit. Three things are counted, and no row counts twice:
-
-- a visible message (no results of tools, nothing internal), on the day it was written. Copies in forks are left out.
-- a tool call, with the message that made it.
-- an exchange: its cost, with the message that it became. One without a message (a side call, a key that stores no
-  replies) counts with its tokens and cost on the day it started, unless its turn was trimmed.
-
-Inserted rows are counted in Python (`count_message`, `count_call`). Other changes are wrapped in `recounting`, which
-sums the affected rows before and after. `check` compares finished days with a recount.
+The transaction that changes the record adds the difference as its last statement, so the counts are right at every
+commit. Inserted rows are counted in Python; other changes are wrapped in `recounting`. `daily_sums` has the rules, and
+`check` compares finished days with a recount.
 """
 
 import logging

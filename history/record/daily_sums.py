@@ -1,10 +1,12 @@
-"""Sums of messages, tool calls and exchanges by day, owner, key, source, agent and model.
+"""Sums of messages, tool calls and exchanges by day, owner, key, source, agent and model: what is counted.
 
-The one definition of what is counted; `history.record.daily_counts` says when.
+No row counts twice. A visible message counts on the day it was written, unless it is a copy in a fork; a tool call and
+the cost of an exchange count with their message. An exchange without a message (a side call, a key that stores no
+replies) counts with its tokens and cost on the day it started, unless its turn was trimmed.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import chain
 from typing import Any, NamedTuple
@@ -172,18 +174,8 @@ def _begin(day: date) -> datetime:
     return datetime.combine(day, time.min, tzinfo=UTC)
 
 
-def days_with_rows() -> Iterator[date]:
+def days_with_rows() -> set[date]:
     """The days with messages or exchanges."""
-    day = date.min
-    while (at := _first_since(_begin(day))) is not None:
-        day = at.astimezone(UTC).date()
-        yield day
-        if day == date.max:
-            return
-        day += timedelta(days=1)
-
-
-def _first_since(moment: datetime) -> datetime | None:
-    written = Message.objects.filter(created_at__gte=moment).order_by("created_at").values_list("created_at", flat=True)
-    called = Exchange.objects.filter(started_at__gte=moment).order_by("started_at").values_list("started_at", flat=True)
-    return min((*written[:1], *called[:1]), default=None)
+    written = Message.objects.order_by().values_list(_day(None, "created_at"), flat=True)
+    called = Exchange.objects.order_by().values_list(_day(None, "started_at"), flat=True)
+    return {*written.distinct(), *called.distinct()}

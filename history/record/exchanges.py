@@ -1,9 +1,7 @@
 """Exchanges: one call to a model, from before it is sent until its answer is a message.
 
-Until then the answer is in `Exchange.partial` (`record.partials`), outside of the sealed entries.
-
-`finish` ends an exchange exactly once: the caller (the writer, or the sweep after a crash) whose UPDATE finds it still
-running appends the message, whole or cut short.
+Until then the answer is in `Exchange.partial` (`record.partials`). Of the writer and the sweep after a crash, the one
+whose UPDATE finds the exchange running ends it and appends the message, whole or cut short.
 """
 
 import json

@@ -16,6 +16,7 @@ from history.models import ApiKey, Session, SessionQuerySet
 
 # A century. Longer policies could exceed the calendar, and writes and purges would fail.
 MOST_DAYS = 36_500
+LIMITS = ("keep_days", "keep_body_days", "max_messages", "max_sessions")  # that a key may have of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class RetentionScope:
 
 def scopes() -> Iterator[RetentionScope]:
     """One scope per source, and one per source and key with its own limits. Each session is in exactly one."""
-    with_limits = ApiKey.objects.exclude(keep_days=None, keep_body_days=None, max_messages=None, max_sessions=None)
+    with_limits = ApiKey.objects.exclude(**dict.fromkeys(LIMITS))
     others = Q(api_key=None) | ~Q(api_key__in=with_limits.values("pk"))
     for source in Session.Source.values:
         yield RetentionScope(policy_for(source), source, others)
@@ -65,7 +66,8 @@ def scopes() -> Iterator[RetentionScope]:
 
 def expiry_of(session: Session) -> datetime | None:
     """When this session expires under the current policies."""
-    return _expiry(session, policy_for(session.source, session.api_key))
+    until: datetime | None = policy_for(session.source, session.api_key).expiry(partial(getattr, session))
+    return until
 
 
 def set_expiries(sessions: Iterable[Session]) -> None:
@@ -75,25 +77,14 @@ def set_expiries(sessions: Iterable[Session]) -> None:
         name = session.source, session.api_key_id
         if name not in policies:
             policies[name] = policy_for(session.source, session.api_key)
-        session.expires_at = _expiry(session, policies[name])
-
-
-def _expiry(session: Session, policy: RetentionPolicy) -> datetime | None:
-    until: datetime | None = policy.expiry(partial(getattr, session))
-    return until
+        session.expires_at = policies[name].expiry(partial(getattr, session))
 
 
 def policy_for(source: str, api_key: ApiKey | None = None) -> RetentionPolicy:
     """The policy of a source, with the key's own limits in place of the general ones."""
     rule = _rule_of(source)
     if api_key is not None:
-        rule = replace(
-            rule,
-            keep_days=_first(api_key.keep_days, rule.keep_days),
-            keep_body_days=_first(api_key.keep_body_days, rule.keep_body_days),
-            max_messages=_first(api_key.max_messages, rule.max_messages),
-            max_sessions=_first(api_key.max_sessions, rule.max_sessions),
-        )
+        rule = replace(rule, **{name: own for name in LIMITS if (own := getattr(api_key, name)) is not None})
     if max(rule.keep_days, rule.keep_body_days) <= MOST_DAYS:
         return rule
     return replace(rule, keep_days=min(rule.keep_days, MOST_DAYS), keep_body_days=min(rule.keep_body_days, MOST_DAYS))
@@ -112,7 +103,3 @@ def _rule_of(source: str) -> RetentionPolicy:
     if source == Session.Source.CHAT:
         return RetentionPolicy(keep_days=settings.PARLEY_CHAT_TTL_DAYS)
     return RetentionPolicy()
-
-
-def _first(own: int | None, general: int) -> int:
-    return general if own is None else own

@@ -11,7 +11,7 @@ before redaction, and scoped to one API key (or one owner), so users with the sa
 import hmac
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from django.conf import settings
 
@@ -91,7 +91,7 @@ def _essences_before(entry: Entry) -> Iterator[Essence | None]:
         words = _words(entry.parts)
         said = [_without_thinking(words), [_with_arguments(request) for request in entry.tool_requests]]
         yield ["out", *said] if any(said) else _wordless("out", entry.parts)
-        said = [words, [_asked_before(request) for request in entry.tool_requests]]
+        said = [words, [_with_arguments(request, has_original_numbers=True) for request in entry.tool_requests]]
         yield ["out", *said] if any(said) else None
     elif isinstance(entry, ModelInput) and not _words(entry.parts) and not _images(entry):
         yield None
@@ -103,13 +103,10 @@ def _wordless(who: str, parts: Sequence[Part]) -> Essence | None:
 
 
 def _of_other(part: Media | OtherPart) -> object:
-    if isinstance(part, Media):
-        return part.sha256 or part.url or _kept(part.extra)
-    return _kept(part.data)
-
-
-def _kept(said: Mapping[str, object]) -> dict[str, object]:
-    return {name: value for name, value in thaw(said).items() if name not in _MOVING}
+    if isinstance(part, Media) and (part.sha256 or part.url):
+        return part.sha256 or part.url
+    fields = part.extra if isinstance(part, Media) else part.data
+    return {name: value for name, value in thaw(fields).items() if name not in _MOVING}
 
 
 def _without_thinking(text: str) -> str:
@@ -144,17 +141,11 @@ def _asked(request: ToolRequest) -> list[str]:
     return [request.name, request.call_id] if is_known_by_id(request) else _with_arguments(request)
 
 
-def _with_arguments(request: ToolRequest) -> list[str]:
+def _with_arguments(request: ToolRequest, *, has_original_numbers: bool = False) -> list[str]:
+    decode = json.loads if has_original_numbers else _arguments.decode
     try:
-        return [request.name, json.dumps(_arguments.decode(request.arguments or "{}"), sort_keys=True)]
+        return [request.name, json.dumps(decode(request.arguments or "{}"), sort_keys=True)]
     except (ValueError, RecursionError):  # cut off, or nested too deeply
-        return [request.name, request.arguments.strip()]
-
-
-def _asked_before(request: ToolRequest) -> list[str]:
-    try:
-        return [request.name, json.dumps(json.loads(request.arguments or "{}"), sort_keys=True)]
-    except (ValueError, RecursionError):
         return [request.name, request.arguments.strip()]
 
 

@@ -1,8 +1,7 @@
 """Pages of sessions and of tool calls, newest activity first, by keyset.
 
-Tool calls have an index by session but not by owner. So `list_calls` walks sessions in the order of their index, in
-rounds of growing size, and reads the calls of a round at once. If a filter leaves so little that the last round does
-not fill the page, the page says where to continue.
+Tool calls have no index by owner. So `list_calls` reads the calls of sessions in rounds of growing size, and may return
+a page that is not full with the place to continue.
 """
 
 from __future__ import annotations

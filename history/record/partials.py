@@ -129,19 +129,18 @@ def flush_partials() -> int:
 
 def _write(partials: Mapping[UUID, str | None]) -> None:
     """One statement for all texts and one for all heartbeats. Exchanges that have ended are not changed."""
-    table, key = Exchange._meta.db_table, Exchange._meta.pk
-    moment = timezone.now()
+    key, moment = Exchange._meta.pk, timezone.now()
     at = Exchange._meta.get_field("heartbeat_at").get_db_prep_save(moment, connection)
-    texts = [
-        (partial, at, key.get_db_prep_value(pk, connection)) for pk, partial in partials.items() if partial is not None
-    ]
-    silent = [pk for pk, partial in partials.items() if partial is None]
+    texts = [(text, at, key.get_db_prep_value(pk, connection)) for pk, text in partials.items() if text is not None]
+    silent = [pk for pk, text in partials.items() if text is None]
     with writing():
         if texts:
-            sql = f"UPDATE {table} SET partial = %s, heartbeat_at = %s WHERE id = %s AND ended_at IS NULL"  # noqa: S608
-            execute_bound(sql, texts)
+            execute_bound(_UPDATE, texts)
         if silent:
             Exchange.objects.running().filter(pk__in=among(silent)).update(heartbeat_at=moment)
+
+
+_UPDATE = "UPDATE history_exchange SET partial = %s, heartbeat_at = %s WHERE id = %s AND ended_at IS NULL"
 
 
 @contextmanager

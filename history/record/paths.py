@@ -1,8 +1,7 @@
 """Paths from the start of a session to one of its entries.
 
 Rows on the path to the head are marked (`on_path`). The path to another leaf is climbed from the leaf until it meets a
-marked row; above it the two are the same. It is climbed only as far as a page needs, so a page costs what it shows and
-what is between it and the leaf, however long the branch is.
+marked row, and only as far as a page needs, so that a page costs what it shows, however long the branch is.
 """
 
 from collections.abc import Callable, Sequence

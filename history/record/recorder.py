@@ -1,11 +1,7 @@
 """The one writer of the history: append, move the head, edit, fork, and set marks of a session.
 
-`append` takes an entry and the number of the entry that its caller saw last. If that is the head, the head moves to
-the new entry. If another writer was faster, the entry becomes a branch and the head stays. Either way the entry is
-stored, sealed, counted and searchable when the call returns, in one transaction.
-
-Stored entries are never edited. Rollback, edit and regenerate move the head (`HeadMoved`) and append. A fork copies the
-path into a new session.
+Callers name the entry that they saw last. If another writer was faster, theirs becomes a branch and the head stays.
+Stored entries are never edited: rollback, edit and regenerate append a `HeadMoved`.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -107,8 +103,9 @@ def append_many(session: Session, entries: Sequence[Entry], *, after: int) -> li
             _add(draft, entry, after=draft.leaf)
         writer.flush([draft])
         writer.save_sessions([draft.session])
-    _copy_state(draft.session, to=session)
-    return [_appended(draft.rows[place]) for place in draft.requested]
+    for name in writer.SESSION_STATE:
+        setattr(session, name, getattr(draft.session, name))
+    return [_appended(row) for row in draft.requested]
 
 
 def append_behind(session: Session, entries: Sequence[Entry], *, after: int) -> list[Appended]:
@@ -143,7 +140,7 @@ def append_batch(
         writer.flush(list(drafts.values()))
         writer.save_sessions(list(old.values()))
     written = {pk: iter(draft.requested) for pk, draft in drafts.items()}
-    return [_appended(drafts[item.session_id].rows[next(written[item.session_id])]) for item in appends]
+    return [_appended(next(written[item.session_id])) for item in appends]
 
 
 def move_head(session: Session, *, to: int, reason: str = "rollback", by: str = "") -> Appended:
@@ -196,7 +193,7 @@ def fork(session: Session, *, at: int, owner: Any) -> Session:
 
 def rename(session: Session, *, title: str, by: Viewer | None = None) -> None:
     """Set a title, redacted as the key of the session requires. `by` is a user or a key, by default the owner."""
-    session.title = writer.kept_title(title, api_key=session.api_key)
+    _set_text(session, "title", " ".join(title.split()))
     who = {"key": by.pk} if isinstance(by, ApiKey) else {"actor": by.pk if by else session.owner_id}
     with writing():
         writer.change(session.pk, title=session.title, marked_at=timezone.now())
@@ -205,10 +202,14 @@ def rename(session: Session, *, title: str, by: Viewer | None = None) -> None:
 
 def assign(session: Session, *, agent: str) -> None:
     """Set the agent that answers in this session by default."""
-    mode = session.api_key.recording if session.api_key else "full"
-    session.agent = bulk.fit_text(Session, "agent", writer.kept_fields({"agent": agent}, recording=mode)["agent"])
+    _set_text(session, "agent", agent)
     with writing():
         writer.change(session.pk, agent=session.agent, marked_at=timezone.now())
+
+
+def _set_text(session: Session, name: str, text: str) -> None:
+    mode = session.api_key.recording if session.api_key else "full"
+    setattr(session, name, bulk.fit_text(Session, name, writer.kept_fields({name: text}, recording=mode)[name]))
 
 
 def pin(session: Session, *, pinned: bool) -> None:
@@ -268,11 +269,6 @@ def _add(draft: Draft, entry: Entry, *, after: int, prepared: Prepared | None = 
 
 def _appended(row: DraftRow) -> Appended:
     return Appended(row.message.seq, row.message.pk, row.message.moved_head)
-
-
-def _copy_state(written: Session, *, to: Session) -> None:
-    for name in writer.SESSION_STATE:
-        setattr(to, name, getattr(written, name))
 
 
 def _parent_of(session: Session, seq: int) -> int:

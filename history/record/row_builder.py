@@ -97,7 +97,7 @@ class Draft:
     recording: str = "full"  # the stricter of this mode and that of the key applies
     files: Mapping[str, bytes] = field(default_factory=dict)  # named by entries, not stored yet
     rows: list[DraftRow] = field(default_factory=list)
-    requested: list[int] = field(default_factory=list)  # positions in `rows` of the caller's entries
+    requested: list[DraftRow] = field(default_factory=list)  # those of the caller's entries
     flushed: int = 0  # the number of rows that are stored
     leaf: int = 0  # the default parent of the next entry
 
@@ -128,13 +128,13 @@ class Draft:
             after = self._put(results, after=after, position=position)
             position = self.positions[after]
         self.leaf = self._put(entry, after=after, position=position, prepared=prepared)
-        self.requested.append(len(self.rows) - 1)
+        self.requested.append(self.rows[-1])
 
     def add_move(self, entry: HeadMoved, *, prepared: Prepared | None = None) -> None:
         """Add the entry of a moved head. `writer.move_head` has moved it already."""
         self.positions.clear()
         self._put(entry, after=entry.to, position=self.position_of(entry.to), prepared=prepared)
-        self.requested.append(len(self.rows) - 1)
+        self.requested.append(self.rows[-1])
         self.leaf = entry.to
 
     def pending(self) -> list[DraftRow]:

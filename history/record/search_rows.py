@@ -1,19 +1,12 @@
 """Search rows: the words of a message, with its scope among them.
 
-A message has one row that decides whether it is found: all of its words, or each different word once if there are too
-many for one row. Long messages also have part rows with the words in order, for phrases. Part rows overlap, so that a
-phrase across a border is whole in one of them.
-
-The id of a row is the id of its message and a number within it. So rows are in the order of messages however often the
-index is rebuilt.
-
-Scope words begin with a colon. No typed word does, not even as a prefix. They are at the end, where no phrase can run
-into them.
+One row decides whether a message is found: all of its words, or each different word once if there are too many. Long
+messages also have part rows with the words in order, for phrases; they overlap, so that no phrase is cut. Row ids are
+in the order of messages. Scope words begin with a colon, as no typed word does, and are last, where no phrase ends.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import blake2b
@@ -45,49 +38,19 @@ SOME_DAY = ":t9999"
 LETTERS = {"source": "s", "client": "c", "agent": "a", "model": "n", "tool": "f", "role": "r", "status": "q"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchScope:
-    """The values of a message that searches can filter by."""
-
-    owner_id: int
-    api_key_id: int | None
-    source: str
-    client: str = ""
-    agent: str = ""
-    model: str = ""
-    tools: tuple[str, ...] = ()
-    role: str
-    status: str
-    has_error: bool = False
-    at: datetime
-    session_id: UUID | None = None
+def rows_of(message: Message, entry: Entry) -> list[SearchRow]:
+    """The unsaved rows of a message, none for bookkeeping."""
+    text = projections.searched_text(entry)
+    return rows_for(message_id=message.pk, text=text, scope=scope_words(message, entry)) if text else []
 
 
-def scope_of(message: Message, entry: Entry) -> SearchScope:
-    """The scope of a message, from its row, its session's and its entry."""
-    session = message.session
-    return SearchScope(
-        owner_id=session.owner_id,
-        api_key_id=session.api_key_id,
-        source=session.source,
-        client=session.client,
-        agent=message.agent,
-        model=message.model,
-        tools=projections.tools_named(entry),
-        role=message.role,
-        status=message.status,
-        has_error=projections.errors_in(entry) > 0,
-        at=message.created_at,
-        session_id=session.pk,
-    )
-
-
-def rows_for(*, message_id: int, text: str, scope: SearchScope) -> list[SearchRow]:
-    """The unsaved rows of one message. Text past 1 MB is not indexed; the row number says so."""
-    words = words_of(text) if len(text) <= SHORT_TEXT else None
-    if words is None or len(words) > ROW_WORDS or _is_repetitive(words):
-        return _rows_of_long(message_id, text, scope_words(scope))
-    return [_row(message_id, SINGLE, [*words, *scope_words(scope)], 0, len(text))]
+def rows_for(*, message_id: int, text: str, scope: Sequence[str]) -> list[SearchRow]:
+    """The unsaved rows of a text. What is past 1 MB is not indexed; the row number says so."""
+    words = words_of(text) if len(text) <= SHORT_TEXT else []
+    is_long = len(text) > SHORT_TEXT or len(words) > ROW_WORDS
+    if is_long or (len(words) > ROW_REPEATS and max(Counter(words).values()) > ROW_REPEATS):
+        return _rows_of_long(message_id, text, scope)
+    return [_row(message_id, SINGLE, [*words, *scope], 0, len(text))]
 
 
 def message_of(row_id: int) -> int:
@@ -98,16 +61,18 @@ def number_of(row_id: int) -> int:
     return row_id % ROWS
 
 
-def scope_words(scope: SearchScope) -> list[str]:
-    """The scope as words. Names that users choose are hashed."""
-    names = {name: (getattr(scope, name),) for name in LETTERS if name != "tool"} | {"tool": dict.fromkeys(scope.tools)}
-    words = [EVERY_MESSAGE, number_word("o", scope.owner_id), month_word(scope.at)]
-    words += [name_word(LETTERS[name], value) for name, values in names.items() for value in values if value]
-    if scope.api_key_id is not None:
-        words.append(number_word("k", scope.api_key_id))
-    if scope.session_id is not None:
-        words.append(session_word(scope.session_id))
-    return [*words, HAS_ERROR] if scope.has_error else words
+def scope_words(message: Message, entry: Entry) -> list[str]:
+    """The values of a message that searches can filter by, as words. Names that users choose are hashed."""
+    session = message.session
+    names = [("source", session.source), ("client", session.client), ("agent", message.agent), ("model", message.model)]
+    names += [("role", message.role), ("status", message.status)]
+    names += [("tool", name) for name in projections.tools_named(entry)]
+    words = [EVERY_MESSAGE, number_word("o", session.owner_id), month_word(message.created_at)]
+    words += [name_word(LETTERS[name], value) for name, value in names if value]
+    if session.api_key_id is not None:
+        words.append(number_word("k", session.api_key_id))
+    words.append(session_word(session.pk))
+    return [*words, HAS_ERROR] if projections.errors_in(entry) else words
 
 
 def number_word(letter: str, number: int) -> str:
@@ -134,12 +99,10 @@ def _row(message_id: int, number: int, words: Iterable[str], start: int, end: in
     return bulk.new(SearchRow, id=key, message_id=message_id, start=start, end=end, tokens=tokens)
 
 
-def _is_repetitive(words: Sequence[str]) -> bool:
-    return len(words) > ROW_REPEATS and max(Counter(words).values()) > ROW_REPEATS
-
-
-def _rows_of_long(message_id: int, text: str, scope: list[str]) -> list[SearchRow]:
-    indexed = _first_megabyte(text)
+def _rows_of_long(message_id: int, text: str, scope: Sequence[str]) -> list[SearchRow]:
+    indexed = text
+    if len(text) * 4 > INDEXED_BYTES:
+        indexed = text[:INDEXED_BYTES].encode("utf-8", "replace")[:INDEXED_BYTES].decode("utf-8", "ignore")
     parts = list(_parts(places_of(indexed)))
     if len(parts) == 1 and len(indexed) == len(text):
         return [_row(message_id, SINGLE, [*(word.text for word in parts[0]), *scope], 0, len(text))]
@@ -150,12 +113,6 @@ def _rows_of_long(message_id: int, text: str, scope: list[str]) -> list[SearchRo
         words = [*(word.text for word in part), PART]
         found.append(_row(message_id, FIRST_PART + index, words, part[0].start, part[-1].end))
     return found
-
-
-def _first_megabyte(text: str) -> str:
-    if len(text) * 4 <= INDEXED_BYTES:
-        return text
-    return text[:INDEXED_BYTES].encode("utf-8", "replace")[:INDEXED_BYTES].decode("utf-8", "ignore")
 
 
 def _parts(words: Sequence[Word]) -> Iterator[Sequence[Word]]:

@@ -1,12 +1,8 @@
 """The tokenizer of the search index and of queries, the same for every database.
 
-A text is *folded* first: compatibility forms (NFKC), case and accents are removed, and all other characters become
-spaces. Words are what is between spaces, except that every Chinese, Japanese or Korean character is a word of its own.
-Most texts fold character by character, so that offsets are those of the original; otherwise the folded text knows where
-each character came from.
-
-Accents are the combining marks of Latin, Greek and Cyrillic, and the vowel signs that Hebrew and Arabic usually leave
-out. The marks of other scripts (Devanagari, Thai, …) are letters and stay; so does the voicing of kana.
+A text is *folded*: compatibility forms (NFKC), case and accents are removed, all other characters become spaces. Every
+Chinese, Japanese or Korean character is a word. Accents are the combining marks of Latin, Greek and Cyrillic, and the
+vowel signs that Hebrew and Arabic leave out; the marks of other scripts (Devanagari, Thai) and of kana are letters.
 """
 
 import re

@@ -1,8 +1,7 @@
 """Snapshots of a session along one path, from which contexts for models are rendered.
 
-Only entries that can matter are read: backwards from the leaf until the limits are surely reached, without the ranges
-that summaries replace. Entries never change, so a snapshot is consistent although several queries read it. It is
-checked that the head did not move meanwhile, because `on_path` marks do change.
+Only entries that can matter are read: backwards from the leaf until the limits are reached, without what summaries
+replace. Several queries read it, so it is checked that the head did not move meanwhile.
 """
 
 from collections.abc import Sequence

@@ -14,12 +14,12 @@ from history.db import bulk
 from history.db.parameters import LARGE, execute_bound
 from history.entries import CONVERSATION, MESSAGES, ModelOutput, ToolResults
 from history.errors import NoSuchBlob, NoSuchEntry
-from history.models import ApiKey, Blob, Message, SearchRow, Session, ToolCall
+from history.models import Blob, Message, SearchRow, Session, ToolCall
 from history.models.append_only import writable
 from history.record import daily_counts, paths, projections
 from history.record.expiry import set_expiries
 from history.record.row_builder import Draft, DraftRow, load_position, set_head
-from history.record.search_rows import rows_for, scope_of
+from history.record.search_rows import rows_of
 from history.record.selectors import entries_of
 
 # The columns of a session that appending changes.
@@ -60,7 +60,7 @@ def flush(drafts: Sequence[Draft]) -> None:
         bulk.insert(Message, [row.message for row in pending])
         _link_blobs(pending)
         _store_calls(pending)
-        bulk.insert(SearchRow, [found for row in pending for found in _search_rows(row)])
+        bulk.insert(SearchRow, [found for row in pending for found in rows_of(row.message, row.entry)])
         for row in pending:
             daily_counts.count_message(row.message)
     for draft in drafts:
@@ -92,12 +92,6 @@ def _stamp(sessions: Sequence[Session]) -> None:
 def change(session_id: UUID, **columns: Any) -> None:
     """Change columns of a session that follow from no entry."""
     Session.objects.filter(pk=session_id).update(**columns, changed_at=timezone.now())
-
-
-def kept_title(title: str, *, api_key: ApiKey | None) -> str:
-    """A title written by a user, on one line, redacted as the key requires."""
-    fields = kept_fields({"title": " ".join(title.split())}, recording=api_key.recording if api_key else "full")
-    return str(bulk.fit_values(Session, fields)["title"])
 
 
 def kept_fields(fields: Mapping[str, Any], *, recording: str) -> dict[str, Any]:
@@ -170,7 +164,9 @@ def move_head(session: Session, *, to: int) -> None:
         joined = entries.filter(seq__in=beside[start : start + 500])
         session.message_count += joined.filter(kind__in=MESSAGES, is_internal=False).count()
         writable(joined).update(on_path=True)
-    _project_outcomes(session, since=_conversation_before(session, joins))
+    # The nearest entry of the conversation at or before the place where the path changes: its calls may be open again.
+    above = Message.objects.on_path(session).filter(seq__lte=joins, kind__in=CONVERSATION).order_by("-seq")
+    _project_outcomes(session, since=above.values_list("seq", flat=True).first() or 0)
     session.head, session.head_has_open_calls = to, True  # so that load_position reads it
     set_head(session, position=load_position(session, to), seq=to)
 
@@ -195,19 +191,17 @@ def _link_blobs(pending: Sequence[DraftRow]) -> None:
         Message.blobs.through.objects.bulk_create(links)
 
 
-def _search_rows(row: DraftRow) -> list[SearchRow]:
-    text = projections.searched_text(row.entry)
-    return rows_for(message_id=row.message.pk, text=text, scope=scope_of(row.message, row.entry)) if text else []
-
-
 def _store_calls(pending: Sequence[DraftRow]) -> None:
     made: dict[tuple[UUID, int], list[ToolCall]] = {}
     for row in pending:
         if isinstance(row.entry, ModelOutput) and row.entry.tool_requests:
             made[row.message.session_id, row.message.seq] = projections.build_calls(row.message, row.entry)
         elif isinstance(row.entry, ToolResults) and row.position.output:
-            fresh = made.get((row.message.session_id, row.position.output))
-            calls = fresh if fresh is not None else _stored_calls(row)
+            calls = made.get((row.message.session_id, row.position.output))
+            if calls is None:
+                stored = ToolCall.objects.filter(session=row.message.session, message__seq=row.position.output)
+                stored = stored.select_related("message").defer("message__body", "message__content")
+                calls = list(stored.order_by("index"))
             # A call on the path waits for results on the path.
             waiting = [call for call in calls if row.message.on_path or not call.message.on_path]
             _answer(row.message.session, waiting, row.entry, seq=row.message.seq)
@@ -218,11 +212,6 @@ def insert_calls(calls: Sequence[ToolCall]) -> None:
     bulk.insert(ToolCall, calls)
     for call in calls:
         daily_counts.count_call(call.message.session, call)
-
-
-def _stored_calls(row: DraftRow) -> list[ToolCall]:
-    calls = ToolCall.objects.filter(session=row.message.session).filter(message__seq=row.position.output)
-    return list(calls.order_by("index").select_related("message").defer("message__body", "message__content"))
 
 
 def _answer(session: Session, calls: Sequence[ToolCall], entry: ToolResults, *, seq: int) -> None:
@@ -273,9 +262,3 @@ def _reopen(session: Session, calls: Sequence[ToolCall]) -> None:
 
 def is_place(session: Session, seq: int) -> bool:
     return Message.objects.at(session, seq).without_leaves().exists()
-
-
-def _conversation_before(session: Session, seq: int) -> int:
-    """The nearest entry of the conversation on the path, at or before `seq`. A new branch may reopen its calls."""
-    path = Message.objects.on_path(session).filter(seq__lte=seq, kind__in=CONVERSATION)
-    return path.order_by("-seq").values_list("seq", flat=True).first() or 0

@@ -1,16 +1,13 @@
 """Retention: the only code that removes anything from the history.
 
-- An owner's delete *hides* a session. It disappears at once, can be restored, and is removed after PARLEY_TRASH_HOURS.
-  *Erasing* skips the trash. Sessions that were opened from it (called agents, subagents) go and return with it.
-- A session *expires* some days after its last activity, by the policy of its source or of its key. The current policy
-  applies: a purge first updates stored times.
-- If a key has more sessions than allowed, those with the oldest activity go.
+- An owner's delete *hides* a session until PARLEY_TRASH_HOURS have passed. *Erasing* skips the trash. Sessions that
+  agents opened from it go and return with it.
+- A session *expires* by the current policy of its source or key, or goes if the key has too many.
 - If a session has more messages than allowed, its oldest whole turns are *trimmed*, never the last one. An anchor with
   their seal stays, so that the rest can still be verified.
-- Old texts are *dropped*: an entry keeps its place, times, counts, digest and seal; its text, salt, search rows and
-  blobs go.
+- Old texts are *dropped*: the entry keeps its place, times, counts, digest and seal.
 - Unused blobs go an hour after they were stored, an abandoned copy an hour after its last batch.
-- A *hold* overrides all of this: a held session neither expires nor is trimmed, dropped or erased.
+- A *hold* overrides all of this.
 
 Rows are removed by primary key, a few hundred per transaction, and only numbers are read into memory. A session is
 first marked (its state is `removing`) in the transaction of its audit event. From then on it is not shown, and an

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from history.db.bulk import one_by_one
@@ -147,7 +147,8 @@ def _finish(run: _Purge, ids: list[UUID], *, why: str) -> None:
 
 def _trims(run: _Purge, scope: RetentionScope) -> Iterator[TrimPlan]:
     if limit := scope.policy.max_messages:
-        for session in run.staying(trimming.too_long(due.remaining_sessions(scope, run.now), limit=limit)):
+        sessions = due.remaining_sessions(scope, run.now)
+        for session in run.staying(sessions.filter(hold=False, version__gt=F("trimmed_through") + limit)):
             yield trimming.plan_trim(session, limit=limit)
 
 

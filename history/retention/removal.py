@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -169,28 +169,23 @@ def _remove_blobs(ids: Sequence[str], going: QuerySet[Blob]) -> int:
         return _remove(Blob.objects.filter(pk__in=unused)) if unused else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Erased:
-    sessions: int
-    blobs: int
-    rows: Removed
-
-
-def erase_everything_of(owner: Any, *, reason: str, progress: Callable[[int], None] = lambda count: None) -> Erased:
-    """Erase sessions, exchanges without a session, and unused blobs of an owner. Held sessions stay."""
+def erase_everything_of(
+    owner: Any, *, reason: str, progress: Callable[[int], None] = lambda count: None
+) -> dict[str, int]:
+    """Erase sessions, exchanges without a session, and unused blobs of an owner, and count. Held sessions stay."""
     removed, sessions, blobs = Removed(), 0, set[str]()
+    inputs, outputs = Exchange.blobs.through.objects, Message.blobs.through.objects
     with _without_a_trace():
         for ids in _marked(owner, reason=reason):
-            blobs |= _blobs_of(ids)
+            blobs |= set(outputs.filter(message__session_id__in=ids).values_list("blob_id", flat=True))
+            blobs |= set(inputs.filter(exchange__session_id__in=ids).values_list("blob_id", flat=True))
             removed += sum(finish(ids), Removed())
             sessions += len(ids)
             progress(len(ids))
         for exchanges in batches(loose_exchanges_of(owner)):
-            blobs |= set(
-                Exchange.blobs.through.objects.filter(exchange_id__in=exchanges).values_list("blob_id", flat=True)
-            )
+            blobs |= set(inputs.filter(exchange_id__in=exchanges).values_list("blob_id", flat=True))
             removed += remove_exchanges(exchanges)
-        return Erased(sessions, sum(remove_at_once(sorted(blobs))), removed)
+        return {"sessions": sessions, **asdict(removed), "blobs": sum(remove_at_once(sorted(blobs)))}
 
 
 def loose_exchanges_of(owner: Any) -> QuerySet[Exchange]:
@@ -208,12 +203,6 @@ def _marked(owner: Any, *, reason: str) -> Iterator[Sequence[UUID]]:
         yield begun
     while ids := mark(own, why="erased", reason=reason):
         yield ids
-
-
-def _blobs_of(sessions: Sequence[UUID]) -> set[str]:
-    said = Message.blobs.through.objects.filter(message__session_id__in=sessions)
-    sent = Exchange.blobs.through.objects.filter(exchange__session_id__in=sessions)
-    return {*said.values_list("blob_id", flat=True), *sent.values_list("blob_id", flat=True)}
 
 
 @contextmanager

@@ -1,16 +1,14 @@
 """Trimming of the oldest turns, and dropping of the oldest texts, of sessions that stay.
 
-A trim of thousands of entries is a series of small trims. Each is one transaction: rows, counters, anchor and audit
-event. So no session is ever half trimmed.
-
-A drop is written to the audit chain first and done batch by batch. In the end the session stores how far it went
-(`dropped_through`). After a crash the next purge drops the rest.
+A long trim is a series of small ones, each in one transaction with its audit event. A drop is written to the audit
+chain first and done in batches; `dropped_through` says how far it went, so that the next purge can continue.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -31,38 +29,32 @@ from history.retention.removal import Removed
 STEP = 500
 
 
-def too_long(sessions: QuerySet[Session], *, limit: int) -> QuerySet[Session]:
-    """Sessions that may have more messages than allowed; `plan_trim` counts."""
-    return sessions.filter(hold=False, version__gt=F("trimmed_through") + limit)
-
-
 def plan_trim(session: Session, *, limit: int) -> TrimPlan:
     stored = Message.objects.of(session).filter(kind__in=CONVERSATION)
-    if stored.count() <= limit:
-        return TrimPlan(session.pk, session.version, 0, turns.Outline())
-    outline = outline_of(session)
+    outline = outline_of(session) if stored.count() > limit else turns.Outline()
     return TrimPlan(session.pk, session.version, turns.cut_for(outline, limit=limit), outline)
 
 
 def trim(plan: TrimPlan) -> Iterator[Removed]:
     for cut in turns.steps_to(plan.cut, plan.outline, entries=STEP):
-        removed = _trim_once(plan, cut, leaving=plan.outline.still_holding(cut))
+        removed = _trim_once(replace(plan, cut=cut))
         if removed is None:
             return
         yield removed
 
 
-def _trim_once(plan: TrimPlan, cut: int, *, leaving: Sequence[int]) -> Removed | None:
+def _trim_once(plan: TrimPlan) -> Removed | None:
     """One whole step. None if the session has changed since the plan was made; the next purge plans again."""
+    cut = plan.cut
     with writing():
         session = lock_if_unchanged(plan)
         if session is None or session.trimmed_through >= cut:  # by another purge with the same plan
             return None
-        rows = entries_through(session.pk, cut, leaving=leaving)
+        rows = plan.entries()
         _count_out(session, rows)
         session.trimmed_through = cut
         session.anchor_seal = Message.objects.at(session, cut).values_list("seal", flat=True).get()
-        kept = Message.objects.of(session).filter(seq__in=leaving).values_list("seq", "digest")
+        kept = Message.objects.of(session).filter(seq__in=plan.outline.still_holding(cut)).values_list("seq", "digest")
         audit.record(
             "trim",
             session=session.pk,
@@ -103,17 +95,8 @@ def errors_in(rows: QuerySet[Message]) -> int:
 
 def failures_in(body: str | None) -> int:
     """The number of failed results."""
-    return projections.errors_in(unpack(body or "null", _NoTexts()))
-
-
-class _NoTexts(dict[str, bytes]):
-    """Blobs whose texts do not matter."""
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-    def __missing__(self, name: str) -> bytes:
-        return b"null"
+    any_text: defaultdict[str, bytes] = defaultdict(lambda: b"null")
+    return projections.errors_in(unpack(body or "null", any_text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +109,8 @@ class TrimPlan:
     outline: turns.Outline
 
     def entries(self) -> QuerySet[Message]:
-        return entries_through(self.session_id, self.cut, leaving=self.outline.still_holding(self.cut))
-
-
-def entries_through(session_id: UUID, cut: int, *, leaving: Sequence[int]) -> QuerySet[Message]:
-    return Message.objects.of(session_id).filter(seq__lte=cut).exclude(seq__in=leaving)
+        leaving = self.outline.still_holding(self.cut)
+        return Message.objects.of(self.session_id).filter(seq__lte=self.cut).exclude(seq__in=leaving)
 
 
 def outline_of(session: Session) -> turns.Outline:
@@ -143,8 +123,7 @@ def outline_of(session: Session) -> turns.Outline:
 
 def lock_if_unchanged(plan: TrimPlan) -> Session | None:
     """The locked session. None if it has new entries since the plan was made, or is held."""
-    locked = Session.objects.select_for_update().filter(pk=plan.session_id, version=plan.version, hold=False)
-    return locked.first()
+    return Session.objects.select_for_update().filter(pk=plan.session_id, version=plan.version, hold=False).first()
 
 
 def with_old_texts(sessions: QuerySet[Session], *, before: datetime) -> QuerySet[Session]:
@@ -158,10 +137,8 @@ def with_old_texts(sessions: QuerySet[Session], *, before: datetime) -> QuerySet
 
 def plan_drop(session: Session, *, before: datetime) -> TrimPlan:
     outline = outline_of(session)
-    young = Message.objects.of(session).filter(created_at__gte=before).order_by("seq")
-    if session.source == Session.Source.IMPORT:
-        young = young.none()
-    first = young.values_list("seq", flat=True).first()
+    young = Message.objects.of(session).filter(created_at__gte=before).order_by("seq").values_list("seq", flat=True)
+    first = None if session.source == Session.Source.IMPORT else young.first()
     return TrimPlan(session.pk, session.version, turns.cut_before(first or session.version + 1, outline), outline)
 
 

@@ -1,12 +1,8 @@
 """Turns of a session, and where it may be cut: arithmetic over entry numbers, without texts.
 
-A *turn* is an input and everything below it until the next input, on any branch. A cut after entry `n` is allowed if no
-turn has entries on both sides. So a call stays with its results and an answer with its question, and a regenerated
-answer keeps the question that it shares with its sibling.
-
-Instructions, tools, notebooks and plans from before a cut stay if they still *apply* to an entry after it. Summaries go
-with what they summarise. A trim has one anchor for all branches, so it waits while branches from it have different
-instructions. A million entries take some tens of megabytes.
+A *turn* is an input and everything below it until the next input, on any branch. No cut has entries of a turn on both
+sides. Instructions, tools, notebooks and plans stay if they still apply after the cut. A trim has one anchor for all
+branches, so it waits while branches from it have different instructions.
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@ from django.db.models import Max, QuerySet
 
 from history.db.transactions import writing
 from history.models import Message, SearchRow, Session
-from history.record import projections
-from history.record.search_rows import rows_for, scope_of
+from history.record.search_rows import rows_of
 from history.record.selectors import entries_of
 
 BATCH = 200
@@ -51,7 +50,7 @@ def _rebuild(ids: list[int]) -> int:
     SearchRow.objects.filter(message_id__in=ids).delete()
     rows = []
     for message, entry in zip(messages, entries_of(messages), strict=True):
-        if message.body is not None and (text := projections.searched_text(entry)):
-            rows += rows_for(message_id=message.pk, text=text, scope=scope_of(message, entry))
+        if message.body is not None:
+            rows += rows_of(message, entry)
     SearchRow.objects.bulk_create(rows, batch_size=500)
     return len(messages)

@@ -1,12 +1,8 @@
 """Verification of the history: seals, digests and projections of all sessions.
 
-`verify` walks every session entry by entry: body against digest, digest against the chain of seals, columns against the
-body, and everything derived from the entries (path, head, calls, counters, search rows, blob links) against the
-entries. The audit chain must explain what is missing; its own seals are checked first. Findings are yielded as they are
-met; memory does not grow with the number of sessions.
-
-A chain that was cut off at its newest end still fits. A `checkpoint` finds that: a few numbers and a hash over all
-sessions, kept elsewhere, with which a later state is compared.
+Body against digest, digest against the chain of seals, columns and projections against the body; the audit chain must
+explain what is missing. Findings are yielded as they are met, so memory does not grow. A chain that was cut off at its
+end still fits: a `checkpoint`, kept elsewhere, finds that.
 """
 
 from collections.abc import Callable, Iterable, Iterator

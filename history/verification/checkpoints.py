@@ -1,8 +1,7 @@
-"""Checkpoints to be kept outside the database, and their later comparison.
+"""Checkpoints: version and last seal of every session, kept outside the database and compared later.
 
-A checkpoint has the version and last seal of every session. Its root is a hash over all of them, so that a root written
-on paper vouches for the file. A missing session must have been removed by policy, and a missing entry trimmed: the
-audit chain has these events, and its tip is part of the checkpoint.
+The root is a hash over all of them, so that a root on paper vouches for the file. The audit chain, whose tip is in the
+checkpoint, must explain what is missing.
 """
 
 from __future__ import annotations

@@ -22,32 +22,30 @@ class Chain:
     """The seals of one session, link by link."""
 
     def __init__(self, anchor: bytes) -> None:
-        self.before: tuple[bytes, ...] | None = (anchor,)  # the possible previous seals; None: the entry is missing
+        self.before: list[bytes] = [anchor]  # the possible previous seals; none if that entry is missing
 
     def check(self, row: Message) -> Problem | None:
         problem = self._find_problem(row)
         # If a seal was altered, the next one was made with the seal that should have been there.
-        expected = (_seal_of(row, self.before[0], row.digest),) if problem and self.before else ()
-        self.before = (row.seal, *expected)
+        expected = [_seal_of(row, before, row.digest) for before in self.before[:1] if problem]
+        self.before = [row.seal, *expected]
         return problem
-
-    def break_off(self) -> None:
-        """Entries are missing: the next seal cannot be checked."""
-        self.before = None
 
     def _find_problem(self, row: Message) -> Problem | None:
         digest = row.digest if row.body is None else digest_of(row.salt or b"", row.body)
         if self._fits(row, row.digest):
             return None if digest == row.digest else ("altered_body", "its body is not the one that was sealed")
         if digest == row.digest:
-            sentence = "its seal does not follow from the seal before it, its number, parent, kind and digest"
-            return "altered_seal", sentence
+            return (
+                "altered_seal",
+                "its seal does not follow from the seal before it, its number, parent, kind and digest",
+            )
         if self._fits(row, digest):
             return "altered_digest", "its digest is not that of its body, which is the one that was sealed"
         return "altered_entry", "neither its body nor its digest fits its seal"
 
     def _fits(self, row: Message, digest: bytes) -> bool:
-        return self.before is None or any(_seal_of(row, before, digest) == row.seal for before in self.before)
+        return not self.before or any(_seal_of(row, before, digest) == row.seal for before in self.before)
 
 
 def _seal_of(row: Message, before: bytes, digest: bytes) -> bytes:

@@ -1,11 +1,7 @@
-"""Rebuild of the projections of one session from its entries.
+"""Rebuild of the projections of one session from its entries; rows of calls without texts are left as they are.
 
-The replay decides where the head is, what is on the path and which result belongs to which call. Rows of calls whose
-texts were dropped cannot be built again, and are left as they are.
-
-Reading thousands of entries takes seconds, and on SQLite a writer blocks all other writers. So they are replayed before
-any lock is taken, and the results are written in short transactions. Each of them checks first whether the session is
-unchanged. If not, all begins again, the last time under one lock.
+Entries are replayed before any lock is taken, and written in short transactions, because on SQLite a writer blocks all
+others. Each first checks that the session is unchanged; if not, all begins again, the last time under one lock.
 """
 
 from collections.abc import Iterator, Sequence

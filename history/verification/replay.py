@@ -1,6 +1,4 @@
-"""Replay of the entries of one session: head, path, totals and answered calls.
-
-The rules are those of the record: its functions fill the columns of a session that is never stored. Texts are not kept.
+"""Replay of the entries of one session: head, path, totals and answered calls, by the functions of the record.
 
 After a trim the place of the head before the first entry is unknown. Then `moved_head` of the rows decides, until the
 head is on an entry that is still there.

@@ -76,7 +76,7 @@ class SessionCheck:
     def _check_link(self, row: Message) -> Iterator[VerificationFinding]:
         if row.seq != self.last + 1:
             yield self._missing(self.last + 1, row.seq - 1)
-            self.chain.break_off()
+            self.chain.before.clear()
         if problem := self.chain.check(row):
             yield self._damage(row.seq, *problem)
         if row.parent_seq > self.session.trimmed_through and row.parent_seq not in self.projections.replay.steps:

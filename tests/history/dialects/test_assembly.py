@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from history.answers.assembly import Assembler, events_of
+from history.answers.assembly import Assembler
 from history.answers.events import (
     Ended,
     Event,
@@ -19,6 +19,7 @@ from history.answers.events import (
     TextPiece,
     ToolCallPiece,
     UsageReported,
+    events_of,
 )
 from history.entries import Media, ModelOutput, OtherPart, Part, Reasoning, Text, ToolRequest, Usage
 

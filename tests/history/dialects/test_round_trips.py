@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from history.answers.assembly import Assembler, end_reason, events_of
-from history.answers.events import END_REASONS, Event, ReasoningPiece, TextPiece, ToolCallPiece
+from history.answers.assembly import Assembler
+from history.answers.events import END_REASONS, Event, ReasoningPiece, TextPiece, ToolCallPiece, end_reason, events_of
 from history.context.values import Context, ContextEntry, Role
 from history.dialects import DIALECTS, CallOptions, LossCode, context_of
 from history.dialects.request_decoder import from_base64

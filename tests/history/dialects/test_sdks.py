@@ -13,7 +13,6 @@ from google import genai
 from google.genai import types as genai_types
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseReasoningItem
 
-from history.answers.assembly import events_of
 from history.answers.events import (
     Ended,
     ErrorKind,
@@ -24,6 +23,7 @@ from history.answers.events import (
     TextPiece,
     ToolCallPiece,
     UsageReported,
+    events_of,
 )
 from history.dialects import DIALECTS
 from history.entries import ModelOutput, Reasoning, Text, ToolRequest, Usage

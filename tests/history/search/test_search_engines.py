@@ -13,9 +13,10 @@ from django.db import connection
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from history.entries import EMPTY, Entry, JsonObject, ModelInput, ToolResult, ToolResults
 from history.models import Message, SearchRow, Session
 from history.record import recorder, search_rows
-from history.record.search_rows import SearchScope, rows_for
+from history.record.search_rows import rows_for
 from history.record.search_tokens import words_of
 from tests.history.record.test_search_tokens import texts
 from tests.measures import example_count
@@ -24,9 +25,10 @@ from tests.rows import without_guards
 NOON = datetime(2026, 3, 31, 12, tzinfo=UTC)
 
 
-def scope(**fields: Any) -> SearchScope:
-    wanted = {"owner_id": 1, "api_key_id": None, "source": "chat", "role": "user", "status": "complete", "at": NOON}
-    return SearchScope(**(wanted | fields))
+def scope(entry: Entry | None = None, *, of_session: JsonObject = EMPTY, **fields: Any) -> list[str]:
+    session = Session(pk=UUID(int=5), source="chat", **{"owner_id": 1, **of_session})
+    message = Message(session=session, role="user", status="complete", created_at=NOON, **fields)
+    return search_rows.scope_words(message, entry or ModelInput())
 
 
 @pytest.fixture
@@ -62,7 +64,7 @@ def test_the_engine_holds_the_words_that_the_tokenizer_made(message: Message, te
     SearchRow.objects.all().delete()
     (row,) = rows_for(message_id=message.pk, text=text, scope=scope())
     row.save(force_insert=True)
-    assert stored_words(row) == words_of(text) + search_rows.scope_words(scope())
+    assert stored_words(row) == words_of(text) + scope()
 
 
 @pytest.mark.django_db
@@ -93,10 +95,9 @@ def test_a_database_that_is_emptied_forgets_everything(message: Message) -> None
 
 
 def test_a_short_text_is_one_row_with_its_scope_at_the_end() -> None:
-    everything = scope(
-        owner_id=7, api_key_id=3, client="Codex", agent="cook", model="m-1", tools=("oven", "oven"), has_error=True,
-        session_id=UUID(int=5),
-    )  # fmt: skip
+    results = tuple(ToolResult(call_id=call_id, name="oven", status="failed") for call_id in ("1", "2"))
+    of_session = {"owner_id": 7, "api_key_id": 3, "client": "Codex"}
+    everything = scope(ToolResults(results=results), of_session=of_session, agent="cook", model="m-1")
     (row,) = rows_for(message_id=2, text="Salt, pepper", scope=everything)
     words = row.tokens.split()
     assert words[:2] == ["salt", "pepper"]

@@ -18,8 +18,8 @@ from uuid import UUID, uuid4
 from django.db import connection, connections
 
 from history import retention
-from history.answers.assembly import events_of
 from history.answers.events import Ended as AnswerEnded
+from history.answers.events import events_of
 from history.dialects import DIALECTS
 from history.entries import ModelOutput, Part, Text, ToolRequest, Usage
 from history.models import ApiKey, Exchange, Message, Session
