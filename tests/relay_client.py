@@ -20,8 +20,9 @@ import uvicorn
 from history.db.process_state import process_state
 from relay.gateway import application as gateway
 from relay.gateway import recording, routes
+from relay.gateway.journal.reader import read
 from relay.gateway.journal.records import Accepted, Ended, Record, ReplyBytes
-from relay.gateway.journal.writer import Journal, read
+from relay.gateway.journal.writer import Journal
 from relay.gateway.references import continuations, ownership
 from relay.providers import sessions
 from relay.runtime.async_db import close_connections

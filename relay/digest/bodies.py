@@ -17,15 +17,15 @@ from relay.digest import files_aside
 from relay.digest.answers import TOO_LARGE, read_answer, unread_answer
 from relay.digest.calls import CallPlan, LargeBody, PendingCall, RecordedAnswer
 from relay.digest.requests import largest_body
+from relay.gateway.journal.frames import CHUNK, RecordPosition
 from relay.gateway.journal.records import head_size
-from relay.gateway.journal.segments import CHUNK, RecordPosition
 
 logger = logging.getLogger(__name__)
 
 UNREDACTED = "full"
 MOST_HEAD = 256 * 1024
 Body = Literal["request", "reply"]
-_RECORD_LETTERS: Mapping[Body, tuple[bytes, ...]] = {"request": (b"A",), "reply": (b"R", b"P", b"E")}
+_RECORD_LETTERS: Mapping[Body, tuple[bytes, ...]] = {"request": (b"A",), "reply": (b"P", b"E")}
 
 
 def largest_record() -> int:
@@ -69,7 +69,7 @@ def read_pieces(folder: Path, call: PendingCall, body: Body) -> Iterator[bytes]:
 
 
 def _body_of_record(fd: int, place: RecordPosition, letters: tuple[bytes, ...]) -> Iterator[bytes]:
-    at = place.start + place.frame
+    at = place.payload
     start = os.pread(fd, 64, at)
     if start[:1] not in letters:
         return

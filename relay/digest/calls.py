@@ -13,8 +13,9 @@ from history.entries import Entry, Gap, HeadMoved, JsonDict, JsonObject, ModelOu
 from history.models import ApiKey, Exchange, Session
 from history.record.recorder import Append
 from relay.digest.requests import RelayedRequest, read_request
+from relay.gateway.journal.frames import RecordPosition
 from relay.gateway.journal.records import Accepted, Ended, Record, ReplyBytes
-from relay.gateway.journal.segments import RecordPosition, writer_of
+from relay.gateway.journal.segments import writer_of
 from relay.gateway.journal.writer import WITHOUT_REPLIES
 
 NO_COST = Decimal(0)

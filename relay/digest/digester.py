@@ -29,9 +29,10 @@ from relay.digest.positions import OUTAGES, OtherHosts, Position, is_outage
 from relay.digest.recovery import recover_calls
 from relay.digest.session_cache import SessionCache
 from relay.gateway.journal.damage import is_damage
+from relay.gateway.journal.frames import RecordPosition
 from relay.gateway.journal.reader import JournalReader
 from relay.gateway.journal.records import Accepted, Ended, Lost, Record, ReplyBytes
-from relay.gateway.journal.segments import RecordPosition, names
+from relay.gateway.journal.segments import names
 from relay.live import groups
 
 logger = logging.getLogger(__name__)

@@ -15,14 +15,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import BinaryIO
 from uuid import UUID
-from zlib import crc32
 
 from django.conf import settings
 
 from relay.digest.calls import PendingCall
 from relay.gateway.journal import frames
+from relay.gateway.journal.frames import RecordPosition
 from relay.gateway.journal.reader import JournalReader
-from relay.gateway.journal.segments import CHUNK, RecordPosition, name_of, number_of, writer_of
+from relay.gateway.journal.segments import name_of, number_of, writer_of
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class SegmentCopy:
     places: dict[UUID, list[RecordPosition]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, exchange: UUID, length: int, *, is_call: bool) -> None:
-        place = RecordPosition(self.name, self.size, self.size + frames.FRAME_SIZE + length, frame=frames.FRAME_SIZE)
+        place = RecordPosition(self.name, self.size, self.size + frames.FRAME_SIZE + length)
         self.places[exchange].append(place)
         self.size = place.end
         self.calls += is_call
@@ -132,23 +132,17 @@ def _copy_record(
     source: BinaryIO, place: RecordPosition, target: BinaryIO, copy: SegmentCopy, *, exchange: UUID
 ) -> None:
     """Read twice, because the checksum comes first and a record may be too large for the memory."""
-    length = place.end - place.start - place.frame
-    beginning, check = frames.pack_frame(frames.mark_of(copy.name), length=length, position=copy.size, calls=copy.calls)
-    is_call = False
-    for number, chunk in enumerate(_chunks(source, place)):
-        check = crc32(chunk, check)
-        is_call = frames.is_call(chunk) if not number else is_call
-    target.write(beginning + frames.pack_check(check))
-    for chunk in _chunks(source, place):
-        target.write(chunk)
-    copy.add(exchange, length, is_call=is_call)
+    length, mark, chunks = place.end - place.payload, frames.mark_of(copy.name), _chunks(source, place)
+    target.write(frames.pack_frame(chunks, mark, length=length, position=copy.size, calls=copy.calls))
+    target.writelines(_chunks(source, place))
+    copy.add(exchange, length, is_call=frames.is_call(os.pread(source.fileno(), 1, place.payload)))
 
 
 def _chunks(source: BinaryIO, place: RecordPosition) -> Iterator[bytes]:
-    source.seek(place.start + place.frame)
-    left = place.end - place.start - place.frame
+    source.seek(place.payload)
+    left = place.end - place.payload
     while left:
-        chunk = source.read(min(left, CHUNK))
+        chunk = source.read(min(left, frames.CHUNK))
         if not chunk:
             raise OSError(f"{place.segment} is shorter than it was")
         left -= len(chunk)

@@ -20,9 +20,10 @@ from relay.digest.calls import FiledCall, PendingCall
 from relay.digest.exchange_rows import HELPER
 from relay.digest.positions import Position
 from relay.gateway.journal.damage import is_damage
+from relay.gateway.journal.frames import RecordPosition
 from relay.gateway.journal.reader import read
 from relay.gateway.journal.records import Accepted, Lost
-from relay.gateway.journal.segments import RecordPosition, is_written, names
+from relay.gateway.journal.segments import is_written, names
 
 logger = logging.getLogger(__name__)
 

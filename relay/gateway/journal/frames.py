@@ -1,4 +1,4 @@
-"""Frames around journal records, since format 4: reading them, and finding what is missing of a file.
+"""Frames around journal records: reading them, and finding what is missing of a file.
 
 Each frame begins with four bytes that follow from the name of its file. No client knows them, so a body cannot look
 like a record, and whole records are found again behind damaged ones. A frame has the byte position at which its record
@@ -14,15 +14,16 @@ import logging
 import mmap
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 from zlib import crc32
 
 from relay.gateway.journal import damage
-from relay.gateway.journal.records import Lost, Record
-from relay.gateway.journal.segments import MAGIC, RecordPosition, parse_record, read_large
+from relay.gateway.journal.records import Lost, NotARecordError, Record, from_bytes, head_size, left_out
+from relay.gateway.journal.segments import MAGIC
 
 logger = logging.getLogger(__name__)
 
@@ -31,12 +32,38 @@ _CHECK = struct.Struct("<I")
 FRAME_SIZE = _BEGINNING.size + _CHECK.size
 _COUNTS = struct.Struct("<QI")  # bytes, calls
 COUNTS_SIZE = _COUNTS.size + _CHECK.size
+# A record larger than a reader wants to hold is read in pieces of this size.
+CHUNK = 1024 * 1024
 # Where the counts are, and where the first record is.
 COUNTS_AT = len(MAGIC)
 START = COUNTS_AT + COUNTS_SIZE
 
 # The head of a record, and what is behind it untouched.
 Payload = tuple[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPosition:
+    """The position of a record: segment, first and last byte. `moved` bytes before it are missing from the file, and a
+    `position` counts them."""
+
+    segment: str
+    start: int
+    end: int
+    moved: int = 0
+
+    @property
+    def payload(self) -> int:
+        """The first byte behind the frame."""
+        return self.start + FRAME_SIZE
+
+    @property
+    def begins(self) -> int:
+        return self.start + self.moved
+
+    @property
+    def position(self) -> int:
+        return self.end + self.moved
 
 
 def mark_of(segment: str) -> bytes:
@@ -47,21 +74,13 @@ def is_call(head: bytes) -> bool:
     return head[:1] == b"A"
 
 
-def pack_frame(mark: bytes, *, length: int, position: int, calls: int) -> tuple[bytes, int]:
-    """A frame without its checksum, and the checksum so far: that of the payload continues it."""
+def pack_frame(pieces: Iterable[bytes], mark: bytes, *, length: int, position: int, calls: int) -> bytes:
+    """The frame of a record, which is written behind it in these pieces."""
     beginning = _BEGINNING.pack(mark, length, position, calls)
-    return beginning, crc32(beginning)
-
-
-def pack(payload: Payload, mark: bytes, *, position: int, calls: int) -> list[bytes]:
-    """One record as it is written, in pieces, so that a long body is not copied."""
-    head, behind = payload
-    beginning, check = pack_frame(mark, length=len(head) + len(behind), position=position, calls=calls)
-    return [beginning + pack_check(crc32(behind, crc32(head, check))), head, behind]
-
-
-def pack_check(check: int) -> bytes:
-    return _CHECK.pack(check)
+    check = crc32(beginning)
+    for piece in pieces:
+        check = crc32(piece, check)
+    return beginning + _CHECK.pack(check)
 
 
 def pack_counts(written: int, calls: int) -> bytes:
@@ -74,22 +93,15 @@ def heading() -> bytes:
     return MAGIC + pack_counts(START, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Frame:
+class _Frame(NamedTuple):
+    """`calls` were accepted before the record, `next_calls` with it."""
+
     start: int
     end: int
     position: int
     calls: int
-    is_call: bool
-    record: Record | None = None
-
-    @property
-    def next_position(self) -> int:
-        return self.position + self.end - self.start
-
-    @property
-    def calls_after(self) -> int:
-        return self.calls + self.is_call
+    next_calls: int
+    record: Record | None
 
 
 def read_records(
@@ -130,18 +142,19 @@ class _Reading:
             if frame is None or frame.position > self.position:
                 if not self.is_ended:
                     return
-                found = self._look_ahead(frame)
-                if found is not None:
+                if found := self._look_ahead(frame):
                     yield found
                 if self.at >= self.size:
                     return
                 continue
             if frame.position == self.position:
                 if frame.record is not None:
-                    yield self._place(frame), frame.record
-                self.position, self.calls = frame.next_position, frame.calls_after
-            else:
-                self._note_repeat()
+                    moved = frame.position - frame.start
+                    yield RecordPosition(self.path.name, frame.start, frame.end, moved), frame.record
+                self.position, self.calls = frame.position + frame.end - frame.start, frame.next_calls
+            elif not self.has_repeats:
+                logger.warning("The relay's journal has records twice: %s at byte %d.", self.path.name, self.at)
+                self.has_repeats = True
             self.at = frame.end
 
     def _begin(self, since: int) -> bool:
@@ -166,13 +179,8 @@ class _Reading:
     def _skip_to(self, since: int) -> None:
         """The position has moved, because the file was damaged. Skip the records before it."""
         while (frame := self._frame_at(self.at) or self._next_frame(self.at)) is not None and frame.position < since:
-            self.at, self.calls = frame.end, max(self.calls, frame.calls_after)
+            self.at, self.calls = frame.end, max(self.calls, frame.next_calls)
         self.position = since
-
-    def _place(self, frame: _Frame) -> RecordPosition:
-        return RecordPosition(
-            self.path.name, frame.start, frame.end, frame=FRAME_SIZE, moved=frame.position - frame.start
-        )
 
     # What is missing.
 
@@ -198,7 +206,7 @@ class _Reading:
         """No record is whole up to byte `end`, where `position` and `calls` of the writer continue."""
         lost, lost_calls = max(least, position - self.position), max(0, calls - self.calls)
         loss = damage.note_loss(self.path, self.at, end, at_position=self.position, lost=lost, calls=lost_calls)
-        place = RecordPosition(self.path.name, self.at, end, frame=FRAME_SIZE, moved=position - end)
+        place = RecordPosition(self.path.name, self.at, end, moved=position - end)
         self.at, self.position, self.calls = end, position, max(calls, self.calls)
         return place, loss
 
@@ -220,11 +228,6 @@ class _Reading:
             return None
         written, calls = _COUNTS.unpack_from(counts)
         return int(written), int(calls)
-
-    def _note_repeat(self) -> None:
-        if not self.has_repeats:
-            logger.warning("The relay's journal has records twice: %s at byte %d.", self.path.name, self.at)
-        self.has_repeats = True
 
     # Frames.
 
@@ -252,11 +255,36 @@ class _Reading:
             return None
         check, wanted = crc32(beginning[: _BEGINNING.size]), _CHECK.unpack_from(beginning, _BEGINNING.size)[0]
         if self.most is not None and length > self.most:
-            first, record, check = read_large(self.file, length, check)
+            head, record, check = _read_large(self.file, length, check)
         else:
-            payload = self.file.read(length)
-            first, check = payload[:1], crc32(payload, check)
-            record = parse_record(payload) if check == wanted else None
+            head = self.file.read(length)
+            check = crc32(head, check)
+            record = _parse_record(head) if check == wanted else None
         if check != wanted:
             return None
-        return _Frame(at, at + FRAME_SIZE + length, position, calls, is_call(first), record)
+        return _Frame(at, at + FRAME_SIZE + length, position, calls, calls + is_call(head), record)
+
+
+def _read_large(file: BinaryIO, length: int, check: int) -> tuple[bytes, Record | None, int]:
+    """A large record, read in pieces: its head, the record with the size and hash of the rest, and a checksum that
+    continues `check`."""
+    start = file.read(min(length, 64))
+    head = start[: head_size(start)]
+    head += file.read(min(max(0, head_size(start) - len(start)), length - len(start)))
+    rest = start[len(head) :]
+    digest, check = sha256(rest), crc32(rest, crc32(head, check))
+    left = length - len(head) - len(rest)
+    while left and (chunk := file.read(min(left, CHUNK))):
+        digest.update(chunk)
+        check = crc32(chunk, check)
+        left -= len(chunk)
+    return head, _parse_record(head, skipped=length - len(head), sha256=digest.hexdigest()), check
+
+
+def _parse_record(payload: bytes, *, skipped: int = 0, sha256: str = "") -> Record | None:
+    """None for a kind of record that this release does not know."""
+    try:
+        record = from_bytes(memoryview(payload))
+    except NotARecordError:
+        return None
+    return left_out(record, size=skipped, sha256=sha256) if skipped else record

@@ -8,17 +8,9 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import chain, groupby
 from pathlib import Path
 
-from relay.gateway.journal import damage, frames
+from relay.gateway.journal.frames import RecordPosition, read_records
 from relay.gateway.journal.records import Lost, Record
-from relay.gateway.journal.segments import (
-    RecordPosition,
-    is_of_earlier_release,
-    is_of_later_release,
-    is_written,
-    names,
-    whole_records,
-    writer_of,
-)
+from relay.gateway.journal.segments import is_of_later_release, is_written, names, writer_of
 
 
 class JournalReader:
@@ -81,7 +73,7 @@ def read(
     of_writers = sorted(names(folder) if only is None else only, key=lambda name: (writer_of(name), name))
     each = [
         [
-            _records(folder / name, starts.get(name, 0), ends.get(name), is_ended=name in ended, most=most)
+            read_records(folder / name, starts.get(name, 0), until=ends.get(name), is_ended=name in ended, most=most)
             for name in segments
         ]
         for _writer, segments in groupby(of_writers, writer_of)
@@ -94,25 +86,3 @@ def _moment(found: tuple[RecordPosition, Record]) -> float:
     earlier time, after a clock was set back.
     """
     return 0.0 if isinstance(found[1], Lost) else found[1].at
-
-
-def _records(
-    path: Path, start: int, end: int | None, *, is_ended: bool, most: int | None
-) -> Iterator[tuple[RecordPosition, Record]]:
-    if not is_of_earlier_release(path):
-        yield from frames.read_records(path, start, until=end, is_ended=is_ended, most=most)
-        return
-    at = start
-    while True:
-        for place, record in whole_records(path, at, most=most):
-            if end is not None and place.end > end:
-                return
-            yield place, record
-            at = place.end
-        found = damage.find_damage(path, at) if is_ended else None
-        if found is None:
-            return
-        yield found
-        if found[0].end == at:  # nothing is left of it
-            return
-        at = found[0].end

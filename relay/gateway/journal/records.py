@@ -53,13 +53,13 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ReplyBytes(msgspec.Struct, frozen=True, kw_only=True):
-    """Some of what the upstream sent, untouched. `offset` is how many bytes of the reply come before it; files of an
-    earlier release do not say it (-1). `skipped`: so many bytes were left out by a reader."""
+    """Some of what the upstream sent, untouched. `offset` is how many bytes of the reply come before it. `skipped`: so
+    many bytes were left out by a reader."""
 
     exchange: UUID
     at: float
     data: bytes
-    offset: int = -1
+    offset: int
     skipped: int = 0
 
 
@@ -108,8 +108,7 @@ Record = Accepted | ReplyBytes | Ended | Lost
 
 _KINDS: dict[bytes, type[Accepted | Ended | Lost]] = {b"A": Accepted, b"E": Ended, b"L": Lost}
 _LETTERS: dict[type, bytes] = {kind: letter for letter, kind in _KINDS.items()}
-_REPLY = struct.Struct("<16sd")
-_REPLY_AT = struct.Struct("<16sdQ")
+_REPLY = struct.Struct("<16sdQ")
 _HEAD = struct.Struct("<I")
 _encoder = msgspec.json.Encoder(uuid_format="hex")
 _decoders = {letter: msgspec.json.Decoder(kind) for letter, kind in _KINDS.items()}
@@ -119,12 +118,12 @@ class NotARecordError(ValueError):
     """The bytes are whole, but of an unknown kind of record."""
 
 
-def left_out(head: memoryview, *, size: int, sha256: str) -> Record:
-    """A record without what is behind its head."""
-    record = from_bytes(head)
-    if isinstance(record, Accepted):
-        return msgspec.structs.replace(record, skipped=size, skipped_hash=sha256)
-    return record if isinstance(record, Lost) else msgspec.structs.replace(record, skipped=size)
+def left_out(record: Record, *, size: int, sha256: str) -> Record:
+    """The record of a head, with the size and hash of what is behind it and was not read."""
+    if isinstance(record, Lost):
+        return record
+    hashed = {"skipped_hash": sha256} if isinstance(record, Accepted) else {}
+    return msgspec.structs.replace(record, skipped=size, **hashed)
 
 
 def without_credentials(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -134,13 +133,16 @@ def without_credentials(headers: Iterable[tuple[str, str]]) -> list[tuple[str, s
 
 def head_of(record: Accepted | Ended | Lost) -> bytes:
     """A record without its body or reply bytes, which are written behind it."""
-    head = _as_json(record)
+    try:
+        head = _encoder.encode(record)
+    except UnicodeEncodeError:  # a client may write half a character, as \ud800
+        head = json.dumps(msgspec.to_builtins(record)).encode()
     return _LETTERS[type(record)] + _HEAD.pack(len(head)) + head
 
 
 def head_of_reply(exchange: UUID, at: float, *, offset: int) -> bytes:
     """The bytes are written behind it."""
-    return b"P" + _REPLY_AT.pack(exchange.bytes, at, offset)
+    return b"P" + _REPLY.pack(exchange.bytes, at, offset)
 
 
 def head_size(start: bytes) -> int:
@@ -148,34 +150,21 @@ def head_size(start: bytes) -> int:
     letter = start[:1]
     if letter in _KINDS and len(start) > _HEAD.size:
         return 1 + _HEAD.size + int(_HEAD.unpack_from(start, 1)[0])
-    if letter in (b"R", b"P"):
-        return 1 + (_REPLY if letter == b"R" else _REPLY_AT).size
-    return 0
+    return 1 + _REPLY.size if letter == b"P" else 0
 
 
 def from_bytes(payload: memoryview) -> Record:
     letter = bytes(payload[:1])
     try:
         if letter == b"P":
-            exchange, at, offset = _REPLY_AT.unpack_from(payload, 1)
-            data = bytes(payload[1 + _REPLY_AT.size :])
+            exchange, at, offset = _REPLY.unpack_from(payload, 1)
+            data = bytes(payload[1 + _REPLY.size :])
             return ReplyBytes(exchange=UUID(bytes=exchange), at=at, data=data, offset=offset)
-        if letter == b"R":
-            exchange, at = _REPLY.unpack_from(payload, 1)
-            return ReplyBytes(exchange=UUID(bytes=exchange), at=at, data=bytes(payload[1 + _REPLY.size :]))
         if letter in _KINDS:
             return _from_head(letter, payload)
     except (ValueError, TypeError, struct.error) as error:
         raise NotARecordError(str(error)) from error
     raise NotARecordError(f"no kind {letter!r}")
-
-
-def _as_json(record: Accepted | Ended | Lost) -> bytes:
-    """Without what is as by default."""
-    try:
-        return _encoder.encode(record)
-    except UnicodeEncodeError:  # a client may write half a character, as \ud800
-        return json.dumps(msgspec.to_builtins(record)).encode()
 
 
 def _from_head(letter: bytes, payload: memoryview) -> Record:

@@ -1,8 +1,8 @@
-"""The files of the journal (segments): names, locks and first lines; reading of formats 1 to 3.
+"""The files of the journal (segments): names, locks and first lines.
 
-A segment begins with a line of its own; `frames` reads the records behind it, and this module those of earlier
-formats. The writing process holds a lock on its segment, which the kernel releases when the process dies: so a reader
-knows without a clock or a process id whether more can come. A segment has its lock before it has its name.
+`frames` reads the records behind the first line. The writing process holds a lock on its segment, which the kernel
+releases when the process dies: so a reader knows without a clock or a process id whether more can come. A segment has
+its lock before it has its name.
 """
 
 import contextlib
@@ -10,24 +10,13 @@ import fcntl
 import os
 import re
 import secrets
-import struct
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
-from typing import BinaryIO
 from zlib import crc32
 
-from relay.gateway.journal.records import NotARecordError, Record, from_bytes, head_size, left_out
-
 VERSION = 4
-# Of formats 1 to 3: length and checksum.
-FRAME = struct.Struct("<II")
 _HEADING = re.compile(rb"(parley journal (\d{1,9})) ([0-9a-f]{8})\n")
-LONGEST_HEADING = 40
-# A record larger than a reader wants to hold is read in pieces of this size.
-CHUNK = 1024 * 1024
+_LONGEST_HEADING = 40
 SUFFIX = ".journal"
 # So far apart are the numbers of a writer's segments at least: what is carried over from one finds a name behind it.
 BETWEEN = 1_000_000
@@ -44,31 +33,6 @@ def heading(version: int) -> bytes:
 
 
 MAGIC = heading(VERSION)
-# 1: the end of a call never had bytes of its reply with it. 2: bytes of a reply did not say where they belong.
-# 3: frames did not say where they belong, and the file did not say how long it was.
-EARLIER = (b"parley journal 1\n", b"parley journal 2\n", heading(3))
-
-
-@dataclass(frozen=True, slots=True)
-class RecordPosition:
-    """The position of a record: segment, first and last byte, and how many of the bytes are its frame.
-
-    `moved` bytes before it are missing from the file. A `position` counts them.
-    """
-
-    segment: str
-    start: int
-    end: int
-    frame: int = FRAME.size
-    moved: int = 0
-
-    @property
-    def begins(self) -> int:
-        return self.start + self.moved
-
-    @property
-    def position(self) -> int:
-        return self.end + self.moved
 
 
 def new_writer() -> str:
@@ -147,87 +111,7 @@ def is_of_later_release(path: Path) -> bool:
     """Whether a later release has written it: that one reads it."""
     try:
         with path.open("rb") as file:
-            found = _HEADING.match(file.read(LONGEST_HEADING))
+            found = _HEADING.match(file.read(_LONGEST_HEADING))
     except FileNotFoundError:
         return False
     return found is not None and int(found[3], 16) == crc32(found[1]) and int(found[2]) > VERSION
-
-
-def is_of_earlier_release(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return bool(heading_size(file.read(LONGEST_HEADING)))
-    except FileNotFoundError:
-        return False
-
-
-def heading_size(start: bytes) -> int:
-    """How long the first line is; 0 if it is not that of an earlier format."""
-    return next((len(line) for line in EARLIER if start.startswith(line)), 0)
-
-
-def whole_records(path: Path, start: int = 0, *, most: int | None = None) -> Iterator[tuple[RecordPosition, Record]]:
-    """The records of an earlier format from a position on, up to the first that is not whole. Unknown kinds are
-    skipped.
-
-    Of a record larger than `most` bytes, what is behind its head is left out. A `start` is the position of a record.
-    """
-    try:
-        file = path.open("rb")
-    except FileNotFoundError:
-        return
-    with file:
-        size = os.fstat(file.fileno()).st_size
-        at = start or heading_size(file.read(LONGEST_HEADING))
-        if not at:
-            return
-        file.seek(at)
-        while found := _next_record(file, available=size - at, most=most):
-            length, record = found
-            place = RecordPosition(path.name, at, at + FRAME.size + length)
-            if record is not None:
-                yield place, record
-            at = place.end
-
-
-def _next_record(file: BinaryIO, *, available: int, most: int | None) -> tuple[int, Record | None] | None:
-    """Its length, and the record if its kind is known; None if it is not whole (yet)."""
-    head = file.read(FRAME.size)
-    if len(head) < FRAME.size:
-        return None
-    length, check = FRAME.unpack(head)
-    if not length or length > available - FRAME.size:
-        return None
-    if most is not None and length > most:
-        _, record, found = read_large(file, length)
-    else:
-        payload = file.read(length)
-        record, found = parse_record(payload), crc32(payload)
-    return (length, record) if found == check else None
-
-
-def read_large(file: BinaryIO, length: int, check: int = 0) -> tuple[bytes, Record | None, int]:
-    """A large record, read in pieces: its first byte, its head with the size and hash of the rest, and a checksum that
-    continues `check`."""
-    start = file.read(min(length, 64))
-    head = start[: head_size(start)]
-    head += file.read(min(max(0, head_size(start) - len(start)), length - len(start)))
-    rest = start[len(head) :]
-    digest, check = sha256(rest), crc32(rest, crc32(head, check))
-    left = length - len(head) - len(rest)
-    while left and (chunk := file.read(min(left, CHUNK))):
-        digest.update(chunk)
-        check = crc32(chunk, check)
-        left -= len(chunk)
-    record = None
-    with contextlib.suppress(NotARecordError):
-        record = left_out(memoryview(head), size=length - len(head), sha256=digest.hexdigest())
-    return start[:1], record, check
-
-
-def parse_record(payload: bytes) -> Record | None:
-    """None for a kind of record that this release does not know."""
-    try:
-        return from_bytes(memoryview(payload))
-    except NotARecordError:
-        return None

@@ -22,11 +22,8 @@ from msgspec.structs import replace
 
 from relay.gateway.journal import frames, segments
 from relay.gateway.journal.frames import Payload
-from relay.gateway.journal.reader import read
 from relay.gateway.journal.records import Accepted, Ended, Lost, head_of, head_of_reply
 from relay.gateway.journal.segments import bytes_in
-
-__all__ = ["Journal", "Losses", "read"]
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +85,7 @@ class Journal:
         self.lost = Losses()
         self._open: dict[int, _Open] = {}  # by the exchange's number, which is found sooner than its UUID
         self._owed: list[Payload] = []
-        self._unreported = Losses()
+        self.unreported = Losses()  # since the journal last reported losses
         self._writer = ""
         self._segment = ""
         self._fd = -1
@@ -100,11 +97,6 @@ class Journal:
         self._measured = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-
-    @property
-    def unreported(self) -> Losses:
-        """What was lost since the journal last reported losses."""
-        return self._unreported
 
     def accept(self, record: Accepted, body: bytes = b"") -> bool:
         """Write that a call is about to be sent. False if it is not recorded, by its mode or because it is lost."""
@@ -176,7 +168,7 @@ class Journal:
         """All of it or nothing; after an outage also what is owed."""
         if not self._try([payload]):
             return False
-        if self._owed or self._unreported.why:
+        if self._owed or self.unreported.why:
             self._catch_up()
         return True
 
@@ -195,11 +187,13 @@ class Journal:
         return True
 
     def _append(self, payloads: list[Payload], size: int) -> None:
-        pieces, position, calls = [], self._length, self._calls
-        for head, behind in payloads:
-            pieces += frames.pack((head, behind), self._mark, position=position, calls=calls)
-            position += frames.FRAME_SIZE + len(head) + len(behind)
-            calls += frames.is_call(head)
+        pieces: list[bytes] = []
+        position, calls = self._length, self._calls
+        for payload in payloads:
+            length = len(payload[0]) + len(payload[1])
+            pieces += (frames.pack_frame(payload, self._mark, length=length, position=position, calls=calls), *payload)
+            position += frames.FRAME_SIZE + length
+            calls += frames.is_call(payload[0])
         try:
             written = os.pwritev(self._fd, pieces, self._length) if len(pieces) <= MOST_PIECES else 0
             if written < size:
@@ -252,21 +246,21 @@ class Journal:
         self.lost.lost_bytes += size
 
     def _lose_call(self, size: int) -> None:
-        for counted in (self.lost, self._unreported):
+        for counted in (self.lost, self.unreported):
             counted.calls += 1
             counted.lost_bytes += size
 
     def _note(self, why: str) -> None:
-        if not self._unreported.why:
+        if not self.unreported.why:
             logger.error("The relay's journal cannot be written, and what it loses is counted: %s", why)
-        self.lost.why = self._unreported.why = why
+        self.lost.why = self.unreported.why = why
 
     def _catch_up(self) -> None:
         """Write the ends that are owed, then what was lost."""
-        lost = self._unreported
+        lost = self.unreported
         record = Lost(at=time.time(), calls=lost.calls, lost_bytes=lost.lost_bytes, why=lost.why)
         if self._try([*self._owed, (head_of(record), b"")] if lost.calls else self._owed):
-            self._owed, self._unreported = [], Losses()
+            self._owed, self.unreported = [], Losses()
             logger.warning(
                 "The relay's journal is written again: %d calls, %d bytes lost.", lost.calls, lost.lost_bytes
             )
@@ -283,7 +277,7 @@ class Journal:
     def _tick(self) -> None:
         self._timer = None
         self.flush()
-        if self._owed or self._unreported.why:
+        if self._owed or self.unreported.why:
             self._catch_up()
         age = time.monotonic() - self._begun
         # While the end of a call is owed it is not idle: a reader takes a call without an end for lost.

@@ -88,7 +88,9 @@ def test_a_damaged_frame_costs_its_own_record_alone(relay: Relay, calls: list[in
 def test_the_torn_tail_of_a_process_that_died_is_no_damage(relay: Relay, calls: list[int], torn: int) -> None:
     """It had begun to write the next record, and nothing counts it yet."""
     mark = frames.mark_of(segment(relay).name)
-    following = b"".join(frames.pack((b"A", b"x" * 500), mark, position=calls[-1], calls=3))
+    following = (
+        frames.pack_frame([b"A" + b"x" * 500], mark, length=501, position=calls[-1], calls=3) + b"A" + b"x" * 500
+    )
     segment(relay).write_bytes(segment(relay).read_bytes() + following[:torn])
     relay.digest()
     row = JournalPosition.objects.get()

@@ -9,7 +9,6 @@ import sys
 import time
 from pathlib import Path
 from uuid import UUID, uuid4
-from zlib import crc32
 
 import pytest
 from hypothesis import given
@@ -19,7 +18,7 @@ from msgspec.structs import replace
 from relay.gateway.journal import frames
 from relay.gateway.journal import writer as journals
 from relay.gateway.journal.damage import is_damage
-from relay.gateway.journal.reader import JournalReader
+from relay.gateway.journal.reader import JournalReader, read
 from relay.gateway.journal.records import (
     Accepted,
     Attempt,
@@ -32,8 +31,8 @@ from relay.gateway.journal.records import (
     head_of_reply,
     without_credentials,
 )
-from relay.gateway.journal.segments import EARLIER, FRAME, MAGIC, heading, is_written, names, writer_of
-from relay.gateway.journal.writer import Journal, read
+from relay.gateway.journal.segments import MAGIC, heading, is_written, names, writer_of
+from relay.gateway.journal.writer import Journal
 from tests.relay.gateway.writer import accept
 
 
@@ -106,17 +105,15 @@ def file_of(written: list[Record], *, name: str = "1.journal") -> tuple[bytes, l
     """A whole segment as the journal writes it, and where each of its records ends."""
     data, ends, calls = b"", [], 0
     for record in written:
-        payload = payload_of(record)
-        data += b"".join(frames.pack(payload, frames.mark_of(name), position=frames.START + len(data), calls=calls))
-        calls += frames.is_call(payload[0])
+        data += framed(record, name, position=frames.START + len(data), calls=calls)
+        calls += isinstance(record, Accepted)
         ends.append(frames.START + len(data))
     return MAGIC + frames.pack_counts(frames.START + len(data), calls) + data, ends
 
 
-def framed_before(record: Record) -> bytes:
-    """As formats 1 to 3 had it."""
-    payload = b"".join(payload_of(record))
-    return FRAME.pack(len(payload), crc32(payload)) + payload
+def framed(record: Record, segment: str, *, position: int, calls: int) -> bytes:
+    payload, mark = b"".join(payload_of(record)), frames.mark_of(segment)
+    return frames.pack_frame([payload], mark, length=len(payload), position=position, calls=calls) + payload
 
 
 def read_back(record: Record) -> Record:
@@ -283,7 +280,7 @@ class TestSegments:
         assert list(reader.read()) == []
         (segment,) = names(tmp_path)
         size = (tmp_path / segment).stat().st_size
-        late = b"".join(frames.pack(payload_of(ended(uuid4())), frames.mark_of(segment), position=size, calls=1))
+        late = framed(ended(uuid4()), segment, position=size, calls=1)
         with (tmp_path / segment).open("ab") as file:
             file.write(late[:20])
             file.flush()
@@ -335,13 +332,21 @@ class TestSegments:
         assert isinstance(again[0], Accepted)
         assert again[0].exchange == second
 
-    @pytest.mark.parametrize("first_line", EARLIER)
-    def test_a_segment_of_an_earlier_version_is_read(self, tmp_path: Path, first_line: bytes) -> None:
-        exchange = uuid4()
-        said = ReplyBytes(exchange=exchange, at=1.0, data=b"hello", offset=0)
-        end = Ended(exchange=exchange, at=2.0, reason="done")
-        (tmp_path / "1-old.journal").write_bytes(first_line + framed_before(said) + framed_before(end))
-        assert records_in(tmp_path) == [said, end]
+    @pytest.mark.parametrize(
+        "first_line", [b"parley journal 1\n", b"parley journal 2\n", heading(3), b"another file\n"]
+    )
+    def test_a_segment_of_an_unknown_format_is_put_aside_and_reported(self, tmp_path: Path, first_line: bytes) -> None:
+        content = first_line + b"".join(payload_of(ended(uuid4())))
+        (tmp_path / "1-old.journal").write_bytes(content)
+        reader = JournalReader(tmp_path)
+        ((_place, lost),) = reader.read()
+        assert isinstance(lost, Lost)
+        assert is_damage(lost)
+        assert lost.lost_bytes >= len(content)
+        reader.remove_all_but(())
+        (aside,) = tmp_path.iterdir()
+        assert aside.suffix == ".damaged"
+        assert aside.read_bytes() == content
 
     def test_a_segment_of_a_later_version_is_left_to_it(self, tmp_path: Path) -> None:
         (tmp_path / "1-new.journal").write_bytes(heading(9) + b"anything")

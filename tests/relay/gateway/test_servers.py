@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from relay.gateway.journal.reader import read
 from relay.gateway.journal.records import Ended
-from relay.gateway.journal.writer import read
 from tests.relay.mcp_server.asking import names, told
 from tests.servers.databases import copy_migrated_file
 from tests.servers.processes import SERVERS, clean_environment, free_port, run_manage, run_server, wait_for
