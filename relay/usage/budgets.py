@@ -11,7 +11,6 @@ functions.
 
 import math
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -26,7 +25,7 @@ from relay.usage.prices import cost_of
 
 Unit = Literal["tokens", "cost"]
 PoolName = Literal["owner_day", "key_day", "key_month"]
-MICRO = Decimal(1_000_000)
+_MICRO = 1_000_000
 
 
 class Payer(NamedTuple):
@@ -101,12 +100,13 @@ class BudgetLimit:
     def seconds_to_reset(self) -> int:
         return max(1, math.ceil(self.resets_at.timestamp() - time.time()))
 
-    def amount_of(self, use: Use) -> Decimal:
-        return Decimal(use.tokens) if self.unit == "tokens" else use.cost
+    @property
+    def most(self) -> int:
+        return int(self.limit if self.unit == "tokens" else self.limit * _MICRO)
 
-    def whole_amount_of(self, use: Use) -> int:
-        """In tokens or millionths of a dollar, as Redis counts."""
-        return use.tokens if self.unit == "tokens" else int(use.cost * MICRO)
+    def amount_of(self, use: Use) -> int:
+        """In tokens or millionths of a dollar."""
+        return use.tokens if self.unit == "tokens" else int(use.cost * _MICRO)
 
     def counter(self, payer: Payer) -> str:
         """The name of its counter in Redis."""
@@ -114,14 +114,25 @@ class BudgetLimit:
         return f"{payer.scopes[0 if self.is_owners else -1]}:{self.unit}:{period}"
 
     def is_used_up(self, pool: Pool) -> bool:
-        return self.amount_of(pool.used) >= self.limit
+        return self.amount_of(pool.used) >= self.most
 
     def has_room(self, pool: Pool, amount: Use) -> bool:
         """Whether the amount fits into this process's part of what is left, or the call would be the only one."""
-        ours = self.amount_of(pool.unwritten) + self.amount_of(pool.reserved)
-        if (ours + self.amount_of(amount)) * pool.processes <= self.limit - self.amount_of(pool.known):
+        ours = self.amount_of(pool.unwritten + pool.reserved + amount)
+        if ours * pool.processes <= self.most - self.amount_of(pool.known):
             return True
         return pool.is_idle and (pool.processes == 1 or not self.amount_of(pool.unwritten))
+
+    def meter(self, payer: Payer, pool: Pool, amount: Use) -> redis_counters.Meter:
+        """What Redis is being informed of is left out, because it would count twice."""
+        return redis_counters.Meter(
+            counter=self.counter(payer),
+            scope=1 if self.is_owners else 2,
+            unit=1 if self.unit == "tokens" else 2,
+            used=self.amount_of(pool.used) - self.amount_of(pool.settling),
+            limit=self.most,
+            amount=self.amount_of(amount),
+        )
 
 
 class Objection(NamedTuple):
@@ -135,22 +146,16 @@ class Objection(NamedTuple):
 
 
 def budgets_of(payer: Payer) -> list[BudgetLimit]:
-    return list(_budgets_of(payer))
-
-
-def _budgets_of(payer: Payer) -> Iterator[BudgetLimit]:
     key, limits = payer.key, owner_account(payer.owner).limits
-    table: tuple[tuple[PoolName, Unit, int | Decimal | None], ...] = (
-        ("key_day", "tokens", key.tokens_per_day if key else None),
-        ("key_day", "cost", key.cost_per_day if key else None),
-        ("key_month", "tokens", key.tokens_per_month if key else None),
-        ("key_month", "cost", key.cost_per_month if key else None),
+    found: list[tuple[PoolName, Unit, int | Decimal | None]] = []
+    if key is not None:
+        found += [("key_day", "tokens", key.tokens_per_day), ("key_day", "cost", key.cost_per_day)]
+        found += [("key_month", "tokens", key.tokens_per_month), ("key_month", "cost", key.cost_per_month)]
+    found += [
         ("owner_day", "tokens", limits.tokens_per_day or None),
         ("owner_day", "cost", limits.cost_per_day or None),
-    )
-    for pool, unit, limit in table:
-        if limit is not None:
-            yield BudgetLimit(pool=pool, unit=unit, limit=Decimal(limit))
+    ]
+    return [BudgetLimit(pool=pool, unit=unit, limit=Decimal(limit)) for pool, unit, limit in found if limit is not None]
 
 
 def has_money(budgets: list[BudgetLimit]) -> bool:
@@ -205,12 +210,15 @@ async def reserve(payer: Payer, name: str, amount: Use, budgets: list[BudgetLimi
     Redis decides for all processes, and this process for its own calls: Redis may not know all of them, if it did not
     answer in time.
     """
-    is_shared = False
+    verdict = None
     if redis_counters.is_enabled():
-        objection, is_shared = await _reserve_in_redis(payer, name, amount, budgets)
-        if objection is not None:
-            return objection
-    objection = _reserve_here(payer, name, amount, budgets, is_shared=is_shared)
+        known = pools(payer, name=name)
+        meters = [budget.meter(payer, known[budget.pool], amount) for budget in budgets]
+        reserved = (amount.tokens, int(amount.cost * _MICRO))
+        verdict = await redis_counters.reserve(name, payer.scopes, reserved, meters)
+        if verdict is not None and verdict[0] >= 0:
+            return Objection(budgets[verdict[0]], is_used_up=verdict[1])
+    objection = _reserve_here(payer, name, amount, budgets, is_shared=verdict is not None)
     if objection is not None and redis_counters.is_enabled():
         # Also if it did not answer in time: it may have reserved all the same.
         redis_counters.settle(name, payer.scopes, [])
@@ -225,38 +233,12 @@ def _reserve_here(
         known = pools(payer, name=name)
         for budget in budgets:
             pool = known[budget.pool]._replace(processes=1) if is_shared else known[budget.pool]
-            if budget.is_used_up(pool):
-                return Objection(budget, is_used_up=True)
-            if not budget.has_room(pool, amount):
-                return Objection(budget, is_used_up=False)
+            is_used_up = budget.is_used_up(pool)
+            if is_used_up or not budget.has_room(pool, amount):
+                return Objection(budget, is_used_up)
         for account in payer.accounts:
             account.reserved[name] = amount
     return None
-
-
-async def _reserve_in_redis(
-    payer: Payer, name: str, amount: Use, budgets: list[BudgetLimit]
-) -> tuple[Objection | None, bool]:
-    """The objection of Redis, and whether it has answered."""
-    known = pools(payer, name=name)
-    meters = [
-        redis_counters.Meter(
-            counter=budget.counter(payer),
-            is_owners=budget.is_owners,
-            is_cost=budget.unit == "cost",
-            # What Redis is being informed of would count twice.
-            used=budget.whole_amount_of(known[budget.pool].used) - budget.whole_amount_of(known[budget.pool].settling),
-            limit=int(budget.limit if budget.unit == "tokens" else budget.limit * MICRO),
-            amount=budget.whole_amount_of(amount),
-        )
-        for budget in budgets
-    ]
-    reserved = (amount.tokens, int(amount.cost * MICRO))
-    verdict = await redis_counters.reserve(name, payer.scopes, reserved, meters)
-    if verdict is None:
-        return None, False
-    place, is_used_up = verdict
-    return (Objection(budgets[place], is_used_up) if place >= 0 else None), True
 
 
 # Settle.
@@ -296,4 +278,4 @@ def _note_settling(payer: Payer, change: Use) -> None:
 
 
 def _counted(payer: Payer, spent: Use) -> list[tuple[str, int]]:
-    return [(budget.counter(payer), budget.whole_amount_of(spent)) for budget in budgets_of(payer)]
+    return [(budget.counter(payer), budget.amount_of(spent)) for budget in budgets_of(payer)]

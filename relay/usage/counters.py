@@ -10,7 +10,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
@@ -26,7 +26,6 @@ from relay.runtime.async_db import in_database
 from relay.usage import redis_counters, tables
 from relay.usage.allowances import Limits, limits_of
 from relay.usage.amounts import NO_USE, Use, this_minute, today
-from relay.usage.tables import Total
 
 logger = logging.getLogger(__name__)
 
@@ -113,10 +112,6 @@ class KeyAccount(Account):
     is_limited: bool = False
     is_loaded: bool = False
 
-    @property
-    def owner(self) -> int:
-        return self.key.owner_id if self.key else 0
-
     def is_busy(self) -> bool:
         return bool(self.running or self.minute.unwritten) or not self.is_idle(BUSY_SECONDS)
 
@@ -163,9 +158,8 @@ class UsageCounters:
         self.ended_days: list[tuple[int, int, Count[date]]] = []
         self.turns = 0
 
-    def is_current(self, turn: int | None) -> bool:
-        """Whether what was read in this turn is still right; None is the turn of the writer itself."""
-        return turn is None or (turn == self.turns and not turn % 2)
+    def has_written_since(self, turn: int) -> bool:
+        return turn != self.turns or bool(turn % 2)
 
 
 def counters() -> UsageCounters:
@@ -186,7 +180,7 @@ def key_account(pk: int, *, is_used: bool = True) -> KeyAccount:
         if account.minute.period != minute:
             account.minute, day = Count(minute), today()
             if account.day.period != day:
-                state.ended_days.append((pk, account.owner, account.day))
+                state.ended_days.append((pk, account.key.owner_id if account.key else 0, account.day))
                 account.day, account.is_loaded = Count(day), False
         if is_used:
             account.last_used = time.monotonic()
@@ -290,7 +284,10 @@ def _write_and_read(state: UsageCounters) -> None:
         state.keys = {pk: account for pk, account in state.keys.items() if account.is_in_use()}
         state.owners = {pk: account for pk, account in state.owners.items() if account.is_in_use()}
         ended = list(state.ended_days)
-        days = [*ended, *((pk, account.owner, account.day) for pk, account in state.keys.items())]
+        days = [
+            *ended,
+            *((pk, account.key.owner_id if account.key else 0, account.day) for pk, account in state.keys.items()),
+        ]
         counts = [*(day for _, _, day in days), *(account.day for account in state.owners.values())]
         for count in counts:
             count.begin_writing()
@@ -299,8 +296,9 @@ def _write_and_read(state: UsageCounters) -> None:
         limited = {pk: account for pk, account in state.keys.items() if account.is_limited and account.is_busy()}
         for pk in state.keys.keys() - limited.keys():
             state.keys[pk].is_loaded = False
-        written = {pk: (account.minute.period, account.minute.writing) for pk, account in limited.items()}
-        running = {pk: len(account.running) for pk, account in limited.items()}
+        minutes = [
+            (pk, account.minute.period, account.minute.writing, len(account.running)) for pk, account in limited.items()
+        ]
         owners = {pk: account for pk, account in state.owners.items() if account.is_busy()}
     # First: without the database, Redis must not forget them.
     alive: dict[str, Collection[str]] = {one.key.prefix: one.running for one in limited.values() if one.key}
@@ -312,23 +310,24 @@ def _write_and_read(state: UsageCounters) -> None:
             count.end_writing()
         del state.ended_days[: len(ended)]
     if limited:
-        tables.add_minutes(written, running=running)
+        tables.add_minutes(minutes)
         with state.lock:
             for account in limited.values():
                 account.minute.end_writing()
         for pk in limited:
-            _set_key(pk, tables.total_of(pk, minute=this_minute(), day=today()))
+            _read_key(pk, is_writer=True)
     if limited or owners:
         _count_processes()
-    for pk, owner in owners.items():
-        version = owner.chats_written
-        _set_owner(pk, *_read_owner(pk), version=version)
+    for pk in owners:
+        _read_owner(pk, is_writer=True)
 
 
-def _set_key(pk: int, total: Total, *, turn: int | None = None) -> bool:
-    """False if it must be read again."""
+def _read_key(pk: int, *, is_writer: bool = False) -> bool:
+    """Read what all processes counted of a key. False if it changed meanwhile and must be read again."""
+    turn = counters().turns
+    total = tables.total_of(pk, minute=this_minute(), day=today())
     with counters().lock:
-        if not counters().is_current(turn):
+        if not is_writer and counters().has_written_since(turn):
             return False
         account = key_account(pk, is_used=False)
         account.minute.known, account.day.known = total.minute, total.day
@@ -336,18 +335,16 @@ def _set_key(pk: int, total: Total, *, turn: int | None = None) -> bool:
         return True
 
 
-def _read_owner(pk: int) -> tuple[Use, Limits]:
-    return tables.spent_by(pk, day=today()), limits_of(pk)
-
-
-def _set_owner(pk: int, spent: Use, limits: Limits, *, version: int, turn: int | None = None) -> bool:
-    """False if it must be read again. `version` is the owner's `chats_written` before that was read."""
+def _read_owner(pk: int, *, is_writer: bool = False) -> bool:
+    """The same of an owner, with their limits."""
+    turn, account = counters().turns, counters().owners.get(pk)
+    written = account.chats_written if account else 0
+    spent, limits = tables.spent_by(pk, day=today()), limits_of(pk)
     with counters().lock:
-        if not counters().is_current(turn):
+        if not is_writer and counters().has_written_since(turn):
             return False
-        account = counters().owners.get(pk)
-        if account is not None:
-            if account.chats_writing or account.chats_written != version:
+        if (account := counters().owners.get(pk)) is not None:
+            if account.chats_writing or account.chats_written != written:
                 return False
             account.day.known, account.limits, account.read_at = spent, limits, time.monotonic()
         return True
@@ -360,16 +357,10 @@ def _count_processes() -> None:
 
 async def load_key(pk: int) -> None:
     """Read what others have counted. Without the database the call continues."""
-    for _ in range(READ_AGAIN):
-        turn = counters().turns
-        try:
-            total = await in_database(tables.total_of, pk, minute=this_minute(), day=today())
-        except (DatabaseError, InterfaceError):
-            logger.warning("What the key %d has used cannot be read; it passes.", pk)
-            return
-        if _set_key(pk, total, turn=turn):
-            return
-        await asyncio.sleep(READ_AFTER)
+    try:
+        await _read_repeatedly(_read_key, pk)
+    except (DatabaseError, InterfaceError):
+        logger.warning("What the key %d has used cannot be read; it passes.", pk)
 
 
 async def load_owner(pk: int) -> None:
@@ -377,11 +368,14 @@ async def load_owner(pk: int) -> None:
     try:
         async with asyncio.timeout(OWNER_SECONDS):
             await in_database(_count_processes)
-            for _ in range(READ_AGAIN):
-                turn, version = counters().turns, owner_account(pk).chats_written
-                if _set_owner(pk, *await in_database(_read_owner, pk), version=version, turn=turn):
-                    return
-                await asyncio.sleep(READ_AFTER)
+            await _read_repeatedly(_read_owner, pk)
     except (DatabaseError, InterfaceError, TimeoutError):
         logger.warning("What the owner %d of a key may use cannot be read; the call passes.", pk)
         owner_account(pk).read_at = time.monotonic()
+
+
+async def _read_repeatedly(read: Callable[[int], bool], pk: int) -> None:
+    for _ in range(READ_AGAIN):
+        if await in_database(read, pk):
+            return
+        await asyncio.sleep(READ_AFTER)

@@ -11,8 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.conf import settings
 
@@ -33,8 +32,7 @@ KEPT_SECONDS, MINUTE_KEPT_SECONDS = 60, 120
 _tasks: set[asyncio.Task[None]] = set()
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
+class Counted(NamedTuple):
     """What was counted before this call, in this minute."""
 
     minute: int
@@ -110,8 +108,8 @@ def keep_alive(running: Mapping[str, Collection[str]]) -> None:
 
 # Budgets.
 
-# Longer than a month, and longer than any call.
-COUNTER_KEPT_SECONDS, RESERVED_KEPT_SECONDS = 35 * 86_400, 86_400
+# Longer than a month. The reservations in the script are kept for a day, longer than any call.
+COUNTER_KEPT_SECONDS = 35 * 86_400
 
 # KEYS: running calls of each scope (the owner, and the key if there is one), their reservations, then one counter per
 # budget. ARGV: the time, the time until which the call counts, its name, what it reserves, the number of scopes; then
@@ -140,33 +138,31 @@ for place = 0, #KEYS - 2 * scopes - 1 do
   local counted = tonumber(redis.call('GET', counter) or '0')
   if used > counted then
     counted = used
-    redis.call('SET', counter, ARGV[base + 3], 'EX', COUNTER_KEPT)
+    redis.call('SET', counter, ARGV[base + 3], 'EX', 3024000)
   end
   if counted >= limit then return {place, 1} end
   if open[scope][3] > 0 and counted + open[scope][unit] + amount > limit then return {place, 0} end
 end
 for scope = 1, scopes do
   redis.call('ZADD', KEYS[scope], till, name)
-  redis.call('EXPIRE', KEYS[scope], RUNNING_KEPT)
+  redis.call('EXPIRE', KEYS[scope], 60)
   redis.call('HSET', KEYS[scope + scopes], name, ARGV[4] .. ':' .. ARGV[5])
-  redis.call('EXPIRE', KEYS[scope + scopes], RESERVED_KEPT)
+  redis.call('EXPIRE', KEYS[scope + scopes], 86400)
 end
 return {-1, 0}
 """
-_RESERVE = (
-    _RESERVE.replace("COUNTER_KEPT", str(COUNTER_KEPT_SECONDS))
-    .replace("RUNNING_KEPT", str(KEPT_SECONDS))
-    .replace("RESERVED_KEPT", str(RESERVED_KEPT_SECONDS))
-)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Meter:
-    """One budget in whole numbers, of tokens or of millionths of a dollar; `used` as this process knows it."""
+class Meter(NamedTuple):
+    """One budget as the script reads it, in tokens or millionths of a dollar.
+
+    `scope` and `unit` are places in Lua's lists: the owner or the key, tokens or money. `used` is what this process
+    knows.
+    """
 
     counter: str
-    is_owners: bool
-    is_cost: bool
+    scope: int
+    unit: int
     used: int
     limit: int
     amount: int
@@ -185,10 +181,10 @@ async def reserve(
     Returns the place of the budget that objects (-1 for none), and whether it is used up. None: Redis did not answer.
     """
     now = time.time()
-    names = [*map(_running, scopes), *map(_reserved, scopes), *(_counter(meter.counter) for meter in meters)]
+    names = [*map(_running, scopes), *map(_reserved, scopes), *(f"{PREFIX}:{meter.counter}" for meter in meters)]
     values: list[Any] = [now, now + ALIVE_SECONDS, name, *held, len(scopes)]
     for meter in meters:
-        values += [1 if meter.is_owners else 2, 2 if meter.is_cost else 1, meter.used, meter.limit, meter.amount]
+        values += meter[1:]
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
             place, is_used_up = await _client().eval(_RESERVE, len(names), *names, *values)
@@ -231,21 +227,13 @@ async def settle_and_wait(name: str, scopes: tuple[str, ...], counters: Sequence
 def _settlement(name: str, scopes: tuple[str, ...], counters: Sequence[tuple[str, int]]) -> Awaitable[object]:
     pipeline = _client().pipeline(transaction=True)
     for counter, amount in counters:
-        pipeline.incrby(_counter(counter), amount)
-        pipeline.expire(_counter(counter), COUNTER_KEPT_SECONDS)
+        pipeline.incrby(f"{PREFIX}:{counter}", amount)
+        pipeline.expire(f"{PREFIX}:{counter}", COUNTER_KEPT_SECONDS)
     for scope in scopes:
         pipeline.hdel(_reserved(scope), name)
     pipeline.zrem(_running(scopes[0]), name)  # `leave` counts it out of its key
     executed: Awaitable[object] = pipeline.execute()
     return executed
-
-
-def _reserved(scope: str) -> str:
-    return f"{PREFIX}:{scope}:reserved"
-
-
-def _counter(name: str) -> str:
-    return f"{PREFIX}:{name}"
 
 
 async def close() -> None:
@@ -278,8 +266,12 @@ def _of_minute(key: str, minute: int) -> str:
     return f"{PREFIX}:{key}:{minute}"
 
 
-def _running(key: str) -> str:
-    return f"{PREFIX}:{key}:running"
+def _running(scope: str) -> str:
+    return f"{PREFIX}:{scope}:running"
+
+
+def _reserved(scope: str) -> str:
+    return f"{PREFIX}:{scope}:reserved"
 
 
 def _faults() -> tuple[type[Exception], ...]:

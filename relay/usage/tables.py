@@ -4,7 +4,7 @@ import os
 import secrets
 import socket
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
@@ -121,19 +121,20 @@ def _bounded(tokens: int) -> int:
     return max(0, min(tokens, MOST_TOKENS))
 
 
-def add_minutes(minutes: Mapping[int, tuple[int, Use]], *, running: Mapping[int, int]) -> None:
-    """Add to the minutes of keys with limits, and write how many calls of each this process has."""
+def add_minutes(minutes: Sequence[tuple[int, int, Use, int]]) -> None:
+    """Add to the minutes of keys with limits, and write how many calls of each this process has: key, minute, use and
+    number of calls of each."""
     now = timezone.now()
     with writing():
-        rows = [KeyMinute(key_id=key, minute=minute) for key, (minute, _) in minutes.items()]
+        rows = [KeyMinute(key_id=key, minute=minute) for key, minute, _, _ in minutes]
         KeyMinute.objects.bulk_create(rows, ignore_conflicts=True)
-        for key, (minute, use) in minutes.items():
+        for key, minute, use, _ in minutes:
             if use:
                 KeyMinute.objects.filter(key_id=key, minute=minute).update(
                     requests=F("requests") + use.requests, tokens=F("tokens") + _bounded(use.tokens)
                 )
         KeyStreams.objects.bulk_create(
-            [KeyStreams(key_id=key, process=_process(), count=count, at=now) for key, count in running.items()],
+            [KeyStreams(key_id=key, process=_process(), count=count, at=now) for key, _, _, count in minutes],
             update_conflicts=True,
             unique_fields=["key", "process"],
             update_fields=["count", "at"],

@@ -243,7 +243,7 @@ def test_every_process_has_its_part_of_what_is_left() -> None:
 @pytest.mark.any_database
 def test_redis_counts_reservations_of_all_processes(store: redis.Redis) -> None:
     def reserve(name: str, *, used: int = 0, amount: int = 10) -> tuple[int, bool] | None:
-        meter = redis_counters.Meter(counter="c", is_owners=True, is_cost=False, used=used, limit=100, amount=amount)
+        meter = redis_counters.Meter("c", scope=1, unit=1, used=used, limit=100, amount=amount)
         return done(lambda: redis_counters.reserve(name, ("owner-1", "k"), (amount, 0), [meter]))
 
     async def settle(name: str, used: int) -> None:

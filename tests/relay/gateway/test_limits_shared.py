@@ -153,7 +153,7 @@ def test_client_that_leaves_while_it_is_counted_takes_no_place(store: redis.Redi
 def test_a_refusal_is_taken_back_from_the_minute_in_which_it_was_counted(store: redis.Redis) -> None:
     early_in_the_minute()
     counted = entered("one")
-    before = replace(counted, minute=counted.minute - 1)
+    before = counted._replace(minute=counted.minute - 1)
     done(lambda: redis_counters.leave("k", "one", refused=before))
     assert entered("two").requests == 1
 
