@@ -137,12 +137,7 @@ def run_relay() -> Iterator[RunningRelay]:
         thread.join(10)
         close_connections()
         process_state.reset(
-            counters.UsageCounters,
-            continuations.ContinuationMemory,
-            ownership.IssuedNames,
-            routes.Cooldowns,
-            ownership.AnswerOrigins,
-            Journal,
+            counters.UsageCounters, continuations.ContinuationMemory, ownership.IssuedNames, routes.Cooldowns, Journal
         )
 
 

@@ -95,7 +95,7 @@ async def reserve(owner: int, limits: Limits, *, route: Route, read: int, writte
     payer = Payer(owner)
     reservation = Reservation(payer, route, read)
     counters.set_limits(owner, limits)
-    if not limits.tokens_per_day and not limits.cost_per_day:
+    if not limits.has_budget:
         return reservation
     if counters.owner_account(owner).is_stale:
         await counters.load_owner(owner)

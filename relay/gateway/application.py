@@ -11,6 +11,7 @@ from uuid import UUID
 from django.conf import settings
 
 from history.access.key_cache import ApiKeyError
+from history.answers.events import ErrorKind
 from relay.errors import NoSuchModel, ProviderError
 from relay.gateway import models_endpoint, rate_limits, routes
 from relay.gateway.call import addresses, bodies, cancellation, errors, session_ids
@@ -21,13 +22,12 @@ from relay.gateway.call.cancellation import CallCancellation
 from relay.gateway.call.client import Client
 from relay.gateway.call.decompression import READ_HERE, UnknownEncoding, decompress
 from relay.gateway.call.errors import LONGEST_NAME, Refusal
-from relay.gateway.call.headers import RequestHeaders, decode_headers, json_headers
+from relay.gateway.call.headers import RequestHeaders, decode_headers
 from relay.gateway.call.json_scanner import NotAnObject, Unreadable, model_in_form, without_field
 from relay.gateway.recording import Recording, mode_of
 from relay.gateway.references import continuations, ownership
 from relay.gateway.routes import Upstream
-from relay.gateway.upstream.forwarding import forward
-from relay.gateway.upstream.translating import count, translate
+from relay.gateway.upstream.translating import call_upstream, count
 from relay.runtime.asgi import Receive, Scope, Send
 from relay.runtime.event_loop import parse_apart
 
@@ -153,7 +153,12 @@ async def _send_on(call: Call, client: Client) -> None:
     cancelling = CallCancellation(client.loop, call.key.pk)
     client.watch(cancelling.handle_disconnect)
     try:
-        await _call_upstreams(call, upstreams, client, recording)
+        continuations.check_continuation(call, upstreams)
+        is_forwarded = call.earlier is None and all(one.is_native(call.address.dialect) for one in upstreams)
+        if is_forwarded or call.address.kind == "chat":
+            await call_upstream(call, upstreams, client, recording)
+        else:
+            await count(call, client, recording)
     except ProviderError as error:
         await recording.end("timeout" if error.kind == "timeout" else "upstream_error", error=error.message)
         retry = (("retry-after", f"{error.retry_after:.0f}"),) if error.retry_after else ()
@@ -168,16 +173,16 @@ async def _send_on(call: Call, client: Client) -> None:
         if not cancelling.uncancel():
             raise
         if reason and not client.has_begun:
-            raise Refusal(reason, cancelling.error_kind, headers=call.record_headers) from None
+            kind: ErrorKind = "authentication" if reason == cancellation.REVOKED else "overloaded"
+            raise Refusal(reason, kind, headers=call.record_headers) from None
         if reason:
             client.cut()
     finally:
         cancelling.close()
         await recording.end("client_gone" if client.is_gone else "server_lost")
         if recording.copy is not None:
-            ownership.note_issued(call, recording.beginning)
-            if has_choice and recording.upstream is not None:
-                ownership.note_provider(call, recording.upstream, recording.beginning)
+            provider = recording.upstream.provider.name if has_choice and recording.upstream else ""
+            ownership.note_issued(call, recording.beginning, provider)
         if recording.issued_ids is not None:
             scanner = recording.issued_ids
             ownership.remember(call, await parse_apart(scanner.unread_size, scanner.end))
@@ -190,17 +195,6 @@ def _capable_upstreams(call: Call, upstreams: list[Upstream]) -> list[Upstream]:
     if continuations.is_ours(ownership.previous_response(call)):
         return upstreams
     return [upstream for upstream in upstreams if upstream.is_native(call.address.dialect)] or upstreams
-
-
-async def _call_upstreams(call: Call, upstreams: list[Upstream], client: Client, recording: Recording) -> None:
-    """If one of the upstreams speaks another dialect, a reply may have to be translated, whichever is called first."""
-    continuations.check_continuation(call, upstreams)
-    if call.earlier is None and all(upstream.is_native(call.address.dialect) for upstream in upstreams):
-        await forward(call, upstreams, client, recording)
-    elif call.address.kind == "chat":
-        await translate(call, upstreams, client, recording)
-    else:
-        await count(call, client, recording)
 
 
 def _find_upstreams(call: Call) -> list[Upstream]:
@@ -231,5 +225,4 @@ async def _refuse(scope: Scope, headers: dict[str, str], client: Client, exchang
     address = addresses.find_address(scope["method"], scope["path"])
     status, body = refusal.encode(address.dialect if address else addresses.guess_dialect(scope["path"], headers))
     own = [(name.encode(), value.encode()) for name, value in refusal.headers]
-    await client.begin(status, [*json_headers(body), (b"x-parley-exchange-id", str(exchange).encode()), *own])
-    await client.write(body, is_last=True)
+    await client.send_json(status, body, [(b"x-parley-exchange-id", str(exchange).encode()), *own])

@@ -15,7 +15,6 @@ from history.models import ApiKey
 from relay.gateway.call.addresses import guess_dialect
 from relay.gateway.call.client import Client
 from relay.gateway.call.errors import model_not_found
-from relay.gateway.call.headers import json_headers
 from relay.gateway.recording import mode_of
 from relay.providers import registry
 from relay.providers.base import Route
@@ -38,9 +37,7 @@ async def answer_get(path: str, headers: Mapping[str, str], key: ApiKey, client:
         answer = _find_model(path, guess_dialect(path, headers))
     else:
         return False
-    body = as_bytes(answer)
-    await client.begin(200, [*json_headers(body), (b"x-parley-exchange-id", str(exchange).encode())])
-    await client.write(body, is_last=True)
+    await client.send_json(200, as_bytes(answer), [(b"x-parley-exchange-id", str(exchange).encode())])
     return True
 
 
@@ -95,11 +92,10 @@ async def _describe_key(key: ApiKey) -> JsonObject:
     if owner.is_stale:
         await counters.load_owner(key.owner_id)
     owner_use = budgets.pools(budgets.payer_of(key))["owner_day"].used
-    minute = total.minute
+    minute, day = total.minute + account.minute.unwritten, total.day + account.day.unwritten
     if not counters.has_limits(key):
         # Its tokens are counted by the digester, its requests by this process alone.
         minute += account.minute.known
-    day = total.day + account.day.unwritten
     return {
         "object": "key",
         "name": key.name,
@@ -109,7 +105,7 @@ async def _describe_key(key: ApiKey) -> JsonObject:
         "recording": mode_of(key),
         "limits": {name: _number(getattr(key, name)) for name in counters.LIMITS},
         "use": {
-            "minute": _serialize(minute + account.minute.unwritten),
+            "minute": _serialize(minute),
             "day": _serialize(day),
             "month": _serialize(total.month_before + day),
             "running": len(account.running) + total.elsewhere,

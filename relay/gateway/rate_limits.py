@@ -61,17 +61,13 @@ class Admission:
         self.is_shared = redis_counters.is_enabled()
         counted = await redis_counters.enter(key.prefix, self.call.name) if self.is_shared else None
         try:
-            _check_pace(key, counted or _counted_here(account))
+            minute, used = account.minute.period, account.minute.used
+            here = Counted(minute, used.requests, used.tokens, running=len(account.running) + account.elsewhere)
+            _check_pace(key, counted or here)
         except Refusal:
             if self.is_shared:
                 await redis_counters.leave(key.prefix, self.call.name, refused=counted)
             raise
-
-
-def _counted_here(account: KeyAccount) -> Counted:
-    used = account.minute.used
-    running = len(account.running) + account.elsewhere
-    return Counted(minute=account.minute.period, requests=used.requests, tokens=used.tokens, running=running)
 
 
 def _check_pace(key: ApiKey, counted: Counted) -> None:
@@ -110,11 +106,9 @@ def has_money_budget(call: Call) -> bool:
 
 
 def _estimate_most_use(call: Call, upstream: Upstream, found: list[BudgetLimit]) -> Use:
-    earlier = call.earlier.size if call.earlier else 0
-    written = 0
+    earlier, written = call.earlier.size if call.earlier else 0, 0
     if call.address.kind == "chat":
-        named = [int(most) for most in _MOST_OUTPUT.findall(call.body)]
-        written = max(named, default=settings.PARLEY_RELAY_RESERVED_TOKENS)
+        written = max(map(int, _MOST_OUTPUT.findall(call.body)), default=settings.PARLEY_RELAY_RESERVED_TOKENS)
     return budgets.estimate_most_use(
         found,
         read=(len(call.body) + earlier) // BYTES_PER_TOKEN + 1,

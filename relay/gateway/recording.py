@@ -6,6 +6,7 @@ counts all others.
 
 import logging
 import time
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from relay.gateway.call.headers import Pairs
 from relay.gateway.journal.records import Accepted, Ended, without_credentials
 from relay.gateway.journal.writer import WITHOUT_BODIES, WITHOUT_REPLIES, Journal, Losses
 from relay.gateway.references.issued_ids import IssuedIdScanner, scanner_for
-from relay.gateway.replies import MOST_PLAIN, ReplyCopy, ReplyEdges, count_other_usage, count_usage, read_answer_id
+from relay.gateway.replies import MOST_PLAIN, ReplyCopy, count_other_usage, count_usage, read_answer_id
 from relay.gateway.routes import Upstream
 from relay.runtime.event_loop import parse_apart
 from relay.usage import counters as usage_counters
@@ -31,6 +32,7 @@ from relay.usage.prices import cost_of, price_of
 
 logger = logging.getLogger(__name__)
 
+COUNTS = (*("source", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens"),)
 OFF, NO_REPLIES = "off", "no_replies"
 
 
@@ -40,12 +42,8 @@ def mode_of(key: ApiKey) -> str:
 
 def journal() -> Journal:
     """The journal of this process."""
-    return process_state.get(Journal, _new_journal)
-
-
-def _new_journal() -> Journal:
-    folder = Path(settings.PARLEY_DATA_DIR) / "journal"
-    return Journal(folder, most_bytes=settings.PARLEY_JOURNAL_MB * 1024 * 1024)
+    folder, most_bytes = Path(settings.PARLEY_DATA_DIR) / "journal", settings.PARLEY_JOURNAL_MB * 1024 * 1024
+    return process_state.get(Journal, lambda: Journal(folder, most_bytes=most_bytes))
 
 
 def close_journal() -> None:
@@ -59,27 +57,25 @@ def unreported_losses() -> Losses:
     return opened.unreported if opened is not None else Losses()
 
 
+@dataclass(slots=True)
 class Recording:
     """One call in the journal, from before it is sent until it has ended, once."""
 
-    __slots__ = (
-        *("_fallback", "_has_ended", "call", "copy", "cost", "encoding", "first_byte_at", "is_assumed_price"),
-        *("is_counted_here", "is_recorded", "issued_ids", "journal", "size", "upstream", "usage"),
-    )
-
-    def __init__(self, call: Call) -> None:
-        self.call = call
-        self.journal = journal()
-        self.is_recorded = self.is_counted_here = self.is_assumed_price = self._has_ended = False
-        self.copy: ReplyEdges | None = None
-        self.encoding = ""
-        self.issued_ids: IssuedIdScanner | None = None
-        self.first_byte_at: float | None = None
-        self.size = 0
-        self.upstream: Upstream | None = None
-        self.usage: Usage | None = None
-        self.cost = Decimal(0)
-        self._fallback: dict[str, str] = {}
+    call: Call
+    journal: Journal = field(init=False, default_factory=journal)
+    copy: ReplyCopy | None = None
+    encoding: str = ""
+    issued_ids: IssuedIdScanner | None = None
+    first_byte_at: float | None = None
+    size: int = 0
+    upstream: Upstream | None = None
+    usage: Usage | None = None
+    cost: Decimal = Decimal(0)
+    is_recorded: bool = False
+    is_counted_here: bool = False
+    is_assumed_price: bool = False
+    _has_ended: bool = False
+    _fallback: dict[str, str] = field(default_factory=dict)
 
     def accept(self, upstream: Upstream) -> None:
         """Write that the call is about to be sent."""
@@ -92,16 +88,16 @@ class Recording:
         else:  # embeddings, images and audio of a key with limits; a GET repeats what was paid for before
             self.is_counted_here = call.is_limited and kind == "other" and call.method == "POST"
         if self.is_counted_here:
-            self.copy = ReplyCopy()
+            self.copy = ReplyCopy([])
         elif kind == "other" or DIALECTS[upstream.dialect].HTTP_API.stores_answers:
-            self.copy = ReplyEdges()
+            self.copy = ReplyCopy()
         self.issued_ids = scanner_for(call, upstream.dialect)
 
     def set_upstream(self, upstream: Upstream) -> None:
         """Another upstream answered than the first one: its dialect and its prices count."""
         self.upstream = upstream
         self._fallback = {"provider": upstream.provider.name, "model": upstream.model, "dialect": upstream.dialect}
-        self.copy = self.copy or ReplyEdges()
+        self.copy = self.copy or ReplyCopy()
         self.issued_ids = scanner_for(self.call, upstream.dialect)
 
     def set_encoding(self, encoding: str) -> None:
@@ -136,7 +132,9 @@ class Recording:
         if not self.is_recorded:
             return
         metadata |= self._fallback
+        usage_hint: dict[str, object] = {}
         if self.usage is not None:
+            usage_hint = {name: getattr(self.usage, name) for name in COUNTS}
             metadata["cost"] = str(self.cost)
             if self.is_assumed_price:
                 metadata["price"] = "assumed"
@@ -154,7 +152,7 @@ class Recording:
                 attempts=self.call.attempts,
                 response_headers=headers or of_encoding,
                 is_counted=self.is_counted_here or not is_used,
-                usage_hint=_hint(self.usage),
+                usage_hint=usage_hint,
                 reply_size=self.size,
                 # It may have text of the vendor's reply, which is not recorded in these modes.
                 error="" if self.size and self.call.recording in WITHOUT_REPLIES else error,
@@ -177,19 +175,12 @@ class Recording:
             logger.exception("What the call %s used cannot be counted.", self.call.name)
 
     def _read_usage(self, *, is_done: bool) -> Usage | None:
-        upstream, call = self.upstream, self.call
-        if upstream is None or not isinstance(self.copy, ReplyCopy):
+        if self.upstream is None or self.copy is None:
             return None
-        if call.address.kind != "chat":
-            return count_other_usage(upstream.dialect, self.copy, encoding=self.encoding)
-        return count_usage(
-            upstream.dialect,
-            self.copy,
-            encoding=self.encoding,
-            request_size=len(call.body),
-            reply_size=self.size,
-            is_done=is_done,
-        )
+        dialect, plain = self.upstream.dialect, self.copy.plain(self.encoding)
+        if self.call.address.kind != "chat":
+            return count_other_usage(dialect, plain)
+        return count_usage(dialect, plain, request_size=len(self.call.body), reply_size=self.size, is_done=is_done)
 
     def _count(self) -> None:
         upstream, call = self.upstream, self.call
@@ -231,10 +222,3 @@ def _accepted(call: Call, upstream: Upstream) -> Accepted:
         peer=call.peer,
         upstream_dialect=upstream.dialect,
     )
-
-
-def _hint(usage: Usage | None) -> dict[str, object]:
-    if usage is None:
-        return {}
-    counts = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
-    return {"source": usage.source, **{name: getattr(usage, name) for name in counts}}

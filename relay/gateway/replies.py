@@ -1,9 +1,8 @@
 """Copies of replies, and what they hold: the ids that they give, and token usage.
 
-Vendors count at the beginning of a stream, at its end, or both. A reply that did not end properly is read in the same
-way when it is digested, so that the same number counts for a limit and is stored on the exchange: the vendor's last
-count (Anthropic begins with a placeholder for the output: our estimate counts if it is larger), else an estimate. The
-source of the usage says which.
+A reply that did not end properly is read in the same way when it is digested, so that the same number counts for a
+limit and is stored on the exchange: the vendor's last count (Anthropic begins with a placeholder for the output: our
+estimate counts if it is larger), else an estimate.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import ijson
 
@@ -19,8 +18,7 @@ from history.answers.assembly import Assembler, merged_usage
 from history.context.tokens import estimate_text
 from history.dialects import DIALECTS
 from history.entries import JsonObject, Usage
-from relay.gateway.call.decompression import Decompression, UnknownEncoding, decompress_prefix
-from relay.gateway.call.json_scanner import Unreadable
+from relay.gateway.call.decompression import PlainReply
 
 # Of a request, and of a stream of events, whose envelopes are longer than their content.
 BYTES_PER_TOKEN, BYTES_PER_STREAMED_TOKEN = 4, 40
@@ -35,15 +33,18 @@ EDGE_BYTES = 16 * 1024
 MOST_COPIED, MOST_PLAIN = 4 * 1024 * 1024, 32 * 1024 * 1024
 
 
-class ReplyEdges:
-    """The first and last bytes of a reply, which hold its id and its token counts."""
+@dataclass(slots=True)
+class ReplyCopy:
+    """The first and last bytes of a reply, which hold its id and its token counts.
 
-    __slots__ = ("_head", "_tail", "_tail_size", "size")
+    `pieces` are all of it; None if the edges are enough, or the reply is very long.
+    """
 
-    def __init__(self) -> None:
-        self._head: list[bytes] = []
-        self._tail: list[bytes] = []
-        self.size = self._tail_size = 0
+    pieces: list[bytes] | None = None
+    size: int = 0
+    _head: list[bytes] = field(default_factory=list)
+    _tail: list[bytes] = field(default_factory=list)
+    _tail_size: int = 0
 
     def add(self, chunk: bytes) -> None:
         if self.size < EDGE_BYTES:
@@ -54,6 +55,10 @@ class ReplyEdges:
         if self._tail_size > 4 * EDGE_BYTES:
             self._tail = [self.tail]
             self._tail_size = EDGE_BYTES
+        if self.pieces is not None:
+            self.pieces.append(chunk)
+            if self.size > MOST_COPIED:
+                self.pieces = None
 
     @property
     def head(self) -> bytes:
@@ -65,43 +70,24 @@ class ReplyEdges:
 
     def beginning(self, encoding: str) -> bytes:
         """The head, decompressed."""
-        if not encoding:
-            return self.head
         plain = b""
-        with contextlib.suppress(UnknownEncoding, Unreadable):
-            for piece in Decompression(encoding).in_slices(self.head):
-                plain += piece
-                if len(plain) > EDGE_BYTES:
-                    break
+        for piece in PlainReply(encoding).pieces(self.head):
+            plain += piece
+            if len(plain) > EDGE_BYTES:
+                break
         return plain[:EDGE_BYTES]
-
-
-class ReplyCopy(ReplyEdges):
-    """All of a reply, unless it is very long."""
-
-    __slots__ = ("_pieces",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._pieces: list[bytes] | None = []
-
-    def add(self, chunk: bytes) -> None:
-        super().add(chunk)
-        if self._pieces is not None:
-            self._pieces.append(chunk)
-            if self.size > MOST_COPIED:
-                self._pieces = None
 
     @property
     def text(self) -> bytes | None:
-        return None if self._pieces is None else b"".join(self._pieces)
+        return None if self.pieces is None else b"".join(self.pieces)
 
     def plain(self, encoding: str) -> ReplyCopy:
         """The same decompressed; empty if it cannot be read."""
         if not encoding:
             return self
-        compressed, plain = self.text, ReplyCopy()
-        if compressed is not None and (text := decompress_prefix(compressed, encoding, limit=MOST_PLAIN)):
+        compressed, plain, reading = self.text, ReplyCopy([]), PlainReply(encoding, most=MOST_PLAIN)
+        text = b"" if compressed is None else b"".join(reading.pieces(compressed))
+        if text and not reading.is_unreadable:
             plain.add(text)
         return plain
 
@@ -139,11 +125,8 @@ def find_usage(dialect: str, head: bytes, tail: bytes) -> Usage | None:
     return merged_usage(usage, api.read_usage(last)) if last else usage
 
 
-def count_usage(
-    dialect: str, reply: ReplyCopy, *, encoding: str = "", request_size: int, reply_size: int, is_done: bool
-) -> Usage | None:
+def count_usage(dialect: str, plain: ReplyCopy, *, request_size: int, reply_size: int, is_done: bool) -> Usage | None:
     """By the vendor's last count, which is at the end of the reply, else by decoding what came."""
-    plain = reply.plain(encoding)
     if not plain.size:  # compressed in a way that is not read here
         return estimate_usage(request_size, reply_size=reply_size, is_stream=True)
     found = without_zero_usage(find_usage(dialect, plain.head, plain.tail))
@@ -197,9 +180,9 @@ def _extrapolate(dialect: str, reply: ReplyCopy, found: Usage | None, *, request
     return partial_usage(found, written=written) if found else replace(by_size, output_tokens=written)
 
 
-def count_other_usage(dialect: str, reply: ReplyCopy, *, encoding: str = "") -> Usage | None:
+def count_other_usage(dialect: str, plain: ReplyCopy) -> Usage | None:
     """The vendor's count of a call that is only passed on (embeddings, images, audio): there the size means nothing."""
-    api, plain = DIALECTS[dialect].HTTP_API, reply.plain(encoding)
+    api = DIALECTS[dialect].HTTP_API
     found = _last_object(plain.tail, api.usage_field) or _last_object(plain.head, api.usage_field)
     return api.read_other_usage(found) if found else None
 

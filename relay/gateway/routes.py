@@ -1,9 +1,8 @@
 """Routes from model names to upstreams, in the order of attempts.
 
-The rules of PARLEY_PROVIDERS come first: a model name or its beginning, and one or several targets with weights. A
-session stays at one target, because its prompt is cached there: the target follows from a weighted hash of the session,
-so every process picks the same. One that has just failed is skipped for a while, unless there is no other. Without a
-rule the router of the providers decides.
+The rules of PARLEY_PROVIDERS come first: a model name or its beginning, and targets with weights. A session stays at
+one target, because its prompt is cached there: a weighted hash of the session picks the same one in every process. One
+that has just failed is skipped for a while, unless there is no other.
 """
 
 import hashlib
@@ -97,10 +96,8 @@ def _is_assigned(model: str) -> bool:
 
 def find_listed_provider(method: str, path: str) -> HttpProvider | None:
     """The provider in whose configuration the operator lists this path."""
-    for provider in registry.router().configured:
-        if isinstance(provider, HttpProvider) and provider.endpoint.passes(method, path):
-            return provider
-    return None
+    configured = (provider for provider in registry.router().configured if isinstance(provider, HttpProvider))
+    return next((provider for provider in configured if provider.endpoint.passes(method, path)), None)
 
 
 def start_cooldown(upstream: Upstream, *, seconds: float | None) -> None:
@@ -108,7 +105,10 @@ def start_cooldown(upstream: Upstream, *, seconds: float | None) -> None:
     wait = COOL_SECONDS if seconds is None else min(seconds, MOST_COOL_SECONDS)
     cooldowns = _cooldowns()
     if len(cooldowns) >= MOST_COOLING:
-        _drop_expired(cooldowns)
+        # Callers can invent model names without end: if none has expired, drop all.
+        now = time.monotonic()
+        for name in [name for name, (until, _) in cooldowns.items() if until <= now] or list(cooldowns):
+            del cooldowns[name]
     cooldowns[upstream.provider.name, upstream.model] = (time.monotonic() + wait, seconds is not None)
 
 
@@ -118,13 +118,6 @@ def end_cooldown(upstream: Upstream) -> None:
         until, is_requested = cooldowns.get((upstream.provider.name, upstream.model), (0.0, True))
         if not is_requested or until <= time.monotonic():
             cooldowns.pop((upstream.provider.name, upstream.model), None)
-
-
-def _drop_expired(cooldowns: Cooldowns) -> None:
-    """Callers can invent model names without end: if none has expired, drop all."""
-    now = time.monotonic()
-    for name in [name for name, (until, _) in cooldowns.items() if until <= now] or list(cooldowns):
-        del cooldowns[name]
 
 
 @lru_cache(maxsize=1_000)
@@ -156,13 +149,9 @@ def _upstream(provider: HttpProvider, model: str, *, dialect: str, weight: float
 
 
 def _ordered(upstreams: Sequence[Upstream], affinity: bytes) -> list[Upstream]:
-    now = time.monotonic()
+    now, cooldowns = time.monotonic(), _cooldowns()
     best = sorted(upstreams, key=lambda upstream: _score(upstream, affinity), reverse=True)
-    return sorted(best, key=lambda upstream: max(0.0, _until(upstream) - now))
-
-
-def _until(upstream: Upstream) -> float:
-    return _cooldowns().get((upstream.provider.name, upstream.model), (0.0, False))[0]
+    return sorted(best, key=lambda one: max(now, cooldowns.get((one.provider.name, one.model), (0.0, False))[0]))
 
 
 def _score(upstream: Upstream, affinity: bytes) -> float:

@@ -66,3 +66,34 @@ class PerLoop(Generic[T]):
     def pop(self, loop: AbstractEventLoop) -> T | None:
         self._last = None
         return self._all.pop(loop, None)
+
+
+class Deadlines:
+    """Callbacks of one event loop that are due after a time. One timer checks all of them every few milliseconds:
+    nearly all are dropped before, and a timer of its own would cost each more."""
+
+    def __init__(self, every: float) -> None:
+        self.every = every
+        self.waiting: dict[object, tuple[float, Callable[[], None]]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, owner: object, due: float, callback: Callable[[], None]) -> None:
+        self.waiting[owner] = (due, callback)
+        if self._timer is None:
+            self._schedule()
+
+    def discard(self, owner: object) -> None:
+        self.waiting.pop(owner, None)
+
+    def _schedule(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self.every, self._check)
+
+    def _check(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for owner, (due, callback) in list(self.waiting.items()):
+            if due <= now:
+                del self.waiting[owner]
+                callback()
+        self._timer = None
+        if self.waiting:
+            self._schedule()

@@ -1,10 +1,8 @@
-"""In-memory channel layer: delivers group messages to the sockets of this process.
+"""In-memory channel layer: delivers group messages to the sockets of this process, which live in one event loop.
 
 Channels' own in-memory layer looks through all channels and groups at every message and copies each message for each
 receiver, some hundred times for each frame of an answer that as many watch. This one neither copies nor expires
 anything: a receiver must not change a message, and a socket that goes away takes its name out of its groups.
-
-All sockets of a process live in one event loop. `send_to_group` may be called from any thread.
 """
 
 import asyncio
@@ -25,6 +23,7 @@ PROCESS_GROUP = "process"
 
 class LocalChannelLayer(BaseChannelLayer):
     extensions = ["groups", "flush"]
+    is_degraded = False  # whether messages of other processes are lost
 
     def __init__(self, *, capacity: int = 100, **options: Any) -> None:
         super().__init__(capacity=capacity, **options)
@@ -32,11 +31,6 @@ class LocalChannelLayer(BaseChannelLayer):
         self.groups: defaultdict[str, set[str]] = defaultdict(set)
         self.memberships: Counter[str] = Counter()
         self.loop: asyncio.AbstractEventLoop | None = None
-
-    @property
-    def is_degraded(self) -> bool:
-        """Whether messages of other processes are lost."""
-        return False
 
     async def new_channel(self, prefix: str = "local") -> str:
         return f"{prefix}!{uuid4().hex}"
@@ -69,13 +63,10 @@ class LocalChannelLayer(BaseChannelLayer):
             del self.groups[group]
         self.memberships[channel] -= 1
         if not self.memberships[channel]:
-            self._forget(channel)
-
-    def _forget(self, channel: str) -> None:
-        """An empty queue stays, because its socket may be waiting for it."""
-        del self.memberships[channel]
-        if channel in self.queues and not self.queues[channel].empty():
-            del self.queues[channel]
+            del self.memberships[channel]
+            # An empty queue stays, because its socket may be waiting for it.
+            if channel in self.queues and not self.queues[channel].empty():
+                del self.queues[channel]
 
     async def group_send(self, group: str, message: Message) -> None:
         self.send_to_group(group, message)
@@ -103,15 +94,11 @@ class LocalChannelLayer(BaseChannelLayer):
 
     def _deliver(self, group: str, message: Message) -> None:
         for channel in tuple(self.groups.get(group, ())):
-            self._put(self._queue(channel), message)
-
-    def _put(self, queue: asyncio.Queue[Message], message: Message) -> None:
-        """A socket whose queue is full reads its state again."""
-        if queue.full():
-            while not queue.empty():
+            queue = self._queue(channel)
+            is_full = queue.full()
+            while is_full and not queue.empty():
                 queue.get_nowait()
-            message = RESYNC
-        queue.put_nowait(message)
+            queue.put_nowait(RESYNC if is_full else message)  # a socket whose queue is full reads its state again
 
     async def flush(self) -> None:
         self.queues.clear()

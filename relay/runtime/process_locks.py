@@ -1,4 +1,4 @@
-"""Lock files of the processes with runs, by which others see which processes are gone.
+"""Lock files of processes, by which others see which processes of this machine are gone.
 
 A run names its process. A process holds the lock of its file in the data directory as long as it lives, so no waiting
 and no process ids are needed, which containers reuse. Only files of this machine are checked: the same boot of the
@@ -12,7 +12,7 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
@@ -24,48 +24,79 @@ logger = logging.getLogger(__name__)
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-class _Here:
-    """The file of this process. After a fork it is the parent's."""
+class ProcessFile:
+    """A file of this process in a folder of the data directory, locked as long as the process lives. After a fork it is
+    the parent's."""
 
-    name = ""
-    fd = -1
-    pid = 0
-    folder: Path | None = None
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._path: Path | None = None
+        self.fd = -1
+        self._pid = 0
+
+    @property
+    def folder(self) -> Path:
+        return Path(settings.PARLEY_DATA_DIR) / self._folder
+
+    @property
+    def path(self) -> Path | None:
+        return self._path if self._pid == os.getpid() else None
+
+    def begin(self, content: Callable[[], bytes] = bytes) -> Path:
+        """Locked before it has its name: a file without a lock is that of a dead process."""
+        folder = self.folder
+        if self.path is not None and self.path.parent == folder:
+            return self.path
+        self.end()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = folder / uuid4().hex
+        draft = path.with_name(f".{path.name}")
+        fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        os.write(fd, content())
+        draft.rename(path)
+        self._path, self.fd, self._pid = path, fd, os.getpid()
+        return path
+
+    def end(self) -> None:
+        """The end of this process."""
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
+            os.close(self.fd)
+        self._path, self.fd, self._pid = None, -1, 0
+
+    def others(self) -> list[Path]:
+        return sorted(path for path in self.folder.glob("[!.]*") if path != self.path)
 
 
-_here = _Here()
+_file = ProcessFile("run-owners")
 _lock = threading.Lock()
 
 
 def folder() -> Path:
-    return Path(settings.PARLEY_DATA_DIR) / "run-owners"
+    return _file.folder
 
 
 def name_here() -> str:
     """The name of this process. Empty if no file can be written: then its runs end by timeout."""
     with _lock:
-        if _here.pid != os.getpid() or _here.folder != folder():
-            try:
-                _begin()
-            except OSError as error:
-                logger.warning("Runs cannot be marked as those of this process: %s", error)
-                return ""
-        return _here.name
+        try:
+            return _file.begin(_this_host).name
+        except OSError as error:
+            logger.warning("Runs cannot be marked as those of this process: %s", error)
+            return ""
 
 
 def forget() -> None:
     """The end of this process: its runs are over."""
     with _lock:
-        if _here.pid == os.getpid() and _here.folder is not None:
-            (_here.folder / _here.name).unlink(missing_ok=True)
-            os.close(_here.fd)
-        _here.name, _here.fd, _here.pid, _here.folder = "", -1, 0, None
+        _file.end()
 
 
 def count_living() -> int:
     """The number of running processes of this machine, this one included."""
     name_here()
-    return 1 + sum(1 for path in _others() if _is_held(path))
+    return 1 + sum(1 for path in _file.others() if _is_held(path))
 
 
 @contextmanager
@@ -75,28 +106,14 @@ def dead_processes() -> Iterator[list[str]]:
     Their locks are held meanwhile, so that one process ends their runs; after an error the next one tries again.
     """
     with contextlib.ExitStack() as held:
-        paths = [path for path in _others() if _take(path, held)]
+        paths = [path for path in _file.others() if _take(path, held)]
         yield [path.name for path in paths]
         for path in paths:
             path.unlink(missing_ok=True)
 
 
-def _begin() -> None:
-    """Locked before it has its name: a file without a lock is that of a dead process."""
-    place = folder()
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    name = uuid4().hex
-    draft = place / f".{name}"
-    fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    fcntl.flock(fd, fcntl.LOCK_EX)
-    os.write(fd, json.dumps({"host": socket.gethostname(), "boot": _boot_id()}).encode())
-    draft.rename(place / name)
-    _here.name, _here.fd, _here.pid, _here.folder = name, fd, os.getpid(), place
-
-
-def _others() -> list[Path]:
-    mine = _here.name if _here.pid == os.getpid() else ""
-    return sorted(path for path in folder().glob("[!.]*") if path.name != mine)
+def _this_host() -> bytes:
+    return json.dumps({"host": socket.gethostname(), "boot": _boot_id()}).encode()
 
 
 def _take(path: Path, held: contextlib.ExitStack) -> bool:

@@ -3,19 +3,17 @@
 Sockets of this process never wait for Redis: a group message is put into their queues at once, and a thread publishes
 it on one Redis channel that every process subscribes to. While Redis is away, each process goes on serving its own
 sockets. The work of other processes is in the database: once Redis is back, every socket gets `RESYNC` and reads it.
-
-How an outage is noticed: the subscriber publishes a beat of its own every other second. A connection error, or a beat
-that does not come back, means that Redis is away.
+Redis is away after a connection error, or when a beat that the subscriber publishes does not come back.
 """
 
 import asyncio
 import atexit
+import contextlib
 import json
 import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -43,16 +41,18 @@ _FAULTS = (RedisError, OSError)
 class RedisChannelLayer(LocalChannelLayer):
     def __init__(self, *, url: str, prefix: str = "parley", **options: Any) -> None:
         super().__init__(**options)
+        self.url = url
         self.publisher = Publisher(url, channel=f"{prefix}.groups")
-        self.subscriber = Subscriber(url, self.publisher, receive=self._receive, change=self._change)
-
-    @property
-    def is_degraded(self) -> bool:
-        return self.subscriber.is_away
+        self._has_tried, self._stopping = threading.Event(), threading.Event()
+        self._subscriber: threading.Thread | None = None
 
     async def new_channel(self, prefix: str = "local") -> str:
-        if not self.subscriber.is_started:
-            await self.subscriber.start()
+        """Returns once messages of other processes arrive, or Redis turns out to be away."""
+        if not self._has_tried.is_set():
+            if self._subscriber is None:
+                self._subscriber = threading.Thread(target=self._subscribe, name="redis subscriber", daemon=True)
+                self._subscriber.start()
+            await asyncio.to_thread(self._has_tried.wait, START_SECONDS)
         return await super().new_channel(prefix)
 
     def send_to_group(self, group: str, message: Message) -> None:
@@ -60,20 +60,66 @@ class RedisChannelLayer(LocalChannelLayer):
         self.publisher.publish(group.encode(), message)
 
     def close(self) -> None:
-        self.subscriber.stop()
+        self._stopping.set()
+        if self._subscriber is not None:
+            self._subscriber.join(ANSWER_SECONDS)
         self.publisher.stop()
 
+    # The subscriber's thread: it receives the messages of other processes and knows whether Redis is there.
+
+    def _subscribe(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                with contextlib.closing(connect(self.url)) as client, client.pubsub() as pubsub:  # type: ignore[no-untyped-call]
+                    pubsub.subscribe(self.publisher.channel)
+                    self._receive_from(pubsub)
+            except _FAULTS as error:
+                self._set_degraded(True, type(error).__name__)
+                self._has_tried.set()
+                self._stopping.wait(RETRY_SECONDS)
+
+    def _receive_from(self, pubsub: Any) -> None:
+        received_at, beat_at = time.monotonic(), 0.0
+        while not self._stopping.is_set():
+            message = pubsub.get_message(timeout=0.25)
+            now = time.monotonic()
+            if message is not None and message["type"] == "subscribe":
+                if not self.is_degraded:
+                    self._notify_sockets()  # with a slow Redis, sockets were opened before this
+                self._has_tried.set()
+            elif message is not None and message["type"] == "message":
+                process, group, body = message["data"].split(b"\n", 2)
+                if process != self.publisher.process:
+                    self._receive(group, body)
+                elif group == BEAT:
+                    received_at = now
+                    self._set_degraded(False)
+            if now >= beat_at:
+                self.publisher.publish(BEAT, None)
+                beat_at = now + BEAT_SECONDS
+            if now - received_at > SILENCE_SECONDS:
+                raise TimeoutError("no beat came back")
+
     def _receive(self, group: bytes, body: bytes) -> None:
-        """A message of another process, in the subscriber's thread."""
+        """A message of another process."""
         if group == ALL:
             self.send_to_process(RESYNC | {"id": body.decode()})
         elif (name := group.decode()) in self.groups:
             self._send_here(name, json.loads(body))
 
-    def _change(self, *, is_away: bool) -> None:
-        """Redis has gone or come back, in the subscriber's thread."""
-        self.send_to_process({"type": "degraded.changed", "is_degraded": is_away})
-        if not is_away:
+    def _set_degraded(self, is_degraded: bool, why: str = "") -> None:
+        if self.is_degraded == is_degraded:
+            return
+        self.is_degraded = is_degraded
+        if is_degraded:
+            logger.warning("Redis is away (%s). This process serves its own sockets alone.", why)
+        else:
+            logger.info("Redis is back.")
+        self._notify_sockets()
+
+    def _notify_sockets(self) -> None:
+        self.send_to_process({"type": "degraded.changed", "is_degraded": self.is_degraded})
+        if not self.is_degraded:
             self.send_to_process(RESYNC | {"id": uuid4().hex})
 
 
@@ -144,96 +190,15 @@ class Publisher:
             pipeline.execute()
         except _FAULTS as error:
             if not self.retry_at:
-                logger.warning("Redis does not take messages (%s); other processes catch up later.", _name(error))
+                logger.warning(
+                    "Redis does not take messages (%s); other processes catch up later.", type(error).__name__
+                )
             self.has_lost, self.retry_at = True, time.monotonic() + RETRY_SECONDS
         else:
             self.retry_at = 0.0
 
 
-class Subscriber:
-    """A thread that receives the messages of other processes and knows whether Redis is there."""
-
-    def __init__(
-        self, url: str, publisher: Publisher, *, receive: Callable[[bytes, bytes], None], change: Callable[..., None]
-    ) -> None:
-        self.url, self.publisher, self.receive, self.change = url, publisher, receive, change
-        self.is_away = False
-        self.has_tried = threading.Event()
-        self.stopping = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    @property
-    def is_started(self) -> bool:
-        return self.has_tried.is_set()
-
-    async def start(self) -> None:
-        """Returns once messages of other processes arrive, or Redis turns out to be away."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="redis subscriber", daemon=True)
-            self._thread.start()
-        await asyncio.to_thread(self.has_tried.wait, START_SECONDS)
-
-    def stop(self) -> None:
-        self.stopping.set()
-        if self._thread is not None:
-            self._thread.join(ANSWER_SECONDS)
-
-    def _run(self) -> None:
-        while not self.stopping.is_set():
-            try:
-                self._listen()
-            except _FAULTS as error:
-                self._set_away(True, _name(error))
-                self.has_tried.set()
-                self.stopping.wait(RETRY_SECONDS)
-
-    def _listen(self) -> None:
-        client = connect(self.url)
-        try:
-            with client.pubsub() as pubsub:  # type: ignore[no-untyped-call]
-                pubsub.subscribe(self.publisher.channel)
-                self._receive_from(pubsub)
-        finally:
-            client.close()
-
-    def _receive_from(self, pubsub: Any) -> None:
-        received_at, beat_at = time.monotonic(), 0.0
-        while not self.stopping.is_set():
-            message = pubsub.get_message(timeout=0.25)
-            now = time.monotonic()
-            if message is not None and message["type"] == "subscribe":
-                if not self.is_away:
-                    self.change(is_away=False)  # with a slow Redis, sockets were opened before this
-                self.has_tried.set()
-            elif message is not None and message["type"] == "message":
-                process, group, body = message["data"].split(b"\n", 2)
-                if process != self.publisher.process:
-                    self.receive(group, body)
-                elif group == BEAT:
-                    received_at = now
-                    self._set_away(False)
-            if now >= beat_at:
-                self.publisher.publish(BEAT, None)
-                beat_at = now + BEAT_SECONDS
-            if now - received_at > SILENCE_SECONDS:
-                raise TimeoutError("no beat came back")
-
-    def _set_away(self, is_away: bool, why: str = "") -> None:
-        if self.is_away == is_away:
-            return
-        self.is_away = is_away
-        if is_away:
-            logger.warning("Redis is away (%s). This process serves its own sockets alone.", why)
-        else:
-            logger.info("Redis is back.")
-        self.change(is_away=is_away)
-
-
 def connect(url: str) -> Redis:
     """Commands are never repeated by the client: a message that was published twice would arrive twice."""
-    patience: dict[str, Any] = {"socket_timeout": ANSWER_SECONDS, "socket_connect_timeout": ANSWER_SECONDS}
-    return Redis.from_url(url, retry=Retry(NoBackoff(), 0), **patience)
-
-
-def _name(error: BaseException) -> str:
-    return type(error).__name__
+    seconds = ANSWER_SECONDS
+    return Redis.from_url(url, retry=Retry(NoBackoff(), 0), socket_timeout=seconds, socket_connect_timeout=seconds)

@@ -1,9 +1,7 @@
-"""Allowances of users: messages per minute, tokens and cost per day.
+"""Allowances of users: messages per minute (any 60 seconds), tokens and cost per day.
 
-The limits are in the user's `Allowance`, or else in the settings. Use is counted in rows of its own and not summed up
-from sessions or keys, so deleting those gives nothing back. Messages are counted and checked in one step, in any
-process. Tokens and cost are known only when a call has ended, so each call reserves first what it may use at most
-(`relay.usage.budgets`). The minute is any 60 seconds.
+Use is counted in rows of its own and not summed up from sessions or keys, so deleting those gives nothing back. Tokens
+and cost are known only when a call has ended, so each call reserves first (`relay.usage.budgets`).
 """
 
 from dataclasses import dataclass
@@ -35,6 +33,10 @@ class Limits:
     messages_per_minute: int = 0
     tokens_per_day: int = 0
     cost_per_day: Decimal = Decimal(0)
+
+    @property
+    def has_budget(self) -> bool:
+        return bool(self.tokens_per_day or self.cost_per_day)
 
 
 def limits_of(user: Any) -> Limits:
@@ -115,7 +117,7 @@ def _about(now: datetime) -> Q:
 
 
 def _check_budget(user: Any, limits: Limits) -> None:
-    if not limits.tokens_per_day and not limits.cost_per_day:
+    if not limits.has_budget:
         return
     spent = spent_today(user)
     if limits.tokens_per_day and spent.tokens >= limits.tokens_per_day:

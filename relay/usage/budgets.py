@@ -1,12 +1,10 @@
 """Daily and monthly budgets of API keys and owners: read, reserve and settle.
 
 Only the end of a call tells what it used, so each call reserves before it is sent what it may use at most: its input by
-size, and as much output as it asks for (`PARLEY_RELAY_RESERVED_TOKENS` if it names no maximum). A call passes if it
-fits beside what was used and what running calls have reserved. One that does not fit passes alone, while no other call
-runs, as long as anything is left: so a budget is exceeded by at most one answer. That holds within a process, and with
-Redis across all of them. Without Redis each process has an equal part of what is left, and the excess is at most one
-answer per process. Relayed calls (`relay.gateway.rate_limits`) and chats (`relay.agents.model_call`) use the same
-functions.
+size, and as much output as it asks for (`PARLEY_RELAY_RESERVED_TOKENS` if it names no maximum). It passes if that fits
+beside what was used and what running calls have reserved, or alone as long as anything is left: so a budget is exceeded
+by at most one answer. That holds within a process, and with Redis across all of them. Without Redis each process has an
+equal part of what is left, and the excess is at most one answer per process.
 """
 
 import math
@@ -249,18 +247,14 @@ def settle(payer: Payer, name: str, spent: Use) -> None:
     if not release(payer, name) or not redis_counters.is_enabled():
         return
     _note_settling(payer, spent)
-    redis_counters.settle(
-        name,
-        payer.scopes,
-        _counted(payer, spent),
-        when_done=lambda: _note_settling(payer, Use(0, -spent.tokens, -spent.cost)),
-    )
+    task = redis_counters.settle(name, payer.scopes, _counted(payer, spent))
+    task.add_done_callback(lambda _: _note_settling(payer, Use(0, -spent.tokens, -spent.cost)))
 
 
 async def settle_in_redis(payer: Payer, name: str, spent: Use) -> None:
     """The same in Redis alone, before the use is written to the database: no process counts it twice then."""
     if redis_counters.is_enabled():
-        await redis_counters.settle_and_wait(name, payer.scopes, _counted(payer, spent))
+        await redis_counters.settle(name, payer.scopes, _counted(payer, spent))
 
 
 def release(payer: Payer, name: str) -> bool:

@@ -1,9 +1,8 @@
 """Usage counters of keys and owners in the memory of this process, so that no call waits for the database.
 
 Each process writes what it counted and reads what all have counted every 0.4 seconds (`sync`). The digester counts the
-tokens of keys without limits, because it reads the reply anyway and writes them together with the exchange: `note` is
-for keys with limits, and for calls that are not recorded. Chats write what they used with the answer and report it
-here (`end_writing_chat`). `relay.usage.budgets` says how budgets are reserved.
+tokens of keys without limits, because it reads the reply anyway. Chats write what they used with the answer and report
+it here (`end_writing_chat`).
 """
 
 import asyncio
@@ -14,7 +13,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
-from operator import attrgetter
 from typing import Generic, TypeVar
 
 from django.db import DatabaseError, InterfaceError
@@ -42,8 +40,6 @@ LIMITS = (
     *("requests_per_minute", "tokens_per_minute", "concurrent_streams"),
     *("tokens_per_day", "tokens_per_month", "cost_per_day", "cost_per_month"),
 )
-_limits_of_key = attrgetter(*LIMITS)
-_NO_LIMITS = (None,) * len(LIMITS)
 P = TypeVar("P", int, date)
 
 
@@ -93,11 +89,11 @@ class Account:
     settling: Use = NO_USE
     last_used: float = 0.0
 
-    def is_idle(self, seconds: float) -> bool:
-        return time.monotonic() - self.last_used >= seconds
+    def was_used_within(self, seconds: float) -> bool:
+        return time.monotonic() - self.last_used < seconds
 
     def is_in_use(self) -> bool:
-        return bool(self.reserved or self.settling or self.day.unwritten) or not self.is_idle(ACTIVE_SECONDS)
+        return bool(self.reserved or self.settling or self.day.unwritten) or self.was_used_within(ACTIVE_SECONDS)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -113,7 +109,7 @@ class KeyAccount(Account):
     is_loaded: bool = False
 
     def is_busy(self) -> bool:
-        return bool(self.running or self.minute.unwritten) or not self.is_idle(BUSY_SECONDS)
+        return bool(self.running or self.minute.unwritten) or self.was_used_within(BUSY_SECONDS)
 
     def is_in_use(self) -> bool:
         return bool(self.running) or Account.is_in_use(self)
@@ -130,7 +126,7 @@ class OwnerAccount(Account):
 
     @property
     def is_limited(self) -> bool:
-        return bool(self.limits.tokens_per_day or self.limits.cost_per_day)
+        return self.limits.has_budget
 
     @property
     def is_stale(self) -> bool:
@@ -139,7 +135,7 @@ class OwnerAccount(Account):
         return is_old and (self.is_limited or self.read_at == NEVER)
 
     def is_busy(self) -> bool:
-        return bool(self.reserved) or not self.is_idle(BUSY_SECONDS)
+        return bool(self.reserved) or self.was_used_within(BUSY_SECONDS)
 
 
 class UsageCounters:
@@ -167,7 +163,7 @@ def counters() -> UsageCounters:
 
 
 def has_limits(key: ApiKey) -> bool:
-    return bool(_limits_of_key(key) != _NO_LIMITS)
+    return any(getattr(key, name) is not None for name in LIMITS)
 
 
 def key_account(pk: int, *, is_used: bool = True) -> KeyAccount:
@@ -244,7 +240,7 @@ def count_running() -> int:
 def set_limits(owner: int, limits: Limits) -> None:
     """Take over limits that a chat has just read. An owner without limits needs no account here."""
     with counters().lock:
-        if owner in counters().owners or limits.tokens_per_day or limits.cost_per_day:
+        if owner in counters().owners or limits.has_budget:
             owner_account(owner).limits = limits
 
 

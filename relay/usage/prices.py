@@ -5,9 +5,8 @@ The operator's file (PARLEY_PRICES) is looked at first, then `prices_own.toml`, 
 charged at a ceiling (PARLEY_UNKNOWN_INPUT_PRICE, PARLEY_UNKNOWN_OUTPUT_PRICE), because a budget that counts 0 does not
 hold. The cost of a call is written down once: a price that changes later changes nothing that was.
 
-Our counts have all input in `input_tokens`, with what was read from a cache and written to one beside it (the dialects
-see to that, since the vendors do not agree). So each token is paid for once: fresh input, cache reads, cache writes
-(for Anthropic those that last an hour cost more), and output, in which reasoning is contained.
+Our counts have all input in `input_tokens`, cache reads and writes included. Each token is paid for once: fresh input,
+cache reads, cache writes (for Anthropic those that last an hour cost more), and output, reasoning included.
 """
 
 import tomllib
@@ -69,7 +68,8 @@ def cost_of(
     if price is None:
         if not has_money_budget:
             return Decimal(0)
-        price = ceiling()
+        unknown_input, unknown_output = settings.PARLEY_UNKNOWN_INPUT_PRICE, settings.PARLEY_UNKNOWN_OUTPUT_PRICE
+        price = Price(model="*", input=unknown_input, output=unknown_output)
     hour = min(count(obj(usage.raw.get("cache_creation")).get("ephemeral_1h_input_tokens")), usage.cache_write_tokens)
     fresh = max(usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens, 0)
     paid = (
@@ -80,11 +80,6 @@ def cost_of(
         + hour * _or(price.cache_write_1h, _or(price.cache_write, price.input))
     )
     return (paid / MILLION).quantize(SMALLEST)
-
-
-def ceiling() -> Price:
-    """The price of a model that no table knows, under a budget in money."""
-    return Price(model="*", input=settings.PARLEY_UNKNOWN_INPUT_PRICE, output=settings.PARLEY_UNKNOWN_OUTPUT_PRICE)
 
 
 def price_of(*, provider: str, model: str, tokens: int = 0, on: date | None = None) -> Price | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from django.conf import settings
@@ -50,16 +50,15 @@ async def enter(key: str, name: str) -> Counted | None:
     now = time.time()
     minute, running = _of_minute(key, int(now) // 60), _running(key)
     pipeline = _client().pipeline(transaction=True)
-    pipeline.hincrby(minute, "requests", 1)
+    _add(pipeline, minute, "requests", 1)
     pipeline.hget(minute, "tokens")
-    pipeline.expire(minute, MINUTE_KEPT_SECONDS)
     pipeline.zremrangebyscore(running, "-inf", now)
     pipeline.zadd(running, {name: now + ALIVE_SECONDS})
     pipeline.zcard(running)
     pipeline.expire(running, KEPT_SECONDS)
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            requests, tokens, _, _, _, count, _ = await pipeline.execute()
+            requests, _, tokens, _, _, count, _ = await pipeline.execute()
     except _faults() as error:
         logger.warning("Redis does not count the relay's calls (%s); this process does.", type(error).__name__)
         return None
@@ -83,6 +82,11 @@ def note_tokens(key: str, tokens: int) -> None:
     pipeline = _client().pipeline(transaction=False)
     _add(pipeline, _of_minute(key, int(time.time()) // 60), "tokens", tokens)
     _start_task(_try(pipeline.execute()))
+
+
+def _add(pipeline: Any, minute: str, name: str, amount: int) -> None:
+    pipeline.hincrby(minute, name, amount)
+    pipeline.expire(minute, MINUTE_KEPT_SECONDS)  # it may be the first of that minute
 
 
 def keep_alive(running: Mapping[str, Collection[str]]) -> None:
@@ -197,34 +201,10 @@ async def reserve(
     return int(place), bool(is_used_up)
 
 
-def settle(
-    name: str,
-    scopes: tuple[str, ...],
-    counters: Sequence[tuple[str, int]],
-    *,
-    when_done: Callable[[], None] = lambda: None,
-) -> None:
-    """Add what the call used to each counter and drop its reservation, without waiting.
-
-    `when_done` is called after the answer of Redis or its timeout.
-    """
+def settle(name: str, scopes: tuple[str, ...], counters: Sequence[tuple[str, int]]) -> asyncio.Task[None]:
+    """Add what the call used to each counter and drop its reservation. The task ends with the answer of Redis or its
+    timeout."""
     # The client of now: it may be closed before the task begins.
-    work = _settlement(name, scopes, counters)
-
-    async def finish() -> None:
-        try:
-            await _try(work)
-        finally:
-            when_done()
-
-    _start_task(finish())
-
-
-async def settle_and_wait(name: str, scopes: tuple[str, ...], counters: Sequence[tuple[str, int]]) -> None:
-    await _try(_settlement(name, scopes, counters))
-
-
-def _settlement(name: str, scopes: tuple[str, ...], counters: Sequence[tuple[str, int]]) -> Awaitable[object]:
     pipeline = _client().pipeline(transaction=True)
     for counter, amount in counters:
         pipeline.incrby(f"{PREFIX}:{counter}", amount)
@@ -232,8 +212,7 @@ def _settlement(name: str, scopes: tuple[str, ...], counters: Sequence[tuple[str
     for scope in scopes:
         pipeline.hdel(_reserved(scope), name)
     pipeline.zrem(_running(scopes[0]), name)  # `leave` counts it out of its key
-    executed: Awaitable[object] = pipeline.execute()
-    return executed
+    return _start_task(_try(pipeline.execute()))
 
 
 async def close() -> None:
@@ -250,16 +229,11 @@ async def _try(work: Awaitable[object]) -> None:
         logger.warning("Redis did not count the end of a call (%s).", type(error).__name__)
 
 
-def _start_task(work: Coroutine[Any, Any, None]) -> None:
+def _start_task(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
     task = asyncio.get_running_loop().create_task(work)
     _tasks.add(task)
     task.add_done_callback(_tasks.discard)
-
-
-def _add(pipeline: Any, minute: str, name: str, amount: int) -> None:
-    """It may be the first of that minute, so it sets the expiry too."""
-    pipeline.hincrby(minute, name, amount)
-    pipeline.expire(minute, MINUTE_KEPT_SECONDS)
+    return task
 
 
 def _of_minute(key: str, minute: int) -> str:

@@ -44,6 +44,9 @@ ALIVE = timedelta(seconds=5)
 # The vendors keep answers for a month.
 ISSUED_FOR = timedelta(days=40)
 
+# Key, owner, day and use.
+DayUse = tuple[int, int, date, Use]
+
 
 @dataclass(frozen=True, slots=True)
 class Total:
@@ -58,32 +61,24 @@ class Total:
 # Add.
 
 
-def add_days(days: Iterable[tuple[int, int, date, Use]]) -> None:
-    """Add to the rows of keys and of their owners: key, owner, day and use of each."""
-    keys: dict[tuple[int, date], Use] = defaultdict(Use)
-    owners: dict[tuple[int, date], Use] = defaultdict(Use)
-    for key, owner, day, use in days:
-        if use:
-            keys[key, day] += use
-            owners[owner, day] += use
-    if keys:
+def add_days(days: Iterable[DayUse]) -> None:
+    """Add to the rows of keys and of their owners."""
+    if used := [day for day in days if day[3]]:
         with writing(), connection.cursor() as cursor:
-            _add_days(cursor, keys, owners)
+            _add_days(cursor, used)
 
 
 def add_digested(amounts: Iterable[tuple[int, int, float, Use]]) -> None:
     """Add what the digester has counted, within its transaction: key, owner, time and use of each call."""
-    keys: dict[tuple[int, date], Use] = defaultdict(Use)
-    owners: dict[tuple[int, date], Use] = defaultdict(Use)
     minutes: dict[tuple[int, int], int] = defaultdict(int)
+    days: list[DayUse] = []
     for key, owner, moment, use in amounts:
         minute = int(moment) // 60
-        keys[key, day_of(minute)] += use
-        owners[owner, day_of(minute)] += use
+        days.append((key, owner, day_of(minute), use))
         minutes[key, minute] += use.tokens
-    if keys:
+    if days:
         with connection.cursor() as cursor:
-            _add_days(cursor, keys, owners)
+            _add_days(cursor, days)
             cursor.executemany(ADD_MINUTE, [(*place, _bounded(tokens)) for place, tokens in sorted(minutes.items())])
 
 
@@ -92,10 +87,13 @@ def add_owner_day(owner: int, day: date, use: Use, *, messages: int = 0) -> None
         cursor.execute(ADD_OWNER_DAY, _owner_row(owner, day, use, messages=messages))
 
 
-def _add_days(
-    cursor: CursorWrapper, keys: Mapping[tuple[int, date], Use], owners: Mapping[tuple[int, date], Use]
-) -> None:
+def _add_days(cursor: CursorWrapper, days: Iterable[DayUse]) -> None:
     """Sorted, against deadlocks."""
+    keys: dict[tuple[int, date], Use] = defaultdict(Use)
+    owners: dict[tuple[int, date], Use] = defaultdict(Use)
+    for key, owner, day, use in days:
+        keys[key, day] += use
+        owners[owner, day] += use
     cursor.executemany(
         ADD_KEY_DAY, [(key, _day(day), use.requests, *_amounts(use)) for (key, day), use in sorted(keys.items())]
     )

@@ -31,10 +31,6 @@ class Address:
     def api(self) -> HttpApi:
         return DIALECTS[self.dialect].HTTP_API
 
-    def path_below(self, dialect_of_base: str) -> str:
-        """The path behind a base URL: some vendors' base URLs end with the version."""
-        return self.path.removeprefix(DIALECTS[dialect_of_base].HTTP_API.version_in_base_url)
-
     def with_model(self, model: str) -> Address:
         if not self.model:
             return self

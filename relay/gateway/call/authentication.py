@@ -11,20 +11,12 @@ from relay.runtime.async_db import begin_in_database, in_database
 SCOPE = "relay"
 
 
-class KeyMissing(ApiKeyError):
-    """The request has no key."""
-
-
 async def authenticate(headers: Mapping[str, str], query: str) -> ApiKey:
     """The caller's key, valid for the relay. Raises an ApiKeyError with the reason."""
     raw = _find_key(headers, query)
-    if known := keys.recall(raw, scope=SCOPE, when_due=_renew):
+    if known := keys.recall(raw, scope=SCOPE, when_due=lambda due: begin_in_database(keys.ring.renew, due)):
         return known
     return await in_database(keys.authenticate, raw, scope=SCOPE)
-
-
-def _renew(raw: str) -> None:
-    begin_in_database(keys.ring.renew, raw)
 
 
 def _find_key(headers: Mapping[str, str], query: str) -> str:
@@ -37,7 +29,9 @@ def _find_key(headers: Mapping[str, str], query: str) -> str:
             return key
         first = first or key
     if not first:
-        raise KeyMissing("No API key: send one of Parley in Authorization: Bearer, x-api-key, x-goog-api-key or ?key=.")
+        raise ApiKeyError(
+            "No API key: send one of Parley in Authorization: Bearer, x-api-key, x-goog-api-key or ?key=."
+        )
     return first
 
 

@@ -4,8 +4,7 @@ The parser reports each reference and builds almost nothing of the conversation 
 in which a reference can be (`HttpApi.request_fields`), because the same keys in a citation, a tool result or a schema
 refer to nothing. In a body that only a lenient parser accepts, every possible reference counts.
 
-Parsers disagree on an object that has the same key twice: most take the last value, some the first, some merge both.
-So a body with references is refused if any of its objects has.
+Parsers disagree on an object that has the same key twice, so a body with references is refused if any object has.
 """
 
 import json
@@ -79,15 +78,12 @@ async def read_body(receive: Receive, *, limit: int) -> bytes:
 
 
 def peek_fields(body: bytes) -> JsonObject:
-    """The `PeekedFields` of a JSON object; an empty object if it is not one."""
+    """The `PeekedFields` of a JSON object, also of one that only a lenient parser accepts, without building the rest.
+    Empty if it is not an object."""
     try:
         return dict(_peeker.decode(body))
     except (ValueError, RecursionError):
-        return peek_fields_leniently(body)
-
-
-def peek_fields_leniently(body: bytes) -> JsonObject:
-    """The same of JSON that only a lenient parser accepts, without building the rest."""
+        pass
     found = {}
     try:
         for field in fields(body):
@@ -134,9 +130,6 @@ def explain_missing_model(body: bytes) -> str:
 
 class _Report(threading.local):
     """What the parser has reported of one body."""
-
-    def __init__(self) -> None:
-        self.begin()
 
     def begin(self) -> None:
         self.references: list[Reference] = []

@@ -82,18 +82,19 @@ class Call:
         self.model = self.address.model or string(fields.get("model"))
 
     @property
+    def reply_id(self) -> str:
+        """The id of a translated answer."""
+        return self.address.api.reply_id_prefix + self.exchange.hex
+
+    @property
     def wants_stream(self) -> bool:
         return self.address.api.wants_stream(self.fields, self.address.verb)
-
-    def parse_body(self) -> JsonObject:
-        """The whole object: only if a call is translated or has a choice of upstreams."""
-        return parse_object(self.body)
 
     def affinity(self) -> bytes:
         """Equal for all calls of a conversation: its session, else how it began."""
         if self.session_name.session:
             return self.session_name.session.bytes
-        return f"{self.key.pk}\0{_opening(self.parse_body())!r}".encode("utf-8", "surrogatepass")
+        return f"{self.key.pk}\0{_opening(parse_object(self.body))!r}".encode("utf-8", "surrogatepass")
 
     @property
     def record_headers(self) -> tuple[tuple[str, str], ...]:

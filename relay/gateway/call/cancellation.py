@@ -1,21 +1,19 @@
 """Cancellation of relayed calls: client disconnects, revoked keys, the end of the process.
 
 After a disconnect a call is cancelled at once, or drained for a while so that the record is complete. Draining is
-bounded in time and in number, because the vendor charges for it. A key is checked when a call begins, and a stream may
-run for many minutes: a background job looks twice a second whether the keys of running calls are still valid. When the
-process stops, running calls may end within `PARLEY_RELAY_STOP_SECONDS`, and new calls get 503 with Retry-After, so that
-clients go to another process or come back after the restart.
+bounded in time and in number, because the vendor charges for it. Keys are checked twice a second while calls run, which
+may take many minutes. When the process stops, new calls get 503 with Retry-After, so that clients go to another process
+or come back after the restart.
 """
 
 import asyncio
 import logging
 import threading
-from collections.abc import Iterable
 
 from django.conf import settings
+from django.db.models import Q
 from django.utils import timezone
 
-from history.answers.events import ErrorKind
 from history.db.process_state import process_state
 from history.models import ApiKey
 from relay.gateway.call.errors import Refusal
@@ -32,28 +30,17 @@ CUT_SECONDS = 2.0
 class CallCancellation:
     """Cancels the task in which it is created. Until `close` it is one of the running calls of this process."""
 
-    __slots__ = ("_is_cancelled", "_loop", "_timer", "is_revoked", "is_stopped", "key", "task")
+    __slots__ = ("_is_cancelled", "_loop", "_timer", "key", "reason", "task")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, key: int) -> None:
         self._loop, self.key = loop, key
         self.task = asyncio.current_task(loop)
         self._timer: asyncio.TimerHandle | None = None
         self._is_cancelled = False
-        self.is_revoked = self.is_stopped = False
+        self.reason = ""  # why the relay itself cancelled the call; empty if the client left
         running = process_state.get(RunningCalls)
         with running.lock:
             running.calls.add(self)
-
-    @property
-    def reason(self) -> str:
-        """Why the relay itself cancelled the call; empty if the client left."""
-        if self.is_revoked:
-            return REVOKED
-        return STOPPED if self.is_stopped else ""
-
-    @property
-    def error_kind(self) -> ErrorKind:
-        return "authentication" if self.is_revoked else "overloaded"
 
     def handle_disconnect(self) -> None:
         draining = process_state.get(RunningCalls).draining
@@ -73,13 +60,13 @@ class CallCancellation:
         self._loop.call_soon_threadsafe(self._revoke)
 
     def _revoke(self) -> None:
-        if self.task is not None and not self.is_revoked:
-            self.is_revoked = True
+        if self.task is not None and self.reason != REVOKED:
+            self.reason = REVOKED
             self.cancel()
 
     def stop(self) -> None:
         """The process ends. On the event loop of the call."""
-        self.is_stopped = True
+        self.reason = self.reason or STOPPED
         self.cancel()
 
     def uncancel(self) -> bool:
@@ -116,17 +103,15 @@ def end_revoked() -> None:
     running = process_state.get(RunningCalls)
     with running.lock:
         keys = {call.key for call in running.calls}
-    ended = keys - _valid(keys) if keys else set()
+    if not keys:
+        return
+    unexpired = Q(expires_at=None) | Q(expires_at__gt=timezone.now())
+    valid = ApiKey.objects.filter(unexpired, pk__in=keys, revoked_at=None, owner__is_active=True)
+    ended = keys - set(valid.values_list("pk", flat=True))
     with running.lock:
         calls = [call for call in running.calls if call.key in ended]
     for call in calls:
         call.revoke()
-
-
-def _valid(keys: Iterable[int]) -> set[int]:
-    now = timezone.now()
-    rows = ApiKey.objects.filter(pk__in=keys, revoked_at=None, owner__is_active=True)
-    return {pk for pk, expires_at in rows.values_list("pk", "expires_at") if expires_at is None or expires_at > now}
 
 
 # The end of the process.

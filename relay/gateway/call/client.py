@@ -1,17 +1,18 @@
 """The connection to the client: writing, disconnects, keepalive comments.
 
 Comments, or empty lines, keep proxies and impatient clients from giving up. They are written between two events of a
-stream and are not recorded. One task waits for the client to disconnect; nothing else reports that while the model is
-silent. Most calls are over in a moment and never need it, so it starts a little later.
+stream and are not recorded. Only a task that waits for it notices a disconnect while the model is silent. Most calls
+are over in a moment and never need it, so it starts a little later.
 """
 
-from __future__ import annotations
-
 import asyncio
+from asyncio import AbstractEventLoop
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
 
 from relay.runtime.asgi import Headers, Message, Receive, Send
-from relay.runtime.event_loop import PerLoop
+from relay.runtime.event_loop import Deadlines, PerLoop
 
 COMMENT = b": keepalive\n\n"
 # For Google's clients: their SDK parses every line that is not empty as JSON, comments too.
@@ -20,69 +21,47 @@ WATCH_AFTER = 0.05  # at least; at most twice that
 EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
 
-class _WatchTimer:
-    """Starts to watch clients that are still connected after a moment: one timer for all of an event loop."""
-
-    def __init__(self) -> None:
-        self.new: dict[Client, Callable[[], None]] = {}
-        self.older: dict[Client, Callable[[], None]] = {}
-        self.timer: asyncio.TimerHandle | None = None
-
-    def add(self, client: Client, on_disconnect: Callable[[], None]) -> None:
-        self.new[client] = on_disconnect
-        if self.timer is None:
-            self._schedule()
-
-    def discard(self, client: Client) -> None:
-        if self.new.pop(client, None) is None:
-            self.older.pop(client, None)
-
-    def _start_watching(self) -> None:
-        for client, on_disconnect in self.older.items():
-            client.watch_now(on_disconnect)
-        self.older, self.new, self.timer = self.new, {}, None
-        if self.older:
-            self._schedule()
-
-    def _schedule(self) -> None:
-        self.timer = asyncio.get_running_loop().call_later(WATCH_AFTER, self._start_watching)
+_deadlines = PerLoop(partial(Deadlines, WATCH_AFTER))
 
 
-_timers = PerLoop(_WatchTimer)
-
-
+@dataclass(slots=True, eq=False)
 class Client:
-    __slots__ = (
-        *("_comment", "_comment_task", "_is_writing", "_keepalive", "_last", "_receive", "_send", "_tail", "_timer"),
-        *("_watch_task", "_watch_timer", "has_begun", "is_gone", "loop"),
-    )
-
-    def __init__(self, receive: Receive, send: Send) -> None:
-        self.is_gone = self.has_begun = False
-        self._receive, self._send = receive, send
-        self._watch_task: asyncio.Task[None] | None = None
-        self.loop = asyncio.get_running_loop()
-        self._watch_timer: _WatchTimer | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._comment_task: asyncio.Task[None] | None = None
-        self._keepalive = self._last = 0.0
-        self._is_writing = False
-        self._tail, self._comment = b"", COMMENT
+    _receive: Receive
+    _send: Send
+    loop: AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    is_gone: bool = False
+    has_begun: bool = False
+    _deadlines: Deadlines | None = None
+    _watch_task: asyncio.Task[None] | None = None
+    _timer: asyncio.TimerHandle | None = None
+    _comment_task: asyncio.Task[None] | None = None
+    _keepalive: float = 0.0
+    _last: float = 0.0
+    _is_writing: bool = False
+    _tail: bytes = b""
+    _comment: bytes = COMMENT
 
     def watch(self, on_disconnect: Callable[[], None]) -> None:
         """Call it once the body has been read: the next message of the server is then that the client has left."""
-        self._watch_timer = _timers.of(self.loop)
-        self._watch_timer.add(self, on_disconnect)
+        self._deadlines = _deadlines.of(self.loop)
+        self._deadlines.add(self, self.loop.time() + WATCH_AFTER, partial(self._watch_now, on_disconnect))
 
-    def watch_now(self, on_disconnect: Callable[[], None]) -> None:
+    def _watch_now(self, on_disconnect: Callable[[], None]) -> None:
         self._watch_task = self.loop.create_task(self._wait_for_disconnect(on_disconnect))
 
-    async def begin(self, status: int, headers: Headers, *, keepalive: float = 0, comment: bytes = COMMENT) -> None:
-        """A stream of events gets a `comment` after `keepalive` seconds of silence; 0 means never."""
+    async def send_json(self, status: int, body: bytes, headers: Headers) -> None:
+        """A whole response."""
+        own = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        await self.begin(status, own + headers)
+        await self.write(body, is_last=True)
+
+    async def begin(self, status: int, headers: Headers, *, keepalive: float = 0, allows_comments: bool = True) -> None:
+        """A stream of events gets a comment, or an empty line, after `keepalive` seconds of silence; 0 means never."""
         self.has_begun = True
         await self._send_message({"type": "http.response.start", "status": status, "headers": headers})
         if keepalive:
-            self._keepalive, self._last, self._comment = keepalive, self.loop.time(), comment
+            self._keepalive, self._last = keepalive, self.loop.time()
+            self._comment = COMMENT if allows_comments else EMPTY_LINE
             self._timer = self.loop.call_later(keepalive, self._check_silence)
 
     async def write(self, chunk: bytes, *, is_last: bool = False) -> None:
@@ -105,8 +84,8 @@ class Client:
             cut()
 
     def close(self) -> None:
-        if self._watch_timer is not None:
-            self._watch_timer.discard(self)
+        if self._deadlines is not None:
+            self._deadlines.discard(self)
         for waiting in (self._watch_task, self._timer, self._comment_task):
             if waiting is not None:
                 waiting.cancel()

@@ -5,8 +5,7 @@ may stay as it is; what is translated, counted or recorded must be read.
 """
 
 import zlib
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator
 
 import zstandard
 
@@ -50,154 +49,119 @@ def _decompress(body: bytes, encoding: str, limit: int) -> bytes:
         if encoding == "zstd":
             decompressor = zstandard.ZstdDecompressor(max_window_size=2**27)
             with decompressor.stream_reader(body, read_across_frames=True) as reader:
-                whole = reader.read(limit + 1)
+                plain = reader.read(limit + 1)
+                if len(plain) > limit:
+                    raise TooLarge
+                return plain
+        if encoding in ("gzip", "x-gzip", "deflate"):
+            decoder, whole = _Deflate(0 if encoding == "deflate" else GZIP), bytearray()
+            for start in range(0, len(body), SLICE):
+                whole += decoder.decompress(body[start : start + SLICE])
                 if len(whole) > limit:
                     raise TooLarge
-                return whole
-        if encoding in ("gzip", "x-gzip", "deflate"):
-            return _inflate(body, limit, wbits=_deflate_wbits(body) if encoding == "deflate" else GZIP)
+            if not decoder.is_complete:
+                raise Unreadable("the compressed body is cut off")
+            return bytes(whole)
     except (zlib.error, zstandard.ZstdError) as error:
         raise Unreadable(f"the body is not {encoding} ({error})") from None
     raise UnknownEncoding(encoding)
 
 
-def _inflate(body: bytes, limit: int, *, wbits: int) -> bytes:
-    """A gzip may have several members. In slices, because zlib copies all that follows a member: with many small ones
-    that would be the whole body for each of them."""
-    whole, decompressor = bytearray(), zlib.decompressobj(wbits)
-    for start in range(0, len(body), SLICE):
-        rest = body[start : start + SLICE]
-        while rest and not (decompressor.eof and wbits != GZIP):
-            if decompressor.eof:
-                if not (rest := rest.lstrip(b"\0")):
-                    break
-                decompressor = zlib.decompressobj(wbits)
-            whole += decompressor.decompress(rest, limit + 1 - len(whole))
-            if len(whole) > limit:
-                raise TooLarge
-            rest = decompressor.unused_data
-    if not decompressor.eof:
-        raise Unreadable("the compressed body is cut off")
-    return bytes(whole)
-
-
 # Replies.
-
-
-class _Coding(Protocol):
-    def feed(self, chunk: bytes) -> bytes: ...
 
 
 class Decompression:
     """`encoding` is the reply's header of that name. Raises UnknownEncoding at once, Unreadable while it is fed."""
 
     def __init__(self, encoding: str) -> None:
-        self._codings = [(name, _coding(name)) for name in _encodings(encoding)]
-
-    def feed(self, chunk: bytes) -> bytes:
-        for place in range(len(self._codings)):
-            chunk = self._feed_one(place, chunk)
-        return chunk
+        self.codings = [(name, _coding(name)) for name in _encodings(encoding)]
 
     def in_slices(self, chunk: bytes, place: int = 0) -> Iterator[bytes]:
         """Through each coding a little at a time: what was compressed twice may grow twice."""
-        if place == len(self._codings):
+        if place == len(self.codings):
             yield chunk
             return
+        name, decode = self.codings[place]
         for start in range(0, len(chunk), REPLY_SLICE):
-            if plain := self._feed_one(place, chunk[start : start + REPLY_SLICE]):
+            try:
+                plain = decode(chunk[start : start + REPLY_SLICE])
+            except (zlib.error, zstandard.ZstdError) as error:
+                raise Unreadable(f"it is not {name} ({error})") from None
+            if plain:
                 yield from self.in_slices(plain, place + 1)
 
-    def _feed_one(self, place: int, chunk: bytes) -> bytes:
-        name, coding = self._codings[place]
-        try:
-            return coding.feed(chunk)
-        except (zlib.error, zstandard.ZstdError) as error:
-            raise Unreadable(f"it is not {name} ({error})") from None
 
-
-class TooLong(Unreadable):
-    """More bytes came out than the relay reads."""
-
-
-class BoundedDecompression:
-    """Decompresses a reply for the relay's own reading: in pieces of bounded size, up to a total size.
+class PlainReply:
+    """A reply decompressed for the relay's own reading: in pieces of bounded size, up to a total size, without errors.
 
     A few kilobytes may become gigabytes, and this work blocks the event loop.
     """
 
-    __slots__ = ("_decompression", "_left")
+    __slots__ = ("_decompression", "_left", "is_unreadable")
 
-    def __init__(self, encoding: str, *, most: int = MOST_READ) -> None:
-        self._decompression, self._left = Decompression(encoding), most
+    def __init__(self, encoding: str = "", *, most: int = MOST_READ) -> None:
+        self._left, self.is_unreadable = most, False
+        try:
+            self._decompression = Decompression(encoding)
+        except UnknownEncoding:
+            self.is_unreadable = True
 
     def pieces(self, chunk: bytes) -> Iterator[bytes]:
-        """Raises Unreadable and TooLong."""
-        for piece in self._decompression.in_slices(chunk):
-            self._left -= len(piece)
-            if self._left < 0:
-                raise TooLong("it is too long")
-            yield piece
+        """Nothing more once the reply cannot be read, or is too long."""
+        if self.is_unreadable:
+            return
+        if not self._decompression.codings:
+            yield chunk
+            return
+        try:
+            for piece in self._decompression.in_slices(chunk):
+                self._left -= len(piece)
+                if self._left < 0:
+                    raise Unreadable("it is too long")
+                yield piece
+        except Unreadable:
+            self.is_unreadable = True
 
 
-def decompress_prefix(body: bytes, encoding: str, *, limit: int) -> bytes | None:
-    """What came of a reply, also if it broke off; None if it cannot be read or is longer."""
-    pieces: list[bytes] = []
-    size = 0
-    try:
-        for piece in Decompression(encoding).in_slices(body):
-            pieces.append(piece)
-            size += len(piece)
-            if size > limit:
-                return None
-    except (UnknownEncoding, Unreadable):
-        return None
-    return b"".join(pieces)
-
-
-def _coding(name: str) -> _Coding:
+def _coding(name: str) -> Callable[[bytes], bytes]:
     if name in ("gzip", "x-gzip"):
-        return _Deflate(wbits=GZIP)
+        return _Deflate(GZIP).decompress
     if name == "deflate":
-        return _Deflate()
+        return _Deflate().decompress
     if name == "zstd":
-        return _Zstandard()
+        return zstandard.ZstdDecompressor(max_window_size=2**27).decompressobj(read_across_frames=True).decompress
     raise UnknownEncoding(name)
 
 
-class _Zstandard:
-    def __init__(self) -> None:
-        self._decompressor = zstandard.ZstdDecompressor(max_window_size=2**27).decompressobj(read_across_frames=True)
-
-    def feed(self, chunk: bytes) -> bytes:
-        return self._decompressor.decompress(chunk)
-
-
 class _Deflate:
-    """gzip, which may have several members, and deflate, which some servers send without its header."""
+    """gzip, which may have several members, and deflate, which some servers send without its header.
 
-    def __init__(self, *, wbits: int = 0) -> None:
+    To be fed small chunks, because zlib copies all that follows a member: of many small ones the whole chunk each time.
+    """
+
+    def __init__(self, wbits: int = 0) -> None:
         self._wbits = wbits
         self._opening = b""
         self._decompressor = zlib.decompressobj(wbits) if wbits else None
 
-    def feed(self, chunk: bytes) -> bytes:
+    @property
+    def is_complete(self) -> bool:
+        return self._decompressor is not None and self._decompressor.eof
+
+    def decompress(self, chunk: bytes) -> bytes:
         if self._decompressor is None:
             chunk = self._opening = self._opening + chunk
             if len(chunk) < 2:
                 return b""
-            self._wbits = _deflate_wbits(chunk)
+            has_header = chunk[0] & 0x0F == 8 and int.from_bytes(chunk[:2], "big") % 31 == 0
+            self._wbits = 15 if has_header else -15
             self._decompressor = zlib.decompressobj(self._wbits)
         pieces = []
-        # In slices, because zlib copies all that follows a member: with many small ones the whole chunk for each.
-        for start in range(0, len(chunk), REPLY_SLICE):
-            rest = chunk[start : start + REPLY_SLICE]
-            pieces.append(self._decompressor.decompress(rest))
-            while self._decompressor.eof and self._wbits == GZIP and (rest := self._decompressor.unused_data):
-                self._decompressor = zlib.decompressobj(self._wbits)
-                pieces.append(self._decompressor.decompress(rest))
+        while chunk:
+            if self._decompressor.eof:
+                if self._wbits != GZIP or not (chunk := chunk.lstrip(b"\0")):
+                    break
+                self._decompressor = zlib.decompressobj(GZIP)
+            pieces.append(self._decompressor.decompress(chunk))
+            chunk = self._decompressor.unused_data
         return b"".join(pieces)
-
-
-def _deflate_wbits(opening: bytes) -> int:
-    return 15 if len(opening) > 1 and opening[0] & 0x0F == 8 and int.from_bytes(opening[:2], "big") % 31 == 0 else -15

@@ -106,7 +106,3 @@ def headers_to_record(raw: Iterable[tuple[bytes, bytes]]) -> Pairs:
         for name, value in raw
         if (lower := name.lower()) in RECORDED or lower.startswith(RECORDED_PREFIXES)
     ]
-
-
-def json_headers(body: bytes) -> Headers:
-    return [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]

@@ -62,7 +62,8 @@ def fields(body: bytes) -> Iterator[Field]:
         place = _after_space(body, place + 1)
         for _ in range(MOST_FIELDS + 1):
             if body[place] != _QUOTE:
-                _check_end(body, place)
+                if body[place : place + 1] != b"}" or _after_space(body, place + 1) != len(body):
+                    raise NotAnObject("the body is not a JSON object")
                 return
             name_end = _string_end(body, place)
             value = _after_space(body, _after_space(body, name_end) + 1)
@@ -74,11 +75,6 @@ def fields(body: bytes) -> Iterator[Field]:
     except (IndexError, ValueError):
         raise NotAnObject("the body is not a JSON object") from None
     raise Unreadable(f"it has more than {MOST_FIELDS} top-level fields")
-
-
-def _check_end(body: bytes, place: int) -> None:
-    if body[place : place + 1] != b"}" or _after_space(body, place + 1) != len(body):
-        raise NotAnObject("the body is not a JSON object")
 
 
 def _after_space(body: bytes, place: int) -> int:

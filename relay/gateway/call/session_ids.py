@@ -60,7 +60,7 @@ def read_session(headers: Mapping[str, str], body: JsonObject, *, key: int) -> S
         return NOT_NAMED
     ours, crs = EXPLICIT
     explicit = headers.get(ours) or headers.get(crs) or string(body.get(BODY_FIELD))
-    if explicit.lower() == "new" or _is_forced_new(headers):
+    if explicit.lower() == "new" or any(headers.get(name, "").lower() not in NO for name in FORCED_NEW):
         return SessionName(session=_issued(secrets.token_bytes(_HALF), key=key), recognised_by=NEW, is_new=True)
     if explicit:
         return _explicit(explicit[:LONGEST], key=key)
@@ -73,11 +73,6 @@ def read_session(headers: Mapping[str, str], body: JsonObject, *, key: int) -> S
 def _may_name_session(names: tuple[str, ...]) -> bool:
     """Cached, because a program sends the same headers each time."""
     return bool(_SESSION_WORD.search(" ".join(names)))
-
-
-def _is_forced_new(headers: Mapping[str, str]) -> bool:
-    ours, crs = FORCED_NEW
-    return headers.get(ours, "").lower() not in NO or headers.get(crs, "").lower() not in NO
 
 
 def client_names(headers: Mapping[str, str], body: JsonObject) -> Iterator[str]:
@@ -117,17 +112,14 @@ def session_id(name: str, *, key: int) -> UUID:
     return _issued(_mac(b"name", key, name.encode("utf-8", "surrogatepass")), key=key)
 
 
-def is_issued_to(session: UUID, *, key: int) -> bool:
-    return hmac.compare_digest(_issued(session.bytes[:_HALF], key=key).bytes, session.bytes)
-
-
 def _explicit(name: str, *, key: int) -> SessionName:
     """An id of ours, or any name."""
     try:
         session = UUID(name)
     except ValueError:
         return SessionName(session=session_id(name, key=key), recognised_by=HEADER)
-    return SessionName(session=session, recognised_by=HEADER, to_check=not is_issued_to(session, key=key))
+    is_ours = hmac.compare_digest(_issued(session.bytes[:_HALF], key=key).bytes, session.bytes)
+    return SessionName(session=session, recognised_by=HEADER, to_check=not is_ours)
 
 
 def _issued(first: bytes, *, key: int) -> UUID:

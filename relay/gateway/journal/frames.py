@@ -22,7 +22,7 @@ from typing import BinaryIO, NamedTuple
 from zlib import crc32
 
 from relay.gateway.journal import damage
-from relay.gateway.journal.records import Lost, NotARecordError, Record, from_bytes, head_size, left_out
+from relay.gateway.journal.records import Lost, Record, head_size, parse_record
 from relay.gateway.journal.segments import MAGIC
 
 logger = logging.getLogger(__name__)
@@ -162,25 +162,18 @@ class _Reading:
         if since and (frame := self._frame_at(since)) is not None and frame.position == since:
             self.at, self.position, self.calls = since, since, frame.calls
             return True
-        if since >= self.size and (not self.is_ended or self._is_read_to_end(since)):
-            return False
+        if since >= self.size and (not self.is_ended or 0 < (self._written() or (0, 0))[0] <= since):
+            return False  # it is read to its end
         has_heading = self.size >= START and self.file.seek(0) == 0 and self.file.read(len(MAGIC)) == MAGIC
         if not self.is_ended and (since or not has_heading):
             return False
         self.at = self.position = START if has_heading else 0
         if since:
-            self._skip_to(since)
+            # The position has moved, because the file was damaged. Skip the records before it.
+            while (frame := self._frame_at(self.at) or self._next_frame(self.at)) and frame.position < since:
+                self.at, self.calls = frame.end, max(self.calls, frame.next_calls)
+            self.position = since
         return True
-
-    def _is_read_to_end(self, since: int) -> bool:
-        written = self._written()
-        return written is not None and 0 < written[0] <= since
-
-    def _skip_to(self, since: int) -> None:
-        """The position has moved, because the file was damaged. Skip the records before it."""
-        while (frame := self._frame_at(self.at) or self._next_frame(self.at)) is not None and frame.position < since:
-            self.at, self.calls = frame.end, max(self.calls, frame.next_calls)
-        self.position = since
 
     # What is missing.
 
@@ -259,7 +252,7 @@ class _Reading:
         else:
             head = self.file.read(length)
             check = crc32(head, check)
-            record = _parse_record(head) if check == wanted else None
+            record = parse_record(head) if check == wanted else None
         if check != wanted:
             return None
         return _Frame(at, at + FRAME_SIZE + length, position, calls, calls + is_call(head), record)
@@ -278,13 +271,4 @@ def _read_large(file: BinaryIO, length: int, check: int) -> tuple[bytes, Record 
         digest.update(chunk)
         check = crc32(chunk, check)
         left -= len(chunk)
-    return head, _parse_record(head, skipped=length - len(head), sha256=digest.hexdigest()), check
-
-
-def _parse_record(payload: bytes, *, skipped: int = 0, sha256: str = "") -> Record | None:
-    """None for a kind of record that this release does not know."""
-    try:
-        record = from_bytes(memoryview(payload))
-    except NotARecordError:
-        return None
-    return left_out(record, size=skipped, sha256=sha256) if skipped else record
+    return head, parse_record(head, skipped=length - len(head), skipped_hash=digest.hexdigest()), check

@@ -78,11 +78,9 @@ def read(
         ]
         for _writer, segments in groupby(of_writers, writer_of)
     ]
-    yield from heapq.merge(*map(chain.from_iterable, each), key=_moment)
-
-
-def _moment(found: tuple[RecordPosition, Record]) -> float:
-    """A loss has no time of its own: it comes right behind the writer's record before it. So does a record with an
-    earlier time, after a clock was set back.
-    """
-    return 0.0 if isinstance(found[1], Lost) else found[1].at
+    yield from heapq.merge(
+        *map(chain.from_iterable, each),
+        # A loss has no time of its own: it comes right behind the writer's record before it. So does a record with an
+        # earlier time, after a clock was set back.
+        key=lambda found: 0.0 if isinstance(found[1], Lost) else found[1].at,
+    )

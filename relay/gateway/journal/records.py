@@ -114,18 +114,6 @@ _encoder = msgspec.json.Encoder(uuid_format="hex")
 _decoders = {letter: msgspec.json.Decoder(kind) for letter, kind in _KINDS.items()}
 
 
-class NotARecordError(ValueError):
-    """The bytes are whole, but of an unknown kind of record."""
-
-
-def left_out(record: Record, *, size: int, sha256: str) -> Record:
-    """The record of a head, with the size and hash of what is behind it and was not read."""
-    if isinstance(record, Lost):
-        return record
-    hashed = {"skipped_hash": sha256} if isinstance(record, Accepted) else {}
-    return msgspec.structs.replace(record, skipped=size, **hashed)
-
-
 def without_credentials(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Headers as a record may hold them; their names are in small letters."""
     return [pair for pair in headers if pair[0] not in CREDENTIALS]
@@ -153,21 +141,24 @@ def head_size(start: bytes) -> int:
     return 1 + _REPLY.size if letter == b"P" else 0
 
 
+def parse_record(payload: bytes, *, skipped: int = 0, skipped_hash: str = "") -> Record | None:
+    """None for a kind of record that this release does not know. `skipped` bytes behind the payload were not read."""
+    try:
+        record = from_bytes(memoryview(payload))
+    except (ValueError, TypeError, LookupError, struct.error):
+        return None
+    if not skipped or isinstance(record, Lost):
+        return record
+    hashed = {"skipped_hash": skipped_hash} if isinstance(record, Accepted) else {}
+    return msgspec.structs.replace(record, skipped=skipped, **hashed)
+
+
 def from_bytes(payload: memoryview) -> Record:
     letter = bytes(payload[:1])
-    try:
-        if letter == b"P":
-            exchange, at, offset = _REPLY.unpack_from(payload, 1)
-            data = bytes(payload[1 + _REPLY.size :])
-            return ReplyBytes(exchange=UUID(bytes=exchange), at=at, data=data, offset=offset)
-        if letter in _KINDS:
-            return _from_head(letter, payload)
-    except (ValueError, TypeError, struct.error) as error:
-        raise NotARecordError(str(error)) from error
-    raise NotARecordError(f"no kind {letter!r}")
-
-
-def _from_head(letter: bytes, payload: memoryview) -> Record:
+    if letter == b"P":
+        exchange, at, offset = _REPLY.unpack_from(payload, 1)
+        data = bytes(payload[1 + _REPLY.size :])
+        return ReplyBytes(exchange=UUID(bytes=exchange), at=at, data=data, offset=offset)
     start = 1 + _HEAD.size
     end = start + _HEAD.unpack_from(payload, 1)[0]
     try:

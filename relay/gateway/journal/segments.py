@@ -9,7 +9,6 @@ import contextlib
 import fcntl
 import os
 import re
-import secrets
 import time
 from pathlib import Path
 from zlib import crc32
@@ -33,11 +32,6 @@ def heading(version: int) -> bytes:
 
 
 MAGIC = heading(VERSION)
-
-
-def new_writer() -> str:
-    """The name of a writer, which is part of the names of its segments."""
-    return f"{os.getpid()}-{secrets.token_hex(4)}"
 
 
 def writer_of(segment: str) -> str:

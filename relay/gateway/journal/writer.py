@@ -4,15 +4,16 @@ One segment at a time per process, appended to by plain writes: they are safe ag
 tens of microseconds. Nothing in here ever raises to the caller or waits: a full disk or a full journal is counted in
 `Journal.lost`, the call continues, and once there is space again the journal itself reports the loss.
 
-Reply bytes are gathered for a quarter of a second or 64 KB. The recording mode of the key is obeyed here, before
-anything is on disk: `off` writes nothing, `metadata` no byte of a request or a reply, `no_replies` none of a reply.
-To be used from one thread, that of the event loop; without a running loop, bytes are flushed when the next ones come.
+The recording mode of the key is obeyed here, before anything is on disk: `off` writes nothing, `metadata` no byte of a
+request or a reply, `no_replies` none of a reply. To be used from one thread, that of the event loop; without a running
+loop, bytes are flushed when the next ones come.
 """
 
 import asyncio
 import contextlib
 import logging
 import os
+import secrets
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,7 +107,9 @@ class Journal:
         if mode == WITHOUT_BODIES:
             body = b""
         if not self._write((head_of(record), body)):
-            self._lose_call(len(body))
+            for counted in (self.lost, self.unreported):
+                counted.calls += 1
+                counted.lost_bytes += len(body)
             return False
         self._open[record.exchange.int] = _Open(record.exchange, mode not in WITHOUT_REPLIES)
         self._wake()
@@ -159,8 +162,10 @@ class Journal:
     # Writing
 
     def _flush(self, under_way: _Open) -> None:
-        if under_way.pieces and not self._write(_gathered(under_way)):
-            self._lose(under_way, under_way.waiting)
+        if under_way.pieces:
+            head = head_of_reply(under_way.exchange, time.time(), offset=under_way.size - under_way.waiting)
+            if not self._write((head, b"".join(under_way.pieces))):
+                self._lose(under_way, under_way.waiting)
         under_way.pieces.clear()
         under_way.waiting = 0
 
@@ -181,7 +186,9 @@ class Journal:
                 self._begin_segment()
             self._append(payloads, size)
         except OSError as error:
-            self._note(str(error))
+            if not self.unreported.why:
+                logger.error("The relay's journal cannot be written, and what it loses is counted: %s", error)
+            self.lost.why = self.unreported.why = str(error)
             return False
         self._available -= size
         return True
@@ -202,24 +209,19 @@ class Journal:
                 while rest:
                     rest = rest[os.pwrite(self._fd, rest, position - len(rest)) :]
         except OSError:
-            self._cut_back()
+            try:  # remove half a record, because whole ones follow; or else leave this segment
+                os.ftruncate(self._fd, self._length)
+            except OSError:
+                self._close_segment()
             raise
         self._length, self._calls = position, calls
         with contextlib.suppress(OSError):  # the records are there: a reader only cannot tell if they are cut off later
             os.pwrite(self._fd, frames.pack_counts(position, calls), frames.COUNTS_AT)
 
-    def _cut_back(self) -> None:
-        """Remove half a record, because whole ones follow; or else leave this segment."""
-        try:
-            os.ftruncate(self._fd, self._length)
-        except OSError:
-            self._close_segment()
-
     def _begin_segment(self) -> None:
         """The new one first: for a reader, a writer without a segment is dead."""
         if not self._writer.startswith(f"{_this_process}-"):
-            self._writer = segments.new_writer()
-            self._segment = ""
+            self._writer, self._segment = f"{_this_process}-{secrets.token_hex(4)}", ""
         self._segment, fd = segments.create(self.folder, frames.heading(), writer=self._writer, after=self._segment)
         self._close_segment()
         self._fd, self._pid, self._begun = fd, _this_process, time.monotonic()
@@ -244,16 +246,6 @@ class Journal:
         """Its end will say so."""
         under_way.lost += size
         self.lost.lost_bytes += size
-
-    def _lose_call(self, size: int) -> None:
-        for counted in (self.lost, self.unreported):
-            counted.calls += 1
-            counted.lost_bytes += size
-
-    def _note(self, why: str) -> None:
-        if not self.unreported.why:
-            logger.error("The relay's journal cannot be written, and what it loses is counted: %s", why)
-        self.lost.why = self.unreported.why = why
 
     def _catch_up(self) -> None:
         """Write the ends that are owed, then what was lost."""
@@ -288,11 +280,6 @@ class Journal:
                 self._begin_segment()
         if self._open or self._fd >= 0:
             self._wake()
-
-
-def _gathered(under_way: _Open) -> Payload:
-    offset = under_way.size - under_way.waiting
-    return head_of_reply(under_way.exchange, time.time(), offset=offset), b"".join(under_way.pieces)
 
 
 def _end(record: Ended, under_way: _Open) -> Payload:

@@ -1,9 +1,8 @@
 """Conversations that a request continues by `previous_response_id` and that no vendor stores.
 
-A translated answer has an id of ours (`resp_` and the id of its call), which no vendor knows. So the conversation is
-sent again: from the memory of this process, which has the newest ones for an hour, else from the record, which has what
-the key records. Neither has it if the key records no replies and another process answered, or the hour is over: then
-the client must send the whole conversation.
+A translated answer has an id of ours (`resp_` and the id of its call). The conversation is sent again: from the memory
+of this process, which has the newest ones for an hour, else from the record. Neither has it if the key records no
+replies and another process answered: then the client must send the whole conversation.
 """
 
 import asyncio
@@ -32,10 +31,6 @@ from relay.runtime.async_db import in_database
 OUR_PREFIX = "resp_"
 MOST_REMEMBERED, MOST_BYTES, REMEMBERED_SECONDS = 1_000, 64 * 1024 * 1024, 3_600
 OUR_UUID_VERSION = 7  # `new_exchange_id`
-
-
-def answer_id_of(call: Call) -> str:
-    return OUR_PREFIX + call.exchange.hex
 
 
 def is_ours(name: str) -> bool:
@@ -85,8 +80,8 @@ def remember(call: Call, request: DecodedRequest, output: ModelOutput) -> None:
     size += sum(map(len, request.blobs.values()))
     system = call.lasting_system
     earlier = Earlier(entries=(*request.entries, output), system=system, blobs=request.blobs, size=size)
-    process_state.get(ContinuationMemory).add(call.key.pk, answer_id_of(call), earlier)
-    ownership.remember(call, [answer_id_of(call)])
+    process_state.get(ContinuationMemory).add(call.key.pk, call.reply_id, earlier)
+    ownership.remember(call, [call.reply_id])
 
 
 # The memory of this process.
@@ -164,8 +159,5 @@ def _blobs(entries: tuple[ConversationEntry, ...]) -> Mapping[str, bytes]:
 
 def _media(entries: tuple[ConversationEntry, ...]) -> Iterator[Media]:
     for entry in entries:
-        results = entry.results if isinstance(entry, ToolResults) else ()
-        parts = () if isinstance(entry, ToolResults) else entry.parts
-        for part in (*parts, *(part for result in results for part in result.parts)):
-            if isinstance(part, Media):
-                yield part
+        for holder in entry.results if isinstance(entry, ToolResults) else (entry,):
+            yield from (part for part in holder.parts if isinstance(part, Media))

@@ -1,17 +1,16 @@
 """Ids that a reply gives to stored items: only the key that received one may use it.
 
-Only the ids of the reply and of its own items count, because a caller can have the vendor repeat any text. A stream is
-read line by line as it passes, a whole reply when it has ended. Replies that leave nothing at the vendor are not
-copied.
+Only the ids of the reply and of its own items count, because a caller can have the vendor repeat any text.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from history.dialects import DIALECTS
 from history.dialects.references import IssuedIds
 from relay.gateway.call.calls import Call
-from relay.gateway.call.decompression import BoundedDecompression, UnknownEncoding
-from relay.gateway.call.json_scanner import Unreadable
+from relay.gateway.call.decompression import PlainReply
 from relay.runtime.event_loop import LARGE
 
 # Of a whole reply, or of the long lines of a stream: images may be in either.
@@ -36,62 +35,45 @@ def scanner_for(call: Call, dialect: str) -> IssuedIdScanner | None:
     issued: IssuedIds | None = None
     if call.address.kind == "other":
         # A listed path need not be one of the dialect of the caller.
-        listed = (known.HTTP_API.listed_ids(call.path) for known in DIALECTS.values())
-        issued = next(filter(None, listed), None)
+        issued = next(filter(None, (known.HTTP_API.listed_ids(call.path) for known in DIALECTS.values())), None)
     elif call.address.kind == "chat" and dialect == call.address.dialect:
         issued = call.address.api.issued_ids(call.fields)
     return IssuedIdScanner(issued) if issued is not None else None
 
 
+@dataclass(slots=True)
 class IssuedIdScanner:
     """Reads a reply chunk by chunk; `found` is complete once it has ended.
 
     Lines of more than 64 KB, and a whole reply, are read by `end`, which may run in a thread.
     """
 
-    __slots__ = (
-        *("_decompression", "_is_stream", "_is_unreadable", "_issued", "_line", "_line_size", "_pieces", "_unread"),
-        *("found", "unread_size"),
-    )
-
-    def __init__(self, issued: IssuedIds) -> None:
-        self._issued = issued
-        self._is_stream: bool | None = None
-        self._is_unreadable = False
-        # The pieces of the incomplete last line of a stream.
-        self._line: list[bytes] = []
-        self._line_size = 0
-        self._pieces: list[bytes] = []
-        self._unread: list[bytes] = []
-        self.unread_size = 0
-        self._decompression: BoundedDecompression | None = None
-        self.found: list[str] = []
+    issued: IssuedIds
+    found: list[str] = field(default_factory=list)
+    unread_size: int = 0
+    _unread: list[bytes] = field(default_factory=list)
+    # Of a whole reply, or of the incomplete last line of a stream.
+    _pieces: list[bytes] = field(default_factory=list)
+    _line_size: int = 0
+    _is_stream: bool | None = None
+    _plain: PlainReply = field(default_factory=PlainReply)
 
     def decompress(self, encoding: str) -> None:
-        try:
-            self._decompression = BoundedDecompression(encoding)
-        except UnknownEncoding:
-            self._is_unreadable = True
+        self._plain = PlainReply(encoding)
 
     def add(self, chunk: bytes) -> None:
-        if self._is_unreadable:
-            return
-        if self._decompression is None:
-            self._add(chunk)
-            return
-        try:
-            for piece in self._decompression.pieces(chunk):
-                self._add(piece)
-        except Unreadable:
-            self._is_unreadable = True
+        for piece in self._plain.pieces(chunk):
+            self._add(piece)
 
     def end(self) -> list[str]:
-        for text in (*self._unread, b"".join(self._line or self._pieces)):
+        for text in (*self._unread, b"".join(self._pieces)):
             self._read(text)
         return self.found
 
     def _add(self, chunk: bytes) -> None:
-        if self._is_stream is None and (opening := chunk.lstrip()[:1]):
+        if self._is_stream is None:
+            if not (opening := chunk.lstrip()[:1]):
+                return
             self._is_stream = opening != b"{"
         if self._is_stream:
             self._add_lines(chunk)
@@ -102,19 +84,19 @@ class IssuedIdScanner:
     def _add_lines(self, chunk: bytes) -> None:
         end = chunk.rfind(b"\n") + 1
         if end:
-            lines = b"".join((*self._line, chunk[:end]))
+            lines = b"".join((*self._pieces, chunk[:end]))
             self.unread_size -= self._line_size
-            self._line, self._line_size = [], 0
-            if self._issued.mark in lines:
+            self._pieces, self._line_size = [], 0
+            if self.issued.mark in lines:
                 self._read_lines(lines)
         if (rest := chunk[end:]) and self.unread_size < LONGEST_REPLY:
-            self._line.append(rest)
+            self._pieces.append(rest)
             self._line_size += len(rest)
             self.unread_size += len(rest)
 
     def _read_lines(self, lines: bytes) -> None:
         for line in lines.split(b"\n"):
-            if self._issued.mark not in line:
+            if self.issued.mark not in line:
                 continue
             if len(line) > LARGE:
                 self._unread.append(line)
@@ -124,7 +106,7 @@ class IssuedIdScanner:
 
     def _read(self, text: bytes) -> None:
         try:
-            parsed = self._issued.decoder.decode(text.removeprefix(b"data:"))
+            parsed = self.issued.decoder.decode(text.removeprefix(b"data:"))
         except ValueError:
             return
-        self.found += [name for name in self._issued.read(parsed) if name and not name.startswith(ANSWER_PREFIXES)]
+        self.found += [name for name in self.issued.read(parsed) if name and not name.startswith(ANSWER_PREFIXES)]

@@ -2,12 +2,11 @@
 
 Of all others the caller reads that they do not exist. Ids are noted as they pass by (`issued_ids`). A process that has
 not seen an id asks the database, where every process writes what it saw about once a second: so it asks for a little
-longer than that before it refuses. Things that replies do not give out (files, stores, prompts, caches) belong to no
-key, and are refused unless the operator lists the path where they are made: then all keys may use them.
+longer than that. Things that replies do not give out (files, stores, prompts, caches) belong to no key, and are refused
+unless the operator lists the path where they are made: then all keys may use them.
 
-Only the upstream that gave an answer can continue it. A process remembers which one gave what passed by. For an answer
-that passed by another process, or before a restart, each upstream is tried in turn: one that does not have it says so
-at once and without cost.
+Only the upstream that gave an answer can continue it. If this process does not know which one that was, each is tried
+in turn: one that does not have it says so at once and without cost.
 """
 
 import asyncio
@@ -64,20 +63,13 @@ MADE_AT = {
 
 
 class IssuedNames:
-    """Ids that replies gave out, each with its key; `unwritten` are not yet in the database."""
+    """Ids that replies gave out, by key and id, with the provider if it was one of several; `unwritten` are not yet in
+    the database."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.seen: OrderedDict[tuple[int, str], None] = OrderedDict()
+        self.seen: OrderedDict[tuple[int, str], str] = OrderedDict()
         self.unwritten: list[tuple[int, str]] = []
-
-
-class AnswerOrigins:
-    """The provider that gave an answer, by key and id."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.providers: OrderedDict[tuple[int, str], str] = OrderedDict()
 
 
 async def check_references(call: Call) -> None:
@@ -178,21 +170,22 @@ def _issued_among(key: int, names: Iterable[str]) -> set[str]:
     return found
 
 
-def note_issued(call: Call, head: bytes) -> None:
-    """Note the ids of a reply, which are at its beginning."""
+def note_issued(call: Call, head: bytes, provider: str = "") -> None:
+    """Note the ids of a reply, which are at its beginning. `provider` gave it, and others might have."""
     is_response = call.address.api.stores_answers
     if is_response or b'"resp_' in head or b'"conv_' in head:
-        remember(call, [name for name in read_ids(head) if is_response or name.startswith(ANSWER_PREFIXES)])
+        names = [name for name in read_ids(head) if is_response or name.startswith(ANSWER_PREFIXES)]
+        remember(call, names, provider if is_response else "")
 
 
-def remember(call: Call, names: Iterable[str]) -> None:
+def remember(call: Call, names: Iterable[str], provider: str = "") -> None:
     issued = process_state.get(IssuedNames)
     with issued.lock:
         for name in dict.fromkeys(names):
             pair = (call.key.pk, name[:LONGEST_ID])
             if pair not in issued.seen:
-                issued.seen[pair] = None
                 issued.unwritten.append(pair)
+            issued.seen[pair] = provider or issued.seen.get(pair, "")
         while len(issued.seen) > MOST_REMEMBERED:
             issued.seen.popitem(last=False)
 
@@ -215,29 +208,14 @@ def write_issued() -> None:
         raise
 
 
-# Which upstream gave an answer.
-
-
 def upstreams_with_answer(call: Call, upstreams: list[Upstream]) -> list[Upstream]:
     """Upstreams that can continue the call: all, unless it continues an answer that one of them stores."""
     name = continued_id(call) if len(upstreams) > 1 else ""
     if not name:
         return upstreams
-    origins = process_state.get(AnswerOrigins)
-    with origins.lock:
-        provider = origins.providers.get((call.key.pk, name))
+    issued = process_state.get(IssuedNames)
+    with issued.lock:
+        provider = issued.seen.get((call.key.pk, name), "")
     found = [upstream for upstream in upstreams if upstream.provider.name == provider]
     call.is_origin_unknown = not found
     return found or upstreams
-
-
-def note_provider(call: Call, upstream: Upstream, head: bytes) -> None:
-    """Note which provider gave the answer with the ids at the beginning of this reply."""
-    if not call.address.api.stores_answers:
-        return
-    origins = process_state.get(AnswerOrigins)
-    with origins.lock:
-        for name in read_ids(head):
-            origins.providers[call.key.pk, name] = upstream.provider.name
-        while len(origins.providers) > MOST_REMEMBERED:
-            origins.providers.popitem(last=False)

@@ -2,9 +2,6 @@
 
 The reply of the last upstream is the caller's to read, an error too: its body and its headers pass unchanged, because
 clients decide by them whether to try again. So no upstream is tried twice.
-
-aiohttp would set a timer for each piece of a reply and cancel it when the next one comes. Nearly always that is soon,
-so one timer checks all calls of an event loop a few times a second.
 """
 
 from __future__ import annotations
@@ -14,6 +11,7 @@ import time
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from relay.errors import ProviderError, Unreachable
 from relay.gateway import routes
@@ -27,7 +25,7 @@ from relay.providers.endpoints import Endpoint
 from relay.providers.event_stream import network_errors
 from relay.providers.http import retry_after
 from relay.providers.raw_http import RawRequest, Response
-from relay.runtime.event_loop import PerLoop, parse_apart
+from relay.runtime.event_loop import Deadlines, PerLoop, parse_apart
 
 BUSY_OR_BROKEN = frozenset({408, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 # Another upstream may succeed: this one is busy, broken, or does not accept our key any more.
@@ -62,8 +60,7 @@ class Reply:
         content = self.response.content
         if content.exception() is None and (available := content.read_nowait()):
             return available
-        if self.timeout is None:
-            self.timeout = idle_timeout(self.endpoint, self.loop, has_begun=True)
+        self.timeout = self.timeout or idle_timeout(self.endpoint, self.loop, has_begun=True)
         with self.timeout:
             return await content.readany()
 
@@ -77,7 +74,9 @@ class Reply:
         self.first = self.first or await self.next()
         if not self.first:
             return f"The provider {name} sent an empty reply. Check its base URL."
-        if _may_be_answer(self.first):
+        # JSON or events, perhaps after spaces that keep the connection alive.
+        text = self.first.lstrip(b" \t\r\n\xef\xbb\xbf")
+        if not text or text.startswith((b"{", b"[", b"data:", b"event:", b"id:", b"retry:", b":")):
             return ""
         return f"The provider {name} sent something that is no answer of a model. Check its base URL and its dialect."
 
@@ -92,12 +91,6 @@ class Reply:
         )
 
 
-def _may_be_answer(first: bytes) -> bool:
-    """JSON or events, perhaps after spaces that keep the connection alive."""
-    text = first.lstrip(b" \t\r\n\xef\xbb\xbf")
-    return not text or text.startswith((b"{", b"[", b"data:", b"event:", b"id:", b"retry:", b":"))
-
-
 MakeRequest = Callable[[Call, Upstream, Endpoint], RawRequest]
 
 
@@ -110,27 +103,23 @@ async def dial(call: Call, upstreams: Sequence[Upstream], make_request: MakeRequ
             reply = await _attempt(call, upstream, make_request, is_last=is_last)
         except ProviderError as error:
             call.attempts.append(Attempt(upstream.provider.name, 0, time.monotonic() - began, error.message))
-            _start_cooldown(call, upstream, error.retry_after, status=0)
+            if _concerns_model(call, upstream, 0):
+                routes.start_cooldown(upstream, seconds=error.retry_after)
             if is_last:
                 raise
             continue
         call.attempts.append(Attempt(upstream.provider.name, reply.status, time.monotonic() - began))
         is_not_there = call.is_origin_unknown and reply.status in NOT_THERE
-        if reply.status not in ANOTHER_MAY_HELP and not is_not_there:
-            if _concerns_model(call, upstream, reply.status):
+        is_answer = reply.status not in ANOTHER_MAY_HELP and not is_not_there
+        if _concerns_model(call, upstream, reply.status):
+            if is_answer:
                 routes.end_cooldown(upstream)
-            return reply
-        if not is_not_there:
-            _start_cooldown(call, upstream, retry_after(reply.response.headers), status=reply.status)
-        if is_last:
+            elif not is_not_there:
+                routes.start_cooldown(upstream, seconds=retry_after(reply.response.headers))
+        if is_answer or is_last:
             return reply
         reply.response.close()
     raise Unreachable("no upstream was left to ask")
-
-
-def _start_cooldown(call: Call, upstream: Upstream, seconds: float | None, *, status: int) -> None:
-    if _concerns_model(call, upstream, status):
-        routes.start_cooldown(upstream, seconds=seconds)
 
 
 def _concerns_model(call: Call, upstream: Upstream, status: int) -> bool:
@@ -156,53 +145,23 @@ async def _attempt(call: Call, upstream: Upstream, make_request: MakeRequest, *,
             connect_seconds=endpoint.patience.connect,
         )
     reply = Reply(upstream=upstream, endpoint=endpoint, loop=call.loop, response=response)
-    if not is_last and reply.status not in ANOTHER_MAY_HELP:
-        try:
-            reply.first = await _first_bytes(reply)
-        except BaseException:
-            response.close()
-            raise
+    if is_last or reply.status in ANOTHER_MAY_HELP:
+        return reply
+    try:  # while there is another upstream, a reply counts only once it has begun
+        with idle_timeout(endpoint, call.loop, has_begun=False):
+            reply.first = await response.content.readany()
+        if not reply.first and reply.status == 200:
+            raise Unreachable(f"The provider {endpoint.name} gave an empty answer", provider=endpoint.name)
+    except BaseException:
+        response.close()
+        raise
     return reply
-
-
-async def _first_bytes(reply: Reply) -> bytes:
-    """While there is another upstream, a reply counts only once it has begun."""
-    endpoint = reply.endpoint
-    with idle_timeout(endpoint, reply.loop, has_begun=False):
-        first = await reply.response.content.readany()
-    if not first and reply.status == 200:
-        raise Unreachable(f"The provider {endpoint.name} gave an empty answer", provider=endpoint.name)
-    return first
 
 
 # Timeouts.
 
 
-class _Watch:
-    """All waits of one event loop."""
-
-    def __init__(self) -> None:
-        self.waiting: set[idle_timeout] = set()
-        self.timer: asyncio.TimerHandle | None = None
-
-    def add(self, timeout: idle_timeout) -> None:
-        self.waiting.add(timeout)
-        if self.timer is None:
-            self._schedule()
-
-    def _check(self) -> None:
-        now = asyncio.get_running_loop().time()
-        for timeout in [timeout for timeout in self.waiting if timeout.until <= now]:
-            timeout.expire()
-        self.timer = None
-        if self.waiting:
-            self._schedule()
-
-    def _schedule(self) -> None:
-        self.timer = asyncio.get_running_loop().call_later(CHECK_SECONDS, self._check)
-
-
-_watches = PerLoop(_Watch)
+_deadlines = PerLoop(partial(Deadlines, CHECK_SECONDS))
 
 
 class idle_timeout(network_errors):  # noqa: N801 - reads as a clause: with idle_timeout(endpoint, has_begun=True)
@@ -211,7 +170,7 @@ class idle_timeout(network_errors):  # noqa: N801 - reads as a clause: with idle
     `sending` is how many bytes must be sent before the upstream can answer.
     """
 
-    __slots__ = ("is_over", "loop", "seconds", "task", "until", "watch")
+    __slots__ = ("deadlines", "is_over", "loop", "seconds", "task")
 
     def __init__(self, endpoint: Endpoint, loop: AbstractEventLoop, *, has_begun: bool, sending: int = 0) -> None:
         super().__init__(endpoint, has_begun=has_begun)
@@ -226,19 +185,17 @@ class idle_timeout(network_errors):  # noqa: N801 - reads as a clause: with idle
 
     def __enter__(self) -> None:
         self.task = asyncio.current_task(self.loop)
-        self.until = self.loop.time() + self.seconds
-        self.watch = _watches.of(self.loop)
-        self.watch.add(self)
+        self.deadlines = _deadlines.of(self.loop)
+        self.deadlines.add(self, self.loop.time() + self.seconds, self._expire)
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self.watch.waiting.discard(self)
+        self.deadlines.discard(self)
         if self.is_over and self.task is not None and isinstance(error, asyncio.CancelledError):
             self.task.uncancel()
             error = TimeoutError()
         super().__exit__(kind, error, trace)
 
-    def expire(self) -> None:
-        self.watch.waiting.discard(self)
+    def _expire(self) -> None:
         if self.task is not None:
             self.is_over = True
             self.task.cancel()

@@ -1,14 +1,12 @@
 """Forwarding of calls whose client and upstream speak the same dialect, byte for byte.
 
-A hash of what was received equals a hash of what was sent. Each piece of a reply is passed on as soon as it is there,
-and the journal gets the same bytes. A reply whose final event was delivered is complete, no matter which side closes
-the connection and when. The dialect knows its final events (`history.dialects.sse`).
+Each piece of a reply is passed on as soon as it is there, and the journal gets the same bytes. A reply whose final
+event was delivered is complete, no matter which side closes the connection and when.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
 from django.conf import settings
 
@@ -16,17 +14,16 @@ from history.dialects import DIALECTS, Switches
 from history.dialects.sse import FinalEventScanner, Finality
 from relay.errors import Cut
 from relay.gateway.call.calls import Call
-from relay.gateway.call.client import COMMENT, EMPTY_LINE, Client
-from relay.gateway.call.decompression import BoundedDecompression, UnknownEncoding
+from relay.gateway.call.client import Client
+from relay.gateway.call.decompression import PlainReply
 from relay.gateway.call.errors import UNREADABLE, Refusal, unreadable_reply
 from relay.gateway.call.headers import headers_for_client, headers_for_upstream
 from relay.gateway.call.json_scanner import Unreadable, with_model, with_model_of_path
 from relay.gateway.recording import Recording
 from relay.gateway.routes import Upstream
-from relay.gateway.upstream.dialing import Reply, dial
+from relay.gateway.upstream.dialing import Reply
 from relay.providers.endpoints import Endpoint
 from relay.providers.raw_http import RawRequest
-from relay.runtime.asgi import Headers
 
 NOT_MODIFIED = 304
 # Switches are for requests that Parley encodes itself.
@@ -36,24 +33,19 @@ CLOSING_SECONDS = 0.25
 REDIRECTED = "The upstream sends us to another address: check its base URL."
 
 
-async def forward(call: Call, upstreams: Sequence[Upstream], client: Client, recording: Recording) -> None:
-    reply = await dial(call, upstreams, make_request)
-    if reply.upstream is not upstreams[0]:
-        recording.set_upstream(reply.upstream)
-    await pass_back(call, reply, client, recording)
-
-
 def make_request(call: Call, upstream: Upstream, endpoint: Endpoint) -> RawRequest:
     """The caller's request with the operator's key and, if a route says so, another model."""
     address, body = call.address, call.wire_body
     if upstream.model and upstream.model != call.model:
         address = address.with_model(upstream.model)
         body = _with_model(call, upstream.model)
-    url = endpoint.url(address.path_below(endpoint.dialect), model=upstream.model)
+    api = DIALECTS[endpoint.dialect].HTTP_API
+    # Some vendors' base URLs end with the version.
+    url = endpoint.url(address.path.removeprefix(api.version_in_base_url), model=upstream.model)
     if call.query:
         url += ("&" if "?" in url else "?") + call.query
     own = endpoint.request_headers(NO_SWITCHES)
-    for name in DIALECTS[endpoint.dialect].HTTP_API.default_headers:
+    for name in api.default_headers:
         if name in call.headers and name not in endpoint.headers:
             own.pop(name, None)
     headers = headers_for_upstream(call.wire_headers, own.items(), has_connection="connection" in call.headers)
@@ -75,10 +67,10 @@ def _with_model(call: Call, model: str) -> bytes:
 
 
 async def pass_back(call: Call, reply: Reply, client: Client, recording: Recording) -> None:
-    end = ReplyEnd(call, reply, call.address.dialect)
-    if encoding := reply.response.headers.get("content-encoding"):
+    encoding = reply.response.headers.get("content-encoding", "")
+    end = ReplyEnd(call, reply, call.address.dialect, encoding)
+    if encoding:
         recording.set_encoding(encoding)
-        end.decompress(encoding)
     try:
         if 300 <= reply.status < 400 and reply.status != NOT_MODIFIED:
             # A client that follows it would send our caller's key to another server.
@@ -91,9 +83,12 @@ async def pass_back(call: Call, reply: Reply, client: Client, recording: Recordi
             raise unreadable_reply(problem)
         headers, keepalive = headers_for_client(reply.response.raw_headers), 0.0
         if reply.is_stream:
-            headers, keepalive = _stream_headers(headers, reply)
-        comment = COMMENT if call.address.api.allows_comments else EMPTY_LINE
-        await client.begin(reply.status, headers + call.response_headers, keepalive=keepalive, comment=comment)
+            # Without a length, which our comments would make wrong; proxies must not buffer a stream.
+            headers = [pair for pair in headers if pair[0] != b"content-length"] + [(b"x-accel-buffering", b"no")]
+            keepalive = 0.0 if encoding else settings.PARLEY_RELAY_KEEPALIVE_SECONDS
+        allows_comments = call.address.api.allows_comments
+        headers += call.response_headers
+        await client.begin(reply.status, headers, keepalive=keepalive, allows_comments=allows_comments)
         await _pass_on(reply, client, recording, end)
     except asyncio.CancelledError:
         if end.is_delivered:  # clients hang up as soon as they have read the final event
@@ -126,53 +121,33 @@ async def _pass_on(reply: Reply, client: Client, recording: Recording, end: Repl
     await client.write(chunk, is_last=True)
 
 
-def _stream_headers(headers: Headers, reply: Reply) -> tuple[Headers, float]:
-    """Without a length, which our comments would make wrong; proxies must not buffer a stream."""
-    passed = [pair for pair in headers if pair[0] != b"content-length"] + [(b"x-accel-buffering", b"no")]
-    is_plain = "content-encoding" not in reply.response.headers
-    return passed, settings.PARLEY_RELAY_KEEPALIVE_SECONDS if is_plain else 0
-
-
 class ReplyEnd:
     """Reads a reply for its final event. A whole JSON reply has none: it ends with its connection."""
 
-    __slots__ = ("_decompression", "_over_at", "_scanner", "is_delivered")
+    __slots__ = ("_over_at", "_plain", "_scanner", "is_delivered")
 
-    def __init__(self, call: Call, reply: Reply, dialect: str) -> None:
+    def __init__(self, call: Call, reply: Reply, dialect: str, encoding: str = "") -> None:
         self.is_delivered = False
         self._over_at: float | None = None
-        self._decompression: BoundedDecompression | None = None
+        self._plain = PlainReply(encoding)
         self._scanner: FinalEventScanner | None = None
         # Some servers stream without the right content type; only JSON is certainly not a stream.
         is_stream = reply.is_stream or (call.wants_stream and "json" not in reply.response.content_type)
         if call.address.kind == "chat" and is_stream and reply.status < 400:
             self._scanner = DIALECTS[dialect].final_event_scanner()
 
-    def decompress(self, encoding: str) -> None:
-        try:
-            self._decompression = BoundedDecompression(encoding)
-        except UnknownEncoding:
-            self._scanner = None
-
     def read(self, chunk: bytes) -> None:
-        if self._scanner is None:
-            return
-        if self._decompression is None:
-            self._scanner.feed(chunk)
-            return
-        try:
-            for piece in self._decompression.pieces(chunk):
+        if self._scanner is not None:
+            for piece in self._plain.pieces(chunk):
                 self._scanner.feed(piece)
-        except Unreadable:
-            self._scanner = None
 
     @property
     def is_complete(self) -> bool:
-        return self._scanner is not None and self._scanner.state >= Finality.COMPLETE
+        return self._state >= Finality.COMPLETE
 
     @property
-    def is_over(self) -> bool:
-        return self._scanner is not None and self._scanner.state is Finality.OVER
+    def _state(self) -> Finality:
+        return Finality.OPEN if self._scanner is None or self._plain.is_unreadable else self._scanner.state
 
     def note_delivery(self, client: Client) -> None:
         """All that was read so far has been passed to the client."""
@@ -186,7 +161,7 @@ class ReplyEnd:
         if not self.is_complete:
             return await reply.next()
         try:
-            if not self.is_over:
+            if self._state is not Finality.OVER:
                 return await reply.next()
             if self._over_at is None:
                 self._over_at = reply.loop.time()

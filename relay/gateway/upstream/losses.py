@@ -12,17 +12,8 @@ from relay.providers.base import CallNotes
 # Fields about the caller that do not change the answer.
 IGNORED = frozenset(
     {
-        *(
-            "metadata",
-            "user",
-            "safety_identifier",
-            "prompt_cache_key",
-            "store",
-            "stream_options",
-            "service_tier",
-            "serviceTier",
-        ),
-        *("client_metadata", "include", "labels", "prompt_cache_retention"),
+        *("metadata", "user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "store", "include"),
+        *("stream_options", "service_tier", "serviceTier", "client_metadata", "labels"),
         # Decoded as an option: a dialect that cannot encode it reports the loss.
         "parallel_tool_calls",
     }
@@ -86,10 +77,8 @@ def _name(code: LossCode, which: str = "") -> str:
 
 def loss_of_reply(piece: MediaPiece | OtherPiece) -> str:
     """The name of a part of the reply that the caller's dialect cannot express."""
-    return _name(LossCode.PART_NOT_CARRIED, _kind(piece))
-
-
-def _kind(piece: MediaPiece | OtherPiece) -> str:
     if isinstance(piece, MediaPiece):
-        return piece.media_type or "media"
-    return string(piece.data.get("type")) or next(iter(piece.data), "unknown")
+        kind = piece.media_type or "media"
+    else:
+        kind = string(piece.data.get("type")) or next(iter(piece.data), "unknown")
+    return _name(LossCode.PART_NOT_CARRIED, kind)

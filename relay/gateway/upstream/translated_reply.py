@@ -1,5 +1,4 @@
-"""Translated replies: the upstream's stream becomes events, and these the stream or whole reply of the caller's
-dialect.
+"""Translated replies: the upstream's stream becomes events, and these a reply in the caller's dialect.
 
 What cannot be carried is named in a header and in the record; what a stream turns out to hold after its headers are
 sent is named in the record alone.
@@ -14,15 +13,15 @@ from math import ceil
 from django.conf import settings
 
 from history.answers.assembly import Assembler
-from history.answers.events import Ended, ErrorKind, Event, Failed, MediaPiece, OtherPiece, Skipped, Started
+from history.answers.events import Ended, Event, Failed, MediaPiece, OtherPiece, Skipped, Started
 from history.dialects import DIALECTS, DecodedRequest
 from history.dialects.json_access import as_bytes
 from relay.errors import Cut, ProviderError, VendorFault
 from relay.gateway.call.calls import Call
-from relay.gateway.call.client import COMMENT, EMPTY_LINE, Client
+from relay.gateway.call.client import Client
 from relay.gateway.call.decompression import Decompression, UnknownEncoding
 from relay.gateway.call.errors import UNREADABLE, Refusal, hide_addresses, unreadable_reply
-from relay.gateway.call.headers import headers_for_client, json_headers
+from relay.gateway.call.headers import headers_for_client
 from relay.gateway.call.json_scanner import Unreadable
 from relay.gateway.recording import Recording
 from relay.gateway.references import continuations
@@ -31,7 +30,6 @@ from relay.gateway.upstream.forwarding import REDIRECTED, ReplyEnd
 from relay.gateway.upstream.losses import loss_of_reply
 from relay.providers import event_stream
 from relay.providers.event_stream import mask_secrets
-from relay.providers.http import HttpProvider
 from relay.runtime.asgi import Headers
 from relay.runtime.event_loop import StreamParser
 
@@ -43,8 +41,8 @@ PASSED_ERROR_HEADERS = ("retry-after", "retry-after-ms", "x-should-retry", "requ
 ERROR_BYTES = 64 * 1024
 
 
-@dataclass(slots=True, kw_only=True)
-class Translation:
+@dataclass(slots=True)
+class TranslatedReply:
     """`lost` are the names of what could not be carried; the reply may add some."""
 
     call: Call
@@ -58,17 +56,21 @@ class Translation:
     _has_answered: bool = field(default=False, init=False)
 
     async def run(self) -> None:
-        if 300 <= self.reply.status < 400:
-            await self.end("upstream_error", error=REDIRECTED)
-            raise self.refusal(REDIRECTED, "server", status=502)
-        if "html" in self.reply.response.content_type and self.reply.status < 300:
-            raise await self._unreadable(await self.reply.problem())
-        await (self._refuse() if self.reply.status >= 400 else self._carry())
+        try:
+            if 300 <= self.reply.status < 400:
+                await self.end("upstream_error", error=REDIRECTED)
+                raise Refusal(REDIRECTED, "server", status=502)
+            if "html" in self.reply.response.content_type and self.reply.status < 300:
+                raise await self._unreadable(await self.reply.problem())
+            await (self._refuse() if self.reply.status >= 400 else self._carry())
+        except Refusal as refusal:
+            refusal.headers += self._loss_headers
+            raise
 
     async def end(self, reason: str, *, error: str = "") -> None:
-        lost = {"not_carried": self.not_carried} if self.lost else {}
+        lost = {"not_carried": not_carried} if (not_carried := self._not_carried) else {}
         # A client may continue by that id: the digester files it with the answer.
-        named = {"response_id": self.reply_id} if self.call.address.api.stores_answers else {}
+        named = {"response_id": self.call.reply_id} if self.call.address.api.stores_answers else {}
         await self.reply.record_end(self.recording, reason, error=error, **lost, **named)
 
     async def _refuse(self) -> None:
@@ -80,11 +82,9 @@ class Translation:
         if failed.retry_after is not None and "retry-after" not in headers:
             passed = (*passed, ("retry-after", str(ceil(failed.retry_after))))
         failed = mask_secrets(failed, self.reply.endpoint)
-        provider = self.reply.upstream.provider
-        if isinstance(provider, HttpProvider):
-            failed = provider.explain(failed)
+        failed = self.reply.upstream.provider.explain(failed)
         message = hide_addresses(failed.message, self.reply.endpoint)
-        raise self.refusal(message, failed.kind, headers=passed)
+        raise Refusal(message, failed.kind, headers=passed)
 
     async def _read_error(self) -> bytes:
         """As much of an error as came: half of it is better than none."""
@@ -99,31 +99,40 @@ class Translation:
         return body
 
     async def _carry(self) -> None:
-        outlet = (StreamedReply if self.call.wants_stream else WholeReply)(self)
-        failed: Failed | None = None
-        upstream = self.reply.upstream
+        upstream, stream = self.reply.upstream, StreamedReply(self) if self.call.wants_stream else None
         answer = Assembler(provider=upstream.provider.name, model=self.call.model)
+        failed: Failed | None = None
         try:
             async for events in self._events():
                 answer.feed_all(events)
-                failed = failed or next((event for event in events if isinstance(event, Failed)), None)
-                await outlet.write(events)
+                if stream is not None:
+                    await stream.write(events)
+            failed = answer.failed
         except ProviderError as error:
             if isinstance(error, _NoAnswer) and not self.client.has_begun:
                 raise await self._unreadable(error.message) from None
             await self.end(_end_after(error), error=error.message)
-            if not self.client.has_begun:
-                raise self.refusal(error.message, error.kind) from None
+            if stream is None or not self.client.has_begun:
+                raise Refusal(error.message, error.kind) from None
             if isinstance(error, Cut):
                 # As in forwarding: clients try again after a cut, and give up after an error.
                 self.client.cut()
                 return
             failed = Failed(message=error.message, kind=error.kind)
-            await outlet.write([failed])
+            await stream.write([failed])
         if failed is None:  # before the last bytes are sent, as in forwarding
             continuations.remember(self.call, self.request, answer.output())
             await self.end("done")
-        await outlet.end()
+        if stream is not None:
+            await stream.end()
+        elif failed is not None:
+            await self.end("upstream_error", error=failed.message)
+            raise Refusal(failed.message, failed.kind)
+        else:
+            body = DIALECTS[self.call.address.dialect].encode_reply(
+                answer.output(), reply_id=self.call.reply_id, created=int(time.time()), tools=self.request.tools
+            )
+            await self.client.send_json(200, as_bytes(body), self.headers)
         await self.end("upstream_error")
 
     async def _events(self) -> AsyncIterator[list[Event]]:
@@ -185,22 +194,15 @@ class Translation:
 
     async def _unreadable(self, problem: str) -> Refusal:
         await self.end(UNREADABLE, error=problem)
-        refusal = unreadable_reply(problem)
-        refusal.headers += self._loss_headers
-        return refusal
-
-    def refusal(
-        self, message: str, kind: ErrorKind, *, status: int = 0, headers: tuple[tuple[str, str], ...] = ()
-    ) -> Refusal:
-        return Refusal(message, kind, status=status, headers=(*headers, *self._loss_headers))
+        return unreadable_reply(problem)
 
     @property
-    def not_carried(self) -> str:
+    def _not_carried(self) -> str:
         return ", ".join(self.lost)[:MOST_LOSS_CHARS]
 
     @property
     def _loss_headers(self) -> tuple[tuple[str, str], ...]:
-        return ((NOT_CARRIED, self.not_carried),) if self.lost else ()
+        return ((NOT_CARRIED, self._not_carried),) if self.lost else ()
 
     @property
     def headers(self) -> Headers:
@@ -208,10 +210,6 @@ class Translation:
         ids = [pair for pair in headers_for_client(self.reply.response.raw_headers) if pair[0].endswith(b"request-id")]
         translated = (TRANSLATED_TO.encode(), self.reply.upstream.dialect.encode())
         return [*ids, *lost, translated, *self.call.response_headers]
-
-    @property
-    def reply_id(self) -> str:
-        return self.call.address.api.reply_id_prefix + self.call.exchange.hex
 
 
 class _NoAnswer(VendorFault):
@@ -229,15 +227,15 @@ def _end_after(error: ProviderError) -> str:
 class StreamedReply:
     """The reply as a stream of events, or as one array in pieces for callers that expect that."""
 
-    def __init__(self, translation: Translation) -> None:
-        self.translation, call = translation, translation.call
-        self.client, self.api = translation.client, call.address.api
+    def __init__(self, reply: TranslatedReply) -> None:
+        self.reply, self.client, call = reply, reply.client, reply.call
+        self.api = call.address.api
         self.encoder = DIALECTS[call.address.dialect].stream_encoder(
             model=call.model,
-            reply_id=translation.reply_id,
+            reply_id=call.reply_id,
             created=int(time.time()),
             with_usage=self.api.wants_stream_usage(call.fields),
-            tools=translation.request.tools,
+            tools=reply.request.tools,
         )
         self.is_array = self.api.wants_array(call.query)
         self._elements = 0
@@ -263,8 +261,8 @@ class StreamedReply:
         kind = b"application/json" if self.is_array else b"text/event-stream; charset=utf-8"
         headers = [(b"content-type", kind), (b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
         keepalive = 0 if self.is_array else settings.PARLEY_RELAY_KEEPALIVE_SECONDS
-        comment = COMMENT if self.api.allows_comments else EMPTY_LINE
-        await self.client.begin(200, headers + self.translation.headers, keepalive=keepalive, comment=comment)
+        headers += self.reply.headers
+        await self.client.begin(200, headers, keepalive=keepalive, allows_comments=self.api.allows_comments)
 
     def _shape(self, encoded: bytes) -> bytes:
         if not self.is_array:
@@ -279,30 +277,3 @@ def _has_content(event: Event) -> bool:
     if isinstance(event, Started):
         return bool(event.model or event.request_id)
     return not isinstance(event, Skipped)
-
-
-class WholeReply:
-    """The reply in one piece, once the upstream is done; a failure becomes the status."""
-
-    def __init__(self, translation: Translation) -> None:
-        self.translation = translation
-        upstream = translation.reply.upstream
-        self.assembler = Assembler(provider=upstream.provider.name, model=translation.call.model)
-
-    async def write(self, events: Sequence[Event]) -> None:
-        self.assembler.feed_all(events)
-
-    async def end(self) -> None:
-        translation = self.translation
-        if failed := self.assembler.failed:
-            await translation.end("upstream_error", error=failed.message)
-            raise translation.refusal(failed.message, failed.kind)
-        reply = DIALECTS[translation.call.address.dialect].encode_reply(
-            self.assembler.output(),
-            reply_id=translation.reply_id,
-            created=int(time.time()),
-            tools=translation.request.tools,
-        )
-        body = as_bytes(reply)
-        await translation.client.begin(200, json_headers(body) + translation.headers)
-        await translation.client.write(body, is_last=True)

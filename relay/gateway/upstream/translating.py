@@ -11,25 +11,26 @@ from history.context.tokens import estimate_context
 from history.dialects import DIALECTS, DecodedRequest, DialectError, context_of
 from history.dialects.json_access import as_bytes, string
 from history.dialects.types import joined
+from relay.gateway.call.bodies import parse_object
 from relay.gateway.call.calls import Call
 from relay.gateway.call.client import Client
 from relay.gateway.call.errors import Refusal
-from relay.gateway.call.headers import headers_for_upstream, json_headers
+from relay.gateway.call.headers import headers_for_upstream
 from relay.gateway.recording import Recording
 from relay.gateway.references import continuations
 from relay.gateway.routes import Upstream
 from relay.gateway.upstream import forwarding
 from relay.gateway.upstream.dialing import dial
 from relay.gateway.upstream.losses import losses_of_request
-from relay.gateway.upstream.translated_reply import Translation
+from relay.gateway.upstream.translated_reply import TranslatedReply
 from relay.providers.base import CallNotes
 from relay.providers.endpoints import Endpoint
 from relay.providers.raw_http import RawRequest
 from relay.runtime.event_loop import parse_apart
 
 
-async def translate(call: Call, upstreams: Sequence[Upstream], client: Client, recording: Recording) -> None:
-    """Of several upstreams some may speak the caller's dialect: their bytes pass unchanged."""
+async def call_upstream(call: Call, upstreams: Sequence[Upstream], client: Client, recording: Recording) -> None:
+    """Call the first upstream that answers, and pass its reply back: unchanged if it speaks the caller's dialect."""
     notes, dialect = CallNotes(), call.address.dialect
     decoded = cache(lambda: _decode(call))
 
@@ -49,10 +50,8 @@ async def translate(call: Call, upstreams: Sequence[Upstream], client: Client, r
         await forwarding.pass_back(call, reply, client, recording)
         return
     lost = await parse_apart(len(call.body), lambda: dict.fromkeys(losses_of_request(decoded(), notes)))
-    request = decoded()
-    translation = Translation(call=call, reply=reply, client=client, recording=recording, request=request, lost=lost)
     try:
-        await translation.run()
+        await TranslatedReply(call, reply, client, recording, decoded(), lost).run()
     finally:
         reply.response.close()
 
@@ -60,9 +59,7 @@ async def translate(call: Call, upstreams: Sequence[Upstream], client: Client, r
 async def count(call: Call, client: Client, recording: Recording) -> None:
     """An upstream of another dialect cannot count for this caller, so the answer is our estimate."""
     tokens = await parse_apart(len(call.body), _estimate, call)
-    body = as_bytes(call.address.api.encode_token_count(tokens))
-    await client.begin(200, json_headers(body) + call.response_headers)
-    await client.write(body, is_last=True)
+    await client.send_json(200, as_bytes(call.address.api.encode_token_count(tokens)), call.response_headers)
     await recording.end("done", status=200, estimated=True)
 
 
@@ -73,7 +70,7 @@ def _estimate(call: Call) -> int:
 
 def _decode(call: Call) -> DecodedRequest:
     try:
-        body = call.parse_body()
+        body = parse_object(call.body)
         request = DIALECTS[call.address.dialect].decode_request(body)
     except (DialectError, ValueError) as error:
         raise Refusal(f"The request cannot be read: {error}.") from None

@@ -6,7 +6,7 @@ import pytest
 
 from history.dialects import DIALECTS
 from relay.gateway.call import bodies
-from relay.gateway.replies import EDGE_BYTES, ReplyEdges, find_usage, read_answer_id
+from relay.gateway.replies import EDGE_BYTES, ReplyCopy, find_usage, read_answer_id
 
 pytestmark = pytest.mark.any_database
 
@@ -53,7 +53,7 @@ def test_what_is_no_object_shows_nothing(broken: bytes) -> None:
 @pytest.mark.parametrize("size", [10, 1000, 100_000])
 def test_the_edges_of_a_reply_are_kept_however_it_is_cut_into_pieces(size: int) -> None:
     said = bytes(number % 251 for number in range(5 * EDGE_BYTES))
-    edges = ReplyEdges()
+    edges = ReplyCopy()
     for start in range(0, len(said), size):
         edges.add(said[start : start + size])
     assert (edges.head, edges.tail) == (said[:EDGE_BYTES], said[-EDGE_BYTES:])

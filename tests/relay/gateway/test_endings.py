@@ -188,8 +188,7 @@ def test_small_reply_that_unpacks_to_a_very_large_one_is_not_held(encoding: str)
     packed = gzip.compress(packed) if "," in encoding else packed
     call: Any = SimpleNamespace(address=SimpleNamespace(kind="chat"), wants_stream=True)
     reply: Any = SimpleNamespace(is_stream=True, status=200)
-    end = ReplyEnd(call, reply, "openai-chat")
-    end.decompress(encoding)
+    end = ReplyEnd(call, reply, "openai-chat", encoding)
     tracemalloc.start()
     try:
         end.read(packed)

@@ -163,7 +163,7 @@ def test_thousands_of_pieces_are_not_copied_for_each_of_them(monkeypatch: pytest
         def __init__(self, wbits: int) -> None:
             self.inflating = zlib.decompressobj(wbits)
 
-        def decompress(self, body: bytes, most: int) -> bytes:
+        def decompress(self, body: bytes, most: int = 0) -> bytes:
             nonlocal read
             read += len(body)
             return self.inflating.decompress(body, most)

@@ -332,8 +332,9 @@ def test_what_one_account_keeps_is_gone_on_from_there(relay: RunningRelay, key: 
 @pytest.mark.usefixtures("two_accounts")
 def test_what_another_process_was_given_is_looked_for_at_each(relay: RunningRelay, key: str, vendors: Vendors) -> None:
     given = respond(relay, key, input="Question")["id"]
-    wait_for(lambda: process_state.get(ownership.AnswerOrigins).providers, seconds=5)
-    process_state.reset(ownership.AnswerOrigins)
+    seen = process_state.get(ownership.IssuedNames).seen
+    wait_for(lambda: any(seen.values()), seconds=5)
+    seen.update(dict.fromkeys(seen, ""))
     vendors.plays(RESPONSES, refuses("invalid_request", "Previous response not found."), says("Here."))
     said = respond(relay, key, input="And then?", previous_response_id=given)
     assert said["output"][0]["content"][0]["text"] == "Here."
