@@ -10,7 +10,7 @@ from django.utils import timezone
 from history.access.permissions import Viewer
 from history.entries import JsonDict
 from history.exporting.cursors import ExportCursor, Mark, horizon
-from history.exporting.selection import CannotExport, ChosenSessions, Selection, deleted_since, loose_exchanges
+from history.exporting.selection import CannotExport, ChosenSessions, Selection
 from history.exporting.streams import ZipStream, compress, join_pieces, stream_from_thread
 from history.formats.base import Note, Notes
 from history.formats.jsonl import JsonlWriter
@@ -103,16 +103,17 @@ class Export:
         writer, cursor = JsonlWriter(notes=self.notes), self.cursor
         yield writer.head()
         for session in self._sessions():
-            yield from writer.session(
-                session, **({} if cursor is None else {"cursor": str(replace(cursor, after=session.pk))})
-            )
-        yield from writer.loose_exchanges(loose_exchanges(self.chosen, since=cursor.since if cursor else None))
-        if cursor is not None:
-            for session_id, at in deleted_since(self.chosen, since=cursor.since, until=self._ends()):
-                yield writer.deleted(session_id, time_text(at) or "")
-        elif self.chosen.is_everything:
-            yield from writer.sections()
-        yield writer.end(**({} if cursor is None else {"cursor": str(ExportCursor(self._ends()))}))
+            resume = {"cursor": str(replace(cursor, after=session.pk))} if cursor else {}
+            yield from writer.session(session, **resume)
+        yield from writer.loose_exchanges(self.chosen.loose_exchanges(since=cursor.since.at if cursor else None))
+        if cursor is None:
+            if self.chosen.is_everything:
+                yield from writer.sections()
+            yield writer.end()
+            return
+        for session_id, at in self.chosen.deleted(since=cursor.since, until=self._ends()):
+            yield writer.deleted(session_id, time_text(at) or "")
+        yield writer.end(cursor=str(ExportCursor(self._ends())))
 
     def _ends(self) -> Mark:
         assert self.cursor is not None

@@ -55,28 +55,19 @@ class Selection:
     filters: SessionQuery = field(default_factory=SessionQuery)
 
 
-def exportable_sessions(viewer: Viewer | None) -> QuerySet[Session]:
-    """Sessions that the viewer may export. None is the operator, who may export all."""
-    if viewer is None:
-        return visible_sessions(Reach(), sees_held=True, moment=timezone.now())
-    return sessions_for(viewer, Purpose.EXPORT)
-
-
-def selected_sessions(viewer: Viewer | None, selection: Selection) -> QuerySet[Session]:
-    rows = selection.filters.apply(exportable_sessions(viewer))
-    if selection.mine:
-        rows = rows.filter(owner_id=owner_id_of(viewer))
-    return rows if selection.sessions is None else rows.filter(pk__in=selection.sessions)
-
-
 class ChosenSessions:
-    """The ids of an export, fixed when it begins."""
+    """The ids of an export, fixed when it begins. Viewer None is the operator, who may export all."""
 
     def __init__(self, viewer: Viewer | None, selection: Selection, *, cursor: ExportCursor, reason: str) -> None:
         self.viewer, self.selection, self.reason = viewer, selection, check_reason(reason) if reason.strip() else ""
+        self.owner_id = None if viewer is None else person_of(viewer)
         if len(selection.sessions or ()) > MOST_NAMED:
             raise CannotExport(f"name at most {MOST_NAMED:,} sessions, or narrow by filters instead")
-        rows = selected_sessions(viewer, selection)
+        rows = selection.filters.apply(self._exportable())
+        if selection.mine:
+            rows = rows.filter(owner_id=self.owner_id)
+        if selection.sessions is not None:
+            rows = rows.filter(pk__in=selection.sessions)
         if cursor.since.at is not None:
             rows = rows.filter(changed_at__gte=cursor.since.at)
         if cursor.after is not None:
@@ -86,7 +77,7 @@ class ChosenSessions:
         self._check_named_sessions()
         if not self.reason:  # without one, sessions of other users must have been opened before
             for batch in self._batches():
-                self._open(list(exportable_sessions(viewer).filter(pk__in=batch).only(*RIGHTS)))
+                self._open(list(self._exportable().filter(pk__in=batch).only(*RIGHTS)))
 
     def __len__(self) -> int:
         return len(self._ids) // 16
@@ -94,7 +85,7 @@ class ChosenSessions:
     def __iter__(self) -> Iterator[Session]:
         """The sessions as they are now, each opened with the reason."""
         for batch in self._batches():
-            rows = exportable_sessions(self.viewer).filter(pk__in=batch).select_related("owner", "api_key")
+            rows = self._exportable().filter(pk__in=batch).select_related("owner", "api_key")
             has_exchanges = Exists(Exchange.objects.filter(session=OuterRef("pk")))
             sessions = list(rows.annotate(has_exchanges=has_exchanges).order_by("pk"))
             if self.reason:
@@ -113,8 +104,51 @@ class ChosenSessions:
 
     def record_event(self, **details: Any) -> None:
         """One audit event for the export as a whole."""
-        who = {"key": self.viewer.pk} if isinstance(self.viewer, ApiKey) else {"actor": owner_id_of(self.viewer)}
+        who = {"key": self.viewer.pk} if isinstance(self.viewer, ApiKey) else {"actor": self.owner_id}
         audit.record("export", reason=self.reason, count=len(self), **who, **details)
+
+    def loose_exchanges(self, *, since: datetime | None) -> QuerySet[Exchange]:
+        """Exchanges without a session. They belong to exports that are narrowed by owner at most."""
+        selection, reach = self.selection, self._reach()
+        if reach is None or selection.sessions is not None or selection.filters != SessionQuery():
+            return Exchange.objects.none()
+        rows = Exchange.objects.filter(reach.as_q(), session=None)
+        if selection.mine:
+            rows = rows.filter(owner_id=self.owner_id)
+        return rows if since is None else rows.filter(ended_at__gte=since)
+
+    def deleted(self, *, since: Mark, until: Mark) -> Iterator[tuple[UUID, datetime]]:
+        """Each session that was deleted since an earlier export once, at the last deletion; without restored ones.
+
+        Filters cannot be applied to a deleted session.
+        """
+        if since.at is None or (reach := self._reach()) is None:
+            return
+        events = AuditEvent.objects.filter(seq__gt=since.event, seq__lte=until.event, action__in=DELETING)
+        walk = events.exclude(session=None).order_by("seq").iterator(chunk_size=EVENT_PAGE)
+        while page := list(islice(walk, EVENT_PAGE)):
+            last = {event.session: event for event in page if event.session}
+            there = {row.pk: row for row in Session.objects.filter(pk__in=last).only("owner", "api_key")}
+            served = set(self._exportable().filter(pk__in=last).values_list("pk", flat=True))
+            for gone, event in last.items():
+                if (row := there.get(gone)) is not None:
+                    owner, key = row.owner_id, row.api_key_id
+                else:  # its row is gone, but the event of the removal has them
+                    details = json.loads(event.details or "{}")
+                    owner, key = details.get("owner"), details.get("by_key")
+                is_reached = reach.owner_id in (None, owner) and reach.api_key_id in (None, key)
+                is_named = self.selection.sessions is None or gone in self.selection.sessions
+                is_own = not self.selection.mine or owner == self.owner_id
+                if gone not in served and is_reached and is_named and is_own:
+                    yield gone, event.at
+
+    def _reach(self) -> Reach | None:
+        return Reach() if self.viewer is None else reach_of(self.viewer, Purpose.EXPORT)
+
+    def _exportable(self) -> QuerySet[Session]:
+        if self.viewer is None:
+            return visible_sessions(Reach(), sees_held=True, moment=timezone.now())
+        return sessions_for(self.viewer, Purpose.EXPORT)
 
     def _open(self, sessions: Sequence[Session]) -> None:
         if self.viewer is not None:
@@ -128,58 +162,9 @@ class ChosenSessions:
     def _check_named_sessions(self) -> None:
         """Raise where a named session is missing or not permitted; a cursor may have left it out."""
         wanted = set(self.selection.sessions or ())
-        missing = wanted - set(exportable_sessions(self.viewer).filter(pk__in=wanted).values_list("pk", flat=True))
+        missing = wanted - set(self._exportable().filter(pk__in=wanted).values_list("pk", flat=True))
         if not missing:
             return
         if self.viewer is not None and sessions_for(self.viewer, Purpose.LIST).filter(pk__in=missing).exists():
             raise NotPermitted("no right to export this session")
         raise NothingSelected(f"there is no session {sorted(map(str, missing))[0]}")
-
-
-def loose_exchanges(chosen: ChosenSessions, *, since: Mark | None) -> QuerySet[Exchange]:
-    """Exchanges without a session. They belong to exports that are narrowed by owner at most."""
-    viewer, selection = chosen.viewer, chosen.selection
-    reach = Reach() if viewer is None else reach_of(viewer, Purpose.EXPORT)
-    if reach is None or selection.sessions is not None or selection.filters != SessionQuery():
-        return Exchange.objects.none()
-    rows = Exchange.objects.filter(reach.as_q(), session=None)
-    if selection.mine:
-        rows = rows.filter(owner_id=owner_id_of(viewer))
-    return rows.filter(ended_at__gte=since.at) if since is not None and since.at is not None else rows
-
-
-def owner_id_of(viewer: Viewer | None) -> int | None:
-    return None if viewer is None else person_of(viewer)
-
-
-def _was_selected(chosen: ChosenSessions, gone: UUID, *, owner: int | None, key: int | None) -> bool:
-    """Whether the viewer might have exported a deleted session. Filters cannot be applied to it."""
-    viewer, selection = chosen.viewer, chosen.selection
-    reach = Reach() if viewer is None else reach_of(viewer, Purpose.EXPORT)
-    if reach is None or (reach.api_key_id is not None and key != reach.api_key_id):
-        return False
-    if reach.owner_id is not None and owner != reach.owner_id:
-        return False
-    if selection.mine and owner != owner_id_of(viewer):
-        return False
-    return selection.sessions is None or gone in selection.sessions
-
-
-def deleted_since(chosen: ChosenSessions, *, since: Mark, until: Mark) -> Iterator[tuple[UUID, datetime]]:
-    """Each deleted session once, at the last deletion; restored sessions are left out."""
-    if since.at is None:
-        return
-    events = AuditEvent.objects.filter(seq__gt=since.event, seq__lte=until.event, action__in=DELETING)
-    walk = events.exclude(session=None).order_by("seq").iterator(chunk_size=EVENT_PAGE)
-    while page := list(islice(walk, EVENT_PAGE)):
-        last = {event.session: event for event in page if event.session}
-        there = {row.pk: row for row in Session.objects.filter(pk__in=last).only("owner", "api_key")}
-        served = set(exportable_sessions(chosen.viewer).filter(pk__in=last).values_list("pk", flat=True))
-        for gone, event in last.items():
-            if (row := there.get(gone)) is not None:
-                owner, key = row.owner_id, row.api_key_id
-            else:  # its row is gone, but the event of the removal has them
-                details = json.loads(event.details or "{}")
-                owner, key = details.get("owner"), details.get("by_key")
-            if gone not in served and _was_selected(chosen, gone, owner=owner, key=key):
-                yield gone, event.at

@@ -15,9 +15,10 @@ from history.linting.gemini_generate import GenerateWalk
 from history.linting.openai import ChatWalk, ResponsesWalk
 from history.linting.order import check_order, check_tools
 from history.linting.parse_input import FIELDS, MODEL, LintInput, NotAConversation
-from history.linting.repairing import FIELD_LEFT_OUT, RepairInput, prepare, repair_of_loss, with_extra
+from history.linting.repairing import RepairInput, prepare, repair_of, with_extra
 from history.linting.values import LintFinding, LintReport, LintSeverity, Repair, Rule, Verdict
 from history.linting.walker import LintWalk, Speaker, weight_of
+from history.text.lazy import gettext_noop as _
 
 _WALKS: tuple[type[LintWalk], ...] = (ChatWalk, ResponsesWalk, MessagesWalk, GenerateWalk)
 WALKS = {walk.dialect: walk for walk in _WALKS}
@@ -86,11 +87,10 @@ def _judge_native(walk: LintWalk, decoded: DecodedRequest, repair: RepairInput) 
     if dialect in WITH_OWN_SETTINGS:
         options = replace(options, reasoning_effort="")
     encoded = DIALECTS[dialect].encode(repair.context, options)
-    losses = [repair_of_loss(loss, repair.places) for loss in (*decoded.losses, *_conversation_losses(encoded))]
+    losses = [repair_of(loss, repair.places) for loss in (*decoded.losses, *_conversation_losses(encoded))]
     body, left_out = _add_fields(dialect, encoded.body, list(decoded.extra.items()), [MAX_CHECKS])
-    left_out_fields = [
-        Repair(code="field_left_out", sentence=FIELD_LEFT_OUT, place=name, values={"name": name}) for name in left_out
-    ]
+    words = _("The field %(name)s was left out. The provider would refuse it.")
+    left_out_fields = [Repair(code="field_left_out", sentence=words, place=n, values={"name": n}) for n in left_out]
     return Verdict(
         dialect=dialect,
         is_native=True,
@@ -105,7 +105,7 @@ def _judge_foreign(dialect: str, walk: LintWalk, repair: RepairInput) -> Verdict
     encoded = DIALECTS[dialect].encode(repair.context, repair.options)
     findings = [*check_order(walk.steps, dialect, is_native=False), *check_tools(walk.tools, dialect)]
     for loss in _conversation_losses(encoded):
-        described = repair_of_loss(loss, repair.places)
+        described = repair_of(loss, repair.places)
         severity = LintSeverity.ODD if loss.code in HAS_EQUIVALENT else LintSeverity.UNPORTABLE
         rule = Rule(id=f"carrying/{loss.code.value.replace('_', '-')}", severity=severity, words=described.sentence)
         findings.append(LintFinding(rule=rule, place=described.place, about=described.values))

@@ -63,23 +63,20 @@ class ChatWalk(_OpenAiWalk):
         if isinstance(content, str):
             self.text(content, where)
         elif isinstance(content, list) and content:
+            allowed = CHAT_PARTS.get(self.role, ("text",))
             for part_place, part in self.each(content, where):
-                self.check_part(part_place, part)
+                kind = part.get("type")
+                if not self.needs(kind in allowed, "part-type", part_place, role=self.role, type=shortened(kind)):
+                    self.say(part_place, weight=0)
+                elif kind in ("text", "refusal"):
+                    self.text(part.get(kind), f"{part_place}.{kind}")
+                else:
+                    self.say(part_place)
         else:
             self.needs(bool(message.get("tool_calls") or message.get("function_call")), "content", where)
         if message.get("reasoning_content") or message.get("reasoning"):
             self.find("reasoning", place)
             self.say(place, weight=0)
-
-    def check_part(self, place: str, part: JsonObject) -> None:
-        kind = part.get("type")
-        is_allowed = kind in CHAT_PARTS.get(self.role, ("text",))
-        if not self.needs(is_allowed, "part-type", place, role=self.role, type=shortened(kind)):
-            self.say(place, weight=0)
-        elif kind in ("text", "refusal"):
-            self.text(part.get(kind), f"{place}.{kind}")
-        else:
-            self.say(place)
 
     def check_calls(self, place: str, message: JsonObject) -> None:
         calls = message.get("tool_calls")

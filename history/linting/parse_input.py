@@ -46,15 +46,15 @@ def parse_text(text: str, *, language: str = "") -> list[LintInput]:
         lines = [line for line in text.splitlines() if line.strip()]
         if len(lines) < 2 or not lines[0].lstrip("\ufeff").startswith(("{", "[")):
             raise NotAConversation(_("not valid JSON: %(error)s"), error=str(error)) from None
-        return [parse_conversation(_line(number, line), language=language) for number, line in enumerate(lines, 1)]
-
-
-def _line(number: int, line: str) -> object:
-    try:
-        return parse_json(line.lstrip("\ufeff"))
-    except ValueError as error:
-        words = _("line %(number)s is not valid JSON: %(error)s")
-        raise NotAConversation(words, number=number, error=str(error)) from None
+        requests = []
+        for number, line in enumerate(lines, 1):
+            try:
+                value = parse_json(line.lstrip("\ufeff"))
+            except ValueError as wrong:
+                words = _("line %(number)s is not valid JSON: %(error)s")
+                raise NotAConversation(words, number=number, error=str(wrong)) from None
+            requests.append(parse_conversation(value, language=language))
+        return requests
 
 
 def parse_conversation(value: object, *, language: str = "") -> LintInput:
@@ -101,12 +101,8 @@ def _language_of_messages(messages: list[object]) -> str:
         raise NotAConversation(_("a list of messages must contain objects"))
     if any("parts" in message for message in found):
         return "gemini-generate"
-    if any(_is_item(message) for message in found):
+    parts = (part for message in found for part in objs(message.get("content")))
+    is_responses = any(part.get("type") in ("input_text", "output_text") for part in parts)
+    if is_responses or any(string(message.get("type")) for message in found):
         return "openai-responses"
     return "anthropic-messages" if _has_blocks(found) else "openai-chat"
-
-
-def _is_item(message: JsonObject) -> bool:
-    kind = string(message.get("type"))
-    inner = [string(obj(part).get("type")) for part in items(message.get("content"))]
-    return bool(kind) or any(part in ("input_text", "output_text") for part in inner)

@@ -1,7 +1,7 @@
 """Repair of a conversation for a vendor, by `history.context.repair` and its encoder."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, count
 
@@ -17,9 +17,6 @@ from history.text.lazy import gettext_noop as _
 
 RENAMED = _("The tool %(given)s is now %(name)s. Other names are refused.")
 OFFERED_ONCE = _("The tool %(name)s was offered twice. The second was left out.")
-NAMELESS = _("A tool without a name was left out.")
-MODEL_NAMED = _("A model is required. Replace %(name)s with yours.")
-FIELD_LEFT_OUT = _("The field %(name)s was left out. The provider would refuse it.")
 _REFUSED = re.compile(r"[^a-zA-Z0-9_-]")  # characters in the name of a tool
 
 Places = Callable[[int], str]
@@ -39,15 +36,12 @@ def prepare(context: Context, options: CallOptions, *, places: Places) -> Repair
     """Repair what any vendor needs: the repairs of the context, tool names that all take, a model."""
     remarks = [*context.report.remarks]
     context = replace(context, entries=with_opening(_without_empty_inputs(context, remarks), remarks=remarks))
-    repairs = [
-        Repair(code=one.code.value, sentence=one.code.sentence, place=places(one.seq), values=one.values)
-        for one in remarks
-    ]
+    repairs = [repair_of(remark, places) for remark in remarks]
     names, forced = _rename_tools(context), options.tool_name
     repairs += [Repair(code="tool_renamed", sentence=RENAMED, values={"given": a, "name": b}) for a, b in names.items()]
     named = [tool for tool in context.tools if tool.name]
     if len(named) < len(context.tools):
-        repairs.append(Repair(code="nameless_tool_left_out", sentence=NAMELESS))
+        repairs.append(Repair(code="nameless_tool_left_out", sentence=_("A tool without a name was left out.")))
     tools: dict[str, ToolDefinition] = {}
     for tool in named:
         name = names.get(tool.name, tool.name)
@@ -56,7 +50,8 @@ def prepare(context: Context, options: CallOptions, *, places: Places) -> Repair
         else:
             tools[name] = replace(tool, name=name)
     if not options.model:
-        repairs.append(Repair(code="model_named", sentence=MODEL_NAMED, values={"name": MODEL}))
+        model_named = _("A model is required. Replace %(name)s with yours.")
+        repairs.append(Repair(code="model_named", sentence=model_named, values={"name": MODEL}))
     entries = tuple(_renamed(entry, names) for entry in context.entries) if names else context.entries
     return RepairInput(
         context=replace(context, entries=entries, tools=tuple(tools.values())),
@@ -77,8 +72,8 @@ def _without_empty_inputs(context: Context, remarks: list[Remark]) -> list[Conte
     return entries
 
 
-def repair_of_loss(loss: Loss, places: Places) -> Repair:
-    return Repair(code=loss.code.value, sentence=loss.code.sentence, place=places(loss.seq), values=loss.values)
+def repair_of(one: Loss | Remark, places: Places) -> Repair:
+    return Repair(code=one.code.value, sentence=one.code.sentence, place=places(one.seq), values=one.values)
 
 
 def _rename_tools(context: Context) -> dict[str, str]:
@@ -97,12 +92,11 @@ def _rename_tools(context: Context) -> dict[str, str]:
 
 
 def _renamed(entry: ContextEntry, names: Mapping[str, str]) -> ContextEntry:
-    parts: Sequence[Part] = [
-        replace(part, name=names.get(part.name, part.name)) if isinstance(part, ToolRequest) else part
-        for part in entry.parts
-    ]
-    results = [replace(result, name=names.get(result.name, result.name)) for result in entry.results]
-    return replace(entry, parts=tuple(parts), results=tuple(results))
+    def rename(part: Part) -> Part:
+        return replace(part, name=names.get(part.name, part.name)) if isinstance(part, ToolRequest) else part
+
+    results = tuple(replace(result, name=names.get(result.name, result.name)) for result in entry.results)
+    return replace(entry, parts=tuple(map(rename, entry.parts)), results=results)
 
 
 def with_extra(body: JsonDict, extra: JsonObject) -> JsonDict:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from hashlib import sha256
 
-from history.entries import Gap, JsonDict, Media, ModelInput, ModelOutput, Reasoning, Summary, Text, Usage
+from history.entries import Gap, JsonDict, Media, ModelInput, ModelOutput, Reasoning, Summary, Text
 from history.formats.base import Notes
 from history.formats.writers import path
 from history.models import Session
@@ -82,22 +82,17 @@ def _content(entry: ModelInput, notes: Notes, place: str) -> list[JsonDict]:
     for part in entry.parts:
         if isinstance(part, Text):
             parts.append({"text": part.text})
+        elif isinstance(part, Media) and part.url:
+            parts.append({"fileData": {"mimeType": part.media_type, "fileUri": part.url}})
         elif isinstance(part, Media):
-            parts += _media(part, notes, place)
+            try:
+                data = base64.b64encode(path.bytes_of(part.sha256)).decode()
+                parts.append({"inlineData": {"mimeType": part.media_type, "data": data}})
+            except LookupError:
+                notes("lost", _("attachments without data"), where=place)
         else:
             notes("lost", _("parts of other providers"), where=place)
     return parts
-
-
-def _media(part: Media, notes: Notes, place: str) -> list[JsonDict]:
-    if part.url:
-        return [{"fileData": {"mimeType": part.media_type, "fileUri": part.url}}]
-    try:
-        data = base64.b64encode(path.bytes_of(part.sha256)).decode()
-    except LookupError:
-        notes("lost", _("attachments without data"), where=place)
-        return []
-    return [{"inlineData": {"mimeType": part.media_type, "data": data}}]
 
 
 def _answer(entry: ModelOutput, calls: tuple[path.ExportedCall, ...], notes: Notes, place: str) -> JsonDict:
@@ -105,23 +100,29 @@ def _answer(entry: ModelOutput, calls: tuple[path.ExportedCall, ...], notes: Not
     if entry.status != "complete":
         notes("lost", _("status of answers that were cut off or failed"), where=place)
     message: JsonDict = {"content": entry.text}
-    if thoughts := [_thought(part, entry, notes, place) for part in entry.parts if isinstance(part, Reasoning)]:
-        message["thoughts"] = thoughts
+    for part in entry.parts:
+        if isinstance(part, Reasoning):
+            path.note_signature(part, notes, place)
+            match = SUBJECT.match(part.text)
+            subject, description = (match["subject"], part.text[match.end() :]) if match else ("", part.text)
+            thought = {"subject": subject, "description": description, "timestamp": utc_text(entry.at)}
+            message.setdefault("thoughts", []).append(thought)
     if calls:
-        message["toolCalls"] = [_call(call, entry, notes, place) for call in calls]
-    if entry.usage is not None:
-        message["tokens"] = _tokens(entry.usage)
+        message["toolCalls"] = [_call(call, notes, place) for call in calls]
+    if (usage := entry.usage) is not None:
+        thoughts = min(usage.reasoning_tokens, usage.output_tokens)
+        message["tokens"] = {
+            "input": usage.input_tokens,
+            "output": usage.output_tokens - thoughts,
+            "cached": usage.cache_read_tokens,
+            "thoughts": thoughts,
+            "tool": 0,
+            "total": usage.input_tokens + usage.output_tokens,
+        }
     return message | ({"model": entry.model} if entry.model else {})
 
 
-def _thought(part: Reasoning, entry: ModelOutput, notes: Notes, place: str) -> dict[str, str]:
-    path.note_signature(part, notes, place)
-    match = SUBJECT.match(part.text)
-    subject, description = (match["subject"], part.text[match.end() :]) if match else ("", part.text)
-    return {"subject": subject, "description": description, "timestamp": utc_text(entry.at)}
-
-
-def _call(call: path.ExportedCall, entry: ModelOutput, notes: Notes, place: str) -> JsonDict:
+def _call(call: path.ExportedCall, notes: Notes, place: str) -> JsonDict:
     request, result = call.request, call.result
     message: JsonDict = {"id": request.call_id, "name": request.name, "args": path.parse_arguments(request, notes)}
     if result is not None:
@@ -129,17 +130,4 @@ def _call(call: path.ExportedCall, entry: ModelOutput, notes: Notes, place: str)
         key = "error" if result.status == "failed" else "output"
         response = {"id": request.call_id, "name": request.name, "response": {key: call.outcome}}
         message |= {"result": [{"functionResponse": response}], "resultDisplay": call.outcome}
-    started = result.started_at if result is not None and result.started_at else entry.at
-    return message | {"status": STATUSES.get(call.status, "cancelled"), "timestamp": utc_text(started)}
-
-
-def _tokens(usage: Usage) -> dict[str, int]:
-    thoughts = min(usage.reasoning_tokens, usage.output_tokens)
-    return {
-        "input": usage.input_tokens,
-        "output": usage.output_tokens - thoughts,
-        "cached": usage.cache_read_tokens,
-        "thoughts": thoughts,
-        "tool": 0,
-        "total": usage.input_tokens + usage.output_tokens,
-    }
+    return message | {"status": STATUSES.get(call.status, "cancelled"), "timestamp": utc_text(call.started_at)}

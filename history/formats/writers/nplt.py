@@ -33,12 +33,13 @@ def _messages(session: Session, notes: Notes) -> Iterator[JsonDict]:
         entry, place = exported.entry, exported.place
         if isinstance(entry, ModelOutput):
             path.note_parts(entry.parts, notes, place)
-            waiting += [_call(call, entry, notes, place) for call in exported.calls]
+            waiting += [_call(call, notes, place) for call in exported.calls]
             last = exported
-            if not entry.text:
-                continue
-            yield _message("assistant", entry.text, entry.at, waiting, _answer_metadata(entry))
-            waiting = []
+            if entry.text:  # the metadata are what the format has no place for, and a reader may want
+                more = {"model": entry.model} if entry.model else {}
+                more |= {"status": entry.status} if entry.status != "complete" else {}
+                yield _message("assistant", entry.text, entry.at, waiting, {**thaw(entry.metadata), **more})
+                waiting = []
             continue
         if waiting and isinstance(entry, ModelInput) and last is not None:
             yield _message("assistant", "", last.entry.at, waiting, {})
@@ -64,26 +65,18 @@ def _message(role: str, content: str, at: datetime, calls: list[JsonDict], metad
     return {"role": role, "content": content, "timestamp": _time(at), "tool_calls": calls, "metadata": metadata}
 
 
-def _call(call: path.ExportedCall, answer: ModelOutput, notes: Notes, place: str) -> JsonDict:
+def _call(call: path.ExportedCall, notes: Notes, place: str) -> JsonDict:
     result = call.result
     if result is not None:
         path.note_parts(result.parts, notes, place)
-    started = result.started_at if result is not None and result.started_at else answer.at
     return {
         "tool_name": call.request.name,
         "arguments": path.parse_arguments(call.request, notes),
         "result": call.outcome,
         "status": call.status,
         "duration": float(result.duration or 0) if result is not None else 0.0,
-        "timestamp": _time(started),
+        "timestamp": _time(call.started_at),
     }
-
-
-def _answer_metadata(entry: ModelOutput) -> JsonDict:
-    """What the format has no place for, and a reader may want."""
-    exported: JsonDict = dict(thaw(entry.metadata))
-    exported |= {"model": entry.model} if entry.model else {}
-    return exported | ({"status": entry.status} if entry.status != "complete" else {})
 
 
 def _time(moment: datetime) -> str:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.utils.translation import gettext as _
 
@@ -36,6 +37,7 @@ class ExportedCall:
     request: ToolRequest
     result: ToolResult | None
     is_cut_off: bool
+    started_at: datetime
 
     @property
     def status(self) -> str:
@@ -120,7 +122,8 @@ def _with_results(session: Session, node: Node, answer: ToolResults | None) -> E
         match = next((result for result in waiting if result.call_id == request.call_id), None)
         if match is not None:
             waiting.remove(match)
-        calls.append(ExportedCall(request, match, output.status != "complete"))
+        started_at = match.started_at if match is not None and match.started_at else output.at
+        calls.append(ExportedCall(request, match, output.status != "complete", started_at))
     return ExportedEntry(node.seq, _place(session, node.seq), output, tuple(calls))
 
 

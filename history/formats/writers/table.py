@@ -10,15 +10,18 @@ from io import StringIO
 from typing import Any
 
 from history.db.packing import clean
-from history.entries import Entry, JsonDict, ModelInput, ModelOutput
+from history.entries import JsonDict, ModelInput, ModelOutput
 from history.formats.base import Notes
-from history.formats.writers.path import ExportedCall, entries_on_path, note_parts
+from history.formats.writers.path import entries_on_path, note_parts
 from history.models import Session
 
 COLUMNS = (
     "session", "title", "owner", "source", "seq", "time", "kind", "role", "agent", "provider", "model", "status",
     "input_tokens", "output_tokens", "latency", "duration", "tool", "call_id", "arguments", "text", "error",
 )  # fmt: skip
+OF_ANSWERS = ("provider", "model", "status", "latency", "duration", "error")
+OF_USAGE = ("input_tokens", "output_tokens")
+OF_RESULTS = ("text", "error", "duration")
 RISKY = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
 
 
@@ -30,26 +33,16 @@ def write(session: Session, notes: Notes) -> Iterator[bytes]:
         if isinstance(entry, ModelInput | ModelOutput):
             note_parts(entry.parts, notes, exported.place)
         row = {**common, "seq": exported.seq, "time": entry.at.isoformat(), "kind": entry.kind, "role": entry.role}
-        yield line({**row, "agent": entry.agent, "text": entry.text, **_answer(entry)})
+        answer: JsonDict = {}
+        if isinstance(entry, ModelOutput):
+            answer = {name: getattr(entry, name) for name in OF_ANSWERS}
+            answer |= {name: getattr(entry.usage, name) for name in OF_USAGE} if entry.usage else {}
+        yield line({**row, "agent": entry.agent, "text": entry.text, **answer})
         for call in exported.calls:
-            yield line({**row, **_call(call)})
-
-
-def _answer(entry: Entry) -> JsonDict:
-    if not isinstance(entry, ModelOutput):
-        return {}
-    names, counts = ("provider", "model", "status", "latency", "duration", "error"), ("input_tokens", "output_tokens")
-    row = {name: getattr(entry, name) for name in names}
-    return row | ({name: getattr(entry.usage, name) for name in counts} if entry.usage else {})
-
-
-def _call(call: ExportedCall) -> JsonDict:
-    request, result = call.request, call.result
-    row = {"kind": "tool_call", "role": "tool", "tool": request.name, "call_id": request.call_id}
-    row |= {"arguments": request.arguments, "status": call.status}
-    if result is None:
-        return row
-    return {**row, "text": result.text, "error": result.error, "duration": result.duration}
+            row |= {"kind": "tool_call", "role": "tool", "tool": call.request.name, "call_id": call.request.call_id}
+            row |= {"arguments": call.request.arguments, "status": call.status}
+            result = {name: getattr(call.result, name) for name in OF_RESULTS} if call.result else {}
+            yield line({**row, **result})
 
 
 def line(values: JsonDict) -> bytes:
