@@ -5,18 +5,7 @@ async for chunk in export: ...                                               # o
 export.report                                                                # what could not be carried
 """
 
-from history.exporting.cursors import ExportCursor, horizon
 from history.exporting.exports import Export, ExportReport, begin, prepare
 from history.exporting.selection import CannotExport, NothingSelected, Selection
 
-__all__ = [
-    "CannotExport",
-    "Export",
-    "ExportCursor",
-    "ExportReport",
-    "NothingSelected",
-    "Selection",
-    "begin",
-    "horizon",
-    "prepare",
-]
+__all__ = ["CannotExport", "Export", "ExportReport", "NothingSelected", "Selection", "begin", "prepare"]

@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Generator, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 
 from asgiref.sync import sync_to_async
 from django.utils import timezone
@@ -83,8 +84,11 @@ class Export:
         """The bytes, some tens of kilobytes at a time."""
         if self.exporter.write is None:
             written = self._lines()
+        elif self.is_archive:
+            written = self._archive()
         else:
-            written = self._archive() if self.is_archive else self._one_file()
+            contents = (piece for session in self._sessions() for piece in self._content(session))
+            written = chain([self.exporter.head], contents)
         pieces = join_pieces(written)
         yield from self._count_bytes(compress(pieces) if self.is_compressed else pieces)
 
@@ -119,11 +123,6 @@ class Export:
         assert self.cursor is not None
         assert self.cursor.ends is not None
         return self.cursor.ends
-
-    def _one_file(self) -> Iterator[bytes]:
-        yield self.exporter.head
-        for session in self._sessions():
-            yield from self._content(session)
 
     def _archive(self) -> Iterator[bytes]:
         archive = ZipStream()

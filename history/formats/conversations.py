@@ -150,12 +150,7 @@ class Clock:
 
 
 CHANNEL = "import"
-_LISTS = {
-    "anthropic-messages": "messages",
-    "openai-chat": "messages",
-    "openai-responses": "input",
-    "gemini-generate": "contents",
-}
+_LISTS = {"anthropic-messages": "messages", "openai-responses": "input", "gemini-generate": "contents"}
 
 
 class Wire:

@@ -93,7 +93,9 @@ class Source:
         with closing(self.open()) as stream:
             first = _first_letter(stream)
         if first == b"[":
-            return Sample("array", tuple(_first_items(self)))
+            with closing(self.open()) as stream:
+                items = [item for item in islice(_items(stream), SAMPLE_ITEMS) if isinstance(item, Mapping)]
+            return Sample("array", tuple(items))
         lines = tuple(islice(_objects(self), SAMPLE_LINES))
         if len(lines) > 1 or (lines and len(list(islice(self.lines(as_one=False), 2))) > 1):
             return Sample("lines", lines)
@@ -241,8 +243,3 @@ def _objects(source: Source) -> Iterator[JsonObject]:
             wrong += 1
             if wrong >= SAMPLE_LINES:
                 return
-
-
-def _first_items(source: Source) -> Iterator[JsonObject]:
-    with closing(source.open()) as stream:
-        yield from (item for item in islice(_items(stream), SAMPLE_ITEMS) if isinstance(item, Mapping))

@@ -59,25 +59,21 @@ class UnpackedFile:
 
 def files_at(paths: list[Path]) -> Iterator[UnpackedFile]:
     """The files at these paths, and all files in folders; links are skipped."""
-    for path in paths:
-        if path.is_dir():
-            yield from _folder(path)
-        else:
-            yield _file(path, name=path.name, is_named=True)
+    for top in paths:
+        if not top.is_dir():
+            yield _file(top, name=top.name, is_named=True)
+            continue
+        for place, folders, names in os.walk(top):
+            folders.sort()
+            files = {name: Path(place, name) for name in sorted(names)}
+            companion = _companion(files, lambda path: path.stat().st_size, Path.read_bytes)
+            for path in files.values():
+                if path.is_file() and not path.is_symlink():
+                    yield _file(path, name=path.relative_to(top).as_posix(), companion=companion)
 
 
 def uploaded(path: Path, *, name: str) -> UnpackedFile:
     return _file(path, name=PurePosixPath(name.replace("\\", "/")).name or "file", is_named=True)
-
-
-def _folder(folder: Path) -> Iterator[UnpackedFile]:
-    for place, folders, names in os.walk(folder):
-        folders.sort()
-        paths = {name: Path(place, name) for name in sorted(names)}
-        companion = _companion(paths, lambda path: path.stat().st_size, Path.read_bytes)
-        for path in paths.values():
-            if path.is_file() and not path.is_symlink():
-                yield _file(path, name=path.relative_to(folder).as_posix(), companion=companion)
 
 
 def _file(path: Path, *, name: str, is_named: bool = False, companion: Companion = no_companion) -> UnpackedFile:
@@ -114,19 +110,16 @@ def unpacked(piece: UnpackedFile, *, level: int = 0, limit: _UnpackedLimit | Non
     """The piece itself, or what is in it. Raises FormatError for an archive that must not or cannot be opened."""
     limit = limit or _UnpackedLimit(MAX_UNPACKED)
     head = piece.head()
-    if head.startswith(ZIP):
-        yield from _members(piece, level=level, limit=limit)
-    elif head.startswith((GZIP, ZSTD)):
-        _check_level(level)
-        inner = _decompressed(piece, is_gzip=head.startswith(GZIP), limit=limit)
-        yield from unpacked(inner, level=level + 1, limit=limit)
-    else:
+    if not head.startswith((ZIP, GZIP, ZSTD)):
         yield piece
-
-
-def _check_level(level: int) -> None:
+        return
     if level >= MAX_LEVELS:
         raise FormatError(_("Archives nested more than twice are not opened."))
+    if head.startswith(ZIP):
+        yield from _members(piece, level=level, limit=limit)
+    else:
+        inner = _decompressed(piece, is_gzip=head.startswith(GZIP), limit=limit)
+        yield from unpacked(inner, level=level + 1, limit=limit)
 
 
 def may_hold_text(piece: UnpackedFile) -> bool:
@@ -138,12 +131,15 @@ def may_hold_text(piece: UnpackedFile) -> bool:
 
 
 def _members(piece: UnpackedFile, *, level: int, limit: _UnpackedLimit) -> Iterator[UnpackedFile]:
-    _check_level(level)
     try:
         with closing(piece.open()) as stream, _seekable(stream) as packed, zipfile.ZipFile(packed) as archive:
             members = [member for member in archive.infolist() if not member.is_dir()]
-            _check(piece, members)
-            limit.take(sum(member.file_size for member in members))
+            total = sum(member.file_size for member in members)  # `zipfile` reads no more of a member than this says
+            if len(members) > MAX_MEMBERS or total > min(MAX_UNPACKED, max(FREE_OF_RATIO, MAX_RATIO * piece.size)):
+                raise FormatError(UNPACKS_TO_TOO_MUCH)
+            if any(member.flag_bits & 1 for member in members):
+                raise FormatError(_("The archive is protected by a password. Unpack it first."))
+            limit.take(total)
             by_name = {PurePosixPath(member.filename).name: member for member in members}
             companion = _companion(by_name, lambda member: member.file_size, archive.read)
             for member in members:
@@ -152,15 +148,6 @@ def _members(piece: UnpackedFile, *, level: int, limit: _UnpackedLimit) -> Itera
                 yield from unpacked(inner, level=level + 1, limit=limit)
     except DAMAGE as error:
         raise FormatError(DAMAGED, error=str(error)) from error
-
-
-def _check(piece: UnpackedFile, members: list[zipfile.ZipInfo]) -> None:
-    """Check the directory of a zip: `zipfile` reads no more of a member than the directory says."""
-    total = sum(member.file_size for member in members)
-    if len(members) > MAX_MEMBERS or total > MAX_UNPACKED or total > max(FREE_OF_RATIO, MAX_RATIO * piece.size):
-        raise FormatError(UNPACKS_TO_TOO_MUCH)
-    if any(member.flag_bits & 1 for member in members):
-        raise FormatError(_("The archive is protected by a password. Unpack it first."))
 
 
 @contextmanager
@@ -204,7 +191,7 @@ class _Limited(io.RawIOBase):
 
     def __init__(self, stream: BinaryIO, packed: BinaryIO, *, limit: int, note: Callable[[int], None]) -> None:
         self._stream, self._packed = stream, packed
-        self._left, self._read, self._note = min(limit, MAX_UNPACKED), 0, note
+        self._limit, self._read, self._note = min(limit, MAX_UNPACKED), 0, note
 
     def readable(self) -> bool:
         return True
@@ -214,9 +201,8 @@ class _Limited(io.RawIOBase):
             content = self._stream.read(len(target))
         except DAMAGE as error:
             raise FormatError(DAMAGED, error=str(error)) from error
-        self._left -= len(content)
         self._read += len(content)
-        if self._left < 0:
+        if self._read > self._limit:
             raise FormatError(UNPACKS_TO_TOO_MUCH)
         self._note(self._read)
         target[: len(content)] = content

@@ -10,19 +10,6 @@ from history.linting.rules import RULES
 from history.linting.values import LintFinding, LintReport, LintSeverity, Repair, Rule, Verdict
 
 __all__ = [
-    "NAMES",
-    "RULES",
-    "LintFinding",
-    "LintInput",
-    "LintReport",
-    "LintSeverity",
-    "NotAConversation",
-    "Repair",
-    "Rule",
-    "Verdict",
-    "is_taken",
-    "lint_request",
-    "lint_session",
-    "parse_conversation",
-    "parse_text",
-]
+    "NAMES", "RULES", "LintFinding", "LintInput", "LintReport", "LintSeverity", "NotAConversation", "Repair", "Rule",
+    "Verdict", "is_taken", "lint_request", "lint_session", "parse_conversation", "parse_text",
+]  # fmt: skip

@@ -7,19 +7,9 @@ made again during the restore, fingerprints with the key of the restoring server
 was restored and exported again is the same. Bodies and salts are what was sealed, so seals can be verified in the file.
 """
 
-from history.formats.jsonl.lines import FORMAT, VERSION, ExtraSection, is_header, register_section, sections
+from history.formats.jsonl.lines import FORMAT, ExtraSection, is_header, register_section
 from history.formats.jsonl.restoring import restore
 from history.formats.jsonl.session_buffer import Restored
 from history.formats.jsonl.writing import JsonlWriter
 
-__all__ = [
-    "FORMAT",
-    "VERSION",
-    "ExtraSection",
-    "JsonlWriter",
-    "Restored",
-    "is_header",
-    "register_section",
-    "restore",
-    "sections",
-]
+__all__ = ["FORMAT", "ExtraSection", "JsonlWriter", "Restored", "is_header", "register_section", "restore"]

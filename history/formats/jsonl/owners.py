@@ -55,9 +55,14 @@ class OwnerMap:
 
     def session_id(self, original: UUID) -> UUID:
         """The id of a session here. Users keep the ids of sessions that are or were theirs."""
-        if self.is_operator or self._was_own(original):
+        if self.is_operator:
             return original
-        return self._derive_id(original)
+        if (session := Session.objects.filter(pk=original).first()) is not None:
+            was_own = self.can_link_to(session)
+        else:
+            removed = AuditEvent.objects.filter(session=original, action="remove").order_by("-seq").first()
+            was_own = removed is not None and json.loads(removed.details or "{}").get("owner") == self.owner.pk
+        return original if was_own else self._derive_id(original)
 
     def exchange_ids(self, originals: Iterable[UUID]) -> dict[UUID, UUID]:
         """The ids of exchanges here."""
@@ -68,13 +73,6 @@ class OwnerMap:
         rows = rows if self.recording_key is None else rows.filter(api_key=self.recording_key)
         own = set(rows.values_list("pk", flat=True))
         return {one: one if one in own else self._derive_id(one) for one in wanted}
-
-    def _was_own(self, session_id: UUID) -> bool:
-        session = Session.objects.filter(pk=session_id).first()
-        if session is not None:
-            return self.can_link_to(session)
-        removed = AuditEvent.objects.filter(session=session_id, action="remove").order_by("-seq").first()
-        return removed is not None and json.loads(removed.details or "{}").get("owner") == self.owner.pk
 
     def _derive_id(self, original: UUID) -> UUID:
         return uuid5(original, f"{self.owner.pk}:{self.recording_key.pk if self.recording_key else ''}")

@@ -18,6 +18,7 @@ from history.text.lazy import gettext_noop as _
 SESSION_TEXTS = (
     "source", "client", "recognised_by", "agent", "workspace", "title", "model", "parent_call"
 )  # fmt: skip
+SESSION_VALUES = ("forked_at", "hold", "trimmed_through", "version", "metadata")
 SESSION_TIMES = ("created_at", "last_activity_at", "pinned_at", "archived_at", "marked_at", "hidden_at")
 # Facts of an entry whose texts were dropped: only its row has them.
 ROW_FACTS = (
@@ -40,16 +41,11 @@ def serialize_session(session: Session) -> JsonDict:
         "id": str(session.pk),
         "owner": session.owner.get_username(),
         "key": session.api_key.prefix if session.api_key else None,
-        **_facts(session, SESSION_TEXTS, SESSION_TIMES),
+        **row_facts(session, (*SESSION_TEXTS, *SESSION_VALUES), SESSION_TIMES),
         "parent": str(session.parent_id) if session.parent_id else None,
         "forked_from": str(session.forked_from_id) if session.forked_from_id else None,
-        "forked_at": session.forked_at,
-        "hold": session.hold,
         "cost": f"{session.cost:.6f}",
-        "trimmed_through": session.trimmed_through,
         "anchor_seal": session.anchor_seal.hex(),
-        "version": session.version,
-        "metadata": session.metadata,
     }
 
 
@@ -69,27 +65,6 @@ def parse_session(facts: JsonObject) -> JsonDict:
         "metadata": mapping(facts, "metadata"),
     }
     return fit_values(Session, {**times, **texts, **others})
-
-
-def serialize_entry(message: Message) -> JsonDict:
-    """Everything about an entry but its body. `created_at` must stay the first name after `body`."""
-    return {
-        "type": "entry",
-        "seq": message.seq,
-        "parent": message.parent_seq,
-        "moved": message.moved_head,
-        "created_at": time_text(message.created_at),
-        "seal": message.seal.hex(),
-    }
-
-
-def serialize_dropped(message: Message, calls: Iterable[ToolCall]) -> JsonDict:
-    """What policy has left of an entry."""
-    return {
-        "at": time_text(message.dropped_at),
-        **_facts(message, ROW_FACTS),
-        "calls": [_facts(call, CALL_FACTS, CALL_TIMES) for call in calls],
-    }
 
 
 def parse_dropped(facts: JsonObject) -> JsonDict:
@@ -120,7 +95,7 @@ def serialize_exchange(exchange: Exchange, session: Session) -> JsonDict:
 
 def _exchange_facts(exchange: Exchange) -> JsonDict:
     own = {"type": "exchange", "id": str(exchange.pk), "cost": f"{exchange.cost:.6f}"}
-    return own | _facts(exchange, EXCHANGE_FACTS, EXCHANGE_TIMES)
+    return own | row_facts(exchange, EXCHANGE_FACTS, EXCHANGE_TIMES)
 
 
 def parse_exchange(facts: JsonObject) -> JsonDict:
@@ -130,7 +105,7 @@ def parse_exchange(facts: JsonObject) -> JsonDict:
     return {"id": id_of(facts, "id"), "cost": cost_of(facts.get("cost", "0")), **known}
 
 
-def _facts(row: models.Model, names: Iterable[str], times: Iterable[str] = ()) -> JsonDict:
+def row_facts(row: models.Model, names: Iterable[str], times: Iterable[str] = ()) -> JsonDict:
     return {name: getattr(row, name) for name in names} | {name: time_text(getattr(row, name)) for name in times}
 
 

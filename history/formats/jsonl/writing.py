@@ -10,14 +10,8 @@ from django.db.models import Model, Q, QuerySet
 
 from history.entries import JsonDict
 from history.formats.base import Notes
-from history.formats.jsonl.lines import HEADER, entry_line, line_of, sections
-from history.formats.jsonl.serialise import (
-    serialize_dropped,
-    serialize_entry,
-    serialize_exchange,
-    serialize_loose_exchange,
-    serialize_session,
-)
+from history.formats.jsonl import serialise
+from history.formats.jsonl.lines import HEADER, entry_line, line_of, sections, time_text
 from history.models import Blob, Exchange, Message, Session, ToolCall
 from history.models.seals import digest_of
 from history.text.lazy import gettext_noop as _
@@ -41,7 +35,7 @@ class JsonlWriter:
 
     def session(self, session: Session, **also: object) -> Iterator[bytes]:
         """Everything about one session up to the version of its row. `also` is added to its last line."""
-        yield line_of(serialize_session(session))
+        yield line_of(serialise.serialize_session(session))
         last, entries = None, 0
         for page in pages_of(session):
             yield from self._entries(page)
@@ -50,7 +44,7 @@ class JsonlWriter:
             exchanges = Exchange.objects.filter(session=session)
             running = exchanges.filter(ended_at=None).count()
             self.notes("ignored", _("model calls that were still running"), where=str(session.pk), count=running)
-            yield from self._exchanges(exchanges, partial(serialize_exchange, session=session))
+            yield from self._exchanges(exchanges, partial(serialise.serialize_exchange, session=session))
         if last is not None and last.seq < session.version:
             self.notes("lost", _("entries were removed during the export"), where=str(session.pk))
         seal = last.seal if last is not None and last.seq > session.trimmed_through else session.anchor_seal
@@ -63,7 +57,7 @@ class JsonlWriter:
 
     def loose_exchanges(self, rows: QuerySet[Exchange]) -> Iterator[bytes]:
         """The ended exchanges of these that belong to no session."""
-        yield from self._exchanges(rows.filter(session=None), serialize_loose_exchange)
+        yield from self._exchanges(rows.filter(session=None), serialise.serialize_loose_exchange)
 
     def deleted(self, session_id: object, at: str) -> bytes:
         return line_of({"type": "deleted", "session": str(session_id), "at": at})
@@ -81,14 +75,17 @@ class JsonlWriter:
         links = _links(Message.blobs.through, "message_id", [row.pk for row in page])
         # The texts of dropped entries are gone, so the rows of their calls cannot be built again.
         dropped = [row.pk for row in page if row.body is None]
-        calls: dict[int, list[ToolCall]] = defaultdict(list)
+        calls: dict[int, list[JsonDict]] = defaultdict(list)
         for call in ToolCall.objects.filter(message_id__in=dropped).order_by("index") if dropped else ():
-            calls[call.message_id].append(call)
+            calls[call.message_id].append(serialise.row_facts(call, serialise.CALL_FACTS, serialise.CALL_TIMES))
         for row in page:
             yield from self._blobs(links.get(row.pk, ()))
-            facts = serialize_entry(row)
+            facts = {"type": "entry", "seq": row.seq, "parent": row.parent_seq, "moved": row.moved_head}
+            # `created_at` must stay the first name after `body`.
+            facts |= {"created_at": time_text(row.created_at), "seal": row.seal.hex()}
             if row.body is None:
-                left = serialize_dropped(row, calls.get(row.pk, ()))
+                left = {**serialise.row_facts(row, serialise.ROW_FACTS), "at": time_text(row.dropped_at)}
+                left["calls"] = calls.get(row.pk, [])
                 yield line_of({**facts, "digest": row.digest.hex(), "dropped": left})
                 continue
             if digest_of(row.salt or b"", row.body) != row.digest:  # altered: the restored copy must show it, too

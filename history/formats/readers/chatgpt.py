@@ -6,6 +6,7 @@ ids, so a result belongs to the call above it. Pictures and files lie beside the
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
@@ -145,8 +146,12 @@ class ChatGptMessages:
         call: ToolRequest | None = None
         recipient = string(message.get("recipient"))
         if recipient not in ("all", ""):
-            text = "\n\n".join(part.text for part in parts if isinstance(part, Text))
-            call = ToolRequest(call_id=f"call_{name}", name=recipient, arguments=_arguments(text))
+            arguments = "\n\n".join(part.text for part in parts if isinstance(part, Text))
+            is_object = False
+            with suppress(ValueError):
+                is_object = isinstance(parse_json(arguments), Mapping)
+            arguments = arguments if is_object else compact({"input": arguments})
+            call = ToolRequest(call_id=f"call_{name}", name=recipient, arguments=arguments)
         thinking = self.thoughts.pop(above, None)
         if not parts and call is None:
             if thinking:
@@ -196,8 +201,13 @@ class ChatGptMessages:
                 return
             case "text" | "multimodal_text" | None:
                 for part in items(content.get("parts")):
-                    if (read := self._part(part)) is not None:
-                        yield read
+                    text = part if isinstance(part, str) else string(obj(part).get("text"))
+                    if pointer := string(obj(part).get("asset_pointer")):
+                        yield self._media(pointer, size=count(part.get("size_bytes")))
+                    elif text.strip() or (text and not isinstance(part, str)):
+                        yield Text(text=text)
+                    elif not isinstance(part, str):
+                        yield OtherPart(data={"type": "chatgpt_part", "value": dict(obj(part))})
             case kind:
                 # Code, the output of a program, a page that was read: each under its own name.
                 names = ("title", "url", "text", "result", "content", "summary")
@@ -207,15 +217,6 @@ class ChatGptMessages:
                     yield Text(text=text, extra=extra)
                 elif kind != "model_editable_context":
                     yield OtherPart(data={"type": f"chatgpt_{kind}", "value": dict(content)})
-
-    def _part(self, part: object) -> Part | None:
-        if isinstance(part, str):
-            return Text(text=part) if part.strip() else None
-        part_json = obj(part)
-        if pointer := string(part_json.get("asset_pointer")):
-            return self._media(pointer, size=count(part_json.get("size_bytes")))
-        text = string(part_json.get("text"))
-        return Text(text=text) if text else OtherPart(data={"type": "chatgpt_part", "value": dict(part_json)})
 
     def _attached(self, message: JsonObject) -> Iterator[Media]:
         shown = compact(obj(message.get("content")).get("parts"))
@@ -237,13 +238,6 @@ class ChatGptMessages:
         self.blobs[sha256] = content
         kind = media_type_of(content, name=file_name) or media_type or "application/octet-stream"
         return Media(media_type=kind, sha256=sha256, name=name or file_name, size=len(content))
-
-
-def _arguments(text: str) -> str:
-    try:
-        return text if isinstance(parse_json(text), Mapping) else compact({"input": text})
-    except ValueError:
-        return compact({"input": text})
 
 
 def _is_hidden(message: JsonObject) -> bool:

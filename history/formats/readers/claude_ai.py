@@ -134,11 +134,18 @@ class _Reading:
         self.notes("repaired", _("Calls without an id got one. Results were paired by order."), count=len(nameless))
 
     def _blocks(self, message: JsonObject) -> list[JsonDict]:
-        blocks = [dict(block) for block in objs(message.get("content"))]
-        if not any(_has_content(block) for block in blocks):
-            text = string(message.get("text"))
-            return [{"type": "text", "text": text}] if text.strip() else []
-        return [_plain(block) for block in blocks if _has_content(block)]
+        """The blocks as the vendor's own wire has them, without what the export adds; unknown ones as they are."""
+        blocks: list[JsonDict] = []
+        for block in objs(message.get("content")):
+            kind, citations = block.get("type"), objs(block.get("citations"))
+            if kind == "text" and not string(block.get("text")).strip():
+                continue
+            if string(kind) in BLOCKS:
+                block = {name: block[name] for name in FIELDS if block.get(name) is not None}
+                block |= {"citations": citations} if citations else {}
+            blocks.append(dict(block))
+        text = string(message.get("text"))
+        return blocks or ([{"type": "text", "text": text}] if text.strip() else [])
 
     def _attached(self, message: JsonObject) -> Iterator[Part]:
         for file in objs(message.get("attachments")):
@@ -151,20 +158,6 @@ class _Reading:
             name = string(file.get("file_name")) or string(file.get("name"))
             self.notes("lost", _("The export does not contain an attached file. Its name was kept."), where=name)
             yield Media(media_type=string(file.get("file_type")) or "application/octet-stream", name=name)
-
-
-def _has_content(block: JsonObject) -> bool:
-    return block.get("type") != "text" or bool(string(block.get("text")).strip())
-
-
-def _plain(block: JsonDict) -> JsonDict:
-    """The block as the vendor's own wire has it, without what the export adds; others as they are."""
-    if string(block.get("type")) not in BLOCKS:
-        return block
-    fields = {name: block[name] for name in FIELDS if block.get(name) is not None}
-    if citations := objs(block.get("citations")):
-        fields["citations"] = citations
-    return fields
 
 
 READER = Reader("claude-ai", recognises, lambda source: read_each(source, _conversation))

@@ -132,12 +132,8 @@ def _entries(request: DecodedRequest, clock: Clock) -> Iterator[Entry]:
 
 
 def recognises_sharegpt(sample: Sample) -> bool:
-    return any(_is_turn(turn) for item in sample.items for turn in items(item.get("conversations"))[:1])
-
-
-def _is_turn(turn: object) -> bool:
-    turn = obj(turn)
-    return ("from" in turn and "value" in turn) or ("role" in turn and "content" in turn)
+    turns = (obj(turn) for item in sample.items for turn in items(item.get("conversations"))[:1])
+    return any({"from", "value"} <= turn.keys() or {"role", "content"} <= turn.keys() for turn in turns)
 
 
 def _sharegpt_conversation(item: JsonObject) -> Conversation:
