@@ -36,15 +36,9 @@ logger = logging.getLogger(__name__)
 NOT_RECOGNISED = _("The format is not supported. The import guide lists the supported ones.")
 # Errors of a conversation or a file that are not errors of Parley.
 REFUSALS = (HistoryError, FormatError, EntryError, EntryTooLarge, DataError, IntegrityError, *DAMAGE)
-OWN_OUTCOMES = {
-    "imported": ImportOutcome.IMPORTED,
-    "extended": ImportOutcome.GROWN,
-    "already there": ImportOutcome.THERE,
-    "refused": ImportOutcome.REFUSED,
-}
+OWN_OUTCOMES = {"extended": "grown", "deleted": "noted"}  # of a restore, under other names than here
 
 Step = ImportItem | None  # a finished item, or None: a moment to pause in the middle of a long one
-OnItem = Callable[[ImportItem], None]
 OnBytes = Callable[[int], None]
 
 
@@ -52,7 +46,7 @@ def run(
     owner: Any,
     pieces: Iterable[UnpackedFile],
     *,
-    on_item: OnItem | None = None,
+    on_item: Callable[[ImportItem], None] | None = None,
     on_bytes: OnBytes | None = None,
     api_key: ApiKey | None = None,
     restore_owners: bool = False,
@@ -197,7 +191,7 @@ class _Import:
                     yield None
                     continue
                 yield item(
-                    outcome=OWN_OUTCOMES.get(restored.outcome, ImportOutcome.NOTED),
+                    outcome=ImportOutcome(OWN_OUTCOMES.get(restored.outcome, restored.outcome)),
                     title=restored.title,
                     session=restored.session,
                     entries=restored.entries,

@@ -1,6 +1,6 @@
 """Lint reports for a request in any dialect or a stored session."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -91,13 +91,8 @@ def _judge_native(walk: LintWalk, decoded: DecodedRequest, repair: RepairInput) 
     body, left_out = _add_fields(dialect, encoded.body, list(decoded.extra.items()), [MAX_CHECKS])
     words = _("The field %(name)s was left out. The provider would refuse it.")
     left_out_fields = [Repair(code="field_left_out", sentence=words, place=n, values={"name": n}) for n in left_out]
-    return Verdict(
-        dialect=dialect,
-        is_native=True,
-        findings=_sort_findings(_check_own_rules(walk)),
-        repaired=body if body.get(FIELDS[dialect]) else None,
-        repairs=(*repair.repairs, *losses, *left_out_fields),
-    )
+    repairs = (*repair.repairs, *losses, *left_out_fields)
+    return _verdict(dialect, _check_own_rules(walk), body, repairs, is_native=True)
 
 
 def _judge_foreign(dialect: str, walk: LintWalk, repair: RepairInput) -> Verdict:
@@ -109,13 +104,7 @@ def _judge_foreign(dialect: str, walk: LintWalk, repair: RepairInput) -> Verdict
         severity = LintSeverity.ODD if loss.code in HAS_EQUIVALENT else LintSeverity.UNPORTABLE
         rule = Rule(id=f"carrying/{loss.code.value.replace('_', '-')}", severity=severity, words=described.sentence)
         findings.append(LintFinding(rule=rule, place=described.place, about=described.values))
-    return Verdict(
-        dialect=dialect,
-        is_native=False,
-        findings=_sort_findings(findings),
-        repaired=encoded.body if encoded.body.get(FIELDS[dialect]) else None,
-        repairs=repair.repairs,
-    )
+    return _verdict(dialect, findings, encoded.body, repair.repairs)
 
 
 def _conversation_losses(encoded: Encoded) -> Iterator[Loss]:
@@ -146,11 +135,19 @@ def _add_fields(
     return body, refused + others
 
 
-def _sort_findings(findings: Iterable[LintFinding]) -> tuple[LintFinding, ...]:
+def _verdict(
+    dialect: str, findings: Iterable[LintFinding], body: JsonDict, repairs: Sequence[Repair], *, is_native: bool = False
+) -> Verdict:
     """Each finding once, the worst first."""
     ranks = list(LintSeverity)
     unique = {(finding.rule.id, finding.place, finding.text): finding for finding in findings}
-    return tuple(sorted(unique.values(), key=lambda finding: ranks.index(finding.rule.severity)))
+    return Verdict(
+        dialect=dialect,
+        is_native=is_native,
+        findings=tuple(sorted(unique.values(), key=lambda finding: ranks.index(finding.rule.severity))),
+        repaired=body if body.get(FIELDS[dialect]) else None,
+        repairs=tuple(repairs),
+    )
 
 
 def _walk_session(snapshot: Snapshot) -> LintWalk:

@@ -271,12 +271,8 @@ def _finish(buffer: SessionBuffer, owners: OwnerMap) -> None:
             audit.record("hide", session=buffer.id, restored=True, hidden_at=hidden_at.isoformat())
         state = Session.State.DELETED if hidden_at else Session.State.OPEN
         writer.change(buffer.id, state=state, hidden_at=hidden_at)
-    else:
-        _update_stored(buffer)
-
-
-def _update_stored(buffer: SessionBuffer) -> None:
-    """Update facts from a file with more entries, and marks if those of the file are newer."""
+        return
+    # Update facts from a file with more entries, and marks if those of the file are newer.
     has_more = bool(buffer.entries or buffer.stored_count)
     names: tuple[str, ...] = FACTS if has_more else ()
     if buffer.has_newer_marks(or_as_new=has_more):

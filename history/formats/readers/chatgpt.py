@@ -33,10 +33,7 @@ from history.text.lazy import gettext_noop as _
 from history.text.media_types import media_type_of
 
 PROVIDER = "openai"
-HIDDEN = (
-    *("is_visually_hidden_from_conversation", "is_visually_hidden_from_user_message"),
-    *("is_user_system_message",),
-)
+HIDDEN = ("is_visually_hidden_from_conversation", "is_visually_hidden_from_user_message", "is_user_system_message")
 
 
 def recognises(sample: Sample) -> bool:
@@ -56,7 +53,8 @@ def _conversation(item: JsonObject, source: Source) -> Conversation:
         parent = string(mapping[name].get("parent"))
         after = ends.get(parent, parent)
         ends[name] = messages.add(name, obj(mapping[name].get("message")), parent=after, above=parent)
-    messages.finish()
+    for name, (parent, output) in messages.thoughts.items():  # thoughts without an answer
+        tree.add(name, output, parent=parent)
     if not tree.items:
         raise FormatError(_("this conversation has no messages"))
     nodes, leaf = tree.nodes(ends.get(string(item.get("current_node")), ""))
@@ -113,15 +111,13 @@ class ChatGptMessages:
             case "tool":
                 return self._result(name, message, at, parent)
             case "system":
-                entry = self._instruction(message, at)
+                text = "\n\n".join(part.text for part in self._parts(message) if isinstance(part, Text))
+                entry: Entry | None = instruction(text, at=at) if text else None
+                if text and not self.tree.items:
+                    entry = SystemInstructionSet(at=at, instruction=text)
             case _:
                 entry = self._input(message, at)
         return self.tree.add(name, entry, parent=parent) if entry else parent
-
-    def finish(self) -> None:
-        """Add thoughts without an answer as entries of their own."""
-        for name, (parent, output) in self.thoughts.items():
-            self.tree.add(name, output, parent=parent)
 
     def _input(self, message: JsonObject, at: datetime) -> Entry | None:
         content = obj(message.get("content"))
@@ -133,13 +129,6 @@ class ChatGptMessages:
         if not parts:
             return None
         return ModelInput(at=at, channel=CHANNEL, parts=parts, is_internal=_is_hidden(message))
-
-    def _instruction(self, message: JsonObject, at: datetime) -> Entry | None:
-        text = "\n\n".join(part.text for part in self._parts(message) if isinstance(part, Text))
-        if not text:
-            return None
-        is_first = not self.tree.items
-        return SystemInstructionSet(at=at, instruction=text) if is_first else instruction(text, at=at)
 
     def _answer(self, name: str, message: JsonObject, at: datetime, parent: str, above: str) -> str:
         parts: tuple[Part, ...] = tuple(self._parts(message))

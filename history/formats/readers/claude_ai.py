@@ -111,16 +111,6 @@ class _Reading:
         yield from self._convert(answer_blocks, results, at)
 
     def _convert(self, answer_blocks: list[JsonDict], results: list[JsonDict], at: datetime) -> Iterator[Entry]:
-        self._pair(answer_blocks, results)
-        messages = [{"role": "assistant", "content": answer_blocks}] if answer_blocks else []
-        messages += [{"role": "user", "content": results}] if results else []
-        for entry in self.wire.read(messages, at=at):
-            if isinstance(entry, ModelOutput):
-                yield ModelOutput(at=at, parts=entry.parts, provider="anthropic", model=self.model)
-            elif isinstance(entry, ToolResults):
-                yield entry
-
-    def _pair(self, answer_blocks: list[JsonDict], results: list[JsonDict]) -> None:
         calls = [block for block in answer_blocks if block.get("type") == "tool_use"]
         nameless = [block for block in calls if not string(block.get("id"))]
         for call in nameless:
@@ -132,6 +122,13 @@ class _Reading:
             if not string(result.get("tool_use_id")) and open_calls:
                 result["tool_use_id"] = open_calls.pop(0)
         self.notes("repaired", _("Calls without an id got one. Results were paired by order."), count=len(nameless))
+        messages = [{"role": "assistant", "content": answer_blocks}] if answer_blocks else []
+        messages += [{"role": "user", "content": results}] if results else []
+        for entry in self.wire.read(messages, at=at):
+            if isinstance(entry, ModelOutput):
+                yield ModelOutput(at=at, parts=entry.parts, provider="anthropic", model=self.model)
+            elif isinstance(entry, ToolResults):
+                yield entry
 
     def _blocks(self, message: JsonObject) -> list[JsonDict]:
         """The blocks as the vendor's own wire has them, without what the export adds; unknown ones as they are."""

@@ -143,7 +143,13 @@ class _Rollout:
     def nodes(self) -> list[SourceNode]:
         self.flush()
         if not any(isinstance(entry, ModelInput | ModelOutput) for _, entry in self.entries):
-            self.add_events()
+            for role, text, at in self.events:  # some old files have messages only as events for the screen
+                self.last = chain_id(self.last, f"{role} {text}")
+                parts = (Text(text=text),)
+                if role == "user":
+                    self.put(self.last, ModelInput(at=at, channel=CHANNEL, parts=parts))
+                else:
+                    self.put(self.last, ModelOutput(at=at, parts=parts, provider="openai", model=self.model))
         for place, more in self.results.items():
             name, entry = self.entries[place]
             if isinstance(entry, ToolResults):
@@ -265,16 +271,6 @@ class _Rollout:
                 raw=used,
             )
             self.entries[self.last_answer] = (name, replace(entry, usage=usage))
-
-    def add_events(self) -> None:
-        """Some old files have messages only as events for the screen."""
-        for role, text, at in self.events:
-            self.last = chain_id(self.last, f"{role} {text}")
-            parts = (Text(text=text),)
-            if role == "user":
-                self.put(self.last, ModelInput(at=at, channel=CHANNEL, parts=parts))
-            else:
-                self.put(self.last, ModelOutput(at=at, parts=parts, provider="openai", model=self.model))
 
 
 def _outcome(result: ToolResult) -> ToolResult:

@@ -222,7 +222,12 @@ class _Messages:
 
     def _answer(self, name: str, message: JsonObject, at: datetime, parent: str) -> str:
         calls = objs(message.get("toolCalls"))
-        requests = _requests(calls)
+        made: dict[str, ToolRequest] = {}
+        for call in calls:
+            tool, arguments = string(call.get("name")) or "unknown", compact(obj(call.get("args")))
+            call_id = string(call.get("id"))
+            call_id = call_id if call_id and call_id not in made else call_id_for(tool, arguments, taken=made)
+            made[call_id] = ToolRequest(call_id=call_id, name=tool, arguments=arguments)
         entries = self.wire.read([{"role": "model", "parts": _parts(message.get("content"))}], at=at)
         parts: list[Part] = [
             reasoning(string(thought.get("subject")), string(thought.get("description")), provider=PROVIDER)
@@ -230,7 +235,7 @@ class _Messages:
         ]
         parts += [part for entry in entries if isinstance(entry, ModelOutput) for part in entry.parts]
         called = {part.call_id for part in parts if isinstance(part, ToolRequest)}
-        parts += [request for request in requests if request.call_id not in called]
+        parts += [request for call_id, request in made.items() if call_id not in called]
         if not parts:
             self.tree.notes("ignored", _("An empty answer was left out."), where=name)
             return parent
@@ -249,8 +254,9 @@ class _Messages:
         parent = self._put(name, output, parent)
         if not calls:
             return parent
-        results = tuple(self._result(call, request, at) for call, request in zip(calls, requests, strict=True))
-        self.answered.update(request.call_id for request in requests)
+        pairs = zip(calls, made.values(), strict=True)
+        results = tuple(self._result(call, request, at) for call, request in pairs)
+        self.answered.update(made)
         return self._put(f"{name}/results", ToolResults(at=at, results=results), parent)
 
     def _result(self, call: JsonObject, request: ToolRequest, at: datetime) -> ToolResult:
@@ -273,16 +279,6 @@ class _Messages:
             error=text_of(result_parts)[:500] if status == "failed" else "",
             started_at=moment(call.get("timestamp")),
         )
-
-
-def _requests(calls: list[JsonObject]) -> list[ToolRequest]:
-    made: dict[str, ToolRequest] = {}
-    for call in calls:
-        name, arguments = string(call.get("name")) or "unknown", compact(obj(call.get("args")))
-        call_id = string(call.get("id"))
-        call_id = call_id if call_id and call_id not in made else call_id_for(name, arguments, taken=made)
-        made[call_id] = ToolRequest(call_id=call_id, name=name, arguments=arguments)
-    return list(made.values())
 
 
 def _parts(content: object) -> list[object]:

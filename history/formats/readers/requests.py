@@ -63,17 +63,13 @@ def _dialect_of(item: JsonObject) -> str:
     """The dialect of a body; '' means unknown."""
     messages, contents, value = (items(item.get(name)) for name in ("messages", "contents", "input"))
     if messages and _is_message(messages[0]):
-        return "anthropic-messages" if _is_anthropic(item) else "openai-chat"
+        blocks = [block for message in objs(messages) for block in objs(message.get("content"))]
+        has_blocks = any(string(block.get("type")) in ANTHROPIC for block in blocks)
+        is_anthropic = has_blocks or "system" in item or "anthropic_version" in item
+        return "anthropic-messages" if is_anthropic else "openai-chat"
     if contents and isinstance(obj(contents[0]).get("parts"), list):
         return "gemini-generate"
     return "openai-responses" if value and ("role" in obj(value[0]) or "type" in obj(value[0])) else ""
-
-
-def _is_anthropic(item: JsonObject) -> bool:
-    if "system" in item or "anthropic_version" in item:
-        return True
-    blocks = (block for message in objs(item.get("messages")) for block in objs(message.get("content")))
-    return any(string(block.get("type")) in ANTHROPIC for block in blocks)
 
 
 def read(source: Source) -> Iterator[Conversation | UnreadableConversation]:
@@ -97,8 +93,15 @@ def _convert(item: JsonObject, *, client: str, notes: Notes, dialect: str = "ope
     if clock.first is None:
         notes("lost", _("The conversation has no times. Its entries get the time of the import."))
     request = DIALECTS[dialect].decode_request(item, at=clock.last)
+    # Its own id, with how it begins, because ids are not always unique; without an id, a hash of the content.
+    source_id = next((str(item[name]) for name in IDS if isinstance(item.get(name), str | int) and item[name]), "")
+    if source_id:
+        opening = chain_id("", compact([items(item.get(name))[:1] for name in SAID]))
+        source_id = f"{source_id[:100]}/{opening[:12]}"
+    else:
+        source_id = chain_id("", compact({name: item[name] for name in (*SAID, "tools", "functions") if name in item}))
     return Conversation(
-        source_id=_id_of(item),
+        source_id=source_id,
         client=client,
         nodes=chain_nodes(add_ids(_entries(request, clock))),
         title=string(item.get("title")),
@@ -107,14 +110,6 @@ def _convert(item: JsonObject, *, client: str, notes: Notes, dialect: str = "ope
         blobs=request.blobs,
         notes=notes.as_tuple(),
     )
-
-
-def _id_of(item: JsonObject) -> str:
-    """Its own id, with how it begins, because ids are not always unique; without an id, a hash of the content."""
-    value = next((str(item[name]) for name in IDS if isinstance(item.get(name), str | int) and item[name]), "")
-    if value:
-        return f"{value[:100]}/{chain_id('', compact([items(item.get(name))[:1] for name in SAID]))[:12]}"
-    return chain_id("", compact({name: item[name] for name in (*SAID, "tools", "functions") if name in item}))
 
 
 def _entries(request: DecodedRequest, clock: Clock) -> Iterator[Entry]:
@@ -226,7 +221,11 @@ def read_checkpoint(source: Source) -> Iterator[Conversation]:
     notes = Notes()
     notes("lost", _("The checkpoint has no times. Its entries get the time of the import."))
     wire = Wire("gemini-generate", notes)
-    entries = [_mark_environment(entry) for entry in wire.read(contents, at=now())]
+    entries: list[Entry] = []
+    for entry in wire.read(contents, at=now()):
+        if isinstance(entry, ModelInput) and entry.text.lstrip().startswith(ENVIRONMENT):
+            entry = replace(entry, is_internal=True)
+        entries.append(entry)
     yield Conversation(
         source_id=chain_id("", compact(contents[:OPENING_CONTENTS])),
         client="Gemini CLI",
@@ -234,13 +233,6 @@ def read_checkpoint(source: Source) -> Iterator[Conversation]:
         blobs=wire.blobs,
         notes=notes.as_tuple(),
     )
-
-
-def _mark_environment(entry: Entry) -> Entry:
-    """Mark the environment message, which the program writes first, as internal."""
-    if isinstance(entry, ModelInput) and entry.text.lstrip().startswith(ENVIRONMENT):
-        return replace(entry, is_internal=True)
-    return entry
 
 
 READER = Reader("requests", recognises, read)

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 
 from django.utils.translation import gettext as _
 
@@ -68,20 +69,15 @@ def _part(part: Part, notes: Notes, place: str) -> str:
 
 
 def _call(call: path.ExportedCall, notes: Notes, place: str) -> str:
-    request = call.request
-    blocks = [f"**🔧 {request.name}** – {call.status}", fenced(_pretty(request.arguments), "json")]
+    arguments = call.request.arguments
+    with suppress(ValueError, RecursionError):
+        arguments = json.dumps(json.loads(arguments or "{}"), ensure_ascii=False, indent=2)
+    blocks = [f"**🔧 {call.request.name}** – {call.status}", fenced(arguments, "json")]
     if call.result is not None:
         lost = sum(isinstance(part, Media) for part in call.result.parts)
         notes("lost", gettext_noop("data of attachments: only their names"), where=place, count=lost)
         blocks.append(fenced(call.outcome))
     return "\n\n".join(blocks)
-
-
-def _pretty(arguments: str) -> str:
-    try:
-        return json.dumps(json.loads(arguments or "{}"), ensure_ascii=False, indent=2)
-    except (ValueError, RecursionError):
-        return arguments
 
 
 def fenced(text: str, language: str = "") -> str:

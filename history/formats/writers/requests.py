@@ -10,7 +10,7 @@ from functools import partial
 from history.context.rendering import render_context
 from history.context.values import Context, ContextEntry, ContextOptions, Role
 from history.dialects import DIALECTS, CallOptions
-from history.entries import JsonDict, Retracted, Summary, ToolDefinition, text_of, thaw
+from history.entries import JsonDict, Retracted, Summary, text_of, thaw
 from history.formats.base import Notes
 from history.formats.writers.path import bytes_of, note_beside, note_parts, to_json
 from history.models import Session
@@ -47,7 +47,12 @@ def write_sharegpt(session: Session, notes: Notes) -> Iterator[bytes]:
     if context.system:
         line["system"] = context.system
     if context.tools:
-        line["tools"] = to_json([_tool(tool) for tool in context.tools])
+        line["tools"] = to_json(
+            [
+                {"name": tool.name, "description": tool.description, "parameters": thaw(tool.parameters)}
+                for tool in context.tools
+            ]
+        )
     yield f"{to_json(line)}\n".encode()
 
 
@@ -70,10 +75,6 @@ def _body(session: Session, dialect: str, notes: Notes) -> JsonDict:
     for loss in encoded.losses:
         notes("lost", loss.lazy_text, where=f"{session.pk} #{loss.seq}" if loss.seq else str(session.pk))
     return encoded.body
-
-
-def _tool(tool: ToolDefinition) -> JsonDict:
-    return {"name": tool.name, "description": tool.description, "parameters": thaw(tool.parameters)}
 
 
 def _turns(entry: ContextEntry, notes: Notes, place: str) -> Iterator[dict[str, str]]:
