@@ -6,8 +6,7 @@ repairing: the same through `history.context.repair` and the vendor's encoder
 
 from history.linting.linter import NAMES, is_taken, lint_request, lint_session
 from history.linting.parse_input import LintInput, NotAConversation, parse_conversation, parse_text
-from history.linting.rules import RULES
-from history.linting.values import LintFinding, LintReport, LintSeverity, Repair, Rule, Verdict
+from history.linting.rules import RULES, LintFinding, LintReport, LintSeverity, Repair, Rule, Verdict
 
 __all__ = [
     "NAMES", "RULES", "LintFinding", "LintInput", "LintReport", "LintSeverity", "NotAConversation", "Repair", "Rule",

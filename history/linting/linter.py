@@ -16,7 +16,7 @@ from history.linting.openai import ChatWalk, ResponsesWalk
 from history.linting.order import check_order, check_tools
 from history.linting.parse_input import FIELDS, MODEL, LintInput, NotAConversation
 from history.linting.repairing import RepairInput, prepare, repair_of, with_extra
-from history.linting.values import LintFinding, LintReport, LintSeverity, Repair, Rule, Verdict
+from history.linting.rules import LintFinding, LintReport, LintSeverity, Repair, Rule, Verdict
 from history.linting.walker import LintWalk, Speaker, weight_of
 from history.text.lazy import gettext_noop as _
 

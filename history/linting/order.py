@@ -8,8 +8,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
 
-from history.linting.rules import RULES, finding_of
-from history.linting.values import LintFinding
+from history.linting.rules import RULES, LintFinding, finding_of
 from history.linting.walker import TOOL_NAME, Step, shortened
 
 Group = Sequence[Step]

@@ -11,7 +11,7 @@ from history.context.values import Context, ContextEntry, Role
 from history.dialects import CallOptions, Loss
 from history.entries import JsonDict, JsonObject, OtherPart, Part, ToolDefinition, ToolRequest
 from history.linting.parse_input import MODEL
-from history.linting.values import Repair
+from history.linting.rules import Repair
 from history.linting.walker import TOOL_NAME
 from history.text.lazy import gettext_noop as _
 

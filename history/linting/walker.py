@@ -9,8 +9,7 @@ from typing import Literal, NamedTuple
 
 from history.dialects.json_access import items, string
 from history.entries import EMPTY, JsonObject
-from history.linting.rules import finding_of
-from history.linting.values import LintFinding
+from history.linting.rules import LintFinding, finding_of
 from history.text.lazy import LazyText
 from history.text.lazy import gettext_noop as _
 

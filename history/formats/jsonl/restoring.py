@@ -17,9 +17,8 @@ from history.formats.base import FormatError, Note, Notes
 from history.formats.jsonl import storing
 from history.formats.jsonl.lines import ExtraSection, check_header, read_line, sections
 from history.formats.jsonl.owners import OwnerMap
-from history.formats.jsonl.reading import Payloads, RestoredEntry, read_entry
+from history.formats.jsonl.reading import Payloads, Restored, RestoredEntry, SessionBuffer, read_entry
 from history.formats.jsonl.serialise import id_of, parse_exchange, parse_session, whole
-from history.formats.jsonl.session_buffer import Restored, SessionBuffer
 from history.models import ApiKey, AuditEvent, Session
 from history.record import writer
 from history.record.recorder import refuse_when_off
