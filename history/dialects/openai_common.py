@@ -1,7 +1,6 @@
 """Parts that OpenAI's two dialects share: requests, tools, text input of tools, errors, usage, HTTP API."""
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from typing import ClassVar
 
 from history.answers.events import ErrorKind, Failed
@@ -73,10 +72,6 @@ class OpenAIRequestEncoder(RequestEncoder):
 
 
 class OpenAIRequestDecoder(RequestDecoder):
-    def __init__(self, *, provider: str, at: datetime | None) -> None:
-        super().__init__(provider=provider, at=at)
-        self.instructions: list[str] = []
-
     def part(self, part: object) -> Part:
         raise NotImplementedError
 

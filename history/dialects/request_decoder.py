@@ -4,7 +4,8 @@ import base64
 import binascii
 import hashlib
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -63,9 +64,10 @@ class RequestDecoder:
         self.new_calls: Counter[str] = Counter()
         self.answered_calls: Counter[str] = Counter()
         self.results_by_id: dict[str, list[ToolResult]] = {}
-        # Content of an unfinished last entry: many messages may make one entry, which is built once.
-        self.pending: list[Any] = []
-        self.build_pending: Callable[[], ConversationEntry] | None = None
+        # What later messages add to the last entry, which is built once.
+        self.more: list[Any] | None = None
+        # Instructions before the first entry.
+        self.instructions: list[str] = []
 
     def lose(self, code: LossCode, **values: object) -> None:
         self.losses.append(Loss(code=code, seq=len(self.entries) + 1, values=values))
@@ -83,7 +85,7 @@ class RequestDecoder:
         **fields: Any,
     ) -> DecodedRequest:
         """The decoded request; fields of the body that are not known become extra."""
-        self.finish_pending()
+        self.finish_last()
         choice = body.get("tool_choice")
         unread = {"tool_choice": choice} if choice and not (options.tool_choice or options.tool_name) else {}
         return DecodedRequest(
@@ -104,20 +106,20 @@ class RequestDecoder:
                 yield message
 
     def add(self, entry: ConversationEntry, *, place: int | None = None) -> None:
-        self.finish_pending()
+        self.finish_last()
         self.entries.append(entry)
         self.places.append(self.place if place is None else place)
 
-    def extend_last(self, content: Sequence[Any], more: Sequence[Any], build: Callable[[], ConversationEntry]) -> None:
-        """Add to the last entry with this content; `build` makes the entry from `pending` in the end."""
-        if self.build_pending is None:
-            self.pending, self.build_pending = list(content), build
-        self.pending += more
+    def extend_last(self, more: Sequence[Any]) -> None:
+        self.more = self.more or []
+        self.more += more
 
-    def finish_pending(self) -> None:
-        if self.build_pending is not None:
-            self.entries[-1] = self.build_pending()
-            self.pending, self.build_pending = [], None
+    def finish_last(self) -> None:
+        if self.more is not None:
+            self.entries[-1], self.more = self.extended(self.entries[-1], self.more), None
+
+    def extended(self, entry: ConversationEntry, more: list[Any]) -> ConversationEntry:
+        return replace(entry, results=(*entry.results, *more)) if isinstance(entry, ToolResults) else entry
 
     def add_input(self, parts: list[Part], metadata: JsonObject = EMPTY, *, channel: str = "relay") -> None:
         if parts:
@@ -137,7 +139,7 @@ class RequestDecoder:
         if not results:
             return
         if isinstance(latest, ToolResults):
-            self.extend_last(latest.results, results, lambda: ToolResults(at=self.at, results=tuple(self.pending)))
+            self.extend_last(results)
         else:
             self.add(ToolResults(at=self.at, results=tuple(results)))
 

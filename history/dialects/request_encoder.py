@@ -67,13 +67,17 @@ class RequestEncoder:
     def lose(self, code: LossCode, **values: object) -> None:
         self.losses.append(Loss(code=code, seq=self.seq, values=values))
 
-    def entries(self, context: Context) -> Iterator[ContextEntry]:
-        """Iterate over the entries; losses refer to the current one."""
+    def encode_entries(self, context: Context) -> Iterator[tuple[ContextEntry, list[JsonDict]]]:
+        """Each entry with its blocks; OpenAI's dialects have messages instead. Losses refer to the current entry."""
+        encoders = {Role.MODEL_OUTPUT: self.answer, Role.TOOL_RESULT: self.results, Role.SYSTEM: self.instruction}
         for entry in context.entries:
             self.seq = entry.seq
             if entry.role is Role.SYSTEM:
                 self.leave_out(entry.parts)
-            yield entry
+            encoded = encoders.get(entry.role, self.input)(entry)
+            if not encoded:
+                self.lose(LossCode.MESSAGE_LEFT_OUT)
+            yield entry, encoded
         self.seq = 0
 
     def encoded(self, context: Context, body: JsonDict, *, path: str) -> Encoded:
@@ -109,14 +113,6 @@ class RequestEncoder:
     def input(self, entry: ContextEntry) -> list[JsonDict]:
         screen = self.live_screen(entry)
         return [*self.blocks(entry.parts), *([self.text(screen)] if screen else [])]
-
-    def encode_entry(self, entry: ContextEntry) -> list[JsonDict]:
-        """The blocks of an entry; OpenAI's dialects have messages instead."""
-        encoders = {Role.MODEL_OUTPUT: self.answer, Role.TOOL_RESULT: self.results, Role.SYSTEM: self.instruction}
-        encoded = encoders.get(entry.role, self.input)(entry)
-        if not encoded:
-            self.lose(LossCode.MESSAGE_LEFT_OUT)
-        return encoded
 
     def blocks(self, parts: Iterable[Part]) -> list[JsonDict]:
         return [block for part in parts if (block := self.block(part))]

@@ -164,8 +164,7 @@ class FinalEventScanner:
     def feed(self, chunk: bytes) -> Finality:
         overlap, seen = len(self._tail), self._tail + chunk
         self._tail = seen[-_OVERLAP:]
-        if not self._is_marked:
-            self._is_marked = self._has_mark(seen)
+        self._is_marked = self._is_marked or self._has_mark(seen)
         end = len(seen) if seen.endswith(_EVENT_ENDS) else _last_event_end(seen)
         if end <= overlap:  # the event continues
             self._hold(chunk)
@@ -174,7 +173,7 @@ class FinalEventScanner:
             self._read(b"".join((*self._held, chunk[: end - overlap])))
         rest = chunk[end - overlap :]
         self._held, self._size = [], 0
-        self._is_marked = bool(rest) and self._has_mark(rest)
+        self._is_marked = self._has_mark(rest)
         self._hold(rest)
         return self.state
 
@@ -196,8 +195,7 @@ class FinalEventScanner:
     def _read(self, text: bytes) -> None:
         decoder = SSEDecoder()
         for event in (*decoder.feed(text), *decoder.close()):
-            verdict = self._verdict(event)
-            if verdict is not None:
+            if (verdict := self._verdict(event)) is not None:
                 self.state = verdict
 
     def _verdict(self, event: ServerSentEvent) -> Finality | None:

@@ -94,30 +94,26 @@ class ToolSubstitute:
 
 def substitutes_for(tool: JsonObject, *, namespace: str = "", about: str = "") -> Iterator[ToolSubstitute]:
     """None for a tool that its vendor runs."""
-    match tool.get("type"):
-        case "namespace" if not namespace:
-            group = string(tool.get("name"))
-            for inner in objs(tool.get("tools")):
-                about = f"{group}: {string(tool.get('description'))}"
-                yield from substitutes_for(inner, namespace=group, about=about)
-        case "custom":
-            custom = obj(tool.get("custom")) or tool
-            form = obj(custom.get("format"))
+    kind = tool.get("type")
+    if kind == "namespace" and not namespace:
+        group = string(tool.get("name"))
+        for inner in objs(tool.get("tools")):
+            about = f"{group}: {string(tool.get('description'))}"
+            yield from substitutes_for(inner, namespace=group, about=about)
+    elif kind == "custom" or (kind == "function" and namespace):
+        takes_text, grammar, fields = kind == "custom", "", tool
+        if takes_text:
+            fields = obj(tool.get("custom")) or tool
+            form = obj(fields.get("format"))
             form = obj(form.get("grammar")) or form
-            definition = string(form.get("definition"))
-            grammar = (
-                f"The input follows this grammar ({string(form.get('syntax'))}):\n{definition}" if definition else ""
-            )
-            description = joined([string(custom.get("description")), grammar, about])
-            function = ToolDefinition(name=string(custom.get("name")), description=description, parameters=TEXT_SCHEMA)
-            yield ToolSubstitute(function=function, namespace=namespace, takes_text=True, has_grammar=bool(grammar))
-        case "function" if namespace:
-            function = ToolDefinition(
-                name=string(tool.get("name")),
-                description=joined([string(tool.get("description")), about]),
-                parameters=obj(tool.get("parameters")),
-            )
-            yield ToolSubstitute(function=function, namespace=namespace)
+            if definition := string(form.get("definition")):
+                grammar = f"The input follows this grammar ({string(form.get('syntax'))}):\n{definition}"
+        function = ToolDefinition(
+            name=string(fields.get("name")),
+            description=joined([string(fields.get("description")), grammar, about]),
+            parameters=TEXT_SCHEMA if takes_text else obj(tool.get("parameters")),
+        )
+        yield ToolSubstitute(function=function, namespace=namespace, takes_text=takes_text, has_grammar=bool(grammar))
 
 
 def substitutes_by_name(tools: Sequence[ToolDefinition]) -> dict[str, ToolSubstitute]:

@@ -50,7 +50,7 @@ class AnthropicRequestEncoder(RequestEncoder):
 
     def messages(self, context: Context) -> list[JsonDict]:
         """Consecutive messages of one role are one, also if an empty message was between them."""
-        encoded = ((self.role(entry), self.encode_entry(entry)) for entry in self.entries(context))
+        encoded = ((self.role(entry), blocks) for entry, blocks in self.encode_entries(context))
         messages: list[JsonDict] = [
             {"role": role, "content": [block for _, blocks in group for block in blocks]}
             for role, group in groupby((message for message in encoded if message[1]), key=lambda message: message[0])

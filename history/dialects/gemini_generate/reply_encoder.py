@@ -54,9 +54,6 @@ class GeminiReplyEncoder(ReplyEncoder):
         parts = [written for part in output.parts for written in self._parts(part)]
         return self._reply([*parts, *self._take_signature()], reason=FINISH_REASONS[reason], usage=output.usage)
 
-    def open_block(self, block: OpenBlock) -> bytes:
-        return b""
-
     def write_piece(self, block: OpenBlock, piece: Piece) -> bytes:
         return self._write_parts(self._parts(piece))
 

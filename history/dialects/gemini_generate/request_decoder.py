@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Mapping
-from datetime import datetime
+from dataclasses import replace
 
 from history.dialects.gemini_generate.normalisation import as_json_schema, in_one_spelling
 from history.dialects.gemini_generate.reply_decoder import DIALECT
@@ -18,7 +18,7 @@ from history.dialects.request_decoder import (
     read_function,
 )
 from history.dialects.tools import arguments_text, hosted_tool
-from history.dialects.types import AnswerForm, CallOptions, DecodedRequest, ToolChoice, joined
+from history.dialects.types import AnswerForm, CallOptions, ConversationEntry, DecodedRequest, ToolChoice, joined
 from history.entries import (
     JsonDict,
     JsonObject,
@@ -39,14 +39,11 @@ UNSPECIFIED = "MODE_UNSPECIFIED"
 
 
 class GeminiRequestDecoder(RequestDecoder):
-    def __init__(self, *, provider: str, at: datetime | None) -> None:
-        super().__init__(provider=provider, at=at)
-        # The ids that were made for calls without one, by name.
-        self.unnamed: dict[str, deque[str]] = {}
-
     def decode(self, body: JsonObject) -> DecodedRequest:
         """The model's name is in the path of a Gemini request, not in its body: the caller adds it."""
         body = check_request(in_one_spelling(body), needs=("contents",))
+        # The ids that were made for calls without one, by name.
+        self.unnamed: dict[str, deque[str]] = {}
         contents = body.get("contents")
         contents = [contents] if isinstance(contents, str | Mapping) else items(contents)
         # A content may be a text alone.
@@ -86,12 +83,14 @@ class GeminiRequestDecoder(RequestDecoder):
             self.unnamed.clear()
         answer = [one for part in parts for one in self.parts(part)]
         if isinstance(latest, ModelOutput):
-            self.extend_last(latest.parts, answer, self._whole_answer)
+            self.extend_last(answer)
         else:
             self.add_answer(answer)
 
-    def _whole_answer(self) -> ModelOutput:
-        return ModelOutput(at=self.at, parts=tuple(_join_texts(self.pending)), provider=self.provider)
+    def extended(self, entry: ConversationEntry, more: list[Part]) -> ConversationEntry:
+        if isinstance(entry, ModelOutput):
+            return replace(entry, parts=tuple(_join_texts([*entry.parts, *more])))
+        return super().extended(entry, more)
 
     def parts(self, part: JsonObject) -> list[Part]:
         """A signature is a part of its own, at the same position as in a reply."""

@@ -38,9 +38,9 @@ class GeminiRequestEncoder(RequestEncoder):
     def contents(self, context: Context) -> list[JsonDict]:
         """Consecutive entries of a role are one content; a switch separates user text from function responses."""
         written: list[JsonDict] = []
-        for entry in self.entries(context):
+        for entry, parts in self.encode_entries(context):
             role = "model" if entry.role is Role.MODEL_OUTPUT else "user"
-            for part in self.encode_entry(entry):
+            for part in parts:
                 last: JsonDict = written[-1] if written else {"role": "", "parts": [{}]}
                 ends_responses = "functionResponse" in last["parts"][-1] and "functionResponse" not in part
                 if last["role"] != role or (ends_responses and self.switches.separate_user_text):

@@ -39,7 +39,7 @@ class ChatRequestEncoder(OpenAIRequestEncoder):
         return self.encoded(context, body, path=PATH)
 
     def messages(self, context: Context) -> list[JsonDict]:
-        messages = [message for entry in self.entries(context) for message in self.encode_entry(entry)]
+        messages = [message for _, encoded in self.encode_entries(context) for message in encoded]
         if context.system:
             messages.insert(0, {"role": self.switches.system_role, "content": context.system})
         return _alternating(messages) if self.switches.alternate_roles else messages

@@ -1,7 +1,5 @@
 """Decoder of requests from clients of OpenAI Responses. Consecutive items of the model are one answer."""
 
-from datetime import datetime
-
 from history.dialects.json_access import compact, obj, objs, string, truth, whole, without_empty
 from history.dialects.openai_common import CHOICES, OpenAIRequestDecoder, read_form, read_tool, session_hints
 from history.dialects.openai_responses.reply_decoder import DIALECT, call_of, reasoning_extra, reasoning_text
@@ -20,14 +18,11 @@ HINTS = (
 
 
 class ResponsesRequestDecoder(OpenAIRequestDecoder):
-    def __init__(self, *, provider: str, at: datetime | None) -> None:
-        super().__init__(provider=provider, at=at)
+    def decode(self, body: JsonObject) -> DecodedRequest:
+        body = check_request(body, needs=("input", "prompt", "previous_response_id"))
         # The unfinished answer, and the place of its first item.
         self.answer: list[Part] = []
         self.answer_place = 0
-
-    def decode(self, body: JsonObject) -> DecodedRequest:
-        body = check_request(body, needs=("input", "prompt", "previous_response_id"))
         items = body.get("input")
         for item in self.messages_in([{"role": "user", "content": items}] if isinstance(items, str) else items):
             self.item(item)

@@ -40,7 +40,7 @@ class ResponsesRequestEncoder(OpenAIRequestEncoder):
         return self.encoded(context, body, path=PATH)
 
     def conversation(self, context: Context) -> JsonDict:
-        items = [item for entry in self.entries(context) for item in self.encode_entry(entry)]
+        items = [item for _, encoded in self.encode_entries(context) for item in encoded]
         if not context.system or self.switches.system_role == "developer":
             opening = [self.message("developer", [self.text(context.system)])] if context.system else []
             return {"input": [*opening, *items]}
