@@ -88,7 +88,6 @@ class HttpApi:
         return None
 
     def path_for_model(self, path: str, *, model: str, verb: str) -> str:
-        """The same path with another model."""
         return path
 
     def is_caller(self, path: str, headers: Mapping[str, str]) -> bool:
@@ -135,7 +134,6 @@ class HttpApi:
         return ""
 
     def is_stored(self, reply: bytes) -> bool:
-        """Whether the vendor stores this reply."""
         return self.stores_answers
 
     @staticmethod

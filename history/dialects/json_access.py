@@ -45,6 +45,11 @@ def whole(value: object) -> int | None:
     return value if type(value) is int else None
 
 
+def index_of(item: JsonObject, default: int, name: str = "index") -> int:
+    index = item.get(name)
+    return index if isinstance(index, int) else default
+
+
 def truth(value: object) -> bool | None:
     return value if isinstance(value, bool) else None
 

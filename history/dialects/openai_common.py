@@ -32,8 +32,8 @@ class OpenAIRequestEncoder(RequestEncoder):
     def message(self, role: str, blocks: list[JsonDict]) -> JsonDict:
         raise NotImplementedError
 
-    def wrapped(self, function: JsonDict) -> JsonDict:
-        """A tool or a tool choice of this function."""
+    def wrapped(self, kind: str, fields: JsonDict) -> JsonDict:
+        """A tool, a tool choice or an answer form."""
         raise NotImplementedError
 
     def instruction(self, entry: ContextEntry) -> list[JsonDict]:
@@ -52,23 +52,21 @@ class OpenAIRequestEncoder(RequestEncoder):
             return {}
         name, choice = self.forced_tool(offered), self.options.tool_choice
         return {
-            "tools": [hosted or self.wrapped(self.function(tool)) for tool, hosted in offered],
-            **without_empty(tool_choice=self.wrapped({"name": name}) if name else choice),
+            "tools": [hosted or self.wrapped("function", self.function(tool)) for tool, hosted in offered],
+            **without_empty(tool_choice=self.wrapped("function", {"name": name}) if name else choice),
             **without_empty(parallel_tool_calls=self.options.parallel_tools),
         }
 
-    def form(self) -> JsonDict | None:
-        """The answer form without its type: empty for any object, None for any text.
-
-        OpenAI rejects a schema of anything but an object.
-        """
+    def answer_form(self) -> JsonDict:
+        """Empty for any text. OpenAI rejects a schema of anything but an object."""
         form = self.options.form
         if form is None or form.schema is None:
-            return None if form is None else {}
+            return {"type": "json_object"} if form else {}
         if form.schema.get("type") != "object":
             self.lose(LossCode.OPTION_NOT_CARRIED, name="response_format")
-            return None
-        return {"name": form.name or UNNAMED_FORM, "schema": form.schema, **without_empty(strict=form.strict)}
+            return {}
+        strict = without_empty(strict=form.strict)
+        return self.wrapped("json_schema", {"name": form.name or UNNAMED_FORM, "schema": form.schema, **strict})
 
 
 class OpenAIRequestDecoder(RequestDecoder):

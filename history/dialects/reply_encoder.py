@@ -111,7 +111,6 @@ class ReplyEncoder:
         return substitute is not None and substitute.takes_text
 
     def encode(self, output: ModelOutput) -> JsonDict:
-        """A whole reply."""
         self.usage = output.usage
         reason = output.end_reason or ("tool_use" if output.tool_requests else "stop")
         return self.write_reply(output, end_reason(reason))

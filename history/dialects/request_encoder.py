@@ -167,7 +167,6 @@ class RequestEncoder:
         return f"[Live Screen]\n{entry.live_screen}" if entry.live_screen and self.options.include_live_screen else ""
 
     def result_text(self, result: ToolResult) -> str:
-        """The text of a result, and its error if the text does not contain it."""
         return joined([result.text, missing_error(result)])
 
     def lose_status(self, result: ToolResult) -> None:
@@ -272,7 +271,6 @@ def detail_of(media: Media) -> str:
 
 
 def kind_of(part: Part) -> str:
-    """The kind of a part that is lost."""
     return str(part.data.get("type", "unknown")) if isinstance(part, OtherPart) else part.type
 
 

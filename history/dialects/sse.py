@@ -24,7 +24,6 @@ class ServerSentEvent(NamedTuple):
 
 
 def sse(data: object, *, name: str = "") -> bytes:
-    """Encode one event."""
     written = data.encode() if isinstance(data, str) else as_bytes(data)
     if not isinstance(data, str):
         for separator, escaped in _SEPARATORS.items():

@@ -128,7 +128,6 @@ def substitutes_by_name(tools: Sequence[ToolDefinition]) -> dict[str, ToolSubsti
 
 
 def text_tool_names(tools: Sequence[ToolDefinition]) -> frozenset[str]:
-    """The names of substitutes that take plain text."""
     return frozenset(name for name, substitute in substitutes_by_name(tools).items() if substitute.takes_text)
 
 

@@ -62,7 +62,10 @@ EMPHASIS = re.compile(r"(?<!\*)\*\*(?!\*)|`")
 def title_from(text: str, *, limit: int = 80) -> str:
     """The first real line of a message, short enough for a list; '' if it is only noise."""
     text = _without_todos(_without_blocks(_printable(text[:READ_CHARS])))
-    return "" if _is_noise(text) else _cut(_first_line(text), limit)
+    opening = text[:400].lower()
+    if opening.startswith(NOISE_OPENINGS) or any(pattern.match(opening) for pattern in NOISE_PATTERNS):
+        return ""
+    return "" if text.endswith(SETUP_ENDS) else _cut(_first_line(text), limit)
 
 
 def _printable(text: str) -> str:
@@ -108,15 +111,6 @@ def _without_todos(text: str) -> str:
     return "\n".join(rest).strip()
 
 
-def _is_noise(text: str) -> bool:
-    opening = text[:400].lower()
-    return (
-        opening.startswith(NOISE_OPENINGS)
-        or any(pattern.match(opening) for pattern in NOISE_PATTERNS)
-        or text.endswith(SETUP_ENDS)
-    )
-
-
 def _first_line(text: str) -> str:
     """The first line with a letter or digit, without Markdown marks; prose comes before fenced code."""
     outside: list[str] = []
@@ -143,11 +137,5 @@ def _cut(line: str, limit: int) -> str:
     # A word border far back means one very long word, or a script without spaces.
     if word_end >= len(start) * 0.6 and line[len(start)] != " ":
         start = start[:word_end]
-    return _whole_characters(start).rstrip(" ,;:，；：、-–—(（[") + "…" if limit > 0 else ""
-
-
-def _whole_characters(text: str) -> str:
-    """Remove a joiner at the end: it belongs to the text after the cut."""
-    while text and text[-1] in "\u200c\u200d":
-        text = text[:-1]
-    return text
+    # A joiner at the end belongs to the text after the cut.
+    return start.rstrip("\u200c\u200d").rstrip(" ,;:，；：、-–—(（[") + "…" if limit > 0 else ""

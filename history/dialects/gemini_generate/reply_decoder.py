@@ -17,7 +17,7 @@ from history.answers.events import (
     ToolCallPiece,
     UsageReported,
 )
-from history.dialects.json_access import count, obj, objs, string, whole
+from history.dialects.json_access import count, index_of, obj, objs, string, whole
 from history.dialects.reply_decoder import KIND_OF_STATUS, ReplyDecoder, default_message, read_body, refine_kind
 from history.dialects.request_decoder import as_other, from_base64
 from history.dialects.sse import Finality
@@ -139,10 +139,8 @@ class GeminiReplyDecoder(ReplyDecoder):
 
     def _candidates(self, chunk: JsonObject) -> tuple[JsonObject, dict[int, JsonObject]]:
         """The answer, and further answers of requests with a `candidateCount`."""
-        candidates: dict[int, JsonObject] = {}
-        for place, candidate in enumerate(objs(chunk.get("candidates"))):
-            index = candidate.get("index")
-            candidates[index if isinstance(index, int) else place] = candidate
+        listed = enumerate(objs(chunk.get("candidates")))
+        candidates = {index_of(candidate, place): candidate for place, candidate in listed}
         if self._first is None and candidates:
             self._first = next(iter(candidates))
         first = candidates.pop(self._first, {}) if self._first is not None else {}

@@ -143,7 +143,6 @@ class GeminiRequestDecoder(RequestDecoder):
 
 
 def _join_texts(parts: list[Part]) -> list[Part]:
-    """Join consecutive texts."""
     merged: list[Part] = []
     for part in parts:
         last = merged[-1] if merged else None

@@ -14,7 +14,7 @@ from history.answers.events import (
     ToolCallPiece,
     UsageReported,
 )
-from history.dialects.json_access import compact, items, obj, objs, string
+from history.dialects.json_access import compact, index_of, items, obj, objs, string
 from history.dialects.openai_common import INPUT_END, INPUT_START, decode_error, input_piece, usage_from_chat
 from history.dialects.reply_decoder import ReplyDecoder
 from history.dialects.sse import Finality
@@ -34,8 +34,6 @@ REASONS: dict[str, EndReason] = {
 
 @dataclass(slots=True)
 class _Call:
-    """One call that is being read."""
-
     number: int
     call_id: str = ""
     name: str = ""
@@ -112,8 +110,7 @@ class _Answer:
         return Ended(reason=reason, raw_reason=word)
 
     def _read_call(self, call: JsonObject, *, place: int) -> Iterator[ToolCallPiece]:
-        index = call.get("index")
-        index = index if isinstance(index, int) else place
+        index = index_of(call, place)
         custom = obj(call.get("custom"))
         function = custom or obj(call.get("function"))
         arguments = string(function.get("arguments"))
@@ -166,8 +163,7 @@ class ChatReplyDecoder(ReplyDecoder):
         if event.get("id") or event.get("model"):
             yield from self.start(event)
         for place, choice in enumerate(objs(event.get("choices"))):
-            index = choice.get("index")
-            yield from self._read_choice(index if isinstance(index, int) else place, choice)
+            yield from self._read_choice(index_of(choice, place), choice)
         if usage := obj(event.get("usage")):
             yield UsageReported(usage=usage_from_chat(usage))
 

@@ -29,7 +29,7 @@ class ChatRequestEncoder(OpenAIRequestEncoder):
             "model": options.model,
             "messages": self.messages(self.with_system_role(context)),
             **self.tools(context),
-            **self.answer_form(),
+            **without_empty(response_format=self.answer_form()),
             **without_empty(**{limit: options.max_tokens}),
             **without_empty(temperature=options.temperature, top_p=options.top_p, stop=list(options.stop)),
             **without_empty(reasoning_effort=options.reasoning_effort),
@@ -52,8 +52,8 @@ class ChatRequestEncoder(OpenAIRequestEncoder):
     def text(self, text: str) -> JsonDict:
         return {"type": "text", "text": text}
 
-    def wrapped(self, function: JsonDict) -> JsonDict:
-        return {"type": "function", "function": function}
+    def wrapped(self, kind: str, fields: JsonDict) -> JsonDict:
+        return {"type": kind, kind: fields}
 
     def answer(self, entry: ContextEntry) -> list[JsonDict]:
         """A message has one text and one list of calls: text after a call comes before it."""
@@ -74,7 +74,7 @@ class ChatRequestEncoder(OpenAIRequestEncoder):
         return ""
 
     def call(self, call: ToolRequest) -> JsonDict:
-        function = self.wrapped({"name": call.name, "arguments": call.arguments})
+        function = self.wrapped("function", {"name": call.name, "arguments": call.arguments})
         return {"id": self.call_id(call.call_id), **function}
 
     def results(self, entry: ContextEntry) -> list[JsonDict]:
@@ -109,12 +109,6 @@ class ChatRequestEncoder(OpenAIRequestEncoder):
         if media.media_type.startswith("text/"):
             return self.text_file(media, content)
         return None
-
-    def answer_form(self) -> JsonDict:
-        form = self.form()
-        if form is None:
-            return {}
-        return {"response_format": {"type": "json_schema", "json_schema": form} if form else {"type": "json_object"}}
 
 
 def _has_text_after_call(parts: tuple[Part, ...]) -> bool:

@@ -12,7 +12,7 @@ from history.answers.events import (
     ToolCallPiece,
     UsageReported,
 )
-from history.dialects.json_access import compact, obj, objs, string
+from history.dialects.json_access import compact, index_of, obj, objs, string
 from history.dialects.openai_common import INPUT_END, INPUT_START, decode_error, input_piece, usage_from_responses
 from history.dialects.reply_decoder import ReplyDecoder
 from history.dialects.request_decoder import as_other
@@ -83,8 +83,7 @@ class ResponsesReplyDecoder(ReplyDecoder):
         return self._end(reply)
 
     def read(self, name: str, event: JsonObject) -> Iterator[Event]:
-        index = event.get("output_index")
-        index = index if isinstance(index, int) else -1
+        index = index_of(event, -1, "output_index")
         delta = string(event.get("delta"))
         match event.get("type") or name:
             case "response.created" | "response.in_progress" | "response.queued":

@@ -29,7 +29,7 @@ class ResponsesRequestEncoder(OpenAIRequestEncoder):
             **self.conversation(self.with_any_input(self.with_system_role(context))),
             **self.tools(context),
             **without_empty(max_output_tokens=options.max_tokens, temperature=options.temperature, top_p=options.top_p),
-            **self.answer_form(),
+            **({"text": {"format": form}} if (form := self.answer_form()) else {}),
             **without_empty(reasoning={"effort": effort, "summary": "auto"} if effort else None),
             "store": False,
             "include": ["reasoning.encrypted_content"],
@@ -52,8 +52,8 @@ class ResponsesRequestEncoder(OpenAIRequestEncoder):
     def text(self, text: str) -> JsonDict:
         return {"type": "input_text", "text": text}
 
-    def wrapped(self, function: JsonDict) -> JsonDict:
-        return {"type": "function", **function}
+    def wrapped(self, kind: str, fields: JsonDict) -> JsonDict:
+        return {"type": kind, **fields}
 
     def function(self, tool: ToolDefinition) -> JsonDict:
         return {**super().function(tool), "strict": False}
@@ -128,12 +128,6 @@ class ResponsesRequestEncoder(OpenAIRequestEncoder):
         if media.media_type.startswith("text/") and content is not None:
             return self.text_file(media, content)
         return None
-
-    def answer_form(self) -> JsonDict:
-        form = self.form()
-        if form is None:
-            return {}
-        return {"text": {"format": {"type": "json_schema", **form} if form else {"type": "json_object"}}}
 
 
 def _reasoning(part: Reasoning) -> JsonDict:
