@@ -78,7 +78,7 @@ TITLE = "title"
 # Codex names the kind of a side call: older builds in a header of its own, newer ones in the metadata of a turn. A
 # title has its own thread there, so its thread id leads to no conversation.
 _SUBAGENT_HEADER, _TURN_HEADER = "x-openai-subagent", "x-codex-turn-metadata"
-_SUBAGENT_SIDE_CALLS = {"compact": "compact", "memory_consolidation": "memory_consolidation"}
+_SUBAGENT_SIDE_CALLS = ("compact", "memory_consolidation")
 _TURN_SIDE_CALLS = {
     ("request_kind", "compaction"): "compact",
     ("thread_source", "thread_title"): TITLE,
@@ -128,7 +128,7 @@ def parent_session_name(headers: Mapping[str, str], *, body_session: str = "") -
             return ""
         parent_agent = headers.get(_PARENT_AGENT_HEADER, "")
         return f"{session}/{parent_agent}" if parent_agent else session
-    thread = _thread(headers)
+    thread = headers.get("thread-id") or headers.get("thread_id", "")
     parent = headers.get("x-codex-parent-thread-id") or headers.get("x-parent-session-id", "")
     if not parent and headers.get(_SUBAGENT_HEADER) and thread:
         # Threads of Codex's subagents share the session, whose name is that of its first thread.
@@ -136,13 +136,9 @@ def parent_session_name(headers: Mapping[str, str], *, body_session: str = "") -
     return parent if parent != (thread or headers.get("x-session-id", "")) else ""
 
 
-def _thread(headers: Mapping[str, str]) -> str:
-    return headers.get("thread-id") or headers.get("thread_id", "")
-
-
 def declared_side_call(headers: Mapping[str, str]) -> str:
     """The kind of side call that a client declares in its headers; '' if it declares none."""
-    if kind := _SUBAGENT_SIDE_CALLS.get(headers.get(_SUBAGENT_HEADER, "")):
+    if (kind := headers.get(_SUBAGENT_HEADER, "")) in _SUBAGENT_SIDE_CALLS:
         return kind
     try:
         turn = json.loads(headers.get(_TURN_HEADER) or "{}")
@@ -150,8 +146,7 @@ def declared_side_call(headers: Mapping[str, str]) -> str:
         return ""
     if not isinstance(turn, dict):
         return ""
-    fields = ((name, str(turn.get(name))) for name in ("request_kind", "thread_source"))
-    return next((_TURN_SIDE_CALLS[field] for field in fields if field in _TURN_SIDE_CALLS), "")
+    return next((kind for (name, value), kind in _TURN_SIDE_CALLS.items() if turn.get(name) == value), "")
 
 
 # Those of `titles.NOISE_TAGS` that users never type themselves.
