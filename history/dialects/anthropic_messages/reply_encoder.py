@@ -3,22 +3,16 @@
 from collections.abc import Iterator
 
 from history.answers.events import Ended, EndReason, Failed, Piece, ReasoningPiece, TextPiece, ToolCallPiece
-from history.dialects.anthropic_messages.reply_decoder import ERRORS
+from history.dialects.anthropic_messages.reply_decoder import ERRORS, REASONS
 from history.dialects.reply_decoder import STATUS_OF_KIND
 from history.dialects.reply_encoder import OpenBlock, ReplyEncoder
 from history.dialects.sse import sse
 from history.dialects.tools import wrap_arguments
 from history.entries import JsonDict, ModelOutput, Part, Reasoning, Text, ToolRequest, Usage
 
-STOP_REASONS: dict[EndReason, str] = {
-    "stop": "end_turn",
-    "tool_use": "tool_use",
-    "length": "max_tokens",
-    "content_filter": "refusal",
-    "refusal": "refusal",
-    "pause": "pause_turn",
-    "other": "end_turn",
-}
+# The first word of each reason.
+STOP_REASONS: dict[EndReason, str] = {reason: word for word, reason in reversed(REASONS.items())}
+STOP_REASONS |= {"content_filter": "refusal", "other": "end_turn"}
 OVERLOADED = 529
 
 

@@ -98,25 +98,14 @@ def _renamed_object(value: object, names: Names) -> object:
 
 
 # Google describes parameters and answers in a dialect of OpenAPI: types in capitals, `nullable`, an order of
-# properties,
-# counts as texts. Other vendors reject that. Clients, also Gemini CLI, send JSON Schema too, which stays unchanged.
+# properties, counts as texts. Other vendors reject that. Clients also send JSON Schema, which stays unchanged.
 
 TYPES = frozenset({"STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL"})
 UNSPECIFIED = ("type", "TYPE_UNSPECIFIED")
-# Google's names in snake_case, and names that JSON Schema spells differently.
-NAMES = {
-    "any_of": "anyOf",
-    "max_items": "maxItems",
-    "min_items": "minItems",
-    "max_length": "maxLength",
-    "min_length": "minLength",
-    "max_properties": "maxProperties",
-    "min_properties": "minProperties",
-    "additional_properties": "additionalProperties",
-    "ref": "$ref",
-    "defs": "$defs",
-}
 COUNTS = frozenset({"maxItems", "minItems", "maxLength", "minLength", "maxProperties", "minProperties"})
+# Google's names in snake_case, and names that JSON Schema spells differently.
+NAMES = {_snake_case(name): name for name in (*COUNTS, "anyOf", "additionalProperties")}
+NAMES |= {"ref": "$ref", "defs": "$defs"}
 # Fields with a schema, and with an object of schemas. `anyOf` has a list.
 ONE, NAMED = frozenset({"items", "additionalProperties"}), frozenset({"properties", "$defs"})
 # JSON Schema has no equivalent; `nullable` becomes a type.

@@ -125,7 +125,12 @@ class GeminiReplyDecoder(ReplyDecoder):
             return
         if chunk.get("modelVersion") or chunk.get("responseId"):
             yield from self.start(chunk, model="modelVersion", request_id="responseId")
-        candidate, others = self._candidates(chunk)
+        listed = enumerate(objs(chunk.get("candidates")))
+        # The answer, and further answers of requests with a `candidateCount`.
+        others = {index_of(candidate, place): candidate for place, candidate in listed}
+        if self._first is None and others:
+            self._first = next(iter(others))
+        candidate = others.pop(self._first, {}) if self._first is not None else {}
         yield from self._parts(candidate)
         if usage := obj(chunk.get("usageMetadata")):
             yield UsageReported(usage=usage_from(usage))
@@ -136,15 +141,6 @@ class GeminiReplyDecoder(ReplyDecoder):
         for index, other in others.items():
             reader = self._others.setdefault(index, GeminiReplyDecoder())
             yield from (Beside(answer=index, event=event) for event in (*reader._parts(other), *reader._end(other)))
-
-    def _candidates(self, chunk: JsonObject) -> tuple[JsonObject, dict[int, JsonObject]]:
-        """The answer, and further answers of requests with a `candidateCount`."""
-        listed = enumerate(objs(chunk.get("candidates")))
-        candidates = {index_of(candidate, place): candidate for place, candidate in listed}
-        if self._first is None and candidates:
-            self._first = next(iter(candidates))
-        first = candidates.pop(self._first, {}) if self._first is not None else {}
-        return first, candidates
 
     def _parts(self, candidate: JsonObject) -> Iterator[Piece]:
         for part in objs(obj(candidate.get("content")).get("parts")):

@@ -1,7 +1,7 @@
 """Encoder of replies, streams and errors for clients of Gemini. A chunk of a stream has the shape of a reply."""
 
 from history.answers.events import Ended, EndReason, Failed, Piece, ReasoningPiece, TextPiece
-from history.dialects.gemini_generate.reply_decoder import ERRORS
+from history.dialects.gemini_generate.reply_decoder import ERRORS, REASONS
 from history.dialects.json_access import without_empty
 from history.dialects.reply_decoder import STATUS_OF_KIND
 from history.dialects.reply_encoder import OpenBlock, ReplyEncoder
@@ -10,15 +10,9 @@ from history.dialects.sse import sse
 from history.dialects.tools import wrap_arguments
 from history.entries import JsonDict, ModelOutput, OtherPart, Part, Reasoning, Text, ToolRequest, Usage, thaw
 
-FINISH_REASONS: dict[EndReason, str] = {
-    "stop": "STOP",
-    "tool_use": "STOP",
-    "length": "MAX_TOKENS",
-    "content_filter": "SAFETY",
-    "refusal": "SAFETY",
-    "pause": "STOP",
-    "other": "OTHER",
-}
+# The first word of each reason.
+FINISH_REASONS: dict[EndReason, str] = {reason: word for word, reason in reversed(REASONS.items())}
+FINISH_REASONS |= {"tool_use": "STOP", "refusal": "SAFETY", "pause": "STOP", "other": "OTHER"}
 
 
 def encode_error(error: Failed) -> tuple[int, JsonDict]:

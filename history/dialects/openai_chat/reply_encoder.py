@@ -3,21 +3,16 @@
 from history.answers.assembly import NO_ARGUMENTS
 from history.answers.events import Ended, EndReason, Failed, Piece, ReasoningPiece, TextPiece, ToolCallPiece
 from history.dialects.json_access import without_empty
+from history.dialects.openai_chat.reply_decoder import REASONS
 from history.dialects.openai_common import encode_error
 from history.dialects.reply_encoder import ReplyEncoder
 from history.dialects.sse import sse
 from history.dialects.tools import input_of
 from history.entries import JsonDict, ModelOutput, ToolRequest, Usage
 
-FINISH_REASONS: dict[EndReason, str] = {
-    "stop": "stop",
-    "tool_use": "tool_calls",
-    "length": "length",
-    "content_filter": "content_filter",
-    "refusal": "content_filter",
-    "pause": "stop",
-    "other": "stop",
-}
+# The first word of each reason.
+FINISH_REASONS: dict[EndReason, str] = {reason: word for word, reason in reversed(REASONS.items())}
+FINISH_REASONS |= {"refusal": "content_filter", "pause": "stop", "other": "stop"}
 DONE = sse("[DONE]")
 
 

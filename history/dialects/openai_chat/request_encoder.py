@@ -10,7 +10,7 @@ from history.dialects.openai_chat.reply_decoder import DIALECT
 from history.dialects.openai_common import OpenAIRequestEncoder
 from history.dialects.request_encoder import base64_of, data_url, detail_of
 from history.dialects.types import Encoded, LossCode, joined
-from history.entries import JsonDict, Media, Part, Reasoning, Text, ToolRequest, ToolResult, text_of
+from history.entries import JsonDict, Media, Reasoning, Text, ToolRequest, text_of
 
 # After the base URL of OpenAI's SDK, which ends in /v1.
 PATH = "/chat/completions"
@@ -57,11 +57,15 @@ class ChatRequestEncoder(OpenAIRequestEncoder):
 
     def answer(self, entry: ContextEntry) -> list[JsonDict]:
         """A message has one text and one list of calls: text after a call comes before it."""
-        calls = [self.call(call) for call in entry.tool_requests]
+        calls = []
+        for call in entry.tool_requests:
+            function = self.wrapped("function", {"name": call.name, "arguments": call.arguments})
+            calls.append({"id": self.call_id(call.call_id), **function})
         content = text_of(entry.parts)
         thinking = [self.thinking(part) for part in entry.parts if isinstance(part, Reasoning)]
         self.leave_out(entry.parts, except_for=(Reasoning, ToolRequest))
-        if _has_text_after_call(entry.parts):
+        kinds = [type(part) for part in entry.parts]
+        if ToolRequest in kinds and Text in kinds[kinds.index(ToolRequest) :]:
             self.lose(LossCode.PARTS_REORDERED)
         extra = without_empty(reasoning_content=joined(thinking), tool_calls=calls)
         return [{"role": "assistant", "content": content or None, **extra}] if content or calls else []
@@ -73,25 +77,18 @@ class ChatRequestEncoder(OpenAIRequestEncoder):
         self.lose(LossCode.REASONING_NOT_CARRIED)
         return ""
 
-    def call(self, call: ToolRequest) -> JsonDict:
-        function = self.wrapped("function", {"name": call.name, "arguments": call.arguments})
-        return {"id": self.call_id(call.call_id), **function}
-
     def results(self, entry: ContextEntry) -> list[JsonDict]:
         moved: list[JsonDict] = []
         messages = []
         for result in entry.results:
-            messages.append(self.result(result))
+            self.lose_status(result)
+            self.leave_out(result.parts, except_for=(Media,))
+            call_id = self.call_id(result.call_id)
+            messages.append({"role": "tool", "tool_call_id": call_id, "content": self.result_text(result)})
             moved += self.moved_media(result)
         if messages and (screen := self.live_screen(entry)):
             messages[-1]["content"] = joined([messages[-1]["content"], screen])
         return [*messages, {"role": "user", "content": moved}] if moved else messages
-
-    def result(self, result: ToolResult) -> JsonDict:
-        self.lose_status(result)
-        self.leave_out(result.parts, except_for=(Media,))
-        call_id = self.call_id(result.call_id)
-        return {"role": "tool", "tool_call_id": call_id, "content": self.result_text(result)}
 
     def media(self, media: Media, content: bytes | None) -> JsonDict | None:
         if media.media_type.startswith("image/"):
@@ -109,11 +106,6 @@ class ChatRequestEncoder(OpenAIRequestEncoder):
         if media.media_type.startswith("text/"):
             return self.text_file(media, content)
         return None
-
-
-def _has_text_after_call(parts: tuple[Part, ...]) -> bool:
-    first = next((place for place, part in enumerate(parts) if isinstance(part, ToolRequest)), len(parts))
-    return any(isinstance(part, Text) for part in parts[first:])
 
 
 def _alternating(messages: list[JsonDict]) -> list[JsonDict]:

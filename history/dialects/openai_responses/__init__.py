@@ -30,8 +30,6 @@ from history.dialects.references import (
 )
 from history.entries import JsonDict, JsonObject
 
-FINAL_EVENTS = (b'"response.completed"', b'"response.incomplete"')
-ITEMS_PATHS = ("/v1/responses/", "/v1/conversations")
 # The field without which the vendor must look up an item of this type.
 _COMPLETE_WITH = {"reasoning": "encrypted_content", "image_generation_call": "result", "file_search_call": "results"}
 _LOOKED_UP = frozenset({None, "item_reference", *_COMPLETE_WITH})
@@ -141,7 +139,7 @@ class ResponsesApi(OpenAIApi):
         return ITEMS_NOT_STORED if request.get("store") is False else ITEMS_STORED
 
     def listed_ids(self, path: str) -> IssuedIds | None:
-        return ITEMS_STORED if path.startswith(ITEMS_PATHS) else None
+        return ITEMS_STORED if path.startswith(("/v1/responses/", "/v1/conversations")) else None
 
     def item_id(self, part: JsonObject) -> str:
         return string(part.get("id")) if part.get("type") == "item_reference" else ""
@@ -150,7 +148,7 @@ class ResponsesApi(OpenAIApi):
         return not _NOT_STORED.search(reply)
 
     def has_final_event(self, tail: bytes, text: bytes) -> bool:
-        return any(mark in text for mark in FINAL_EVENTS)
+        return b'"response.completed"' in text or b'"response.incomplete"' in text
 
     def encode_token_count(self, tokens: int) -> JsonDict:
         return {"object": "response.input_tokens", "input_tokens": tokens}

@@ -3,18 +3,14 @@
 from history.answers.events import Ended, EndReason, Failed, Piece, ReasoningPiece, TextPiece, ToolCallPiece
 from history.dialects.json_access import without_empty
 from history.dialects.openai_common import encode_error
-from history.dialects.openai_responses.reply_decoder import CUSTOM_CALL
+from history.dialects.openai_responses.reply_decoder import CUSTOM_CALL, INCOMPLETE
 from history.dialects.reply_encoder import OpenBlock, ReplyEncoder
 from history.dialects.sse import sse
 from history.dialects.tools import input_of
 from history.entries import JsonDict, ModelOutput, Part, Reasoning, Text, ToolRequest, Usage
 
 # Reasons of incomplete responses.
-INCOMPLETE_REASONS: dict[EndReason, str] = {
-    "length": "max_output_tokens",
-    "content_filter": "content_filter",
-    "refusal": "content_filter",
-}
+INCOMPLETE_REASONS = {reason: word for word, reason in INCOMPLETE.items()} | {"refusal": "content_filter"}
 # Fields of an item before its content.
 _BEFORE_CONTENT: JsonDict = {"content": [], "summary": [], "encrypted_content": None, "status": "in_progress"}
 _BEFORE_CONTENT |= {"arguments": "", "input": ""}
