@@ -1,7 +1,6 @@
-"""The ASGI application: splits requests by protocol and path before Django sees them.
+"""The ASGI application: splits requests by protocol and path before Django sees them, and starts the background work.
 
-`/v1` and `/v1beta` go to the relay's own ASGI application. Django's request handling alone would cost more CPU than
-forwarding a call. `/mcp` goes to the MCP server. The first scope of any kind also starts the background work.
+Django's request handling alone would cost more CPU than forwarding a call of `/v1` or `/v1beta`.
 """
 
 import os

@@ -1,7 +1,6 @@
-"""Settings of Parley, from the environment and from `.env` in the root folder.
+"""Settings of Parley, from the environment and from `.env`, listed in `.env.example` and `docs/settings.md`.
 
-Variables are read through `env` and listed in `.env.example` and `docs/settings.md`; a test compares the three. An
-invalid value stops the start with one line that says what to write instead.
+An invalid value stops the start with one line that says what to write instead.
 """
 
 from decimal import Decimal

@@ -1,6 +1,6 @@
 """Messages to a model for entries, and the active summaries and masks that replace some of them."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from datetime import datetime
 
@@ -78,7 +78,8 @@ def dropped_entry(kind: str, *, at: datetime) -> Gap:
 
 # Summaries
 
-Masks = Mapping[int, Sequence[int]]
+# The seq of an entry and the index of a result in it.
+Masks = Set[tuple[int, int]]
 
 NO_RANGE = (0, 0)
 
@@ -91,10 +92,7 @@ def active_summaries(nodes: Iterable[Node]) -> tuple[Node, ...]:
 
 
 def summarised_ranges(nodes: Iterable[Node]) -> tuple[tuple[int, int], ...]:
-    """The ranges of seq (first, last) that summaries replace, merged, oldest first.
-
-    A loader needs no entries within them except summaries and retractions.
-    """
+    """The ranges of seq (first, last) that summaries replace, merged, oldest first. A loader can leave them out."""
     return _merged(span_of(node) for node in active_summaries(nodes))
 
 
@@ -172,19 +170,18 @@ def _outside(nodes: Iterable[Node], covered: Sequence[tuple[int, int]]) -> Itera
 
 
 def masked_results(nodes: Iterable[Node]) -> Masks:
-    """The masked results of active summaries: seq → indexes."""
-    masked: dict[int, list[int]] = {}
-    for node in active_summaries(nodes):
-        for mask in node.entry.masks if isinstance(node.entry, Summary) else ():
-            masked.setdefault(mask.seq, []).append(mask.index)
-    return masked
+    """The masked results of active summaries."""
+    summaries = (node.entry for node in active_summaries(nodes))
+    return {(mask.seq, mask.index) for entry in summaries if isinstance(entry, Summary) for mask in entry.masks}
 
 
-def with_masks(entry: ContextEntry, indexes: Sequence[int], *, session_id: str) -> ContextEntry:
-    if not indexes or not entry.results:
+def with_masks(entry: ContextEntry, masked: Masks, *, session_id: str) -> ContextEntry:
+    if not masked or not any((entry.seq, index) in masked for index in range(len(entry.results))):
         return entry
     results = tuple(
-        replace(result, parts=(Text(text=mask_note(session_id, entry.seq, index)),)) if index in indexes else result
+        replace(result, parts=(Text(text=mask_note(session_id, entry.seq, index)),))
+        if (entry.seq, index) in masked
+        else result
         for index, result in enumerate(entry.results)
     )
     return replace(entry, results=results)

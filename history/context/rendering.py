@@ -35,8 +35,7 @@ def render_context(snapshot: Snapshot, options: ContextOptions) -> Context:
 def reaches_far_enough(snapshot: Snapshot, options: ContextOptions) -> bool:
     """Whether older entries than those of this snapshot cannot matter under these limits.
 
-    A loader reads the path backwards and calls this after each page. ``loaded_from`` is the oldest seq so far, 0 at the
-    start. Each page should be twice as long as the one before, so that these calls stay cheap.
+    A loader calls it after each page, backwards. Each page should be twice as long as the one before: calls stay cheap.
     """
     if snapshot.is_whole:
         return True
@@ -132,10 +131,7 @@ def _is_above(amount: int, limit: int | None) -> bool:
 
 
 def _cut_inside(turn: ContextTurn, choice: _ChosenTurns, options: ContextOptions) -> ContextTurn:
-    """Cut the newest turn to ``max_messages``: its first input and as many of its last steps as fit.
-
-    A step is one message, or calls together with their results.
-    """
+    """Cut the newest turn to ``max_messages``: its first input and as many of its last steps as fit."""
     if not _is_above(len(turn.entries), options.max_messages):
         return turn
     first = turn.entries[:1] if turn.entries[0].role is Role.MODEL_INPUT else ()
@@ -151,6 +147,7 @@ def _cut_inside(turn: ContextTurn, choice: _ChosenTurns, options: ContextOptions
 
 
 def _steps(entries: Sequence[ContextEntry]) -> list[list[ContextEntry]]:
+    """Single messages, or calls together with their results."""
     steps: list[list[ContextEntry]] = []
     for entry in entries:
         if entry.role is Role.TOOL_RESULT and steps:

@@ -1,8 +1,7 @@
 """Repair, curation and validation of contexts: pairs of tool calls and results, unique ids, an opening.
 
-Vendors refuse a call without a result directly after it, and a result without its call. Imported histories may have
-these, and so may a history after a cut. Stored entries stay unchanged: `repair` returns entries that can be sent and
-a report of every change. It is deterministic and idempotent. Messages of one role in a row stay: dialects merge them.
+Vendors refuse a call without a result directly after it, and a result without its call: imported histories may have
+these. `repair` is deterministic and idempotent. Messages of one role in a row stay: dialects merge them.
 """
 
 from collections import defaultdict
@@ -33,8 +32,7 @@ def pair(
 ) -> tuple[ContextEntry, ...]:
     """Drop empty parts, and put one message with all results, in order, directly after each answer with calls.
 
-    A call without a result gets the status skipped if an input follows it, else interrupted. ``is_followed`` says
-    that an input follows after these entries.
+    A call without a result gets the status skipped if an input follows it (``is_followed``), else interrupted.
     """
     entries = [filled for entry in entries if (filled := _without_empty_parts(entry, remarks))]
     last_input = max((place for place, entry in enumerate(entries) if entry.role is Role.MODEL_INPUT), default=-1)

@@ -1,9 +1,7 @@
 """Token estimates without a tokenizer: by script, with a calibration factor per model.
 
-Tokenizers differ, and most are not published. For all of them Latin text costs by the word, Chinese by the character,
-and code by its punctuation. So each character gets a class by the first byte of its UTF-8 form, which is fast, and the
-classes and their borders are counted. The weights are fitted to real tokenizers (docs/tokens.md). A factor per model is
-learnt from the counts that its vendor reports.
+For all tokenizers Latin text costs by the word, Chinese by the character, and code by its punctuation. So each
+character gets a class by the first byte of its UTF-8 form, which is fast. See docs/tokens.md.
 """
 
 import json
@@ -147,10 +145,7 @@ def calibrate(estimate: int, *, factor: float) -> int:
 
 
 def updated_factor(previous: float, *, samples: int, estimated: int, actual: int) -> float:
-    """The factor after one more count: ``estimated`` without a factor, ``actual`` from the vendor.
-
-    The first counts move it fast, later ones slowly; one absurd count cannot move it far.
-    """
+    """The factor after one more count. The first counts move it fast, later ones slowly, and an absurd one not far."""
     if estimated <= 0 or actual <= 0:
         return previous
     ratio = min(MOST_FACTOR, max(LEAST_FACTOR, actual / estimated))

@@ -47,8 +47,7 @@ def turns_newest_first(snapshot: Snapshot) -> Iterator[ContextTurn]:
 def split_turns(snapshot: Snapshot) -> list[Sequence[Node]]:
     """Split a path into turns. If its start is missing, turns with an uncertain start are left out.
 
-    A turn begins at a summary of other turns or at an input, except for an internal input and for one between calls and
-    their results.
+    A turn begins at a summary of other turns or at an input, but not between calls and their results.
     """
     pieces = pieces_of(snapshot)
     starts: list[int] = []
@@ -130,4 +129,4 @@ def messages_of(
                 remarks.append(Remark(RemarkCode.FAILED_ANSWER_LEFT_OUT, node.seq))
             elif isinstance(node.entry, Renderable):
                 entry = to_context(node.entry, seq=node.seq, session_id=session_id)
-                yield with_masks(entry, masked.get(node.seq, ()), session_id=session_id)
+                yield with_masks(entry, masked, session_id=session_id)

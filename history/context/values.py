@@ -40,10 +40,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextEntry:
-    """One message to a model, made for one call and never stored.
-
-    ``origin`` names the entries that it comes from; empty means that it has none.
-    """
+    """One message to a model, made for one call and never stored. ``origin`` names the entries that it comes from."""
 
     role: Role
     parts: tuple[Part, ...] = ()
@@ -72,10 +69,9 @@ class ContextEntry:
 class Snapshot:
     """An immutable copy of a session along the path to one leaf.
 
-    ``nodes`` are the entries of the path, oldest first. A loader may leave out entries that a summary replaces
-    (``summarised_ranges``), and all entries older than ``loaded_from`` except summaries and retractions.
-    ``loaded_from`` 0 means that nothing else was left out. An entry whose body was dropped by policy becomes
-    ``dropped_entry(…)``. ``instruction_by`` is the agent that set the instruction, if one did.
+    A loader may leave out entries that a summary replaces (``summarised_ranges``), and all entries older than
+    ``loaded_from`` (0: none) except summaries and retractions. A body dropped by policy becomes ``dropped_entry(…)``.
+    ``instruction_by`` is the agent that set the instruction, if one did.
     """
 
     session_id: str

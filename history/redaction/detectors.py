@@ -1,10 +1,8 @@
 r"""Detectors of credentials and personal numbers, in linear time, without Django.
 
-Most texts hold no secret, so the text is glanced at first: does it have a run of characters that could be a token, does
-a needle of this detector occur in it at all? Only then a pattern is searched. Patterns begin with a literal (a fast
-search) and look back from there to see where the token begins; every repetition is bounded or possessive, so no text
-can make one of them slow. A secret behind an escape (`\nsk-…` in JSON inside a text, `%3Dsk-…` in a URL) begins there
-too: that is what `starts` is for. The formats of most vendors are in `token_formats`.
+Most texts hold no secret, so a pattern is searched only if the text has a run of characters that could be a token, or a
+needle of the detector. Patterns begin with a literal (a fast search) and look back from there to see where the token
+begins; every repetition is bounded or possessive. A secret behind an escape (`\nsk-…`, `%3Dsk-…`) begins there too.
 """
 
 import re
@@ -210,10 +208,7 @@ def _search_around_words(text: str, hits: Counter[str]) -> str:
 
 
 def is_secret_beside(name: str, value: str) -> Detector | None:
-    """The detector for which `{name: value}` is a secret, although neither text shows it alone.
-
-    Where something was taken out of the value already, what is left is no secret any more.
-    """
+    """The detector for which `{name: value}` is a secret, although neither text shows it alone."""
     if len(value) > LONGEST_VALUE or MARKED in value:
         return None
     seen = glance(name)

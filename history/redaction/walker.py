@@ -1,11 +1,8 @@
 """Walk over all texts and text files of an entry for the redactors, without Django.
 
-Names (call ids, tools, models) are searched for credentials alone, so that a hook cannot break pairing. JSON
-inside a text stays JSON. A redacted reasoning part loses its signature, because it is no longer what the vendor signed
-and must never be sent back.
-
-Images, audio, PDF and other binary files are not searched. The bytes decide what a file is; its media type decides only
-for texts in an encoding that cannot be detected.
+Names (call ids, tools, models) are searched for credentials alone, so that a hook cannot break pairing. JSON inside a
+text stays JSON. A redacted reasoning part loses its signature, because it is no longer what the vendor signed. The
+bytes decide whether a file is a text; its media type decides only where the encoding cannot be detected.
 """
 
 import codecs

@@ -55,8 +55,7 @@ class TranscriptPosition:
     at: int | None = None
     leaf: int | None = None
     internal: bool = False
-    base: str = ""
-    """The address of another page that shows the session."""
+    base: str = ""  # the address of another page that shows the session
 
     def link(self, **where: int | None) -> str:
         """The address of another position on the same branch."""
@@ -66,10 +65,9 @@ class TranscriptPosition:
 
 @dataclass(slots=True)
 class TranscriptCall:
-    """A tool call with its result, if there is one.
+    """A tool call with its result, if there is one. `opened` is the session of a called agent.
 
-    `path` and `result_path` are the places of the two in the JSON of their entries. `opened` is the session of a called
-    agent.
+    `path` and `result_path` are the places of the two in the JSON of their entries.
     """
 
     request: ToolRequest
@@ -89,19 +87,14 @@ class TranscriptEntry:
     entry: Entry
     place: TranscriptPosition
     calls: Sequence[TranscriptCall] = ()
-    unasked: Sequence[ToolResult] = ()
-    """Results without a call on this page."""
+    unasked: Sequence[ToolResult] = ()  # results without a call on this page
     versions: Sequence[int] = ()
     notes: list[TranscriptEntry] = field(default_factory=list)
     cost: Decimal | None = None
-    is_retracted: bool = False
-    """A summary that was retracted."""
-    is_newest: bool = False
-    """The last entry: its calls may still get their results."""
-    is_answered_unkept: bool = False
-    """Its answer was not recorded."""
-    number: int | None = None
-    """Its number among the visible messages; None for other entries, and if it is unknown."""
+    is_retracted: bool = False  # a summary that was retracted
+    is_newest: bool = False  # the last entry: its calls may still get their results
+    is_answered_unkept: bool = False  # its answer was not recorded
+    number: int | None = None  # its number among the visible messages; None for other entries, and if it is unknown
     compacted: str = ""
     """The program summarised the conversation before this entry: the address of the branch before."""
 
@@ -159,8 +152,7 @@ class Transcript:
     place: TranscriptPosition
     older: str
     newer: str
-    last: int = 0
-    """The number of the last entry that is shown."""
+    last: int = 0  # the number of the last entry that is shown
 
     @property
     def is_elsewhere(self) -> bool:
@@ -240,10 +232,7 @@ def _marks(session: Session, place: TranscriptPosition) -> dict[int, bool]:
 
 
 def _found(session: Session, place: TranscriptPosition, on_path: Mapping[int, bool]) -> TranscriptPosition:
-    """The position with its branch: an entry beside the path is read on the newest branch through it.
-
-    A leaf with continuations is an ordinary position on the path.
-    """
+    """The position with its branch: the newest one through an entry beside the path. A leaf may be on the path."""
     at, leaf = place.at, place.leaf
     if missing := [seq for seq in (at, leaf) if seq is not None and seq not in on_path]:
         raise NoSuchEntry(f"session {session.pk} has no entry {missing[0]}")

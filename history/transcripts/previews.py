@@ -1,8 +1,7 @@
-"""Previews of entries, with long texts cut, and their attachments.
+"""Previews of entries, with long texts cut by the database, and their attachments.
 
-A reader must see that a tool printed ten megabytes without waiting for them. So the database cuts the beginning of a
-blob, and the rest never leaves it. Texts are also made printable: NUL and lone surrogates, which the record keeps and
-no page can show, become U+FFFD. That leaves NUL free to mark where a text was cut.
+Texts are made printable: NUL and lone surrogates, which the record keeps and no page can show, become U+FFFD. That
+leaves NUL free to mark where a text was cut.
 """
 
 import json

@@ -1,11 +1,7 @@
-"""Share links: read-only access to one session without an account.
-
-A link shows the conversation as it was when the link was created, or follows it. It never shows internal entries, the
-instruction or logs. It ends when it is revoked or expires, and is closed while its session is deleted or expired.
+"""Share links: read-only access to one session without an account, as it was at their creation or as it goes on.
 
 The token is computed from the row's id with SECRET_KEY, so that its owner can copy it again. The row has only the hash
-of the token, so a copy of the database opens nothing. After a change of SECRET_KEY existing links still work, but
-cannot be copied again: `token_of` returns None.
+of the token, so a copy of the database opens nothing, and existing links outlive a change of SECRET_KEY.
 """
 
 import base64

@@ -1,8 +1,6 @@
-"""Timeline of a session: time of models, tools and users, by turn.
+"""Timeline of a session: time of models, tools and users, by turn, without texts of the conversation.
 
-A turn begins with a user message. Its calls are measured in hundredths of the turn, so that turns of seconds and of
-hours are comparable. It has no texts of the conversation. A page shows a limited number of turns and calls, however
-long the session is.
+Calls are measured in hundredths of their turn, so that turns of seconds and of hours are comparable.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -203,10 +201,7 @@ def _with_waits(turns: Sequence[TimelineTurn]) -> Iterator[TimelineTurn]:
 
 
 def _shares(session: Session) -> tuple[Share, ...]:
-    """Shares of the whole session. Time of neither model nor tool is the users'.
-
-    All branches count, also those that a program has replaced with a summary.
-    """
+    """Shares of the whole session with all branches. Time of neither model nor tool is the users'."""
     answers = Message.objects.of(session).filter(kind=ModelOutput.kind)
     model = answers.aggregate(total=Sum("duration", default=0.0))["total"]
     model += sum(span.seconds for span in _without_answer(session, since=1, until=session.version + 1))

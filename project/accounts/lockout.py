@@ -1,14 +1,10 @@
 """Lockout after failed sign-ins: limits by name, by address, and by both, in 15 minutes.
 
-An attempt is counted as a failure before its password is checked, and removed if the password was right. Counting and
-writing are one transaction under a lock, so a hundred guesses at once count the same as a hundred in a row.
-
-A signed cookie with a keyed hash of the name marks browsers in which the user has signed in before. They are exempt
-from the limit by name, so that strangers cannot lock a user out. Passwords are still checked and counted per address.
+An attempt counts as a failure before its password is checked, under a lock: a hundred guesses at once are a hundred.
+A signed cookie exempts browsers in which the user has signed in before from the limit by name, so that strangers cannot
+lock a user out.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from ipaddress import IPv4Address, IPv6Network, ip_address
 
@@ -38,7 +34,10 @@ def claim_attempt(name: str, *, address: str, from_known_browser: bool = False) 
     """Whether the password may be checked. Then the attempt counts as a failure until `forget_failures` removes it."""
     if _is_blocked(name, address=address, from_known_browser=from_known_browser):
         return False
-    with _exclusive_transaction():
+    with writing():
+        if connection.vendor == "postgresql":
+            with connection.cursor() as cursor:  # waits for the one before it, as writing on SQLite does
+                cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
         SignInFailure.objects.filter(at__lte=timezone.now() - WINDOW).delete()
         if _is_blocked(name, address=address, from_known_browser=from_known_browser):
             return False
@@ -58,16 +57,6 @@ def _is_blocked(name: str, *, address: str, from_known_browser: bool) -> bool:
         or from_address.count() >= PER_ADDRESS
         or (not from_known_browser and of_name.count() >= PER_NAME)
     )
-
-
-@contextmanager
-def _exclusive_transaction() -> Iterator[None]:
-    """A transaction that waits for the one before it, as every writing transaction does on SQLite."""
-    with writing():
-        if connection.vendor == "postgresql":
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
-        yield
 
 
 def remember_browser(response: HttpResponse, *, name: str) -> None:
@@ -95,8 +84,7 @@ def hash_of(name: str) -> str:
 def address_of(request: HttpRequest) -> str:
     """The address of the client: the peer, or what the outermost trusted proxy saw.
 
-    Each proxy appends the address that called it. The entry that counts is as many places from the right as there are
-    trusted proxies; the client itself may have written everything left of it.
+    Each proxy appends the address that called it. The client may have written what is left of the trusted ones.
     """
     forwarded = [part.strip() for part in request.headers.get("X-Forwarded-For", "").split(",")]
     trusted = settings.PARLEY_TRUSTED_PROXIES

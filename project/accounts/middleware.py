@@ -41,13 +41,8 @@ class SignInReturnMiddleware(MiddlewareMixin):
             return response
         if urlsplit(response.headers["Location"]).path != resolve_url(settings.LOGIN_URL):
             return response
-        return redirect_to_login(_page_of_form(request))
-
-
-def _page_of_form(request: HttpRequest) -> str:
-    address = request.headers.get("Referer", "")
-    hosts = {request.get_host()}
-    if not url_has_allowed_host_and_scheme(address, allowed_hosts=hosts, require_https=request.is_secure()):
-        return "/"
-    page = urlsplit(address)
-    return f"{page.path}?{page.query}" if page.query else page.path
+        page, hosts = request.headers.get("Referer", ""), {request.get_host()}
+        if not url_has_allowed_host_and_scheme(page, allowed_hosts=hosts, require_https=request.is_secure()):
+            return redirect_to_login("/")
+        parts = urlsplit(page)
+        return redirect_to_login(f"{parts.path}?{parts.query}" if parts.query else parts.path)

@@ -60,10 +60,7 @@ class SignInLink(models.Model):
 
 
 class SignInFailure(models.Model):
-    """A wrong password, or one that is being checked.
-
-    The name is stored as a hash, because users type passwords into the wrong field.
-    """
+    """A wrong password, or one that is being checked. The name is hashed: users type passwords into the wrong field."""
 
     name_hash = models.CharField(max_length=64)
     address = models.CharField(max_length=45)

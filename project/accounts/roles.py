@@ -1,8 +1,4 @@
-"""Roles of staff accounts: named groups of permissions, offered when an account is made.
-
-A role is an ordinary Django group. It is created with its permissions the first time that it is given, and belongs to
-the administrators afterwards: they may change it in the admin.
-"""
+"""Roles of staff accounts: ordinary groups, made when first given and then left to the administrators."""
 
 from typing import Any
 
@@ -62,7 +58,11 @@ def give_role(person: User, role: Role) -> None:
     if name := GROUPS.get(role):
         group, is_new = Group.objects.get_or_create(name=name)
         if is_new:
-            group.permissions.set(_permissions(PERMISSIONS[role]))
+            wanted = Q()
+            for permission in PERMISSIONS[role]:
+                app, _dot, codename = permission.partition(".")
+                wanted |= Q(content_type__app_label=app, codename=codename)
+            group.permissions.set(Permission.objects.filter(wanted))
         person.groups.add(group)
 
 
@@ -74,11 +74,3 @@ def role_labels(person: User) -> list[Any]:
         return []
     groups = {group.name for group in person.groups.all()}
     return [label for role, label in SHORT_LABELS.items() if GROUPS[role] in groups] or [_("staff")]
-
-
-def _permissions(names: list[str]) -> models.QuerySet[Permission]:
-    wanted = Q()
-    for name in names:
-        app, _dot, codename = name.partition(".")
-        wanted |= Q(content_type__app_label=app, codename=codename)
-    return Permission.objects.filter(wanted)

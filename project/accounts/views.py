@@ -122,8 +122,7 @@ def _users() -> QuerySet[Any]:
 def may_make_link(maker: User, person: Any) -> bool:
     """Whether staff may create a sign-in link for this user. It is as good as the user's password.
 
-    It must not give more rights than its creator has, nor access to sessions without a reason. Staff who may change
-    users can set their passwords anyway.
+    It must not give more rights than its creator has, nor sessions without a reason, unless they may change users.
     """
     if person == maker or maker.is_superuser:
         return True

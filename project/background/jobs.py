@@ -8,11 +8,10 @@ LEASE_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Job:
-    """A function that runs every so many seconds.
+    """A function that runs every so many seconds; it and `stop`, which ends what it started, are dotted paths.
 
-    `run` and `stop` are dotted paths, because the apps do not import this one. `at_end` runs the job once more before
-    the process ends, and `stop` ends what the job started. A job that runs once per host decides itself which process
-    does it; one that runs once per installation needs a lease.
+    `at_end` runs it once more before the process ends. A job that runs once per host decides itself which process does
+    it; one that runs once per installation needs a lease.
     """
 
     name: str

@@ -1,7 +1,6 @@
 """Leases that decide which process does a job that runs once per installation.
 
-One UPDATE takes, renews or takes over a lease, and its row count says who won. The database's clock is the only clock,
-so machines need not agree on the time. A holder that dies stops renewing, and its lease expires.
+One UPDATE takes or renews a lease, and its row count says who won. The database's clock is the only clock.
 """
 
 import os

@@ -1,12 +1,9 @@
 """Start and end of the background work under every server.
 
-Daphne has no lifespan and the other servers have no exit hook. So `ensure_started` is called when Daphne's reactor
-runs, by lifespan where there is one, and by the first ASGI scope of any kind. It checks the process id, because a
-server may fork after importing the application. The end comes in the same ways: lifespan's shutdown, Daphne's shutdown
-trigger or `atexit`; `stop` may be called by all of them.
-
-Uvicorn, Daphne and Granian close every socket at SIGTERM and notify the application afterwards. A running answer could
-not send its end to its clients. So the signal handler of the server is called after the live work has ended.
+Daphne has no lifespan and the other servers have no exit hook. So it starts with Daphne's reactor, by lifespan or by
+the first ASGI scope of any kind (a server may fork after the import), and ends in the same ways or at exit.
+All servers close every socket at SIGTERM before they notify the application. So that a running answer can send its end,
+the signal handler of the server is called after the live work has ended.
 """
 
 import asyncio
@@ -82,9 +79,7 @@ def stop() -> None:
 async def drain() -> None:
     """`stop` for an event loop, which goes on meanwhile: a job may be waiting for something that it serves.
 
-    Answers on their way end first, so that what there is of them is written by the jobs that are still there. After it
-    no call to a model goes on, the processes of the demo model and of MCP servers are gone, and the relay's journal is
-    left to its readers.
+    Answers on their way end first, so that what there is of them is written by the jobs that are still there.
     """
     await end_live_work()
     await asyncio.to_thread(stop)
@@ -95,10 +90,7 @@ async def drain() -> None:
 
 
 async def end_live_work() -> None:
-    """End the answers that are being written, tell their clients, and close the sockets. A second call does nothing.
-
-    Relayed calls cannot be continued by their clients, so they get time to end.
-    """
+    """End the answers that are being written, tell their clients and close the sockets. Relayed calls get time."""
     cancellation.refuse_new_calls()
     await runs.stop_all()
     await sockets.close_all()
@@ -108,8 +100,7 @@ async def end_live_work() -> None:
 def prepare_daphne() -> None:
     """Start with Daphne's reactor, and keep the limits of requests under the `daphne` command too.
 
-    Daphne has no lifespan: without this the first relayed call would start the background work, and would be recorded
-    a second later than others. The command imports the application before it makes its server.
+    Else the first relayed call would start the background work, and would be recorded a second later than others.
     """
     reactor = sys.modules.get("twisted.internet.reactor")
     if reactor is not None:
@@ -123,10 +114,9 @@ def prepare_daphne() -> None:
 
 
 def _tune_interpreter() -> None:
-    """Short turns for threads, and no garbage collection of what is loaded for good.
+    """Short turns for threads, and no garbage collection of what is loaded for good (docs/performance.md).
 
     Database threads run beside the event loop: with Python's five milliseconds a stream stutters while one computes.
-    Objects that were loaded at the start stay; docs/performance.md has what the thresholds gain.
     """
     sys.setswitchinterval(0.0005)
     gc.collect()

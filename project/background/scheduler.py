@@ -1,7 +1,6 @@
 """Scheduler of background jobs: one thread keeps the time, as many threads work as jobs run at once.
 
-A purge of minutes does not delay a flush that is due four times a second, because a job that finds no idle worker gets
-a new one. A job never runs twice at the same time.
+A purge of minutes does not delay a flush that is due four times a second. A job never runs twice at the same time.
 """
 
 import logging
@@ -110,10 +109,7 @@ class Scheduler:
 
 
 class FailureLog:
-    """Logs the error of a job when it first comes, when it changes and when it is over.
-
-    A job that fails four times a second would otherwise fill the disk with the same traceback.
-    """
+    """Logs the error of a job when it comes, changes and is over: else one traceback could fill the disk."""
 
     def __init__(self) -> None:
         self._failing: dict[str, str] = {}

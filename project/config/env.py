@@ -1,8 +1,6 @@
 """Typed readers of environment variables, and secret keys that the first start creates.
 
-Each reader takes the variable's name and a default, and returns a value of one type. It notes an invalid value with
-what to write instead. `Environment.stop_if_wrong` then prints all problems in one line and ends the process, so that
-no setting is ignored silently.
+Invalid values are noted with what to write instead; `stop_if_wrong` prints all of them and ends the process.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """ASGI middleware for request bodies: size by path and sender, speed, charset, and bodies that are left unread.
 
-Anyone may send 64 KB. More is read only from a known sender (a signed-in user or a valid API key), who is looked up
-before the first byte is read, and only up to the limit that the view declares (`history.http`). The relay
-and the MCP server check key and size themselves before they read, so for them only the time limits apply.
-
-A body that is refused, too slow or not read to its end is dropped for a moment before the connection closes: otherwise
-the client would see a reset instead of the answer.
+Anyone may send 64 KB; a signed-in user or a valid API key, looked up before the first byte is read, up to the limit
+that the view declares (`history.http`). The relay and the MCP server check key and size themselves. A body that is
+refused, too slow or unread is dropped for a moment before the connection closes: else the client would see a reset.
 """
 
 import asyncio

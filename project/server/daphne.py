@@ -1,10 +1,8 @@
 """Daphne with request bodies that are streamed to the application, and a deadline for headers.
 
-Daphne reads a whole body of any size, without a time limit, before it calls the application. Twisted parses forms on
-the event loop before that: 16 MB of small parts stopped every other request for 32 seconds. Here the application starts
-when the headers are there, as under Uvicorn and Granian, and receives the body in pieces. So its limits
-(`project.server.bodies`) hold before anything is read. Reading pauses while the application is behind, and
-`Expect: 100-continue` is answered when the application asks for the body.
+Daphne reads a whole body of any size before it calls the application, and Twisted parses forms on the event loop: 16 MB
+of small parts stopped every other request for 32 seconds. Here the application starts when the headers are there, so
+its limits (`project.server.bodies`) hold before anything is read, and reading pauses while it is behind.
 
 Import it only to serve: Daphne installs Twisted's reactor. Names in camel case are Twisted's.
 """

@@ -1,8 +1,7 @@
 """Flow control of responses and sockets under Daphne: `send` waits for the client.
 
-Under Uvicorn and Granian `await send(…)` takes as long as the client needs. Daphne returns at once and keeps in memory
-what the client has not read, which may be all of a large download. Twisted pauses a registered producer when its buffer
-is full, so each streamed response registers one.
+Daphne returns at once and keeps in memory what the client has not read, which may be all of a large download. Twisted
+pauses a registered producer when its buffer is full, so each streamed response registers one.
 """
 
 import asyncio

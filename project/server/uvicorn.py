@@ -1,8 +1,6 @@
-"""Deadlines of Uvicorn for headers and for its end.
+"""Deadlines of Uvicorn for headers and for its end; it waits without limit for both.
 
-Uvicorn waits without limit for the headers of a request, and at its end for every answer. Lifespan runs in each process
-before the first connection. There the configuration gets protocols with deadlines, so the limits hold for every way to
-start Uvicorn. `project.server.bodies` limits bodies.
+Lifespan runs in each process before the first connection, so the limits hold for every way to start Uvicorn.
 """
 
 import logging

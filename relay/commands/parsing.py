@@ -50,10 +50,7 @@ def _word_at(line: str, place: int, unclosed: set[str]) -> Word:
 
 
 def _end_of_quoted(line: str, start: int, unclosed: set[str]) -> int | None:
-    """Where a quoted stretch that begins here ends; None where none begins.
-
-    `unclosed` remembers quotes that nothing closes any more, so that a line is not searched again and again.
-    """
+    """Where a quoted stretch that begins here ends, if one does. `unclosed` keeps a line from being searched again."""
     closing = _CLOSING.get(line[start : start + 1])
     if closing is None or closing in unclosed:
         return None

@@ -1,8 +1,7 @@
 """The MCP endpoint: a bare ASGI application for `/mcp`, which `project.asgi` mounts in front of Django.
 
-Streamable HTTP without sessions: every POST is independent, so any process may answer it. The server sends nothing by
-itself and has nothing to end: GET and DELETE are refused, as the protocol allows. Forged calls of browsers are refused
-by their Host or Origin, all others need an API key.
+Streamable HTTP without sessions: every POST is independent, so any process may answer it, and there is nothing to GET
+or DELETE. Forged calls of browsers are refused by their Host or Origin, all others need an API key.
 """
 
 import asyncio

@@ -1,7 +1,6 @@
 """The MCP protocol by its SDK: JSON-RPC, protocol versions, message formats.
 
-The SDK's session manager is made to live as long as the server. Without sessions each request has one of its own: then
-it does not matter that Daphne has no lifespan, nor in which event loop the next request is.
+Each request has a session manager of its own: Daphne has no lifespan, and the next request may be in another loop.
 """
 
 import asyncio

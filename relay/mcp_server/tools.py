@@ -1,7 +1,6 @@
 """Tools of the MCP server: search, read and list the sessions of a key, and leave notes.
 
-The rules are those of REST: each tool needs a scope, `history.access.permissions` selects the sessions, and texts of
-other owners need a reason. The tools are defined and run like those of agents.
+As in REST each tool needs a scope, `history.access.permissions` selects sessions, and others' texts need a reason.
 """
 
 from dataclasses import replace

@@ -66,11 +66,10 @@ class ToolContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """`run` is called with the context and the arguments by name: in a thread, or in the loop if it is async.
+    """`run` gets the context and the arguments by name: in a thread, or in the loop if it is async.
 
-    `timeout` in seconds. A `directive` tells the agent's loop what a successful call means besides its result.
-    `description` is for models, `summary` for people and in their language. `panel` shows, at once, how things are now:
-    an agent with a live screen gets it with every call. `is_for_agents`: no slash command.
+    A `directive` tells the agent's loop what a successful call means. `description` is for models, `summary` for
+    people in their language. A live screen has the `panel` of each tool. `is_for_agents`: no slash command.
     """
 
     name: str
@@ -90,10 +89,7 @@ class Tool:
 
 
 def tool(*, name: str = "", summary: StrOrPromise = "", **options: Any) -> Callable[[Run], Tool]:
-    """Make a tool of a function: its name, its docstring and its signature say what a model has to know.
-
-    `options` are other fields of `Tool`.
-    """
+    """Make a tool of a function: its name, docstring and signature are for models; `options`: other fields."""
 
     def made(function: Run) -> Tool:
         description = inspect.cleandoc(function.__doc__ or "")

@@ -1,8 +1,6 @@
 """Calls of tools and their results: every request gets exactly one result.
 
-An unknown name, arguments that are not JSON, a tool that raises, takes too long or returns too much: each is a result
-that says to the model what went wrong, and does not affect the other calls of the same answer. Texts are in English
-because models read them.
+Each failure is a result that tells the model why, in English, and does not affect the other calls of an answer.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
 """From a typed signature to a JSON schema, and a model's arguments held against it.
 
-The schemas are as plain as can be, because every vendor knows another part of the standard: no `null`, no `anyOf`, no
-references. A parameter that may be left out is one that is not required, and a `null` for it means just that. The
-check covers what our schemas say and ignores other keywords of foreign schemas.
+Every vendor knows another part of the standard, so there is no `null`, no `anyOf` and no reference: a parameter that
+may be left out is not required, and a `null` for it means just that. Other keywords of foreign schemas are ignored.
 """
 
 import inspect

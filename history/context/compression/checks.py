@@ -1,8 +1,6 @@
-"""Checks of a summary without a model: empty, too long, lost identifiers, injected instructions.
+"""Checks of a summary without a model: empty, too long, lost identifiers, injected instructions, imitated marks.
 
-Identifiers that users wrote must not be lost, so some are required (`required_identifiers`). A tool's output must not
-become an instruction: a summary with a known injection phrase that no user wrote is refused, and so is one that
-imitates the marks around messages.
+Identifiers of users must not be lost, and a tool's output must not become an instruction.
 """
 
 import re

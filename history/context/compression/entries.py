@@ -1,7 +1,6 @@
 """Entries of a compression plan: summaries, masks, and omissions where a summary failed.
 
-If a stretch has no summary, its oldest turns are left out only as far as the context does not fit; the text of an
-earlier summary stays. The metadata of every entry says how it was made, for pages.
+Without a summary the oldest turns are left out only as far as the context does not fit; earlier summaries stay.
 """
 
 from collections.abc import Sequence

@@ -1,14 +1,13 @@
 """Compression plans: what is masked, summarised or kept, decided from a snapshot without a model.
 
-Old bulky results are masked first. If that is not enough, or a user requested a summary, the oldest turns become one
-stretch for a summary. The newest turns stay; of the newest one at least its first input and its last step stay, and the
-steps between them may become a second stretch. A cut never separates a call from its results.
+Old bulky results are masked first. Then the oldest turns become a stretch for a summary, and steps of the newest turn
+between its first input and its last step a second one. A cut never separates a call from its results.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from history.context.messages import Masks, has_content, masked_results, pieces_of, span_of
@@ -44,8 +43,7 @@ class CompressionPolicy:
 class SummarySpan:
     """Entries ``first`` to ``last`` that a summary will replace. ``pieces`` are the entries that are sent for them now.
 
-    ``tokens`` is not calibrated. ``groups`` are its turns or steps, each as the number of pieces and tokens: a cut is
-    possible between them.
+    ``tokens`` is not calibrated. ``groups``: pieces and tokens of each turn or step; a cut is possible between them.
     """
 
     first: int
@@ -80,17 +78,14 @@ class SummarySpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompressionPlan:
-    """``tokens`` is the size of the context now, ``kept`` that of the part that stays.
-
-    False if there is nothing to do.
-    """
+    """``tokens`` is the size of the context now, ``kept`` that of the part that stays. False: nothing to do."""
 
     masks: tuple[MaskedResult, ...] = ()
     stretches: tuple[SummarySpan, ...] = ()
     tokens: int = 0
     kept: int = 0
     factor: float = 1.0
-    masked: Masks = field(default_factory=dict)
+    masked: Masks = frozenset()
 
     def __bool__(self) -> bool:
         return bool(self.masks or self.stretches)
@@ -116,8 +111,8 @@ def make_plan(snapshot: Snapshot, options: ContextOptions, policy: CompressionPo
         return CompressionPlan()
     masked, fixed = masked_results(snapshot.nodes), fixed_tokens(snapshot, options)
     before = fixed + sum(map(_Measure(snapshot, masked), turns))
-    masks = [*_old_and_bulky(turns, masked, policy)]
-    measure = _Measure(snapshot, _merged_masks(masked, masks))
+    masks = _old_and_bulky(turns, masked, policy)
+    measure = _Measure(snapshot, masked | {*masks})
     with_masks = fixed + sum(map(measure, turns))
     if not policy.is_asked and calibrate(with_masks, factor=options.calibration) <= policy.target:
         stretches: tuple[SummarySpan, ...] = ()
@@ -125,10 +120,10 @@ def make_plan(snapshot: Snapshot, options: ContextOptions, policy: CompressionPo
         budget = int((policy.target - policy.summary_tokens) / options.calibration) - fixed
         stretches = _stretches(turns, measure, policy, budget=budget)
         more = _too_big(turns, stretches, policy, measure, fixed=fixed, factor=options.calibration)
-        masks, measure = [*masks, *more], _Measure(snapshot, _merged_masks(measure.masked, more))
+        masks, measure = [*masks, *more], _Measure(snapshot, measure.masked | {*more})
         with_masks = fixed + sum(map(measure, turns))
     return CompressionPlan(
-        masks=tuple(masks),
+        masks=tuple(MaskedResult(seq=seq, index=index) for seq, index in masks),
         stretches=stretches,
         tokens=calibrate(before, factor=options.calibration),
         kept=calibrate(with_masks - sum(one.tokens for one in stretches), factor=options.calibration),
@@ -149,27 +144,18 @@ def stretch_between(snapshot: Snapshot, *, first: int, last: int, within_turn: b
 # Masks
 
 
-def _merged_masks(masked: Masks, masks: Iterable[MaskedResult]) -> Masks:
-    merged = {seq: [*indexes] for seq, indexes in masked.items()}
-    for mask in masks:
-        merged.setdefault(mask.seq, []).append(mask.index)
-    return merged
-
-
-def _old_and_bulky(turns: Sequence[Sequence[Node]], masked: Masks, policy: CompressionPolicy) -> Iterator[MaskedResult]:
+def _old_and_bulky(turns: Sequence[Sequence[Node]], masked: Masks, policy: CompressionPolicy) -> list[tuple[int, int]]:
     """Bulky results except the newest ``keep_results``."""
     results = [*_unmasked(turns, masked)]
-    for mask, result in results[: max(0, len(results) - policy.keep_results)]:
-        if estimate_parts(result.parts) >= policy.bulky:
-            yield mask
+    older = results[: max(0, len(results) - policy.keep_results)]
+    return [mask for mask, result in older if estimate_parts(result.parts) >= policy.bulky]
 
 
-def _unmasked(turns: Iterable[Sequence[Node]], masked: Masks) -> Iterator[tuple[MaskedResult, ToolResult]]:
-    for turn in turns:
-        for node in turn:
-            for index, result in enumerate(node.entry.results if isinstance(node.entry, ToolResults) else ()):
-                if index not in masked.get(node.seq, ()):
-                    yield MaskedResult(seq=node.seq, index=index), result
+def _unmasked(turns: Iterable[Sequence[Node]], masked: Masks) -> Iterator[tuple[tuple[int, int], ToolResult]]:
+    for node in _flat(turns):
+        for index, result in enumerate(node.entry.results if isinstance(node.entry, ToolResults) else ()):
+            if (node.seq, index) not in masked:
+                yield (node.seq, index), result
 
 
 def _too_big(
@@ -180,12 +166,12 @@ def _too_big(
     *,
     fixed: int,
     factor: float,
-) -> list[MaskedResult]:
+) -> list[tuple[int, int]]:
     """The biggest remaining results, however new, until the rest fits."""
     rest = [[node for node in turn if not any(one.covers(node.seq) for one in stretches)] for turn in turns]
     tokens = fixed + sum(map(measure, rest)) + (policy.summary_tokens if stretches else 0)
     costs = [(estimate_parts(result.parts), mask) for mask, result in _unmasked(rest, measure.masked)]
-    masks: list[MaskedResult] = []
+    masks = []
     for cost, mask in sorted(costs, key=lambda item: -item[0]):
         if calibrate(tokens, factor=factor) <= policy.max_tokens or cost <= 2 * MASK_TOKENS:
             break
@@ -201,8 +187,13 @@ def _stretches(
     turns: Sequence[Sequence[Node]], measure: Callable[[Sequence[Node]], int], policy: CompressionPolicy, *, budget: int
 ) -> tuple[SummarySpan, ...]:
     """The stretches to summarise: the oldest turns, and the steps between the current task and the last steps."""
-    older, current = _split_at_task(turns)
-    task, steps = _parts_of(current)
+    # The turns before the newest one with an input, and all entries since.
+    with_input = (place for place in range(len(turns) - 1, -1, -1) if any(map(_is_input, turns[place])))
+    place = next(with_input, len(turns) - 1)
+    older, current = [*turns[:place]], _flat(turns[place:])
+    # The current task is the input that starts the turn.
+    task = current[:1] if _is_input(current[0]) and not any(map(_is_input, current[1:])) else ()
+    steps = split_steps(current[len(task) :])
     budget -= measure(task)
     # Without a task at its start, the newest input is within the turn: steps before it may be summarised.
     newest = max((place for place, step in enumerate(steps) if any(map(_is_input, step))), default=len(steps) - 1)
@@ -216,20 +207,6 @@ def _stretches(
     spans = (_stretch(groups, measure, within_turn=within) for groups, within in candidates)
     # Not so little that a summary would be longer, nor only an earlier summary.
     return tuple(one for one in spans if one and one.tokens >= policy.least and one.messages > 0)
-
-
-def _split_at_task(turns: Sequence[Sequence[Node]]) -> tuple[list[Sequence[Node]], Sequence[Node]]:
-    """The turns before the newest one with an input, and all entries since."""
-    with_input = (place for place in range(len(turns) - 1, -1, -1) if any(map(_is_input, turns[place])))
-    place = next(with_input, len(turns) - 1)
-    return [*turns[:place]], _flat(turns[place:])
-
-
-def _parts_of(turn: Sequence[Node]) -> tuple[Sequence[Node], list[Sequence[Node]]]:
-    """The current task, which is the input that starts the turn, and the steps since."""
-    if _is_input(turn[0]) and not any(_is_input(node) for node in turn[1:]):
-        return turn[:1], split_steps(turn[1:])
-    return (), split_steps(turn)
 
 
 def _is_input(node: Node) -> bool:

@@ -1,9 +1,7 @@
 """Requests to the summarising model: the conversation as a record of JSON lines, and the instruction.
 
-Each message is one JSON object on a line, with angle brackets escaped. So no content can end the record, start another
-line or pass for an instruction. A record longer than the summariser's window is split into at most `MOST_PARTS` parts,
-each with the summary so far. If that is not enough, long texts are cut in the middle, and then the messages between the
-beginning and the newest ones are left out; the record says so.
+Angle brackets are escaped, so no content can end the record, start another line or pass for an instruction. A record
+longer than the summariser's window is split; then long texts are cut, and then messages in the middle are left out.
 """
 
 import json
@@ -79,8 +77,9 @@ def as_pieces(nodes: Sequence[Node], masked: Masks, *, session_id: str) -> list[
             )
         elif isinstance(entry, ToolResults):
             for index, result in enumerate(entry.results):
-                is_masked = index in masked.get(node.seq, ())
-                text = mask_note(session_id, node.seq, index) if is_masked else result.text or result.error
+                text = result.text or result.error
+                if (node.seq, index) in masked:
+                    text = mask_note(session_id, node.seq, index)
                 values = {"entry": node.seq, "from": "tool", "tool": result.name, "status": result.status}
                 pieces.append(RecordLine(values, text, "output"))
         elif isinstance(entry, Summary):

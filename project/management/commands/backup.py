@@ -1,7 +1,4 @@
-"""`manage.py backup [PATH]`: an online copy of the SQLite database.
-
-The copy gets its name only when it is complete and checked.
-"""
+"""`manage.py backup [PATH]`: an online copy of the SQLite database, named only when it is complete and checked."""
 
 import json
 import os

@@ -1,8 +1,6 @@
 """Notebooks: what an agent remembers of a user between conversations, and the tool that writes it.
 
-There is one notebook for each user and agent. It is a session of its own (`source=notebook`), and its entries are its
-versions: each holds the whole text and its author, the user or the agent. Nothing is overwritten; a version is restored
-by writing it once more.
+There is one for each user and agent: a session of its own (`source=notebook`), whose entries are its versions.
 """
 
 from dataclasses import dataclass

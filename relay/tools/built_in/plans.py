@@ -1,7 +1,6 @@
 """The task plan: a list in Markdown that an agent keeps, one line for each step, and the tool that changes it.
 
-The plan is a fact of the session like an instruction (`PlanSet`): each change is an entry, so a branch has the plan
-that held there. The model gets it with its newest input, so it survives a compression of the older messages.
+Each change is an entry, so a branch has its own plan. The model gets it with its newest input: compression keeps it.
 """
 
 import re

@@ -1,7 +1,4 @@
-"""Tools of MCP servers, for our agents.
+"""Tools of MCP servers, for our agents. All that a server tells us is foreign data: `shaping` cleans and cuts it.
 
-    values (what a server is, without its row) → transports (a process, or HTTP, within limits)
-    → connections (one per server and process, in a thread of their own) → servers (rows, and the tools made of them)
-
-What a server tells us, its descriptions included, is foreign data: cleaned and cut in `shaping`.
+config → transports (a process, or HTTP, within limits) → connections (one per server and process) → servers
 """

@@ -14,10 +14,7 @@ from django.conf import settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpSettings:
-    """`command` starts a program here and speaks with it by its stdin and stdout; else it is reached at `url`.
-
-    `environment` and `headers` hold secrets: they are shown nowhere, not even in an error.
-    """
+    """A program here (`command`), or a server at `url`. `environment` and `headers` are secrets: never shown."""
 
     name: str
     command: str = ""

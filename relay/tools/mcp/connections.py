@@ -1,11 +1,8 @@
 """Connections to MCP servers: made when first needed, kept, and made anew after a death or a change.
 
-They live in a thread with an event loop of its own. A connection belongs to the loop it was made in, and is wanted from
-the chat's loop and from the staff's page alike; importing the SDK takes a second; and a server that floods us costs
-that thread, not the answers that are being written.
-
-A call that takes too long, or whose server dies, fails alone. Its connection is given up: calls that go on in it may
-end, and the next one begins with a new connection.
+They live in a thread with an event loop of its own: the chat's loop and the staff's page both want them, importing the
+SDK takes a second, and a server that floods us costs that thread alone. A call that takes too long, or whose server
+dies, fails alone. Its connection is given up: calls that go on in it may end, and the next one gets a new connection.
 """
 
 import asyncio

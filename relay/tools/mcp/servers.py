@@ -1,7 +1,6 @@
 """MCP servers as the staff has configured them, and the tools that agents get of them.
 
-What a server offers is written down when the staff looks (`look`), and that is what models are told: a server that
-describes a tool otherwise afterwards has to wait for the next look.
+Models are told what the server offered when the staff looked (`look`); later changes wait for the next look.
 """
 
 from collections.abc import Sequence

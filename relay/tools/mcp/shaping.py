@@ -1,8 +1,4 @@
-"""Names, schemas and results of MCP servers, made fit for models: named, cleaned and cut.
-
-Names carry the server's, so that two servers do not collide, and keep to what every vendor allows. Characters that a
-person would not see are taken out of texts: instructions like to hide in them.
-"""
+"""Names, schemas and results of MCP servers, made fit for models: cleaned of unseen characters and cut."""
 
 import json
 import re

@@ -1,7 +1,6 @@
 """The two ways to a server, each within limits: a program on this machine, or streamable HTTP.
 
-A server may be broken or hostile. The SDK's own way to run a program reads lines of any length and logs what is not
-JSON; ours reads so much and no more, counts the rubbish, and keeps the end of what the program complained about.
+A server may be broken or hostile. The SDK's own way to run a program reads lines of any length and logs rubbish.
 """
 
 import asyncio
