@@ -18,5 +18,5 @@ class RelayConfig(AppConfig):
 
         register_section(SECTION)
         privacy.register()
-        actions.listen(session_changed)
+        actions.session_changed.connect(session_changed)
         user_logged_out.connect(sign_outs.on_sign_out)

@@ -4,7 +4,6 @@ A key is `parley_<prefix>_<secret>`. The prefix is its public name and finds its
 stored, which is enough because the secret has 256 random bits. `key_cache` checks keys.
 """
 
-import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,7 +16,7 @@ from django.contrib.auth.models import AbstractUser
 from django.db import IntegrityError
 from django.db.models import Q, QuerySet
 from django.utils import timezone
-from django.utils.crypto import salted_hmac
+from django.utils.crypto import get_random_string, salted_hmac
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -113,8 +112,8 @@ def create(
     `once` identifies a form, which creates one key however often it is sent (AlreadyMadeError).
     """
     owner = owner or first_staff_user()
-    prefix = _prefix_for(once, owner) if once else _random(PREFIX_CHARS, ascii_lowercase + digits)
-    secret = f"parley_{prefix}_{_random(SECRET_CHARS, ascii_letters + digits)}"
+    prefix = _prefix_for(once, owner) if once else get_random_string(PREFIX_CHARS, ascii_lowercase + digits)
+    secret = f"parley_{prefix}_{get_random_string(SECRET_CHARS, ascii_letters + digits)}"
     api_key = ApiKey(
         name=_checked_name(name),
         prefix=prefix_of(secret),
@@ -201,10 +200,6 @@ def _prefix_for(once: str, owner: AbstractUser) -> str:
     mark = int.from_bytes(salted_hmac("history.access.keys.once", f"{owner.pk} {once}", algorithm="sha256").digest())
     alphabet = ascii_lowercase + digits
     return "".join(alphabet[mark // len(alphabet) ** place % len(alphabet)] for place in range(PREFIX_CHARS))
-
-
-def _random(length: int, alphabet: str) -> str:
-    return "".join(secrets.choice(alphabet) for _char in range(length))
 
 
 def _checked_name(name: str) -> str:

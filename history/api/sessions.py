@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -137,9 +138,7 @@ class OneMessage(ApiView):
     def get(self, request: Request, session_id: str, seq: int) -> Response:
         """However long it is, with everything that is stored of it: parts, reasoning, attachments by hash."""
         session = open_session(request, session_id)
-        message = Message.objects.at(session, min(seq, LARGEST)).first()
-        if message is None:
-            raise NoSuchThing
+        message = get_object_or_404(Message.objects.at(session, min(seq, LARGEST)))
         try:
             entry = clean_deep(entry_to_json(entries_of([message])[0]))
         except MissingBlob:

@@ -4,7 +4,6 @@ from collections import deque
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO
-from uuid import UUID
 
 from django.conf import settings
 from django.http import HttpRequest
@@ -13,6 +12,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 from drf_spectacular.types import OpenApiTypes
 from rest_framework.exceptions import UnsupportedMediaType, ValidationError
+from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -116,12 +116,7 @@ class OneImport(ApiView):
     @documented("read_import", "Read an import", ImportSerializer, has_tag=True)
     def get(self, request: Request, import_id: str) -> Response:
         """How far it is; when it is done, what became of each conversation."""
-        try:
-            job = jobs.jobs_of(viewer_of(request)).filter(pk=UUID(import_id)).first()
-        except ValueError:
-            job = None
-        if job is None:
-            raise NoSuchThing
+        job = get_object_or_404(jobs.jobs_of(viewer_of(request)), pk=import_id)
         return tagged(request, ImportSerializer(job).data)
 
 

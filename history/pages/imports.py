@@ -13,7 +13,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.files.uploadedfile import TemporaryUploadedFile
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
@@ -114,7 +114,7 @@ def begin(request: HttpRequest) -> HttpResponse:
 @require_POST
 def piece(request: HttpRequest, job_id: UUID, place: int) -> HttpResponse:
     """Bytes of a file from `?offset=`. A response of 409 has the right offset to continue at."""
-    job = _job_or_404(request, job_id)
+    job = get_object_or_404(jobs.jobs_of(request.user), pk=job_id)
     offset = whole_number(request.GET.get("offset"))
     if place >= len(job.files) or offset is None:
         raise Http404
@@ -136,7 +136,7 @@ def start(request: HttpRequest, job_id: UUID) -> HttpResponse:
 
     Starting a job that is already started is no error: the script repeats a request whose answer was lost.
     """
-    job = _job_or_404(request, job_id)
+    job = get_object_or_404(jobs.jobs_of(request.user), pk=job_id)
     wants_json = request.get_preferred_type(["text/html", "application/json"]) == "application/json"
     is_sent = job.state == ImportJob.State.UPLOADING and jobs.is_whole(job)
     is_started = wants_json and job.state != ImportJob.State.UPLOADING
@@ -159,7 +159,7 @@ def start(request: HttpRequest, job_id: UUID) -> HttpResponse:
 @never_cache
 @require_safe
 def import_job(request: HtmxRequest, job_id: UUID) -> HttpResponse:
-    job = _job_or_404(request, job_id)
+    job = get_object_or_404(jobs.jobs_of(request.user), pk=job_id)
     template = "history/imports/_job.html" if request.htmx else "history/imports/job.html"
     return render(request, template, {"job": _job_view(job) | _report(job)})
 
@@ -168,16 +168,9 @@ def import_job(request: HtmxRequest, job_id: UUID) -> HttpResponse:
 @require_POST
 def remove(request: HttpRequest, job_id: UUID) -> HttpResponse:
     """Remove the job and its files. The imported sessions remain."""
-    jobs.remove(_job_or_404(request, job_id))
+    jobs.remove(get_object_or_404(jobs.jobs_of(request.user), pk=job_id))
     messages.success(request, _("Report removed. Imported sessions stay."))
     return redirect("history:imports")
-
-
-def _job_or_404(request: HttpRequest, job_id: UUID) -> ImportJob:
-    job = jobs.jobs_of(request.user).filter(pk=job_id).first()
-    if job is None:
-        raise Http404
-    return job
 
 
 # The order of the report: refusals first, files without conversations last.

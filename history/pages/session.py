@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, QueryDict
-from django.shortcuts import render
+from django.shortcuts import get_object_or_404, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
@@ -39,10 +39,7 @@ def session_or_404(viewer: Viewer, session_id: UUID) -> Session:
 
 
 def message_or_404(session: Session, seq: int) -> Message:
-    message = Message.objects.at(session, min(seq, LARGEST)).first()
-    if message is None:
-        raise Http404
-    return message
+    return get_object_or_404(Message.objects.at(session, min(seq, LARGEST)))
 
 
 def transcript_or_404(session: Session, values: QueryDict) -> Transcript:

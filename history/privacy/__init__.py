@@ -9,13 +9,6 @@ from history.privacy.export import export_person
 from history.privacy.registry import PersonalData, register_personal_data, rows_of_table
 
 __all__ = [
-    "ErasurePlan",
-    "LastStaffMember",
-    "PersonalData",
-    "Receipt",
-    "erase_person",
-    "export_person",
-    "plan_for",
-    "register_personal_data",
-    "rows_of_table",
-]
+    "ErasurePlan", "LastStaffMember", "PersonalData", "Receipt",
+    "erase_person", "export_person", "plan_for", "register_personal_data", "rows_of_table",
+]  # fmt: skip

@@ -13,7 +13,7 @@ BATCH = 200
 BATCH_CHARS = 4_000_000
 
 
-def rebuild(session: Session | None = None, *, progress: Callable[[int], None] | None = None) -> int:
+def rebuild(session: Session | None = None, *, progress: Callable[[int], object] = lambda done: None) -> int:
     """Replace all search rows, a few messages per transaction, while others search and write.
 
     Returns the number of messages. `progress` gets the number of those that are done.
@@ -22,8 +22,7 @@ def rebuild(session: Session | None = None, *, progress: Callable[[int], None] |
     for ids in _batches(session):
         with writing():
             done += _rebuild(ids)
-        if progress is not None:
-            progress(done)
+        progress(done)
     return done
 
 

@@ -1,11 +1,10 @@
 """Actions on a session outside of the chat: rename, pin, archive, delete.
 
 The chat has pages open that show it, and may be answering in it just then. The record knows nothing of that, so
-other apps subscribe to changes (`listen`, once, when the application starts).
+other apps connect to the signal.
 """
 
-from collections.abc import Callable
-from typing import Literal
+from django.dispatch import Signal
 
 from history import retention
 from history.access.permissions import Viewer
@@ -13,15 +12,8 @@ from history.access.reasons import check_reason, is_own
 from history.models import Session
 from history.record import recorder
 
-What = Literal["changed", "deleting", "deleted"]
-Listener = Callable[[Session, What], None]
-
-_listeners: list[Listener] = []
-
-
-def listen(listener: Listener) -> None:
-    if listener not in _listeners:
-        _listeners.append(listener)
+# Receivers get the `session` and `what`: changed, deleting or deleted.
+session_changed = Signal()
 
 
 def change(
@@ -39,7 +31,7 @@ def change(
         recorder.pin(session, pinned=pinned)
     if archived is not None:
         recorder.archive(session, archived=archived)
-    _tell(session, "changed")
+    session_changed.send(Session, session=session, what="changed")
 
 
 def delete(session: Session, *, by: Viewer | None, reason: str = "") -> bool:
@@ -53,12 +45,7 @@ def delete(session: Session, *, by: Viewer | None, reason: str = "") -> bool:
         reason = check_reason(reason)
     if session.hold and not is_theirs:
         raise retention.UnderHold(f"session {session.pk} is under hold: release it first")
-    _tell(session, "deleting")
+    session_changed.send(Session, session=session, what="deleting")
     is_hidden = retention.hide(session, actor=by, reason=reason, even_held=is_theirs)
-    _tell(session, "deleted")
+    session_changed.send(Session, session=session, what="deleted")
     return is_hidden
-
-
-def _tell(session: Session, what: What) -> None:
-    for listener in _listeners:
-        listener(session, what)

@@ -28,17 +28,9 @@ from history.management.history_commands import (
 )
 
 ACTIONS: dict[str, ModuleType] = {
-    "list": listing,
-    "show": show,
-    "search": search,
-    "export": exporting,
-    "import": importing,
-    "delete": delete,
-    "purge": purge,
-    "verify": verify,
-    "lint": lint,
-    "person": person,
-}
+    "list": listing, "show": show, "search": search, "export": exporting, "import": importing,
+    "delete": delete, "purge": purge, "verify": verify, "lint": lint, "person": person,
+}  # fmt: skip
 
 
 class Command(BaseCommand):

@@ -22,7 +22,6 @@ from history.http import HtmxRequest, wants_fragment
 from history.models import Session
 from history.record.selectors import sessions_owned_by
 from history.sessions import actions
-from history.sessions.actions import What
 from relay.live import groups, runs
 from relay.pages.sidebar.query import SidebarQuery, address_with, load_sidebar, parse_id
 from relay.pages.sidebar.sessions import in_trash, just_deleted, rows_of
@@ -212,7 +211,7 @@ def redirect_back(request: HttpRequest, *, leaving: Session | None = None, other
 logger = logging.getLogger(__name__)
 
 
-def session_changed(session: Session, what: What) -> None:
+def session_changed(session: Session, what: str, **_signal: object) -> None:
     """Stop what is being answered where it goes; open pages show the rest. Not hearing of it must not undo it."""
     try:
         if what == "deleting":
