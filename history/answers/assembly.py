@@ -38,7 +38,6 @@ from history.entries import (
     OtherPart,
     Part,
     Reasoning,
-    Status,
     Text,
     ToolRequest,
     Usage,
@@ -140,8 +139,8 @@ class Assembler:
             self.feed(event)
         return self
 
-    def output(self, *, status: Status | None = None, **fields: Any) -> ModelOutput:
-        """The answer so far. Without a `status`, the events decide it."""
+    def output(self, **fields: Any) -> ModelOutput:
+        """The answer so far."""
         self._add_pending()
         built = (part.build(self.provider) for part in self._parts.values())
         return ModelOutput(
@@ -149,7 +148,7 @@ class Assembler:
             provider=self.provider,
             model=self.model,
             agent=self.agent,
-            status=status or ("failed" if self.failed else "complete" if self.ended else "interrupted"),
+            status="failed" if self.failed else "complete" if self.ended else "interrupted",
             end_reason=fields.pop("end_reason", self.ended.reason if self.ended else ""),
             error=self.failed.message if self.failed else "",
             usage=self.usage,

@@ -25,19 +25,9 @@ EndReason = Literal["stop", "tool_use", "length", "content_filter", "refusal", "
 END_REASONS: tuple[EndReason, ...] = ("stop", "tool_use", "length", "content_filter", "refusal", "pause", "other")
 
 ErrorKind = Literal[
-    "invalid_request",
-    "authentication",
-    "billing",
-    "permission",
-    "not_found",
-    "conflict",
-    "too_large",
-    "context_length",
-    "rate_limit",
-    "server",
-    "overloaded",
-    "timeout",
-]
+    "invalid_request", "authentication", "billing", "permission", "not_found", "conflict", "too_large",
+    "context_length", "rate_limit", "server", "overloaded", "timeout",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,17 +55,13 @@ def _block() -> Iterator[None]:
     _blocks.open.append(work)
     try:
         yield
-    except BaseException:
+    finally:
         _blocks.open.pop()
-        raise
-    _blocks.open.pop()
-    if not _blocks.open:
-        for function, items in work.items():
-            function(items)
-        return
-    outer = _blocks.open[-1]
     for function, items in work.items():
-        outer.setdefault(function, []).extend(items)
+        if _blocks.open:
+            _blocks.open[-1].setdefault(function, []).extend(items)
+        else:
+            function(items)
 
 
 # BUSY, LOCKED, NOMEM, READONLY, INTERRUPT, IOERR, FULL, CANTOPEN, PROTOCOL

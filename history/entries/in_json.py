@@ -115,18 +115,14 @@ def _to_json(item: object) -> Any:
 
 
 def _value_from_json(cls: type[T], data: JsonObject, place: str) -> T:
-    read: JsonDict = {}
-    extra: JsonDict = {}
     known = _shape(cls)  # type: ignore[arg-type]
-    for name, item in data.items():
-        if name in known:
-            read[name] = known[name][0](item, f"{place}.{name}")
-        else:
-            extra[name] = item
+    read = {name: known[name][0](item, f"{place}.{name}") for name, item in data.items() if name in known}
     for name, (_, default) in known.items():
         if name not in read and default is dataclasses.MISSING:
             raise EntryError(f"{place}.{name} is missing")
-    return cls(**read, extra=extra) if extra else cls(**read)
+    if len(read) < len(data):
+        read["extra"] = {name: item for name, item in data.items() if name not in known}
+    return cls(**read)
 
 
 def _decoder(hint: Any) -> Decoder:

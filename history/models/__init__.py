@@ -10,25 +10,10 @@ from history.models.exchanges import EarlierTry, Exchange, TokenCalibration
 from history.models.imports import ImportJob
 from history.models.keys import ApiKey
 from history.models.messages import Blob, Message, SearchRow, ToolCall
-from history.models.sessions import Session, SessionQuerySet, TitlePolicy, neutral_name
+from history.models.sessions import Session, SessionQuerySet, neutral_name
 from history.models.share_links import ShareLink
 
-__all__ = [
-    "ApiKey",
-    "AuditEvent",
-    "Blob",
-    "DayTally",
-    "EarlierTry",
-    "Exchange",
-    "ImportJob",
-    "Message",
-    "SearchRow",
-    "Session",
-    "SessionQuerySet",
-    "ShareLink",
-    "StaleDay",
-    "TitlePolicy",
-    "TokenCalibration",
-    "ToolCall",
-    "neutral_name",
-]
+__all__ = (
+    "ApiKey", "AuditEvent", "Blob", "DayTally", "EarlierTry", "Exchange", "ImportJob", "Message", "SearchRow",
+    "Session", "SessionQuerySet", "ShareLink", "StaleDay", "TokenCalibration", "ToolCall", "neutral_name",
+)  # fmt: skip

@@ -28,6 +28,7 @@ from history.redaction.walker import Redactors
 SIGN_SECONDS = 2.0  # between heartbeats of one without news
 # An answer of this many characters is written at most once a second, one of twice as many every other second.
 CHARS_PER_SECOND = 4_000_000
+_UPDATE = "UPDATE history_exchange SET partial = %s, heartbeat_at = %s WHERE id = %s AND ended_at IS NULL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +139,6 @@ def _write(partials: Mapping[UUID, str | None]) -> None:
             execute_bound(_UPDATE, texts)
         if silent:
             Exchange.objects.running().filter(pk__in=among(silent)).update(heartbeat_at=moment)
-
-
-_UPDATE = "UPDATE history_exchange SET partial = %s, heartbeat_at = %s WHERE id = %s AND ended_at IS NULL"
 
 
 @contextmanager

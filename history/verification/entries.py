@@ -6,7 +6,7 @@ from history.db.packing import attachments_of, blobs_in, unpack
 from history.entries import Entry, JsonObject, UnknownEntry
 from history.models import Message
 from history.models.seals import digest_of, seal_of
-from history.record import fingerprints, projections
+from history.record import projections
 from history.verification.rows import Blobs
 
 # Columns that only some entries fill.
@@ -76,11 +76,3 @@ def wrong_columns(row: Message, entry: Entry) -> Iterator[str]:
     if isinstance(entry, UnknownEntry):
         del expected["created_at"]  # the writer knew the time from another source
     return (name for name, value in expected.items() if getattr(row, name) != value)
-
-
-def is_wrong_fingerprint(row: Message, entry: Entry, *, after: bytes, scope: str) -> bool:
-    """Whether the chain continues differently. A redacted text cannot be checked: it was hashed before."""
-    is_redacted = "[redacted:" in (row.body or "") or bool(entry.metadata.get("redacted"))
-    if is_redacted or entry.metadata.get("recording") == "no_replies":
-        return False
-    return not fingerprints.is_fingerprint(row.fingerprint, entry, after=after, scope=scope)

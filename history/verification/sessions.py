@@ -44,7 +44,10 @@ class SessionCheck:
             for row in rows:
                 yield from self._check_row(row)
             yield from self.projections.check_page(rows)
-        yield from self._check_last_entry()
+        if self.last < self.session.version:
+            yield self._missing(self.last + 1, self.session.version)
+        elif self.last_seal != self.session.last_seal:
+            yield self._damage(self.last, "altered_end", "its seal is not the one that the session has as its last")
         yield from self.projections.check_end()
         yield from self._check_derived_columns()
 
@@ -100,13 +103,6 @@ class SessionCheck:
             if rest:
                 sentence = f"its body was dropped, but there is still something in {name}"
                 yield projection_finding(self.session, row.seq, "text_left", sentence)
-
-    def _check_last_entry(self) -> Iterator[VerificationFinding]:
-        session = self.session
-        if self.last < session.version:
-            yield self._missing(self.last + 1, session.version)
-        elif self.last_seal != session.last_seal:
-            yield self._damage(self.last, "altered_end", "its seal is not the one that the session has as its last")
 
     def _missing(self, first: int, last: int) -> VerificationFinding:
         sentence = "it is missing" if first == last else f"it is missing, like everything up to entry {last}"
