@@ -17,8 +17,9 @@ from relay.digest import files_aside
 from relay.digest.answers import TOO_LARGE, read_answer, unread_answer
 from relay.digest.calls import CallPlan, LargeBody, PendingCall, RecordedAnswer
 from relay.digest.requests import largest_body
-from relay.gateway.journal.frames import CHUNK, RecordPosition
+from relay.gateway.journal.frames import RecordPosition
 from relay.gateway.journal.records import head_size
+from relay.gateway.journal.segments import CHUNK
 
 logger = logging.getLogger(__name__)
 

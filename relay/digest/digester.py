@@ -28,7 +28,6 @@ from relay.digest.planning import Planner
 from relay.digest.positions import OUTAGES, OtherHosts, Position, is_outage
 from relay.digest.recovery import recover_calls
 from relay.digest.session_cache import SessionCache
-from relay.gateway.journal.damage import is_damage
 from relay.gateway.journal.frames import RecordPosition
 from relay.gateway.journal.reader import JournalReader
 from relay.gateway.journal.records import Accepted, Ended, Lost, Record, ReplyBytes
@@ -153,7 +152,7 @@ class Digester:
             self._note_orphan(place, record)
 
     def _note_loss(self, place: RecordPosition, loss: Lost) -> None:
-        if is_damage(loss):
+        if loss.is_damage:
             if place.position in self._holes[place.segment]:
                 return  # counted already
             self._holes[place.segment].add(place.position)

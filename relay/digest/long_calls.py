@@ -22,7 +22,7 @@ from relay.digest.calls import PendingCall
 from relay.gateway.journal import frames
 from relay.gateway.journal.frames import RecordPosition
 from relay.gateway.journal.reader import JournalReader
-from relay.gateway.journal.segments import name_of, number_of, writer_of
+from relay.gateway.journal.segments import CHUNK, name_of, number_of, writer_of
 
 logger = logging.getLogger(__name__)
 
@@ -142,7 +142,7 @@ def _chunks(source: BinaryIO, place: RecordPosition) -> Iterator[bytes]:
     source.seek(place.payload)
     left = place.end - place.payload
     while left:
-        chunk = source.read(min(left, frames.CHUNK))
+        chunk = source.read(min(left, CHUNK))
         if not chunk:
             raise OSError(f"{place.segment} is shorter than it was")
         left -= len(chunk)

@@ -19,7 +19,6 @@ from relay.digest.bodies import largest_record
 from relay.digest.calls import FiledCall, PendingCall
 from relay.digest.exchange_rows import HELPER
 from relay.digest.positions import Position
-from relay.gateway.journal.damage import is_damage
 from relay.gateway.journal.frames import RecordPosition
 from relay.gateway.journal.reader import read
 from relay.gateway.journal.records import Accepted, Lost
@@ -64,7 +63,7 @@ def _read_again(folder: Path, position: Position) -> tuple[Calls, Losses]:
         folder, position.start, until=position.to, only=there, ended=ended, most=largest_record()
     ):
         if isinstance(record, Lost):
-            lost += [(place, record)] if is_damage(record) else []
+            lost += [(place, record)] if record.is_damage else []
         elif not isinstance(record, Accepted):
             if (call := calls.get(record.exchange)) is not None:
                 call.add(place, record)

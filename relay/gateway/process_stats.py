@@ -34,15 +34,10 @@ class ProcessStats:
     ended: list[tuple[str, str, int]] = field(default_factory=list)
 
 
-_file = ProcessFile("processes")
-
-
-def folder() -> Path:
-    return _file.folder
+own_file = ProcessFile("processes")
 
 
 def current_stats() -> ProcessStats:
-    """This process, at this moment."""
     losses = recording.unreported_losses()
     return ProcessStats(
         process=str(os.getpid()),
@@ -57,20 +52,18 @@ def current_stats() -> ProcessStats:
 
 
 def write() -> None:
-    """The background's job."""
-    _file.begin()
+    own_file.begin()
     text = json.dumps(asdict(current_stats()), ensure_ascii=False).encode()
-    os.pwrite(_file.fd, text[:SIZE].ljust(SIZE), 0)
+    os.pwrite(own_file.fd, text[:SIZE].ljust(SIZE), 0)
 
 
 def stop() -> None:
-    """The end of this process."""
-    _file.end()
+    own_file.end()
 
 
 def all_stats() -> list[ProcessStats]:
     """This process as it is now, and the others of this machine as they last said."""
-    return [current_stats(), *filter(None, map(_read, _file.others()))]
+    return [current_stats(), *filter(None, map(_read, own_file.others()))]
 
 
 def _read(path: Path) -> ProcessStats | None:

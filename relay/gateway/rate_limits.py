@@ -18,9 +18,9 @@ from relay.gateway.replies import BYTES_PER_TOKEN
 from relay.gateway.routes import Upstream
 from relay.runtime.event_loop import parse_apart
 from relay.usage import budgets, counters, redis_counters
+from relay.usage.accounts import KeyAccount
 from relay.usage.amounts import Use
 from relay.usage.budgets import BudgetLimit, payer_of
-from relay.usage.counters import KeyAccount
 from relay.usage.redis_counters import Counted
 
 # In the text of all dialects. Within a text the quotes would be escaped; the largest number counts.

@@ -41,7 +41,6 @@ def mode_of(key: ApiKey) -> str:
 
 
 def journal() -> Journal:
-    """The journal of this process."""
     folder, most_bytes = Path(settings.PARLEY_DATA_DIR) / "journal", settings.PARLEY_JOURNAL_MB * 1024 * 1024
     return process_state.get(Journal, lambda: Journal(folder, most_bytes=most_bytes))
 

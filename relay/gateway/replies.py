@@ -198,7 +198,6 @@ def partial_usage(usage: Usage, *, written: int) -> Usage:
 
 
 def estimate_output(folded: Assembler) -> int:
-    """Our estimate of text, reasoning and tool calls."""
     outputs = [one.output() for one in (folded, *folded.beside.values())]
     return sum(
         estimate_text(text)

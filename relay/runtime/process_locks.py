@@ -59,7 +59,6 @@ class ProcessFile:
         return path
 
     def end(self) -> None:
-        """The end of this process."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)
             os.close(self.fd)
@@ -69,19 +68,15 @@ class ProcessFile:
         return sorted(path for path in self.folder.glob("[!.]*") if path != self.path)
 
 
-_file = ProcessFile("run-owners")
+own_file = ProcessFile("run-owners")
 _lock = threading.Lock()
-
-
-def folder() -> Path:
-    return _file.folder
 
 
 def name_here() -> str:
     """The name of this process. Empty if no file can be written: then its runs end by timeout."""
     with _lock:
         try:
-            return _file.begin(_this_host).name
+            return own_file.begin(_this_host).name
         except OSError as error:
             logger.warning("Runs cannot be marked as those of this process: %s", error)
             return ""
@@ -90,13 +85,13 @@ def name_here() -> str:
 def forget() -> None:
     """The end of this process: its runs are over."""
     with _lock:
-        _file.end()
+        own_file.end()
 
 
 def count_living() -> int:
     """The number of running processes of this machine, this one included."""
     name_here()
-    return 1 + sum(1 for path in _file.others() if _is_held(path))
+    return 1 + sum(1 for path in own_file.others() if _is_held(path))
 
 
 @contextmanager
@@ -106,7 +101,7 @@ def dead_processes() -> Iterator[list[str]]:
     Their locks are held meanwhile, so that one process ends their runs; after an error the next one tries again.
     """
     with contextlib.ExitStack() as held:
-        paths = [path for path in _file.others() if _take(path, held)]
+        paths = [path for path in own_file.others() if _take(path, held)]
         yield [path.name for path in paths]
         for path in paths:
             path.unlink(missing_ok=True)

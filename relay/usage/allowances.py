@@ -68,7 +68,6 @@ def note_message(user: Any) -> None:
 
 
 def note_usage(user: Any, *, tokens: int = 0, cost: Decimal | float | int = 0) -> None:
-    """Count what a call has used."""
     tables.add_owner_day(user.pk, today(), Use(0, tokens, Decimal(str(cost))))
 
 

@@ -98,7 +98,6 @@ class Call:
 
     @property
     def record_headers(self) -> tuple[tuple[str, str], ...]:
-        """Response headers about the record."""
         headers = [("x-parley-recording", self.recording)]
         if self.session_name.session and self.recording != "off":
             session = str(self.session_name.session)
@@ -107,7 +106,6 @@ class Call:
 
     @property
     def response_headers(self) -> Headers:
-        """Response headers about the call and its record."""
         pairs = (("x-parley-exchange-id", self.name), *self.record_headers)
         return [(name.encode(), value.encode()) for name, value in pairs]
 

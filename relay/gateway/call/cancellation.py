@@ -130,7 +130,6 @@ def is_stopping() -> bool:
 
 
 def check_not_stopping() -> None:
-    """Raises a Refusal."""
     if is_stopping():
         headers = (("retry-after", str(RETRY_SECONDS)),)
         raise Refusal("The server is being stopped. Try again in a few seconds.", "overloaded", headers=headers)

@@ -50,7 +50,6 @@ class Client:
         self._watch_task = self.loop.create_task(self._wait_for_disconnect(on_disconnect))
 
     async def send_json(self, status: int, body: bytes, headers: Headers) -> None:
-        """A whole response."""
         own = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         await self.begin(status, own + headers)
         await self.write(body, is_last=True)

@@ -44,7 +44,6 @@ class Refusal(Exception):
         self.message, self.kind, self.status, self.headers = message, kind, status, headers
 
     def encode(self, dialect: str) -> tuple[int, bytes]:
-        """Status and body."""
         status, body = DIALECTS[dialect].encode_error(Failed(message=self.message, kind=self.kind))
         return self.status or status, as_bytes(body)
 

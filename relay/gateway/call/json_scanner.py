@@ -4,6 +4,7 @@ A body of megabytes is passed on as it came. Two things may be removed or replac
 `sessionId`, which is ours, and the model's name if a route says another one.
 """
 
+import contextlib
 import json
 import re
 from collections.abc import Iterator
@@ -98,23 +99,27 @@ def _value_end(body: bytes, place: int) -> int:
 def _brackets_end(body: bytes, place: int) -> int:
     """The end of an object or a list. Single brackets are counted only in a slice that may close the last one."""
     depth = 0
-    while place < len(body):
-        piece = body[place : place + SLICE]
-        found = _WHOLE_STRINGS.match(piece)
-        size = found.end() if found else 0
-        if not size:  # a string that is longer than the slice
-            place = _string_end(body, place)
-            continue
-        unpaired = _unpaired_brackets(piece[:size])
+    for start, piece in _slices(body, place):
+        unpaired = _unpaired_brackets(piece)
         if depth > unpaired.count(b"}"):
             depth += unpaired.count(b"{") - unpaired.count(b"}")
-        else:
-            for token in _STRING_OR_BRACKET.finditer(piece, 0, size):
-                depth += (step := _DEPTH.get(token[0], 0))
-                if step and not depth:
-                    return place + token.end()
-        place += size
+            continue
+        for token in _STRING_OR_BRACKET.finditer(piece):
+            depth += (step := _DEPTH.get(token[0], 0))
+            if step and not depth:
+                return start + token.end()
     raise IndexError("unclosed")
+
+
+def _slices(body: bytes, place: int) -> Iterator[tuple[int, bytes]]:
+    """Each with its place, and only with whole strings: one that is longer than a slice is left out."""
+    while place < len(body):
+        found = _WHOLE_STRINGS.match(body[place : place + SLICE])
+        if found and found.end():
+            yield place, found[0]
+            place += found.end()
+        else:
+            place = _string_end(body, place)
 
 
 def _unpaired_brackets(piece: bytes) -> bytes:
@@ -129,18 +134,9 @@ def _unpaired_brackets(piece: bytes) -> bytes:
 
 def outside_strings(body: bytes) -> Iterator[bytes]:
     """A JSON text without its strings, in slices. Ends before a string that is not closed."""
-    place = 0
-    while place < len(body):
-        piece = body[place : place + SLICE]
-        found = _WHOLE_STRINGS.match(piece)
-        if not found or not found.end():  # a string that is longer than the slice
-            try:
-                place = _string_end(body, place)
-            except IndexError:
-                return
-            continue
-        yield _STRING.sub(b"", piece[: found.end()])
-        place += found.end()
+    with contextlib.suppress(IndexError):
+        for _, piece in _slices(body, 0):
+            yield _STRING.sub(b"", piece)
 
 
 def _string_end(body: bytes, place: int) -> int:

@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 from zlib import crc32
 
-from relay.gateway.journal import damage
 from relay.gateway.journal.records import Lost, Record, head_size, parse_record
-from relay.gateway.journal.segments import MAGIC
+from relay.gateway.journal.segments import CHUNK, MAGIC, note_loss
 
 logger = logging.getLogger(__name__)
 
@@ -32,8 +31,6 @@ _CHECK = struct.Struct("<I")
 FRAME_SIZE = _BEGINNING.size + _CHECK.size
 _COUNTS = struct.Struct("<QI")  # bytes, calls
 COUNTS_SIZE = _COUNTS.size + _CHECK.size
-# A record larger than a reader wants to hold is read in pieces of this size.
-CHUNK = 1024 * 1024
 # Where the counts are, and where the first record is.
 COUNTS_AT = len(MAGIC)
 START = COUNTS_AT + COUNTS_SIZE
@@ -198,7 +195,7 @@ class _Reading:
     def _note_loss(self, end: int, *, position: int, calls: int = 0, least: int = 0) -> tuple[RecordPosition, Lost]:
         """No record is whole up to byte `end`, where `position` and `calls` of the writer continue."""
         lost, lost_calls = max(least, position - self.position), max(0, calls - self.calls)
-        loss = damage.note_loss(self.path, self.at, end, at_position=self.position, lost=lost, calls=lost_calls)
+        loss = note_loss(self.path, self.at, end, at_position=self.position, lost=lost, calls=lost_calls)
         place = RecordPosition(self.path.name, self.at, end, moved=position - end)
         self.at, self.position, self.calls = end, position, max(calls, self.calls)
         return place, loss

@@ -20,6 +20,8 @@ CREDENTIALS = frozenset(
     {"authorization", "proxy-authorization", "x-api-key", "x-goog-api-key", "api-key", "cookie", "set-cookie"}
 )
 
+DAMAGED = "the journal is damaged"
+
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A call that is about to be sent: written before the first byte goes upstream."""
@@ -102,6 +104,11 @@ class Lost(msgspec.Struct, frozen=True, kw_only=True):
     calls: int
     lost_bytes: int
     why: str
+
+    @property
+    def is_damage(self) -> bool:
+        """Whether a reader found it; otherwise its writer reported it."""
+        return self.why.startswith(DAMAGED)
 
 
 Record = Accepted | ReplyBytes | Ended | Lost

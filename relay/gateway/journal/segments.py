@@ -1,4 +1,4 @@
-"""The files of the journal (segments): names, locks and first lines.
+"""The files of the journal (segments): names, locks, first lines, and copies of damaged bytes.
 
 `frames` reads the records behind the first line. The writing process holds a lock on its segment, which the kernel
 releases when the process dies: so a reader knows without a clock or a process id whether more can come. A segment has
@@ -7,11 +7,16 @@ its lock before it has its name.
 
 import contextlib
 import fcntl
+import logging
 import os
 import re
 import time
 from pathlib import Path
 from zlib import crc32
+
+from relay.gateway.journal.records import DAMAGED, Lost
+
+logger = logging.getLogger(__name__)
 
 VERSION = 4
 _HEADING = re.compile(rb"(parley journal (\d{1,9})) ([0-9a-f]{8})\n")
@@ -21,6 +26,8 @@ SUFFIX = ".journal"
 BETWEEN = 1_000_000
 # Damaged bytes of a segment, for staff to look at. They do not count against the size of the journal.
 ASIDE = ".damaged"
+# A record larger than a reader wants to hold, and damaged bytes, are read in pieces of this size.
+CHUNK = 1024 * 1024
 # A segment before it has its name.
 UNNAMED = ".new"
 
@@ -109,3 +116,29 @@ def is_of_later_release(path: Path) -> bool:
     except FileNotFoundError:
         return False
     return found is not None and int(found[3], 16) == crc32(found[1]) and int(found[2]) > VERSION
+
+
+def note_loss(path: Path, start: int, end: int, *, at_position: int, lost: int, calls: int) -> Lost:
+    """Log what is lost of a segment, and put the bytes aside that cannot be read."""
+    place = f"{path.name} at byte {at_position}"
+    if end > start and (name := _put_aside(path, start, end)):
+        place += f", put aside as {name}"
+    logger.error("The relay's journal is damaged: %s; %d bytes of it are lost.", place, lost)
+    return Lost(at=path.stat().st_mtime, calls=calls, lost_bytes=lost, why=f"{DAMAGED}: {place}")
+
+
+def _put_aside(path: Path, start: int, end: int) -> str:
+    """Copy these bytes to a file with the time of the segment. Empty if the disk is full."""
+    copy = path.with_name(f"{path.name}.{start}{ASIDE}")
+    try:
+        fd = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with path.open("rb") as source, os.fdopen(fd, "wb") as target:
+            source.seek(start)
+            for at in range(start, end, CHUNK):
+                target.write(source.read(min(CHUNK, end - at)))
+        written_at = path.stat().st_mtime
+        os.utime(copy, (written_at, written_at))
+    except OSError as error:
+        logger.error("Damaged bytes of %s cannot be put aside: %s", path.name, error)
+        return ""
+    return copy.name

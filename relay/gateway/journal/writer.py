@@ -147,7 +147,6 @@ class Journal:
                 self._owed.append(end)
 
     def flush(self) -> None:
-        """Write all bytes that are waiting, however few."""
         for under_way in self._open.values():
             self._flush(under_way)
 

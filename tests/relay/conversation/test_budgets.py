@@ -177,7 +177,7 @@ async def test_a_summary_does_not_wait_for_the_call_that_was_too_long(talk: Talk
 def test_every_process_of_the_machine_counts_for_the_parts_of_a_budget(settings: Any, tmp_path: Any) -> None:
     settings.PARLEY_DATA_DIR = tmp_path
     assert process_locks.count_living() == 1
-    dead, living = process_locks.folder() / "dead", process_locks.folder() / "living"
+    dead, living = process_locks.own_file.folder / "dead", process_locks.own_file.folder / "living"
     dead.touch()
     with living.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

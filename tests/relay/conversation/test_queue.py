@@ -339,9 +339,9 @@ async def test_a_tool_command_of_a_dead_process_is_not_carried_out_again(talk: T
 
     def leave() -> None:
         """The file and the row of a process that was killed in the middle."""
-        process_locks.folder().mkdir(parents=True, exist_ok=True)
+        process_locks.own_file.folder.mkdir(parents=True, exist_ok=True)
         here = {"host": socket.gethostname(), "boot": process_locks._boot_id()}
-        (process_locks.folder() / "gone").write_text(json.dumps(here))
+        (process_locks.own_file.folder / "gone").write_text(json.dumps(here))
         values = {"session": talk.session, "owner": talk.user, "text": "/current_time", "process": "gone"}
         QueuedMessage.objects.create(**values, claimed_at=timezone.now(), after=Session.objects.get().head)
 

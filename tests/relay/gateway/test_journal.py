@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from relay.gateway.journal import frames
 from relay.gateway.journal import writer as journals
-from relay.gateway.journal.damage import is_damage
 from relay.gateway.journal.reader import JournalReader, read
 from relay.gateway.journal.records import (
     Accepted,
@@ -154,7 +153,7 @@ class TestRecords:
         whole[at] ^= 1 << data.draw(st.integers(0, 7))
         (folder / "1.journal").write_bytes(whole)
         read = [record for _place, record in JournalReader(folder).read()]
-        lost = [one for one in read if isinstance(one, Lost) and is_damage(one)]
+        lost = [one for one in read if isinstance(one, Lost) and one.is_damage]
         found = [one for one in read if one not in lost]
         assert (len(lost), len(written) - len(found)) == (1, int(at >= frames.START))
         assert not [record for record in found if record not in written]
@@ -341,7 +340,7 @@ class TestSegments:
         reader = JournalReader(tmp_path)
         ((_place, lost),) = reader.read()
         assert isinstance(lost, Lost)
-        assert is_damage(lost)
+        assert lost.is_damage
         assert lost.lost_bytes >= len(content)
         reader.remove_all_but(())
         (aside,) = tmp_path.iterdir()

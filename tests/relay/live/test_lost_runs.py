@@ -48,10 +48,10 @@ def run(transactional_db: None, ada: User) -> Run:
 
 def leave_file(run: Run, **facts: str) -> Path:
     """The file of the process that this run names."""
-    process_locks.folder().mkdir(parents=True, exist_ok=True)
+    process_locks.own_file.folder.mkdir(parents=True, exist_ok=True)
     run.process = f"process{run.pk.hex[:8]}"
     run.save()
-    path = process_locks.folder() / run.process
+    path = process_locks.own_file.folder / run.process
     here = {"host": socket.gethostname(), "boot": process_locks._boot_id()}
     path.write_text(json.dumps({**here, **facts}))
     return path

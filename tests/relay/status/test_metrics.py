@@ -158,4 +158,4 @@ def test_other_processes_of_the_machine_are_told_apart_and_forgotten_when_they_a
         assert (theirs, 41) in told["parley_exchanges_total"]
         other.kill()
     assert len(scraped(client)["parley_resident_bytes"]) == 1
-    assert len(list(process_stats.folder().iterdir())) == 1
+    assert len(list(process_stats.own_file.folder.iterdir())) == 1
