@@ -5,18 +5,39 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+from tests.servers.databases import create_empty_database
 from tests.servers.processes import ROOT, run_manage
 
 RELEASES = sorted((ROOT / "tests" / "data").glob("release-*"))
-# Prints what each request was answered with, as one JSON list.
-GET_PAGES = """
+# All tests of a release share one upgraded database and leave it with the newest migrations. A script is one process,
+# because the start of a process costs more than a migration.
+COMMON = """
 import json
+from django.core.management import call_command
+from django.db import connection
+
+def migrate(*names):
+    call_command("migrate", *names, verbosity=0)
+
+def rows(select):
+    with connection.cursor() as cursor:
+        cursor.execute(select)
+        return cursor.fetchall()
+
+def column_or(name, otherwise):
+    with connection.cursor() as cursor:
+        columns = connection.introspection.get_table_description(cursor, "history_session")
+    return name if name in [column.name for column in columns] else otherwise
+"""
+# Prints what each request was answered with.
+GET_PAGES = """
 from django.test import Client
 contents = json.loads({contents!r})
 client = Client(headers={{"host": "localhost"}})
@@ -34,73 +55,82 @@ print(json.dumps([signed_in, *([page.status_code, page.content.decode()] for pag
 """
 # Prints the linked sessions: from the column of 0.1.0 if there is one, else from the metadata.
 GET_LINKS = """
-import json
-from django.db import connection
-with connection.cursor() as cursor:
-    columns = [column.name for column in connection.introspection.get_table_description(cursor, "history_session")]
-    name = "continues_id" if "continues_id" in columns else "metadata"
-    cursor.execute(f"SELECT title, {name} FROM history_session WHERE title LIKE 'Part %' ORDER BY title")
-    print(json.dumps([name, *([title, str(value or '').replace('-', '')] for title, value in cursor.fetchall())]))
+def links():
+    name = column_or("continues_id", "metadata")
+    found = rows(f"SELECT title, {name} FROM history_session WHERE title LIKE 'Part %' ORDER BY title")
+    return [name, *([title, str(value or '').replace('-', '')] for title, value in found)]
+
+newest = links()
+migrate("history", "0001")
+oldest = links()
+migrate()
+print(json.dumps([newest, oldest, links()]))
 """
-# Puts one session into each state; all others are open.
-SET_STATES = """
+# Puts one session into each state; all others are open. Prints each combination of state and time of deletion.
+GET_STATES = """
 from django.db.models import F
 from history.models import Session
+
+def states():
+    state = column_or("state", "'-'")
+    found = rows(f"SELECT {state}, hidden_at, changed_at FROM history_session")
+    return sorted({(state, "changed" if at == changed else str(at)[:10]) for state, at, changed in found})
+
+before = list(Session.objects.values_list("pk", "state", "hidden_at"))
 ids = list(Session.objects.order_by("created_at", "pk").values_list("pk", flat=True))[:4]
 Session.objects.update(state="open", hidden_at=None)
-states = dict(zip(ids, ["open", "deleted", "incomplete", "removing"], strict=True))
-for pk, state in states.items():
+for pk, state in dict(zip(ids, ["open", "deleted", "incomplete", "removing"], strict=True)).items():
     hidden_at = F("changed_at") if state in ("deleted", "removing") else None
     Session.objects.filter(pk=pk).update(state=state, hidden_at=hidden_at)
+newest = states()
+migrate("history", "0002")
+dates = states()
+migrate()
+print(json.dumps([newest, dates, states()]))
+for pk, state, hidden_at in before:
+    Session.objects.filter(pk=pk).update(state=state, hidden_at=hidden_at)
 """
-# Prints each combination of state and time of deletion that sessions have.
-GET_STATES = """
-import json
-from django.db import connection
-with connection.cursor() as cursor:
-    columns = [column.name for column in connection.introspection.get_table_description(cursor, "history_session")]
-    state = "state" if "state" in columns else "'-'"
-    cursor.execute(f"SELECT {state}, hidden_at, changed_at FROM history_session")
-    rows = {(state, "changed" if at == changed else str(at)[:10]) for state, at, changed in cursor.fetchall()}
-print(json.dumps(sorted(rows)))
-"""
-
+# Adds rows of a removed session to the tables as they were before relay 0002, where `session` has no foreign key.
 COUNT_RUNS = """
-from relay.models import QueuedMessage, Run
-print(sorted(str(run.session_id) for run in Run.objects.all()), QueuedMessage.objects.count())
-"""
-# Into the tables as they were before relay 0002, where `session` is a column without a foreign key.
-ADD_ORPHANS = """
-from datetime import UTC, datetime
 from uuid import uuid4
-from django.db import connection
 from django.db.migrations.loader import MigrationLoader
+from relay.models import QueuedMessage, Run
+
+def runs():
+    return sorted(str(run.session_id) for run in Run.objects.all()), QueuedMessage.objects.count()
+
+before = runs()
+migrate("relay", "0001")
 models = MigrationLoader(connection).project_state([("relay", "0001_initial")]).apps
 owner = models.get_model("accounts", "User").objects.first()
 models.get_model("relay", "Run").objects.create(session=uuid4(), owner=owner)
 models.get_model("relay", "QueuedMessage").objects.create(session=uuid4(), owner=owner, text="Too late.")
-print("added")
+added = models.get_model("relay", "Run").objects.count()
+migrate()
+print(json.dumps([before, added, runs()]))
 """
 
 
-@pytest.fixture(params=RELEASES, ids=lambda folder: folder.name)
+@pytest.fixture(scope="module", params=RELEASES, ids=lambda folder: folder.name)
 def release(request: pytest.FixtureRequest) -> Path:
     folder: Path = request.param
     return folder
 
 
-@pytest.fixture
-def upgraded(release: Path, tmp_path: Path, empty_database_url: str) -> dict[str, str]:
+@pytest.fixture(scope="module")
+def upgraded(release: Path, tmp_path_factory: pytest.TempPathFactory, own_database: None) -> Iterator[dict[str, str]]:
     """The environment of a process: a copy of the release's database after `migrate`, with the release's secrets."""
-    data = tmp_path / "data"
+    folder = tmp_path_factory.mktemp("upgraded")
+    data = folder / "data"
     data.mkdir()
     for name in ("secret.key", "fingerprint.key"):
         shutil.copy(release / name, data)
-    load(release, empty_database_url)
-    environment = {"DATABASE_URL": empty_database_url, "PARLEY_DATA_DIR": str(data)}
-    migrated = run_manage("migrate", **environment)
-    assert migrated.returncode == 0, migrated.stderr
-    return environment
+    with create_empty_database(folder) as url:
+        load(release, url)
+        environment = {"DATABASE_URL": url, "PARLEY_DATA_DIR": str(data)}
+        migrated = run_manage("migrate", **environment)
+        assert migrated.returncode == 0, migrated.stderr
+        yield environment
 
 
 def load(release: Path, url: str) -> None:
@@ -112,17 +142,26 @@ def load(release: Path, url: str) -> None:
             database.execute(gzip.decompress((release / "postgresql.sql.gz").read_bytes()))
 
 
-def test_release_database_after_migrate_is_healthy(upgraded: dict[str, str]) -> None:
-    verified = run_manage("history", "verify", **upgraded)
+def run_script(code: str, environment: dict[str, str]) -> Any:
+    """What a script prints, as JSON."""
+    printed = run_manage("shell", "-c", COMMON + code, **environment)
+    assert printed.returncode == 0, printed.stderr
+    return json.loads(printed.stdout.splitlines()[-1])
+
+
+def assert_healthy(environment: dict[str, str]) -> None:
+    verified = run_manage("history", "verify", **environment)
     assert verified.returncode == 0, verified.stdout
     assert verified.stdout.startswith("Healthy.")
 
 
+def test_release_database_after_migrate_is_healthy(upgraded: dict[str, str]) -> None:
+    assert_healthy(upgraded)
+
+
 def test_release_database_after_migrate_serves_its_sessions(release: Path, upgraded: dict[str, str]) -> None:
     contents = (release / "contents.json").read_text(encoding="utf-8")
-    printed = run_manage("shell", "-c", GET_PAGES.format(contents=contents), **upgraded)
-    assert printed.returncode == 0, printed.stderr
-    signed_in, *pages = json.loads(printed.stdout.splitlines()[-1])
+    signed_in, *pages = run_script(GET_PAGES.format(contents=contents), upgraded)
     assert signed_in
     assert [status for status, _ in pages] == [200, 200, 200, 200]
     branches, tool_calls, shared, over_rest = (text for _, text in pages)
@@ -134,53 +173,24 @@ def test_release_database_after_migrate_serves_its_sessions(release: Path, upgra
 
 
 def test_link_of_a_linked_session_is_kept_in_metadata(upgraded: dict[str, str]) -> None:
-    def migrate(*names: str) -> list[Any]:
-        migrated = run_manage("migrate", *names, **upgraded)
-        assert migrated.returncode == 0, migrated.stderr
-        return links()
-
-    def links() -> list[Any]:
-        printed = run_manage("shell", "-c", GET_LINKS, **upgraded)
-        assert printed.returncode == 0, printed.stderr
-        return list(json.loads(printed.stdout.splitlines()[-1]))
-
-    name, first, second = links()
+    newest, oldest, again = run_script(GET_LINKS, upgraded)
+    name, first, second = newest
     assert (name, first) == ("metadata", ["Part one", "{}"])
-    target = json.loads(second[1])["continues"]
-    assert migrate("history", "0001") == ["continues_id", ["Part one", ""], ["Part two", target]]
-    assert migrate() == [name, first, second]
-    assert run_manage("history", "verify", **upgraded).stdout.startswith("Healthy.")
+    assert oldest == ["continues_id", ["Part one", ""], ["Part two", json.loads(second[1])["continues"]]]
+    assert again == newest
+    assert_healthy(upgraded)
 
 
 def test_runs_of_removed_sessions_are_left_out_by_the_foreign_key(upgraded: dict[str, str]) -> None:
     """The foreign keys of 0002 are added behind a row whose session is gone, and are taken back."""
-
-    def shell(code: str) -> str:
-        printed = run_manage("shell", "-c", code, **upgraded)
-        assert printed.returncode == 0, printed.stderr
-        return printed.stdout.splitlines()[-1]
-
-    before = shell(COUNT_RUNS)
-    assert run_manage("migrate", "relay", "0001", **upgraded).returncode == 0
-    assert shell(ADD_ORPHANS) == "added"
-    migrated = run_manage("migrate", **upgraded)
-    assert migrated.returncode == 0, migrated.stderr
-    assert shell(COUNT_RUNS) == before
+    before, added, after = run_script(COUNT_RUNS, upgraded)
+    assert added == len(before[0]) + 1
+    assert after == before
 
 
 def test_states_of_sessions_become_dates_and_states_again(upgraded: dict[str, str]) -> None:
-    def states(*names: str) -> list[Any]:
-        if names:
-            migrated = run_manage("migrate", *names, **upgraded)
-            assert migrated.returncode == 0, migrated.stderr
-        printed = run_manage("shell", "-c", GET_STATES, **upgraded)
-        assert printed.returncode == 0, printed.stderr
-        return list(json.loads(printed.stdout.splitlines()[-1]))
-
-    marked = run_manage("shell", "-c", SET_STATES, **upgraded)
-    assert marked.returncode == 0, marked.stderr
     in_every_state = [["deleted", "changed"], ["incomplete", "None"], ["open", "None"], ["removing", "changed"]]
-    assert states() == in_every_state
-    dates = [["-", "1970-01-01"], ["-", "1970-01-02"], ["-", "None"], ["-", "changed"]]
-    assert states("history", "0002") == dates
-    assert states("history") == in_every_state
+    newest, dates, again = run_script(GET_STATES, upgraded)
+    assert newest == in_every_state
+    assert dates == [["-", "1970-01-01"], ["-", "1970-01-02"], ["-", "None"], ["-", "changed"]]
+    assert again == in_every_state
