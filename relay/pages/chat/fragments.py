@@ -177,7 +177,7 @@ def state_at(session: Session, tip: int, run: Run | None) -> dict[str, Any]:
     """What surrounds the conversation that ends at `tip`, where `run` is answering: stop or send, what waits."""
     return {
         "run": run,
-        "queued": list(QueuedMessage.objects.filter(session=session.pk)),
+        "queued": QueuedMessage.objects.filter(session=session.pk),
         "is_waited_for": run is None and has_open_call(session),
         "is_unanswered": is_unanswered(session, tip, run),
     }

@@ -470,7 +470,7 @@ class TestFinishedTasks:
 
 class TestTypes:
     SNIPPET = """
-from history.context import to_context, ContextEntry
+from history.context.messages import to_context
 from history.entries import DebugLog, Entry, ModelInput, NotebookSet, SystemInstructionSet
 
 def append(entry: Entry) -> None: ...
