@@ -243,9 +243,3 @@ def put_on_path(folder: Path, name: str, script: str) -> str:
     file.write_text(script)
     file.chmod(0o700)
     return f"{folder}{os.pathsep}{os.environ['PATH']}"
-
-
-def test_the_example_of_the_readme_runs(installation: Installation, server: Server) -> None:
-    [code] = [block.code for block in blocks("README.md") if block.language == "python"]
-    code = code.replace(":8000", f":{server.port}").replace("parley_…", installation.ada.key)
-    assert run([sys.executable, "-c", code.replace("local/smollm2-135m-instruct", "model")]) == "Hello.\n"
