@@ -11,7 +11,7 @@ before redaction, and scoped to one API key (or one owner), so users with the sa
 import hmac
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from django.conf import settings
 
@@ -43,17 +43,7 @@ def scope_of(*, api_key_id: int | None, owner_id: int) -> str:
 
 def fingerprint(entry: Entry, *, after: bytes, scope: str) -> bytes:
     """The chain one entry further. Entries that the client does not see leave it unchanged."""
-    return _further(essence_of(entry), after=after, scope=scope)
-
-
-def is_fingerprint(mark: bytes, entry: Entry, *, after: bytes, scope: str) -> bool:
-    """Whether the chain continues with this mark, as computed now or by earlier versions."""
-    if mark == fingerprint(entry, after=after, scope=scope):
-        return True
-    return any(mark == _further(essence, after=after, scope=scope) for essence in _essences_before(entry))
-
-
-def _further(essence: Essence | None, *, after: bytes, scope: str) -> bytes:
+    essence = essence_of(entry)
     if essence is None:
         return after
     mark = hmac.new(settings.PARLEY_FINGERPRINT_KEY, after.ljust(SIZE, b"\0"), "sha256")
@@ -76,25 +66,11 @@ def essence_of(entry: Entry) -> Essence | None:
         said: Essence = [_words(entry.parts), _images(entry)]
         return ["in", *said] if any(said) else _wordless("in", entry.parts)
     if isinstance(entry, ModelOutput):
-        said = [_without_thinking(_answered(entry.parts)), [_asked(request) for request in entry.tool_requests]]
+        said = [_answer_text(entry.parts), [_essence_of_call(request) for request in entry.tool_requests]]
         return ["out", *said] if any(said) else _wordless("out", entry.parts)
     if isinstance(entry, ToolResults):
         return ["results", sorted(result.call_id for result in entry.results)]
     return None
-
-
-def _essences_before(entry: Entry) -> Iterator[Essence | None]:
-    """The essences of earlier versions: with the original notation of numbers, with thinking and the arguments of every
-    call, with the pieces of an answer apart, and without anything if there is no text.
-    """
-    if isinstance(entry, ModelOutput):
-        words = _words(entry.parts)
-        said = [_without_thinking(words), [_with_arguments(request) for request in entry.tool_requests]]
-        yield ["out", *said] if any(said) else _wordless("out", entry.parts)
-        said = [words, [_with_arguments(request, has_original_numbers=True) for request in entry.tool_requests]]
-        yield ["out", *said] if any(said) else None
-    elif isinstance(entry, ModelInput) and not _words(entry.parts) and not _images(entry):
-        yield None
 
 
 def _wordless(who: str, parts: Sequence[Part]) -> Essence | None:
@@ -109,20 +85,17 @@ def _of_other(part: Media | OtherPart) -> object:
     return {name: value for name, value in thaw(fields).items() if name not in _MOVING}
 
 
-def _without_thinking(text: str) -> str:
-    thinking = _THINKING.match(text) if "<think>" in text else None
-    return text[thinking.end() :].strip() if thinking else text
-
-
 def _words(parts: Sequence[Part]) -> str:
     """The texts without reminders, which clients put before, after or between them."""
     trimmed = (_trimmed(part.text) for part in parts if isinstance(part, Text))
     return "\n\n".join(filter(None, trimmed))
 
 
-def _answered(parts: Sequence[Part]) -> str:
+def _answer_text(parts: Sequence[Part]) -> str:
     """The text of a model as one, because it may come and return in pieces, in blocks or around reasoning."""
-    return _trimmed("".join(part.text for part in parts if isinstance(part, Text)))
+    text = _trimmed("".join(part.text for part in parts if isinstance(part, Text)))
+    thinking = _THINKING.match(text) if "<think>" in text else None
+    return text[thinking.end() :].strip() if thinking else text
 
 
 def _trimmed(text: str) -> str:
@@ -137,14 +110,11 @@ def is_known_by_id(request: ToolRequest) -> bool:
     return bool(_ISSUED.fullmatch(request.call_id))
 
 
-def _asked(request: ToolRequest) -> list[str]:
-    return [request.name, request.call_id] if is_known_by_id(request) else _with_arguments(request)
-
-
-def _with_arguments(request: ToolRequest, *, has_original_numbers: bool = False) -> list[str]:
-    decode = json.loads if has_original_numbers else _arguments.decode
+def _essence_of_call(request: ToolRequest) -> list[str]:
+    if is_known_by_id(request):
+        return [request.name, request.call_id]
     try:
-        return [request.name, json.dumps(decode(request.arguments or "{}"), sort_keys=True)]
+        return [request.name, json.dumps(_arguments.decode(request.arguments or "{}"), sort_keys=True)]
     except (ValueError, RecursionError):  # cut off, or nested too deeply
         return [request.name, request.arguments.strip()]
 

@@ -93,7 +93,7 @@ class ProjectionsCheck:
         if is_redacted or entry.metadata.get("recording") == "no_replies":
             return  # it was hashed before it was redacted
         after = self.replay.position_of(parent).fingerprint
-        if not fingerprints.is_fingerprint(row.fingerprint, entry, after=after, scope=self.scope):
+        if row.fingerprint != fingerprints.fingerprint(entry, after=after, scope=self.scope):
             self.has_wrong_fingerprint = True
             yield self._wrong(row.seq, "wrong_fingerprint", "its fingerprint does not follow from what was said")
 

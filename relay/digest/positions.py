@@ -48,17 +48,13 @@ class Position:
     """Each segment is read up to `to`. From `start` on it has records of pending calls.
 
     `filed` has the pending calls and whether their requests are in the record. `holes` are where gaps in damaged
-    segments end: their loss is counted. The release before this one kept `done` instead of the pending calls.
+    segments end: their loss is counted.
     """
 
     start: Mapping[str, int] = field(default_factory=dict)
     to: Mapping[str, int] = field(default_factory=dict)
     filed: Mapping[UUID, bool] = field(default_factory=dict)
     holes: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    done: frozenset[UUID] | None = None
-
-    def is_pending(self, exchange: UUID) -> bool:
-        return exchange in self.filed if self.done is None else exchange not in self.done
 
 
 def load_position(journal: str) -> Position:
@@ -68,7 +64,6 @@ def load_position(journal: str) -> Position:
         to=stored.get("to", {}),
         holes=stored.get("holes", {}),
         filed={UUID(name): bool(filed) for name, filed in stored.get("under_way", {}).items()},
-        done=None if "under_way" in stored else frozenset(map(UUID, stored.get("done", ()))),
     )
 
 

@@ -36,12 +36,12 @@ def recover_calls(folder: Path, position: Position) -> tuple[Calls, Losses]:
     for lost_row in Exchange.objects.running().filter(pk__in=missing):
         logger.error("Exchange %s is missing from the journal: nothing more is known of it.", lost_row.pk)
         exchanges.finish(lost_row, None, end_reason=DAMAGED)
-    rows = Exchange.objects.in_bulk([exchange for exchange in calls if position.filed.get(exchange, True)])
+    rows = Exchange.objects.in_bulk([exchange for exchange in calls if position.filed[exchange]])
     for exchange, call in list(calls.items()):
         row = rows.get(exchange)
         if row is not None and (row.ended_at is None or row.end_reason == SERVER_LOST):
             _restore(call, row)
-        elif row is not None or position.filed.get(exchange):  # done, or erased in the meantime
+        elif row is not None or position.filed[exchange]:  # done, or erased in the meantime
             del calls[exchange]
     return calls, lost
 
@@ -67,6 +67,6 @@ def _read_again(folder: Path, position: Position) -> tuple[Calls, Losses]:
         elif not isinstance(record, Accepted):
             if (call := calls.get(record.exchange)) is not None:
                 call.add(place, record)
-        elif position.is_pending(record.exchange) and settings.CHAT_HISTORY_ENABLED:
+        elif record.exchange in position.filed and settings.CHAT_HISTORY_ENABLED:
             calls[record.exchange] = PendingCall.begin(place, record)
     return calls, lost

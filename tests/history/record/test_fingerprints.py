@@ -178,24 +178,6 @@ def test_the_chain_depends_on_everything_before() -> None:
     assert len(after_hello) == fingerprints.SIZE
 
 
-@pytest.mark.parametrize(
-    ("entry", "essence"),
-    [
-        (model_output("", tool_request("c1", "wait", '{"t": 30.0}')), ["out", "", [["wait", '{"t": 30.0}']]]),
-        (model_output("<think>hm</think> Yes."), ["out", "<think>hm</think> Yes.", []]),
-        (pictured("a"), None),
-        (other_part(type="file"), None),
-        (ModelOutput(parts=(Text(text="It "), Text(text="rains."))), ["out", "It\n\nrains.", []]),
-        (model_output("", tool_request("toolu_01A09q90qw90lq917835lq9", "Bash", "{}")), ["out", "", [["Bash", "{}"]]]),
-    ],
-)
-def test_marks_of_earlier_versions_still_hold_when_they_are_verified(entry: Entry, essence: list[Any] | None) -> None:
-    stored = fingerprints._further(essence, after=b"before", scope="key:1")
-    assert stored != mark(entry, after=b"before")
-    assert fingerprints.is_fingerprint(stored, entry, after=b"before", scope="key:1")
-    assert not fingerprints.is_fingerprint(stored, model_input("something else"), after=b"before", scope="key:1")
-
-
 def test_two_scopes_never_meet() -> None:
     assert mark(model_input("hello"), scope="key:1") != mark(model_input("hello"), scope="key:2")
     scopes = {fingerprints.scope_of(api_key_id=key, owner_id=owner) for key in (None, 1, 2) for owner in (1, 2)}

@@ -15,7 +15,6 @@ from relay.gateway.journal.records import Lost, head_of
 from relay.models import JournalPosition
 from tests.relay.digest.programs import Chat
 from tests.relay.digest.relayed import Relay, erase, exchange_of, path_of, said, sessions
-from tests.rows import without_guards
 
 pytestmark = pytest.mark.django_db
 
@@ -130,17 +129,3 @@ class TestWhatIsUnderWay:
         relay.answer(waits, said("no more"))
         relay.digest()
         assert path_of(sessions()[0]) == ["u:waits", "a:no more"]
-
-    def test_a_position_of_the_release_before_is_understood(self, relay: Relay) -> None:
-        filed = relay.send(CHAT, hello("filed"))
-        done = relay.ask(CHAT, hello("done"), said("1"))
-        gone = relay.ask(CHAT, hello("done and gone"), said("2"))
-        without_guards(Exchange.objects.filter(pk=gone)).delete()
-        row = JournalPosition.objects.get()
-        row.position = {"from": row.position["from"], "to": row.position["to"], "done": [gone.hex]}
-        row.save()
-        relay.reborn()
-        relay.answer(filed, said("3"))
-        relay.digest()
-        assert {row.pk: row.end_reason for row in Exchange.objects.all()} == {filed: "done", done: "done"}
-        assert Message.objects.count() == 6
