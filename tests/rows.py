@@ -11,8 +11,15 @@ from django.db import connection, connections
 from django.db.models import QuerySet
 from django.db.models.signals import pre_delete
 
+from history.db import packing
 from history.models import AuditEvent, Blob, DayTally, Exchange, Message, Session, ToolCall, append_only
 from history.record.daily_sums import COUNTS, Key, Numbers, Sums, days_with_rows, sums_of_day
+
+
+def inputs_of(exchange: Exchange) -> Any:
+    """The inputs of a call, with long ones read from their blobs."""
+    blobs = dict(exchange.blobs.values_list("sha256", "data"))
+    return packing.restore(exchange.inputs, blobs)
 
 
 def stored_counts() -> Sums:

@@ -149,13 +149,6 @@ def end_of_work(prefix: str = "") -> Case:
     return Case(lost, default=F(f"{prefix}ended_at"))
 
 
-def inputs_of(exchange: Exchange) -> Any:
-    """The inputs of the request, with long ones read from their blobs."""
-    names = packing.blobs_in(packing.dump(exchange.inputs))
-    blobs = dict(Blob.objects.filter(pk__in=names).values_list("sha256", "data")) if names else {}
-    return packing.restore(exchange.inputs, blobs)
-
-
 def partial_of(exchange: Exchange) -> ModelOutput | None:
     """The answer so far, as of the last flush."""
     if not exchange.partial:

@@ -24,9 +24,7 @@ ROW_REPEATS = 250  # PostgreSQL keeps at most 256 positions of a word
 ROW_BYTES = 900_000  # and at most 1 MB of words, with about 5 bytes of its own for each
 WORD_BYTES = 5
 SHORT_TEXT = 200_000  # characters that can never be too many bytes for a row
-OVERLAP = 15
-PHRASE_WORDS = OVERLAP + 1
-"""Phrases up to this length are found across the borders of rows."""
+OVERLAP = 15  # phrases of one word more are found across the borders of rows
 
 # The numbers of a message's rows.
 ROWS = 65_536

@@ -8,7 +8,7 @@ from functools import partial
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
-from history.access.permissions import Purpose, Viewer, sessions_for
+from history.access.permissions import Purpose, sessions_for
 from history.entries import CONVERSATION, ModelOutput, ToolResults
 from history.models import ApiKey, AuditEvent, Message, Session
 from history.record import paths
@@ -50,11 +50,6 @@ def sessions_deleted_by(person: AbstractBaseUser | AnonymousUser, *, since: date
     deleted = Session.objects.deleted().filter(owner_id=person.pk, hidden_at__gt=since)
     with_parent = Q(parent__state=Session.State.DELETED, parent__hidden_at=F("hidden_at"))
     return deleted.exclude(with_parent).filter(Exists(hidden))
-
-
-def sessions_of_workspace(viewer: Viewer, *, agent: str, workspace: str) -> QuerySet[Session]:
-    """One agent's sessions in one workspace."""
-    return sessions_for(viewer, Purpose.LIST).filter(agent=agent, workspace=workspace)
 
 
 def messages_of(

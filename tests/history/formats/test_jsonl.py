@@ -27,7 +27,7 @@ from project.accounts.models import User
 from relay.models import Agent
 from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
 from tests.history.formats.exported import everything, restored, rich_session, wipe
-from tests.rows import without_guards
+from tests.rows import inputs_of, without_guards
 
 pytestmark = pytest.mark.django_db
 
@@ -98,7 +98,7 @@ def test_calls_to_models_come_back_with_what_they_were_made_from(ada: User) -> N
     wipe()
     restored(before)
     again = Session.objects.get(pk=session.pk).exchanges.get()
-    assert exchanges.inputs_of(again) == {"system": "s" * 3_000}
+    assert inputs_of(again) == {"system": "s" * 3_000}
     assert again.message is not None
     assert again.message.seq == 2
     assert everything() == before

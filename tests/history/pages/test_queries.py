@@ -9,9 +9,10 @@ import pytest
 from django.utils import timezone
 
 from history import retention
+from history.access.permissions import Purpose, sessions_for
 from history.entries import DebugLog
 from history.models import Exchange, Message, Session
-from history.record import exchanges, recorder, selectors
+from history.record import exchanges, recorder
 from history.retention import due, trimming
 from history.transcripts.page import TranscriptEntry, TranscriptPosition, read_page
 from tests.factories import create_chat, model_input
@@ -27,7 +28,7 @@ def later(days: float) -> Any:
 
 def test_one_agents_history_in_one_workspace_is_found_among_thousands_of_others(ada: Any) -> None:
     def find() -> None:
-        results.append(list(selectors.sessions_of_workspace(ada, agent="operator", workspace="/srv/one")))
+        results.append(list(sessions_for(ada, Purpose.LIST).filter(agent="operator", workspace="/srv/one")))
 
     results: list[list[Session]] = []
     here = create_chat(ada, "a", agent="operator", workspace="/srv/one")

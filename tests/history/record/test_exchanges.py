@@ -19,6 +19,7 @@ from history.errors import HistoryOff
 from history.models import ApiKey, Exchange, Message, Session, TokenCalibration
 from history.record import exchanges, partials, recorder, selectors
 from tests.factories import create_chat, model_input, model_output, tool_request
+from tests.rows import inputs_of
 from tests.servers.writers import Writers
 
 pytestmark = pytest.mark.django_db
@@ -71,7 +72,7 @@ def test_what_a_call_was_made_from_comes_back_long_texts_and_all(ada: Any) -> No
     assert len(str(stored.inputs)) < 500
     assert stored.blobs.count() == 1
     expected = {"system": inputs["system"], "tools": [{"name": "clock"}], "note": "a�b", "factor": None, "k�": 1}
-    assert exchanges.inputs_of(stored) == expected
+    assert inputs_of(stored) == expected
 
 
 def test_the_same_long_input_is_stored_once(ada: Any) -> None:

@@ -11,6 +11,7 @@ from history.entries import Usage
 from history.models import Blob, Exchange, Message
 from history.record import exchanges, recorder
 from tests.factories import model_output
+from tests.rows import inputs_of
 
 pytestmark = pytest.mark.django_db
 
@@ -33,7 +34,7 @@ def written() -> str:
 def test_what_a_call_was_made_from_is_stored_without_its_secrets(ada: Any, mode: str) -> None:
     exchange = opened(ada, mode)
     assert SECRET not in written()
-    inputs = exchanges.inputs_of(Exchange.objects.get(pk=exchange.pk))
+    inputs = inputs_of(Exchange.objects.get(pk=exchange.pk))
     assert inputs["system"].startswith("the key is [redacted:")
     assert inputs["tools"][0]["env"]["key"].startswith("[redacted:")
     exchanges.finish(exchange, None, end_reason="stopped")
@@ -41,7 +42,7 @@ def test_what_a_call_was_made_from_is_stored_without_its_secrets(ada: Any, mode:
 
 def test_without_redaction_it_is_stored_as_it_was(ada: Any) -> None:
     exchange = opened(ada, "full")
-    assert exchanges.inputs_of(Exchange.objects.get(pk=exchange.pk)) == INPUTS
+    assert inputs_of(Exchange.objects.get(pk=exchange.pk)) == INPUTS
     exchanges.finish(exchange, None, end_reason="stopped")
 
 

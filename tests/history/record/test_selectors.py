@@ -10,6 +10,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from pytest_django import DjangoAssertNumQueries
 
+from history.access.permissions import Purpose, sessions_for
 from history.context.values import ContextOptions
 from history.entries import DebugLog, HeadMoved, ModelOutput, NotebookSet, SystemInstructionSet, ToolResults
 from history.errors import NoSuchEntry
@@ -35,7 +36,7 @@ def test_one_history_per_agent_and_workspace_is_a_filter(ada: Any, bob: Any) -> 
     here = create_chat(ada, "a", agent="operator", workspace="/srv/one")
     create_chat(ada, "b", agent="operator", workspace="/srv/two")
     create_chat(bob, "c", agent="operator", workspace="/srv/one")
-    assert list(selectors.sessions_of_workspace(ada, agent="operator", workspace="/srv/one")) == [here]
+    assert list(sessions_for(ada, Purpose.LIST).filter(agent="operator", workspace="/srv/one")) == [here]
 
 
 # Pages.

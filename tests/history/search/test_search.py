@@ -230,8 +230,8 @@ def test_phrases_are_found_across_the_borders_of_rows(ada: Any, session: Session
     tell(session, " ".join(words))
     assert SearchRow.objects.count() == 4
     for border in (search_rows.ROW_WORDS, 2 * search_rows.ROW_WORDS - search_rows.OVERLAP):
-        for start in range(border - search_rows.PHRASE_WORDS, border + 1):
-            phrase = " ".join(words[start : start + search_rows.PHRASE_WORDS])
+        for start in range(border - search_rows.OVERLAP - 1, border + 1):
+            phrase = " ".join(words[start : start + search_rows.OVERLAP + 1])
             assert found(ada, f'"{phrase}"') == [1], start
     assert found(ada, '"w3 w5"') == []
     assert found(ada, '"w3 w4" w19999') == [1]

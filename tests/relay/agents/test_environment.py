@@ -9,7 +9,6 @@ import pytest
 
 from history.context.values import ContextOptions
 from history.models import Exchange
-from history.record import exchanges
 from relay.agents import environment
 from relay.agents.environment import MOST_LINES, FolderNotAllowed, list_folder, list_folders, resolve_folder
 from relay.agents.settings import AgentSettings
@@ -17,10 +16,11 @@ from relay.conversation import NotPossible
 from relay.runtime.async_db import in_database
 from relay.tools.built_in import notebooks
 from tests.relay.conftest import Talk
+from tests.rows import inputs_of
 
 
 def inputs() -> dict[str, Any]:
-    return dict(exchanges.inputs_of(Exchange.objects.latest("started_at")))
+    return dict(inputs_of(Exchange.objects.latest("started_at")))
 
 
 async def test_the_notebook_is_told_and_the_exchange_names_its_version(talk: Talk) -> None:
@@ -38,7 +38,7 @@ async def test_the_notebook_is_told_and_the_exchange_names_its_version(talk: Tal
     assert provider.calls[1].context.system.endswith("Likes coffee.")
     assert not any("Likes" in entry.text for entry in await talk.entries()), "the notebook is in the context only"
     # What the first call was told can still be had.
-    first = await in_database(lambda: exchanges.inputs_of(Exchange.objects.earliest("started_at")))
+    first = await in_database(lambda: inputs_of(Exchange.objects.earliest("started_at")))
     assert ContextOptions.from_json(first["context"]).notebook == "Likes tea."
 
 
