@@ -6,7 +6,7 @@ Rows that every writer updates (the counts of today) would block all others if w
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from django.db import InterfaceError, OperationalError, connection, transaction
@@ -29,11 +29,8 @@ _blocks = _Blocks()
 @contextmanager
 def writing() -> Iterator[None]:
     """A transaction. Inside another one it is part of that, and durable when that commits."""
-    if connection.vendor != "sqlite" or connection.in_atomic_block:
-        with transaction.atomic(), _block():
-            yield
-        return
-    with _turn, transaction.atomic(), _block():
+    turn = _turn if connection.vendor == "sqlite" and not connection.in_atomic_block else nullcontext()
+    with turn, transaction.atomic(), _block():
         yield
 
 

@@ -44,10 +44,7 @@ def below_on_the_way(session: Session, seq: int, *, to: int, steps: int) -> int:
 
 
 def behind_notes(session_id: UUID, seq: int) -> int:
-    """The entry to continue after: `seq`, or the last of the state entries (such as summaries) that follow it.
-
-    `seq` itself if messages follow them, because then the state belongs to those messages.
-    """
+    """The entry to continue after: `seq` or the last state entry behind it, unless messages follow that state."""
     below = Message.objects.of(session_id).without_leaves().order_by("-seq")
     place = seq
     while child := below.filter(parent_seq=place).values_list("seq", "is_state").first():

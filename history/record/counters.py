@@ -2,8 +2,7 @@
 
 from collections import Counter
 
+# Ended calls to models, by source (chat, relay) and end reason.
 ended: Counter[tuple[str, str]] = Counter()
-"""Ended calls to models, by source (chat, relay) and end reason, since the process started."""
-
+# What is open at the moment.
 now: Counter[str] = Counter()
-"""What is open at the moment."""

@@ -64,10 +64,8 @@ def sums_of_day(day: date) -> Sums:
     messages = Message.objects.filter(**_within(day, "created_at"))
     answered = Exchange.objects.filter(**_within(day, "message__created_at"))
     unanswered = Exchange.objects.filter(message=None, **_within(day, "started_at"))
-    sums = _sums_of(
-        [_messages(messages, day), _calls(messages, day), _answered(answered, day), _unanswered(unanswered, day)]
-    )
-    return {key: numbers for key, numbers in sums.items() if any(numbers.values())}
+    found = [_messages(messages, day), _calls(messages, day), _answered(answered, day), _unanswered(unanswered, day)]
+    return {key: numbers for key, numbers in _sums_of(found).items() if any(numbers.values())}
 
 
 def sums_of_rows(messages: QuerySet[Message] | None, exchanges: QuerySet[Exchange] | None) -> Sums:
@@ -94,7 +92,10 @@ def _messages(messages: QuerySet[Message], day: date | None = None) -> Rows:
         f"n_{name}": Count("pk", filter=answers & Q(**_between(low, high)))
         for name, low, high in zip(WAIT_NAMES, (None, *WAITS), (*WAITS, None), strict=True)
     }
-    rows: Rows = _grouped(messages.filter(_is_original("")), "", day).annotate(
+    return _grouped(
+        messages.filter(_is_original("")),
+        "",
+        day,
         n_sessions=Count("pk", filter=Q(seq=1)),
         n_messages=Count("pk", filter=Q(kind__in=MESSAGES, is_internal=False)),
         n_answers=Count("pk", filter=answers),
@@ -104,33 +105,27 @@ def _messages(messages: QuerySet[Message], day: date | None = None) -> Rows:
         n_output_tokens=Sum("output_tokens"),
         **waits,
     )
-    return rows
 
 
 def _calls(messages: QuerySet[Message], day: date | None = None) -> Rows:
     calls = ToolCall.objects.filter(_is_original("message__"), message__in=messages.order_by())
     seconds = Least(Greatest(F("duration"), Value(0.0)), Value(LONGEST_CALL))
     milliseconds = Cast(Floor(seconds * 1000 + 0.5), BigIntegerField())
-    rows: Rows = _grouped(calls, "message__", day).annotate(
-        n_tool_calls=Count("pk"),
-        n_tool_milliseconds=Sum(milliseconds),
-        n_errors=Count("pk", filter=Q(status=ToolCall.Status.FAILED)),
-    )
-    return rows
+    errors = Count("pk", filter=Q(status=ToolCall.Status.FAILED))
+    sums = {"n_tool_calls": Count("pk"), "n_tool_milliseconds": Sum(milliseconds), "n_errors": errors}
+    return _grouped(calls, "message__", day, **sums)
 
 
 def _answered(exchanges: QuerySet[Exchange], day: date | None = None) -> Rows:
     answered = exchanges.filter(_is_original("message__"), message__isnull=False)
-    found: Rows = _grouped(answered, "message__", day).annotate(n_cost=Sum("cost"))
-    return found
+    return _grouped(answered, "message__", day, n_cost=Sum("cost"))
 
 
 def _unanswered(exchanges: QuerySet[Exchange], day: date | None = None) -> Rows:
     """Row by row, because the usage that a provider reports need not be a number."""
     is_trimmed = Q(after__lt=F("session__trimmed_through"))
     is_relayed = When(api_key__isnull=False, then=Value(Session.Source.RELAY))
-    rows = exchanges.filter(~is_trimmed | Q(session=None), message=None).order_by()
-    rows = rows.exclude(usage={}, cost=0)
+    rows = exchanges.filter(~is_trimmed | Q(session=None), message=None).exclude(usage={}, cost=0).order_by()
     columns: dict[str, Any] = {f"k_{name}": F(name) for name in ("owner_id", "api_key_id", "agent", "model")}
     columns["k_source"] = Coalesce("session__source", Case(is_relayed, default=Value(Session.Source.CHAT)))
     columns |= {"k_day": _day(day, "started_at"), "n_cost": F("cost")}
@@ -144,11 +139,12 @@ def _tokens(usage: object, name: str) -> int:
     return max(0, min(number, MOST_TOKENS)) if isinstance(number, int) else 0
 
 
-def _grouped(rows: QuerySet[Any], message: str, day: date | None) -> Any:
-    """Rows that belong to a message, grouped by their key. `message` is the path to it."""
+def _grouped(rows: QuerySet[Any], message: str, day: date | None, **sums: Any) -> Rows:
+    """Sums of rows that belong to a message, by their key. `message` is the path to it."""
     keys = {f"k_{name}": F(f"{message}session__{name}") for name in NAMES[:3]}
     keys |= {f"k_{name}": F(f"{message}{name}") for name in NAMES[3:]}
-    return rows.order_by().values(k_day=_day(day, f"{message}created_at"), **keys)
+    grouped: Rows = rows.order_by().values(k_day=_day(day, f"{message}created_at"), **keys).annotate(**sums)
+    return grouped
 
 
 def _day(day: date | None, name: str) -> Any:

@@ -85,11 +85,9 @@ def finish(
     `silent_since`: only if its last heartbeat is older. If a writer that was swept as lost returns with the whole
     answer, the answer is appended beside the cut-off one, and becomes the path if nothing followed that.
     """
-    if fields.get("error"):
+    if error := fields.get("error"):
         redactors = _redactors_of(exchange)
-        fields["error"] = (
-            redaction.redacted_text(fields["error"], redactors)[0][: packing.LONG_TEXT] if redactors else ""
-        )
+        fields["error"] = redaction.redacted_text(error, redactors)[0][: packing.LONG_TEXT] if redactors else ""
     rows = Exchange.objects.filter(pk=exchange.pk)
     with _locked_and_counted(exchange):
         endable = rows.filter(ended_at=None, **{"heartbeat_at__lt": silent_since} if silent_since else {})
@@ -115,10 +113,7 @@ def finish(
 
 
 def sweep() -> int:
-    """End exchanges whose writer is lost, with the answer so far as an interrupted message.
-
-    After an outage of the database the writers get time for a heartbeat first.
-    """
+    """End exchanges whose writer is lost, with the answer so far. After an outage they get time for a heartbeat."""
     running = running_exchanges()
     if time.monotonic() < running.patience_until:
         return 0
@@ -166,10 +161,7 @@ def _redactors_of(exchange: Exchange) -> Redactors | None:
 
 @contextmanager
 def _locked_and_counted(exchange: Exchange) -> Iterator[None]:
-    """Lock the session before the exchange, like a removal, so that `finish` and removals take turns.
-
-    On SQLite one transaction writes at a time anyway.
-    """
+    """Lock the session before the exchange, like a removal, so that `finish` and removals take turns."""
     with writing():
         if exchange.session_id and connection.features.has_select_for_update:
             Session.objects.lock(exchange.session_id)
@@ -178,15 +170,12 @@ def _locked_and_counted(exchange: Exchange) -> Iterator[None]:
 
 
 def message_of(output: ModelOutput, *, end_reason: str) -> ModelOutput | None:
-    """The message of an answer that ended in this way (rule 4). None without any part or error.
-
-    An error before the first part is a failed answer, however the connection ended.
-    """
+    """The message of an answer that ended in this way (rule 4). None without any part or error."""
     status = _STATUS_OF_END.get(end_reason, "interrupted")
     if status == "interrupted" and not output.parts:
         if not output.error:
             return None
-        status = "failed"
+        status = "failed"  # an error before the first part, however the connection ended
     return replace(output, status=status, end_reason=output.end_reason or end_reason)
 
 
@@ -219,10 +208,8 @@ def _calibrate(exchange: Exchange, output: ModelOutput) -> None:
     usage = output.usage
     if usage is None or usage.source != "provider" or not exchange.estimated_tokens or not usage.input_tokens:
         return
-    known, _ = TokenCalibration.objects.select_for_update().get_or_create(model=exchange.model)
+    row, _ = TokenCalibration.objects.select_for_update().get_or_create(model=exchange.model)
     actual = projections.clamp_count(usage.input_tokens)
-    known.factor = updated_factor(
-        known.factor, samples=known.samples, estimated=exchange.estimated_tokens, actual=actual
-    )
-    known.samples += 1
-    known.save()
+    row.factor = updated_factor(row.factor, samples=row.samples, estimated=exchange.estimated_tokens, actual=actual)
+    row.samples += 1
+    row.save()

@@ -20,8 +20,7 @@ from django.db.models.functions import Greatest, Left, Length
 from history.entries import EMPTY
 from history.models import Session, SessionQuerySet, ToolCall
 
-LOOKED_THROUGH = 5_000
-"""So many of the newest titles are compared with what was typed."""
+LOOKED_THROUGH = 5_000  # so many of the newest titles are compared with what was typed
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +58,8 @@ def list_sessions(sessions: QuerySet[Session], *, before: ListCursor | None = No
     if before is not None:
         found = found.filter(older_than(before))
     rows = list(found.select_related("owner", "api_key")[: limit + 1])
-    page = rows[:limit]
-    more = len(rows) > limit
-    return SessionPage(page, ListCursor(page[-1].last_activity_at, page[-1].pk) if more else None)
+    last = rows[limit - 1] if len(rows) > limit else None
+    return SessionPage(rows[:limit], ListCursor(last.last_activity_at, last.pk) if last else None)
 
 
 def find_by_title(sessions: QuerySet[Session], typed: str, *, limit: int, among: int = LOOKED_THROUGH) -> list[Session]:
@@ -130,10 +128,7 @@ class CallPage:
 def list_calls(
     sessions: QuerySet[Session], *, filters: Mapping[str, Any] = EMPTY, after: CallPlace | None = None, limit: int = 50
 ) -> CallPage:
-    """One page of the calls in `sessions`, which the viewer may see. Only the beginning of each text is read.
-
-    `filters` are lookups of `ToolCall`; None means no filter.
-    """
+    """One page of calls, with the beginning of each text. `filters` are lookups; a value of None means no filter."""
     conditions = {name: value for name, value in filters.items() if value is not None}
     calls: list[ToolCall] = []
     read_on: CallPlace | None = None

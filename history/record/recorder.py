@@ -65,10 +65,7 @@ def start_session(
     recording: str = "full",
     **fields: Any,
 ) -> Session:
-    """Create an empty session.
-
-    Title, names and metadata are redacted by the stricter of `recording` and the mode of the key.
-    """
+    """Create an empty session. Its texts are redacted by the stricter of `recording` and the mode of the key."""
     refuse_when_off()
     fields = writer.kept_fields(fields, recording=stricter(recording, api_key.recording if api_key else recording))
     now = timezone.now()
@@ -128,10 +125,8 @@ def append_batch(
     with writing():
         new = {session.pk: session for session in new_sessions}
         old = writer.lock({item.session_id for item in appends} - new.keys())
-        recording = _strictest_modes(appends)
-        drafts = {
-            pk: Draft(session, recording=recording.get(pk, "full"), files=files) for pk, session in (new | old).items()
-        }
+        sessions, modes = new | old, _strictest_modes(appends)
+        drafts = {pk: Draft(row, recording=modes.get(pk, "full"), files=files) for pk, row in sessions.items()}
         for item in appends:
             draft = drafts[item.session_id]
             after = draft.leaf if item.after is None else item.after

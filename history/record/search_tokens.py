@@ -9,10 +9,10 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
-WORD_CHARS = 64
-"""Longer words are cut, in the index and in a query alike."""
+WORD_CHARS = 64  # longer words are cut, in the index and in a query alike
 
 _ASCII = bytes(ord(chr(code).lower()) if chr(code).isalnum() else 32 for code in range(128)) + b" " * 128
 # Han with its iteration marks and zero, kana, bopomofo, Hangul syllables and letters.
@@ -106,7 +106,7 @@ def fold_unevenly(text: str) -> Folded:
 def _clusters(text: str) -> Iterator[tuple[int, int]]:
     start = 0
     for place in range(1, len(text)):
-        if not _JOINS[text[place]]:
+        if not _may_combine(text[place]):
             yield start, place
             start = place
     if text:
@@ -115,25 +115,15 @@ def _clusters(text: str) -> Iterator[tuple[int, int]]:
 
 def _folded_cluster(cluster: str) -> str:
     if len(cluster) == 1:
-        return _FOLDS[cluster]
-    return "".join(_FOLDS[character] for character in unicodedata.normalize("NFKC", cluster))
+        return _folded_character(cluster)
+    return "".join(map(_folded_character, unicodedata.normalize("NFKC", cluster)))
 
 
-class _Folds(dict[str, str]):
-    """Character → its fold, computed at first use."""
-
-    def __missing__(self, character: str) -> str:
-        self[character] = folded = _folded_character(character)
-        return folded
-
-
-class _Joins(dict[str, bool]):
+@cache
+def _may_combine(character: str) -> bool:
     """Whether normalisation may combine a character with the one before it."""
-
-    def __missing__(self, character: str) -> bool:
-        first = unicodedata.normalize("NFKD", character)[0]
-        self[character] = joins = _is_later_jamo(first) or unicodedata.category(first).startswith("M")
-        return joins
+    first = unicodedata.normalize("NFKD", character)[0]
+    return _is_later_jamo(first) or unicodedata.category(first).startswith("M")
 
 
 class _Even(dict[int, str]):
@@ -141,15 +131,14 @@ class _Even(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
-        folded = _FOLDS[character]
-        # Korean vowels and finals, and compatibility forms of marks, have to be seen with what stands before them.
-        alone = not _JOINS[character] or (
-            unicodedata.is_normalized("NFKC", character) and not _is_later_jamo(character)
-        )
-        self[code] = even = folded if len(folded) == 1 and alone else _UNEVEN
+        folded, is_normal = _folded_character(character), unicodedata.is_normalized("NFKC", character)
+        # Korean vowels and finals, and compatibility forms of marks, have to be seen with what is before them.
+        is_alone = not _may_combine(character) or (is_normal and not _is_later_jamo(character))
+        self[code] = even = folded if len(folded) == 1 and is_alone else _UNEVEN
         return even
 
 
+@cache
 def _folded_character(character: str) -> str:
     if character in _DROPPED or _ACCENT.match(character):
         return ""
@@ -172,6 +161,4 @@ def _is_letter(character: str) -> bool:
     return character.isalnum() or unicodedata.category(character) in ("Mn", "Mc")
 
 
-_FOLDS = _Folds()
-_JOINS = _Joins()
 _EVEN = _Even()

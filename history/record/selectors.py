@@ -61,10 +61,7 @@ def messages_of(
     leaf: int | None = None,
     at_version: int | None = None,
 ) -> Page:
-    """The newest entries of the path, or those next to an entry in either direction.
-
-    `leaf` selects another branch, `at_version` an earlier state of the session.
-    """
+    """The newest entries of a path, or those next to an entry. `leaf` and `at_version` select another path."""
     if at_version is not None and leaf is None:
         leaf = paths.head_at(session, at_version)
     path = paths.Path(session.pk, leaf=leaf)

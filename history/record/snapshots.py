@@ -25,10 +25,7 @@ FIRST_LOAD = 12
 def snapshot(
     session: Session, *, leaf: int | None = None, at_version: int | None = None, options: ContextOptions | None = None
 ) -> Snapshot:
-    """The session as it is, or was at `at_version`, along one path.
-
-    With `options`, older entries that cannot matter under those limits are not read.
-    """
+    """The session along one path. With `options`, older entries that cannot matter under those limits are not read."""
     for _ in range(3):
         current = Session.objects.only("version", "head").get(pk=session.pk)
         version = current.version if at_version is None else min(at_version, current.version)

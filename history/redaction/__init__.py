@@ -106,9 +106,8 @@ def load_hook(path: str) -> Redactor:
     except ImportError as error:
         raise WrongHookError(f"PARLEY_REDACTION_HOOKS names '{path}', which cannot be imported: {error}") from error
     if not callable(function):
-        raise WrongHookError(
-            f"PARLEY_REDACTION_HOOKS names '{path}', which is a {type(function).__name__}, not a callable."
-        )
+        kind = type(function).__name__
+        raise WrongHookError(f"PARLEY_REDACTION_HOOKS names '{path}', which is a {kind}, not a callable.")
 
     def hook(text: str) -> tuple[str, Counter[str]]:
         try:
@@ -140,7 +139,6 @@ def check_redaction_settings(**_: Any) -> list[CheckMessage]:
     try:
         detectors.personal(settings.PARLEY_REDACTION_PERSONAL)
     except ValueError as error:
-        errors.append(
-            Error(f"PARLEY_REDACTION_PERSONAL: {error}", hint="Remove the name or correct it.", id="history.E002")
-        )
+        hint = "Remove the name or correct it."
+        errors.append(Error(f"PARLEY_REDACTION_PERSONAL: {error}", hint=hint, id="history.E002"))
     return errors
