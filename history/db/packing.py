@@ -8,7 +8,7 @@ and lone surrogates and forgets the order of keys. Long strings move to blobs, s
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
@@ -180,12 +180,13 @@ def _text_of(name: str, blobs: Blobs) -> str:
 
 def attachments_of(entry: Entry) -> frozenset[str]:
     """The hashes of the blobs that its media name."""
-    return frozenset(part.sha256 for part in parts_of(entry) if isinstance(part, Media) and part.sha256)
+    return frozenset(media.sha256 for media in media_of(entry) if media.sha256)
 
 
-def parts_of(entry: Entry) -> Iterable[Part]:
+def media_of(entry: Entry) -> Iterator[Media]:
+    parts: Iterable[Part] = ()
     if isinstance(entry, ModelInput | ModelOutput):
-        return entry.parts
-    if isinstance(entry, ToolResults):
-        return (part for result in entry.results for part in result.parts)
-    return ()
+        parts = entry.parts
+    elif isinstance(entry, ToolResults):
+        parts = (part for result in entry.results for part in result.parts)
+    return (part for part in parts if isinstance(part, Media))

@@ -10,7 +10,7 @@ from django.db.models import F, Q
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from history.entries import LEAVES
+from history.entries import LEAVES, MESSAGES
 from history.fields import HashField, TokensField
 from history.models.append_only import AppendOnlyModel, AppendOnlyQuerySet, UndeletableModel, guard_links
 from history.models.sessions import Session
@@ -37,6 +37,10 @@ class MessageQuerySet(AppendOnlyQuerySet["Message"]):
     def without_leaves(self) -> Self:
         """Without the kinds that no entry follows (`entries.LEAVES`)."""
         return self.exclude(kind__in=LEAVES)
+
+    def only_messages(self) -> Self:
+        """The entries that are shown as messages, as `Message.is_message`."""
+        return self.filter(kind__in=MESSAGES, is_internal=False)
 
 
 class Message(AppendOnlyModel):
@@ -117,6 +121,11 @@ class Message(AppendOnlyModel):
 
     def __str__(self) -> str:
         return f"#{self.seq} {self.kind}"
+
+    @property
+    def is_message(self) -> bool:
+        """Whether it is shown as a message. `Session.message_count` counts those on the path to the head."""
+        return self.kind in MESSAGES and not self.is_internal
 
 
 class ToolCall(AppendOnlyModel):

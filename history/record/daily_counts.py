@@ -16,20 +16,10 @@ from django.db.models import F, Field, QuerySet
 from django.utils import timezone
 
 from history.db.transactions import run_last, writing
-from history.entries import MESSAGES, ModelOutput
+from history.entries import ModelOutput
 from history.models import DayTally, Exchange, Message, Session, StaleDay, ToolCall
-from history.record.daily_sums import (
-    COUNTS,
-    NAMES,
-    Key,
-    Numbers,
-    Sums,
-    days_with_rows,
-    milliseconds,
-    sums_of_day,
-    sums_of_rows,
-    wait_name,
-)
+from history.record import daily_sums
+from history.record.daily_sums import COUNTS, NAMES, Key, Numbers, Sums, sums_of_day, sums_of_rows
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +34,7 @@ def count_message(message: Message) -> None:
         return
     numbers: Numbers = {
         "sessions": int(message.seq == 1),
-        "messages": int(message.kind in MESSAGES and not message.is_internal),
+        "messages": int(message.is_message),
         "input_tokens": message.input_tokens,
         "output_tokens": message.output_tokens,
     }
@@ -55,7 +45,7 @@ def count_message(message: Message) -> None:
             "errors": int(message.status == Message.Status.FAILED),
         }
         if message.latency is not None:
-            numbers[wait_name(message.latency)] = 1
+            numbers[daily_sums.wait_name(message.latency)] = 1
     run_last(_add, (key, numbers))
 
 
@@ -73,8 +63,8 @@ def count_call(session: Session, call: ToolCall, *, before: Outcome | None = Non
 
 def _call_numbers(outcome: Outcome, *, sign: int) -> Numbers:
     status, duration = outcome
-    failed = int(status == ToolCall.Status.FAILED)
-    return {"tool_calls": sign, "errors": sign * failed, "tool_milliseconds": sign * milliseconds(duration)}
+    errors = sign * (status == ToolCall.Status.FAILED)
+    return {"tool_calls": sign, "errors": errors, "tool_milliseconds": sign * daily_sums.milliseconds(duration)}
 
 
 @contextmanager
@@ -210,7 +200,7 @@ def recount(day: date) -> None:
 
 def rebuild() -> int:
     """Recount every day. Returns the number of days."""
-    days = {*days_with_rows(), *DayTally.objects.values_list("day", flat=True).distinct()}
+    days = {*daily_sums.days_with_rows(), *DayTally.objects.values_list("day", flat=True).distinct()}
     for day in sorted(days):
         recount(day)
     return len(days)

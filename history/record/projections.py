@@ -10,7 +10,6 @@ from history.entries import (
     KINDS,
     STATE,
     Entry,
-    JsonObject,
     ModelInput,
     ModelOutput,
     NotebookSet,
@@ -108,11 +107,11 @@ def errors_in(entry: Entry) -> int:
     return 0
 
 
-def errors_left(*, kind: str, status: str, metadata: JsonObject) -> int:
+def errors_left(message: Message) -> int:
     """The number of errors of an entry whose texts were dropped. Its row has kept the number of failed results."""
-    if kind == ModelOutput.kind:
-        return int(status == "failed")
-    return int(metadata.get(FAILED_RESULTS, 0)) if kind == ToolResults.kind else 0
+    if message.kind == ModelOutput.kind:
+        return int(message.status == "failed")
+    return int(message.metadata.get(FAILED_RESULTS, 0)) if message.kind == ToolResults.kind else 0
 
 
 def calls_in(entry: Entry) -> list[tuple[str, str]]:

@@ -12,19 +12,7 @@ from django.utils import timezone
 
 from history import redaction
 from history.db import bulk, packing
-from history.entries import (
-    CONVERSATION,
-    EMPTY,
-    LEAVES,
-    MESSAGES,
-    Entry,
-    HeadMoved,
-    Media,
-    ModelInput,
-    ModelOutput,
-    ToolResult,
-    ToolResults,
-)
+from history.entries import CONVERSATION, LEAVES, Entry, HeadMoved, ModelInput, ModelOutput, ToolResult, ToolResults
 from history.errors import HistoryOff, NoSuchEntry, PairingError
 from history.models import Blob, Message, Session, ToolCall, seals
 from history.record import fingerprints, projections
@@ -60,17 +48,14 @@ class DraftRow:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """An entry redacted before the transaction that stores it; `files` are the files that it names.
-
-    A draft uses it only with the same redactors, because the mode of a key may change in between.
-    """
+    """An entry redacted before the transaction that stores it, and the files that it names."""
 
     entry: Entry
     files: Mapping[str, bytes]
-    redactors: Redactors
+    redactors: Redactors  # a draft with others does not use it: the mode of a key may change in between
 
 
-def prepare(entry: Entry, *, recording: str, files: Mapping[str, bytes] = EMPTY) -> Prepared:
+def prepare(entry: Entry, *, recording: str, files: Mapping[str, bytes]) -> Prepared:
     """Redact an entry for a recording mode. `files` may be named by the entry and are not stored yet."""
     redactors = redaction.redactors_for(recording)
     redacted = redaction.redacted(entry, redactors)
@@ -149,11 +134,11 @@ class Draft:
         """Build the row. Returns the entry that the next one follows."""
         session, seq = self.session, self.session.version + 1
         fingerprint = fingerprints.fingerprint(entry, after=position.fingerprint, scope=self.scope)
-        stored, cleaned = entry, EMPTY
-        if not self.is_verbatim:
-            if prepared is None or prepared.redactors != self.redactors:
-                prepared = prepare(entry, recording=self.mode, files=self.files)
-            stored, cleaned = prepared.entry, prepared.files
+        if self.is_verbatim:
+            prepared = Prepared(entry, {}, self.redactors)
+        elif prepared is None or prepared.redactors != self.redactors:
+            prepared = prepare(entry, recording=self.mode, files=self.files)
+        stored = prepared.entry
         columns = projections.columns_of(stored)
         packed, salt = packing.pack(stored), seals.new_salt()
         digest = seals.digest_of(salt, packed.body)
@@ -174,8 +159,8 @@ class Draft:
             fingerprint=fingerprint,
             **columns,
         )
-        media = [part for part in packing.parts_of(stored) if isinstance(part, Media)] if packed.attachments else []
-        known = {**self.files, **cleaned} if media else {}
+        media = list(packing.media_of(stored)) if packed.attachments else []
+        known = {**self.files, **prepared.files} if media else {}
         files = {part.sha256: (known[part.sha256], part.media_type) for part in media if part.sha256 in known}
         self.rows.append(DraftRow(message, stored, packed, position, files))
         count_entry(session, message, stored)
@@ -185,7 +170,7 @@ class Draft:
             return after
         self.positions[seq] = next_position(position, message, calls=projections.calls_in(stored))
         if moves:
-            advance(session, position=self.positions[seq], seq=seq, is_message=is_message(message))
+            advance(session, position=self.positions[seq], seq=seq, is_message=message.is_message)
         return seq
 
     def _paired(self, entry: ToolResults, position: Position) -> ToolResults:
@@ -197,11 +182,6 @@ class Draft:
             if self.is_strict:
                 raise
             return replace(entry, metadata={**entry.metadata, "unpaired": str(misfit)})
-
-
-def is_message(message: Message) -> bool:
-    """Whether the entry is shown as a message. `Session.message_count` counts those on the path to the head."""
-    return message.kind in MESSAGES and not message.is_internal
 
 
 def advance(session: Session, *, position: Position, seq: int, is_message: bool) -> None:
@@ -221,9 +201,7 @@ def count_entry(session: Session, message: Message, entry: Entry | None) -> None
     session.input_tokens += message.input_tokens
     session.output_tokens += message.output_tokens
     if message.body is None:
-        session.error_count += projections.errors_left(
-            kind=message.kind, status=message.status, metadata=message.metadata
-        )
+        session.error_count += projections.errors_left(message)
     elif entry is not None:
         session.error_count += projections.errors_in(entry)
         session.tool_call_count += len(projections.calls_in(entry))

@@ -12,7 +12,7 @@ from django.utils import timezone
 from history import redaction
 from history.db import bulk
 from history.db.parameters import LARGE, execute_bound
-from history.entries import CONVERSATION, MESSAGES, ModelOutput, ToolResults
+from history.entries import CONVERSATION, ModelOutput, ToolResults
 from history.errors import NoSuchBlob, NoSuchEntry
 from history.models import Blob, Message, SearchRow, Session, ToolCall
 from history.models.append_only import writable
@@ -35,14 +35,12 @@ SESSION_COLUMNS = frozenset(
 
 
 def lock(ids: Iterable[UUID], *, incomplete: bool = False) -> dict[UUID, Session]:
-    """Read sessions and lock them until the transaction ends, in one order against deadlocks.
-
-    Incomplete copies are only there for the code that makes them (`incomplete=True`).
-    """
+    """Read sessions and lock them until the transaction ends, in one order against deadlocks."""
     wanted = set(ids)
     if not wanted:
         return {}
     found = bulk.read_locked(Session, list(wanted), SESSION_COLUMNS)
+    # Only the code that makes an incomplete copy may write it.
     absent = {Session.State.REMOVING} if incomplete else {Session.State.REMOVING, Session.State.INCOMPLETE}
     sessions = {session.pk: session for session in found if session.state not in absent}
     if missing := wanted - sessions.keys():
@@ -136,12 +134,9 @@ def new_blob(name: str, content: bytes, *, media_type: str) -> Blob:
 
 
 def _purged(blobs: Sequence[Blob]) -> list[Blob]:
-    """Blobs that a purge removed meanwhile, because they were unused. The others are locked until we commit.
-
-    SQLite has one writer at a time, so there it cannot happen.
-    """
+    """Blobs that a purge removed meanwhile, because they were unused. The others are locked until we commit."""
     if connection.vendor != "postgresql":
-        return []
+        return []  # SQLite has one writer at a time
     with connection.cursor() as cursor:
         names = [blob.pk for blob in blobs]
         cursor.execute("SELECT sha256 FROM history_blob WHERE sha256 = ANY(%s) ORDER BY 1 FOR KEY SHARE", [names])
@@ -156,13 +151,13 @@ def move_head(session: Session, *, to: int) -> None:
     beside, joins = paths.climb(session.pk, to) if to else ([], 0)
     entries = Message.objects.of(session)
     left = entries.filter(on_path=True, seq__gt=joins)
-    session.message_count -= left.filter(kind__in=MESSAGES, is_internal=False).count()
+    session.message_count -= left.only_messages().count()
     writable(left).update(on_path=False)
     if joins:  # entries that still apply below the anchor of a trim are on every path from it
         writable(entries.filter(seq__lte=min(joins, session.trimmed_through))).update(on_path=True)
     for start in range(0, len(beside), 500):
         joined = entries.filter(seq__in=beside[start : start + 500])
-        session.message_count += joined.filter(kind__in=MESSAGES, is_internal=False).count()
+        session.message_count += joined.only_messages().count()
         writable(joined).update(on_path=True)
     # The nearest entry of the conversation at or before the place where the path changes: its calls may be open again.
     above = Message.objects.on_path(session).filter(seq__lte=joins, kind__in=CONVERSATION).order_by("-seq")
@@ -187,8 +182,7 @@ def _link_blobs(pending: Sequence[DraftRow]) -> None:
         for row in pending
         for name in {*row.packed.blobs, *row.packed.attachments}
     ]
-    if links:
-        Message.blobs.through.objects.bulk_create(links)
+    Message.blobs.through.objects.bulk_create(links)
 
 
 def _store_calls(pending: Sequence[DraftRow]) -> None:

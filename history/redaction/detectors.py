@@ -21,6 +21,7 @@ LONGEST_VALUE = 4096
 MARKED = "[redacted:"
 _TOKEN_RUN = b"a" * TOKEN_CHARS
 _TOKEN_TABLE = bytes(ord("a") if chr(code) in f"{ascii_letters}{digits}_-" else ord(" ") for code in range(256))
+Check = Callable[[str], bool]
 
 
 def placeholder(name: str) -> str:
@@ -33,10 +34,6 @@ def glance(text: str) -> str:
     return ascii_only.lower()
 
 
-def _could_hold_a_token(seen: str) -> bool:
-    return len(seen) >= TOKEN_CHARS and seen.encode("ascii").translate(_TOKEN_TABLE).find(_TOKEN_RUN) >= 0
-
-
 class Detector:
     """Replaces what its patterns find (their group `secret`, or all of it) where `confirm` agrees.
 
@@ -45,12 +42,7 @@ class Detector:
     """
 
     def __init__(
-        self,
-        name: str,
-        needles: str,
-        *patterns: str,
-        reads_pairs: bool = False,
-        confirm: Callable[[str], bool] | None = None,
+        self, name: str, needles: str, *patterns: str, reads_pairs: bool = False, confirm: Check | None = None
     ) -> None:
         self.name, self.reads_pairs, self.confirm = name, reads_pairs, confirm
         self.needles = tuple(needle.replace("·", " ") for needle in needles.split())
@@ -167,7 +159,7 @@ def without_credentials(text: str, hits: Counter[str]) -> str:
     if len(text) < SHORTEST:
         return text
     seen = glance(text)
-    if _could_hold_a_token(seen):
+    if _TOKEN_RUN in seen.encode("ascii").translate(_TOKEN_TABLE):
         text = _search_around_words(search(text, seen, TOKENS, hits), hits)
     return search(text, seen, SECRETS, hits)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, TypeVar
 
-from history.db.packing import parts_of
+from history.db.packing import media_of
 from history.entries import (
     Entry,
     JsonDict,
@@ -209,7 +209,7 @@ class Redacted:
 
 def redacted_files(entry: Entry, redactors: Redactors, *, read: Callable[[str], bytes | None]) -> Redacted:
     """`read` gives the bytes of a hash. The same entry where there was nothing to take out."""
-    named = {part.sha256: part for part in parts_of(entry) if isinstance(part, Media) and may_be_text(part)}
+    named = {media.sha256: media for media in media_of(entry) if may_be_text(media)}
     if not named or redactors.do_nothing:
         return Redacted(entry=entry)
     walk, cleaned_files = RedactionWalk(redactors), dict[str, bytes]()

@@ -89,7 +89,7 @@ def errors_in(rows: QuerySet[Message]) -> int:
     failed = rows.filter(kind="model_output", status=Message.Status.FAILED).count()
     results = rows.filter(kind=ToolResults.kind, body__contains='"status":"failed"').values_list("body", flat=True)
     dropped = rows.filter(kind=ToolResults.kind, body=None).exclude(metadata={}).values_list("metadata", flat=True)
-    kept = sum(projections.errors_left(kind=ToolResults.kind, status="", metadata=left) for left in dropped.iterator())
+    kept = sum(int(left.get(projections.FAILED_RESULTS, 0)) for left in dropped.iterator())
     return failed + kept + sum(failures_in(body) for body in results.iterator())
 
 

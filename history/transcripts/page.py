@@ -12,7 +12,6 @@ from uuid import UUID
 from history.entries import (
     CONVERSATION,
     KINDS,
-    MESSAGES,
     Entry,
     ModelInput,
     ModelOutput,
@@ -35,7 +34,6 @@ from history.record.branches import (
     retracted_in,
     versions_of,
 )
-from history.record.row_builder import is_message
 from history.record.selectors import PAGE, Page, messages_of
 from history.text import has_visible_text
 from history.transcripts.calls import find_unrecorded_answer
@@ -213,13 +211,13 @@ def _first_number(session: Session, page: Page, place: TranscriptPosition) -> in
     if place.leaf is not None:
         return None
     if not page.has_newer:
-        return session.message_count - sum(map(is_message, page.messages)) + 1
+        return session.message_count - sum(row.is_message for row in page.messages) + 1
     before = Message.objects.on_path(session).filter(seq__lt=page.messages[0].seq)
-    return before.filter(kind__in=MESSAGES, is_internal=False).count() + 1
+    return before.only_messages().count() + 1
 
 
 def _set_numbers(rows: Iterable[TranscriptEntry], *, first: int | None) -> None:
-    numbered = [row for row in rows if is_message(row.message)] if first is not None else []
+    numbered = [row for row in rows if row.message.is_message] if first is not None else []
     for number, row in enumerate(numbered, first or 0):
         row.number = number
 

@@ -12,8 +12,8 @@ from django.db.models import BinaryField, QuerySet
 from django.db.models.functions import Substr
 
 from history.context.messages import dropped_entry
-from history.db.packing import blobs_in, clean, clean_deep, dump, parts_of, unpack
-from history.entries import Entry, Media, ToolsOffered
+from history.db.packing import blobs_in, clean, clean_deep, dump, media_of, unpack
+from history.entries import Entry, ToolsOffered
 from history.models import Blob, Message
 from history.text.media_types import media_type_of
 
@@ -83,8 +83,7 @@ class Attachment:
 def find_attachment(messages: QuerySet[Message], sha256: str) -> Attachment | None:
     """The attachment with this hash, if one of these entries names it."""
     entries = entries_in_brief(list(messages.filter(blobs=sha256).order_by("seq")[:LOOKED_AT]))
-    media = (part for entry in entries for part in parts_of(entry) if isinstance(part, Media))
-    named = next((part.name for part in media if part.sha256 == sha256), None)
+    named = next((one.name for entry in entries for one in media_of(entry) if one.sha256 == sha256), None)
     blob = Blob.objects.filter(pk=sha256).first() if named is not None else None
     if named is None or blob is None:
         return None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from history.entries import CONVERSATION, LEAVES, Entry, HeadMoved, ToolResults
 from history.models import Message, Session
 from history.record import fingerprints, projections
-from history.record.row_builder import Position, count_entry, is_message, next_position, set_head
+from history.record.row_builder import Position, count_entry, next_position, set_head
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class Replay:
             self.head = seq
         calls = projections.calls_in(entry) if entry is not None else []
         position = next_position(before, row, calls=calls)
-        self.steps[seq] = ReplayedEntry(parent, row.kind, is_message(row), position, moves)
+        self.steps[seq] = ReplayedEntry(parent, row.kind, row.is_message, position, moves)
         if calls:
             self.calls[seq] = [ReplayedCall(call_id) for call_id, _ in calls]
         if row.kind == ToolResults.kind:

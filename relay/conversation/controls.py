@@ -6,7 +6,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
 from history import retention
-from history.entries import MESSAGES, JsonObject, ModelInput
+from history.entries import JsonObject, ModelInput
 from history.models import Message, Session
 from history.record import recorder
 from history.record.selectors import PAGE, messages_of
@@ -107,7 +107,7 @@ async def _add_folder(session: Session, folder: str) -> SendResult:
 
 def _entry_of(session: Session, number: int) -> int:
     """The entry of the message with this number. Pages number the messages that they show."""
-    seen = Message.objects.on_path(session).filter(kind__in=MESSAGES, is_internal=False).order_by("seq")
+    seen = Message.objects.on_path(session).only_messages().order_by("seq")
     found = seen.values_list("seq", flat=True)[number - 1 : number] if number > 0 else ()
     if not found:
         raise NotPossible(_("There is no message #%(number)s.") % {"number": number})

@@ -22,7 +22,7 @@ from history.models import Blob, EarlierTry, Exchange, Message, Session, ToolCal
 from history.models.append_only import writable
 from history.models.seals import title_mark_of
 from history.record import daily_counts, fingerprints, projections, row_builder, writer
-from history.record.row_builder import Draft, DraftRow, Position, advance, is_message, next_position
+from history.record.row_builder import Draft, DraftRow, Position, advance, next_position
 from history.retention import removal
 from history.text.lazy import gettext_noop as _
 
@@ -111,7 +111,7 @@ class _EntryInserter(Draft):
         self.positions[restored.seq] = next_position(position, message, calls=calls)
         if moves:
             position = self.positions[restored.seq]
-            advance(session, position=position, seq=restored.seq, is_message=is_message(message))
+            advance(session, position=position, seq=restored.seq, is_message=message.is_message)
 
     def close(self) -> None:
         """Mark whether the entries before the anchor of a trim are on the path: that is known only at the end."""
