@@ -27,10 +27,8 @@ from relay.providers.http import HttpProvider
 DONE, UPSTREAM_ERROR, UPSTREAM_CUT = "done", "upstream_error", "upstream_cut"
 # The reply is not an answer of a model: a web page, or bytes that cannot be read.
 UNREADABLE = "upstream_unreadable"
-_MESSAGES = {
-    UPSTREAM_ERROR: "The vendor could not be reached.",
-    UNREADABLE: "The provider sent something that is no answer of a model.",
-}
+_UNREACHABLE = "The vendor could not be reached."
+_NO_ANSWER = "The provider sent something that is no answer of a model."
 _EMPTY = "The provider sent an empty reply."
 # The caller had all of it, and the journal had no space for it.
 NOT_KEPT = "not_kept"
@@ -42,7 +40,7 @@ CHUNK = 64 * 1024
 MOST_ITEMS = 50
 # How many characters of an answer its client had written; on the answer and on the exchange.
 PREFILLED = "prefilled"
-_COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
+COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 
 
 class AnsweringModel(NamedTuple):
@@ -62,11 +60,9 @@ def answering_model(accepted: Accepted, ended: Ended) -> AnsweringModel:
     )
 
 
-def read_answer(
-    accepted: Accepted, ended: Ended, pieces: Sequence[bytes], *, missing: int = 0, most: int
-) -> RecordedAnswer:
+def read_answer(accepted: Accepted, ended: Ended, reply: bytes, *, missing: int, most: int) -> RecordedAnswer:
     """`missing` bytes behind these are lost. A reply that takes more memory than one of `most` bytes is not read."""
-    body, unread = unpack(b"".join(pieces), ended, most=most)
+    body, unread = unpack(reply, ended, most=most)
     if is_reply_too_heavy(body, most=most):
         return unread_answer(accepted, ended)
     upstream = answering_model(accepted, ended)
@@ -84,7 +80,8 @@ def read_answer(
     if missing and ended.reason == DONE and ended.status < 400:
         reason = DAMAGED
     if reason in (UPSTREAM_ERROR, UNREADABLE) and assembler.failed is None:
-        message = _EMPTY if reason == UNREADABLE and is_empty else _MESSAGES[reason]
+        unreadable = _EMPTY if is_empty else _NO_ANSWER
+        message = _UNREACHABLE if reason == UPSTREAM_ERROR else unreadable
         assembler.feed(Failed(message=ended.error or message, status=ended.status))
     usage = _usage(assembler, accepted, ended, body)
     # Without a copy of the bytes, or if they cannot be read, the exchange says how many there were.
@@ -114,10 +111,7 @@ def unread_answer(accepted: Accepted, ended: Ended) -> RecordedAnswer:
 
 
 def unpack(body: bytes, ended: Ended, *, most: int) -> tuple[bytes, str]:
-    """The plain bytes, as far as they can be read; else why not: how it is compressed, or larger than `most` bytes.
-
-    Upstreams are asked for plain bytes, and some compress all the same.
-    """
+    """The plain bytes, or why they cannot be read. Some upstreams compress although they are asked not to."""
     encoding = next((value for name, value in ended.response_headers if name.lower() == "content-encoding"), "")
     if not encoding:
         return body, ""
@@ -208,7 +202,7 @@ def _estimated_usage(accepted: Accepted, ended: Ended, body: bytes) -> Usage | N
 
 def _hinted_usage(ended: Ended) -> Usage | None:
     hint, source = ended.usage_hint, ended.usage_hint.get("source")
-    counts = {name: hint[name] for name in _COUNTS if isinstance(hint.get(name), int)}
+    counts = {name: hint[name] for name in COUNTS if isinstance(hint.get(name), int)}
     if not any(counts.values()):
         return None
     return Usage(**counts, source=source if source in ("provider", "partial") else "estimated")
@@ -234,10 +228,9 @@ def prefill_length(request: RelayedRequest) -> int:
 
 def _with_prefill(request: RelayedRequest, rest: ModelOutput) -> ModelOutput:
     prefill = request.unfinished
+    beginning = prefill.text.strip() if prefill else ""
     # Not every vendor continues a prefill: some repeat it.
-    is_repeated = not request.api.continues_prefills and rest.text.lstrip().startswith(
-        prefill.text.strip() if prefill else ""
-    )
+    is_repeated = not request.api.continues_prefills and rest.text.lstrip().startswith(beginning)
     parts = rest.parts if is_repeated else join_parts(prefill.parts if prefill else (), rest.parts)
     return replace(rest, parts=parts, metadata={**rest.metadata, PREFILLED: prefill_length(request)})
 

@@ -46,8 +46,8 @@ def read_bodies(folder: Path, call: PendingCall, *, mode: str) -> None:
         if call.received > most:
             call.answer = unread_answer(record, call.ended)
         else:
-            pieces = call.pieces if call.is_held else list(read_pieces(folder, call, "reply"))
-            call.answer = read_answer(record, call.ended, pieces, missing=call.missing, most=most)
+            reply = b"".join(call.pieces if call.is_held else read_pieces(folder, call, "reply"))
+            call.answer = read_answer(record, call.ended, reply, missing=call.missing, most=most)
     except Exception:
         # Of a call that is given up, keep at least how it ended.
         if not call.is_given_up:

@@ -10,7 +10,7 @@ from decimal import Decimal
 from uuid import UUID
 
 from history.entries import Entry, Gap, HeadMoved, JsonDict, JsonObject, ModelOutput, Usage
-from history.models import ApiKey, Exchange, Session
+from history.models import ApiKey, Exchange, Message, Session
 from history.record.recorder import Append
 from relay.digest.requests import RelayedRequest, read_request
 from relay.gateway.journal.frames import RecordPosition
@@ -78,16 +78,13 @@ class LargeBody:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FiledCall:
-    """A call whose request is in the record: the answer follows entry `after`.
-
-    `is_overtaken` means that the client has tried again since, and the exchange is the later try's.
-    """
+    """A call whose request is in the record: the answer follows entry `after`."""
 
     session_id: UUID | None = None
     after: int = 0
     attempts: int = 0
     metadata: JsonObject = field(default_factory=dict)
-    is_overtaken: bool = False
+    is_overtaken: bool = False  # the client has tried again since, and the exchange is the later try's
 
 
 @dataclass(slots=True, kw_only=True)
@@ -179,9 +176,8 @@ class PendingCall:
 
     def forget_files(self) -> None:
         """No row names its files any more, so they are removed."""
-        self.large_request, self.large_reply = (
-            large and replace(large, file="") for large in (self.large_request, self.large_reply)
-        )
+        self.large_request = self.large_request and replace(self.large_request, file="")
+        self.large_reply = self.large_reply and replace(self.large_reply, file="")
 
     def end(self, record: Ended) -> None:
         self.ended, self.ended_at = record, _monotonic_time(record)
@@ -195,10 +191,7 @@ def _monotonic_time(record: Accepted | Ended) -> float:
 class AnswerCopy:
     """The client's copy of an answer. `is_complete` means that it has everything that the answer has."""
 
-    session_id: UUID
-    after: int
-    seq: int
-    message_id: int
+    message: Message
     is_complete: bool
 
 

@@ -8,7 +8,7 @@ from history.db import bulk, packing
 from history.entries import JsonDict, Usage, thaw
 from history.models import Exchange
 from history.redaction.walker import Redactors
-from relay.digest.answers import answering_model
+from relay.digest.answers import COUNTS, answering_model
 from relay.digest.calls import NO_COST, CallPlan, RecordedAnswer
 from relay.digest.recognisers.retries import NAMED, TRY, cost_of_tries, session_name
 from relay.gateway.journal.records import Ended
@@ -25,7 +25,6 @@ ENDING = (
     *("session", "provider", "model", "ended_at", "end_reason", "message", "attempts", "status_code", "error"),
     *("usage", "cost", "metadata"),
 )
-_COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens", "source")
 
 
 def redacted_columns(plan: CallPlan) -> JsonDict:
@@ -131,7 +130,7 @@ def _redactors(plan: CallPlan) -> Redactors:
 
 def _usage(usage: Usage) -> JsonDict:
     raw = packing.clean_json(thaw(usage.raw))
-    return {name: getattr(usage, name) for name in _COUNTS} | ({"raw": raw} if raw else {})
+    return {name: getattr(usage, name) for name in (*COUNTS, "source")} | ({"raw": raw} if raw else {})
 
 
 def _ending_metadata(plan: CallPlan, ended: Ended, answer: RecordedAnswer) -> JsonDict:

@@ -29,15 +29,12 @@ from relay.usage.amounts import Use
 
 @dataclass(slots=True)
 class Outcome:
-    """The result of a batch: `overtaken` are pending calls that their client has made again.
-
-    `sessions` have changed; the values are the ids of their owners.
-    """
+    """The result of a batch."""
 
     filed: dict[UUID, FiledCall] = field(default_factory=dict)
     done: set[UUID] = field(default_factory=set)
-    overtaken: list[UUID] = field(default_factory=list)
-    sessions: dict[UUID, int] = field(default_factory=dict)
+    overtaken: list[UUID] = field(default_factory=list)  # pending calls that their client has made again
+    sessions: dict[UUID, int] = field(default_factory=dict)  # those that have changed, with the ids of their owners
 
 
 class FilingBatch:
@@ -147,7 +144,7 @@ def _entries(plan: CallPlan) -> list[Entry]:
     if answer is not None and answer.output is not None and not plan.request.side_call and plan.keeps_texts:
         plan.message = exchanges.message_of(answer.output, end_reason=answer.reason)
     if plan.copy is not None and plan.copy.is_complete:
-        plan.message, plan.message_id, plan.message_seq = None, plan.copy.message_id, plan.copy.seq
+        plan.message, plan.message_id, plan.message_seq = None, plan.copy.message.pk, plan.copy.message.seq
     tail = [plan.message, plan.gap, plan.way_back] if plan.message or plan.gap else []
     return [*plan.entries, *filter(None, tail)]
 

@@ -31,6 +31,7 @@ SUFFIX = ".carried"
 PART = 8
 PAUSE_SECONDS = 10.0
 
+Calls = Collection[PendingCall]
 Records = list[tuple[RecordPosition, PendingCall]]
 
 
@@ -53,9 +54,7 @@ class Carrier:
         self.folder = folder
         self._pause_until = 0.0
 
-    def carry_over(
-        self, calls: Collection[PendingCall], needed: Container[str], reader: JournalReader
-    ) -> Collection[SegmentCopy]:
+    def carry_over(self, calls: Calls, needed: Container[str], reader: JournalReader) -> Collection[SegmentCopy]:
         """The copies of what only pending calls keep from being removed, if those are so many bytes that it matters.
 
         Calls and reader use them from now on. The caller commits the position, which names them, and publishes them
@@ -78,7 +77,7 @@ class Carrier:
         reader.add({copy.name: copy.size for copy in copies.values()})
         return copies.values()
 
-    def _copy(self, calls: Collection[PendingCall], held: Container[str]) -> dict[str, SegmentCopy]:
+    def _copy(self, calls: Calls, held: Container[str]) -> dict[str, SegmentCopy]:
         by_writer: Mapping[str, Records] = defaultdict(list)
         for call in calls:
             by_writer[call.writer].extend((place, call) for place in _within(call, held))
@@ -120,7 +119,7 @@ def write_copy(folder: Path, records: Records) -> SegmentCopy:
         for segment, group in groupby(records, key=lambda one: one[0].segment):
             with (folder / segment).open("rb") as source:
                 for place, call in group:
-                    _copy_record(source, place, file, copy, exchange=call.id)
+                    _copy_record(source, place, file, copy, call.id)
         file.seek(frames.COUNTS_AT)
         file.write(frames.pack_counts(copy.size, copy.calls))
         file.flush()
@@ -128,9 +127,7 @@ def write_copy(folder: Path, records: Records) -> SegmentCopy:
     return copy
 
 
-def _copy_record(
-    source: BinaryIO, place: RecordPosition, target: BinaryIO, copy: SegmentCopy, *, exchange: UUID
-) -> None:
+def _copy_record(source: BinaryIO, place: RecordPosition, target: BinaryIO, copy: SegmentCopy, exchange: UUID) -> None:
     """Read twice, because the checksum comes first and a record may be too large for the memory."""
     length, mark, chunks = place.end - place.payload, frames.mark_of(copy.name), _chunks(source, place)
     target.write(frames.pack_frame(chunks, mark, length=length, position=copy.size, calls=copy.calls))

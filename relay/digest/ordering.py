@@ -74,18 +74,14 @@ class CallOrder:
         return takewhile(lambda other: other is not call, self.pending.values())
 
     def _has_others_of_key(self, call: PendingCall) -> bool:
-        key = call.request.record.key
-        return call.rounds < 2 or any(
-            other.request.record.key == key for other in self.pending.values() if other is not call
-        )
+        others = (other for other in self.pending.values() if other is not call)
+        return call.rounds < 2 or any(other.request.record.key == call.request.record.key for other in others)
 
     def _may_be_elsewhere(self, call: PendingCall, awaited: Collection[bytes] = ()) -> bool:
-        """Whether another host may still have it.
-
-        Once no host has, the record is read once more: it may have come between the last look and this question.
-        """
+        """Whether another host may still have it."""
         if call.is_clear or not self.other_hosts.exist:
             return False
+        # Once no host has, the record is read once more: it may have come between the last look and this question.
         call.is_clear = not (self.other_hosts.may_have(before=call.accepted_at) or _is_being_answered(awaited))
         return True
 

@@ -26,9 +26,7 @@ def subagent_call(parent: Session) -> tuple[str, int | None]:
     """The open call of a subagent in the newest answer, and its entry. Of two, either may have started the child."""
     if not parent.head_has_open_calls:
         return "", None
-    waiting = ToolCall.objects.filter(session=parent).filter(
-        message__on_path=True, answered_by=None, name__in=SUBAGENT_TOOLS
-    )
+    waiting = ToolCall.objects.filter(session=parent, message__on_path=True, answered_by=None, name__in=SUBAGENT_TOOLS)
     newest = list(waiting.order_by("-message__seq").values_list("call_id", "message__seq")[:2])
     is_alone = len(newest) == 1 or (len(newest) == 2 and newest[0][1] != newest[1][1])
     return newest[0] if is_alone else ("", None)

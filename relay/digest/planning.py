@@ -92,7 +92,7 @@ class Planner:
         elif kind := request.side_call or (named_side_calls.named_side_call_kind(request) if plan.keeps_texts else ""):
             side_call_notes.plan_side_call(plan, kind)
         elif plan.copy is not None:
-            plan.session_id, plan.after = plan.copy.session_id, plan.copy.after
+            plan.session_id, plan.after = plan.copy.message.session_id, plan.copy.message.parent_seq
             plan.metadata["recognised_by"] = FINGERPRINT
         elif plan.keeps_texts and request.decoded is not None:
             return self._plan_conversation(plan)

@@ -36,10 +36,8 @@ NEVER = float("-inf")
 
 
 def is_outage(error: BaseException) -> bool:
-    """Whether the database takes nothing at the moment: away, read-only after a failover, or not migrated yet.
-
-    To give up a call for that would lose it. Only what the database says of the values themselves counts against them.
-    """
+    """Whether the database takes nothing at the moment: away, read-only after a failover, or not migrated yet."""
+    # A call is given up only for what the database says of its values.
     return isinstance(error, OUTAGES) and not isinstance(error, (DataError, IntegrityError))
 
 

@@ -59,9 +59,8 @@ def _read_again(folder: Path, position: Position) -> tuple[Calls, Losses]:
     lost: Losses = []
     there = [name for name in names(folder) if name in position.start and name in position.to]
     ended = {name for name in there if not is_written(folder / name)}
-    for place, record in read(
-        folder, position.start, until=position.to, only=there, ended=ended, most=largest_record()
-    ):
+    records = read(folder, position.start, until=position.to, only=there, ended=ended, most=largest_record())
+    for place, record in records:
         if isinstance(record, Lost):
             lost += [(place, record)] if record.is_damage else []
         elif not isinstance(record, Accepted):

@@ -108,20 +108,18 @@ def states_at_head(session_id: UUID) -> dict[str, str]:
     return {kind: str(metadata.get(MARK, "")) for kind, metadata in reversed(newest)}
 
 
-def changed_results(
-    request: RelayedRequest, cached: CachedSession, *, known: int, session: Session | None
-) -> list[str]:
+def changed_results(request: RelayedRequest, cache: CachedSession, *, known: int, session: Session | None) -> list[str]:
     """The calls whose results a client sends with another text than at first."""
     resent = _results(request, range(known))
-    if cached.results is None:
-        cached.results = _stored_results(session, resent) if session and resent else {}
+    if cache.results is None:
+        cache.results = _stored_results(session, resent) if session and resent else {}
     changed = []
     for key, text in resent.items():
         digest = _hash(text)
-        if cached.results.setdefault(key, digest) != digest:
+        if cache.results.setdefault(key, digest) != digest:
             changed.append(key[1])
     for key, text in _results(request, range(known, len(request.entries))).items():
-        cached.results[key] = _hash(text)
+        cache.results[key] = _hash(text)
     return changed
 
 
@@ -136,12 +134,8 @@ def _results(request: RelayedRequest, indices: Iterable[int]) -> dict[ResultKey,
 
 def _stored_results(session: Session, resent: dict[ResultKey, str]) -> dict[ResultKey, bytes]:
     """After a restart, compare the results as they would be stored: redacted and cut."""
-    rows = (
-        ToolCall.objects.filter(session=session)
-        .filter(answered_by__isnull=False)
-        .order_by("-pk")
-        .values_list("message__fingerprint", "call_id", "result")[:MOST_RESULTS]
-    )
+    answered = ToolCall.objects.filter(session=session, answered_by__isnull=False).order_by("-pk")
+    rows = answered.values_list("message__fingerprint", "call_id", "result")[:MOST_RESULTS]
     stored = {(bytes(fingerprint), call_id): result for fingerprint, call_id, result in rows}
     key = session.api_key
     redactors = redaction.redactors_for(key.recording) if key and redaction.stores_bodies(key.recording) else None

@@ -74,11 +74,8 @@ Adoption = tuple[UUID, UUID, Decimal, Append | None]
 
 def earlier_side_calls(plans: Iterable[CallPlan]) -> list[Adoption]:
     """Side calls that came under the name of a conversation that begins now."""
-    new = {
-        (plan.key.pk, session_name(plan.request)): plan
-        for plan in plans
-        if plan.new_session is not None and plan.request.session
-    }
+    named = [plan for plan in plans if plan.new_session is not None and plan.request.session]
+    new = {(plan.key.pk, session_name(plan.request)): plan for plan in named}
     if not new:
         return []
     since = min(plan.request.at for plan in new.values()) - ADOPT_WITHIN
@@ -92,7 +89,7 @@ def earlier_side_calls(plans: Iterable[CallPlan]) -> list[Adoption]:
         if QUESTION in row.metadata:
             question, answer = row.metadata[QUESTION], row.metadata.get(ANSWER, "")
             note = _note(row.pk, row.metadata[HELPER], question, answer, at=row.ended_at or row.started_at)
-            append = Append(plan.session_id, note, 0, plan.mode, prepared=prepare(note, recording=plan.mode))
+            append = Append(plan.session_id, note, 0, plan.mode, prepared=prepare(note, recording=plan.mode, files={}))
         adoptions.append((row.pk, plan.session_id, row.cost, append))
     return adoptions
 

@@ -18,25 +18,17 @@ LATE_SECONDS = 60.0
 class JournalState:
     """`waiting` bytes of this machine's journal are not in the record; the oldest of them for `behind` seconds.
 
-    `stored_` losses are in the database. `unstored_` ones are known to processes of this machine alone.
+    Of the `lost_` ones those that are `stored_` are in the database. Only processes of this machine know the others.
     """
 
-    waiting: int = 0
-    behind: float = 0.0
-    stored_calls: int = 0
-    stored_bytes: int = 0
-    unstored_calls: int = 0
-    unstored_bytes: int = 0
-    lost_why: str = ""
-    lost_at: datetime | None = None
-
-    @property
-    def lost_calls(self) -> int:
-        return self.stored_calls + self.unstored_calls
-
-    @property
-    def lost_bytes(self) -> int:
-        return self.stored_bytes + self.unstored_bytes
+    waiting: int
+    behind: float
+    stored_calls: int
+    stored_bytes: int
+    lost_calls: int
+    lost_bytes: int
+    lost_why: str
+    lost_at: datetime | None
 
     @property
     def is_late(self) -> bool:
@@ -57,14 +49,15 @@ def read_state(now: datetime | None = None) -> JournalState:
         own_name = (folder / process.NAME).read_text().strip()
     own = next((row for row in rows if row.pk == own_name), None)
     waiting = _backlog(folder, own.position.get("to", {}) if own else {})
+    stored_calls, stored_bytes = sum(row.lost_calls for row in rows), sum(row.lost_bytes for row in rows)
     last = max((row for row in rows if row.lost_at), key=lambda row: row.lost_at or datetime.min, default=None)
     return JournalState(
         waiting=waiting,
         behind=_age_of_backlog(folder, own, now) if waiting else 0.0,
-        stored_calls=sum(row.lost_calls for row in rows),
-        stored_bytes=sum(row.lost_bytes for row in rows),
-        unstored_calls=sum(one.unreported_calls for one in losing),
-        unstored_bytes=sum(one.unreported_bytes for one in losing),
+        stored_calls=stored_calls,
+        stored_bytes=stored_bytes,
+        lost_calls=stored_calls + sum(one.unreported_calls for one in losing),
+        lost_bytes=stored_bytes + sum(one.unreported_bytes for one in losing),
         lost_why=losing[0].unreported_why if losing else last.lost_why if last else "",
         lost_at=now if losing else last.lost_at if last else None,
     )

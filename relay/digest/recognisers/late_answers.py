@@ -32,21 +32,15 @@ def find_copies(calls: Iterable[PendingCall]) -> dict[UUID, AnswerCopy]:
         return {}
     # Many programs get the same answers: older rows are not copies.
     since = min(call.request.at for call, _ in late.values()) - CLOCKS_DIFFER
-    rows = Message.objects.filter(
-        fingerprint__in=list(fingerprints),
-        kind=ModelOutput.kind,
-        created_at__gte=since,
-        exchange=None,
-        session__state=Session.State.OPEN,
-    )
+    rows = Message.objects.filter(fingerprint__in=list(fingerprints), kind=ModelOutput.kind, created_at__gte=since)
+    rows = rows.filter(exchange=None, session__state=Session.State.OPEN)
     copies: dict[UUID, AnswerCopy] = {}
     for row in rows.order_by("pk"):
         exchange = fingerprints[bytes(row.fingerprint)]
         call, answer = late[exchange]
         is_same_session = call.filed is None or call.filed.session_id == row.session_id
         if row.created_at >= call.request.at - CLOCKS_DIFFER and is_same_session:
-            is_complete = _is_complete(row, answer)
-            copies[exchange] = AnswerCopy(row.session_id, row.parent_seq, row.seq, row.pk, is_complete)
+            copies[exchange] = AnswerCopy(row, _is_complete(row, answer))
     return copies
 
 

@@ -49,9 +49,8 @@ def current_session(pk: UUID, *, key: int) -> tuple[UUID, Session | None]:
 
 def recent_sessions(request: RelayedRequest) -> QuerySet[Session]:
     """The last active sessions of the key, newest first. Forks are left out: the client does not know of them."""
-    recent = Session.objects.open().filter(
-        api_key_id=request.record.key, forked_from=None, last_activity_at__gte=request.at - RECENT
-    )
+    originals = Session.objects.open().filter(api_key_id=request.record.key, forked_from=None)
+    recent = originals.filter(last_activity_at__gte=request.at - RECENT)
     return recent.order_by("-last_activity_at", "-pk")[:MOST_RECENT]
 
 
@@ -70,10 +69,8 @@ def is_compacted(entries: Iterable[Entry]) -> bool:
 
 
 def compacted_session(request: RelayedRequest) -> UUID | None:
-    """The session whose beginning the client has replaced by a summary without naming it.
-
-    It is found by the newest answer that was kept and by what that answers: "Yes." alone is in many sessions.
-    """
+    """The session whose beginning the client has replaced by a summary without naming it."""
+    # The newest answer that was kept and what that answers: "Yes." alone is in many sessions.
     kept = _kept_texts(request) if is_compacted(request.entries[:SUMMARY_WITHIN]) else []
     if not kept:
         return None

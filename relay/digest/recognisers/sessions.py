@@ -109,10 +109,8 @@ def by_first_message(request: RelayedRequest) -> SessionMatch | None:
     if request.first_answer is None or not first or not ttl:
         return None
     since = request.at - timedelta(seconds=ttl)
-    recent = Session.objects.open().filter(
-        api_key_id=request.record.key, last_activity_at__gte=since, messages__fingerprint=first
-    )
-    session = recent.order_by("-last_activity_at", "-pk").first()
+    recent = Session.objects.open().filter(api_key_id=request.record.key, last_activity_at__gte=since)
+    session = recent.filter(messages__fingerprint=first).order_by("-last_activity_at", "-pk").first()
     return _in_session(request, session, pk=session.pk, by=STICKY) if session else None
 
 
