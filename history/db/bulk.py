@@ -67,21 +67,19 @@ def _defaults(
 
 def fit_values(model: type[models.Model], values: Mapping[str, Any]) -> dict[str, Any]:
     """Values that every database accepts: text is cleaned and cut to the length of its column."""
-    return {name: _fit_value(model, name, value) for name, value in values.items()}
+    fitted = dict(values)
+    for name, value in values.items():
+        field = _field(model, name)
+        if isinstance(field, models.JSONField):
+            fitted[name] = clean_deep(value)
+        elif isinstance(value, str) and isinstance(field, models.CharField | models.TextField):
+            fitted[name] = fit_text(model, name, value)
+    return fitted
 
 
 def fit_text(model: type[models.Model], name: str, text: str) -> str:
     """Clean one text and cut it to the length of its column."""
     return clean(text[: _field(model, name).max_length]) if text else ""
-
-
-def _fit_value(model: type[models.Model], name: str, value: object) -> object:
-    field = _field(model, name)
-    if isinstance(field, models.JSONField):
-        return clean_deep(value)
-    if isinstance(value, str) and isinstance(field, models.CharField | models.TextField):
-        return fit_text(model, name, value)
-    return value
 
 
 def one_by_one(rows: models.QuerySet[M], *, page: int = 100) -> Iterator[M]:

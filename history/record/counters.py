@@ -2,7 +2,5 @@
 
 from collections import Counter
 
-# Ended calls to models, by source (chat, relay) and end reason.
-ended: Counter[tuple[str, str]] = Counter()
-# What is open at the moment.
-now: Counter[str] = Counter()
+ended: Counter[tuple[str, str]] = Counter()  # ended calls to models, by source (chat, relay) and end reason
+now: Counter[str] = Counter()  # what is open at the moment

@@ -33,17 +33,14 @@ def count_message(message: Message) -> None:
     if key is None:
         return
     numbers: Numbers = {
-        "sessions": int(message.seq == 1),
-        "messages": int(message.is_message),
+        "sessions": message.seq == 1,
+        "messages": message.is_message,
         "input_tokens": message.input_tokens,
         "output_tokens": message.output_tokens,
     }
     if message.kind == ModelOutput.kind:
-        numbers |= {
-            "answers": 1,
-            "cut_short": int(message.status != Message.Status.COMPLETE),
-            "errors": int(message.status == Message.Status.FAILED),
-        }
+        status, statuses = message.status, Message.Status
+        numbers |= {"answers": 1, "cut_short": status != statuses.COMPLETE, "errors": status == statuses.FAILED}
         if message.latency is not None:
             numbers[daily_sums.wait_name(message.latency)] = 1
     run_last(_add, (key, numbers))

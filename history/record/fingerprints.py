@@ -22,13 +22,11 @@ SIZE = 16
 START = b""
 SLICE = 1024 * 1024
 
-# The values of an entry that the chain covers, as JSON.
-Essence = list[object]
+Essence = list[object]  # the values of an entry that the chain covers, as JSON
 
 _json = json.JSONEncoder(ensure_ascii=True, sort_keys=True, separators=(",", ":")).encode
 
-# Fields of unknown parts that clients change or add.
-_MOVING = frozenset({"cache_control", "id", "status"})
+_MOVING = frozenset({"cache_control", "id", "status"})  # fields of unknown parts that clients change or add
 # Some models write thinking into the text, and some clients remove it.
 _THINKING = re.compile(r"\s*<think>.*?</think>", re.DOTALL)
 _REMINDER = re.compile(r"<system-reminder>.*?(?:</system-reminder>|\Z)", re.DOTALL)

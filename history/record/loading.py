@@ -7,7 +7,7 @@ from typing import Any
 from django.db import connection
 
 from history.context.messages import dropped_entry
-from history.db.packing import blobs_in, unpack
+from history.db.packing import Blobs, blobs_in, unpack
 from history.entries import Entry, Node
 from history.models import Blob, Message, Session
 
@@ -17,10 +17,7 @@ MAX_PAGE = 500
 def entries_of(messages: Sequence[Message]) -> list[Entry]:
     """The entries of these rows."""
     blobs = _blobs(message.body for message in messages)
-    return [
-        dropped_entry(message.kind, at=message.created_at) if message.body is None else unpack(message.body, blobs)
-        for message in messages
-    ]
+    return [_entry(row.kind, row.created_at, row.body, blobs) for row in messages]
 
 
 def nodes_of(messages: Sequence[Message]) -> list[Node]:
@@ -40,19 +37,18 @@ def read_nodes(where: str, parameters: Sequence[Any]) -> list[Node]:
         cursor.execute(sql, parameters)
         found = cursor.fetchall()
     blobs = _blobs(body for _, _, body, _, _ in found)
-    return [
-        Node(seq=seq, parent=parent, entry=_dropped(kind, at) if body is None else unpack(body, blobs))
-        for seq, parent, body, kind, at in found
-    ]
+    return [Node(seq=seq, parent=up, entry=_entry(kind, at, body, blobs)) for seq, up, body, kind, at in found]
 
 
-def _dropped(kind: str, at: Any) -> Entry:
-    """`at` is as the driver returns it: SQLite has texts instead of times."""
+def _entry(kind: str, at: Any, body: str | None, blobs: Blobs) -> Entry:
+    """`at` may be as the driver returns it: SQLite has texts instead of times."""
+    if body is not None:
+        return unpack(body, blobs)
     moment = at if isinstance(at, datetime) else datetime.fromisoformat(at)
     return dropped_entry(kind, at=moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
 
-def _blobs(bodies: Iterable[str | None]) -> dict[str, bytes | memoryview]:
+def _blobs(bodies: Iterable[str | None]) -> Blobs:
     """All blobs that these bodies refer to, in one query."""
     names = {name for body in bodies if body is not None for name in blobs_in(body)}
     return dict(Blob.objects.filter(pk__in=names).values_list("sha256", "data")) if names else {}

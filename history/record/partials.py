@@ -63,17 +63,13 @@ class _RunningExchange:
 
 
 class RunningExchanges:
-    """The exchanges of this process.
-
-    Writers of `being_stored` have the whole answer and try to store it. Until `patience_until` no writer counts as
-    lost, because the database was away.
-    """
+    """The exchanges of this process."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.exchanges: dict[UUID, _RunningExchange] = {}
-        self.being_stored: set[UUID] = set()
-        self.patience_until = 0.0
+        self.being_stored: set[UUID] = set()  # their writers have the whole answer and try to store it
+        self.patience_until = 0.0  # no writer counts as lost before, because the database was away
 
     def add(self, exchange_id: UUID, redactors: Redactors | None) -> None:
         with self.lock:

@@ -22,8 +22,7 @@ from history.entries import (
 )
 from history.models import Message, ToolCall
 
-# Values of columns by their names.
-Columns = dict[str, Any]
+Columns = dict[str, Any]  # values of columns by their names
 
 ERROR_MARK = "【错误】"
 FAILED_RESULTS = "failed"  # in the metadata of results whose texts were dropped

@@ -43,18 +43,13 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """An entry for `append_batch`. `after=None` means after the session's previous entry in the batch.
-
-    `recording` is the mode of the key when the call was made. If the mode has changed since, the stricter of the two
-    applies to everything that the batch adds to the session.
-    """
+    """An entry for `append_batch`. `after=None` means after the session's previous entry in the batch."""
 
     session_id: UUID
     entry: Entry
     after: int | None
-    recording: str = "full"
-    # The entry, redacted before the transaction begins.
-    prepared: Prepared | None = None
+    recording: str = "full"  # the key's mode at the call; the stricter of this and its mode now applies to the session
+    prepared: Prepared | None = None  # the entry, redacted before the transaction begins
 
 
 def start_session(

@@ -12,12 +12,9 @@ from string import ascii_letters, digits
 
 from history.redaction import token_formats
 
-# No token of a vendor is shorter; few words of prose are longer.
-TOKEN_CHARS = 16
-# `://:x@` is the shortest thing that any detector finds.
-SHORTEST = 6
-# No secret that only its name gives away is longer.
-LONGEST_VALUE = 4096
+TOKEN_CHARS = 16  # no token of a vendor is shorter; few words of prose are longer
+SHORTEST = 6  # `://:x@` is the shortest thing that any detector finds
+LONGEST_VALUE = 4096  # no secret that only its name gives away is longer
 MARKED = "[redacted:"
 _TOKEN_RUN = b"a" * TOKEN_CHARS
 _TOKEN_TABLE = bytes(ord("a") if chr(code) in f"{ascii_letters}{digits}_-" else ord(" ") for code in range(256))
@@ -38,7 +35,7 @@ class Detector:
     """Replaces what its patterns find (their group `secret`, or all of it) where `confirm` agrees.
 
     `needles` are in lower case, separated by spaces (`·` is one in a needle): without one of them in the text no
-    pattern can match. `reads_pairs`: also asked about `name="value"` of a JSON object, where the two are two texts.
+    pattern can match. With `reads_pairs` it also reads `name="value"` of a JSON object, where these are two texts.
     """
 
     def __init__(
@@ -107,10 +104,9 @@ _GIVEN = (
 )
 _QUOTED = rf"""[A-Za-z0-9_-]{{0,24}}{_IS}(?P<q>{_QUOTE})(?P<secret>{_GIVEN}[^\s"'\\]{{6,512}}+)(?P=q)"""
 _BARE = rf"""[A-Z0-9_]{{0,24}}=(?P<secret>{_GIVEN}[^\s"'\\`;&|,]{{6,512}}+)"""
-_AWS = rf"{_IS}(?:{_QUOTE})?(?P<secret>[A-Za-z0-9+/]{{40}})(?![A-Za-z0-9+/=])"
-_SCHEME = (
-    rf"{_IS}(?:{_QUOTE})?(?:[Bb]asic|[Tt]oken|[Aa]pi[Kk]ey)\s{{1,4}}(?P<secret>{_FRESH}[A-Za-z0-9._~+/=:-]{{6,}}+)"
-)
+_BEGIN = rf"{_IS}(?:{_QUOTE})?"
+_AWS = rf"{_BEGIN}(?P<secret>[A-Za-z0-9+/]{{40}})(?![A-Za-z0-9+/=])"
+_SCHEME = rf"{_BEGIN}(?:[Bb]asic|[Tt]oken|[Aa]pi[Kk]ey)\s{{1,4}}(?P<secret>{_FRESH}[A-Za-z0-9._~+/=:-]{{6,}}+)"
 _HEADER = rf":\s{{0,4}}(?P<secret>{_FRESH}[A-Za-z0-9._~+/=-]{{8,}}+)"
 _BEARER = r"(?:\s{1,4}|%20|\+)(?P<secret>(?=[A-Za-z._~+/=-]{0,80}[0-9])[A-Za-z0-9._~+/=-]{16,}+)"
 _LOGIN = rf"""[^\s/@:"'<>\\]{{0,256}}:(?P<secret>{_FRESH}[^\s/"'<>`\\]{{1,512}})@"""

@@ -69,8 +69,7 @@ _JSON_TOKEN = re.compile(
     r'"(?:[^"\\]++|\\(?:.|\Z))*+(?:"(?P<colon>\s*+:)?|\Z)|(?<![0-9.eE+-])-?[0-9]{11,}+(?![0-9.eE])',
     re.DOTALL,
 )
-# Below this a whole number is neither a card nor a phone number.
-_LONG = 10**10
+_LONG = 10**10  # below this a whole number is neither a card nor a phone number
 
 
 @cache

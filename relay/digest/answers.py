@@ -25,21 +25,16 @@ from relay.providers import registry
 from relay.providers.http import HttpProvider
 
 DONE, UPSTREAM_ERROR, UPSTREAM_CUT = "done", "upstream_error", "upstream_cut"
-# The reply is not an answer of a model: a web page, or bytes that cannot be read.
-UNREADABLE = "upstream_unreadable"
+UNREADABLE = "upstream_unreadable"  # the reply is not an answer of a model: a web page, or bytes that cannot be read
 _UNREACHABLE = "The vendor could not be reached."
 _NO_ANSWER = "The provider sent something that is no answer of a model."
 _EMPTY = "The provider sent an empty reply."
-# The caller had all of it, and the journal had no space for it.
-NOT_KEPT = "not_kept"
-# Bytes of the reply were damaged in the journal.
-DAMAGED = "damaged"
+NOT_KEPT = "not_kept"  # the caller had all of it, and the journal had no space for it
+DAMAGED = "damaged"  # bytes of the reply were damaged in the journal
 TOO_LARGE = "too large"
-# A stream is decoded in chunks: its events need not be in memory together.
-CHUNK = 64 * 1024
+CHUNK = 64 * 1024  # a stream is decoded in chunks: its events need not be in memory together
 MOST_ITEMS = 50
-# How many characters of an answer its client had written; on the answer and on the exchange.
-PREFILLED = "prefilled"
+PREFILLED = "prefilled"  # how many characters of an answer its client had written; on the answer and on the exchange
 COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 
 

@@ -19,52 +19,40 @@ from relay.gateway.journal.segments import writer_of
 from relay.gateway.journal.writer import WITHOUT_REPLIES
 
 NO_COST = Decimal(0)
-# How long a call waits for the answer that it continues.
-WAIT_SECONDS = 5.0
+WAIT_SECONDS = 5.0  # how long a call waits for the answer that it continues
 # How much of a reply is held in memory until its call has ended; larger ones are read from the journal again.
 HELD_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedAnswer:
-    """`reason` is how the exchange ended. `output` is what to keep: None if there is neither text nor error.
-
-    `others` are further answers to the same request. `rest` is what came back, where `output` begins with the client's
-    prefill. `unread` says why the reply was not read. `items` are ids of items that the vendor stores.
-    """
-
-    reason: str
-    output: ModelOutput | None = None
+    reason: str  # how the exchange ended
+    output: ModelOutput | None = None  # None if there is neither text nor error
     usage: Usage | None = None
     error: str = ""
     error_body: str = ""
-    unread: str = ""
+    unread: str = ""  # why the reply was not read
     reply_id: str = ""
     blobs: Mapping[str, bytes] = field(default_factory=dict)
-    others: tuple[ModelOutput, ...] = ()
-    rest: ModelOutput | None = None
+    others: tuple[ModelOutput, ...] = ()  # further answers to the same request
+    rest: ModelOutput | None = None  # what came back, where `output` begins with the client's prefill
     skipped: int = 0
-    items: tuple[str, ...] = ()
+    items: tuple[str, ...] = ()  # ids of items that the vendor stores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionMatch:
-    """Where a request continues: in a session that exists or is to be created, after entry `after`.
-
-    `by` is how the session was found. `known` entries of the request are in the record already. `move` says why the
-    head has to go back first. `is_guess` means that the answer which the request names is not in the record, or not
-    yet. `is_appended` means that the request names a session without resending it, so it continues at its end.
-    """
+    """Where a request continues: in a session that exists or is to be created, after entry `after`."""
 
     session: Session | None
     session_id: UUID | None
-    by: str
+    by: str  # how the session was found
     after: int = 0
-    known: int = 0
-    move: str = ""
+    known: int = 0  # so many entries of the request are in the record already
+    move: str = ""  # why the head has to go back first
     answered_at: datetime | None = None
-    is_guess: bool = False
-    is_appended: bool = False
+    is_guess: bool = False  # the answer that the request names is not in the record, or not yet
+    is_appended: bool = False  # the request names a session without resending it, so it continues at its end
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +81,7 @@ class PendingCall:
 
     request: RelayedRequest
     writer: str
-    # Its records in each segment.
-    places: dict[str, list[RecordPosition]] = field(default_factory=dict)
+    places: dict[str, list[RecordPosition]] = field(default_factory=dict)  # its records in each segment
     # On the monotonic clock: when it was read, and when it was accepted.
     seen_at: float = field(default_factory=time.monotonic)
     accepted_at: float = 0.0
@@ -111,14 +98,10 @@ class PendingCall:
     ended: Ended | None = None
     ended_at: float = 0.0
     filed: FiledCall | None = None
-    # An earlier try of the client that is still pending here.
-    earlier: UUID | None = None
-    # No other host has anything from before it that is not in the record.
-    is_clear: bool = False
-    # Another host has written at the same moment: the call is planned once more.
-    has_clashed: bool = False
-    # It could not be stored: only the exchange is.
-    is_given_up: bool = False
+    earlier: UUID | None = None  # an earlier try of the client that is still pending here
+    is_clear: bool = False  # no other host has anything from before it that is not in the record
+    has_clashed: bool = False  # another host has written at the same moment: the call is planned once more
+    is_given_up: bool = False  # it could not be stored: only the exchange is
 
     @property
     def id(self) -> UUID:
@@ -197,37 +180,32 @@ class AnswerCopy:
 
 @dataclass(slots=True, kw_only=True)
 class CallPlan:
-    """What one call adds to the record in this transaction.
-
-    `mode` is the recording mode. `earlier` is the try of the client that this one replaces.
-    `copy` is the answer as the client has already sent it back. `entries` follow entry `start`, then comes the answer,
-    `message`, then a `gap` that says what is missing of it, and `way_back`. `child` is the session that was found: its
-    parent may be known by now. `appends`, `further`, `note` and `columns` are redacted before the transaction.
-    """
+    """What one call adds to the record in this transaction: `entries`, then `message`, `gap` and `way_back`."""
 
     call: PendingCall
     key: ApiKey
-    mode: str
+    mode: str  # the recording mode
     keeps_texts: bool
-    earlier: Exchange | None = None
-    copy: AnswerCopy | None = None
+    earlier: Exchange | None = None  # the try of the client that this one replaces
+    copy: AnswerCopy | None = None  # the answer as the client has already sent it back
     session_id: UUID | None = None
     new_session: Session | None = None
-    start: int | None = None
+    start: int | None = None  # the entry that `entries` follow
     entries: list[Entry] = field(default_factory=list)
     after: int = 0
     answer: RecordedAnswer | None = None
     cost: Decimal = NO_COST
-    message: ModelOutput | None = None
+    message: ModelOutput | None = None  # the answer
     message_id: int | None = None
     message_seq: int = 0
     way_back: HeadMoved | None = None
-    gap: Gap | None = None
+    gap: Gap | None = None  # what is missing of the answer
+    # Redacted before the transaction.
     appends: list[Append] = field(default_factory=list)
     further: list[Append] = field(default_factory=list)
     note: Append | None = None
     columns: JsonObject = field(default_factory=dict)
-    child: Session | None = None
+    child: Session | None = None  # the session that was found: its parent may be known by now
     attempts: int = 0
     metadata: JsonDict = field(default_factory=dict)
 

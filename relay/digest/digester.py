@@ -40,11 +40,9 @@ logger = logging.getLogger(__name__)
 SAVE_SECONDS = 20.0
 MOST_IN_A_BATCH = 100
 MOST_RECORDS = 1_000
-# Parsing takes about six times as much memory.
-MOST_BYTES = 8 * 1024 * 1024
+MOST_BYTES = 8 * 1024 * 1024  # parsing takes about six times as much memory
 MOST_ORPHANS = 10_000
-# How often files put aside are checked: erased calls leave the disk within this time.
-FILES_SECONDS = 30.0
+FILES_SECONDS = 30.0  # how often files put aside are checked: erased calls leave the disk within this time
 NOTHING_FILED = Outcome()
 
 

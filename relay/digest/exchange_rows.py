@@ -14,8 +14,7 @@ from relay.digest.recognisers.retries import NAMED, TRY, cost_of_tries, session_
 from relay.gateway.journal.records import Ended
 from relay.usage import prices
 
-# The kind of side call that an exchange is.
-HELPER = "helper"
+HELPER = "helper"  # the kind of side call that an exchange is
 SHOWN_BODY, SHOWN_ERROR = 10_000, 500
 # A relayed call has no heartbeat but its journal. If that is never read again, the call counts as lost after so long.
 WAITS_FOR = timedelta(days=1)

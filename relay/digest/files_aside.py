@@ -56,10 +56,8 @@ def damaged_in(folder: Path) -> list[Path]:
 
 
 def remove_due(folder: Path, *, pending: Container[UUID] = ()) -> int:
-    """Remove files that have no owner any more or are too old, and return how many.
-
-    Copies of `pending` calls stay: the row that names them may not be committed yet.
-    """
+    """Remove files that have no owner any more or are too old, and return how many."""
+    # Copies of pending calls stay: the row that names them may not be committed yet.
     copies = [path for path in copies_in(folder) if _exchange_of(path) not in pending]
     unnamed = [path for path in folder.glob(f"*{UNNAMED}") if _age(path) > UNNAMED_SECONDS and not is_written(path)]
     return sum(map(_remove, [*_without_owner(folder, copies), *_due_damaged(folder), *unnamed]))

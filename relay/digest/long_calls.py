@@ -27,8 +27,7 @@ from relay.gateway.journal.segments import CHUNK, name_of, number_of, writer_of
 logger = logging.getLogger(__name__)
 
 SUFFIX = ".carried"
-# Segments are worth a copy once they hold this part of what the journal may.
-PART = 8
+PART = 8  # segments are worth a copy once they hold this part of what the journal may
 PAUSE_SECONDS = 10.0
 
 Calls = Collection[PendingCall]

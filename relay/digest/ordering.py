@@ -11,7 +11,6 @@ from uuid import UUID
 
 from django.db.models import F
 
-from history.entries import ModelOutput
 from history.models import Exchange
 from relay.digest.calls import WAIT_SECONDS, PendingCall, SessionMatch
 from relay.digest.positions import OtherHosts
@@ -56,12 +55,7 @@ class CallOrder:
         return call.rounds < 2 or self._is_answer_pending(call, since=match.known)
 
     def _is_answer_pending(self, call: PendingCall, *, since: int) -> bool:
-        request = call.request
-        awaited = {
-            request.chain[index - 1]
-            for index, entry in enumerate(request.entries)
-            if index and index >= since and isinstance(entry, ModelOutput)
-        }
+        awaited = call.request.questions(since=since)
         others = [other for other in self.pending.values() if other is not call]
         is_here = any(not awaited.isdisjoint(other.request.ends) for other in others)
         if not is_here and not since:
@@ -115,10 +109,7 @@ def _is_open_try(other: PendingCall, *, of: PendingCall) -> bool:
 def needs(call: PendingCall) -> set[object]:
     """What must be in the record before this call is planned, if another call of the same batch provides it."""
     request = call.request
-    needed = set(_names(call))
-    for index, entry in enumerate(request.entries):
-        if index and isinstance(entry, ModelOutput):
-            needed.add(request.chain[index - 1])
+    needed = {*_names(call), *request.questions()}
     if (first := request.first_answer) is not None:
         # Also where an unanswered question is among them.
         needed.update(request.ends, request.chain[first:])

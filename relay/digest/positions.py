@@ -26,12 +26,9 @@ OUTAGES = (DatabaseError, InterfaceError)
 # How often a digester that is alone looks for others, and one that is not writes how far it is.
 LOOK_SECONDS, WRITE_SECONDS = 5.0, 0.5
 GONE_SECONDS = 10.0
-# After so long without another host, a digester is alone.
-ALONE_SECONDS = 600.0
-# Many calls may wait in one step: an answer of the database is good for a moment.
-FRESH_SECONDS = 0.05
-# Clocks show milliseconds; no client reads an answer and sends the next request within that.
-BLUR_SECONDS = 0.002
+ALONE_SECONDS = 600.0  # after so long without another host, a digester is alone
+FRESH_SECONDS = 0.05  # many calls may wait in one step: an answer of the database is good for a moment
+BLUR_SECONDS = 0.002  # clocks show milliseconds; no client reads an answer and sends the next request within that
 NEVER = float("-inf")
 
 
@@ -43,16 +40,12 @@ def is_outage(error: BaseException) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """Each segment is read up to `to`. From `start` on it has records of pending calls.
-
-    `filed` has the pending calls and whether their requests are in the record. `holes` are where gaps in damaged
-    segments end: their loss is counted.
-    """
+    """Each segment is read up to `to`. From `start` on it has records of pending calls."""
 
     start: Mapping[str, int] = field(default_factory=dict)
     to: Mapping[str, int] = field(default_factory=dict)
-    filed: Mapping[UUID, bool] = field(default_factory=dict)
-    holes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    filed: Mapping[UUID, bool] = field(default_factory=dict)  # pending calls: whether their requests are in the record
+    holes: Mapping[str, Sequence[int]] = field(default_factory=dict)  # ends of damaged bytes whose loss is counted
 
 
 def load_position(journal: str) -> Position:

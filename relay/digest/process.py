@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOCK, NAME = "digester.lock", "name"
-# Between two steps: records that come in the meantime share the cost of a commit.
-PAUSE = 0.1
+PAUSE = 0.1  # between two steps: records that come in the meantime share the cost of a commit
 # With a backlog, the pause is this part of the time that a step took: clients that wait for an answer come first.
 REST = 0.5
 PAUSE_WHEN_AWAY = 1.0

@@ -28,8 +28,7 @@ from relay.gateway.call.json_scanner import is_too_heavy
 from relay.gateway.call.session_ids import session_id
 from relay.gateway.journal.records import Accepted
 
-# By the index of an answer: from the id of a call to another one.
-Renames = Mapping[int, Mapping[str, str]]
+Renames = Mapping[int, Mapping[str, str]]  # by the index of an answer: from the id of a call to another one
 LONGEST_NAME = 200
 COMPARED_CHARS = 200
 _NO_API = HttpApi()
@@ -38,31 +37,22 @@ CallOrResult = TypeVar("CallOrResult", ToolRequest, ToolResult)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayedRequest:
-    """`chain` has a fingerprint for each entry as the record has it, as far as known; `sent_chain` the same for what
-    the client sent.
-
-    `session` is the one that the call itself names. `unfinished` is the answer that the request ends with: the model
-    continues it. With `is_prefilled` the client wrote that answer, and it is not an entry. `text_tools` are called with
-    plain text. `side_call` is the kind of side call, and `side_call_text` its question. `last_text` is the start of the
-    last entry, for comparison. `retry` counts the client's attempts from 0.
-    """
-
     record: Accepted
     at: datetime
-    session: UUID | None = None
+    session: UUID | None = None  # the one that the call itself names
     decoded: DecodedRequest | None = None
     problem: str = ""
-    chain: tuple[bytes, ...] = ()
-    sent_chain: tuple[bytes, ...] = ()
-    unfinished: ModelOutput | None = None
-    is_prefilled: bool = False
-    text_tools: frozenset[str] = frozenset()
-    last_text: str = ""
+    chain: tuple[bytes, ...] = ()  # a fingerprint for each entry as the record has it, as far as known
+    sent_chain: tuple[bytes, ...] = ()  # the same for what the client sent
+    unfinished: ModelOutput | None = None  # the answer that the request ends with: the model continues it
+    is_prefilled: bool = False  # the client wrote that answer, and it is not an entry
+    text_tools: frozenset[str] = frozenset()  # those that are called with plain text
+    last_text: str = ""  # the start of the last entry, for comparison
     client: str = ""
-    side_call: str = ""
-    side_call_text: str = ""
+    side_call: str = ""  # the kind of side call
+    side_call_text: str = ""  # its question
     parent: UUID | None = None
-    retry: int = 0
+    retry: int = 0  # the client's attempts, from 0
     body_hash: str = ""
 
     @property
@@ -87,6 +77,11 @@ class RelayedRequest:
         """An answer without content (reasoning alone) leaves the chain unchanged and identifies nothing."""
         return isinstance(self.entries[index], ModelOutput) and self.chain[index] != self.before(index)
 
+    def questions(self, *, since: int = 0) -> set[bytes]:
+        """The fingerprints of what its answers follow, from this index on."""
+        indices = range(max(since, 1), len(self.entries))
+        return {self.chain[index - 1] for index in indices if isinstance(self.entries[index], ModelOutput)}
+
     def before(self, index: int) -> bytes:
         return self.chain[index - 1] if index else fingerprints.START
 
@@ -104,7 +99,7 @@ class RelayedRequest:
         """What an answer to it may follow: an answer that it ends with may be the beginning of that one."""
         if self.unfinished is None or self.is_prefilled:
             return (self.end,)
-        return (self.end, self.chain[-2] if len(self.chain) > 1 else fingerprints.START)
+        return (self.end, self.before(len(self.chain) - 1))
 
     @property
     def sends_only_new(self) -> bool:

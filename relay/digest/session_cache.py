@@ -34,13 +34,10 @@ ResultKey = tuple[bytes, str]
 
 @dataclass(slots=True)
 class CachedSession:
-    """`states` are the hashes that apply at the head, as long as the session is at this `version`.
-
-    `results` are hashes of the texts of results; None until they were looked up.
-    """
+    """`states` are the hashes that apply at the head, as long as the session is at this `version`."""
 
     states: dict[str, str] = field(default_factory=dict)
-    results: dict[ResultKey, bytes] | None = None
+    results: dict[ResultKey, bytes] | None = None  # hashes of the texts of results; None until they were looked up
     version: int = 0
 
 
@@ -79,17 +76,16 @@ class SessionCache:
 
 
 def changed_states(request: DecodedRequest, cached: CachedSession, *, at: datetime) -> list[Entry]:
-    states: list[tuple[str, Entry]] = []
+    states: list[Entry] = []
     if request.system:
         mark = instruction_hash(request.system)
-        entry = SystemInstructionSet(instruction=request.system, at=at, is_internal=True, metadata={MARK: mark})
-        states.append((mark, entry))
+        states.append(SystemInstructionSet(instruction=request.system, at=at, is_internal=True, metadata={MARK: mark}))
     if request.tools:
         mark = _hash(compact([[tool.name, tool.description, thaw(tool.parameters)] for tool in request.tools])).hex()
-        states.append((mark, ToolsOffered(tools=request.tools, at=at, is_internal=True, metadata={MARK: mark})))
-    changed = [(mark, entry) for mark, entry in states if cached.states.get(entry.kind) != mark]
-    cached.states |= {entry.kind: mark for mark, entry in changed}
-    return [entry for _, entry in changed]
+        states.append(ToolsOffered(tools=request.tools, at=at, is_internal=True, metadata={MARK: mark}))
+    changed = [entry for entry in states if cached.states.get(entry.kind) != entry.metadata[MARK]]
+    cached.states |= {entry.kind: entry.metadata[MARK] for entry in changed}
+    return changed
 
 
 def instruction_hash(instruction: str) -> str:

@@ -28,8 +28,7 @@ from relay.digest.requests import RelayedRequest
 SHOWN = 2_000
 COUNT = "count"  # a side call without text
 QUESTION, ANSWER = "asked", "answered"
-# How old a side call may be that is filed with a conversation which begins later.
-ADOPT_WITHIN = timedelta(days=1)
+ADOPT_WITHIN = timedelta(days=1)  # how old a side call may be that is filed with a conversation which begins later
 
 
 def plan_side_call(plan: CallPlan, kind: str, session: Session | None = None) -> None:
@@ -68,8 +67,7 @@ def note_for(plan: CallPlan) -> DebugLog | None:
     return _note(plan.call.id, plan.request.side_call, plan.request.side_call_text, answer, at=at)
 
 
-# Exchange, session, cost and note.
-Adoption = tuple[UUID, UUID, Decimal, Append | None]
+Adoption = tuple[UUID, UUID, Decimal, Append | None]  # exchange, session, cost and note
 
 
 def earlier_side_calls(plans: Iterable[CallPlan]) -> list[Adoption]:

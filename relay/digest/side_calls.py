@@ -31,8 +31,7 @@ _ROUTER_FIELDS = re.compile(r"complexity_(?:score|reasoning)|next_speaker", re.I
 # The only field of the JSON that a program asks for when it names a conversation.
 _TITLE_FIELDS = frozenset({"title", "name", "topic", "summary"})
 READ_CHARS = 4_000
-# Long enough for a probe such as "quota".
-PROBE_CHARS = 32
+PROBE_CHARS = 32  # long enough for a probe such as "quota"
 CACHE_MARKER = "cache_control"
 
 
@@ -89,10 +88,7 @@ def _without_prefill(request: DecodedRequest) -> Sequence[Entry]:
 
 
 def _is_behind_cache_marker(request: DecodedRequest) -> bool:
-    """Whether the last answer has the marker and nothing after it: summaries, suggestions, recaps, `/btw`.
-
-    Some of these follow results of tools.
-    """
+    """Whether the last answer has the marker and nothing after it: summaries, suggestions, recaps, `/btw`."""
     answers = (index for index, entry in enumerate(request.entries) if isinstance(entry, ModelOutput))
     last = max(answers, default=None)
     if last is None or not isinstance(request.entries[-1], ModelInput):

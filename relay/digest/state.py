@@ -16,15 +16,12 @@ LATE_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalState:
-    """`waiting` bytes of this machine's journal are not in the record; the oldest of them for `behind` seconds.
-
-    Of the `lost_` ones those that are `stored_` are in the database. Only processes of this machine know the others.
-    """
-
-    waiting: int
-    behind: float
+    waiting: int  # bytes of this machine's journal that are not in the record
+    behind: float  # how many seconds the oldest of them waits
+    # Losses in the database.
     stored_calls: int
     stored_bytes: int
+    # These, and those that only processes of this machine know.
     lost_calls: int
     lost_bytes: int
     lost_why: str

@@ -16,8 +16,7 @@ from relay.digest.answers import DONE, answer_to
 from relay.digest.calls import WAIT_SECONDS, AnswerCopy, PendingCall, RecordedAnswer
 from relay.gateway.journal.records import Ended
 
-# Between two hosts.
-CLOCKS_DIFFER = timedelta(seconds=2)
+CLOCKS_DIFFER = timedelta(seconds=2)  # between two hosts
 
 
 def find_copies(calls: Iterable[PendingCall]) -> dict[UUID, AnswerCopy]:

@@ -52,10 +52,7 @@ def is_question_about_session(request: RelayedRequest, match: SessionMatch) -> b
 
 
 def hold_seconds(request: RelayedRequest) -> float:
-    """How long a first request of its name waits for another one, because titles often come before the question.
-
-    If none comes in time, it opens the conversation after all.
-    """
+    """How long a first request of its name waits for another one, because titles often come before the question."""
     if not _may_be_side_call(request) or request.decoded is None:
         return 0.0
     if request.decoded.options.form is not None or wants_title(request.decoded):

@@ -15,16 +15,12 @@ from history.models import EarlierTry, Exchange, Session
 from relay.digest.calls import NO_COST, CallPlan
 from relay.digest.requests import RelayedRequest
 
-# SDKs wait at most two minutes before they try again, and may wait ten for an answer.
-WITHIN = timedelta(minutes=15)
+WITHIN = timedelta(minutes=15)  # SDKs wait at most two minutes before they try again, and may wait ten for an answer
 CLOCKS_DIFFER = timedelta(minutes=1)  # between two hosts
-# A whole answer that was lost on its way to the client is asked for again at once.
-LOST_WITHIN = timedelta(minutes=1)
+LOST_WITHIN = timedelta(minutes=1)  # a whole answer that was lost on its way to the client is asked for again at once
 WHOLE = ("done", "not_kept")
-# Metadata by which the next try finds the exchange.
-TRY, NAMED = "try", "named"
-# The row began with the first try: the time of a later one is metadata.
-TRIED_AT = "tried_at"
+TRY, NAMED = "try", "named"  # metadata by which the next try finds the exchange
+TRIED_AT = "tried_at"  # the row began with the first try: the time of a later one is metadata
 MOST_SEEN = 100
 _OF_ONE_TRY = ("headers", "upstream", "error_body", "reply_bytes", "lost_bytes", "skipped_events")
 

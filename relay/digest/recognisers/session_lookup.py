@@ -15,8 +15,7 @@ from relay.digest.requests import RelayedRequest
 from relay.digest.session_cache import instruction_hash, states_at_head
 from relay.gateway.call.session_ids import session_id
 
-# How often an owner may have deleted a session that its client continues under the same name.
-MOST_GENERATIONS = 20
+MOST_GENERATIONS = 20  # how often an owner may have deleted a session that its client continues under the same name
 # A session that a request does not name is looked for among this many of its key.
 MOST_RECENT, RECENT = 20, timedelta(days=1)
 # How the summaries begin that programs put in place of a long conversation. People write <summary> too: that one has to
@@ -27,8 +26,7 @@ _COMPACTED = re.compile(
     re.IGNORECASE,
 )
 READ_CHARS = 2_000
-# A summary is among the first entries, behind what a program says about its environment.
-SUMMARY_WITHIN = 3
+SUMMARY_WITHIN = 3  # a summary is among the first entries, behind what a program says about its environment
 
 
 def own_session(pk: UUID, *, key: int) -> Session | None:

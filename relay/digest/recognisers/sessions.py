@@ -26,8 +26,7 @@ from relay.models import NamedReply
 CLIENT_ID, REPLY, CACHE_KEY = "client id", "previous response", "cache key"
 FINGERPRINT, STICKY, NEW = "fingerprint", "sticky", "new"
 INSTRUCTIONS = frozenset({SystemInstructionSet.kind, ToolsOffered.kind})
-# Most requests add one to three entries to what is known: the newest are looked up first.
-NEWEST = 6
+NEWEST = 6  # most requests add one to three entries to what is known: the newest are looked up first
 
 
 class _StoredEntry(NamedTuple):
@@ -115,13 +114,8 @@ def by_first_message(request: RelayedRequest) -> SessionMatch | None:
 
 
 RECOGNISERS: tuple[Callable[[RelayedRequest], SessionMatch | None], ...] = (
-    by_session_id,
-    by_previous_response,
-    by_cache_key,
-    by_fingerprint,
-    by_compaction,
-    by_first_message,
-)
+    by_session_id, by_previous_response, by_cache_key, by_fingerprint, by_compaction, by_first_message
+)  # fmt: skip
 
 
 def end_of_named_session(request: RelayedRequest) -> SessionMatch:
@@ -191,10 +185,8 @@ def _in_session(request: RelayedRequest, session: Session | None, *, pk: UUID, b
 
 
 def _known_head(request: RelayedRequest, session: Session) -> _StoredEntry | None:
-    """The head, in the usual case: the client adds something to what was seen last.
-
-    An answer behind the head may still be known: the head goes back when an answer is regenerated, and that may fail.
-    """
+    """The head, in the usual case: the client adds something to what was seen last."""
+    # An answer behind the head may be known: the head goes back when an answer is regenerated, and that may fail.
     fingerprint, last = session.head_fingerprint, request.last_answer
     if not fingerprint or fingerprint not in (request.chain if last is None else request.chain[last:]):
         return None

@@ -72,10 +72,7 @@ def _first_unknown_message(request: RelayedRequest, match: SessionMatch) -> floa
 
 
 def _with_first_unknown_joined(request: RelayedRequest, match: SessionMatch) -> RelayedRequest | None:
-    """With the first unknown answer joined from its pieces, if the record has it so.
-
-    Some builds of Codex send each result right behind its call, before the next one.
-    """
+    """Join the pieces of the first unknown answer: some builds of Codex send each result right behind its call."""
     if not has_unknown_answer(request, match):
         return None
     pieces = list(_pieces(request.entries, since=match.known))

@@ -23,10 +23,8 @@ from relay.digest.recognisers.sessions import recognise
 from relay.digest.recognisers.stored_forms import Reading, has_unknown_answer
 from relay.digest.requests import RelayedRequest
 
-# How near to the end of a conversation its newest answer must be, in entries.
-NEAR_THE_END = 12
-# Clients that send more entries send all.
-MOST_SENT = 400
+NEAR_THE_END = 12  # how near to the end of a conversation its newest answer must be, in entries
+MOST_SENT = 400  # clients that send more entries send all
 
 
 class _Row(NamedTuple):
