@@ -1,7 +1,5 @@
 """REST: sessions (list, read, change, delete) and their messages (pages in both directions, one in full)."""
 
-from dataclasses import replace
-
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -130,7 +128,7 @@ def _read_page(session: Session, position: JsonObject) -> Page:
     page = messages_of(session, **{**position, "before": None})
     messages = [message for message in page.messages if message.seq < position["before"]]
     is_cut = len(messages) < len(page.messages)
-    return replace(page, messages=messages, has_newer=page.has_newer and not is_cut)
+    return page._replace(messages=messages, has_newer=page.has_newer and not is_cut)
 
 
 class OneMessage(ApiView):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db.models import Q
@@ -41,8 +41,7 @@ class RetentionPolicy:
         return Q(**{f"{self.counts_from}__lte": now - timedelta(days=self.keep_days)})
 
 
-@dataclass(frozen=True, slots=True)
-class RetentionScope:
+class RetentionScope(NamedTuple):
     """Sessions with the same policy: of one source and these keys."""
 
     policy: RetentionPolicy

@@ -85,8 +85,7 @@ def _of_other(part: Media | OtherPart) -> object:
 
 def _words(parts: Sequence[Part]) -> str:
     """The texts without reminders, which clients put before, after or between them."""
-    trimmed = (_trimmed(part.text) for part in parts if isinstance(part, Text))
-    return "\n\n".join(filter(None, trimmed))
+    return "\n\n".join(filter(None, (_trimmed(part.text) for part in parts if isinstance(part, Text))))
 
 
 def _answer_text(parts: Sequence[Part]) -> str:

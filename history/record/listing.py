@@ -4,14 +4,12 @@ Tool calls have no index by owner. So `list_calls` reads the calls of sessions i
 a page that is not full with the place to continue.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
@@ -34,7 +32,7 @@ class ListCursor:
         return f"{self.at.isoformat()}_{self.session}"
 
     @classmethod
-    def read(cls, text: str) -> ListCursor:
+    def read(cls, text: str) -> Self:
         """Raises ValueError for a text that is not a cursor."""
         at, _, session = text.rpartition("_")
         moment = datetime.fromisoformat(at)
@@ -46,8 +44,7 @@ class ListCursor:
             raise ValueError("a cursor lies within the calendar") from None
 
 
-@dataclass(frozen=True, slots=True)
-class SessionPage:
+class SessionPage(NamedTuple):
     sessions: list[Session]
     next_before: ListCursor | None
 
@@ -114,13 +111,12 @@ class CallPlace:
         return f"{(self.at - _EPOCH) // timedelta(microseconds=1)}.{self.session.hex}.{self.call}"
 
     @classmethod
-    def read(cls, text: str) -> CallPlace:
+    def read(cls, text: str) -> Self:
         at, session, call = text.split(".")
         return cls(_EPOCH + timedelta(microseconds=int(at)), UUID(session), int(call))
 
 
-@dataclass(frozen=True, slots=True)
-class CallPage:
+class CallPage(NamedTuple):
     calls: list[ToolCall]
     next_after: CallPlace | None
 

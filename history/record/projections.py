@@ -85,25 +85,22 @@ def searched_text(entry: Entry) -> str:
         said = [f"{result.name}\n{result.text}\n{result.error}".strip() for result in entry.results]
         return "\n".join(filter(None, [entry.overall, *said]))
     if isinstance(entry, ModelInput):
-        names = [media.name for media in entry.attachments]
-        return "\n".join(filter(None, [entry.text, *names]))
+        return "\n".join(filter(None, [entry.text, *(media.name for media in entry.attachments)]))
     return entry.text if isinstance(entry, Summary | NotebookSet) else ""
 
 
 def tools_named(entry: Entry) -> tuple[str, ...]:
     if isinstance(entry, ModelOutput):
         return tuple(dict.fromkeys(request.name for request in entry.tool_requests))
-    if isinstance(entry, ToolResults):
-        return tuple(dict.fromkeys(result.name for result in entry.results))
-    return ()
+    results = entry.results if isinstance(entry, ToolResults) else ()
+    return tuple(dict.fromkeys(result.name for result in results))
 
 
 def errors_in(entry: Entry) -> int:
     if isinstance(entry, ModelOutput):
         return int(entry.status == "failed")
-    if isinstance(entry, ToolResults):
-        return sum(result.status == "failed" for result in entry.results)
-    return 0
+    results = entry.results if isinstance(entry, ToolResults) else ()
+    return sum(result.status == "failed" for result in results)
 
 
 def errors_left(message: Message) -> int:

@@ -7,7 +7,7 @@ Stored entries are never edited: rollback, edit and regenerate append a `HeadMov
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
@@ -32,8 +32,7 @@ from history.record.row_builder import Draft, DraftRow, Prepared
 from history.redaction import stricter
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     """A stored entry. `moved_head` is false if it became a branch because another writer was faster."""
 
     seq: int

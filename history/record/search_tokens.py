@@ -56,9 +56,8 @@ def words_of(text: str) -> list[str]:
     """All words of a text, in order."""
     folded = fold(text).text
     words = folded.split() if folded.isascii() else _WORD.findall(folded)
-    if max(map(len, words), default=0) > WORD_CHARS:
-        return [word[:WORD_CHARS] for word in words]
-    return words
+    is_any_long = max(map(len, words), default=0) > WORD_CHARS
+    return [word[:WORD_CHARS] for word in words] if is_any_long else words
 
 
 def is_cjk(character: str) -> bool:

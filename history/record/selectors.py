@@ -1,9 +1,9 @@
 """The one reader: lists of sessions and pages of entries. `access.permissions` says who may see them."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from typing import NamedTuple
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
@@ -23,8 +23,7 @@ from history.record.snapshots import snapshot_behind as snapshot_behind
 PAGE = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(NamedTuple):
     """Entries of one path, oldest first. A call and its results are always on the same page."""
 
     messages: list[Message]

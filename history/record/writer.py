@@ -129,8 +129,7 @@ def _insert_blobs(blobs: Sequence[Blob]) -> None:
 
 
 def new_blob(name: str, content: bytes, *, media_type: str) -> Blob:
-    kind = bulk.fit_text(Blob, "media_type", media_type)
-    return Blob(sha256=name, data=content, size=len(content), media_type=kind)
+    return Blob(sha256=name, data=content, size=len(content), media_type=bulk.fit_text(Blob, "media_type", media_type))
 
 
 def _purged(blobs: Sequence[Blob]) -> list[Blob]:

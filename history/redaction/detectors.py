@@ -81,8 +81,7 @@ def _read(table: str) -> tuple[Detector, ...]:
 
 def _assigned(needles: str, name: str, capitals: str, bare: str) -> Detector:
     """A secret that only the name before it gives away."""
-    patterns = name + _QUOTED, capitals + _QUOTED, bare + _BARE
-    return Detector("assigned-secret", needles, *patterns, reads_pairs=True)
+    return Detector("assigned-secret", needles, name + _QUOTED, capitals + _QUOTED, bare + _BARE, reads_pairs=True)
 
 
 # Credentials. The order counts: a detector further down never sees what one above has replaced.

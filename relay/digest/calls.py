@@ -1,12 +1,11 @@
 """Relayed calls between journal and record: what is known of a call so far, and the plan of what it adds."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
+from typing import NamedTuple, Self
 from uuid import UUID
 
 from history.entries import Entry, Gap, HeadMoved, JsonDict, JsonObject, ModelOutput, Usage
@@ -129,7 +128,7 @@ class PendingCall:
         return max(0, self.ended.reply_size - self.ended.lost_bytes - self.received)
 
     @classmethod
-    def begin(cls, place: RecordPosition, record: Accepted) -> PendingCall:
+    def begin(cls, place: RecordPosition, record: Accepted) -> Self:
         call = cls(request=read_request(record), writer=writer_of(place.segment), accepted_at=_monotonic_time(record))
         call.add(place, record)
         return call
@@ -170,8 +169,7 @@ def _monotonic_time(record: Accepted | Ended) -> float:
     return time.monotonic() - max(0.0, time.time() - record.at)
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerCopy:
+class AnswerCopy(NamedTuple):
     """The client's copy of an answer. `is_complete` means that it has everything that the answer has."""
 
     message: Message

@@ -3,13 +3,11 @@
 Nothing here reads the database, and no input is an error: what cannot be read becomes the `problem` of the exchange.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Self, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -112,21 +110,21 @@ class RelayedRequest:
     def fingerprint(self, entry: ConversationEntry, *, after: bytes) -> bytes:
         return next(_chain(self.record, [entry], after=after))
 
-    def prefilled(self) -> RelayedRequest:
+    def prefilled(self) -> Self:
         if self.decoded is None or self.is_prefilled:
             return self
         decoded = replace(self.decoded, entries=self.decoded.entries[:-1], places=self.decoded.places[:-1])
         return replace(self, decoded=decoded, chain=self.chain[:-1], is_prefilled=True)
 
-    def with_fingerprint_at(self, index: int, fingerprint: bytes) -> RelayedRequest:
+    def with_fingerprint_at(self, index: int, fingerprint: bytes) -> Self:
         later = _chain(self.record, self.entries[index + 1 :], after=fingerprint)
         return replace(self, chain=(*self.chain[:index], fingerprint, *later))
 
-    def chained_after(self, fingerprint: bytes) -> RelayedRequest:
+    def chained_after(self, fingerprint: bytes) -> Self:
         """With the chain of a request that has what leads to this fingerprint before it."""
         return replace(self, chain=tuple(_chain(self.record, self.entries, after=fingerprint)))
 
-    def with_adjacent_answers_joined(self, *, since: int = 0) -> RelayedRequest | None:
+    def with_adjacent_answers_joined(self, *, since: int = 0) -> Self | None:
         """With answers that follow each other as one, from this index on; None where there are none."""
         groups: list[list[int]] = []
         for index in range(since, len(self.entries)):
@@ -136,7 +134,7 @@ class RelayedRequest:
                 groups.append([index])
         return self.regrouped(groups) if since + len(groups) < len(self.entries) else None
 
-    def regrouped(self, groups: Sequence[Sequence[int]]) -> RelayedRequest:
+    def regrouped(self, groups: Sequence[Sequence[int]]) -> Self:
         """With one entry for each group of indices. The groups reach to the end, and each has entries of one kind."""
         if self.decoded is None:
             return self
@@ -167,7 +165,7 @@ class RelayedRequest:
             return replace(first, results=(*first.results, *results))
         return first
 
-    def with_call_ids(self, renames: Renames) -> RelayedRequest:
+    def with_call_ids(self, renames: Renames) -> Self:
         """With other ids for the calls of the answers at these indices, and for the results that follow each."""
         if self.decoded is None:
             return self
@@ -181,10 +179,10 @@ class RelayedRequest:
         chain = (*self.chain[:first], *_chain(self.record, entries[first:], after=self.before(first)))
         return replace(self, decoded=replace(self.decoded, entries=tuple(entries)), chain=chain)
 
-    def as_side_call(self, kind: str) -> RelayedRequest:
+    def as_side_call(self, kind: str) -> Self:
         return replace(self, side_call=kind, side_call_text=new_text(self.decoded) if self.decoded else "")
 
-    def without_body(self) -> RelayedRequest:
+    def without_body(self) -> Self:
         """What is still needed once the request is in the record."""
         record = msgspec.structs.replace(self.record, body=b"")
         return replace(self, record=record, decoded=None, chain=self.chain[-2:], sent_chain=self.sent_chain[-2:])

@@ -24,9 +24,9 @@ from relay.digest.recognisers.retries import NAMED, session_name
 from relay.digest.recognisers.session_lookup import current_session
 from relay.digest.recognisers.sessions import FINGERPRINT, STICKY, recognise
 from relay.digest.requests import RelayedRequest
+from relay.digest.side_calls import COUNT
 
 SHOWN = 2_000
-COUNT = "count"  # a side call without text
 QUESTION, ANSWER = "asked", "answered"
 ADOPT_WITHIN = timedelta(days=1)  # how old a side call may be that is filed with a conversation which begins later
 
