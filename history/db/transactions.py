@@ -35,10 +35,7 @@ def writing() -> Iterator[None]:
 
 
 def run_last(function: Callable[[list[Any]], None], item: Any) -> None:
-    """Call `function` with all its items at the end of the outermost `writing` block.
-
-    The items of a nested block are dropped if that block is rolled back. Outside of a block it runs at once.
-    """
+    """Call `function` with all its items at the end of the outermost `writing` block; outside of a block, at once."""
     if not _blocks.open:
         with writing():
             function([item])
@@ -54,6 +51,7 @@ def _block() -> Iterator[None]:
         yield
     finally:
         _blocks.open.pop()
+    # A block that is rolled back does not come here: its items are dropped.
     for function, items in work.items():
         if _blocks.open:
             _blocks.open[-1].setdefault(function, []).extend(items)

@@ -6,7 +6,8 @@ commit. Inserted rows are counted in Python; other changes are wrapped in `recou
 """
 
 import logging
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, timedelta
 from typing import Any
@@ -19,7 +20,7 @@ from history.db.transactions import run_last, writing
 from history.entries import ModelOutput
 from history.models import DayTally, Exchange, Message, Session, StaleDay, ToolCall
 from history.record import daily_sums
-from history.record.daily_sums import COUNTS, NAMES, Key, Numbers, Sums, sums_of_day, sums_of_rows
+from history.record.daily_sums import COUNTS, NAMES, Key, Numbers, sums_of_day, sums_of_rows
 
 logger = logging.getLogger(__name__)
 
@@ -114,11 +115,9 @@ def _key_of(session: Session, message: Message) -> Key | None:
 
 def _add(items: list[tuple[Key, Numbers]]) -> None:
     """Add all changes of a transaction in one statement."""
-    sums: Sums = {}
+    sums: defaultdict[Key, Counter[str]] = defaultdict(lambda: Counter(dict.fromkeys(COUNTS, 0)))
     for key, numbers in items:
-        total = sums.setdefault(key, dict.fromkeys(COUNTS, 0))
-        for name, number in numbers.items():
-            total[name] += number
+        sums[key].update(numbers)
     changed = [(key, sums[key]) for key in sorted(sums, key=lambda key: key.order) if any(sums[key].values())]
     for start in range(0, len(changed), _ROWS_PER_STATEMENT):
         batch = changed[start : start + _ROWS_PER_STATEMENT]
@@ -128,7 +127,7 @@ def _add(items: list[tuple[Key, Numbers]]) -> None:
             DayTally.objects.filter(pk__in=ids, **dict.fromkeys(COUNTS, 0)).delete()
 
 
-def _upsert(changed: list[tuple[Key, Numbers]]) -> list[int]:
+def _upsert(changed: Sequence[tuple[Key, Counter[str]]]) -> list[int]:
     fields: list[Field[Any, Any]] = [DayTally._meta.get_field(name) for name in ("day", *NAMES, *COUNTS)]  # type: ignore[misc]
     parameters = [
         field.get_db_prep_save(value, connection)
@@ -152,10 +151,7 @@ _UPSERT = (
 
 
 def check() -> int:
-    """Compare each finished day that has changed with a recount of its rows. The server runs it every hour.
-
-    Returns the number of wrong days, which are logged and corrected.
-    """
+    """Compare each finished day that has changed with a recount. Returns the number of wrong days, now corrected."""
     for day in StaleDay.objects.values_list("day", flat=True).distinct():
         recount(day)
     today = timezone.now().astimezone(UTC).date()

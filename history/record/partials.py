@@ -139,17 +139,14 @@ def _write(partials: Mapping[UUID, str | None]) -> None:
 
 @contextmanager
 def being_stored(exchange_id: UUID) -> Iterator[None]:
-    """Keep the sweep of this process away while a whole answer waits for the database.
-
-    If the answer cannot be stored at all, its heartbeats end, and the sweep stores what was noted.
-    """
+    """Keep the sweep of this process away while a whole answer waits for the database."""
     running = running_exchanges()
     with running.lock:
         running.being_stored.add(exchange_id)
     try:
         yield
     except BaseException:
-        running.forget(exchange_id)
+        running.forget(exchange_id)  # its heartbeats end, and the sweep stores what was noted
         raise
     finally:
         with running.lock:

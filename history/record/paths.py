@@ -46,10 +46,7 @@ class Climb:
         self._next = start
 
     def climb_steps(self, steps: int) -> None:
-        """Climb `steps` entries further, and at least as many as before, so that a long branch takes few queries.
-
-        A branch that meets no row of the path begins at the start (0) or at the anchor of a trim: its topmost parent.
-        """
+        """Climb `steps` entries further, and at least as many as before, so that a long branch takes few queries."""
         steps = max(steps, len(self.beside))
         with connection.cursor() as cursor:
             cursor.execute(_CLIMB, [self.session_id, self._next, self.session_id, steps])
@@ -60,7 +57,7 @@ class Climb:
                 return
             self.beside.append(seq)
             self._next = parent
-        if len(met) < steps:
+        if len(met) < steps:  # the branch begins at the start (0) or at the anchor of a trim: its topmost parent
             self.joins = self._next if self.beside else 0
 
     def climb_below(self, seq: int, *, steps: int) -> None:
@@ -161,16 +158,8 @@ def head_at(session: Session, version: int) -> int:
     """The entry that was the head when the session had `version` entries."""
     if version == session.version:
         return session.head
-    moved = (
-        Message.objects.of(session)
-        .filter(seq__lte=version, moved_head=True)
-        .order_by("-seq")
-        .values_list("seq", "parent_seq", "kind")
-        .first()
-    )
-    if moved is None:
-        return 0
-    seq, parent, kind = moved
+    moves = Message.objects.of(session).filter(seq__lte=version, moved_head=True).order_by("-seq")
+    seq, parent, kind = moves.values_list("seq", "parent_seq", "kind").first() or (0, 0, "")
     return parent if kind == HeadMoved.kind else seq
 
 

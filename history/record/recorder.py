@@ -112,8 +112,7 @@ def append_batch(
 ) -> list[Appended]:
     """Store entries of many sessions in one transaction, so that a busy writer shares the cost of a commit.
 
-    `new_sessions` are not stored yet; each becomes one row, when its entries are counted. `files` are attachments by
-    their hash: those that the entries name are stored as the recording mode of their session allows.
+    `new_sessions` are stored with their entries. `files` are attachments that the entries may name, by their hash.
     """
     refuse_when_off()
     with writing():
@@ -151,11 +150,7 @@ def regenerate(session: Session, *, seq: int) -> int:
 
 
 def fork(session: Session, *, at: int, owner: Any) -> Session:
-    """A new session with a copy of the path to entry `at`. Afterwards the two are independent.
-
-    Trimmed entries become a Gap in the copy, and a summary of them becomes a summary of the Gap. If there were several
-    summaries, each gets a Gap of its own. The copy is `incomplete` until its last entry is stored.
-    """
+    """A new session with a copy of the path to entry `at`. It is `incomplete` until its last entry is stored."""
     with writing():
         original = writer.lock([session.pk])[session.pk]
         if at and not writer.is_place(session, at):

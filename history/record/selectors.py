@@ -37,16 +37,13 @@ def sessions_owned_by(person: AbstractBaseUser | AnonymousUser) -> QuerySet[Sess
 
 
 def sessions_deleted_by(person: AbstractBaseUser | AnonymousUser, *, since: datetime) -> QuerySet[Session]:
-    """Sessions that their owner deleted after `since` and may restore, also by a key.
-
-    Deletions by staff cannot be undone by the owner. Sessions that agents opened from a deleted one are restored with
-    it.
-    """
+    """Sessions that their owner deleted after `since`, also by a key, and may restore. Not those that staff deleted."""
     if not person.is_authenticated:
         return Session.objects.none()
     by_owner = Q(actor=person.pk) | Q(actor=None, key__in=ApiKey.objects.filter(owner=person.pk).values("pk"))
     hidden = AuditEvent.objects.filter(by_owner, session=OuterRef("pk"), action="hide", at__gte=OuterRef("hidden_at"))
     deleted = Session.objects.deleted().filter(owner_id=person.pk, hidden_at__gt=since)
+    # Sessions that agents opened from a deleted one are restored with it.
     with_parent = Q(parent__state=Session.State.DELETED, parent__hidden_at=F("hidden_at"))
     return deleted.exclude(with_parent).filter(Exists(hidden))
 

@@ -176,12 +176,10 @@ def _new_session(plan: CallPlan, match: SessionMatch, session_id: UUID) -> Sessi
 
 
 def _tail(entries: Sequence[ConversationEntry], *, answered_at: datetime | None, at: datetime) -> Iterator[Entry]:
-    """A tool ran, as far as the wire shows, from the end of the answer that called it until its result came.
-
-    What a program adds on its own (a reminder alone, an instruction in mid-conversation) is internal.
-    """
+    """The new entries. What a program adds on its own (a reminder, an instruction in mid-conversation) is internal."""
     for index, entry in enumerate(entries):
         if index == 0 and answered_at is not None and isinstance(entry, ToolResults):
+            # As far as the wire shows, a tool ran from the end of the answer that called it until its result came.
             seconds = max(0.0, (at - answered_at).total_seconds())
             results = tuple(replace(one, started_at=answered_at, duration=seconds) for one in entry.results)
             yield replace(entry, results=results)
