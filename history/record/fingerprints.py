@@ -45,10 +45,10 @@ def fingerprint(entry: Entry, *, after: bytes, scope: str) -> bytes:
     if essence is None:
         return after
     mark = hmac.new(settings.PARLEY_FINGERPRINT_KEY, after.ljust(SIZE, b"\0"), "sha256")
-    said = _json([scope, essence])
+    text = _json([scope, essence])
     # In slices, against one more copy of a text of many megabytes.
-    for start in range(0, len(said), SLICE):
-        mark.update(said[start : start + SLICE].encode())
+    for start in range(0, len(text), SLICE):
+        mark.update(text[start : start + SLICE].encode())
     return mark.digest()[:SIZE]
 
 
@@ -61,22 +61,23 @@ def essence_of(entry: Entry) -> Essence | None:
     if isinstance(entry, ModelInput):
         if entry.channel == SYSTEM_CHANNEL:
             return None
-        said: Essence = [_words(entry.parts), _images(entry)]
-        return ["in", *said] if any(said) else _wordless("in", entry.parts)
+        images = [part.sha256 or part.url for part in entry.parts if isinstance(part, Media)]
+        content: Essence = [_words(entry.parts), images]
+        return ["in", *content] if any(content) else _wordless("in", entry.parts)
     if isinstance(entry, ModelOutput):
-        said = [_answer_text(entry.parts), [_essence_of_call(request) for request in entry.tool_requests]]
-        return ["out", *said] if any(said) else _wordless("out", entry.parts)
+        content = [_answer_text(entry.parts), [_essence_of_call(request) for request in entry.tool_requests]]
+        return ["out", *content] if any(content) else _wordless("out", entry.parts)
     if isinstance(entry, ToolResults):
         return ["results", sorted(result.call_id for result in entry.results)]
     return None
 
 
-def _wordless(who: str, parts: Sequence[Part]) -> Essence | None:
-    said = [_of_other(part) for part in parts if isinstance(part, (Media, OtherPart))]
-    return [who, "", said] if said else None
+def _wordless(direction: str, parts: Sequence[Part]) -> Essence | None:
+    others = [_essence_of_part(part) for part in parts if isinstance(part, (Media, OtherPart))]
+    return [direction, "", others] if others else None
 
 
-def _of_other(part: Media | OtherPart) -> object:
+def _essence_of_part(part: Media | OtherPart) -> object:
     if isinstance(part, Media) and (part.sha256 or part.url):
         return part.sha256 or part.url
     fields = part.extra if isinstance(part, Media) else part.data
@@ -97,10 +98,6 @@ def _answer_text(parts: Sequence[Part]) -> str:
 
 def _trimmed(text: str) -> str:
     return (_REMINDER.sub("", text) if "<system-reminder>" in text else text).strip()
-
-
-def _images(entry: ModelInput) -> list[str]:
-    return [part.sha256 or part.url for part in entry.parts if isinstance(part, Media)]
 
 
 def is_known_by_id(request: ToolRequest) -> bool:

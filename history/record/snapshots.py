@@ -82,13 +82,9 @@ def _take(session: Session, leaf: int, version: int, options: ContextOptions | N
     while True:
         older = path.older_than(before, size, read_nodes)
         nodes |= {node.seq: node for node in older if node.seq not in nodes}
-        taken = Snapshot(
-            session_id=str(session.pk),
-            version=version,
-            nodes=tuple(nodes[seq] for seq in sorted(nodes)),
-            loaded_from=older[-1].seq if len(older) == size else 0,
-            **fields,
-        )
+        ordered = tuple(nodes[seq] for seq in sorted(nodes))
+        start = older[-1].seq if len(older) == size else 0
+        taken = Snapshot(session_id=str(session.pk), version=version, nodes=ordered, loaded_from=start, **fields)
         if taken.is_whole or (options and reaches_far_enough(taken, options)):
             return taken
         before = _skip(older[-1].seq, covered)

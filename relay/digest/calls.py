@@ -39,7 +39,7 @@ class RecordedAnswer:
     items: tuple[str, ...] = ()  # ids of items that the vendor stores
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class SessionMatch:
     """Where a request continues: in a session that exists or is to be created, after entry `after`."""
 

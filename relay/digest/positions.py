@@ -50,21 +50,14 @@ class Position:
 
 def load_position(journal: str) -> Position:
     stored = JournalPosition.objects.filter(pk=journal).values_list("position", flat=True).first() or {}
-    return Position(
-        start=stored.get("from", {}),
-        to=stored.get("to", {}),
-        holes=stored.get("holes", {}),
-        filed={UUID(name): bool(filed) for name, filed in stored.get("under_way", {}).items()},
-    )
+    filed = {UUID(name): bool(is_filed) for name, is_filed in stored.get("under_way", {}).items()}
+    return Position(start=stored.get("from", {}), to=stored.get("to", {}), filed=filed, holes=stored.get("holes", {}))
 
 
 def save_position(journal: str, position: Position, *, digested_at: datetime | None, lost: Iterable[Lost]) -> None:
     """To be called in the transaction that writes the rows of everything before it."""
-    stored: JsonDict = {
-        "from": position.start,
-        "to": position.to,
-        "under_way": {exchange.hex: int(filed) for exchange, filed in position.filed.items()},
-    }
+    under_way = {exchange.hex: int(is_filed) for exchange, is_filed in position.filed.items()}
+    stored: JsonDict = {"from": position.start, "to": position.to, "under_way": under_way}
     if position.holes:
         stored["holes"] = position.holes
     values: JsonDict = {"position": stored}

@@ -139,21 +139,15 @@ class RelayedRequest:
         if self.decoded is None:
             return self
         start, added = groups[0][0], [self.joined(group) for group in groups]
-        decoded = replace(
-            self.decoded,
-            entries=(*self.entries[:start], *added),
-            places=(*self.decoded.places[:start], *(self.decoded.places[group[0]] for group in groups)),
-        )
-        sent = self.sent_chain[:start]
+        entries = (*self.entries[:start], *added)
+        places = (*self.decoded.places[:start], *(self.decoded.places[group[0]] for group in groups))
+        decoded = replace(self.decoded, entries=entries, places=places)
+        chain = (*self.chain[:start], *_chain(self.record, added, after=self.before(start)))
         prefill = [self.unfinished] if self.unfinished is not None and self.is_prefilled else []
-        sent_tail = _chain(self.record, [*added, *prefill], after=sent[-1] if sent else fingerprints.START)
-        return replace(
-            self,
-            decoded=decoded,
-            chain=(*self.chain[:start], *_chain(self.record, added, after=self.before(start))),
-            sent_chain=(*sent, *sent_tail),
-            unfinished=self.unfinished if self.unfinished is None or prefill else _unfinished_answer(decoded.entries),
-        )
+        sent = self.sent_chain[:start]
+        sent += (*_chain(self.record, [*added, *prefill], after=sent[-1] if sent else fingerprints.START),)
+        unfinished = self.unfinished if self.unfinished is None or prefill else _unfinished_answer(entries)
+        return replace(self, decoded=decoded, chain=chain, sent_chain=sent, unfinished=unfinished)
 
     def joined(self, indices: Sequence[int]) -> ConversationEntry:
         first, *others = (self.entries[index] for index in indices)

@@ -44,7 +44,7 @@ def recognise(request: RelayedRequest) -> SessionMatch:
     request = with_referenced_answer(request)
     matches = (recogniser(request) for recogniser in RECOGNISERS)
     is_guess = bool(request.hint("previous_response_id"))
-    return next(filter(None, matches), SessionMatch(session=None, session_id=None, by=NEW, is_guess=is_guess))
+    return next(filter(None, matches), SessionMatch(None, None, NEW, is_guess=is_guess))
 
 
 def by_session_id(request: RelayedRequest) -> SessionMatch | None:
@@ -65,7 +65,7 @@ def by_session_id(request: RelayedRequest) -> SessionMatch | None:
     is_question = request.decoded is not None and bool(request.decoded.tools) and match.known > 0
     if not is_question or offers_tools(session) or not has_other_instruction(request, session):
         return match
-    return SessionMatch(session=session, session_id=match.session_id, by=by, move=_move_reason(request, known=0))
+    return SessionMatch(session, match.session_id, by, move=_move_reason(request, known=0))
 
 
 def by_previous_response(request: RelayedRequest) -> SessionMatch | None:
@@ -82,7 +82,7 @@ def by_cache_key(request: RelayedRequest) -> SessionMatch | None:
     key = request.record.key
     pk, session = session_lookup.current_session(session_id(f"cache key {name}", key=key), key=key)
     if session is None or not session.version:
-        return SessionMatch(session=session, session_id=pk, by=CACHE_KEY) if request.first_answer is None else None
+        return SessionMatch(session, pk, CACHE_KEY) if request.first_answer is None else None
     match = _in_session(request, session, pk=pk, by=CACHE_KEY)
     return match if request.first_answer is not None and match.known > request.first_answer else None
 
@@ -122,7 +122,7 @@ def end_of_named_session(request: RelayedRequest) -> SessionMatch:
     """For a request that cannot be read: the end of the session that it names."""
     by = request.record.recognised_by or NEW
     if request.session is None:
-        return SessionMatch(session=None, session_id=None, by=by)
+        return SessionMatch(None, None, by)
     pk, session = session_lookup.current_session(request.session, key=request.record.key)
     return _at_head(session, pk=pk, by=by)
 
@@ -171,16 +171,16 @@ def _after_named_reply(request: RelayedRequest, session: Session | None, *, pk: 
 
 def _at_head(session: Session | None, *, pk: UUID, by: str) -> SessionMatch:
     if session is None or not session.version:
-        return SessionMatch(session=session, session_id=pk, by=by)
+        return SessionMatch(session, pk, by)
     return _after(session, session.head, by=by)
 
 
 def _in_session(request: RelayedRequest, session: Session | None, *, pk: UUID, by: str) -> SessionMatch:
     if session is None or not session.version:
-        return SessionMatch(session=session, session_id=pk, by=by)
+        return SessionMatch(session, pk, by)
     stored = _known_head(request, session) or _longest_known(request, range(len(request.chain)), session=session)
     if stored is None:
-        return SessionMatch(session=session, session_id=pk, by=by, move=_move_reason(request, known=0))
+        return SessionMatch(session, pk, by, move=_move_reason(request, known=0))
     return _at(request, session, stored, by=by)
 
 
@@ -197,15 +197,9 @@ def _known_head(request: RelayedRequest, session: Session) -> _StoredEntry | Non
 
 def _at(request: RelayedRequest, session: Session, stored: _StoredEntry, *, by: str) -> SessionMatch:
     known = _count_known(request, stored)
-    return SessionMatch(
-        session=session,
-        session_id=session.pk,
-        by=by,
-        after=stored.seq,
-        known=known,
-        move="" if stored.seq == session.head else _move_reason(request, known=known),
-        answered_at=stored.created_at if stored.kind == ModelOutput.kind else None,
-    )
+    move = "" if stored.seq == session.head else _move_reason(request, known=known)
+    at = stored.created_at if stored.kind == ModelOutput.kind else None
+    return SessionMatch(session, session.pk, by, after=stored.seq, known=known, move=move, answered_at=at)
 
 
 def _count_known(request: RelayedRequest, stored: _StoredEntry) -> int:
@@ -231,15 +225,12 @@ def _count_known(request: RelayedRequest, stored: _StoredEntry) -> int:
 def _after(session: Session, seq: int, *, by: str) -> SessionMatch:
     """For clients that send only what is new, and name what it follows."""
     row = Message.objects.at(session, seq).values_list("kind", "created_at").first()
-    kind, created_at = row or ("", None)
-    return SessionMatch(
-        session=session,
-        session_id=session.pk,
-        by=by,
-        after=seq if row else session.head,
-        move="" if row is None or seq == session.head else "edit",
-        answered_at=created_at if kind == ModelOutput.kind else None,
-    )
+    if row is None:
+        return SessionMatch(session, session.pk, by, after=session.head)
+    kind, created_at = row
+    move = "" if seq == session.head else "edit"
+    at = created_at if kind == ModelOutput.kind else None
+    return SessionMatch(session, session.pk, by, after=seq, move=move, answered_at=at)
 
 
 def _move_reason(request: RelayedRequest, *, known: int) -> str:
