@@ -131,7 +131,7 @@ def sweep() -> int:
             finish(exchange, partial_of(exchange), end_reason=SERVER_LOST, silent_since=limit)
         except (OperationalError, InterfaceError):  # the database is away, for all of them
             raise
-        except Exception as error:  # noqa: BLE001 - told below; one that cannot be ended must not hold up the others
+        except Exception as error:  # noqa: BLE001 - raised below; one that cannot be ended must not hold up the others
             failed.append(error)
     if failed:
         raise ExceptionGroup("exchanges that could not be ended", failed)

@@ -1,4 +1,4 @@
-"""Rows of new entries, built in memory before the database is asked.
+"""Rows of new entries, built in memory before the transaction writes them.
 
 A draft numbers, pairs, redacts, hashes and seals the entries of one session, and keeps the session's version, head,
 counters and title in step. `writer` then writes the rows of one or many drafts together.

@@ -30,7 +30,7 @@ _ACCENT = re.compile(
     "\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]"
 )
 _DROPPED = "\u00ad\u200d\u3099\u309a"  # soft hyphen, joiner, and voicing marks that no kana took
-_UNEVEN = "\0"  # stands in the folded text for a character that does not fold to exactly one
+_UNEVEN = "\0"  # replaces in the folded text a character that does not fold to exactly one
 
 
 @dataclass(frozen=True, slots=True)

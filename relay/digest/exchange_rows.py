@@ -3,6 +3,8 @@
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 
+from msgspec.structs import asdict
+
 from history import redaction
 from history.db import bulk, packing
 from history.entries import JsonDict, Usage, thaw
@@ -142,15 +144,7 @@ def _ending_metadata(plan: CallPlan, ended: Ended, answer: RecordedAnswer) -> Js
         "lost_bytes": ended.lost_bytes,
         "answers": 1 + len(answer.others) if answer.others else 0,
         "skipped_events": answer.skipped,
-        "upstream": [
-            {
-                "provider": attempt.provider,
-                "status": attempt.status,
-                "seconds": attempt.seconds,
-                "error": redact_text(plan, attempt.error)[:SHOWN_BODY],
-            }
-            for attempt in attempts
-        ],
+        "upstream": [asdict(one) | {"error": redact_text(plan, one.error)[:SHOWN_BODY]} for one in attempts],
         "headers": {name: redact_name(plan, value) for name, value in headers},
         "error_body": redact_text(plan, answer.error_body)[:SHOWN_BODY],
         "unread_reply": answer.unread,

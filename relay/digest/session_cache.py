@@ -132,7 +132,7 @@ def _stored_results(session: Session, resent: dict[ResultKey, str]) -> dict[Resu
     """After a restart, compare the results as they would be stored: redacted and cut."""
     answered = ToolCall.objects.filter(session=session, answered_by__isnull=False).order_by("-pk")
     rows = answered.values_list("message__fingerprint", "call_id", "result")[:MOST_RESULTS]
-    stored = {(bytes(fingerprint), call_id): result for fingerprint, call_id, result in rows}
+    stored = {(fingerprint, call_id): result for fingerprint, call_id, result in rows}
     key = session.api_key
     redactors = redaction.redactors_for(key.recording) if key and redaction.stores_bodies(key.recording) else None
     hashes: dict[ResultKey, bytes] = {}

@@ -35,7 +35,7 @@ def find_copies(calls: Iterable[PendingCall]) -> dict[UUID, AnswerCopy]:
     rows = rows.filter(exchange=None, session__state=Session.State.OPEN)
     copies: dict[UUID, AnswerCopy] = {}
     for row in rows.order_by("pk"):
-        exchange = fingerprints[bytes(row.fingerprint)]
+        exchange = fingerprints[row.fingerprint]
         call, answer = late[exchange]
         is_same_session = call.filed is None or call.filed.session_id == row.session_id
         if row.created_at >= call.request.at - CLOCKS_DIFFER and is_same_session:

@@ -1,6 +1,6 @@
 """Retries: a client that sends the same body again and counts its attempts makes one call with attempts, not two.
 
-The earlier try's row becomes the later one's, under the id that the client was told last; the earlier id leads there.
+The earlier try's row becomes the later one's, under the id that the client got last; the earlier id leads there.
 What the earlier try had brought (an error, half an answer) stays in the record, beside the final answer.
 """
 

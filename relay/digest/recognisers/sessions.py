@@ -151,8 +151,8 @@ def _unanswered_question(request: RelayedRequest, session: Session) -> int | Non
         del end[0]
     if not end or end[0][1] == ModelOutput.kind:
         return None
-    befores = [*(bytes(row[3]) for row in end[1:]), fingerprints.START]
-    is_same = any(request.chained_after(before).end == bytes(end[0][3]) for before in befores)
+    befores = [*(row[3] for row in end[1:]), fingerprints.START]
+    is_same = any(request.chained_after(before).end == end[0][3] for before in befores)
     return int(end[0][0]) if is_same else None
 
 
@@ -216,7 +216,7 @@ def _count_known(request: RelayedRequest, stored: _StoredEntry) -> int:
     count, seq = 0, stored.seq
     while row := Message.objects.at(stored.session_id, seq).values_list("kind", "parent_seq", "fingerprint").first():
         kind, seq, fingerprint = row
-        if bytes(fingerprint) != stored.fingerprint:
+        if fingerprint != stored.fingerprint:
             break
         count += kind == stored.kind
     return indices[min(count, len(indices)) - 1] + 1
@@ -257,8 +257,7 @@ def _search(request: RelayedRequest, indices: Iterable[int], session: Session | 
     rows = rows.filter(session=session) if session else rows.filter(session__state=Session.State.OPEN)
     columns = ("fingerprint", "session_id", "seq", "kind", "created_at", "on_path", "session__head")
     values = rows.order_by().values_list(*columns, "session__forked_from_id")
-    found = (_StoredEntry(bytes(fingerprint), *rest) for fingerprint, *rest in values)
-    return max(found, key=lambda stored: _rank(stored, wanted), default=None)
+    return max(map(_StoredEntry._make, values), key=lambda stored: _rank(stored, wanted), default=None)
 
 
 def _rank(row: _StoredEntry, wanted: dict[bytes, int]) -> tuple[int, bool, bool, bool, bool, datetime, int]:

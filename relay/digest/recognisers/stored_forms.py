@@ -104,9 +104,8 @@ def _longest_known(request: RelayedRequest, pieces: list[int]) -> list[int]:
     after = request.before(pieces[0])
     wholes = (pieces[:count] for count in range(2, len(pieces) + 1))
     fingerprints = {request.fingerprint(request.joined(whole), after=after): whole for whole in wholes}
-    rows = Message.objects.filter(
-        fingerprint__in=list(fingerprints), kind=ModelOutput.kind, session__state=Session.State.OPEN
-    ).values_list("fingerprint", flat=True)
+    answers = Message.objects.filter(fingerprint__in=list(fingerprints), kind=ModelOutput.kind)
+    rows = answers.filter(session__state=Session.State.OPEN).values_list("fingerprint", flat=True)
     return max((fingerprints[bytes(fingerprint)] for fingerprint in rows), key=len, default=[])
 
 

@@ -7,7 +7,6 @@ ones. The chain then continues from the entry before it. If anything in between 
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from operator import or_
-from typing import NamedTuple
 from uuid import UUID
 
 from django.db.models import Q
@@ -25,14 +24,6 @@ from relay.digest.requests import RelayedRequest
 
 NEAR_THE_END = 12  # how near to the end of a conversation its newest answer must be, in entries
 MOST_SENT = 400  # clients that send more entries send all
-
-
-class _Row(NamedTuple):
-    session: UUID
-    seq: int
-    parent: int
-    kind: str
-    fingerprint: bytes
 
 
 def with_omitted_beginning(request: RelayedRequest, match: SessionMatch) -> Reading:
@@ -66,7 +57,7 @@ def _omitted_end(request: RelayedRequest, match: SessionMatch) -> bytes | None:
     return None
 
 
-def _newest_rows(request: RelayedRequest, match: SessionMatch) -> list[_Row]:
+def _newest_rows(request: RelayedRequest, match: SessionMatch) -> list[Message]:
     """The last entries of every conversation in question, the newest first."""
     if match.session_id is None:
         heads = list(recent_sessions(request).values_list("pk", "head"))
@@ -76,30 +67,29 @@ def _newest_rows(request: RelayedRequest, match: SessionMatch) -> list[_Row]:
         return []
     near = reduce(or_, (Q(session_id=pk, seq__gt=head - NEAR_THE_END) for pk, head in heads))
     rows = Message.objects.filter(near, on_path=True).without_leaves().order_by("-seq")
-    values = rows.values_list("session_id", "seq", "parent_seq", "kind", "fingerprint")
-    return [_Row(pk, seq, parent, kind, bytes(fingerprint)) for pk, seq, parent, kind, fingerprint in values]
+    return list(rows.only("session", "seq", "parent_seq", "kind", "fingerprint"))
 
 
 def _find_end(
-    request: RelayedRequest, entries: Sequence[ConversationEntry], rows: Sequence[_Row], *, is_named: bool
+    request: RelayedRequest, entries: Sequence[ConversationEntry], rows: Sequence[Message], *, is_named: bool
 ) -> Iterator[tuple[UUID, bytes]]:
     """Sessions with all these entries near the end of the path, and the fingerprint of the entry before them."""
-    known = {(row.session, row.seq): row.fingerprint for row in rows}
+    known = {(row.session_id, row.seq): row.fingerprint for row in rows}
     for row in rows:
-        before = known.get((row.session, row.parent))
+        before = known.get((row.session_id, row.parent_seq))
         if row.kind != entries[-1].kind or before is None:
             continue
         if request.fingerprint(entries[-1], after=before) != row.fingerprint:
             continue
         if (found := _before(request, entries, row)) is not None:
-            exchanges = Exchange.objects.filter(session=row.session, after__range=(found[1], row.seq))
+            exchanges = Exchange.objects.filter(session=row.session_id, after__range=(found[1], row.seq))
             if is_named or exchanges.exists():
-                yield row.session, found[0]
+                yield row.session_id, found[0]
 
 
-def _before(request: RelayedRequest, entries: Sequence[ConversationEntry], end: _Row) -> tuple[bytes, int] | None:
+def _before(request: RelayedRequest, entries: Sequence[ConversationEntry], end: Message) -> tuple[bytes, int] | None:
     """The fingerprint before these entries on the path, and the seq of the first; None if it has other entries."""
-    rows = Message.objects.on_path(end.session).filter(seq__lte=end.seq).without_leaves().order_by("-seq")
+    rows = Message.objects.on_path(end.session_id).filter(seq__lte=end.seq).without_leaves().order_by("-seq")
     stored: list[tuple[bytes, int]] = []
     # Instructions, tools and reminders leave the chain unchanged.
     for fingerprint, seq in rows.values_list("fingerprint", "seq")[: 3 * len(entries) + NEAR_THE_END]:
