@@ -1,19 +1,17 @@
 """Daily counts of sessions, messages, tokens, cost and tool calls (`DayTally`), for the charts.
 
 The transaction that changes the record adds the difference as its last statement, so the counts are right at every
-commit. Inserted rows are counted in Python; other changes are wrapped in `recounting`. `daily_sums` has the rules, and
-`check` compares finished days with a recount.
+commit. Inserted rows are counted in Python; other changes are wrapped in `recounting`. `daily_sums` has the rules and
+adds the sums, and `check` compares finished days with a recount.
 """
 
 import logging
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, timedelta
-from typing import Any
 
 from django.db import connection
-from django.db.models import F, Field, QuerySet
+from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from history.db.transactions import run_last, writing
@@ -24,7 +22,6 @@ from history.record.daily_sums import COUNTS, NAMES, Key, Numbers, sums_of_day, 
 
 logger = logging.getLogger(__name__)
 
-_ROWS_PER_STATEMENT = 100
 _TRIES = 3
 
 
@@ -44,7 +41,7 @@ def count_message(message: Message) -> None:
         numbers |= {"answers": 1, "cut_short": status != statuses.COMPLETE, "errors": status == statuses.FAILED}
         if message.latency is not None:
             numbers[daily_sums.wait_name(message.latency)] = 1
-    run_last(_add, (key, numbers))
+    run_last(daily_sums.add, (key, numbers))
 
 
 Outcome = tuple[str, float | None]  # status and duration of a tool call
@@ -54,9 +51,9 @@ def count_call(session: Session, call: ToolCall, *, before: Outcome | None = Non
     """Count an inserted tool call, or one whose outcome was `before`."""
     key = _key_of(session, call.message)
     if key is not None:
-        run_last(_add, (key, _call_numbers((call.status, call.duration), sign=1)))
+        run_last(daily_sums.add, (key, _call_numbers((call.status, call.duration), sign=1)))
         if before is not None:
-            run_last(_add, (key, _call_numbers(before, sign=-1)))
+            run_last(daily_sums.add, (key, _call_numbers(before, sign=-1)))
 
 
 def _call_numbers(outcome: Outcome, *, sign: int) -> Numbers:
@@ -78,10 +75,10 @@ def recounting(
         if exchanges is not None and connection.features.has_select_for_update:
             list(exchanges.order_by("pk").select_for_update(of=("self",)).values_list("pk"))
         for key, numbers in sums_of_rows(messages, exchanges).items():
-            run_last(_add, (key, {name: -number for name, number in numbers.items()}))
+            run_last(daily_sums.add, (key, {name: -number for name, number in numbers.items()}))
         yield
         for item in sums_of_rows(messages, exchanges).items():
-            run_last(_add, item)
+            run_last(daily_sums.add, item)
 
 
 @contextmanager
@@ -111,43 +108,6 @@ def _key_of(session: Session, message: Message) -> Key | None:
         return None
     day = message.created_at.astimezone(UTC).date()
     return Key(day, session.owner_id, session.api_key_id, session.source, message.agent, message.model)
-
-
-def _add(items: list[tuple[Key, Numbers]]) -> None:
-    """Add all changes of a transaction in one statement."""
-    sums: defaultdict[Key, Counter[str]] = defaultdict(lambda: Counter(dict.fromkeys(COUNTS, 0)))
-    for key, numbers in items:
-        sums[key].update(numbers)
-    changed = [(key, sums[key]) for key in sorted(sums, key=lambda key: key.order) if any(sums[key].values())]
-    for start in range(0, len(changed), _ROWS_PER_STATEMENT):
-        batch = changed[start : start + _ROWS_PER_STATEMENT]
-        ids = _upsert(batch)
-        if any(number < 0 for _key, total in batch for number in total.values()):
-            # Only rows that this transaction has locked already: those of others might wait for ours.
-            DayTally.objects.filter(pk__in=ids, **dict.fromkeys(COUNTS, 0)).delete()
-
-
-def _upsert(changed: Sequence[tuple[Key, Counter[str]]]) -> list[int]:
-    fields: list[Field[Any, Any]] = [DayTally._meta.get_field(name) for name in ("day", *NAMES, *COUNTS)]  # type: ignore[misc]
-    parameters = [
-        field.get_db_prep_save(value, connection)
-        for key, numbers in changed
-        for field, value in zip(fields, (*key, *numbers.values()), strict=True)
-    ]
-    row = f"({', '.join(['%s'] * len(fields))}, 1, 0)"
-    with connection.cursor() as cursor:
-        cursor.execute(_UPSERT.format(rows=", ".join([row] * len(changed))), parameters)
-        return [pk for (pk,) in cursor.fetchall()]
-
-
-_COLUMNS = ", ".join(("day", *NAMES, *COUNTS, "revision", "checked_revision"))
-_ADDED = {name: f"kept.{name} + excluded.{name}" for name in (*COUNTS, "revision")}
-_ADDED["cost"] = f"ROUND({_ADDED['cost']}, 6)"  # SQLite adds it up as a floating-point number
-_SUMS = ", ".join(f"{name} = {added}" for name, added in _ADDED.items())
-_UPSERT = (
-    f"INSERT INTO history_daytally AS kept ({_COLUMNS}) VALUES {{rows}} "  # noqa: S608 - names of our own
-    f"ON CONFLICT (day, owner_id, (COALESCE(api_key_id, 0)), source, agent, model) DO UPDATE SET {_SUMS} RETURNING id"
-)
 
 
 def check() -> int:

@@ -1,4 +1,4 @@
-"""Sums of messages, tool calls and exchanges by day, owner, key, source, agent and model: what is counted.
+"""Sums of messages, tool calls and exchanges by day, owner, key, source, agent and model: what is counted, and added.
 
 No row counts twice. A visible message counts on the day it was written, unless it is a copy in a fork; a tool call and
 the cost of an exchange count with their message. An exchange without a message (a side call, a key that stores no
@@ -6,16 +6,18 @@ replies) counts with its tokens and cost on the day it started, unless its turn 
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import chain
 from typing import Any, NamedTuple
 
-from django.db.models import BigIntegerField, Case, Count, F, Q, QuerySet, Sum, Value, When
+from django.db import connection
+from django.db.models import BigIntegerField, Case, Count, F, Field, Q, QuerySet, Sum, Value, When
 from django.db.models.functions import Cast, Coalesce, Floor, Greatest, Least, TruncDate
 
 from history.entries import MESSAGES, ModelOutput
-from history.models import Exchange, Message, Session, ToolCall
+from history.models import DayTally, Exchange, Message, Session, ToolCall
 
 WAITS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 """Seconds to the first token, as borders of ten classes: the last one has no upper border."""
@@ -25,6 +27,7 @@ COUNTS = (
     "sessions", "messages", "answers", "cut_short", "errors", "input_tokens", "output_tokens", "cost", "tool_calls",
     "tool_milliseconds", *WAIT_NAMES,
 )  # fmt: skip
+ROWS_PER_STATEMENT = 100
 LONGEST_CALL = 1e9  # seconds; a file may claim anything
 MOST_TOKENS = 2_147_483_647
 
@@ -175,3 +178,40 @@ def days_with_rows() -> set[date]:
     written = Message.objects.order_by().values_list(_day(None, "created_at"), flat=True)
     called = Exchange.objects.order_by().values_list(_day(None, "started_at"), flat=True)
     return {*written.distinct(), *called.distinct()}
+
+
+def add(items: list[tuple[Key, Numbers]]) -> None:
+    """Add all changes of a transaction in one statement."""
+    sums: defaultdict[Key, Counter[str]] = defaultdict(lambda: Counter(dict.fromkeys(COUNTS, 0)))
+    for key, numbers in items:
+        sums[key].update(numbers)
+    changed = [(key, sums[key]) for key in sorted(sums, key=lambda key: key.order) if any(sums[key].values())]
+    for start in range(0, len(changed), ROWS_PER_STATEMENT):
+        batch = changed[start : start + ROWS_PER_STATEMENT]
+        ids = _upsert(batch)
+        if any(number < 0 for _key, total in batch for number in total.values()):
+            # Only rows that this transaction has locked already: those of others might wait for ours.
+            DayTally.objects.filter(pk__in=ids, **dict.fromkeys(COUNTS, 0)).delete()
+
+
+def _upsert(changed: Sequence[tuple[Key, Counter[str]]]) -> list[int]:
+    fields: list[Field[Any, Any]] = [DayTally._meta.get_field(name) for name in ("day", *NAMES, *COUNTS)]  # type: ignore[misc]
+    parameters = [
+        field.get_db_prep_save(value, connection)
+        for key, numbers in changed
+        for field, value in zip(fields, (*key, *numbers.values()), strict=True)
+    ]
+    row = f"({', '.join(['%s'] * len(fields))}, 1, 0)"
+    with connection.cursor() as cursor:
+        cursor.execute(_UPSERT.format(rows=", ".join([row] * len(changed))), parameters)
+        return [pk for (pk,) in cursor.fetchall()]
+
+
+_COLUMNS = ", ".join(("day", *NAMES, *COUNTS, "revision", "checked_revision"))
+_ADDED = {name: f"kept.{name} + excluded.{name}" for name in (*COUNTS, "revision")}
+_ADDED["cost"] = f"ROUND({_ADDED['cost']}, 6)"  # SQLite adds it up as a floating-point number
+_SUMS = ", ".join(f"{name} = {added}" for name, added in _ADDED.items())
+_UPSERT = (
+    f"INSERT INTO history_daytally AS kept ({_COLUMNS}) VALUES {{rows}} "  # noqa: S608 - names of our own
+    f"ON CONFLICT (day, owner_id, (COALESCE(api_key_id, 0)), source, agent, model) DO UPDATE SET {_SUMS} RETURNING id"
+)

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -62,14 +62,14 @@ class _RunningExchange:
     paused_until: float = 0.0  # the text is not written before
 
 
+@dataclass(eq=False)
 class RunningExchanges:
     """The exchanges of this process."""
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.exchanges: dict[UUID, _RunningExchange] = {}
-        self.being_stored: set[UUID] = set()  # their writers have the whole answer and try to store it
-        self.patience_until = 0.0  # no writer counts as lost before, because the database was away
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    exchanges: dict[UUID, _RunningExchange] = field(default_factory=dict)
+    being_stored: set[UUID] = field(default_factory=set)  # their writers have the whole answer and try to store it
+    patience_until: float = 0.0  # no writer counts as lost before, because the database was away
 
     def add(self, exchange_id: UUID, redactors: Redactors | None) -> None:
         with self.lock:

@@ -36,6 +36,13 @@ SELECT seq, parent_seq, on_path FROM climb
 read_messages: Read[Message] = partial(bulk.read, Message)
 
 
+def read_kinds(where: str, parameters: Sequence[Any]) -> list[tuple[int, str]]:
+    """Numbers and kinds of entries."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT seq, kind FROM history_message WHERE {where}", parameters)  # noqa: S608
+        return list(cursor.fetchall())
+
+
 class Climb:
     """From an entry up to the head's path: the entries beside it, newest first, and the entry where they join it."""
 

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from django.db import connection
-
 from history.context.messages import NO_RANGE, span_of, summarised_ranges
 from history.context.rendering import reaches_far_enough
 from history.context.values import NO_NOTEBOOK, ContextOptions, Snapshot
@@ -41,7 +39,7 @@ def snapshot(
 def snapshot_behind(session: Session, summary: int, *, leaf: int) -> Snapshot:
     """The entries that a summary replaces, as they would be rendered without it. Nothing else is read."""
     path = paths.Path(session.pk, leaf=leaf)
-    state = path.numbered(_applicable_state(path.state(_read_kinds)), read_nodes)
+    state = path.numbered(_applicable_state(path.state(paths.read_kinds)), read_nodes)
     undone = Node(seq=leaf + 1, parent=leaf, entry=Retracted(seq=summary))
     first, last = next((span_of(node) for node in state if node.seq == summary), NO_RANGE)
     read = _between(path, first, last, summarised_ranges([*state, undone])) if first else []
@@ -64,7 +62,7 @@ def _between(path: paths.Path, first: int, last: int, covered: Sequence[tuple[in
 def plan_at(session: Session, *, leaf: int | None = None) -> str:
     """The task plan at the end of a path, or an empty text."""
     path = paths.Path(session.pk, leaf=leaf)
-    newest = [seq for seq, kind in path.state(_read_kinds) if kind == PlanSet.kind][-1:]
+    newest = [seq for seq, kind in path.state(paths.read_kinds) if kind == PlanSet.kind][-1:]
     entries = [node.entry for node in path.numbered(newest, read_nodes)]
     return next((entry.plan for entry in entries if isinstance(entry, PlanSet)), "")
 
@@ -72,7 +70,7 @@ def plan_at(session: Session, *, leaf: int | None = None) -> str:
 def _take(session: Session, leaf: int, version: int, options: ContextOptions | None) -> Snapshot:
     """Read backwards in pages of growing size, until older entries cannot matter."""
     path = paths.Path(session.pk, leaf=leaf)
-    applicable = _applicable_state(path.state(_read_kinds))
+    applicable = _applicable_state(path.state(paths.read_kinds))
     state = {node.seq: node for node in path.numbered(applicable, read_nodes)}
     covered = summarised_ranges(state.values()) if options else ()
     fields = _state_fields(list(state.values()))
@@ -95,12 +93,6 @@ def _skip(seq: int, covered: Sequence[tuple[int, int]]) -> int:
     """The number from which to read on: ranges of summaries are skipped."""
     inside = next((first for first, last in reversed(covered) if first < seq <= last + 1), None)
     return seq if inside is None else inside
-
-
-def _read_kinds(where: str, parameters: Sequence[Any]) -> list[tuple[int, str]]:
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT seq, kind FROM history_message WHERE {where}", parameters)  # noqa: S608
-        return list(cursor.fetchall())
 
 
 def _applicable_state(state: Sequence[tuple[int, str]]) -> list[int]:

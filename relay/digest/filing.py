@@ -66,7 +66,7 @@ class FilingBatch:
         self._append_entries()
         self._write_exchanges()
         store_names(self.plans)
-        side_call_notes.append_notes(plan.note for plan in self.plans if plan.note is not None)
+        side_call_notes.append_notes([plan.note for plan in self.plans if plan.note is not None])
         side_call_notes.adopt(self.adoptions)
         tables.add_digested(list(_uncounted([*self.plans, *self.planner.unrecorded])))
 
