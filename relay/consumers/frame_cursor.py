@@ -18,7 +18,7 @@ from uuid import UUID
 from weakref import WeakValueDictionary
 
 from relay.live.answer_html import AnswerCursor, Change
-from relay.live.frames import Frame, FrameCursor, Piece
+from relay.live.frames import Frame, FrameCursor, Piece, RunSnapshot
 
 # Rendered answers by run, as long as a page shows them. All pages of a process use one event loop.
 _answers: WeakValueDictionary[UUID, AnswerCursor] = WeakValueDictionary()
@@ -41,10 +41,10 @@ class PageCursor(FrameCursor):
             answer = AnswerCursor(self.run, exchange=frame["exchange"], n=frame["n"], label=frame["model"])
         return answer
 
-    async def resume_answer(self, snapshot: Frame) -> AnswerCursor:
+    async def resume_answer(self, snapshot: RunSnapshot) -> AnswerCursor:
         """The answer of a snapshot, with the frames that wait here."""
         answer = _answers.get(self.run)
-        if answer is None or answer.exchange != snapshot["exchange"] or answer.n < (snapshot["n"] or 0):
+        if answer is None or answer.exchange != snapshot.exchange or answer.n < (snapshot.n or 0):
             answer = await AnswerCursor.from_snapshot(snapshot, run=self.run)
         self.skip_to(answer.n)
         for frame in self.pop_next():
@@ -80,24 +80,24 @@ class ProgramCursor(FrameCursor):
         self.leaf, self.exchange, self.sent_n = leaf, "", 0
         self.lengths: dict[tuple[str, str], int] = {}
 
-    def start_at(self, snapshot: Frame) -> list[Piece]:
+    def start_at(self, snapshot: RunSnapshot) -> list[Piece]:
         """Begin in the middle of a run: the pieces up to now. Frames after `n` follow as events."""
-        self.n = self.sent_n = snapshot["n"] or 0
-        self.leaf, self.exchange, self.lengths = snapshot["after"], snapshot["exchange"], {}
-        return self._unsent_pieces(snapshot["pieces"])
+        self.n = self.sent_n = snapshot.n or 0
+        self.leaf, self.exchange, self.lengths = snapshot.after, snapshot.exchange, {}
+        return self._unsent_pieces(snapshot.pieces)
 
     def receive(self, frame: Frame) -> list[Frame]:
         return [event for one in super().receive(frame) for event in self._events_of(one)]
 
-    def catch_up(self, snapshot: Frame) -> list[Frame]:
+    def catch_up(self, snapshot: RunSnapshot) -> list[Frame]:
         """The events from what was sent to this snapshot, which has to be read after all frames in `ahead`."""
-        events = [event for seq, pieces in snapshot["entries"] for event in self._entry_events(seq, pieces)]
-        if snapshot["n"] is not None:
+        events = [event for seq, pieces in snapshot.entries for event in self._entry_events(seq, pieces)]
+        if snapshot.n is not None:
             events += self._answer_events(snapshot)
-        elif self.ahead and snapshot["is_consistent"]:
+        elif self.ahead and snapshot.is_consistent:
             events += self._skip_gap()
-        if snapshot["ended"] is not None and not any(event["kind"] == "ended" for event in events):
-            events.append(snapshot["ended"])
+        if snapshot.ended is not None and not any(event["kind"] == "ended" for event in events):
+            events.append(snapshot.ended)
         return events
 
     def _entry_events(self, seq: int, pieces: list[Piece]) -> list[Frame]:
@@ -109,14 +109,17 @@ class ProgramCursor(FrameCursor):
         rest: list[Frame] = [{"kind": "pieces", "since": self.sent_n, "pieces": unsent}] if unsent else []
         return [*rest, {"kind": "stored", "leaf": seq}]
 
-    def _answer_events(self, snapshot: Frame) -> list[Frame]:
+    def _answer_events(self, snapshot: RunSnapshot) -> list[Frame]:
         events: list[Frame] = []
-        if snapshot["exchange"] and snapshot["exchange"] != self.exchange:
-            opened = {"kind": "opened", **{name: snapshot[name] for name in ("exchange", "after", "model", "role")}}
+        if snapshot.exchange and snapshot.exchange != self.exchange:
+            opened = {
+                "kind": "opened",
+                **{name: getattr(snapshot, name) for name in ("exchange", "after", "model", "role")},
+            }
             self._note(opened)
-            events += [opened] if snapshot["role"] else []
-        pieces = self._unsent_pieces(snapshot["pieces"]) if snapshot["exchange"] else []
-        self.skip_to(snapshot["n"] or 0)
+            events += [opened] if snapshot.role else []
+        pieces = self._unsent_pieces(snapshot.pieces) if snapshot.exchange else []
+        self.skip_to(snapshot.n or 0)
         if pieces:
             events.append({"kind": "pieces", "n": self.n, "since": self.sent_n, "pieces": pieces})
             self.sent_n = self.n

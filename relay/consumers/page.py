@@ -221,9 +221,9 @@ class ChatConsumer(ActionSocket, PageSocket):
             self.cursor.answer = None
             snapshot = await read_snapshot(caught.run.pk)
             # An answer is stored a moment before its frame `stored` is sent, and must not be shown twice.
-            if snapshot and snapshot["exchange"] and snapshot["after"] >= caught.run.leaf:
+            if snapshot and snapshot.exchange and snapshot.after >= caught.run.leaf:
                 html += await self._render_answer(self.cursor, await self.cursor.resume_answer(snapshot))
-                if retry := snapshot["retry"]:
+                if retry := snapshot.retry:
                     html += fragments.live_retry(self.run, retry["error"], retry["at"], self.view.reader)
         await self.show(html)
         if caught.outcome:

@@ -26,7 +26,7 @@ from relay.consumers.sockets import DATABASE_AWAY, Message
 from relay.errors import Unavailable
 from relay.live import runs
 from relay.live.frames import Frame
-from relay.live.snapshots import local_snapshot, read_since, read_start
+from relay.live.snapshots import local_snapshot, read_since, read_snapshot
 from relay.models import Run
 from relay.runtime.async_db import in_database
 
@@ -140,7 +140,7 @@ class ProgramSessions(ActionSocket):
 
     async def _start_following(self, run_id: UUID) -> Answer | None:
         """The partial answer of a run; frames after `n` follow as events."""
-        snapshot = local_snapshot(run_id) or await in_database(read_start, run_id)
+        snapshot = await read_snapshot(run_id)
         if snapshot is None:
             self.done.add(run_id)
             return None

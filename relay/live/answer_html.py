@@ -25,7 +25,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from history.markdown import render, split_blocks
 from history.markdown.code import MAX_CHARS as MAX_HIGHLIGHTED_CHARS
-from relay.live.frames import Frame, FrameCursor, Piece
+from relay.live.frames import Frame, FrameCursor, Piece, RunSnapshot
 
 # The HTML ends with a paragraph, a list item (also nested) or a code block.
 _OPEN_END = re.compile(r"(?:\n?</code></pre></div>|</(?:p|li)>(?:\s*</(?:p|li|ul|ol|blockquote|div)>)*)\s*$")
@@ -213,9 +213,9 @@ class AnswerCursor(FrameCursor):
         self.lock = asyncio.Lock()
 
     @classmethod
-    async def from_snapshot(cls, snapshot: Frame, *, run: UUID) -> AnswerCursor:
-        answer = cls(run, exchange=snapshot["exchange"], n=snapshot["n"] or 0, label=snapshot["model"])
-        for piece in snapshot["pieces"]:
+    async def from_snapshot(cls, snapshot: RunSnapshot, *, run: UUID) -> AnswerCursor:
+        answer = cls(run, exchange=snapshot.exchange, n=snapshot.n or 0, label=snapshot.model)
+        for piece in snapshot.pieces:
             await answer._add_piece(piece)
         return answer
 

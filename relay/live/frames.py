@@ -1,11 +1,12 @@
 """Frames: numbered updates of a run, snapshots of it, and the position of a viewer among them.
 
 A frame is a small JSON object. Its number `n` counts up within its run: a viewer that has frame 41 knows that 42 is
-next, that 40 is a repetition, and that 44 means that frames were lost. A frame of the kind `snapshot` stands for all
-frames up to its `n`, so a viewer can start from it at any time.
+next, that 40 is a repetition, and that 44 means that frames were lost. A `RunSnapshot` stands for all frames up
+to its `n`, so a viewer can start from it at any time.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -20,38 +21,25 @@ StoredEntry = tuple[int, list[Piece]]  # its number, and the pieces of an answer
 MAX_AHEAD = 1_000
 
 
-def make_snapshot(
-    n: int | None = None,
-    *,
-    after: int = 0,
-    exchange: str = "",
-    pieces: Sequence[Piece] = (),
-    model: str = "",
-    role: str = "",
-    retry: Frame | None = None,
-    entries: Sequence[StoredEntry] = (),
-    ended: Frame | None = None,
-    is_consistent: bool = True,
-) -> Frame:
+@dataclass(frozen=True, slots=True)
+class RunSnapshot:
     """A run at one moment, including frame `n`. None: the number is not known, and no answer is being written.
 
     The answer of `exchange` is being written after the entry `after`; without an `exchange`, `after` is the last entry
     of the run. `entries` are those after an entry that the reader named, `ended` is the frame of the run's end. Where
     the run changed whenever it was read, it is not consistent: only the entries are certain.
     """
-    return {
-        "kind": "snapshot",
-        "n": n,
-        "after": after,
-        "exchange": exchange,
-        "pieces": pieces,
-        "model": model,
-        "role": role,
-        "retry": retry,
-        "entries": entries,
-        "ended": ended,
-        "is_consistent": is_consistent,
-    }
+
+    n: int | None = None
+    after: int = 0
+    exchange: str = ""
+    pieces: Sequence[Piece] = ()
+    model: str = ""
+    role: str = ""
+    retry: Frame | None = None
+    entries: Sequence[StoredEntry] = ()
+    ended: Frame | None = None
+    is_consistent: bool = True
 
 
 class FrameCursor:

@@ -17,7 +17,7 @@ from relay.agents.settings import RoleName
 from relay.agents.turn import Turn
 from relay.errors import ProviderError
 from relay.live import groups
-from relay.live.frames import Frame, Piece, make_snapshot, merge_pieces, piece_of, pieces_of
+from relay.live.frames import Frame, Piece, RunSnapshot, merge_pieces, piece_of, pieces_of
 from relay.models import Run
 
 # Seconds between two frames with text. It grows with the number of sockets, up to the maximum.
@@ -91,11 +91,11 @@ class RunTask:
 
     # Called by viewers and by `relay.live.runs`.
 
-    def snapshot(self) -> Frame:
+    def snapshot(self) -> RunSnapshot:
         """The run up to the last frame; pending pieces are sent first. Call it in the event loop of the run."""
         self._flush()
         assembler = self._assembler
-        return make_snapshot(
+        return RunSnapshot(
             self.n,
             after=self._after,
             exchange=str(self._exchange or ""),

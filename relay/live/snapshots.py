@@ -1,5 +1,7 @@
 """Snapshots of a run, read from its task in this process or from the database."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -7,7 +9,7 @@ from history.entries import ModelOutput
 from history.models import Exchange, Message, Session
 from history.record import exchanges
 from history.record.selectors import entries_of
-from relay.live.frames import Frame, StoredEntry, make_snapshot, pieces_of
+from relay.live.frames import Frame, RunSnapshot, StoredEntry, pieces_of
 from relay.live.run_task import local_tasks
 from relay.models import Run
 from relay.runtime.async_db import in_database
@@ -16,43 +18,36 @@ from relay.runtime.async_db import in_database
 MOST_READS = 5
 
 
-def local_snapshot(run_id: UUID) -> Frame | None:
+def local_snapshot(run_id: UUID) -> RunSnapshot | None:
     """None: the run is in another process, or has ended."""
     task = local_tasks.get(run_id)
     return task.snapshot() if task else None
 
 
-async def read_snapshot(run_id: UUID) -> Frame | None:
-    """The answer of a run that is being written, from this process or as its own process noted it last."""
-    return local_snapshot(run_id) or await in_database(read_stored_answer, run_id)
+async def read_snapshot(run_id: UUID) -> RunSnapshot | None:
+    """A run for a viewer that opens its session, from this process or as its own process noted it last."""
+    return local_snapshot(run_id) or await in_database(read_start, run_id)
 
 
-def read_stored_answer(run_id: UUID) -> Frame | None:
-    """The partial answer of a run as the database has it. None: no answer is being written."""
-    run = Run.objects.running().filter(pk=run_id).first()
-    exchange = run.find_open_exchange() if run else None
-    return _partial_answer(exchange) if exchange else None
-
-
-def read_start(run_id: UUID) -> Frame | None:
-    """A run of another process, for a viewer that opens its session. None: it has ended."""
+def read_start(run_id: UUID) -> RunSnapshot | None:
+    """A run of another process. None: it has ended."""
     run, exchange, _ = _read_run(run_id)
     if run is None or run.ended_at is not None:
         return None
-    return _partial_answer(exchange) if exchange else make_snapshot(0, after=run.leaf)
+    return _partial_answer(exchange) if exchange else RunSnapshot(0, after=run.leaf)
 
 
-def read_since(run_id: UUID, leaf: int, local: Frame | None = None) -> Frame:
+def read_since(run_id: UUID, leaf: int, local: RunSnapshot | None = None) -> RunSnapshot:
     """A run with its entries after `leaf`. `local` is its snapshot where it is in this process."""
     run, exchange, is_consistent = _read_run(run_id)
     if run is None:
-        return make_snapshot()
-    entries = _read_entries(run, leaf, local["after"] if local else run.leaf)
+        return RunSnapshot()
+    entries = _read_entries(run, leaf, local.after if local else run.leaf)
     if local is not None:
-        return {**local, "entries": entries, "is_consistent": is_consistent}
+        return replace(local, entries=entries, is_consistent=is_consistent)
     if not is_consistent:
-        return make_snapshot(entries=entries, is_consistent=False)
-    return _partial_answer(exchange, entries) if exchange else make_snapshot(entries=entries, ended=_ended_frame(run))
+        return RunSnapshot(entries=entries, is_consistent=False)
+    return _partial_answer(exchange, entries) if exchange else RunSnapshot(entries=entries, ended=_ended_frame(run))
 
 
 def _read_run(run_id: UUID) -> tuple[Run | None, Exchange | None, bool]:
@@ -67,17 +62,17 @@ def _read_run(run_id: UUID) -> tuple[Run | None, Exchange | None, bool]:
     return run, None, False
 
 
-def _partial_answer(exchange: Exchange, entries: list[StoredEntry] | None = None) -> Frame:
+def _partial_answer(exchange: Exchange, entries: Sequence[StoredEntry] = ()) -> RunSnapshot:
     output = exchanges.partial_of(exchange)
     notes: dict[str, Any] = dict(output.metadata) if output else {}
-    return make_snapshot(
+    return RunSnapshot(
         int(notes.get("n", 0)),
         after=exchange.after,
         exchange=str(exchange.pk),
         pieces=pieces_of(output, notes.get("names", ())),
         model=f"{exchange.provider}/{exchange.model}",
         role=exchange.inputs.get("role", "executor"),
-        entries=entries or (),
+        entries=entries,
     )
 
 

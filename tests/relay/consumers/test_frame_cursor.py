@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -17,7 +18,7 @@ from history.entries import ModelOutput, Text
 from relay.consumers.frame_cursor import PageCursor, ProgramCursor
 from relay.consumers.program_sessions import ProgramSessions
 from relay.live.answer_html import AnswerCursor
-from relay.live.frames import Frame, Piece, make_snapshot, pieces_of
+from relay.live.frames import Piece, RunSnapshot, pieces_of
 from relay.models import Run
 from relay.runtime.async_db import in_database
 from tests.factories import create_chat
@@ -36,8 +37,8 @@ def entry(seq: int, text: str) -> tuple[int, list[Piece]]:
     return seq, pieces_of(ModelOutput(parts=(Text(text=text),)))
 
 
-def snapshot_at(n: int, text: str, exchange: str = "x", after: int = 5) -> Frame:
-    return make_snapshot(n, exchange=exchange, pieces=[["text", "t", text]], after=after)
+def snapshot_at(n: int, text: str, exchange: str = "x", after: int = 5) -> RunSnapshot:
+    return RunSnapshot(n, exchange=exchange, pieces=[["text", "t", text]], after=after)
 
 
 def text_of(frames: list[dict[str, Any]]) -> str:
@@ -67,7 +68,7 @@ def test_what_comes_after_a_gap_waits_and_what_was_noted_fills_it() -> None:
 def test_an_answer_that_became_an_entry_unheard_is_told_to_its_end() -> None:
     followed = ProgramCursor(uuid4(), leaf=5)
     told = followed.receive(opened(1)) + followed.receive(pieces(2, "one "))
-    told += followed.catch_up(make_snapshot(entries=[entry(7, "one two")]))
+    told += followed.catch_up(RunSnapshot(entries=[entry(7, "one two")]))
     assert [frame["kind"] for frame in told] == ["opened", "pieces", "pieces", "stored"]
     assert text_of(told) == "one two"
     assert (followed.leaf, followed.exchange) == (7, "")
@@ -76,7 +77,7 @@ def test_an_answer_that_became_an_entry_unheard_is_told_to_its_end() -> None:
 def test_late_frames_of_an_answer_that_was_read_are_not_told_again() -> None:
     followed = ProgramCursor(uuid4(), leaf=5)
     told = followed.receive(opened(1)) + followed.receive(pieces(2, "one "))
-    told += followed.catch_up(make_snapshot(entries=[entry(7, "one two three")]))
+    told += followed.catch_up(RunSnapshot(entries=[entry(7, "one two three")]))
     told += followed.receive(pieces(3, "two ")) + followed.receive(pieces(4, "three"))
     told += followed.receive({"kind": "stored", "n": 5, "exchange": "", "after": 7, "leaf": 7})
     assert text_of(told) == "one two three"
@@ -89,7 +90,7 @@ def test_the_end_of_an_answer_here_is_not_skipped_by_its_number() -> None:
     followed = ProgramCursor(uuid4(), leaf=5)
     told = followed.receive(opened(1)) + followed.receive(pieces(2, "one "))
     assert followed.receive({"kind": "calling", "n": 9, "seq": 7, "count": 1}) == []
-    told += followed.catch_up(make_snapshot(9, entries=[entry(7, "one two three")], after=7))
+    told += followed.catch_up(RunSnapshot(9, entries=[entry(7, "one two three")], after=7))
     assert text_of(told) == "one two three"
     assert followed.receive({"kind": "ended", "n": 10, "outcome": "done", "leaf": 7})[0]["since"] == 2
 
@@ -97,28 +98,28 @@ def test_the_end_of_an_answer_here_is_not_skipped_by_its_number() -> None:
 def test_each_answer_of_a_run_is_counted_anew() -> None:
     followed = ProgramCursor(uuid4(), leaf=5)
     followed.catch_up(snapshot_at(5, "one"))
-    followed.catch_up(make_snapshot(entries=[entry(7, "one")]))
+    followed.catch_up(RunSnapshot(entries=[entry(7, "one")]))
     assert text_of(followed.catch_up(snapshot_at(12, "two", exchange="y", after=7))) == "two"
 
 
 def test_where_nothing_more_will_come_the_gap_is_left_behind() -> None:
     followed = ProgramCursor(uuid4(), n=3)
     followed.receive({"kind": "calling", "n": 6, "exchange": "", "seq": 7, "count": 1})
-    assert [frame["n"] for frame in followed.catch_up(make_snapshot())] == [6]
+    assert [frame["n"] for frame in followed.catch_up(RunSnapshot())] == [6]
     assert not followed.has_gap
 
 
 def test_a_state_that_kept_changing_leaves_the_gap_open() -> None:
     followed = ProgramCursor(uuid4(), n=3, leaf=5)
     followed.receive(pieces(6, "late"))
-    assert followed.catch_up(make_snapshot(is_consistent=False)) == []
+    assert followed.catch_up(RunSnapshot(is_consistent=False)) == []
     assert followed.has_gap
 
 
 async def test_a_call_whose_arguments_have_not_begun_is_not_taken_for_one_without_any() -> None:
     begun = Assembler().feed_all([ToolCallPiece(part="c", call_id="1", name="sys_monitor")]).output()
     assert pieces_of(begun, ["c"]) == [["call", "c", "", "1", "sys_monitor"]]
-    snapshot = make_snapshot(1, exchange="x", pieces=pieces_of(begun, ["c"]))
+    snapshot = RunSnapshot(1, exchange="x", pieces=pieces_of(begun, ["c"]))
     answer = await AnswerCursor.from_snapshot(snapshot, run=uuid4())
     await answer.apply({"n": 2, "pieces": [["call", "c", '{"metric": "cpu"}', "", ""]]})
     assert [part.text for part in answer.parts.values()] == ['{"metric": "cpu"}']
@@ -127,7 +128,7 @@ async def test_a_call_whose_arguments_have_not_begun_is_not_taken_for_one_withou
     whole = Assembler().feed_all(
         [TextPiece(part="t", text=""), ToolCallPiece(part="c", call_id="1", name="sys_monitor", arguments='{"a": 1}')]
     )
-    snapshot = make_snapshot(2, exchange="x", pieces=pieces_of(whole.output(), ["c"]))
+    snapshot = RunSnapshot(2, exchange="x", pieces=pieces_of(whole.output(), ["c"]))
     assert text_of(followed.catch_up(snapshot)) == '{"a": 1}'
 
 
@@ -136,7 +137,7 @@ class PlayedRun:
 
     def __init__(self, sizes: Sequence[int]) -> None:
         self.frames: list[dict[str, Any]] = []
-        self.states: list[tuple[list[tuple[int, list[Piece]]], Frame, bool]] = []
+        self.states: list[tuple[list[tuple[int, list[Piece]]], RunSnapshot, bool]] = []
         self.text, self.entries, leaf = "", list[tuple[int, list[Piece]]](), 5
         for answer, size in enumerate(sizes):
             exchange, text = f"x{answer}", ""
@@ -155,27 +156,27 @@ class PlayedRun:
         n = len(self.frames) + 1
         self.frames.append({"kind": kind, "n": n, "exchange": exchange, "after": after, **fields})
         parts = [["text", "t", text]] if text else []
-        so_far = make_snapshot(n, exchange=exchange, pieces=parts, after=after)
+        so_far = RunSnapshot(n, exchange=exchange, pieces=parts, after=after)
         self.states.append((self.entries, so_far, kind == "ended"))
 
-    def here(self, n: int) -> Frame:
+    def here(self, n: int) -> RunSnapshot:
         entries, so_far, has_ended = self.states[n - 1]
-        return self._ended(entries) if has_ended else {**so_far, "entries": entries}
+        return self._ended(entries) if has_ended else replace(so_far, entries=entries)
 
-    def in_database(self, n: int, *, noted_at: int) -> Frame:
+    def in_database(self, n: int, *, noted_at: int) -> RunSnapshot:
         """After frame `n`, with the answer as it was noted a few frames before."""
         entries, so_far, has_ended = self.states[n - 1]
         if has_ended:
             return self._ended(entries)
         before = self.states[max(noted_at, 1) - 1][1]
-        exchange = so_far["exchange"]
+        exchange = so_far.exchange
         if not exchange:
-            return make_snapshot(entries=entries)
-        old = before if before["exchange"] == exchange else make_snapshot(0, exchange=exchange, after=so_far["after"])
-        return {**old, "entries": entries, "role": "executor"}
+            return RunSnapshot(entries=entries)
+        old = before if before.exchange == exchange else RunSnapshot(0, exchange=exchange, after=so_far.after)
+        return replace(old, entries=entries, role="executor")
 
-    def _ended(self, entries: list[tuple[int, list[Piece]]]) -> Frame:
-        return make_snapshot(entries=entries, ended={"kind": "ended", "outcome": "done"})
+    def _ended(self, entries: list[tuple[int, list[Piece]]]) -> RunSnapshot:
+        return RunSnapshot(entries=entries, ended={"kind": "ended", "outcome": "done"})
 
 
 @given(

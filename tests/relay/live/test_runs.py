@@ -19,7 +19,7 @@ from relay.agents import tool_calls
 from relay.conversation import NotPossible
 from relay.errors import OverAllowance
 from relay.live import groups, run_task, runs, snapshots, sweeper
-from relay.live.frames import Frame
+from relay.live.frames import RunSnapshot
 from relay.live.run_task import RunTask
 from relay.models import Allowance, QueuedMessage, Run
 from relay.runtime.async_db import in_database
@@ -223,10 +223,10 @@ async def test_a_run_whose_process_was_killed_is_swept_and_its_text_is_kept(
     assert (last.content, last.status, last.end_reason) == ("Half an answer", "interrupted", "server_lost")
 
 
-async def until_it_says(text: str, run_id: UUID) -> Frame:
+async def until_it_says(text: str, run_id: UUID) -> RunSnapshot:
     for _ in range(1_000):
         here = await snapshots.read_snapshot(run_id)
-        if here and "".join(piece[2] for piece in here["pieces"]) == text:
+        if here and "".join(piece[2] for piece in here.pieces) == text:
             return here
         await asyncio.sleep(0.01)
     raise AssertionError(f"it never said {text}")
@@ -241,10 +241,10 @@ async def test_what_another_process_sees_of_an_answer_is_what_was_noted_with_the
     run = await talk.until(lambda: Run.objects.first())
     here = await until_it_says("one two ", run.pk)
     await talk.flush()
-    there = await in_database(snapshots.read_stored_answer, run.pk)
+    there = await in_database(snapshots.read_start, run.pk)
     assert there is not None
-    assert (there["n"], there["exchange"]) == (here["n"], here["exchange"])
-    assert there["pieces"] == here["pieces"] == [["text", "text", "one two "]]
+    assert (there.n, there.exchange) == (here.n, here.exchange)
+    assert there.pieces == here.pieces == [["text", "text", "one two "]]
     gate.set()
     await talk.until_ended()
 
