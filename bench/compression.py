@@ -107,7 +107,7 @@ async def _turns(provider: Any, *, count: int, window: int, question: str) -> To
     for number in range(count):
         text = f"Question {number}: {question}?"
         if session is None:
-            session = await conversation.start_session(user, text=text)
+            session = await conversation.start_session(user, conversation.Draft(text=text))
         else:
             head = await in_database(lambda pk: Session.objects.get(pk=pk).head, session.pk)
             await conversation.send(user, session, draft=conversation.Draft(text=text), after=head)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
 from typing import Any, Literal, Protocol, TypeVar
 from uuid import UUID
 
@@ -101,15 +103,13 @@ class TurnObserver(Protocol):
     """The run of a turn, which is notified of every step. `stop_reason` says why the turn was cancelled."""
 
     id: UUID
-
-    @property
-    def stop_reason(self) -> str: ...
+    stop_reason: str
+    # Run the turn of another agent and wait for its end. If this run is stopped, so is that one.
+    run_subagent: Callable[[Turn], Awaitable[Run]]
 
     async def on_call(self, exchange: Exchange, assembler: Assembler, *, model: str, role: RoleName) -> None: ...
 
-    def on_retry(self, error: ProviderError, seconds: float) -> None:
-        """The provider is called again in so many seconds."""
-        ...
+    def on_retry(self, error: ProviderError, seconds: float) -> None: ...  # of the wait before the next attempt
 
     def on_event(self, event: Event) -> None: ...
 
@@ -120,11 +120,6 @@ class TurnObserver(Protocol):
     async def on_tool_calls(self, *, seq: int, requests: Sequence[ToolRequest]) -> None: ...
 
     def on_tool_result(self, *, seq: int, index: int, result: ToolResult) -> None: ...
-
-    @property
-    def run_subagent(self) -> Callable[[Turn], Awaitable[Run]]:
-        """Run the turn of another agent and wait for its end. If this run is stopped, so is that one."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,14 +139,9 @@ class TurnFailed(Exception):
 
 
 async def store_entries(turn: Turn, observer: TurnObserver, *entries: Entry, after: int) -> int:
-    tries = 0
-
-    def append() -> int:
-        nonlocal tries
-        tries += 1
-        return _append(observer.id, turn.session_id, entries, after, is_repeated=tries > 1)
-
-    leaf = await finish_if_cancelled(in_database_after_outages(append))
+    attempts = count()
+    append = partial(_append, observer.id, turn.session_id, entries, after)
+    leaf = await finish_if_cancelled(in_database_after_outages(lambda: append(is_repeated=next(attempts) > 0)))
     await observer.on_stored(leaf=leaf)
     return leaf
 

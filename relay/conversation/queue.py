@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from itertools import count
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -93,15 +94,14 @@ async def unqueue(session: Session, *, queued_id: int | None = None) -> int:
         with writing():
             return rows.delete()[0]
 
-    count = await in_database(delete)
+    withdrawn = await in_database(delete)
     groups.notify_session(session.pk)
-    return count
+    return withdrawn
 
 
-def _hold(row: QueuedMessage, error: Exception | None = None) -> None:
+def _hold(row: QueuedMessage, reason: str) -> None:
     """It was refused, or not carried out to its end: it waits until its owner decides."""
     with writing():
-        reason = type(error).__name__[:40] if error else INTERRUPTED
         QueuedMessage.objects.filter(pk=row.pk).hold_with_error(reason)
 
 
@@ -175,7 +175,7 @@ async def send_next(
             sent: SendResult = await carry_out()
         except _Refused as refusal:
             refused = refused or refusal.error
-            await in_database(_hold, refusal.row, refusal.error)
+            await in_database(_hold, refusal.row, type(refused).__name__[:40])
             groups.notify_session(session_id)
             continue
         if sent.run:
@@ -248,7 +248,7 @@ class ToolCommand:
         except (RelayError, HistoryError) as error:
             raise _Refused(self.row, error) from error
         except BaseException:
-            await in_database(_hold, self.row)
+            await in_database(_hold, self.row, INTERRUPTED)
             raise
 
     async def carry_out_typed(self) -> SendResult:
@@ -269,14 +269,10 @@ class ToolCommand:
         results = await run_calls([request], toolbox=all_tools(), context=context)
         entries = [results, *context.kept_by(results)]
         started_at = results.results[0].started_at or results.at
-        tries = 0
-
-        def record() -> SendResult:
-            nonlocal tries
-            tries += 1
-            return self._record(request, entries, started_at, is_repeated=tries > 1)
-
-        sent = await in_database_after_outages(record)
+        attempts = count()
+        sent = await in_database_after_outages(
+            lambda: self._record(request, entries, started_at, is_repeated=next(attempts) > 0)
+        )
         groups.notify_session(self.session.pk)
         return sent
 

@@ -1,6 +1,5 @@
 """Sending a message: at once, or through the queue while an answer is being written."""
 
-from collections.abc import Sequence
 from uuid import UUID
 
 from history.db.transactions import writing
@@ -28,51 +27,25 @@ from relay.tools.registry import all_tools
 from relay.usage import allowances
 
 
-async def start_session(
-    user: User,
-    *,
-    text: str,
-    attachments: Sequence[str] = (),
-    agent: str = "",
-    model: str = "",
-    client: Client | None = None,
-) -> Session:
+async def start_session(user: User, draft: Draft, *, client: Client | None = None) -> Session:
     """A new session with its first message, which is being answered. If that is refused, no session is left."""
-    draft = Draft(text=text, attachments=attachments, agent=agent, model=model)
     command = parse_command(draft)
-    if command is None:
-        session, sent, turn = await in_database(_start, user, draft, client or {})
-        await start_answer(session, sent, turn)
-        return session
     # Other commands than tools need a conversation.
-    if not command.is_tool:
+    if command is not None and not command.is_tool:
         raise NotPossible(help_text(all_tools()))
-    tool = await in_database(_start_with_tool, user, draft, command)
-    await tool.carry_out_typed()
-    return tool.session
+    session, filed, work = await in_database(_start, user, draft, client or {}, command)
+    await _carry_out(session, filed, work)
+    return session
 
 
-def _start(user: User, draft: Draft, client: Client) -> tuple[Session, SendResult, Turn]:
+def _start(
+    user: User, draft: Draft, client: Client, command: Command | None
+) -> tuple[Session, SendResult, Turn | ToolCommand | None]:
     with writing():
+        if command is not None:
+            allowances.check_allowance(user)
         session = recorder.start_session(owner=user, agent=pick_agent(draft.agent).name)
-        return session, *append_message(user, session, draft, after=0, client=client)
-
-
-def _start_with_tool(user: User, draft: Draft, command: Command) -> ToolCommand:
-    with writing():
-        allowances.check_allowance(user)
-        session = recorder.start_session(owner=user, agent=pick_agent(draft.agent).name)
-        return _claim_tool(user, session, draft, command, InsertPosition(0), on_leaf=False)
-
-
-def _claim_tool(
-    user: User, session: Session, draft: Draft, command: Command, place: InsertPosition, *, on_leaf: bool
-) -> ToolCommand:
-    """A row before it is carried out: a process that dies in the middle loses nothing of it."""
-    row = enqueue(user, session, draft, place)
-    tool = ToolCommand(user, session, row, command, place.seq, on_leaf)
-    tool.claim()
-    return tool
+        return session, *_append_or_claim(user, session, draft, InsertPosition(0), client, command)
 
 
 async def send(
@@ -94,9 +67,7 @@ async def send(
         return await run_command(user, session, command)
     seen = ViewerPosition(after=after, run=run, on_leaf=on_leaf)
     filed, work, is_stalled = await in_database(_file, user, session, draft, seen, client or {}, command)
-    if isinstance(work, ToolCommand):
-        return await work.carry_out_typed()
-    sent = await start_answer(session, filed, work)
+    sent = await _carry_out(session, filed, work)
     if is_stalled:
         await send_next(user.pk, session.pk, seen)
     return sent
@@ -115,6 +86,26 @@ def _file(
         if place.run is not None or QueuedMessage.objects.sendable(session.pk, place.seq):
             row = enqueue(user, session, draft, place)
             return SendResult(is_queued=True, queued_id=row.pk), None, place.run is None
-        if command is not None:
-            return SendResult(), _claim_tool(user, session, draft, command, place, on_leaf=seen.on_leaf), False
-        return *append_message(user, session, draft, after=place.seq, client=client, on_leaf=seen.on_leaf), False
+        return *_append_or_claim(user, session, draft, place, client, command, on_leaf=seen.on_leaf), False
+
+
+def _append_or_claim(
+    user: User,
+    session: Session,
+    draft: Draft,
+    place: InsertPosition,
+    client: Client,
+    command: Command | None,
+    *,
+    on_leaf: bool = False,
+) -> tuple[SendResult, Turn | ToolCommand]:
+    """A tool command is a row before it is carried out: a process that dies in the middle loses nothing of it."""
+    if command is None:
+        return append_message(user, session, draft, after=place.seq, client=client, on_leaf=on_leaf)
+    tool = ToolCommand(user, session, enqueue(user, session, draft, place), command, place.seq, on_leaf)
+    tool.claim()
+    return SendResult(), tool
+
+
+async def _carry_out(session: Session, filed: SendResult, work: Turn | ToolCommand | None) -> SendResult:
+    return await (work.carry_out_typed() if isinstance(work, ToolCommand) else start_answer(session, filed, work))

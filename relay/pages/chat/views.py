@@ -3,7 +3,6 @@
 A page without JavaScript posts its form here; with JavaScript the same form goes over the page's socket.
 """
 
-from typing import Any
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
@@ -49,7 +48,7 @@ async def new_chat(request: HtmxRequest) -> HttpResponse:
     if _is_help_command(request.POST.get("text", "")):
         return await sync_to_async(_new_page)(request, words=help_text(all_tools()))
     try:
-        session = await conversation.start_session(request.user, **_draft_fields(request), client=_client(request))
+        session = await conversation.start_session(request.user, _draft_of(request), client=_client(request))
     except (RelayError, HistoryError) as error:
         return await sync_to_async(_new_page)(request, problem=of_error(error))
     return _go_to(request, session)
@@ -66,7 +65,7 @@ async def session_page(request: HtmxRequest, session_id: UUID) -> HttpResponse:
         sent = await conversation.send(
             request.user,
             session,
-            draft=conversation.Draft(**_draft_fields(request)),
+            draft=_draft_of(request),
             after=session.head if after is None else after,
             run=parse_id(request.POST.get("run", "")),
             on_leaf=bool(request.POST.get("leaf")),
@@ -155,14 +154,14 @@ def _notices(request: HttpRequest, *words: str) -> list[dict[str, str]]:
     return stored + [{"level": "", "text": text} for text in words if text]
 
 
-def _draft_fields(request: HttpRequest) -> dict[str, Any]:
+def _draft_of(request: HttpRequest) -> conversation.Draft:
     post = request.POST
-    return {
-        "text": post.get("text", ""),
-        "attachments": post.getlist("attachment"),
-        "agent": post.get("agent", ""),
-        "model": post.get("model", ""),
-    }
+    return conversation.Draft(
+        text=post.get("text", ""),
+        attachments=post.getlist("attachment"),
+        agent=post.get("agent", ""),
+        model=post.get("model", ""),
+    )
 
 
 def _client(request: HttpRequest) -> dict[str, str]:

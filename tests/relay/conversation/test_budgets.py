@@ -47,7 +47,8 @@ def _nothing_counted_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 async def begin_at_once(talk: Talk, count: int) -> list[Run]:
     """So many new chats at the same moment; their runs, when all of them have ended."""
-    await asyncio.gather(*(conversation.start_session(talk.user, text="Hello?") for _ in range(count)))
+    draft = conversation.Draft(text="Hello?")
+    await asyncio.gather(*(conversation.start_session(talk.user, draft) for _ in range(count)))
     await talk.until(lambda: not run_task.local_tasks and not Run.objects.filter(ended_at=None).exists(), seconds=30)
     return await in_database(lambda: list(Run.objects.all()))
 

@@ -328,5 +328,5 @@ async def test_a_message_that_cannot_be_taken_leaves_no_session_behind(talk: Tal
     talk.scripted("Hello.")
     for text in ("", "   ", "x" * 400_001, "/help"):
         with pytest.raises(NotPossible):
-            await conversation.start_session(talk.user, text=text)
+            await conversation.start_session(talk.user, conversation.Draft(text=text))
     assert await in_database(Session.objects.count) == 0
