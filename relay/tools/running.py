@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
@@ -33,15 +33,12 @@ SUMMARY_CHARS = 200
 ERROR_CHARS = 500
 FRAMES = 6
 TRACEBACK_CHARS = 3_000
-UNANSWERED: dict[ResultStatus, str] = {
-    "interrupted": "The call was interrupted before it ended.",
-    "skipped": "The call was not carried out.",
-}
+INTERRUPTED = "The call was interrupted before it ended."
 
 # Sent instead of an empty result, which models take for an error or for an answer of their own.
 NO_OUTPUT = "The tool ended without any output."
 
-OnResult = Callable[[int, ToolResult], Awaitable[None] | None]
+OnResult = Callable[[int, ToolResult], None]
 
 
 async def run_calls(
@@ -57,7 +54,11 @@ async def run_calls(
     async def carry_out(index: int, request: ToolRequest) -> None:
         async with places:
             done[index] = await run_call(request, toolbox=toolbox, context=context)
-        await _notify(on_result, index, done[index])
+        try:
+            if on_result is not None:
+                on_result(index, done[index])
+        except Exception:  # a listener that fails is no reason to lose the other results
+            logger.exception("The listener to results of %s failed.", request.name)
 
     async with asyncio.TaskGroup() as group:
         for index, request in enumerate(requests):
@@ -65,18 +66,11 @@ async def run_calls(
     return answer_all(requests, done, agent=context.agent)
 
 
-def answer_all(
-    requests: Sequence[ToolRequest],
-    done: Mapping[int, ToolResult],
-    *,
-    status: ResultStatus = "interrupted",
-    reason: str = "",
-    agent: str = "",
-) -> ToolResults:
-    """One result for each request: what is `done`, by its place, and for the rest that it was not."""
-    error = reason or UNANSWERED.get(status, "")
+def answer_all(requests: Sequence[ToolRequest], done: Mapping[int, ToolResult], *, agent: str = "") -> ToolResults:
+    """One result for each request: what is `done`, by its place, and for the rest that it was interrupted."""
     results = [
-        done.get(index) or ToolResult(call_id=request.call_id, name=request.name, status=status, error=error)
+        done.get(index)
+        or ToolResult(call_id=request.call_id, name=request.name, status="interrupted", error=INTERRUPTED)
         for index, request in enumerate(requests)
     ]
     return ToolResults(results=tuple(results), agent=agent)
@@ -181,18 +175,6 @@ async def _output(tool: Tool, context: ToolContext, arguments: Mapping[str, Any]
     if not isinstance(output, Output):
         raise TypeError(f"the tool {tool.name} returned no text but {type(output).__name__}")
     return output
-
-
-async def _notify(on_result: OnResult | None, index: int, result: ToolResult) -> None:
-    """A listener that fails is no reason to lose the other results."""
-    if on_result is None:
-        return
-    try:
-        waiting = on_result(index, result)
-        if inspect.isawaitable(waiting):
-            await waiting
-    except Exception:
-        logger.exception("The listener to results of %s failed.", result.name)
 
 
 # Threads for tools that are ordinary functions.

@@ -22,6 +22,7 @@ _WORDS = {
     "object": "an object",
     "null": "null",
 }
+_TYPES = {"string": str, "integer": int, "number": int, "array": list, "object": Mapping, "null": types.NoneType}
 SHOWN_CHARS = 80
 
 
@@ -112,15 +113,7 @@ def _is(kind: str, value: object) -> bool:
         return kind == "boolean"
     if isinstance(value, float):
         return kind == "number" or (kind == "integer" and value.is_integer())
-    known: dict[str, type | tuple[type, ...]] = {
-        "string": str,
-        "integer": int,
-        "number": int,
-        "array": list,
-        "object": Mapping,
-        "null": types.NoneType,
-    }
-    return kind in known and isinstance(value, known[kind])
+    return isinstance(value, _TYPES.get(kind, ()))
 
 
 def _converted(schema: JsonObject, value: object) -> Any:
