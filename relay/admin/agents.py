@@ -146,19 +146,20 @@ class AgentAdmin(admin.ModelAdmin[Agent]):
 
     def _save_import(self, request: HttpRequest, form: ImportForm) -> Agent | None:
         """None if the agent is refused: the form has the reasons."""
-        parsed = form.cleaned_data["parsed"]
-        existing = Agent.objects.filter(name=parsed.agent.name).first()
+        parsed: tuple[Agent, list[str]] = form.cleaned_data["parsed"]
+        agent, remarks = parsed
+        existing = Agent.objects.filter(name=agent.name).first()
         replacing = form.cleaned_data["replace"]
         if replacing and existing is not None and not self.has_change_permission(request, existing):
             raise PermissionDenied
         try:
-            agent = files.save_agent(parsed, replacing=replacing)
+            files.save_agent(agent, replacing=replacing)
         except files.InvalidAgentFile as error:
             form.add_error("file", ValidationError(list(error.reasons)))
             return None
         log = self.log_addition if existing is None else self.log_change
         log(request, agent, gettext("Imported from a file."))
-        for remark in parsed.remarks:
+        for remark in remarks:
             messages.warning(request, remark)
         messages.success(request, gettext("Agent %(name)s imported.") % {"name": agent.name})
         return agent

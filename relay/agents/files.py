@@ -8,7 +8,6 @@ once. Unknown names are only reported, because the file may come from a newer ve
 import math
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import tomli_w
@@ -50,16 +49,7 @@ class InvalidAgentFile(ValueError):
         self.reasons = reasons
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParsedAgent:
-    """The agent of a file, not stored; `remarks` name what is not known here."""
-
-    agent: Agent
-    remarks: tuple[str, ...] = ()
-
-
 def agent_to_toml(agent: Agent) -> str:
-    """The agent as a file."""
     tables = {
         table: {name: value for name, field in names.items() if not _is_empty(value := getattr(agent, field))}
         for table, names in LAYOUT.items()
@@ -69,28 +59,30 @@ def agent_to_toml(agent: Agent) -> str:
     return tomli_w.dumps(document, multiline_strings="\r" not in agent.instruction)
 
 
-def parse_agent(content: bytes) -> ParsedAgent:
-    """The agent that a file describes; raises InvalidAgentFile."""
-    fields, remarks, wrong = _fields(_parsed(content))
-    if wrong:
-        raise InvalidAgentFile(*wrong)
+def parse_agent(content: bytes) -> tuple[Agent, list[str]]:
+    """The agent that a file describes, not stored, and remarks on what is unknown here. Raises InvalidAgentFile."""
+    fields, remarks, errors = _parse_fields(_parse_toml(content))
+    if errors:
+        raise InvalidAgentFile(*errors)
     agent = Agent(**fields)
-    if refused := list(_refused(agent)):
-        raise InvalidAgentFile(*refused)
-    return ParsedAgent(agent=agent, remarks=(*remarks, *_not_here(agent)))
+    try:
+        agent.clean_fields()
+    except ValidationError as error:
+        found = error.message_dict.items()
+        raise InvalidAgentFile(
+            *(f"{PLACES.get(name, name)}: {text}" for name, texts in found for text in texts)
+        ) from None
+    return agent, [*remarks, *_unknown_names(agent)]
 
 
-def save_agent(found: ParsedAgent, *, replacing: bool) -> Agent:
-    """Keep it; raises InvalidAgentFile if there is one of this name and it is not to be replaced."""
-    agent = found.agent
+def save_agent(agent: Agent, *, replacing: bool) -> None:
+    """Store it. Raises InvalidAgentFile if there is one of this name and it is not to be replaced."""
     with writing():
-        there = Agent.objects.filter(name=agent.name).first()
-        if there is not None and not replacing:
-            raise InvalidAgentFile(_("Agent %(name)s already exists.") % {"name": agent.name})
-        if there is not None:
-            agent.pk, agent.is_default = there.pk, there.is_default
+        if stored := Agent.objects.filter(name=agent.name).first():
+            if not replacing:
+                raise InvalidAgentFile(_("Agent %(name)s already exists.") % {"name": agent.name})
+            agent.pk, agent.is_default = stored.pk, stored.is_default
         agent.save()
-    return agent
 
 
 def _is_empty(value: object) -> bool:
@@ -98,7 +90,7 @@ def _is_empty(value: object) -> bool:
     return value is None or value is False or value in ("", [])
 
 
-def _parsed(content: bytes) -> dict[str, Any]:
+def _parse_toml(content: bytes) -> dict[str, Any]:
     if len(content) > MOST_BYTES:
         raise InvalidAgentFile(_("The file is too large for an agent."))
     try:
@@ -109,22 +101,22 @@ def _parsed(content: bytes) -> dict[str, Any]:
         raise InvalidAgentFile(_("This is not valid TOML: %(why)s") % {"why": str(error)[:300]}) from None
 
 
-def _fields(document: JsonObject) -> tuple[dict[str, Any], list[str], list[str]]:
+def _parse_fields(document: JsonObject) -> tuple[dict[str, Any], list[str], list[str]]:
     """Fields of the agent, remarks on unknown names, and errors of type."""
     fields: dict[str, Any] = {}
     remarks: list[str] = []
-    wrong: list[str] = []
+    errors: list[str] = []
     for table, name, value in _values(document):
         place, field = f"{table}.{name}".lstrip("."), LAYOUT[table].get(name)
         if field is None and name in LAYOUT:
-            wrong.append(place + ": " + _("expected a table."))
+            errors.append(place + ": " + _("expected a table."))
         elif field is None:
             remarks.append(_("%(name)s is unknown and was left out.") % {"name": place[:100]})
-        elif problem := _kind_problem(field, value):
-            wrong.append(f"{place}: {problem}")
+        elif problem := _type_error(field, value):
+            errors.append(f"{place}: {problem}")
         else:
             fields[field] = value
-    return fields, remarks, wrong
+    return fields, remarks, errors
 
 
 def _values(document: JsonObject) -> Iterator[tuple[str, str, Any]]:
@@ -135,38 +127,29 @@ def _values(document: JsonObject) -> Iterator[tuple[str, str, Any]]:
             yield "", name, value
 
 
-def _kind_problem(field: str, value: object) -> str:
-    """Why a value cannot stand in a field, if it cannot: TOML says what is a number and what is a text."""
-    kind = Agent._meta.get_field(field)
-    if isinstance(kind, models.JSONField):
-        is_list = isinstance(value, list) and all(_is_text(item) for item in value)
-        return "" if is_list else _("expected a list of texts.")
-    if isinstance(kind, models.BooleanField):
-        return "" if isinstance(value, bool) else _("expected true or false.")
-    if isinstance(kind, models.FloatField):
-        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        return "" if is_number else _("expected a number.")
-    if isinstance(kind, models.IntegerField):
-        is_whole = isinstance(value, int) and not isinstance(value, bool)
-        return "" if is_whole else _("expected a whole number.")
-    return "" if _is_text(value) else _("expected a text.")
+def _type_error(field: str, value: object) -> str:
+    """Why a value does not fit a field, if so: TOML says what is a number and what is a text."""
+    is_int = isinstance(value, int) and not isinstance(value, bool)
+    match Agent._meta.get_field(field):
+        case models.JSONField():
+            fits, problem = isinstance(value, list) and all(map(_is_text, value)), _("expected a list of texts.")
+        case models.BooleanField():
+            fits, problem = isinstance(value, bool), _("expected true or false.")
+        case models.FloatField():
+            fits, problem = is_int or (isinstance(value, float) and math.isfinite(value)), _("expected a number.")
+        case models.IntegerField():
+            fits, problem = is_int, _("expected a whole number.")
+        case _field:
+            fits, problem = _is_text(value), _("expected a text.")
+    return "" if fits else problem
 
 
 def _is_text(value: object) -> bool:
-    """One that every database takes."""
+    """Whether it is a text that every database takes."""
     return isinstance(value, str) and "\0" not in value
 
 
-def _refused(agent: Agent) -> Iterator[str]:
-    """What the fields themselves say: lengths, ranges, how a name is written."""
-    try:
-        agent.clean_fields()
-    except ValidationError as error:
-        for field, words in error.message_dict.items():
-            yield from (f"{PLACES.get(field, field)}: {word}" for word in words)
-
-
-def _not_here(agent: Agent) -> Iterator[str]:
+def _unknown_names(agent: Agent) -> Iterator[str]:
     for name in toolbox(agent.tools).unknown:
         yield _("There is no tool %(name)s. The agent works without it.") % {"name": name[:100]}
     known = {agent.name, *Agent.objects.filter(name__in=agent.agents).values_list("name", flat=True)}

@@ -61,14 +61,14 @@ class Command(BaseCommand):
 
     def import_agent(self, options: JsonDict) -> None:
         try:
-            parsed = files.parse_agent(_read(options["file"]))
-            agent = files.save_agent(parsed, replacing=options["replace"])
+            agent, remarks = files.parse_agent(_read(options["file"]))
+            files.save_agent(agent, replacing=options["replace"])
         except files.InvalidAgentFile as error:
             raise CommandError(str(error)) from error
         if options["json"]:
-            print_json(self.stdout, {**_describe(agent), "remarks": list(parsed.remarks)})
+            print_json(self.stdout, {**_describe(agent), "remarks": remarks})
             return
-        for remark in parsed.remarks:
+        for remark in remarks:
             self.stderr.write(remark)
         self.stdout.write(_("Agent %(name)s imported.") % {"name": agent.name})
 

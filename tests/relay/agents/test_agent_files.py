@@ -73,20 +73,20 @@ class TestFiles:
     def test_what_was_written_is_read_as_it_was(self, instruction: str) -> None:
         Agent.objects.create(name="writer")
         agent = Agent(**EVERYTHING | {"instruction": instruction})
-        found = files.parse_agent(files.agent_to_toml(agent).encode())
-        assert fields_of(found.agent) == fields_of(agent)
-        assert found.remarks == ()
+        found, remarks = files.parse_agent(files.agent_to_toml(agent).encode())
+        assert fields_of(found) == fields_of(agent)
+        assert remarks == []
 
     def test_what_is_left_out_is_as_in_a_new_agent_and_what_is_empty_is_left_out(self) -> None:
-        found = files.parse_agent(b'name = "plain"')
-        assert fields_of(found.agent) == fields_of(Agent(name="plain"))
-        assert files.agent_to_toml(found.agent) == 'name = "plain"\n\n[limits]\nmax_steps = 12\n'
+        found, _remarks = files.parse_agent(b'name = "plain"')
+        assert fields_of(found) == fields_of(Agent(name="plain"))
+        assert files.agent_to_toml(found) == 'name = "plain"\n\n[limits]\nmax_steps = 12\n'
 
     def test_unknown_fields_are_named_and_the_rest_is_used(self) -> None:
         known = b'name = "a"\ntools = ["shell", "current_time"]\nagents = ["b"]\n'
-        found = files.parse_agent(b'mood = "good"\n' + known + b"[limits]\nmax_fun = 3\n[extra]\n")
-        assert found.agent.tools == ["shell", "current_time"]
-        told = "\n".join(found.remarks)
+        found, remarks = files.parse_agent(b'mood = "good"\n' + known + b"[limits]\nmax_fun = 3\n[extra]\n")
+        assert found.tools == ["shell", "current_time"]
+        told = "\n".join(remarks)
         assert [word in told for word in ("mood", "limits.max_fun", "extra", "shell", "no agent b")] == [True] * 5
 
     @pytest.mark.parametrize(
