@@ -69,7 +69,6 @@ from relay.models.runs import SUMMARISER
 from relay.providers.base import Model, Route
 from relay.providers.registry import router
 from relay.runtime.async_db import in_database_after_outages
-from relay.tools.base import ToolContext
 from relay.usage import allowances
 
 logger = logging.getLogger(__name__)
@@ -157,9 +156,7 @@ def plan_compression(
     if request.instead_of:
         plan = _plan_again(session, leaf, summary=request.instead_of, model=model)
         return plan, replace(policy, max_tokens=UNBOUNDED)
-    around, _ = environment_options(
-        ToolContext(user=turn.user, session_id=session.pk, agent=turn.agent.name), turn.agent
-    )
+    around, _ = environment_options(turn.user, session.pk, turn.agent)
     options = ContextOptions(max_turns=None, calibration=read_calibration(model.name), **around)
     taken = selectors.snapshot(session, leaf=leaf, options=options)
     return make_plan(taken, options, policy), policy

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 from django.utils import formats, timezone, translation
@@ -29,14 +30,15 @@ logger = logging.getLogger(__name__)
 MOST_SCREEN_CHARS = 4_000
 
 
-def environment_options(context: ToolContext, agent: AgentSettings) -> tuple[dict[str, Any], dict[str, Any]]:
+def environment_options(user: User, session_id: UUID, agent: AgentSettings) -> tuple[dict[str, Any], dict[str, Any]]:
     """Options of the context, and what the exchange notes of where they came from."""
-    notebook = notebooks.read(context.user, agent.name)
+    notebook = notebooks.read(user, agent.name)
+    context = ToolContext(user=user, session_id=session_id, agent=agent.name)
     options: dict[str, Any] = {"live_screen": live_screen(context, agent) or None}
     if notebook.version:
         options["notebook"] = notebook.content
     if agent.environment:
-        options |= {"environment": environment_message(context.user, agent, notebook.content), "inject_notebook": False}
+        options |= {"environment": environment_message(user, agent, notebook.content), "inject_notebook": False}
     noted = {"notebook": {"session": str(notebook.session_id), "version": notebook.version}}
     return options, noted if notebook.version else {}
 
@@ -44,14 +46,10 @@ def environment_options(context: ToolContext, agent: AgentSettings) -> tuple[dic
 def environment_message(user: User, agent: AgentSettings, notebook: str) -> str:
     """The first message of a conversation with an agent that asks for it."""
     parts = [
-        "\n".join(
-            [
-                "This is Parley. We are setting up the context for our chat.",
-                f"Today's date is {local_date(user)} (formatted according to the user's locale).",
-                f"My operating system is: {platform.system().lower()}",
-                f"The project's temporary directory is: {tempfile.gettempdir()}",
-            ]
-        )
+        "This is Parley. We are setting up the context for our chat.\n"
+        f"Today's date is {local_date(user)} (formatted according to the user's locale).\n"
+        f"My operating system is: {platform.system().lower()}\n"
+        f"The project's temporary directory is: {tempfile.gettempdir()}"
     ]
     if trees := list_folders(agent.folders):
         parts.append("\n".join(["I work in these folders; here is what is in them:", *trees]))

@@ -48,7 +48,7 @@ async def run_turn(turn: Turn, observer: TurnObserver) -> Run.Outcome:
     leaf = turn.leaf
     if turn.compression:
         return await run_compression(turn, observer, turn.compression)
-    waiting = await in_database_after_outages(_open_calls, turn.session_id, leaf) if turn.answers else None
+    waiting = await in_database_after_outages(find_open_calls, turn.session_id, leaf) if turn.answers else None
     if waiting:
         outcome, leaf = await run_tool_calls(turn, observer, waiting)
         return outcome or (await _answer(turn, observer, "executor", leaf))[0]
@@ -131,7 +131,7 @@ async def _compress_after_refusal(call: ModelCall, observer: TurnObserver) -> in
 async def close_open_calls(turn: Turn, observer: TurnObserver) -> None:
     """Record that calls were interrupted, if the turn ended after an answer and before its tools ran."""
     leaf = await in_database_after_outages(read_leaf, observer.id)
-    waiting = await in_database_after_outages(_open_calls, turn.session_id, leaf)
+    waiting = await in_database_after_outages(find_open_calls, turn.session_id, leaf)
     if waiting:
         results = answer_all(waiting.output.tool_requests, {}, agent=turn.agent.name)
         await store_entries(turn, observer, results, after=leaf)
@@ -146,7 +146,7 @@ async def store_refusal(turn: Turn, observer: TurnObserver, error: RelayError) -
     await store_entries(turn, observer, refusal, after=leaf)
 
 
-def _open_calls(session_id: UUID, leaf: int) -> StoredAnswer | None:
+def find_open_calls(session_id: UUID, leaf: int) -> StoredAnswer | None:
     """The answer at the leaf, if its calls have no results."""
     message = Message.objects.at(session_id, leaf).first()
     entry = selectors.entries_of([message])[0] if message else None

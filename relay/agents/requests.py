@@ -16,7 +16,6 @@ from history.record import exchanges, selectors
 from relay.agents.environment import environment_options
 from relay.agents.settings import AgentSettings, RoleName
 from relay.providers.base import Model, Route, without_unsupported_images
-from relay.tools.base import ToolContext
 from relay.tools.built_in import plans
 from relay.usage import allowances
 from relay.usage.allowances import Limits
@@ -66,9 +65,7 @@ def render_call(
     """
     session = Session.objects.select_related("owner", "api_key").get(pk=session_id)
     limits = allowances.check_budget(session.owner)
-    around, sources = environment_options(
-        ToolContext(user=session.owner, session_id=session_id, agent=agent.name), agent
-    )
+    around, sources = environment_options(session.owner, session_id, agent)
     shown = ContextOptions(
         max_turns=agent.max_turns,
         max_tokens=context_limit(route.model, agent),

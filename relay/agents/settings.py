@@ -98,22 +98,20 @@ def settings_of(row: Agent) -> AgentSettings:
 # A change of an agent is an entry in every session that continues with it.
 
 
-def setting_changes(before: Snapshot | None, agent: AgentSettings, *, at: datetime) -> list[Entry]:
+def setting_changes(before: Snapshot, agent: AgentSettings, *, at: datetime) -> list[Entry]:
     """Entries that record the agent's instruction and tools, if they differ from those `before`."""
     entries: list[Entry] = []
-    if agent.instruction != (before.system_instruction if before else "") or _ends_instruction_of_program(
-        before, agent
-    ):
+    if agent.instruction != before.system_instruction or _ends_instruction_of_program(before, agent):
         entries.append(SystemInstructionSet(instruction=agent.instruction, agent=agent.name, is_internal=True, at=at))
     offered = offered_tools(agent)
-    if offered != (before.tools if before else ()):
+    if offered != before.tools:
         entries.append(ToolsOffered(tools=offered, agent=agent.name, is_internal=True, at=at))
     return entries
 
 
-def _ends_instruction_of_program(before: Snapshot | None, agent: AgentSettings) -> bool:
+def _ends_instruction_of_program(before: Snapshot, agent: AgentSettings) -> bool:
     """Whether an agent without an instruction continues a program's session, whose instruction ends here."""
-    if before is None or agent.instruction or not agent.name or before.instruction_by or not before.nodes:
+    if agent.instruction or not agent.name or before.instruction_by or not before.nodes:
         return False
     started_here = Session.objects.filter(pk=before.session_id, source=Session.Source.CHAT, forked_from=None)
     return not started_here.exists()

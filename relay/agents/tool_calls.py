@@ -1,7 +1,6 @@
 """Tool calls within a turn: run in parallel, answered once each, including calls of other agents."""
 
 import asyncio
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -9,8 +8,10 @@ from functools import partial
 from django.conf import settings
 
 from history.context.rendering import FINISH_TOOL
+from history.context.values import Snapshot
 from history.db.transactions import writing
-from history.entries import Entry, ModelInput, ModelOutput, Text, ToolRequest, ToolResult, ToolResults, now
+from history.dialects.tools import parse_arguments
+from history.entries import ModelInput, ModelOutput, Text, ToolRequest, ToolResult, ToolResults, now
 from history.models import Session
 from history.record import recorder, selectors
 from relay.agents.settings import AgentSettings, callable_agents, setting_changes
@@ -40,15 +41,10 @@ async def run_tool_calls(turn: Turn, observer: TurnObserver, answer: StoredAnswe
     await observer.on_tool_calls(seq=answer.seq, requests=requests)
     results = await _collect_results(turn, observer, answer, questions, box, context)
     leaf = await store_entries(turn, observer, results, *context.kept_by(results), after=answer.seq)
-    succeeded = [
-        _directive(box, request)
-        for request, result in zip(requests, results.results, strict=True)
-        if result.status == "success"
-    ]
-    if "compress" in succeeded:
+    directives = {_directive(box, result.name) for result in results.results if result.status == "success"}
+    if "compress" in directives:
         await in_database_after_outages(request_compression, observer.id)
-    finished = "finish_task" in succeeded
-    return (Run.Outcome.DONE if finished else None), leaf
+    return (Run.Outcome.DONE if "finish_task" in directives else None), leaf
 
 
 async def _collect_results(
@@ -84,14 +80,14 @@ async def _questions(requests: Sequence[ToolRequest], turn: Turn, box: Toolbox, 
         place
         for place, request in enumerate(requests)
         if request.call_id not in turn.answers
-        and _directive(box, request) == "ask_user"
+        and _directive(box, request.name) == "ask_user"
         and (await run_call(request, toolbox=box, context=context)).status == "success"
     }
 
 
-def _directive(box: Toolbox, request: ToolRequest) -> str:
-    known = box.get(request.name)
-    return known.directive if known else ""
+def _directive(box: Toolbox, name: str) -> str:
+    tool = box.get(name)
+    return tool.directive if tool else ""
 
 
 # Calls of other agents. A called agent has a session below that of its caller and a run of its own; its answer is the
@@ -154,7 +150,8 @@ def _open(turn: Turn, agent: AgentSettings, task: str, seq: int, call_id: str) -
             metadata={"called_at": seq, "called_by": turn.agent.name},
         )
         message = ModelInput(channel="agent", parts=(Text(text=task),), at=now(), metadata={"from": turn.agent.name})
-        entries: list[Entry] = [*setting_changes(None, agent, at=message.at), message]
+        empty = Snapshot(session_id=str(session.pk), version=0, nodes=())
+        entries = [*setting_changes(empty, agent, at=message.at), message]
         leaf = recorder.append_many(session, entries, after=0)[-1].seq
     return Turn(
         session_id=session.pk,
@@ -183,13 +180,6 @@ def _final_text(turn: Turn, run: Run) -> str:
     answers = [entry for entry in selectors.entries_of(page.messages) if isinstance(entry, ModelOutput)]
     if not answers:
         return ""
-    results = [_result_in(request.arguments) for request in answers[-1].tool_requests if request.name == FINISH_TOOL]
-    return next(filter(None, results), answers[-1].text)
-
-
-def _result_in(arguments: str) -> str:
-    try:
-        document = json.loads(arguments)
-    except ValueError:
-        return ""
-    return str(document.get("result", "")) if isinstance(document, dict) else ""
+    requests = [request for request in answers[-1].tool_requests if request.name == FINISH_TOOL]
+    results = [(parse_arguments(request.arguments) or {}).get("result") for request in requests]
+    return next((str(result) for result in results if result), answers[-1].text)

@@ -3,11 +3,12 @@
 from django.utils.translation import gettext as _
 
 from history.db.transactions import writing
-from history.entries import ModelOutput, Retracted, Summary
+from history.entries import Retracted, Summary
 from history.models import Message, Session
-from history.record import recorder, selectors
+from history.record import recorder
 from history.record.branches import retracted_in
 from relay.agents.compression import plan_compression
+from relay.agents.loop import find_open_calls
 from relay.agents.settings import find_agent
 from relay.agents.turn import CompressionRequest, Turn, request_compression
 from relay.conversation.queue import start_answer
@@ -93,9 +94,7 @@ def retract_summary(user: User, session: Session, *, seq: int) -> None:
 def _find_leaf(session: Session) -> int:
     """The head, unless tools are called there: their results must be the next entry."""
     head = read_head(session)
-    message = Message.objects.at(session, head).first()
-    entry = selectors.entries_of([message])[0] if message else None
-    if isinstance(entry, ModelOutput) and entry.tool_requests and entry.status == "complete":
+    if find_open_calls(session.pk, head):
         raise NotPossible(_("Tools are still running. Try again when they have finished."))
     return head
 
