@@ -23,7 +23,7 @@ from history.record.paths import is_on_way
 from relay.agents.settings import AgentSettings, pick_agent, setting_changes
 from relay.agents.turn import Turn
 from relay.chat import attachments
-from relay.commands import BadCommand, Command, parse, spoken
+from relay.commands import BadCommand, Command, parse, unescape_slashes
 from relay.errors import RelayError
 from relay.live import runs
 from relay.models import Run, User
@@ -121,7 +121,9 @@ def append_message(
     """The message becomes an entry, and its run a row, in the caller's transaction."""
     allowances.note_message(user)
     agent = pick_agent(draft.agent, otherwise=session.agent)
-    message = ModelInput(parts=(*text_parts(spoken(draft.text)), *attachments.parts_of(user, draft.attachments)))
+    message = ModelInput(
+        parts=(*text_parts(unescape_slashes(draft.text)), *attachments.parts_of(user, draft.attachments))
+    )
     appended = append_input(session, message, agent, after=after, moving="switch" if on_leaf else "")
     model = choose_model(session, draft.model)
     turn = Turn(session_id=session.pk, user=user, leaf=appended.seq, agent=agent, model=model, client=client)

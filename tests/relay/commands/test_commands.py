@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.commands import BadCommand, Command, help_text, parse, spoken, suggestions
-from relay.commands.parsing import words_of
+from relay.commands import BadCommand, Command, help_text, parse, suggestions, unescape_slashes, words_of
 from relay.tools.base import Tool, ToolContext, tool
 from relay.tools.registry import all_tools
 from relay.tools.schemas import check_arguments
@@ -96,7 +95,7 @@ class TestMessages:
     )
     def test_two_slashes_send_one(self, typed: str, sent: str) -> None:
         assert parse(typed, TOOLS) is None
-        assert spoken(typed) == sent
+        assert unescape_slashes(typed) == sent
 
     @pytest.mark.parametrize(("typed", "meant"), [("/histroy 5", "history"), ("/sysmonitor cpu", "sys_monitor")])
     def test_a_slip_of_the_keys_is_not_sent_to_a_model(self, typed: str, meant: str) -> None:
