@@ -53,6 +53,3 @@ class NamedReply(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["name", "key"], name="named_reply_once")]
-
-    def __str__(self) -> str:
-        return self.name

@@ -56,9 +56,6 @@ class RecentMessage(models.Model):
     class Meta:
         indexes = [models.Index(fields=["user", "at"], name="recent_message_of_user")]
 
-    def __str__(self) -> str:
-        return f"{self.user_id} {self.at:%H:%M:%S}"
-
 
 class KeyUse(models.Model):
     """Usage of one API key on one day. It stays when the sessions are deleted."""
@@ -75,9 +72,6 @@ class KeyUse(models.Model):
         ordering = ["-day", "key"]
         constraints = [models.UniqueConstraint(fields=["key", "day"], name="key_use_one_row_per_day")]
 
-    def __str__(self) -> str:
-        return f"{self.key_id} {self.day}"
-
 
 class KeyMinute(models.Model):
     """Usage of one API key in one minute (counted since 1970), deleted afterwards.
@@ -93,9 +87,6 @@ class KeyMinute(models.Model):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["key", "minute"], name="key_minute_once")]
 
-    def __str__(self) -> str:
-        return f"{self.key_id} {self.minute}"
-
 
 class KeyStreams(models.Model):
     """Number of open calls of a key in one process. A row that is not updated for a few seconds does not count."""
@@ -107,6 +98,3 @@ class KeyStreams(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["key", "process"], name="key_streams_of_process")]
-
-    def __str__(self) -> str:
-        return f"{self.key_id} {self.process} {self.count}"
