@@ -18,7 +18,8 @@ from django.core.handlers.asgi import ASGIRequest
 
 from history.access import keys
 from history.access.key_cache import ApiKeyError, KeysUnavailable
-from relay.consumers.sockets import DATABASE_AWAY, NOT_ALLOWED, UNAVAILABLE, Receive, Scope, Send
+from relay.consumers.sockets import DATABASE_AWAY, NOT_ALLOWED, UNAVAILABLE
+from relay.runtime.asgi import Receive, Scope, Send
 from relay.runtime.async_db import in_database
 
 BEARER = "bearer "
@@ -70,7 +71,7 @@ async def close_as_unavailable(receive: Receive, send: Send) -> None:
     await send({"type": "websocket.close", "code": UNAVAILABLE})
 
 
-def read_api_key(scope: Scope) -> str:
+def read_api_key(scope: Any) -> str:
     headers: dict[bytes, str] = {name: value.decode("latin-1") for name, value in scope.get("headers", ())}
     header = headers.get(b"authorization", "")
     return header[len(BEARER) :].strip() if header.lower().startswith(BEARER) else headers.get(b"x-api-key", "").strip()

@@ -30,7 +30,7 @@ from relay.consumers.actions import (
     SocketClosed,
 )
 from relay.consumers.frame_cursor import PageCursor
-from relay.consumers.sockets import NOT_FOUND, NOT_SIGNED_IN, Message, PageSocket, connection_info, run_once
+from relay.consumers.sockets import NOT_FOUND, NOT_SIGNED_IN, PageSocket, connection_info, run_once
 from relay.conversation import SendResult
 from relay.live import groups, runs, sign_outs
 from relay.live.answer_html import AnswerCursor
@@ -41,6 +41,7 @@ from relay.pages.chat import fragments
 from relay.pages.chat.fragments import PageUpdate, View
 from relay.runtime.async_db import in_database
 from relay.runtime.locale import reader_of
+from relay.runtime.memory_layer import Message
 
 logger = logging.getLogger(__name__)
 
@@ -59,10 +60,7 @@ class ChatConsumer(ActionSocket, PageSocket):
     last_sent: tuple[tuple[int, int | None], SendResult] | None = None
     _announced = ""
     _delayed = ""  # the frame of an entry that is stored and not shown yet
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.other_runs: set[str] = set()  # runs of other branches of the session
+    other_runs: set[str]  # runs of other branches of the session
 
     async def connect_page(self, user: User) -> None:
         session_id = self.scope["url_route"]["kwargs"]["session_id"]
@@ -71,7 +69,7 @@ class ChatConsumer(ActionSocket, PageSocket):
         session = await in_database(find, user, session_id, Purpose.WRITE)
         if session is None:
             await self.end(NOT_FOUND)
-        self.session, self.user, self.rate = session, user, MessageRate()
+        self.session, self.user, self.rate, self.other_runs = session, user, MessageRate(), set()
         self.reader, self.client = reader_of(user, self.scope), connection_info(self.scope)
         query = parse_qs(self.scope.get("query_string", b"").decode("latin-1"))
         shown, leaf = (whole_number(query.get(name, [""])[0]) for name in ("shown", "leaf"))

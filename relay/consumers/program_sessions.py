@@ -22,13 +22,14 @@ from history.transcripts import serializers
 from relay.agents.settings import pick_agent
 from relay.consumers.actions import ActionRefused, ActionRequest, ActionSocket, refusal_of
 from relay.consumers.frame_cursor import ProgramCursor
-from relay.consumers.sockets import DATABASE_AWAY, Message
+from relay.consumers.sockets import DATABASE_AWAY
 from relay.errors import Unavailable
 from relay.live import runs
 from relay.live.frames import Frame
 from relay.live.snapshots import local_snapshot, read_since, read_snapshot
 from relay.models import Run
 from relay.runtime.async_db import in_database
+from relay.runtime.memory_layer import Message
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +86,9 @@ class ProgramSessions(ActionSocket):
         name = request.text("session") or (str(self.current) if self.current else "")
         found = await in_database(self._find, name, scope, request.text("reason")) if name else None
         if found is None:
-            await self._close_if_deleted(name)
+            is_open = self.current is not None and name == str(self.current)
+            if is_open and await in_database(find, self.api_key or self.user, name, Purpose.LIST) is None:
+                await self.close_session()
             raise ActionRefused("no_such_session", _("There is no such session."))
         return found
 
@@ -96,11 +99,6 @@ class ProgramSessions(ActionSocket):
             return find_opened(viewer, name, reason=reason)
         found = find(viewer, name, Purpose(scope))
         return found if found and found.owner_id == self.user.pk else None
-
-    async def _close_if_deleted(self, name: str) -> None:
-        is_open = self.current is not None and name == str(self.current)
-        if is_open and await in_database(find, self.api_key or self.user, name, Purpose.LIST) is None:
-            await self.close_session()
 
     def create_session(self, agent: str, title: str, session_id: UUID) -> Session:
         if self.api_key is not None and self.api_key.recording not in ("full", "redacted"):

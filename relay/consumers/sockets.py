@@ -26,14 +26,9 @@ from relay.consumers.outbox import FAILED, Outbox, ReaderTooSlow
 from relay.live import groups, sign_outs
 from relay.live.sign_outs import SignIn
 from relay.models import User
+from relay.runtime.memory_layer import Message
 
 logger = logging.getLogger(__name__)
-
-# ASGI: the scope of a connection, its callables, and the messages of the server and of the channel layer.
-Scope = Any
-Message = dict[str, Any]
-Send = Callable[[Any], Awaitable[None]]
-Receive = Callable[[], Awaitable[Any]]
 
 # Close codes, listed in docs/websocket.md. Daphne can send only 1000 and 3000 to 4999.
 # After these, connecting again does not help.
@@ -68,7 +63,7 @@ class Socket(AsyncWebsocketConsumer):
         self.sessions: set[UUID] = set()
         self._later: dict[str, asyncio.Task[None]] = {}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         counters.now["sockets"] += 1
         self.outbox = Outbox(send)
         _open.add(self)
@@ -194,8 +189,7 @@ class PageSocket(Socket):
         raise NotImplementedError
 
     async def join_as(self, user: User) -> None:
-        self.sign_in = sign_outs.sign_in_of(user, self.scope)
-        sign_outs.register(self.sign_in)
+        self.sign_in = sign_outs.register(user, self.scope)
         await groups.join_user(user.pk, self.channel_name)
 
     async def release(self) -> None:
@@ -254,7 +248,7 @@ async def close_all() -> None:
             one.cancel()
 
 
-def connection_info(scope: Scope) -> dict[str, Any]:
+def connection_info(scope: Any) -> dict[str, Any]:
     """Address and time of the connection, stored with each call that is made for it."""
     peer = scope.get("client") or ("", 0)
     return {"address": str(peer[0]), "connected_at": timezone.now().isoformat()}

@@ -14,9 +14,8 @@ from uuid import UUID, uuid4
 
 from channels.layers import get_channel_layer
 
-from relay.runtime.memory_layer import PROCESS_GROUP
+from relay.runtime.memory_layer import PROCESS_GROUP, Message
 
-Message = dict[str, Any]
 SESSION_CHANGED: Message = {"type": "session.changed"}
 
 

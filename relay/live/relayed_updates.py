@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import UUID
 
@@ -32,13 +32,10 @@ MAX_OPEN_CALLS = 2_000
 class SessionState:
     """A session at the last look: its version, the sessions below it, and the open calls of programs in it."""
 
-    at: float
+    at: float = field(compare=False)
     version: int
     below: frozenset[UUID] = frozenset()
     open_calls: frozenset[UUID] = frozenset()
-
-    def differs(self, other: SessionState) -> bool:
-        return (self.version, self.below, self.open_calls) != (other.version, other.below, other.open_calls)
 
 
 _seen: dict[UUID, SessionState] = {}
@@ -59,7 +56,7 @@ def refresh_open_sessions() -> None:
         state = SessionState(now, version, frozenset(below[session_id]), frozenset(calls[session_id]))
         _seen[session_id] = state
         # Changes that this process made were sent to its pages already.
-        if state.differs(before) and first.sent_at < before.at:
+        if state != before and first.sent_at < before.at:
             groups.refresh_local_sockets(session_id)
 
 

@@ -8,7 +8,6 @@ Messages name a sign-in by its hash, because its key is as good as a password.
 import hashlib
 import threading
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, cast
@@ -41,13 +40,12 @@ _open: Counter[SignIn] = Counter()
 _lock = threading.Lock()
 
 
-def sign_in_of(user: User, scope: Any) -> SignIn:
-    return SignIn(user.pk, scope["session"].session_key or "", user.password)
-
-
-def register(sign_in: SignIn) -> None:
+def register(user: User, scope: Any) -> SignIn:
+    """The sign-in of a socket that is opened; `unregister` it when the socket ends."""
+    sign_in = SignIn(user.pk, scope["session"].session_key or "", user.password)
     with _lock:
         _open[sign_in] += 1
+    return sign_in
 
 
 def unregister(sign_in: SignIn) -> None:
@@ -73,19 +71,17 @@ def notify_ended_sign_ins() -> None:
     """A job of every process. Two queries, however many pages are open; none without pages."""
     with _lock:
         known = list(_open)
-    for sign_in in _ended(known) if known else ():
-        _notify(sign_in)
-
-
-def _ended(known: list[SignIn]) -> Iterable[SignIn]:
+    if not known:
+        return
     keys = among((one.key for one in known), kind=str)
     rows = SignInRow.objects.filter(session_key__in=keys, expire_date__gt=timezone.now())
     valid = set(rows.values_list("session_key", flat=True))
-    people = get_user_model().objects.filter(pk__in=among({one.user_id for one in known}, kind=int), is_active=True)
-    passwords = dict(people.values_list("pk", "password"))
-    return [one for one in known if one.key not in valid or passwords.get(one.user_id) != one.password]
+    users = get_user_model().objects.filter(pk__in=among({one.user_id for one in known}, kind=int), is_active=True)
+    passwords = dict(users.values_list("pk", "password"))
+    for sign_in in known:
+        if sign_in.key not in valid or passwords.get(sign_in.user_id) != sign_in.password:
+            _notify(sign_in)
 
 
 def _notify(sign_in: SignIn) -> None:
-    message = {"type": "signed.out", "sign_in": sign_in.name}
-    groups.send_to_user(sign_in.user_id, message)
+    groups.send_to_user(sign_in.user_id, {"type": "signed.out", "sign_in": sign_in.name})

@@ -9,7 +9,7 @@ from history.entries import ModelOutput
 from history.models import Exchange, Message, Session
 from history.record import exchanges
 from history.record.selectors import entries_of
-from relay.live.frames import Frame, RunSnapshot, StoredEntry, pieces_of
+from relay.live.frames import RunSnapshot, StoredEntry, pieces_of
 from relay.live.run_task import local_tasks
 from relay.models import Run
 from relay.runtime.async_db import in_database
@@ -47,7 +47,10 @@ def read_since(run_id: UUID, leaf: int, local: RunSnapshot | None = None) -> Run
         return replace(local, entries=entries, is_consistent=is_consistent)
     if not is_consistent:
         return RunSnapshot(entries=entries, is_consistent=False)
-    return _partial_answer(exchange, entries) if exchange else RunSnapshot(entries=entries, ended=_ended_frame(run))
+    if exchange is not None:
+        return _partial_answer(exchange, entries)
+    ended = {"kind": "ended", "outcome": run.outcome, "error": run.error, "leaf": run.leaf} if run.ended_at else None
+    return RunSnapshot(entries=entries, ended=ended)
 
 
 def _read_run(run_id: UUID) -> tuple[Run | None, Exchange | None, bool]:
@@ -74,12 +77,6 @@ def _partial_answer(exchange: Exchange, entries: Sequence[StoredEntry] = ()) -> 
         role=exchange.inputs.get("role", "executor"),
         entries=entries,
     )
-
-
-def _ended_frame(run: Run) -> Frame | None:
-    if run.ended_at is None:
-        return None
-    return {"kind": "ended", "outcome": run.outcome, "error": run.error, "leaf": run.leaf}
 
 
 def _read_entries(run: Run, leaf: int, last: int) -> list[StoredEntry]:

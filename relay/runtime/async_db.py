@@ -37,7 +37,7 @@ _pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix=THREAD_NAMES)
 
 async def in_database(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a function that asks the database, and wait for it without holding up the loop."""
-    return await asyncio.get_running_loop().run_in_executor(_pool, partial(_connected(work), *args, **kwargs))
+    return await asyncio.get_running_loop().run_in_executor(_pool, partial(_connection()(work), *args, **kwargs))
 
 
 async def in_database_after_outages(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -65,7 +65,7 @@ async def in_database_after_outages(work: Callable[P, T], *args: P.args, **kwarg
 
 def begin_in_database(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> None:
     """The same without waiting: `work` handles its own errors."""
-    _pool.submit(partial(_connected(work), *args, **kwargs))
+    _pool.submit(partial(_connection()(work), *args, **kwargs))
 
 
 @contextmanager
@@ -81,10 +81,6 @@ def _connection() -> Iterator[None]:
     finally:
         connection.close_at = None  # these threads stay, and so may their connections
         release_large_values()
-
-
-def _connected(work: Callable[P, T]) -> Callable[P, T]:
-    return _connection()(work)
 
 
 def close_connections() -> None:

@@ -41,7 +41,7 @@ def on_every_thread(statement: str) -> list[Any]:
             return cursor.fetchone()
 
     # As the pool itself does it: a connection that is made here stays.
-    asked = [async_db._pool.submit(async_db._connected(say)) for _ in range(async_db.THREADS)]
+    asked = [async_db._pool.submit(async_db._connection()(say)) for _ in range(async_db.THREADS)]
     return [done.result(10) for done in asked]
 
 

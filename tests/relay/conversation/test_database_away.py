@@ -145,7 +145,7 @@ def _on_every_thread(statement: str) -> None:
         with connection.cursor() as cursor:
             cursor.execute(statement)
 
-    for done in [async_db._pool.submit(async_db._connected(say)) for _ in range(async_db.THREADS)]:
+    for done in [async_db._pool.submit(async_db._connection()(say)) for _ in range(async_db.THREADS)]:
         done.result(10)
 
 
