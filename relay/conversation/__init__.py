@@ -14,13 +14,13 @@ from relay.conversation.controls import rename as rename
 from relay.conversation.controls import rollback as rollback
 from relay.conversation.controls import stop as stop
 from relay.conversation.controls import switch as switch
-from relay.conversation.edit_and_retry import answer as answer
-from relay.conversation.edit_and_retry import continue_ as continue_
-from relay.conversation.edit_and_retry import edit as edit
-from relay.conversation.edit_and_retry import regenerate as regenerate
 from relay.conversation.queue import list_queued as list_queued
 from relay.conversation.queue import send_queued as send_queued
 from relay.conversation.queue import unqueue as unqueue
+from relay.conversation.sending import answer as answer
+from relay.conversation.sending import continue_ as continue_
+from relay.conversation.sending import edit as edit
+from relay.conversation.sending import regenerate as regenerate
 from relay.conversation.sending import send as send
 from relay.conversation.sending import start_session as start_session
 from relay.conversation.turns import Draft as Draft

@@ -3,7 +3,7 @@
 from django.utils.translation import gettext as _
 
 from history.db.transactions import writing
-from history.entries import Retracted, Summary
+from history.entries import EMPTY, Retracted, Summary
 from history.models import Message, Session
 from history.record import recorder
 from history.record.branches import retracted_in
@@ -30,14 +30,14 @@ class NoSuchSummary(NotPossible):
 
 
 async def compress(
-    user: User, session: Session, *, model: str = "", instead_of: int = 0, client: Client | None = None
+    user: User, session: Session, *, model: str = "", instead_of: int = 0, client: Client = EMPTY
 ) -> SendResult:
     """Have older messages summarised. `instead_of` is a summary that is to be written again.
 
     While an answer is being written, that happens before its next step, or at its end.
     """
     sent, turn = await in_database(
-        prepare_compression, user, session, model=model, instead_of=instead_of, client=client or {}
+        prepare_compression, user, session, model=model, instead_of=instead_of, client=client
     )
     return await start_answer(session, sent, turn)
 

@@ -11,7 +11,7 @@ import pytest
 from channels.layers import channel_layers
 
 from history.db.process_state import process_state
-from history.entries import JsonObject
+from history.entries import EMPTY, JsonObject
 from history.models import Message, Session
 from history.record import exchanges
 from history.record.selectors import entries_of, messages_of
@@ -63,7 +63,7 @@ class Talk:
         self.user, self.scripted = user, scripted
         self.session: Session
 
-    async def begin(self, text: str = "Hello?", *, client: JsonObject | None = None, **options: Any) -> Session:
+    async def begin(self, text: str = "Hello?", *, client: JsonObject = EMPTY, **options: Any) -> Session:
         draft = conversation.Draft(text=text, **options)
         self.session = await conversation.start_session(self.user, draft, client=client)
         return self.session
