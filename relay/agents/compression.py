@@ -64,7 +64,6 @@ from relay.agents.turn import (
     take_compression_request,
 )
 from relay.errors import RelayError
-from relay.models import Run
 from relay.models.runs import SUMMARISER
 from relay.providers.base import Model, Route
 from relay.providers.registry import router
@@ -94,18 +93,13 @@ def read_run_updates(run_id: UUID, session_id: UUID, leaf: int) -> tuple[int, Co
     return now, CompressionRequest(why="asked") if take_compression_request(run_id) else None
 
 
-async def run_compression(turn: Turn, observer: TurnObserver, request: CompressionRequest) -> Run.Outcome:
-    """A run that only writes a summary."""
-    route = router().route(request.model or turn.agent.model_for("executor", picked=turn.model))
-    await compress(turn, observer, turn.leaf, route=route, request=request)
-    return Run.Outcome.DONE
-
-
-async def compress_if_requested(turn: Turn, observer: TurnObserver, leaf: int) -> None:
-    """A request that came during the last call of a run."""
-    leaf, request = await in_database_after_outages(read_run_updates, observer.id, turn.session_id, leaf)
+async def compress_at_end(turn: Turn, observer: TurnObserver, leaf: int) -> None:
+    """Write the summary that is the whole turn, or that was requested during the last call of a run."""
+    request = turn.compression
+    if request is None:
+        leaf, request = await in_database_after_outages(read_run_updates, observer.id, turn.session_id, leaf)
     if request is not None:
-        route = router().route(turn.agent.model_for("executor", picked=turn.model))
+        route = router().route(request.model or turn.agent.model_for("executor", picked=turn.model))
         await compress(turn, observer, leaf, route=route, request=request)
 
 

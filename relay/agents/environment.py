@@ -8,6 +8,7 @@ import logging
 import os
 import platform
 import tempfile
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -135,17 +136,15 @@ def _listing_or_nothing(folder: str) -> str:
 def _first_entries(place: Path) -> dict[Path, bool]:
     """So many entries, the uppermost first, and whether each is a folder; one more says that there are others."""
     found: dict[Path, bool] = {}
-    level = [place]
-    while level and len(found) <= MOST_LINES:
-        below = []
-        for folder in level:
-            for entry in _entries(folder):
-                if len(found) > MOST_LINES:
-                    return found
-                found[Path(entry.path)] = entry.is_dir(follow_symlinks=False)
-                if found[Path(entry.path)]:
-                    below.append(Path(entry.path))
-        level = below
+    folders = deque([place])
+    while folders:
+        for entry in _entries(folders.popleft()):
+            path = Path(entry.path)
+            found[path] = entry.is_dir(follow_symlinks=False)
+            if len(found) > MOST_LINES:
+                return found
+            if found[path]:
+                folders.append(path)
     return found
 
 

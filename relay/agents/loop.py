@@ -12,7 +12,7 @@ from uuid import UUID
 from history.entries import ModelInput, ModelOutput, Text
 from history.models import Message
 from history.record import exchanges, selectors
-from relay.agents.compression import compress, compress_if_requested, read_run_updates, run_compression
+from relay.agents.compression import compress, compress_at_end, read_run_updates
 from relay.agents.model_call import ModelCall, open_call
 from relay.agents.requests import ContextFull, RenderedCall, render_call
 from relay.agents.settings import RoleName
@@ -47,7 +47,8 @@ async def run_turn(turn: Turn, observer: TurnObserver) -> Run.Outcome:
     """Run the whole turn. Raises TurnFailed and NoSuchModel. If it is cancelled, partial answers are stored."""
     leaf = turn.leaf
     if turn.compression:
-        return await run_compression(turn, observer, turn.compression)
+        await compress_at_end(turn, observer, leaf)
+        return Run.Outcome.DONE
     waiting = await in_database_after_outages(find_open_calls, turn.session_id, leaf) if turn.answers else None
     if waiting:
         outcome, leaf = await run_tool_calls(turn, observer, waiting)
@@ -60,7 +61,7 @@ async def run_turn(turn: Turn, observer: TurnObserver) -> Run.Outcome:
         outcome, leaf = await _answer(turn, observer, role, leaf)
         if outcome is not Run.Outcome.DONE:
             return outcome
-    await compress_if_requested(turn, observer, leaf)
+    await compress_at_end(turn, observer, leaf)
     return Run.Outcome.DONE
 
 

@@ -94,16 +94,15 @@ async def _call(pk: int, tool: str, arguments: JsonObject) -> Output:
         result = await connections.call(server, tool, arguments)
     except McpFailure as error:
         raise ToolError(f"The call failed: {error}.") from None
-    if result.is_error:
-        text = result_text(server.name, result.content, result.structured_content)
-        raise ToolError(text[: settings.PARLEY_MCP_RESULT_CHARS])
-    pictures = await in_database(_stored, result.content)
+    pictures = {} if result.is_error else await in_database(_store_pictures, result.content)
     names = {place: picture.name for place, picture in pictures.items()}
     text = result_text(server.name, result.content, result.structured_content, names=names)
+    if result.is_error:
+        raise ToolError(text[: settings.PARLEY_MCP_RESULT_CHARS])
     return Output(text, tuple(pictures.values()))
 
 
-def _stored(content: Sequence[Any]) -> dict[int, Media]:
+def _store_pictures(content: Sequence[Any]) -> dict[int, Media]:
     """Store the pictures of a result within the limits of attachments."""
     found = pictures_in(content, most=settings.PARLEY_ATTACHMENTS_PER_MESSAGE, most_bytes=most_bytes())
     stored = {}
