@@ -101,7 +101,7 @@ async def _turns(provider: Any, *, count: int, window: int, question: str) -> To
     from relay.runtime.async_db import in_database
 
     process_state.set(registry.Router([provider]))
-    told = Told(await in_database(lambda: context_limit(provider.models[0], find_agent(""))))
+    told = Told(await in_database(lambda: context_limit(provider.models[0], find_agent("").max_answer_tokens)))
     user = await in_database(get_user_model().objects.create_user, f"bench-{window}")
     session, began = None, time.monotonic()
     for number in range(count):
@@ -194,8 +194,8 @@ def _cost_of_compressing(messages: int) -> float:
     from history.entries import ModelInput, ModelOutput, Summary, Text
     from history.record import recorder
     from relay.agents.compression import plan_compression
-    from relay.agents.settings import AgentSettings
     from relay.agents.turn import CompressionRequest, Turn
+    from relay.models import Agent
     from relay.providers.base import Model
 
     user = get_user_model().objects.create_user(f"bench-cost-{messages}")
@@ -206,7 +206,7 @@ def _cost_of_compressing(messages: int) -> float:
         said = [ModelInput(parts=parts) if n % 2 == 0 else ModelOutput(parts=parts) for n in range(messages)]
         recorder.append_many(session, said, after=0)
         recorder.append(session, Summary(first=1, last=messages - 200, summary=SUMMARY), after=messages)
-        turn = Turn(session_id=session.pk, user=user, leaf=messages + 1, agent=AgentSettings())
+        turn = Turn(session_id=session.pk, user=user, leaf=messages + 1, agent=Agent())
         began = time.perf_counter()
         plan, policy = plan_compression(
             turn, turn.leaf, model=Model(name="m", window=200_000), request=CompressionRequest(why="asked")

@@ -52,7 +52,6 @@ from relay.agents.requests import (
     context_limit,
     read_calibration,
 )
-from relay.agents.settings import AgentSettings
 from relay.agents.turn import (
     CompressionRequest,
     Turn,
@@ -64,6 +63,7 @@ from relay.agents.turn import (
     take_compression_request,
 )
 from relay.errors import RelayError
+from relay.models import Agent
 from relay.models.runs import SUMMARISER
 from relay.providers.base import Model, Route
 from relay.providers.registry import router
@@ -156,9 +156,9 @@ def plan_compression(
     return make_plan(taken, options, policy), policy
 
 
-def make_policy(model: Model, agent: AgentSettings, request: CompressionRequest) -> CompressionPolicy:
+def make_policy(model: Model, agent: Agent, request: CompressionRequest) -> CompressionPolicy:
     """Half of the context is left for later turns."""
-    limit = compression_limit(model, agent) or context_limit(model, agent)
+    limit = compression_limit(model, agent) or context_limit(model, agent.max_answer_tokens)
     if request.why == "too_long":  # our count was too low, by an unknown amount
         limit //= 2
     keep = agent.keep_turns or settings.PARLEY_COMPRESS_KEEP_TURNS or None
@@ -207,15 +207,14 @@ class _SummaryCalls:
 
     def input_limit(self, factor: float) -> int:
         """How much of the record fits into one question, with the summary so far beside it."""
-        whole = int(context_limit(self.route.model, self._agent) / factor)
+        whole = int(context_limit(self.route.model, self.answer_tokens) / factor)
         overhead = self.policy.summary_tokens + 40  # a summary so far, and the reason why one was refused
         return max(LEAST_ROOM, record_budget(whole, words=self.words, keep=self.required) - overhead)
 
     @property
-    def _agent(self) -> AgentSettings:
+    def answer_tokens(self) -> int:
         """An agent that is to answer briefly may still write a whole summary."""
-        agent = self.turn.agent
-        return replace(agent, max_answer_tokens=max(agent.max_answer_tokens or 0, ANSWER_TOKENS))
+        return max(self.turn.agent.max_answer_tokens or 0, ANSWER_TOKENS)
 
     async def request(self, pieces: list[RecordLine], *, keep: tuple[str, ...], problem: Problem | None) -> str:
         context = ask_for_summary(pieces, words=self.words, keep=keep, problem=problem.text if problem else "")
@@ -236,7 +235,7 @@ class _SummaryCalls:
 
     def _render(self, context: Context) -> RenderedCall:
         turn, model, role = self.turn, self.route.model, {"role": SUMMARISER}
-        most = min(self._agent.max_answer_tokens or ANSWER_TOKENS, (model.window or UNKNOWN_WINDOW) // 4)
+        most = min(self.answer_tokens, (model.window or UNKNOWN_WINDOW) // 4)
         return RenderedCall(
             session=Session.objects.select_related("owner", "api_key").get(pk=turn.session_id),
             leaf=self.leaf,

@@ -20,8 +20,7 @@ from django.utils import formats, timezone, translation
 from django.utils.translation import pgettext
 
 from history.context.rendering import environment_text
-from relay.agents.settings import AgentSettings
-from relay.models import User
+from relay.models import Agent, User
 from relay.tools.base import Tool, ToolContext, zone_of
 from relay.tools.built_in import notebooks
 from relay.tools.registry import toolbox
@@ -31,7 +30,7 @@ logger = logging.getLogger(__name__)
 MOST_SCREEN_CHARS = 4_000
 
 
-def environment_options(user: User, session_id: UUID, agent: AgentSettings) -> tuple[dict[str, Any], dict[str, Any]]:
+def environment_options(user: User, session_id: UUID, agent: Agent) -> tuple[dict[str, Any], dict[str, Any]]:
     """Options of the context, and what the exchange notes of where they came from."""
     notebook = notebooks.read(user, agent.name)
     context = ToolContext(user=user, session_id=session_id, agent=agent.name)
@@ -44,7 +43,7 @@ def environment_options(user: User, session_id: UUID, agent: AgentSettings) -> t
     return options, noted if notebook.version else {}
 
 
-def environment_message(user: User, agent: AgentSettings, notebook: str) -> str:
+def environment_message(user: User, agent: Agent, notebook: str) -> str:
     """The first message of a conversation with an agent that asks for it."""
     parts = [
         "This is Parley. We are setting up the context for our chat.\n"
@@ -67,7 +66,7 @@ def local_date(user: User) -> str:
         return str(formats.date_format(timezone.localtime(timezone=zone_of(user)), how))
 
 
-def live_screen(context: ToolContext, agent: AgentSettings) -> str:
+def live_screen(context: ToolContext, agent: Agent) -> str:
     """What the agent's tools show of this moment, if it is to see that."""
     if not agent.live_screen:
         return ""

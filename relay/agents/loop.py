@@ -15,7 +15,6 @@ from history.record import exchanges, selectors
 from relay.agents.compression import compress, compress_at_end, read_run_updates
 from relay.agents.model_call import ModelCall, open_call
 from relay.agents.requests import ContextFull, RenderedCall, render_call
-from relay.agents.settings import RoleName
 from relay.agents.tool_calls import run_tool_calls
 from relay.agents.turn import (
     CompressionRequest,
@@ -30,6 +29,7 @@ from relay.agents.turn import (
 from relay.chat import error_texts
 from relay.errors import Cut, ProviderError, RelayError
 from relay.models import Run
+from relay.models.agents import RoleName
 from relay.providers.base import Route
 from relay.providers.registry import router
 from relay.runtime.async_db import in_database_after_outages
@@ -66,7 +66,7 @@ async def run_turn(turn: Turn, observer: TurnObserver) -> Run.Outcome:
 
 
 async def _answer(turn: Turn, observer: TurnObserver, role: RoleName, leaf: int) -> tuple[Run.Outcome, int]:
-    for _ in range(turn.agent.max_steps):
+    for _ in range(max(1, turn.agent.max_steps)):
         if turn.budget.is_used_up:
             break
         answer = await call_model(turn, observer, role, leaf)

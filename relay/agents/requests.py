@@ -14,7 +14,8 @@ from history.entries import JsonObject, Media
 from history.models import Blob, Exchange, Session, TokenCalibration
 from history.record import exchanges, selectors
 from relay.agents.environment import environment_options
-from relay.agents.settings import AgentSettings, RoleName
+from relay.models import Agent
+from relay.models.agents import RoleName
 from relay.providers.base import Model, Route, without_unsupported_images
 from relay.tools.built_in import plans
 from relay.usage import allowances
@@ -53,7 +54,7 @@ def render_call(
     session_id: UUID,
     *,
     leaf: int,
-    agent: AgentSettings,
+    agent: Agent,
     role: RoleName,
     route: Route,
     client: JsonObject,
@@ -67,8 +68,8 @@ def render_call(
     limits = allowances.check_budget(session.owner)
     around, sources = environment_options(session.owner, session_id, agent)
     shown = ContextOptions(
-        max_turns=agent.max_turns,
-        max_tokens=context_limit(route.model, agent),
+        max_turns=agent.max_turns or None,
+        max_tokens=context_limit(route.model, agent.max_answer_tokens),
         calibration=read_calibration(route.model.name),
         **around,
     )
@@ -83,7 +84,7 @@ def render_call(
     options = CallOptions(
         model=route.model.name,
         provider=route.provider.name,
-        max_tokens=agent.max_answer_tokens,
+        max_tokens=agent.max_answer_tokens or None,
         temperature=agent.temperature,
         reasoning_effort=agent.reasoning_effort,
         stream=True,
@@ -126,21 +127,21 @@ def record_call(rendered: RenderedCall) -> Exchange:
     )
 
 
-def context_limit(model: Model, agent: AgentSettings) -> int:
-    """The most tokens of a context, so that an answer still fits after it."""
+def context_limit(model: Model, answer_tokens: int | None) -> int:
+    """The most tokens of a context, so that an answer of so many still fits after it."""
     if model.context_tokens:
         return model.context_tokens
     window = model.window or UNKNOWN_WINDOW
-    answer = min(agent.max_answer_tokens or ANSWER_TOKENS, window // 4)
+    answer = min(answer_tokens or ANSWER_TOKENS, window // 4)
     return max(256, int((window - answer) * MARGIN))
 
 
-def compression_limit(model: Model, agent: AgentSettings) -> int:
+def compression_limit(model: Model, agent: Agent) -> int:
     """Tokens to send before older turns are summarised. 0 means that they are left out instead."""
     if not model.can_summarise:
         return 0
-    share = settings.PARLEY_COMPRESS_AT if agent.compress_at is None else agent.compress_at
-    return min(int((model.window or UNKNOWN_WINDOW) * share), context_limit(model, agent))
+    share = agent.compress_at or settings.PARLEY_COMPRESS_AT
+    return min(int((model.window or UNKNOWN_WINDOW) * share), context_limit(model, agent.max_answer_tokens))
 
 
 def _is_full(context: Context, limit: int) -> bool:

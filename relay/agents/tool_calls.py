@@ -14,9 +14,9 @@ from history.dialects.tools import parse_arguments
 from history.entries import ModelInput, ModelOutput, Text, ToolRequest, ToolResult, ToolResults, now
 from history.models import Session
 from history.record import recorder, selectors
-from relay.agents.settings import AgentSettings, callable_agents, setting_changes
+from relay.agents.settings import callable_agents, setting_changes
 from relay.agents.turn import StoredAnswer, Turn, TurnObserver, finish_if_cancelled, request_compression, store_entries
-from relay.models import Run
+from relay.models import Agent, Run
 from relay.runtime.async_db import in_database_after_outages
 from relay.tools.base import ToolContext, ToolError
 from relay.tools.registry import Toolbox, toolbox
@@ -125,7 +125,7 @@ async def call_agent(
     return await in_database_after_outages(_answer, below, run)
 
 
-def _find(caller: AgentSettings, name: str) -> AgentSettings:
+def _find(caller: Agent, name: str) -> Agent:
     others = callable_agents(caller)
     found = next((agent for agent in others if agent.name == name), None)
     if found is None:
@@ -134,10 +134,9 @@ def _find(caller: AgentSettings, name: str) -> AgentSettings:
     return found
 
 
-def _open(turn: Turn, agent: AgentSettings, task: str, seq: int, call_id: str) -> Turn:
+def _open(turn: Turn, agent: Agent, task: str, seq: int, call_id: str) -> Turn:
     """The session of the called agent, with its task, ready to be answered."""
-    tools = tuple(name for name in agent.tools if name not in (ADDED_TOOL, REMOVED_TOOL))
-    agent = replace(agent, tools=(*tools, ADDED_TOOL))
+    agent.tools = [*(name for name in agent.tools if name not in (ADDED_TOOL, REMOVED_TOOL)), ADDED_TOOL]
     with writing():
         caller = Session.objects.select_related("api_key").get(pk=turn.session_id)
         session = recorder.start_session(
@@ -161,7 +160,7 @@ def _open(turn: Turn, agent: AgentSettings, task: str, seq: int, call_id: str) -
         model="" if agent.model else turn.model,
         client=turn.client,
         callers=(*turn.callers, turn.session_id),
-        budget=turn.budget.below(tokens=agent.max_turn_tokens),
+        budget=turn.budget.below(tokens=agent.max_turn_tokens or None),
     )
 
 

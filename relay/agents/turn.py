@@ -19,9 +19,9 @@ from history.db.transactions import writing
 from history.entries import Entry, JsonObject, ModelOutput, ToolRequest, ToolResult
 from history.models import Exchange, Message, Session
 from history.record import recorder
-from relay.agents.settings import AgentSettings, RoleName
 from relay.errors import ProviderError
-from relay.models import Run
+from relay.models import Agent, Run
+from relay.models.agents import RoleName
 from relay.runtime.async_db import in_database_after_outages
 
 T = TypeVar("T")
@@ -85,7 +85,7 @@ class Turn:
     session_id: UUID
     user: Any
     leaf: int
-    agent: AgentSettings
+    agent: Agent
     model: str = ""
     answers: Mapping[str, str] = field(default_factory=dict)
     client: JsonObject = field(default_factory=dict)
@@ -95,7 +95,7 @@ class Turn:
 
     def __post_init__(self) -> None:
         if self.budget is OWN_BUDGET:
-            whole = TurnBudget(tokens=self.agent.max_turn_tokens, calls=settings.PARLEY_AGENT_CALLS)
+            whole = TurnBudget(tokens=self.agent.max_turn_tokens or None, calls=settings.PARLEY_AGENT_CALLS)
             object.__setattr__(self, "budget", whole)
 
 

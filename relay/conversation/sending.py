@@ -16,7 +16,7 @@ from history.db.transactions import writing
 from history.entries import EMPTY, Entry, ModelInput, ModelOutput, Text, ToolResults, now
 from history.models import Message, Session
 from history.record import recorder, selectors, writer
-from relay.agents.settings import AgentSettings, find_agent, pick_agent, setting_changes
+from relay.agents.settings import find_agent, pick_agent, setting_changes
 from relay.agents.turn import Turn
 from relay.chat import attachments
 from relay.commands import Command, help_text
@@ -42,7 +42,7 @@ from relay.conversation.turns import (
     text_parts,
 )
 from relay.live import runs
-from relay.models import QueuedMessage, User
+from relay.models import Agent, QueuedMessage, User
 from relay.runtime.async_db import in_database
 from relay.tools.registry import all_tools
 from relay.tools.running import answer_all
@@ -213,7 +213,7 @@ def continue_(
     return Turn(session_id=session.pk, user=user, leaf=leaf, agent=agent, model=picked, client=client)
 
 
-def _prepare_to_continue(session: Session, leaf: int, agent: AgentSettings, *, before: Snapshot) -> int:
+def _prepare_to_continue(session: Session, leaf: int, agent: Agent, *, before: Snapshot) -> int:
     """Append changes of the agent, and a request to continue a cut answer, or results of interrupted calls."""
     entry = selectors.entries_of([get_message(session, leaf)])[0]
     added: list[Entry] = setting_changes(before, agent, at=now())

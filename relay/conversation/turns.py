@@ -20,13 +20,13 @@ from history.models import Message, Session
 from history.record import recorder, selectors
 from history.record.branches import behind_notes, newest_below
 from history.record.paths import is_on_way
-from relay.agents.settings import AgentSettings, pick_agent, setting_changes
+from relay.agents.settings import pick_agent, setting_changes
 from relay.agents.turn import Turn
 from relay.chat import attachments
 from relay.commands import BadCommand, Command, parse, unescape_slashes
 from relay.errors import RelayError
 from relay.live import runs
-from relay.models import Run, User
+from relay.models import Agent, Run, User
 from relay.providers.registry import router
 from relay.tools.registry import all_tools
 from relay.usage import allowances
@@ -94,7 +94,7 @@ LAST_TURN = ContextOptions(max_turns=1)
 
 
 def append_input(
-    session: Session, message: ModelInput, agent: AgentSettings, *, after: int, moving: str = ""
+    session: Session, message: ModelInput, agent: Agent, *, after: int, moving: str = ""
 ) -> recorder.Appended:
     """A message of the user, behind what has changed about the agent since: its instruction, its tools.
 

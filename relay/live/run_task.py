@@ -13,12 +13,12 @@ from history.answers.events import Event
 from history.entries import ToolRequest, ToolResult
 from history.models import Exchange
 from history.record import exchanges
-from relay.agents.settings import RoleName
 from relay.agents.turn import Turn
 from relay.errors import ProviderError
 from relay.live import groups
 from relay.live.frames import Frame, Piece, RunSnapshot, merge_pieces, piece_of, pieces_of
 from relay.models import Run
+from relay.models.agents import RoleName
 
 # Seconds between two frames with text. It grows with the number of sockets, up to the maximum.
 MIN_INTERVAL, INTERVAL_PER_SOCKET, MAX_INTERVAL = 0.05, 0.0025, 1.0

@@ -1,14 +1,19 @@
 """Agents and MCP servers, as staff configure them."""
 
+from typing import Literal
+
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
+RoleName = Literal["planner", "executor", "reviewer"]
+PURPOSE_CHARS = 200
+
 
 class Agent(models.Model):
-    """An agent: its instruction, models, tools and limits."""
+    """An agent: its instruction, models, tools and limits. A limit of 0 means the same as an empty field."""
 
     name = models.SlugField(_("name"), max_length=100, unique=True, help_text=_("Stored with each of its messages."))
     label = models.CharField(_("shown as"), max_length=100, blank=True)
@@ -74,6 +79,24 @@ class Agent(models.Model):
 
     def __str__(self) -> str:
         return self.label or self.name
+
+    @property
+    def roles(self) -> tuple[RoleName, ...]:
+        """Roles in the order of a turn. Most agents have only an executor; some plan before or review afterwards."""
+        before: tuple[RoleName, ...] = ("planner",) if self.planner_model else ()
+        after: tuple[RoleName, ...] = ("reviewer",) if self.reviewer_model else ()
+        return (*before, "executor", *after)
+
+    @property
+    def purpose(self) -> str:
+        """One line for other agents."""
+        first = next(iter(self.instruction.strip().splitlines()), "")
+        return " · ".join(filter(None, [self.label, first[:PURPOSE_CHARS]])) or self.name
+
+    def model_for(self, role: RoleName, *, picked: str) -> str:
+        """The model that the user picked is for the executor."""
+        own = {"planner": self.planner_model, "reviewer": self.reviewer_model, "executor": picked or self.model}
+        return own[role]
 
 
 class McpServer(models.Model):

@@ -11,8 +11,8 @@ from history.context.values import ContextOptions
 from history.models import Exchange
 from relay.agents import environment
 from relay.agents.environment import MOST_LINES, FolderNotAllowed, list_folder, list_folders, resolve_folder
-from relay.agents.settings import AgentSettings
 from relay.conversation import NotPossible
+from relay.models import Agent
 from relay.runtime.async_db import in_database
 from relay.tools.built_in import notebooks
 from tests.relay.conftest import Talk
@@ -155,7 +155,7 @@ def test_a_panel_that_fails_costs_a_line_and_not_the_call(monkeypatch: pytest.Mo
             raise RuntimeError
 
     monkeypatch.setattr(environment, "toolbox", lambda names: [Broken()])
-    screen = environment.live_screen(None, AgentSettings(live_screen=True))  # type: ignore[arg-type]
+    screen = environment.live_screen(None, Agent(live_screen=True))  # type: ignore[arg-type]
     assert screen.startswith("broken\n")
     assert "not available" in screen
 
