@@ -140,19 +140,15 @@ def is_local(run_id: UUID) -> bool:
 
 
 def request_stop_in_session(session_id: UUID, run_id: UUID | None = None) -> None:
-    """Stop one run of a session, or all."""
-    for run in Run.objects.running_in(session_id):
-        if run_id in (None, run.pk):
-            request_stop(run.pk)
-
-
-def request_stop(run_id: UUID) -> None:
-    """Stop a run of any process. A run of this process is stopped at once, also while the database is away."""
-    if task := local_tasks.get(run_id):
-        task.loop.call_soon_threadsafe(task.stop, "stopped")
-    with writing():
-        rows = Run.objects.running().filter(pk=run_id, stop_requested_at=None)
-        rows.update(stop_requested_at=timezone.now())
+    """Stop one run of a session, or all, in any process. Those of this process are stopped at once."""
+    stopped = [run.pk for run in Run.objects.running_in(session_id) if run_id in (None, run.pk)]
+    for pk in stopped:
+        if task := local_tasks.get(pk):
+            task.loop.call_soon_threadsafe(task.stop, "stopped")
+    if stopped:
+        with writing():
+            rows = Run.objects.running().filter(pk__in=stopped, stop_requested_at=None)
+            rows.update(stop_requested_at=timezone.now())
 
 
 def send_heartbeats() -> None:
