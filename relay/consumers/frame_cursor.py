@@ -112,10 +112,8 @@ class ProgramCursor(FrameCursor):
     def _answer_events(self, snapshot: RunSnapshot) -> list[Frame]:
         events: list[Frame] = []
         if snapshot.exchange and snapshot.exchange != self.exchange:
-            opened = {
-                "kind": "opened",
-                **{name: getattr(snapshot, name) for name in ("exchange", "after", "model", "role")},
-            }
+            fields = ("exchange", "after", "model", "role")
+            opened = {"kind": "opened"} | {name: getattr(snapshot, name) for name in fields}
             self._note(opened)
             events += [opened] if snapshot.role else []
         pieces = self._unsent_pieces(snapshot.pieces) if snapshot.exchange else []

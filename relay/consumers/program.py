@@ -164,7 +164,7 @@ async def _after(session: Session, request: ActionRequest) -> int:
 
 async def queue(program: ProgramConsumer, session: Session, request: ActionRequest) -> Answer:
     """The messages of a session that are not sent yet, oldest first: for its owner, as they are in no record."""
-    rows = await conversation.list_queued(session)
+    rows = await in_database(lambda: list(QueuedMessage.objects.filter(session=session.pk)))
     return {"session_id": str(session.pk), "queued": [_queued_json(row) for row in rows]}
 
 

@@ -132,19 +132,16 @@ class ProgramSessions(ActionSocket):
         await self.send(clean(json.dumps({"type": kind, **fields}, ensure_ascii=False)))
 
     async def follow_runs(self, session: Session) -> list[Answer]:
-        """Start to follow the running runs of a session."""
-        begun = [await self._start_following(run.pk) for run in await in_database(Run.objects.running_in, session.pk)]
-        return [answer for answer in begun if answer]
-
-    async def _start_following(self, run_id: UUID) -> Answer | None:
-        """The partial answer of a run; frames after `n` follow as events."""
-        snapshot = await read_snapshot(run_id)
-        if snapshot is None:
-            self.done.add(run_id)
-            return None
-        self.cursors[run_id] = cursor = ProgramCursor(run_id)
-        pieces = cursor.start_at(snapshot)
-        return {"run": str(run_id), "n": cursor.n, "leaf": cursor.leaf, "pieces": pieces}
+        """Start to follow the running runs of a session: their partial answers. Frames after `n` follow as events."""
+        answers: list[Answer] = []
+        for run in await in_database(Run.objects.running_in, session.pk):
+            if (snapshot := await read_snapshot(run.pk)) is None:
+                self.done.add(run.pk)
+                continue
+            self.cursors[run.pk] = cursor = ProgramCursor(run.pk)
+            pieces = cursor.start_at(snapshot)
+            answers.append({"run": str(run.pk), "n": cursor.n, "leaf": cursor.leaf, "pieces": pieces})
+        return answers
 
     async def run_frame(self, frame: Frame) -> None:
         """One frame of a run of the open session. A frame after a gap waits until the gap is filled."""

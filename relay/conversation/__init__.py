@@ -14,7 +14,6 @@ from relay.conversation.controls import rename as rename
 from relay.conversation.controls import rollback as rollback
 from relay.conversation.controls import stop as stop
 from relay.conversation.controls import switch as switch
-from relay.conversation.queue import list_queued as list_queued
 from relay.conversation.queue import send_queued as send_queued
 from relay.conversation.queue import unqueue as unqueue
 from relay.conversation.sending import answer as answer

@@ -82,10 +82,6 @@ def enqueue(user: User, session: Session, draft: Draft, place: InsertPosition) -
     )
 
 
-async def list_queued(session: Session) -> list[QueuedMessage]:
-    return await in_database(lambda: list(QueuedMessage.objects.filter(session=session.pk).order_by("pk")))
-
-
 async def unqueue(session: Session, *, queued_id: int | None = None) -> int:
     """Withdraw one message, or all of them; how many there were."""
     rows = QueuedMessage.objects.filter(session=session.pk, **{} if queued_id is None else {"pk": queued_id})
