@@ -80,7 +80,7 @@ UNBOUNDED = 2**31
 # A summary that is refused is requested once more, with the reason. The second refusal, of any part, is the last.
 TRIES = 2
 # Less of a record than this in one question would never come to an end.
-LEAST_ROOM = 120
+LEAST_RECORD = 120
 WORDS_PER_TOKEN = 0.6
 
 
@@ -209,7 +209,7 @@ class _SummaryCalls:
         """How much of the record fits into one question, with the summary so far beside it."""
         whole = int(context_limit(self.route.model, self.answer_tokens) / factor)
         overhead = self.policy.summary_tokens + 40  # a summary so far, and the reason why one was refused
-        return max(LEAST_ROOM, record_budget(whole, words=self.words, keep=self.required) - overhead)
+        return max(LEAST_RECORD, record_budget(whole, words=self.words, keep=self.required) - overhead)
 
     @property
     def answer_tokens(self) -> int:

@@ -82,7 +82,7 @@ class Socket(AsyncWebsocketConsumer):
         await groups.join_process(self.channel_name)
 
     async def release(self) -> None:
-        """Release everything, for whichever reason the socket ended."""
+        """Release everything when the socket has ended."""
         for task in self._later.values():
             task.cancel()
         if self.is_accepted:

@@ -85,8 +85,8 @@ def read_session(
     reason: Annotated[str | None, "Why, if the session belongs to another user: its owner can see it."] = None,
 ) -> str:
     """Read one session: its newest entries, or those around, before or after an entry."""
-    found = reading.opened(context, session.strip(), reason=reason or "")
-    return reading.stretch(context, found, around=around, before=before, after=after, limit=limit)
+    found = reading.open_session(context, session.strip(), reason=reason or "")
+    return reading.render_entries(context, found, around=around, before=before, after=after, limit=limit)
 
 
 @tool()

@@ -27,7 +27,7 @@ INTERRUPTED = "Interrupted"
 
 class RunQuerySet(models.QuerySet["Run"]):
     def running(self) -> RunQuerySet:
-        """Runs that have not ended, in whichever process."""
+        """Runs of all processes that have not ended."""
         return self.filter(ended_at=None)
 
     def ended(self) -> RunQuerySet:

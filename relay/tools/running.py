@@ -92,7 +92,7 @@ async def run_call(request: ToolRequest, *, toolbox: Toolbox, context: ToolConte
         return call.succeeded(await _output(tool, context, arguments), limit=tool.output_chars)
     except ToolError as error:
         return call.failed(str(error))
-    except _TookTooLong:
+    except _ToolTimeout:
         logger.warning("the tool %s took longer than %g seconds", tool.name, tool.timeout)
         return call.failed(f"{tool.name} took longer than {tool.timeout:g} seconds and was given up.")
     except (Exception, SystemExit) as error:
@@ -102,7 +102,7 @@ async def run_call(request: ToolRequest, *, toolbox: Toolbox, context: ToolConte
         return call.failed(f"{tool.name} failed: {text}"[:ERROR_CHARS], traceback="".join(lines)[-TRACEBACK_CHARS:])
 
 
-class _TookTooLong(Exception):
+class _ToolTimeout(Exception):
     """The time limit of the tool, not one that it ran into itself."""
 
 
@@ -142,7 +142,7 @@ class _Call:
 
 
 def _read(arguments: str) -> Any:
-    """Models that want to give no arguments write nothing at all."""
+    """Models that give no arguments write nothing at all."""
     if not arguments.strip():
         return {}
     try:
@@ -164,7 +164,7 @@ async def _output(tool: Tool, context: ToolContext, arguments: Mapping[str, Any]
                 output = await in_thread(tool.run, context, **arguments)
     except TimeoutError:
         if limit.expired():
-            raise _TookTooLong from None
+            raise _ToolTimeout from None
         raise
     except asyncio.CancelledError:
         if (task := asyncio.current_task()) and task.cancelling():

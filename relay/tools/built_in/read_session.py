@@ -28,11 +28,11 @@ def read_session(
     limit: Annotated[int, "How many entries, at most 100."] = 20,
 ) -> str:
     """Read one of the person's sessions: its newest entries, or those around, before or after an entry."""
-    found = opened(context, session.strip())
-    return stretch(context, found, around=around, before=before, after=after, limit=limit)
+    found = open_session(context, session.strip())
+    return render_entries(context, found, around=around, before=before, after=after, limit=limit)
 
 
-def opened(context: ToolContext, name: str, *, reason: str = "") -> Session:
+def open_session(context: ToolContext, name: str, *, reason: str = "") -> Session:
     try:
         found = find_opened(context.user, name, reason=reason)
     except NotPermitted:
@@ -45,7 +45,7 @@ def opened(context: ToolContext, name: str, *, reason: str = "") -> Session:
     return found
 
 
-def stretch(
+def render_entries(
     context: ToolContext,
     session: Session,
     *,
@@ -61,7 +61,7 @@ def stretch(
     chars = OUTPUT_CHARS * 9 // 10 // max(1, len(shown)) - 100
     zone = zone_of(context.user)
     pairs = zip(shown, entries_in_brief(shown), strict=True)
-    texts = [_shown(message, entry, zone, chars) for message, entry in pairs]
+    texts = [_render_entry(message, entry, zone, chars) for message, entry in pairs]
     begun = session.created_at.astimezone(zone)
     head = f"{session.title or 'Untitled'} ({session.message_count} messages, begun {begun:%Y-%m-%d %H:%M})"
     ways = []
@@ -88,7 +88,7 @@ def _seq(number: int | None) -> int | None:
     return None if number is None else max(0, min(number, LARGEST))
 
 
-def _shown(message: Message, entry: Entry, zone: tzinfo, chars: int) -> str:
+def _render_entry(message: Message, entry: Entry, zone: tzinfo, chars: int) -> str:
     who = f"{message.role} ({message.model})" if message.model else message.role
     status = "" if message.status == Message.Status.COMPLETE else f", {message.status}"
     head = f"#{message.seq} {who}, {message.created_at.astimezone(zone):%Y-%m-%d %H:%M}{status}"
@@ -125,7 +125,7 @@ def read_caller(
     mine = Session.objects.only("parent_id", "metadata").get(pk=context.session_id)
     if mine.parent_id is None:
         raise ToolError("No agent called you: you are talking to the user.")
-    caller = opened(context, str(mine.parent_id))
+    caller = open_session(context, str(mine.parent_id))
     called_at = mine.metadata.get("called_at")
     leaf = called_at if isinstance(called_at, int) else None
-    return stretch(context, caller, before=before, leaf=leaf, limit=limit)
+    return render_entries(context, caller, before=before, leaf=leaf, limit=limit)

@@ -1,6 +1,6 @@
 """Connections to MCP servers: made when first needed, kept, and made anew after a death or a change.
 
-They live in a thread with an event loop of its own: the chat's loop and the staff's page both want them, importing the
+They live in a thread with an event loop of its own: the chat's loop and the staff's page both use them, importing the
 SDK takes a second, and a server that floods us costs that thread alone. A call that takes too long, or whose server
 dies, fails alone. Its connection is given up: calls that go on in it may end, and the next one gets a new connection.
 """
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from history.entries import JsonObject
 from relay.tools.mcp.config import McpFailure, McpGone, McpSettings
-from relay.tools.mcp.shaping import blotted, cleaned, error_text
+from relay.tools.mcp.shaping import error_text
 
 logger = logging.getLogger(__name__)
 
@@ -53,10 +53,10 @@ class Connection:
     async def _live(self) -> None:
         from mcp import Client
 
-        from relay.tools.mcp.transports import opened
+        from relay.tools.mcp.transports import open_streams
 
         try:
-            async with Client(opened(self.server, self.notes), cache=None) as client:
+            async with Client(open_streams(self.server, self.notes), cache=None) as client:
                 if not self.ready.done():
                     self.ready.set_result(client)
                 await self.idle.wait()
@@ -92,8 +92,8 @@ class Connection:
         """The error without our secrets, also where the server repeats them."""
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        text = error_text(error, self.secrets) or type(error).__name__
-        last = blotted(" ".join(cleaned(self.notes.complaint.decode("utf-8", "replace")).split()), self.secrets)
+        text = error_text(str(error), self.secrets) or type(error).__name__
+        last = error_text(self.notes.error_output.decode("utf-8", "replace"), self.secrets)
         problem = "; ".join(filter(None, [self.notes.problem or text, last and f"its last words: {last}"]))
         return McpGone(f"{self.server.name} cannot be used: {problem}")
 
@@ -159,7 +159,7 @@ class Connections:
             return connection.failure(error)
         if connection.server.url:  # it may be about the session that a server keeps for us: begin a new one
             connection.give_up()
-        return McpFailure(error_text(error, connection.secrets))
+        return McpFailure(error_text(str(error), connection.secrets))
 
     def _connection(self, server: McpSettings) -> Connection:
         found = self.current.get(server.name)

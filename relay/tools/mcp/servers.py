@@ -19,7 +19,7 @@ from relay.runtime.async_db import in_database
 from relay.tools.base import Output, Tool, ToolContext, ToolError
 from relay.tools.mcp import connections
 from relay.tools.mcp.config import McpFailure, McpSettings, unseal
-from relay.tools.mcp.shaping import described, pictures_in, result_text
+from relay.tools.mcp.shaping import describe_tools, pictures_in, result_text
 
 SEPARATOR = "__"
 SLACK = 5.0
@@ -44,7 +44,7 @@ def settings_of(row: McpServer) -> McpSettings:
 def look(row: McpServer) -> McpServer:
     """Ask the server what it offers, and keep that, or why it could not be had."""
     try:
-        row.tools, left_out = described(row.name, connections.list_tools(settings_of(row)))
+        row.tools, left_out = describe_tools(row.name, connections.list_tools(settings_of(row)))
         row.problem = f"left out, because they are too many or too large: {', '.join(left_out)}" if left_out else ""
     except (McpFailure, TimeoutError) as error:
         row.problem = str(error) or "it took too long"

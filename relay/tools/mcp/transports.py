@@ -25,7 +25,7 @@ from relay.tools.mcp.config import McpFailure, McpSettings
 
 MOST_BYTES = 4 * 1024 * 1024
 MOST_RUBBISH = 100
-COMPLAINT_CHARS = 500
+ERROR_OUTPUT_BYTES = 500
 SECONDS_TO_END = 2.0
 CONNECT_SECONDS = 10.0
 
@@ -37,11 +37,11 @@ class Notes:
     """Why a connection ended: our reason, and the end of the program's error output."""
 
     problem: str = ""
-    complaint: bytes = b""
+    error_output: bytes = b""
     has_ended: bool = False
 
 
-def opened(server: McpSettings, notes: Notes) -> AbstractAsyncContextManager[Streams]:
+def open_streams(server: McpSettings, notes: Notes) -> AbstractAsyncContextManager[Streams]:
     return _process(server, notes) if server.command else _http(server)
 
 
@@ -52,13 +52,13 @@ def opened(server: McpSettings, notes: Notes) -> AbstractAsyncContextManager[Str
 async def _process(server: McpSettings, notes: Notes) -> AsyncGenerator[Streams]:
     if not django_settings.PARLEY_MCP_COMMANDS:
         raise McpFailure("PARLEY_MCP_COMMANDS is off: programs are not started as MCP servers")
-    process = await _started(server)
+    process = await _start_program(server)
     to_us, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write, from_us = anyio.create_memory_object_stream[SessionMessage](0)
     async with anyio.create_task_group() as group:
-        group.start_soon(_listen, process, to_us, notes)
-        group.start_soon(_speak, process, from_us)
-        group.start_soon(_hear_complaints, process, notes)
+        group.start_soon(_read_messages, process, to_us, notes)
+        group.start_soon(_write_messages, process, from_us)
+        group.start_soon(_read_errors, process, notes)
         try:
             yield read, write
         finally:
@@ -69,7 +69,7 @@ async def _process(server: McpSettings, notes: Notes) -> AsyncGenerator[Streams]
                 stream.close()
 
 
-async def _started(server: McpSettings) -> asyncio.subprocess.Process:
+async def _start_program(server: McpSettings) -> asyncio.subprocess.Process:
     """In a group of its own, in a folder of its own, and without what our own environment holds."""
     folder = Path(django_settings.PARLEY_DATA_DIR) / "mcp" / server.name
     folder.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ async def _started(server: McpSettings) -> asyncio.subprocess.Process:
         raise McpFailure(f"the program cannot be started ({getattr(error, 'strerror', '') or error})") from None
 
 
-async def _listen(process: asyncio.subprocess.Process, to_us: Any, notes: Notes) -> None:
+async def _read_messages(process: asyncio.subprocess.Process, to_us: Any, notes: Notes) -> None:
     assert process.stdout
     rubbish = 0
     async with to_us:
@@ -110,7 +110,7 @@ async def _listen(process: asyncio.subprocess.Process, to_us: Any, notes: Notes)
     notes.has_ended = True
 
 
-async def _speak(process: asyncio.subprocess.Process, from_us: Any) -> None:
+async def _write_messages(process: asyncio.subprocess.Process, from_us: Any) -> None:
     assert process.stdin
     with suppress(ConnectionError, anyio.ClosedResourceError):
         async for one in from_us:
@@ -118,10 +118,10 @@ async def _speak(process: asyncio.subprocess.Process, from_us: Any) -> None:
             await process.stdin.drain()
 
 
-async def _hear_complaints(process: asyncio.subprocess.Process, notes: Notes) -> None:
+async def _read_errors(process: asyncio.subprocess.Process, notes: Notes) -> None:
     assert process.stderr
     while piece := await process.stderr.read(4096):
-        notes.complaint = (notes.complaint + piece)[-COMPLAINT_CHARS:]
+        notes.error_output = (notes.error_output + piece)[-ERROR_OUTPUT_BYTES:]
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -20,7 +20,7 @@ from relay.runtime.async_db import close_connections
 from relay.tools.base import ToolContext
 from relay.tools.mcp import connections, servers
 from relay.tools.mcp.config import seal
-from relay.tools.mcp.shaping import cleaned_schema, described, full_name
+from relay.tools.mcp.shaping import clean_schema, describe_tools, full_name
 from relay.tools.registry import toolbox
 from relay.tools.running import run_call
 from relay.tools.schemas import BadArguments, check_arguments
@@ -73,7 +73,7 @@ class TestNamesAndSchemas:
             "properties": {"at": {"$ref": "#/$defs/Point"}, "any": True, "list": {"type": "array", "items": [1]}},
             "required": ["at", 7],
         }  # fmt: skip
-        schema = cleaned_schema(foreign)
+        schema = clean_schema(foreign)
         assert schema["properties"]["at"]["properties"]["x"] == {"type": "number"}
         assert (schema["type"], schema["required"]) == ("object", ["at"])
         assert "$" not in "".join(schema)
@@ -86,7 +86,7 @@ class TestNamesAndSchemas:
             return SimpleNamespace(name=name, description="d" * 9_000, title=None, input_schema=schema)
 
         wide = {f"p{number}": {"type": "string", "description": "long " * 20} for number in range(300)}
-        kept, left_out = described("files", [tool("wide", properties=wide), *(tool(f"t{n}") for n in range(101))])
+        kept, left_out = describe_tools("files", [tool("wide", properties=wide), *(tool(f"t{n}") for n in range(101))])
         assert (len(kept), left_out) == (100, ["wide", "t100"])
         assert len(kept[0]["description"]) == 4_000
 
