@@ -26,7 +26,7 @@ from history.context.values import Context
 from history.dialects import CallOptions
 from relay.providers import registry
 from relay.providers.base import CallNotes, Model
-from relay.providers.scripted import ScriptedProvider
+from tests.relay.providers.scripted import ScriptedProvider
 
 _answers = count()
 

@@ -152,7 +152,7 @@ class _Watched:
     """A provider with a window of our choice, which notes how much it is told."""
 
     def __init__(self, inner: Any, *, window: int) -> None:
-        self.inner, self.most = inner, 0
+        self.inner, self.endpoint, self.most = inner, inner.endpoint, 0
         self.name, self.label, self.dialect, self.is_demo = inner.name, inner.label, inner.dialect, inner.is_demo
         self.models = tuple(replace(model, window=window, context_tokens=None) for model in inner.models)
 
@@ -166,7 +166,7 @@ class _Watched:
 
 
 def _scripted(*, window: int) -> _Watched:
-    from relay.providers.scripted import ScriptedProvider
+    from tests.relay.providers.scripted import ScriptedProvider
 
     def answer(context: Any, options: Any) -> str:
         return SUMMARY if "<record>" in context.system else f"Here it is: {LONG}"

@@ -65,7 +65,8 @@ from relay.agents.turn import (
 from relay.errors import RelayError
 from relay.models import Agent
 from relay.models.runs import SUMMARISER
-from relay.providers.base import Model, Route
+from relay.providers.base import Model
+from relay.providers.http import Route
 from relay.providers.registry import router
 from relay.runtime.async_db import in_database_after_outages
 from relay.usage import allowances

@@ -30,7 +30,7 @@ from relay.chat import error_texts
 from relay.errors import Cut, ProviderError, RelayError
 from relay.models import Run
 from relay.models.agents import RoleName
-from relay.providers.base import Route
+from relay.providers.http import Route
 from relay.providers.registry import router
 from relay.runtime.async_db import in_database_after_outages
 from relay.tools.running import answer_all

@@ -27,7 +27,8 @@ from relay.agents.requests import RenderedCall, record_call
 from relay.agents.turn import StoredAnswer, Turn, TurnObserver, set_leaf
 from relay.errors import BudgetReserved, OverAllowance, ProviderError
 from relay.providers.advice import failure_of
-from relay.providers.base import CallNotes, Route
+from relay.providers.base import CallNotes
+from relay.providers.http import Route
 from relay.runtime.async_db import in_database_after_outages
 from relay.usage import allowances, budgets, counters
 from relay.usage.allowances import Limits

@@ -16,7 +16,8 @@ from history.record import exchanges, selectors
 from relay.agents.environment import environment_options
 from relay.models import Agent
 from relay.models.agents import RoleName
-from relay.providers.base import Model, Route, without_unsupported_images
+from relay.providers.base import Model, without_unsupported_images
+from relay.providers.http import Route
 from relay.tools.built_in import plans
 from relay.usage import allowances
 from relay.usage.allowances import Limits

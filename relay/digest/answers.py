@@ -22,7 +22,6 @@ from relay.gateway.journal.records import Accepted, Ended
 from relay.gateway.references.issued_ids import stored_item_ids
 from relay.gateway.replies import estimate_usage, is_streamed, usage_of_answer
 from relay.providers import registry
-from relay.providers.http import HttpProvider
 
 DONE, UPSTREAM_ERROR, UPSTREAM_CUT = "done", "upstream_error", "upstream_cut"
 UNREADABLE = "upstream_unreadable"  # the reply is not an answer of a model: a web page, or bytes that cannot be read
@@ -137,7 +136,7 @@ def _assemble(dialect: Dialect, upstream: AnsweringModel, ended: Ended, body: by
 def _mask_operator_key(body: bytes, provider: str) -> bytes:
     """Some vendors repeat a key that they refuse; it is the operator's, and callers must not read it here."""
     known = registry.router().provider(provider)
-    if not isinstance(known, HttpProvider):
+    if known is None:
         return body
     return known.endpoint.masked(body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 

@@ -17,7 +17,7 @@ from relay.gateway.call.client import Client
 from relay.gateway.call.errors import model_not_found
 from relay.gateway.recording import mode_of
 from relay.providers import registry
-from relay.providers.base import Route
+from relay.providers.http import Route
 from relay.runtime.async_db import in_database
 from relay.usage import budgets, counters, tables
 from relay.usage.amounts import Use, this_minute, today

@@ -17,7 +17,7 @@ from django.conf import settings
 from history.db.process_state import process_state
 from relay.errors import NoSuchModel
 from relay.providers import registry
-from relay.providers.base import Route, Target
+from relay.providers.base import Target
 from relay.providers.http import HttpProvider
 from relay.providers.vendors import VENDOR_OF_NAME
 
@@ -80,7 +80,7 @@ def passthrough_upstreams(dialect: str, *, model: str = "", affinity: Callable[[
     candidates = [
         provider
         for provider in (*router.configured, *router.catalogue.found)
-        if isinstance(provider, HttpProvider) and provider.endpoint.speaks(dialect) and not provider.is_demo
+        if provider.endpoint.speaks(dialect) and not provider.is_demo
         if provider.is_open or not model
     ]
     candidates.sort(key=lambda provider: provider.name not in VENDOR_OF_NAME)
@@ -96,8 +96,7 @@ def _is_assigned(model: str) -> bool:
 
 def find_listed_provider(method: str, path: str) -> HttpProvider | None:
     """The provider in whose configuration the operator lists this path."""
-    configured = (provider for provider in registry.router().configured if isinstance(provider, HttpProvider))
-    return next((provider for provider in configured if provider.endpoint.passes(method, path)), None)
+    return next((one for one in registry.router().configured if one.endpoint.passes(method, path)), None)
 
 
 def start_cooldown(upstream: Upstream, *, seconds: float | None) -> None:
@@ -124,21 +123,16 @@ def end_cooldown(upstream: Upstream) -> None:
 def _route(router: registry.Router, model: str, dialect: str, second: int) -> Upstream:
     """Of several providers with this model, one that speaks the caller's dialect. Cached for a second."""
     route = router.route(model)
-    if not _speaks(route, dialect):
-        route = next((other for other in router.named_alike(model) if _speaks(other, dialect)), route)
-    if not isinstance(route.provider, HttpProvider):
-        raise NoSuchModel(model)
+    if not route.provider.endpoint.speaks(dialect):
+        alike = (other for other in router.named_alike(model) if other.provider.endpoint.speaks(dialect))
+        route = next(alike, route)
     return _upstream(route.provider, route.model.name, dialect=dialect)
-
-
-def _speaks(route: Route, dialect: str) -> bool:
-    return isinstance(route.provider, HttpProvider) and route.provider.endpoint.speaks(dialect)
 
 
 def _target(target: Target, model: str, *, dialect: str) -> Upstream | None:
     """None if the provider has no key or does not exist."""
     provider = registry.router().provider(target.provider)
-    if not isinstance(provider, HttpProvider):
+    if provider is None:
         return None
     return _upstream(provider, target.model or model, dialect=dialect, weight=target.weight)
 

@@ -11,8 +11,8 @@ from history.http import HtmxRequest, staff_only
 from relay.errors import NoSuchModel, ProviderError
 from relay.models import McpServer
 from relay.providers.advice import reason_of, what_happened, what_to_do
-from relay.providers.base import Route
 from relay.providers.checking import Checked, check
+from relay.providers.http import Route
 from relay.providers.registry import ProviderStatus, router
 from relay.tools.mcp.servers import look
 
@@ -40,7 +40,7 @@ class Item:
     @property
     def trouble(self) -> ErrorText | None:
         """The last failure."""
-        return self._error_text(self.status.trouble.error) if self.status.trouble else None
+        return self._error_text(self.status.provider.trouble.error) if self.status.provider.trouble else None
 
     @property
     def list_error(self) -> ErrorText | None:
@@ -49,7 +49,7 @@ class Item:
     def _error_text(self, error: ProviderError | None) -> ErrorText | None:
         if error is None:
             return None
-        todo = what_to_do(error, variable=self.status.key_variable)
+        todo = what_to_do(error, variable=self.status.provider.endpoint.key_variable)
         return ErrorText(what_happened(error), todo, reason_of(error)[:500])
 
 
@@ -66,7 +66,7 @@ def try_provider(request: HtmxRequest, name: str) -> HttpResponse:
     checked = check(_route(name, request.POST.get("model", "")))
     if not request.htmx:
         return _page(request, name=name, checked=checked)
-    [status] = [status for status in router().providers() if status.name == name]
+    [status] = [status for status in router().providers() if status.provider.name == name]
     return render(request, "settings/_provider_check.html", {"item": Item(status, checked)})
 
 
@@ -81,7 +81,7 @@ def _route(name: str, model: str) -> Route:
 
 
 def _page(request: HttpRequest, *, name: str = "", checked: Checked | None = None) -> HttpResponse:
-    items = [Item(status, checked if status.name == name else None) for status in router().providers()]
+    items = [Item(status, checked if status.provider.name == name else None) for status in router().providers()]
     default = None
     with suppress(NoSuchModel):
         default = router().route()

@@ -1,12 +1,11 @@
-"""Providers, models and routing rules, and requests without images for models without vision."""
+"""Models, routing rules and notes of calls, and requests without images for models without vision."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeGuard
+from typing import Any, TypeGuard
 
-from history.answers.events import Event
 from history.context.values import Context, ContextEntry
-from history.dialects import CallOptions, Loss, Switches
+from history.dialects import Loss, Switches
 from history.entries import Media, Part, Text, empty_object
 from relay.errors import ProviderError
 
@@ -48,38 +47,6 @@ class CallNotes:
     request_hash: str = ""
     request_id: str = ""
     on_retry: Callable[[ProviderError, float], None] | None = None
-
-
-class Provider(Protocol):
-    """`name` is stored with every answer and says whose signed reasoning may go back; `dialect` is one of DIALECTS."""
-
-    name: str
-    label: str
-    dialect: str
-    is_demo: bool
-    models: tuple[Model, ...]
-    """The default comes first."""
-
-    def call(
-        self, context: Context, options: CallOptions, *, notes: CallNotes | None = None
-    ) -> AsyncGenerator[Event, None]:
-        """Call a model and yield the events of its answer. Closing the generator ends the call.
-
-        Raises a `relay.errors.ProviderError`: before the first event after retries, or in the middle of an answer. An
-        answer whose generator ends without an error was ended by the vendor.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    provider: Provider
-    model: Model
-
-    @property
-    def name(self) -> str:
-        """As users write it: provider/model."""
-        return f"{self.provider.name}/{self.model.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

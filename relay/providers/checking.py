@@ -11,7 +11,7 @@ from history.dialects import CallOptions
 from history.entries import Text, text_of
 from relay.errors import ProviderError, VendorFault
 from relay.providers import sessions
-from relay.providers.base import Route
+from relay.providers.http import Route
 
 QUESTION = "Reply with the single word OK."
 # Enough for a model that thinks before it speaks; some refuse less.

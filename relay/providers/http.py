@@ -50,7 +50,11 @@ class ProviderRequest(NamedTuple):
 
 
 class HttpProvider:
-    """A vendor at an endpoint. `models` is replaced when its own list has been fetched."""
+    """A vendor at an endpoint.
+
+    `name` is stored with every answer and says whose signed reasoning may go back. The default of `models` comes first;
+    they are replaced when the vendor's own list has been fetched.
+    """
 
     is_demo = False
     keeps_alive = True
@@ -69,6 +73,11 @@ class HttpProvider:
     async def call(
         self, context: Context, options: CallOptions, *, notes: CallNotes | None = None
     ) -> AsyncGenerator[Event, None]:
+        """Call a model and yield the events of its answer. Closing the generator ends the call.
+
+        Raises a ProviderError: before the first event after retries, or in the middle of an answer. An answer whose
+        generator ends without an error was ended by the vendor.
+        """
         notes = notes or CallNotes()
         request = self.request_for(context, options, notes)
         try:
@@ -144,6 +153,16 @@ class HttpProvider:
         except BaseException:
             response.close()
             raise
+
+
+class Route(NamedTuple):
+    provider: HttpProvider
+    model: Model
+
+    @property
+    def name(self) -> str:
+        """As users write it: provider/model."""
+        return f"{self.provider.name}/{self.model.name}"
 
 
 async def _begun(endpoint: Endpoint, response: aiohttp.ClientResponse) -> EventStream:

@@ -14,10 +14,10 @@ from history.db.process_state import process_state
 from history.dialects import DIALECTS
 from relay.errors import NoSuchModel, ProviderError
 from relay.providers import sessions
-from relay.providers.base import Model, Provider, Route
+from relay.providers.base import Model
 from relay.providers.catalogue import Catalogue
 from relay.providers.endpoints import Endpoint
-from relay.providers.http import HttpProvider, Trouble
+from relay.providers.http import HttpProvider, Route
 from relay.providers.local import SERVER, LocalProvider, missing_packages
 from relay.providers.vendors import FAMILIES, VENDORS, Vendor, default_dialect, default_switches, other_dialects
 from relay.providers.vendors.local_servers import LOCAL_SERVERS
@@ -26,43 +26,42 @@ from relay.providers.vendors.local_servers import LOCAL_SERVERS
 class Group(NamedTuple):
     """What one provider offers, for a picker: `route.name` is the value, `route.model.shown` the text."""
 
-    provider: Provider
+    provider: HttpProvider
     routes: tuple[Route, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderStatus:
-    """The state of one provider, for staff; `missing` are packages that it needs."""
+    """The state of one provider, for staff."""
 
-    name: str
-    label: str
-    dialect: str
-    is_configured: bool
-    is_demo: bool
+    provider: HttpProvider
     is_found: bool
-    base_url: str
-    key_variable: str
-    models: tuple[Model, ...]
-    trouble: Trouble | None
     list_error: ProviderError | None
-    missing: tuple[str, ...]
-    also_speaks: tuple[str, ...]
+
+    @property
+    def missing(self) -> list[str]:
+        """The packages that it needs."""
+        return missing_packages() if isinstance(self.provider, LocalProvider) else []
+
+    @property
+    def also_speaks(self) -> tuple[str, ...]:
+        endpoint = self.provider.endpoint
+        return endpoint.also_speaks if endpoint.is_configured else ()
 
     @property
     def translates_responses(self) -> bool:
         """Whether clients are translated whose dialect many servers of this kind accept, but not this one."""
-        return not self.is_demo and not set(DIALECTS[self.dialect].HTTP_API.probe_paths) <= set(self.also_speaks)
+        spoken = DIALECTS[self.provider.dialect].HTTP_API.probe_paths.keys()
+        return not self.provider.is_demo and not spoken <= set(self.also_speaks)
 
 
 class Router:
-    """`providers` in the order in which they are preferred; `unconfigured` ones are only shown."""
+    """`providers` in the order in which they are preferred; those without the key that they need are only shown."""
 
-    def __init__(
-        self, providers: Sequence[Provider], *, unconfigured: Sequence[Endpoint] = (), nearby: Sequence[Endpoint] = ()
-    ) -> None:
-        self.configured = tuple(providers)
-        self.unconfigured = tuple(unconfigured)
-        dialled = [provider for provider in providers if isinstance(provider, HttpProvider) and not provider.is_demo]
+    def __init__(self, providers: Sequence[HttpProvider], *, nearby: Sequence[Endpoint] = ()) -> None:
+        self.configured = [provider for provider in providers if provider.endpoint.is_configured]
+        self.unconfigured = [provider for provider in providers if not provider.endpoint.is_configured]
+        dialled = [provider for provider in self.configured if not provider.is_demo]
         self.catalogue = Catalogue(dialled, nearby=nearby)
 
     def route(self, name: str = "") -> Route:
@@ -87,13 +86,16 @@ class Router:
 
     def providers(self) -> list[ProviderStatus]:
         self.catalogue.refresh_if_stale()
-        statuses = [self._status(provider) for provider in self._all_providers()]
-        return statuses + [self._status(HttpProvider(one), is_configured=False) for one in self.unconfigured]
+        found, errors = self.catalogue.found, self.catalogue.errors
+        return [
+            ProviderStatus(provider=one, is_found=one in found, list_error=errors.get(one.name))
+            for one in (*self._all_providers(), *self.unconfigured)
+        ]
 
-    def provider(self, name: str) -> Provider | None:
+    def provider(self, name: str) -> HttpProvider | None:
         return next((provider for provider in self._all_providers() if provider.name == name), None)
 
-    def _all_providers(self) -> Iterator[Provider]:
+    def _all_providers(self) -> Iterator[HttpProvider]:
         """Configured ones, then the demo model, then local servers."""
         yield from (provider for provider in self.configured if not provider.is_demo)
         yield from (provider for provider in self.configured if provider.is_demo)
@@ -105,8 +107,7 @@ class Router:
         if provider is None:
             return None
         # A provider that may have more models than its list is tried with any name.
-        is_open = isinstance(provider, HttpProvider) and provider.is_open
-        return _listed(provider, rest) or (Route(provider, Model(name=rest)) if is_open else None)
+        return _listed(provider, rest) or (Route(provider, Model(name=rest)) if provider.is_open else None)
 
     def named_alike(self, name: str) -> Iterator[Route]:
         """Routes of all providers that list a model of exactly this name."""
@@ -118,26 +119,8 @@ class Router:
         families = (self._named(f"{vendor}/{name}") for start, vendor in FAMILIES.items() if name.startswith(start))
         return next(families, None)
 
-    def _status(self, provider: Provider, *, is_configured: bool = True) -> ProviderStatus:
-        endpoint = provider.endpoint if isinstance(provider, HttpProvider) else None
-        return ProviderStatus(
-            name=provider.name,
-            label=provider.label,
-            dialect=provider.dialect,
-            is_configured=is_configured,
-            is_demo=provider.is_demo,
-            is_found=provider in self.catalogue.found,
-            base_url=endpoint.base_url if endpoint else "",
-            key_variable=endpoint.key_variable if endpoint else "",
-            models=provider.models if is_configured else (),
-            trouble=provider.trouble if isinstance(provider, HttpProvider) else None,
-            list_error=self.catalogue.errors.get(provider.name),
-            missing=tuple(missing_packages()) if isinstance(provider, LocalProvider) else (),
-            also_speaks=endpoint.also_speaks if endpoint and is_configured else (),
-        )
 
-
-def _listed(provider: Provider, name: str) -> Route | None:
+def _listed(provider: HttpProvider, name: str) -> Route | None:
     return next((Route(provider, model) for model in provider.models if model.name == name), None)
 
 
@@ -146,14 +129,10 @@ def router_from_settings() -> Router:
     named = {endpoint.name for endpoint in written}
     # The order of the file counts.
     endpoints = [*written, *(_from_variables(vendor) for vendor in VENDORS if vendor.name not in named)]
-    providers: list[Provider] = [HttpProvider(endpoint) for endpoint in endpoints if endpoint.is_configured]
+    providers = [HttpProvider(endpoint) for endpoint in endpoints]
     if settings.PARLEY_DEMO_MODEL:
         providers.append(LocalProvider())
-    return Router(
-        providers,
-        unconfigured=[endpoint for endpoint in endpoints if not endpoint.is_configured],
-        nearby=LOCAL_SERVERS if settings.PARLEY_FIND_LOCAL_MODELS else (),
-    )
+    return Router(providers, nearby=LOCAL_SERVERS if settings.PARLEY_FIND_LOCAL_MODELS else ())
 
 
 def _from_variables(vendor: Vendor) -> Endpoint:

@@ -75,7 +75,8 @@ def advice_for(reader: Any, session: Session, entry: ModelOutput) -> Advice | No
 
 
 def _key_variable(provider: str) -> str:
-    return next((status.key_variable for status in router().providers() if status.name == provider), "")
+    endpoints = (status.provider.endpoint for status in router().providers())
+    return next((endpoint.key_variable for endpoint in endpoints if endpoint.name == provider), "")
 
 
 @register.filter

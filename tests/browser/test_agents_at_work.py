@@ -15,9 +15,9 @@ from history.context.values import Context
 from history.dialects import CallOptions
 from history.models import Session
 from relay.models import Agent
-from relay.providers.scripted import Steps
 from tests.browser.conftest import Scripted, enter
 from tests.browser.test_chat_live import begin, finished, let_go
+from tests.relay.providers.scripted import Steps
 
 pytestmark = pytest.mark.browser
 

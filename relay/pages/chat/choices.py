@@ -7,7 +7,7 @@ from django.utils.translation import gettext as _
 
 from history.models import Session
 from relay.models import Agent
-from relay.providers.base import Provider
+from relay.providers.http import HttpProvider
 from relay.providers.registry import router
 
 
@@ -48,7 +48,7 @@ def _models(picked: str) -> list[Choices]:
     return [Choices("", (Choice("", label, not any(choice.is_picked for choice in known)),)), *groups]
 
 
-def _label(label: str, provider: Provider) -> str:
+def _label(label: str, provider: HttpProvider) -> str:
     """Only the label of the demo model is translated: names of providers are their own."""
     return _(label) if provider.is_demo else label
 

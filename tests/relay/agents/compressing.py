@@ -8,10 +8,10 @@ from history.answers.events import ToolCallPiece
 from history.dialects import CallOptions
 from history.entries import Summary
 from relay.providers.base import Model
-from relay.providers.scripted import ScriptedProvider
 from relay.runtime.async_db import in_database
 from tests.factories import create_chat
 from tests.relay.conftest import Talk
+from tests.relay.providers.scripted import ScriptedProvider
 
 LONG = "a word or two " * 60  # some 200 tokens
 SMALL = (Model(name="script", window=2_000),)

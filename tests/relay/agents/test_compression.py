@@ -21,7 +21,6 @@ from relay.models import Run
 from relay.pages.chat.fragments import outcome_of, render_update
 from relay.providers.base import Model
 from relay.providers.local import MODEL as DEMO_MODEL
-from relay.providers.scripted import Steps
 from relay.runtime.async_db import in_database
 from relay.runtime.locale import ViewerLocale
 from tests.factories import create_chat, model_input, model_output, tool_result, tool_results
@@ -41,6 +40,7 @@ from tests.relay.agents.compressing import (
 )
 from tests.relay.conftest import Talk
 from tests.relay.consumers.test_page_socket import open_page
+from tests.relay.providers.scripted import Steps
 
 pytestmark = pytest.mark.any_database
 

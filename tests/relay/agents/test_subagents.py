@@ -22,11 +22,11 @@ from relay import conversation
 from relay.agents.turn import TurnBudget
 from relay.live import runs, sweeper
 from relay.models import Agent, Run
-from relay.providers.scripted import Steps
 from relay.runtime.async_db import in_database
 from relay.usage import allowances
 from relay.usage.prices import Price
 from tests.relay.conftest import Talk
+from tests.relay.providers.scripted import Steps
 
 Say = Callable[[Context], Steps]
 

@@ -21,7 +21,6 @@ from relay.agents import model_call
 from relay.errors import OverAllowance, error_of
 from relay.live import run_task
 from relay.models import Allowance, Run
-from relay.providers.scripted import Answer
 from relay.runtime import process_locks
 from relay.runtime.async_db import in_database
 from relay.usage import allowances, budgets, counters, redis_counters
@@ -29,6 +28,7 @@ from relay.usage.amounts import Use
 from tests.relay.agents.compressing import SMALL
 from tests.relay.conftest import Talk
 from tests.relay.conversation.test_turns import call
+from tests.relay.providers.scripted import Answer
 
 pytestmark = pytest.mark.any_database
 

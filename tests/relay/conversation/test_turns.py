@@ -16,11 +16,11 @@ from relay.conversation import NotPossible
 from relay.errors import AccessRefused, Busy, Cut, OverAllowance
 from relay.models import Allowance, Run
 from relay.providers.base import Model
-from relay.providers.scripted import CUT
 from relay.runtime.async_db import in_database
 from relay.usage import allowances
 from relay.usage.prices import Price
 from tests.relay.conftest import Talk
+from tests.relay.providers.scripted import CUT
 
 
 def call(name: str, arguments: str = "{}", *, call_id: str = "c1") -> ToolCallPiece:

@@ -13,9 +13,9 @@ def main(session_id: UUID, leaf: int) -> None:
     from history.context.values import context_to_bytes
     from relay.agents.requests import render_call
     from relay.agents.settings import find_agent
-    from relay.providers.base import Route
-    from relay.providers.scripted import ScriptedProvider
+    from relay.providers.http import Route
     from tests.relay.agents.compressing import SMALL
+    from tests.relay.providers.scripted import ScriptedProvider
 
     provider = ScriptedProvider("Not used.", models=SMALL)
     route = Route(provider=provider, model=provider.models[0])

@@ -11,7 +11,8 @@ from history.context.values import Context, ContextEntry, Role
 from history.dialects import CallOptions
 from history.entries import ModelOutput, Part, Text, ToolDefinition, ToolRequest, ToolResult
 from relay.errors import ProviderError
-from relay.providers.base import CallNotes, Provider
+from relay.providers.base import CallNotes
+from relay.providers.http import HttpProvider
 
 CPU = ToolDefinition(name="cpu", description="Load", parameters={"type": "object", "properties": {}})
 DISK = ToolDefinition(name="disk", description="Space", parameters={"type": "object", "properties": {}})
@@ -51,7 +52,7 @@ class Asked:
         return "".join(part.text for part in self.output.parts if isinstance(part, Text))
 
 
-async def ask(provider: Provider, told: Context | None = None, **options: object) -> Asked:
+async def ask(provider: HttpProvider, told: Context | None = None, **options: object) -> Asked:
     asked = Asked()
     wanted = CallOptions(**{"model": "model", "max_tokens": 100, **options})  # type: ignore[arg-type]
     try:

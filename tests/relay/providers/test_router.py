@@ -15,9 +15,9 @@ from relay.providers.base import Model
 from relay.providers.endpoints import Endpoint
 from relay.providers.http import HttpProvider
 from relay.providers.registry import Router
-from relay.providers.scripted import ScriptedProvider
 from relay.providers.vendors import local_servers
 from tests.relay.providers.asking import ask
+from tests.relay.providers.scripted import ScriptedProvider
 from tests.servers.processes import wait_for
 from tests.vendors import KEYS, Vendors
 from tests.vendors.setup import endpoint_at
@@ -79,8 +79,8 @@ def test_choices_are_grouped_by_provider_with_the_default_first() -> None:
 
 
 def test_without_a_key_every_vendor_is_shown_with_the_variable_to_set(settings: Any) -> None:
-    standing = {item.name: item for item in registry.router().providers()}
-    assert {name: item.key_variable for name, item in standing.items() if not item.is_configured} == {
+    endpoints = [item.provider.endpoint for item in registry.router().providers()]
+    assert {endpoint.name: endpoint.key_variable for endpoint in endpoints if not endpoint.is_configured} == {
         "openai": "OPENAI_API_KEY",
         "anthropic": "ANTHROPIC_API_KEY",
         "gemini": "GEMINI_API_KEY",
@@ -96,7 +96,7 @@ def test_a_key_is_all_that_a_known_vendor_needs(settings: Any) -> None:
     assert router.route("gemini-flash-latest").provider.dialect == "gemini-generate"
     with pytest.raises(NoSuchModel):
         router.route("gpt-6-luna")
-    assert "sk-ant" not in repr(router.configured[0].endpoint)  # type: ignore[attr-defined]
+    assert "sk-ant" not in repr(router.configured[0].endpoint)
 
 
 def test_openai_speaks_responses_at_home_and_chat_elsewhere(settings: Any) -> None:
@@ -135,10 +135,10 @@ def test_a_base_url_alone_is_asked_whether_it_takes_responses(
 ) -> None:
     settings.OPENAI_API_KEY, settings.OPENAI_BASE_URL = KEYS["openai"], vendors.url + path
     router = registry.router()
-    [standing] = [standing for standing in router.providers() if standing.name == "openai"]
+    [standing] = [standing for standing in router.providers() if standing.provider.name == "openai"]
     assert (standing.also_speaks, standing.translates_responses) == ((), True)
     router.catalogue.refresh()
-    [standing] = [standing for standing in router.providers() if standing.name == "openai"]
+    [standing] = [standing for standing in router.providers() if standing.provider.name == "openai"]
     assert (standing.also_speaks, standing.translates_responses) == (spoken, not spoken)
     assert vendors.requests == []
 

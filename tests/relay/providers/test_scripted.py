@@ -9,8 +9,8 @@ from contextlib import aclosing, suppress
 from history.answers.events import Failed, TextPiece, ToolCallPiece
 from history.dialects import CallOptions
 from relay.errors import Busy, Cut
-from relay.providers.scripted import CUT, ScriptedProvider, Step
 from tests.relay.providers.asking import ask, context, user
+from tests.relay.providers.scripted import CUT, ScriptedProvider, Step
 
 
 async def test_it_answers_what_it_was_given_in_turn_and_repeats_the_last() -> None:

@@ -17,6 +17,8 @@ from history.context.values import Context
 from history.dialects import DEFAULT_DIALECT, CallOptions
 from relay.errors import Cut, error_of
 from relay.providers.base import CallNotes, Model
+from relay.providers.endpoints import Endpoint
+from relay.providers.http import HttpProvider
 
 CUT: Final = "\0cut"
 
@@ -35,7 +37,7 @@ class ScriptedCall:
     outcome: Outcome = "running"
 
 
-class ScriptedProvider:
+class ScriptedProvider(HttpProvider):
     """After the last answer it repeats that one."""
 
     def __init__(
@@ -47,8 +49,11 @@ class ScriptedProvider:
         models: Sequence[Model] = (Model(name="script", window=8192),),
         is_demo: bool = False,
     ) -> None:
-        self.name, self.label, self.dialect, self.is_demo = name, label, dialect, is_demo
-        self.models = tuple(models)
+        endpoint = Endpoint(
+            name=name, label=label, dialect=dialect, base_url="", models=tuple(models), lists_models=False
+        )
+        super().__init__(endpoint)
+        self.is_demo = is_demo
         self.answers = list(answers) or ["Hello."]
         self.calls: list[ScriptedCall] = []
 
