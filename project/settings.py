@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy as _
 from project.config.env import Environment, key_from, local_url
 from relay.providers.base import Rule
 from relay.providers.endpoints import Endpoint, is_address, is_key
-from relay.providers.toml_config import ProvidersFileError, read_file
+from relay.providers.toml_config import WrongProviders, read_file
 from relay.usage.prices import Price, WrongPrices, read_prices
 
 django_stubs_ext.monkeypatch()
@@ -123,7 +123,7 @@ if _providers != Path():
     try:
         _written = read_file(_providers, variables=lambda name: (env.variables.get(name) or "").strip())
         PARLEY_PROVIDERS, PARLEY_ROUTES = _written.providers, _written.routes
-    except ProvidersFileError as error:
+    except WrongProviders as error:
         env.refuse("PARLEY_PROVIDERS", str(error))
 PARLEY_DEMO_MODEL = env.flag("PARLEY_DEMO_MODEL", True)
 PARLEY_FIND_LOCAL_MODELS = env.flag("PARLEY_FIND_LOCAL_MODELS", True)

@@ -1,13 +1,14 @@
 """Parser of the PARLEY_PROVIDERS file: TOML with providers, models and routes.
 
-Every key is checked by name and type. Anything else raises `ProvidersFileError`.
+Every key is checked by name and type. Anything else raises `WrongProviders`.
 """
 
 import math
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
@@ -59,7 +60,7 @@ LONGEST_MODEL = 100
 MOST_SECONDS, MOST_ATTEMPTS = 86_400, 10
 
 
-class ProvidersFileError(ValueError):
+class WrongProviders(ValueError):
     """One sentence: what is wrong where, and what to write."""
 
 
@@ -73,130 +74,130 @@ def read_file(path: Path, *, variables: Variables) -> ProvidersFile:
     try:
         written = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ProvidersFileError(f"it cannot be read ({error.strerror}); write the path of a TOML file") from None
+        raise WrongProviders(f"it cannot be read ({error.strerror}); write the path of a TOML file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ProvidersFileError(f"it is not TOML ({error}); write it as docs/providers.md shows") from None
+        raise WrongProviders(f"it is not TOML ({error}); write it as docs/providers.md shows") from None
     return ProvidersFile(read_tables(written, variables=variables), read_routes(written))
+
+
+@contextmanager
+def _within(place: str) -> Iterator[None]:
+    """Name the place in errors of the block."""
+    try:
+        yield
+    except WrongProviders as error:
+        raise WrongProviders(f"{place} {error}") from None
 
 
 def _tables(written: Table, name: str) -> list[Table]:
     tables = written.get(name, [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise ProvidersFileError(f"“{name}” is no list of tables; write [[{name}]] before each")
+        raise WrongProviders(f"“{name}” is no list of tables; write [[{name}]] before each")
     return tables
 
 
 def read_routes(written: Table) -> tuple[Rule, ...]:
-    return tuple(_rule(table, place) for place, table in enumerate(_tables(written, "routes"), 1))
+    rules = []
+    for place, table in enumerate(_tables(written, "routes"), 1):
+        with _within(f"route {place}"):
+            rules.append(_rule(table))
+    return tuple(rules)
 
 
-def _rule(table: Table, place: int) -> Rule:
-    where = f"route {place}"
-    _check(table, ROUTE_KEYS, where)
+def _rule(table: Table) -> Rule:
+    _check(table, ROUTE_KEYS)
     if not table.get("model") or not table.get("to"):
-        raise ProvidersFileError(
-            f'{where} does not say what leads where; write model = "{EXAMPLE_PATTERN}" and to = ["provider"]'
-        )
+        raise WrongProviders(f'does not say what leads where; write model = "{EXAMPLE_PATTERN}" and to = ["provider"]')
     if "*" in table["model"][:-1]:
-        raise ProvidersFileError(
-            f'{where} has model = {table["model"]!r}; write a whole name, or the beginning of one: "{EXAMPLE_PATTERN}"'
+        raise WrongProviders(
+            f'has model = {table["model"]!r}; write a whole name, or the beginning of one: "{EXAMPLE_PATTERN}"'
         )
-    return Rule(model=table["model"], targets=tuple(_target(target, where) for target in table["to"]))
+    return Rule(model=table["model"], targets=tuple(map(_target, table["to"])))
 
 
-def _target(written: object, where: str) -> Target:
+def _target(written: object) -> Target:
     """A table, or in short `provider` or `provider/model`."""
     if isinstance(written, str):
         provider, _, model = written.partition("/")
         written = {"provider": provider, "model": model}
     if not isinstance(written, dict):
-        raise ProvidersFileError(
-            f'{where} leads to {written!r}; write "provider/model" or {{ provider = "…", weight = 2 }}'
-        )
-    _check(written, TARGET_KEYS, where)
+        raise WrongProviders(f'leads to {written!r}; write "provider/model" or {{ provider = "…", weight = 2 }}')
+    _check(written, TARGET_KEYS)
     if not NAME.fullmatch(written.get("provider", "")) or not 0 <= written.get("weight", 1) < math.inf:
-        raise ProvidersFileError(
-            f"{where} leads to {written!r}; write the name of a provider, and a weight of 0 or more"
-        )
+        raise WrongProviders(f"leads to {written!r}; write the name of a provider, and a weight of 0 or more")
     return Target(**written)
 
 
 def read_tables(written: Table, *, variables: Variables) -> tuple[Endpoint, ...]:
     for key in written:
         if key not in ("providers", "routes"):
-            raise ProvidersFileError(
-                f"it has the key “{key}” at its top; write only [[providers]] and [[routes]] there"
-            )
+            raise WrongProviders(f"it has the key “{key}” at its top; write only [[providers]] and [[routes]] there")
     found = tuple(_endpoint(table, place, variables) for place, table in enumerate(_tables(written, "providers"), 1))
     for name, count in Counter(endpoint.name for endpoint in found).items():
         if count > 1:
-            raise ProvidersFileError(f"it has the provider “{name}” twice; write each name once")
+            raise WrongProviders(f"it has the provider “{name}” twice; write each name once")
     return found
 
 
 def _endpoint(table: Table, place: int, variables: Variables) -> Endpoint:
     name = table.get("name")
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise ProvidersFileError(
+        raise WrongProviders(
             f'provider {place} has no proper name; write name = "…", at most 60 small letters, digits, - and _'
         )
     if name == vendors.DEMO_NAME:
-        raise ProvidersFileError(f"it has a provider called “{name}”, as the demo model is; write another name")
+        raise WrongProviders(f"it has a provider called “{name}”, as the demo model is; write another name")
     where = f"the provider “{name}”"
-    _check(table, PROVIDER_KEYS, where)
-    start = _start(table, vendors.VENDOR_OF_NAME.get(name), variables, where)
+    with _within(where):
+        _check(table, PROVIDER_KEYS)
+        start = _start(table, vendors.VENDOR_OF_NAME.get(name), variables)
     models = _models(table, where, known={model.name: model.window for model in start.models})
-    if start.azure_api_version and not models:
-        raise ProvidersFileError(
-            f'{where} is at Azure and has no models; write models = ["…"], the names of your deployments'
+    with _within(where):
+        if start.azure_api_version and not models:
+            raise WrongProviders('is at Azure and has no models; write models = ["…"], the names of your deployments')
+        return replace(
+            start,
+            **_key(table, start, variables),
+            label=table.get("label", start.label),
+            headers=_headers(table),
+            models=models or start.models,
+            models_are_guessed=not models,
+            # Named models are the only ones, unless the file says otherwise.
+            lists_models=bool(table.get("list_models", not models)),
+            switches=_switches(table.get("switches", {}), start.switches),
+            patience=_patience(table),
+            also_speaks=_also_speaks(table, start),
+            paths=_paths(table),
         )
-    return replace(
-        start,
-        **_key(table, start, variables, where),
-        label=table.get("label", start.label),
-        headers=_headers(table, where),
-        models=models or start.models,
-        models_are_guessed=not models,
-        # Named models are the only ones, unless the file says otherwise.
-        lists_models=bool(table.get("list_models", not models)),
-        switches=_switches(table.get("switches", {}), start.switches, where),
-        patience=_patience(table, where),
-        also_speaks=_also_speaks(table, start, where),
-        paths=_paths(table, where),
-    )
 
 
-def _also_speaks(table: Table, start: Endpoint, where: str) -> tuple[str, ...]:
-    written = table.get("also_speaks")
-    if written is None:
+def _also_speaks(table: Table, start: Endpoint) -> tuple[str, ...]:
+    if "also_speaks" not in table:
         return () if start.azure_api_version else vendors.other_dialects(start.dialect, start.base_url)
-    for dialect in written:
+    for dialect in table["also_speaks"]:
         if dialect not in DIALECTS:
-            raise ProvidersFileError(f"{where} also speaks {dialect!r}; write some of {', '.join(DIALECTS)}")
-    return tuple(written)
+            raise WrongProviders(f"also speaks {dialect!r}; write some of {', '.join(DIALECTS)}")
+    return tuple(table["also_speaks"])
 
 
-def _paths(table: Table, where: str) -> tuple[str, ...]:
-    paths = tuple(table.get("paths", []))
-    for path in paths:
+def _paths(table: Table) -> tuple[str, ...]:
+    for path in table.get("paths", []):
         if not isinstance(path, str) or not PATH.fullmatch(path):
-            raise ProvidersFileError(
-                f'{where} has the path {path!r}; write paths like "/v1/files/*" or "POST /v1/batches"'
-            )
-    return paths
+            raise WrongProviders(f'has the path {path!r}; write paths like "/v1/files/*" or "POST /v1/batches"')
+    return tuple(table.get("paths", []))
 
 
-def _start(table: Table, vendor: Vendor | None, variables: Variables, where: str) -> Endpoint:
+def _start(table: Table, vendor: Vendor | None, variables: Variables) -> Endpoint:
     """What is known before the details: the address and the language; a known vendor's own where the file says none."""
     base_url = str(table.get("base_url") or (vendor and (variables(vendor.url_variable) or vendor.base_url)) or "")
     dialect = str(table.get("dialect") or (vendor and vendors.default_dialect(vendor, base_url)) or "")
     azure = str(table.get("azure_api_version", ""))
     if not is_address(base_url):
-        raise ProvidersFileError(f"{where} has no proper base_url; write an address like http://127.0.0.1:11434/v1")
+        raise WrongProviders("has no proper base_url; write an address like http://127.0.0.1:11434/v1")
     if dialect not in DIALECTS:
-        raise ProvidersFileError(f"{where} has the dialect “{dialect}”; write one of {', '.join(DIALECTS)}")
+        raise WrongProviders(f"has the dialect “{dialect}”; write one of {', '.join(DIALECTS)}")
     if azure and dialect != vendors.AZURE_DIALECT:
-        raise ProvidersFileError(f"{where} has azure_api_version and speaks {dialect}; write {vendors.AZURE_ADVICE}")
+        raise WrongProviders(f"has azure_api_version and speaks {dialect}; write {vendors.AZURE_ADVICE}")
     return Endpoint(
         name=str(table["name"]),
         label=vendor.label if vendor else "",
@@ -209,91 +210,84 @@ def _start(table: Table, vendor: Vendor | None, variables: Variables, where: str
     )
 
 
-def _key(table: Table, start: Endpoint, variables: Variables, where: str) -> dict[str, Any]:
+def _key(table: Table, start: Endpoint, variables: Variables) -> dict[str, Any]:
     """Written here, or in a variable that is named here, or in the variable of a known vendor."""
     vendor = vendors.VENDOR_OF_NAME.get(start.name)
     variable = str(table.get("api_key_env") or (vendor and vendor.key_variable) or "")
     if table.get("api_key") and table.get("api_key_env"):
-        raise ProvidersFileError(f"{where} has api_key and api_key_env; write one of them")
+        raise WrongProviders("has api_key and api_key_env; write one of them")
     header = table.get("key_header", start.key_header)
     if header not in KEY_HEADERS:
-        raise ProvidersFileError(f"{where} has the key_header “{header}”; write one of {', '.join(KEY_HEADERS)}")
+        raise WrongProviders(f"has the key_header “{header}”; write one of {', '.join(KEY_HEADERS)}")
     api_key = str(table.get("api_key") or (variable and variables(variable)) or "")
     if not is_key(api_key):
-        raise ProvidersFileError(f"{where} has a key that no header can carry; write it without spaces and line breaks")
+        raise WrongProviders("has a key that no header can carry; write it without spaces and line breaks")
     needs_key = bool(table.get("api_key_env")) or (vendor is not None and start.base_url == vendor.base_url)
     return {"api_key": api_key, "key_variable": variable, "needs_key": needs_key, "key_header": header}
 
 
-def _headers(table: Table, where: str) -> dict[str, str]:
+def _headers(table: Table) -> dict[str, str]:
     headers = table.get("headers", {})
     for name, value in headers.items():
         if not isinstance(value, str) or not value.isascii() or not value.isprintable() or not is_key(name):
-            raise ProvidersFileError(
-                f"{where} has the header “{name}”; write its value as one line of plain text in quotes"
-            )
+            raise WrongProviders(f"has the header “{name}”; write its value as one line of plain text in quotes")
     return dict(headers)
 
 
 def _models(table: Table, where: str, *, known: Mapping[str, int]) -> tuple[Model, ...]:
-    models = [_model(model, f"{where}, model {place},") for place, model in enumerate(table.get("models", []), 1)]
+    models = []
+    for place, written in enumerate(table.get("models", []), 1):
+        with _within(f"{where}, model {place},"):
+            models.append(_model(written))
     return tuple(replace(model, window=model.window or known.get(model.name, 0)) for model in models)
 
 
-def _model(written: object, where: str) -> Model:
+def _model(written: object) -> Model:
     table = {"name": written} if isinstance(written, str) else written
     if not isinstance(table, dict):
-        raise ProvidersFileError(
-            f'{where} is neither a name nor a table; write "name" or {{ name = "…", window = 8192 }}'
-        )
-    _check(table, MODEL_KEYS, where)
+        raise WrongProviders('is neither a name nor a table; write "name" or { name = "…", window = 8192 }')
+    _check(table, MODEL_KEYS)
     name = table.get("name", "")
     if not 0 < len(name) <= LONGEST_MODEL:
-        raise ProvidersFileError(f'{where} has no name; write name = "…" of at most {LONGEST_MODEL} characters')
+        raise WrongProviders(f'has no name; write name = "…" of at most {LONGEST_MODEL} characters')
     for key in ("window", "context_tokens"):
         if table.get(key, 1) < 1:
-            raise ProvidersFileError(f"{where} has {key} = {table[key]}; write how many tokens, 1 or more")
+            raise WrongProviders(f"has {key} = {table[key]}; write how many tokens, 1 or more")
     if "switches" in table:
-        table = {**table, "switches": _switches(table["switches"], Switches(), where)}
+        table = {**table, "switches": _switches(table["switches"], Switches())}
     return Model(**table)
 
 
-def _switches(table: Table, start: Switches, where: str) -> Switches:
+def _switches(table: Table, start: Switches) -> Switches:
     hints = get_type_hints(Switches)
     for key, value in table.items():
         if key not in hints:
-            raise ProvidersFileError(
-                f"{where} has the switch “{key}”, which does not exist; write one of {', '.join(sorted(hints))}"
+            raise WrongProviders(
+                f"has the switch “{key}”, which does not exist; write one of {', '.join(sorted(hints))}"
             )
-        if hints[key] is bool and not isinstance(value, bool):
-            raise ProvidersFileError(f"{where} has the switch {key} = {value!r}; write true or false")
-        if hints[key] is not bool and value not in hints[key].__args__:
-            raise ProvidersFileError(
-                f"{where} has the switch {key} = {value!r}; write one of {', '.join(hints[key].__args__)}"
-            )
+        is_flag = hints[key] is bool
+        if not (isinstance(value, bool) if is_flag else value in hints[key].__args__):
+            wanted = "true or false" if is_flag else f"one of {', '.join(hints[key].__args__)}"
+            raise WrongProviders(f"has the switch {key} = {value!r}; write {wanted}")
     return replace(start, **table)
 
 
-def _patience(table: Table, where: str) -> Patience:
+def _patience(table: Table) -> Patience:
     for key in ("connect_seconds", "idle_seconds"):
         if not 0 < table.get(key, 1) <= MOST_SECONDS:
-            raise ProvidersFileError(f"{where} has {key} = {table[key]}; write seconds above 0, at most {MOST_SECONDS}")
+            raise WrongProviders(f"has {key} = {table[key]}; write seconds above 0, at most {MOST_SECONDS}")
     if not 1 <= table.get("attempts", 1) <= MOST_ATTEMPTS:
-        raise ProvidersFileError(
-            f"{where} has attempts = {table['attempts']}; write a number from 1 to {MOST_ATTEMPTS}"
-        )
+        raise WrongProviders(f"has attempts = {table['attempts']}; write a number from 1 to {MOST_ATTEMPTS}")
     keys = ("connect_seconds", "idle_seconds", "attempts")
     return Patience(**{key.removesuffix("_seconds"): table[key] for key in keys if key in table})
 
 
-def _check(table: Table, known: Types, where: str) -> None:
+def _check(table: Table, known: Types) -> None:
     for key, value in table.items():
         if key not in known:
-            raise ProvidersFileError(
-                f"{where} has the key “{key}”, which does not exist; write one of {', '.join(known)}"
-            )
+            raise WrongProviders(f"has the key “{key}”, which does not exist; write one of {', '.join(known)}")
         wanted = known[key]
         # In Python `True` is an int, in a file it is not.
         if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
             shown = "a value of another type" if "key" in key or key == "headers" else repr(value)
-            raise ProvidersFileError(f"{where} has {key} = {shown}; write {WORDS[wanted]}")
+            raise WrongProviders(f"has {key} = {shown}; write {WORDS[wanted]}")

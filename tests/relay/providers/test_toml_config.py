@@ -12,14 +12,7 @@ import pytest
 from history.dialects import Switches
 from relay.providers.endpoints import Endpoint, Patience
 from relay.providers.registry import Router, router_from_settings
-from relay.providers.toml_config import (
-    MODEL_KEYS,
-    PROVIDER_KEYS,
-    ProvidersFileError,
-    read_file,
-    read_routes,
-    read_tables,
-)
+from relay.providers.toml_config import MODEL_KEYS, PROVIDER_KEYS, WrongProviders, read_file, read_routes, read_tables
 from relay.providers.vendors import VENDORS
 from tests.servers.processes import ROOT, load_settings
 
@@ -137,7 +130,7 @@ WRONG = {
 
 @pytest.mark.parametrize("text", WRONG)
 def test_every_mistake_is_named_with_what_to_write(text: str) -> None:
-    with pytest.raises(ProvidersFileError) as caught:
+    with pytest.raises(WrongProviders) as caught:
         (read(text), read_routes(tomllib.loads(text)))
     message = str(caught.value)
     assert WRONG[text] in message
@@ -146,7 +139,7 @@ def test_every_mistake_is_named_with_what_to_write(text: str) -> None:
 
 
 def test_a_wrong_key_in_the_file_is_not_shown() -> None:
-    with pytest.raises(ProvidersFileError) as caught:
+    with pytest.raises(WrongProviders) as caught:
         read_one(OLLAMA + 'api_key = ["sk-secret"]')
     assert "sk-secret" not in str(caught.value)
 
