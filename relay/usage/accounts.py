@@ -52,11 +52,7 @@ class Count(Generic[P]):
 
 @dataclass(slots=True, kw_only=True)
 class Account:
-    """What a key or an owner has used.
-
-    `reserved` is what running calls of this process may still use, by call name. `settling` is what calls have used
-    that Redis is being informed of.
-    """
+    """`reserved` is what running calls of this process may still use, by name, `settling` what Redis is being told."""
 
     day: Count[date]
     month_before: Use = NO_USE
@@ -82,6 +78,10 @@ class KeyAccount(Account):
     has_limits: bool = False
     is_limited: bool = False
     is_loaded: bool = False
+
+    @property
+    def owner(self) -> int:
+        return self.key.owner_id if self.key else 0
 
     def is_busy(self) -> bool:
         return bool(self.running or self.minute.unwritten) or self.was_used_within(BUSY_SECONDS)

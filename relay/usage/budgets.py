@@ -51,9 +51,8 @@ def payer_of(key: ApiKey) -> Payer:
 
 
 class Pool(NamedTuple):
-    """One budget as this process sees it.
+    """One budget as this process sees it: `known` was written by all processes, `unwritten` and `reserved` are its own.
 
-    `known` was written by all processes, `unwritten` is of this one. Its running calls have reserved `reserved`.
     `processes` share what is left. `settling` is the part of the use that Redis is being informed of.
     """
 
@@ -150,10 +149,8 @@ def budgets_of(payer: Payer) -> list[BudgetLimit]:
     if key is not None:
         found += [("key_day", "tokens", key.tokens_per_day), ("key_day", "cost", key.cost_per_day)]
         found += [("key_month", "tokens", key.tokens_per_month), ("key_month", "cost", key.cost_per_month)]
-    found += [
-        ("owner_day", "tokens", limits.tokens_per_day or None),
-        ("owner_day", "cost", limits.cost_per_day or None),
-    ]
+    found += [("owner_day", "tokens", limits.tokens_per_day or None)]
+    found += [("owner_day", "cost", limits.cost_per_day or None)]
     return [BudgetLimit(pool=pool, unit=unit, limit=Decimal(limit)) for pool, unit, limit in found if limit is not None]
 
 

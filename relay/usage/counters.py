@@ -37,19 +37,17 @@ LIMITS = (
 
 
 class UsageCounters:
-    """All accounts of this process.
-
-    `processes` is how many processes may have calls, this one included. `ended_days` wait to be written: key, owner,
-    count. `turns` goes up when `sync` begins to write and when it has read back: what was read while it is odd, or
-    while it changed, may lack what is being written or have it twice.
-    """
+    """All accounts of this process."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.keys: dict[int, KeyAccount] = {}
         self.owners: dict[int, OwnerAccount] = {}
-        self.processes = 1
+        self.processes = 1  # that may have calls, this one included
+        # Key, owner and count, which wait to be written.
         self.ended_days: list[tuple[int, int, Count[date]]] = []
+        # Goes up when `sync` begins to write and when it has read back: what was read while it is odd, or while it
+        # changed, may lack what is being written or have it twice.
         self.turns = 0
 
     def has_written_since(self, turn: int) -> bool:
@@ -74,7 +72,7 @@ def key_account(pk: int, *, is_used: bool = True) -> KeyAccount:
         if account.minute.period != minute:
             account.minute, day = Count(minute), today()
             if account.day.period != day:
-                state.ended_days.append((pk, account.key.owner_id if account.key else 0, account.day))
+                state.ended_days.append((pk, account.owner, account.day))
                 account.day, account.is_loaded = Count(day), False
         if is_used:
             account.last_used = time.monotonic()
@@ -176,10 +174,7 @@ def _write_and_read(state: UsageCounters) -> None:
         state.keys = {pk: account for pk, account in state.keys.items() if account.is_in_use()}
         state.owners = {pk: account for pk, account in state.owners.items() if account.is_in_use()}
         ended = list(state.ended_days)
-        days = [
-            *ended,
-            *((pk, account.key.owner_id if account.key else 0, account.day) for pk, account in state.keys.items()),
-        ]
+        days = [*ended, *((pk, account.owner, account.day) for pk, account in state.keys.items())]
         counts = [*(day for _, _, day in days), *(account.day for account in state.owners.values())]
         for count in counts:
             count.begin_writing()
@@ -188,9 +183,7 @@ def _write_and_read(state: UsageCounters) -> None:
         limited = {pk: account for pk, account in state.keys.items() if account.is_limited and account.is_busy()}
         for pk in state.keys.keys() - limited.keys():
             state.keys[pk].is_loaded = False
-        minutes = [
-            (pk, account.minute.period, account.minute.writing, len(account.running)) for pk, account in limited.items()
-        ]
+        minutes = [(pk, one.minute.period, one.minute.writing, len(one.running)) for pk, one in limited.items()]
         owners = {pk: account for pk, account in state.owners.items() if account.is_busy()}
     # First: without the database, Redis must not forget them.
     alive: dict[str, Collection[str]] = {one.key.prefix: one.running for one in limited.values() if one.key}

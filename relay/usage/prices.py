@@ -41,8 +41,7 @@ class WrongPrices(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """In dollars for a million tokens. `model` ends in * where it is only a beginning; `since`: from that day on;
-    `above`: of calls whose input is longer than that."""
+    """In dollars for a million tokens, from the day `since` on, if the input has more tokens than `above`."""
 
     model: str
     provider: str = ""
@@ -83,8 +82,7 @@ def cost_of(
 
 
 def price_of(*, provider: str, model: str, tokens: int = 0, on: date | None = None) -> Price | None:
-    """The operator's before ours; of one file the longest name, of that the provider's own, the latest and the highest
-    step that holds."""
+    """The operator's before ours; of one file by `_rank`, and of that the highest step that holds."""
     steps = _steps(settings.PARLEY_PRICES, provider, model, on or date.today())
     return next((price for price in steps if tokens > price.above or not price.above), None) if steps else None
 
@@ -99,7 +97,7 @@ def _steps(written: tuple[Price, ...], provider: str, model: str, day: date) -> 
 
 
 def _rank(price: Price) -> tuple[int, bool, bool, date]:
-    """A whole name is longer than a beginning of the same letters."""
+    """The longest name is best, then a whole name, the provider's own price, the latest."""
     is_whole = not price.model.endswith("*")
     return len(price.model.rstrip("*")), is_whole, bool(price.provider), price.since
 
@@ -134,12 +132,8 @@ def _price(table: Mapping[str, Any], place: int) -> Price:
             raise WrongPrices(f"price {place} has {key} = {value}; write {EXAMPLES.get(key, DOLLARS)}")
     if not table.get("model") or "*" in table["model"][:-1]:
         raise WrongPrices(f'price {place} has no proper model; write model = "name", or model = "beginning*"')
-    amounts: dict[str, Any] = {key: _amount(key, value) for key, value in table.items()}
-    return Price(**amounts)
-
-
-def _amount(key: str, value: Any) -> Any:
-    return Decimal(value) if isinstance(value, int) and key != "above" else value
+    amounts: dict[str, Any] = {key: Decimal(table[key]) for key in table.keys() - EXAMPLES.keys()}
+    return Price(**{**table, **amounts})
 
 
 def _is_right(key: str, value: object) -> bool:

@@ -29,7 +29,7 @@ ALIVE_SECONDS = 10.0
 PATIENCE_SECONDS = 0.25
 KEPT_SECONDS, MINUTE_KEPT_SECONDS = 60, 120
 
-_tasks: set[asyncio.Task[None]] = set()
+_tasks: set[asyncio.Task[Any]] = set()
 
 
 class Counted(NamedTuple):
@@ -57,14 +57,13 @@ async def enter(key: str, name: str) -> Counted | None:
     pipeline.zcard(running)
     pipeline.expire(running, KEPT_SECONDS)
     try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            requests, _, tokens, _, _, count, _ = await pipeline.execute()
-    except _faults() as error:
-        logger.warning("Redis does not count the relay's calls (%s); this process does.", type(error).__name__)
-        return None
+        answers = await _ask(pipeline.execute(), "Redis does not count the relay's calls (%s); this process does.")
     except asyncio.CancelledError:  # it may have been counted in
         _start_task(leave(key, name))
         raise
+    if answers is None:
+        return None
+    requests, _, tokens, _, _, count, _ = answers
     return Counted(minute=int(now) // 60, requests=int(requests) - 1, tokens=int(tokens or 0), running=int(count) - 1)
 
 
@@ -74,14 +73,14 @@ async def leave(key: str, name: str, *, refused: Counted | None = None) -> None:
     pipeline.zrem(_running(key), name)
     if refused is not None:
         _add(pipeline, _of_minute(key, refused.minute), "requests", -1)
-    await _try(pipeline.execute())
+    await _ask(pipeline.execute())
 
 
 def note_tokens(key: str, tokens: int) -> None:
     """Add to this minute, without waiting."""
     pipeline = _client().pipeline(transaction=False)
     _add(pipeline, _of_minute(key, int(time.time()) // 60), "tokens", tokens)
-    _start_task(_try(pipeline.execute()))
+    _start_task(_ask(pipeline.execute()))
 
 
 def _add(pipeline: Any, minute: str, name: str, amount: int) -> None:
@@ -158,11 +157,7 @@ return {-1, 0}
 
 
 class Meter(NamedTuple):
-    """One budget as the script reads it, in tokens or millionths of a dollar.
-
-    `scope` and `unit` are places in Lua's lists: the owner or the key, tokens or money. `used` is what this process
-    knows.
-    """
+    """One budget as the script reads it. `scope` and `unit` are places in its lists: owner or key, tokens or money."""
 
     counter: str
     scope: int
@@ -180,30 +175,23 @@ def scope_of_owner(owner: int) -> str:
 async def reserve(
     name: str, scopes: tuple[str, ...], held: tuple[int, int], meters: Sequence[Meter]
 ) -> tuple[int, bool] | None:
-    """Reserve for the owner, and for the key if there is one.
-
-    Returns the place of the budget that objects (-1 for none), and whether it is used up. None: Redis did not answer.
-    """
+    """The place of the budget that objects (-1 for none), and whether it is used up. None if Redis does not answer."""
     now = time.time()
     names = [*map(_running, scopes), *map(_reserved, scopes), *(f"{PREFIX}:{meter.counter}" for meter in meters)]
     values: list[Any] = [now, now + ALIVE_SECONDS, name, *held, len(scopes)]
     for meter in meters:
         values += meter[1:]
+    work = _client().eval(_RESERVE, len(names), *names, *values)
     try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            place, is_used_up = await _client().eval(_RESERVE, len(names), *names, *values)
-    except _faults() as error:
-        logger.warning("Redis does not count budgets (%s); this process does.", type(error).__name__)
-        return None
+        answers = await _ask(work, "Redis does not count budgets (%s); this process does.")
     except asyncio.CancelledError:
         settle(name, scopes, [])
         raise
-    return int(place), bool(is_used_up)
+    return answers and (int(answers[0]), bool(answers[1]))
 
 
-def settle(name: str, scopes: tuple[str, ...], counters: Sequence[tuple[str, int]]) -> asyncio.Task[None]:
-    """Add what the call used to each counter and drop its reservation. The task ends with the answer of Redis or its
-    timeout."""
+def settle(name: str, scopes: tuple[str, ...], counters: Sequence[tuple[str, int]]) -> asyncio.Task[Any]:
+    """Add what the call used to each counter and drop its reservation, in a task that waits for the answer of Redis."""
     # The client of now: it may be closed before the task begins.
     pipeline = _client().pipeline(transaction=True)
     for counter, amount in counters:
@@ -212,7 +200,7 @@ def settle(name: str, scopes: tuple[str, ...], counters: Sequence[tuple[str, int
     for scope in scopes:
         pipeline.hdel(_reserved(scope), name)
     pipeline.zrem(_running(scopes[0]), name)  # `leave` counts it out of its key
-    return _start_task(_try(pipeline.execute()))
+    return _start_task(_ask(pipeline.execute()))
 
 
 async def close() -> None:
@@ -221,15 +209,17 @@ async def close() -> None:
         await client.aclose()
 
 
-async def _try(work: Awaitable[object]) -> None:
+async def _ask(work: Awaitable[Any], complaint: str = "Redis did not count the end of a call (%s).") -> Any:
+    """The answer of Redis; None if there is none in time."""
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            await work
+            return await work
     except _faults() as error:
-        logger.warning("Redis did not count the end of a call (%s).", type(error).__name__)
+        logger.warning(complaint, type(error).__name__)
+        return None
 
 
-def _start_task(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+def _start_task(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
     task = asyncio.get_running_loop().create_task(work)
     _tasks.add(task)
     task.add_done_callback(_tasks.discard)

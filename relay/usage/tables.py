@@ -94,9 +94,8 @@ def _add_days(cursor: CursorWrapper, days: Iterable[DayUse]) -> None:
     for key, owner, day, use in days:
         keys[key, day] += use
         owners[owner, day] += use
-    cursor.executemany(
-        ADD_KEY_DAY, [(key, _day(day), use.requests, *_amounts(use)) for (key, day), use in sorted(keys.items())]
-    )
+    used = [(key, _day(day), use.requests, *_amounts(use)) for (key, day), use in sorted(keys.items())]
+    cursor.executemany(ADD_KEY_DAY, used)
     spent = [_owner_row(owner, day, use) for (owner, day), use in sorted(owners.items()) if use.tokens or use.cost]
     if spent:
         cursor.executemany(ADD_OWNER_DAY, spent)
@@ -120,8 +119,7 @@ def _bounded(tokens: int) -> int:
 
 
 def add_minutes(minutes: Sequence[tuple[int, int, Use, int]]) -> None:
-    """Add to the minutes of keys with limits, and write how many calls of each this process has: key, minute, use and
-    number of calls of each."""
+    """Add to the minutes of keys with limits: key, minute, use and the number of calls that this process has."""
     now = timezone.now()
     with writing():
         rows = [KeyMinute(key_id=key, minute=minute) for key, minute, _, _ in minutes]
@@ -145,12 +143,11 @@ def add_minutes(minutes: Sequence[tuple[int, int, Use, int]]) -> None:
 def total_of(key: int, *, minute: int, day: date) -> Total:
     alive = KeyStreams.objects.filter(key_id=key, at__gt=timezone.now() - ALIVE).exclude(process=_process())
     of_month = KeyUse.objects.filter(key_id=key, day__gte=day.replace(day=1), day__lte=day)
+    sums = {name: Sum(name) for name in ("requests", "tokens", "cost")}
     return Total(
         minute=_use(KeyMinute.objects.filter(key_id=key, minute=minute).values("requests", "tokens").first()),
         day=_use(of_month.filter(day=day).values("requests", "tokens", "cost").first()),
-        month_before=_use(
-            of_month.exclude(day=day).aggregate(requests=Sum("requests"), tokens=Sum("tokens"), cost=Sum("cost"))
-        ),
+        month_before=_use(of_month.exclude(day=day).aggregate(**sums)),
         elsewhere=alive.aggregate(total=Sum("count"))["total"] or 0,
     )
 
