@@ -35,10 +35,7 @@ MOST_COPIED, MOST_PLAIN = 4 * 1024 * 1024, 32 * 1024 * 1024
 
 @dataclass(slots=True)
 class ReplyCopy:
-    """The first and last bytes of a reply, which hold its id and its token counts.
-
-    `pieces` are all of it; None if the edges are enough, or the reply is very long.
-    """
+    """The first and last bytes of a reply, which hold its id and counts. `pieces` are all of it, if not too long."""
 
     pieces: list[bytes] | None = None
     size: int = 0
@@ -85,8 +82,8 @@ class ReplyCopy:
         """The same decompressed; empty if it cannot be read."""
         if not encoding:
             return self
-        compressed, plain, reading = self.text, ReplyCopy([]), PlainReply(encoding, most=MOST_PLAIN)
-        text = b"" if compressed is None else b"".join(reading.pieces(compressed))
+        plain, reading = ReplyCopy([]), PlainReply(encoding, most=MOST_PLAIN)
+        text = b"".join(reading.pieces(self.text or b""))
         if text and not reading.is_unreadable:
             plain.add(text)
         return plain
@@ -199,18 +196,14 @@ def partial_usage(usage: Usage, *, written: int) -> Usage:
 
 def estimate_output(folded: Assembler) -> int:
     outputs = [one.output() for one in (folded, *folded.beside.values())]
-    return sum(
-        estimate_text(text)
-        for output in outputs
-        for text in (output.text, output.reasoning, *(request.arguments for request in output.tool_requests))
-    )
+    texts = [text for output in outputs for text in (output.text, output.reasoning)]
+    texts += [request.arguments for output in outputs for request in output.tool_requests]
+    return sum(map(estimate_text, texts))
 
 
 def estimate_usage(request_size: int, *, reply_size: int, is_stream: bool) -> Usage:
-    per_token = BYTES_PER_STREAMED_TOKEN if is_stream else BYTES_PER_TOKEN
-    return Usage(
-        input_tokens=request_size // BYTES_PER_TOKEN, output_tokens=reply_size // per_token, source="estimated"
-    )
+    written = reply_size // (BYTES_PER_STREAMED_TOKEN if is_stream else BYTES_PER_TOKEN)
+    return Usage(input_tokens=request_size // BYTES_PER_TOKEN, output_tokens=written, source="estimated")
 
 
 def _last_object(text: bytes, mark: bytes) -> JsonObject | None:

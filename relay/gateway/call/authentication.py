@@ -23,16 +23,11 @@ def _find_key(headers: Mapping[str, str], query: str) -> str:
     """Some clients send two: a vendor's in one place and ours in another."""
     if (value := headers.get("authorization", "")).startswith("Bearer parley_"):
         return value[7:].strip()
-    first = ""
-    for key in _sent_keys(headers, query):
-        if key.startswith("parley_"):
-            return key
-        first = first or key
-    if not first:
-        raise ApiKeyError(
-            "No API key: send one of Parley in Authorization: Bearer, x-api-key, x-goog-api-key or ?key=."
-        )
-    return first
+    sent = list(_sent_keys(headers, query))
+    if not sent:
+        text = "No API key: send one of Parley in Authorization: Bearer, x-api-key, x-goog-api-key or ?key=."
+        raise ApiKeyError(text)
+    return next((key for key in sent if key.startswith("parley_")), sent[0])
 
 
 def _sent_keys(headers: Mapping[str, str], query: str) -> Iterator[str]:

@@ -78,8 +78,7 @@ async def read_body(receive: Receive, *, limit: int) -> bytes:
 
 
 def peek_fields(body: bytes) -> JsonObject:
-    """The `PeekedFields` of a JSON object, also of one that only a lenient parser accepts, without building the rest.
-    Empty if it is not an object."""
+    """The `PeekedFields` of a JSON object, also of one that only a lenient parser accepts. Empty for other values."""
     try:
         return dict(_peeker.decode(body))
     except (ValueError, RecursionError):

@@ -40,8 +40,7 @@ class Earlier:
 class Call:
     """`wire_body` and `wire_headers` are sent on; `body` and `pairs` are the same, readable.
 
-    `fields` are the few top-level fields that were read of the body, `references` what it names of what the vendor
-    stores.
+    `fields` are the few top-level fields that were read, `references` name things that the vendor stores.
     """
 
     loop: AbstractEventLoop  # `get_running_loop` takes a system call
@@ -142,10 +141,6 @@ def new_exchange_id() -> UUID:
 
 
 def new_session_id() -> UUID:
-    """A UUID of version 8, random but for its first three digits.
-
-    Sessions that begin within a few seconds share those, so they are close in every index, and users still tell
-    sessions apart by the first eight.
-    """
+    """A UUID of version 8. Its first three digits are of the time, so that new sessions are close in every index."""
     moment = int(time.time()) // _SECONDS_TOGETHER % 4096
     return UUID(int=moment << 116 | getrandbits(116) & _RANDOM_8 | _VERSION_8)

@@ -252,9 +252,8 @@ class Journal:
         record = Lost(at=time.time(), calls=lost.calls, lost_bytes=lost.lost_bytes, why=lost.why)
         if self._try([*self._owed, (head_of(record), b"")] if lost.calls else self._owed):
             self._owed, self.unreported = [], Losses()
-            logger.warning(
-                "The relay's journal is written again: %d calls, %d bytes lost.", lost.calls, lost.lost_bytes
-            )
+            text = "The relay's journal is written again: %d calls, %d bytes lost."
+            logger.warning(text, lost.calls, lost.lost_bytes)
 
     # Time
 

@@ -13,8 +13,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from django.db import DatabaseError, InterfaceError
-
 from history.db.process_state import process_state
 from history.dialects import DecodedRequest
 from history.dialects.types import ConversationEntry, joined
@@ -78,8 +76,8 @@ def remember(call: Call, request: DecodedRequest, output: ModelOutput) -> None:
         return
     size = len(call.body) + len(output.text) + (call.earlier.size if call.earlier else 0)
     size += sum(map(len, request.blobs.values()))
-    system = call.lasting_system
-    earlier = Earlier(entries=(*request.entries, output), system=system, blobs=request.blobs, size=size)
+    entries = (*request.entries, output)
+    earlier = Earlier(entries=entries, system=call.lasting_system, blobs=request.blobs, size=size)
     process_state.get(ContinuationMemory).add(call.key.pk, call.reply_id, earlier)
     ownership.remember(call, [call.reply_id])
 
@@ -120,30 +118,21 @@ class ContinuationMemory:
 
 async def _from_record(key: int, name: str) -> Earlier | None:
     """An answer of a moment ago may not be digested yet, so the database is asked again for a little while."""
-    for delay in (*ownership.RETRY_DELAYS, None):
-        try:
-            found = await in_database(_recorded, key, name)
-        except (DatabaseError, InterfaceError):
-            text = "The conversation cannot be looked up just now."
-            raise Refusal(text, "overloaded", headers=ownership.RETRY_HEADERS) from None
-        if found is not None or delay is None:
-            return found
+    for delay in (0.0, *ownership.RETRY_DELAYS):
         await asyncio.sleep(delay)
+        if found := await ownership.look_up(in_database(_recorded, key, name), "The conversation"):
+            return found
     return None
 
 
 def _recorded(key: int, name: str) -> Earlier | None:
-    reply = (
-        NamedReply.objects.filter(key_id=key, name=name, session__state=Session.State.OPEN)
-        .select_related("session")
-        .first()
-    )
+    in_open_sessions = NamedReply.objects.filter(session__state=Session.State.OPEN).select_related("session")
+    reply = in_open_sessions.filter(key_id=key, name=name).first()
     if reply is None:
         return None
     found = snapshot(reply.session, leaf=reply.seq)
-    entries = tuple(
-        node.entry for node in found.nodes if isinstance(node.entry, ModelInput | ModelOutput | ToolResults)
-    )
+    every = (node.entry for node in found.nodes)
+    entries = tuple(entry for entry in every if isinstance(entry, ModelInput | ModelOutput | ToolResults))
     # A key that records no replies has a user message there.
     if not entries or not isinstance(entries[-1], ModelOutput):
         return None

@@ -12,26 +12,17 @@ in turn: one that does not have it says so at once and without cost.
 import asyncio
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Iterable, Iterator
 from dataclasses import replace
+from typing import TypeVar
 
 from django.db import DatabaseError, InterfaceError
 
 from history.db.process_state import process_state
 from history.db.transactions import writing
+from history.dialects import references as kinds
 from history.dialects.json_access import obj, string
-from history.dialects.references import (
-    AUDIO,
-    CACHE,
-    CONTAINER,
-    FILE,
-    FILE_STORE,
-    ITEM,
-    PROMPT,
-    SKILL,
-    VECTOR_STORE,
-    Reference,
-)
+from history.dialects.references import Reference
 from history.entries import JsonObject
 from history.models import Session
 from relay.gateway.call.calls import Call
@@ -46,30 +37,29 @@ from relay.runtime.async_db import in_database
 MOST_REMEMBERED = 20_000
 RETRY_DELAYS = (0.3, 0.5, 0.7)
 IDS_PER_QUERY = 500
-RETRY_HEADERS = (("retry-after", "2"),)
+T = TypeVar("T")
 # Kinds of things whose ids replies give out.
-GIVEN_OUT = (ITEM, AUDIO, CONTAINER)
+GIVEN_OUT = (kinds.ITEM, kinds.AUDIO, kinds.CONTAINER)
 # Where things are made that requests can refer to. Prompts are made by hand: an operator who lists their path lends
 # them.
 MADE_AT = {
-    CONTAINER: ("/v1/containers",),
-    FILE: ("/v1/files", "/v1beta/files"),
-    VECTOR_STORE: ("/v1/vector_stores",),
-    PROMPT: ("/v1/prompts",),
-    SKILL: ("/v1/skills",),
-    CACHE: ("/v1beta/cachedContents", "/v1/cachedContents"),
-    FILE_STORE: ("/v1beta/fileSearchStores", "/v1/fileSearchStores"),
+    kinds.CONTAINER: ("/v1/containers",),
+    kinds.FILE: ("/v1/files", "/v1beta/files"),
+    kinds.VECTOR_STORE: ("/v1/vector_stores",),
+    kinds.PROMPT: ("/v1/prompts",),
+    kinds.SKILL: ("/v1/skills",),
+    kinds.CACHE: ("/v1beta/cachedContents", "/v1/cachedContents"),
+    kinds.FILE_STORE: ("/v1beta/fileSearchStores", "/v1/fileSearchStores"),
 }
 
 
 class IssuedNames:
-    """Ids that replies gave out, by key and id, with the provider if it was one of several; `unwritten` are not yet in
-    the database."""
+    """Ids that replies gave out, by key and id, with the provider if it was one of several."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.seen: OrderedDict[tuple[int, str], str] = OrderedDict()
-        self.unwritten: list[tuple[int, str]] = []
+        self.unwritten: list[tuple[int, str]] = []  # not in the database yet
 
 
 async def check_references(call: Call) -> None:
@@ -128,10 +118,9 @@ async def upstreams_with_references(call: Call, upstreams: list[Upstream]) -> li
 
 def _unknown(reference: Reference, dialect: str) -> Refusal:
     kind, name = reference.kind, reference.name[:LONGEST_ID]
-    if kind == ITEM:
-        text = (
-            f"Item with id '{name}' not found. Of what the vendor keeps, a key can refer to what it was given itself."
-        )
+    if kind == kinds.ITEM:
+        text = f"Item with id '{name}' not found. "
+        text += "Of what the vendor keeps, a key can refer to what it was given itself."
     elif kind in GIVEN_OUT:
         text = f"The {kind} '{name}' was not found. A key can use those that it was given itself."
     else:
@@ -145,21 +134,24 @@ def _unknown(reference: Reference, dialect: str) -> Refusal:
 async def _not_issued(key: int, names: Iterable[str]) -> set[str]:
     """Ids that this key was not given; another process may have seen one a moment ago."""
     issued, unknown = process_state.get(IssuedNames), set(names)
-    for delay in (*RETRY_DELAYS, None):
+    for delay in (0.0, *RETRY_DELAYS):
+        await asyncio.sleep(delay)
         with issued.lock:
             unknown = {name for name in unknown if (key, name[:LONGEST_ID]) not in issued.seen}
-        try:
-            known = await in_database(_issued_among, key, unknown) if unknown else ()
-        except (DatabaseError, InterfaceError):
-            raise Refusal(
-                "Whose answer that was cannot be looked up just now.", "overloaded", headers=RETRY_HEADERS
-            ) from None
-        unknown = {name for name in unknown if name[:LONGEST_ID] not in known}
         if not unknown:
             break
-        if delay is not None:
-            await asyncio.sleep(delay)
+        known = await look_up(in_database(_issued_among, key, unknown), "Whose answer that was")
+        unknown = {name for name in unknown if name[:LONGEST_ID] not in known}
     return unknown
+
+
+async def look_up(query: Awaitable[T], what: str) -> T:
+    """The result of a query. Without the database the caller is told to try again."""
+    try:
+        return await query
+    except (DatabaseError, InterfaceError):
+        text = f"{what} cannot be looked up just now."
+        raise Refusal(text, "overloaded", headers=(("retry-after", "2"),)) from None
 
 
 def _issued_among(key: int, names: Iterable[str]) -> set[str]:
@@ -199,9 +191,8 @@ def write_issued() -> None:
         return
     try:
         with writing():
-            IssuedId.objects.bulk_create(
-                [IssuedId(key_id=key, name=name) for key, name in pairs], ignore_conflicts=True
-            )
+            ids = [IssuedId(key_id=key, name=name) for key, name in pairs]
+            IssuedId.objects.bulk_create(ids, ignore_conflicts=True)
     except (DatabaseError, InterfaceError):
         with issued.lock:
             issued.unwritten[:0] = pairs[:MOST_REMEMBERED]
