@@ -113,9 +113,8 @@ async def _call_tool(context: Context, params: CallToolRequestParams) -> CallToo
         return _result("Too many calls are under way: try again in a few seconds.", is_error=True)
     _running.add(call)
     try:
-        request = ToolRequest(
-            call_id=uuid4().hex, name=params.name, arguments=as_bytes(params.arguments or {}).decode()
-        )
+        arguments = as_bytes(params.arguments or {}).decode()
+        request = ToolRequest(call_id=uuid4().hex, name=params.name, arguments=arguments)
         on_behalf_of = ToolContext(user=_key(context), session_id=NOWHERE, how_to_open=HOW_TO_OPEN)
         done = await run_call(request, toolbox=tools_for(_key(context)), context=on_behalf_of)
     finally:

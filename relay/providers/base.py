@@ -12,10 +12,9 @@ from relay.errors import ProviderError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """One model that users can pick.
+    """A `window` of 0 means unknown; `context_tokens` limits its input further.
 
-    A `window` of 0 means unknown; `context_tokens` limits its input further. A model that cannot summarise older turns
-    (`can_summarise`) loses them when the context is full.
+    A model that cannot summarise older turns (`can_summarise`) loses them when the context is full.
     """
 
     name: str
@@ -34,18 +33,14 @@ class Model:
 
 @dataclass(slots=True, kw_only=True)
 class CallNotes:
-    """Facts about a call, filled in while it runs.
-
-    `supplied` are required options that the request did not have. `request_hash` is of the body that was sent,
-    `request_id` the vendor's id of the call if a header has one. `on_retry` is called before a wait, with the error and
-    the seconds until the next attempt.
-    """
+    """Facts about a call, filled in while it runs."""
 
     attempts: int = 0
     losses: tuple[Loss, ...] = ()
-    supplied: Mapping[str, Any] = field(default_factory=empty_object)
-    request_hash: str = ""
-    request_id: str = ""
+    supplied: Mapping[str, Any] = field(default_factory=empty_object)  # required options that the request did not have
+    request_hash: str = ""  # of the body
+    request_id: str = ""  # the vendor's, if a header has one
+    # Called before a wait, with the error and the seconds until the next attempt.
     on_retry: Callable[[ProviderError, float], None] | None = None
 
 

@@ -93,10 +93,7 @@ async def list_models(endpoint: Endpoint) -> tuple[Model, ...]:
 
 
 async def probe_dialects(endpoint: Endpoint) -> tuple[str, ...] | None:
-    """Further dialects of the server, found with an empty request to each; None if that is not clear.
-
-    A server that knows the path complains about the request, any other answers that nothing is there.
-    """
+    """Further dialects of the server, whose paths complain about an empty request; None if that is not clear."""
     spoken = []
     for dialect, path in DIALECTS[endpoint.dialect].HTTP_API.probe_paths.items():
         try:

@@ -64,10 +64,8 @@ class Endpoint:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Keys and header values, which must not be shown where a vendor repeats them. The longest come first.
-
-        A header that is not named like a credential may hold a short common word (`beta: true`): it is not masked.
-        """
+        """Keys and header values, which must not be shown where a vendor repeats them. The longest come first."""
+        # A header that is not named like a credential may hold a short common word, as in `beta: true`.
         named = (text for name, text in self.headers.items() if len(text) >= 8 or _CREDENTIAL.search(name))
         return tuple(sorted({text for text in (self.api_key, *named) if text}, key=len, reverse=True))
 

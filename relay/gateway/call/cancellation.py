@@ -55,19 +55,14 @@ class CallCancellation:
             self._is_cancelled = True
             self.task.cancel()
 
-    def revoke(self) -> None:
-        """From any thread."""
-        self._loop.call_soon_threadsafe(self._revoke)
+    def end(self, reason: str) -> None:
+        """Cancel the call, from any thread. The first reason counts."""
+        self._loop.call_soon_threadsafe(self._end, reason)
 
-    def _revoke(self) -> None:
-        if self.task is not None and self.reason != REVOKED:
-            self.reason = REVOKED
+    def _end(self, reason: str) -> None:
+        if self.reason != reason:
+            self.reason = self.reason or reason
             self.cancel()
-
-    def stop(self) -> None:
-        """The process ends. On the event loop of the call."""
-        self.reason = self.reason or STOPPED
-        self.cancel()
 
     def uncancel(self) -> bool:
         """Whether the relay cancelled the task; then the task may end normally."""
@@ -111,7 +106,7 @@ def end_revoked() -> None:
     with running.lock:
         calls = [call for call in running.calls if call.key in ended]
     for call in calls:
-        call.revoke()
+        call.end(REVOKED)
 
 
 # The end of the process.
@@ -146,7 +141,7 @@ async def finish_calls(seconds: float) -> None:
     logger.info("Waiting up to %d seconds for %d relayed calls to end.", seconds, len(calls))
     _, unfinished = await asyncio.wait(calls, timeout=seconds)
     for task in unfinished:
-        calls[task].stop()
+        calls[task].end(STOPPED)
     if unfinished:
         logger.warning("Cut %d relayed calls that had not ended.", len(unfinished))
         await asyncio.wait(unfinished, timeout=CUT_SECONDS)

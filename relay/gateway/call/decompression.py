@@ -92,10 +92,7 @@ class Decompression:
 
 
 class PlainReply:
-    """A reply decompressed for the relay's own reading: in pieces of bounded size, up to a total size, without errors.
-
-    A few kilobytes may become gigabytes, and this work blocks the event loop.
-    """
+    """A reply decompressed for the relay's own reading, in pieces. It blocks the event loop, so its size is limited."""
 
     __slots__ = ("_decompression", "_left", "is_unreadable")
 

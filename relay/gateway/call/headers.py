@@ -4,7 +4,7 @@ Not sent to the vendor: credentials of the caller, headers of proxies, hop-by-ho
 hop-by-hop headers and cookies of the operator's account.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from multidict import CIMultiDict
@@ -28,10 +28,8 @@ NOT_SENT = (
 NOT_SENT_PREFIXES = ("x-forwarded-", "cf-", "x-crs-", "x-parley-")
 # An upstream that is a Parley itself sends these about its own record.
 OURS = frozenset({"x-parley-exchange-id", "x-parley-session-id", "x-crs-session-id", "x-parley-recording"})
-NOT_RETURNED = frozenset(
-    name.encode()
-    for name in HOP_BY_HOP | OURS | {"set-cookie", "date", "server", "alt-svc", "strict-transport-security"}
-)
+OF_THE_SERVER = {"set-cookie", "date", "server", "alt-svc", "strict-transport-security"}
+NOT_RETURNED = frozenset(name.encode() for name in HOP_BY_HOP | OURS | OF_THE_SERVER)
 # Recorded of a reply: the vendor's id of the call, and what is left of the account's limits.
 RECORDED_PREFIXES = (
     *(b"x-ratelimit-", b"anthropic-ratelimit-", b"retry-after", b"x-should-retry", b"openai-", b"x-parley-not-"),
@@ -65,13 +63,9 @@ def _text(value: bytes) -> str:
         return value.decode("latin-1")
 
 
-def headers_for_upstream(
-    pairs: Pairs, own: Iterable[tuple[str, str]], *, has_connection: bool = False
-) -> CIMultiDict[str]:
-    """The caller's headers, with those of the provider in place of the same ones.
-
-    `has_connection`: there is a `Connection` header, which may name more hop-by-hop headers.
-    """
+def headers_for_upstream(pairs: Pairs, own: Mapping[str, str], *, has_connection: bool = False) -> CIMultiDict[str]:
+    """The caller's headers, with those of the provider in place of the same ones."""
+    # A `Connection` header may name more hop-by-hop headers.
     named = _named_in(",".join(value for name, value in pairs if name == "connection")) if has_connection else ()
     passed: CIMultiDict[str] = CIMultiDict(
         [
@@ -80,8 +74,7 @@ def headers_for_upstream(
             if pair[0] not in NOT_SENT and pair[0] not in named and not pair[0].startswith(NOT_SENT_PREFIXES)
         ]
     )
-    for name, value in own:
-        passed[name] = value
+    passed.update(own)
     # A stream must not wait until a block is full.
     passed["Accept-Encoding"] = "identity"
     return passed

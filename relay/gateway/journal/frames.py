@@ -41,8 +41,7 @@ Payload = tuple[bytes, bytes]
 
 @dataclass(frozen=True, slots=True)
 class RecordPosition:
-    """The position of a record: segment, first and last byte. `moved` bytes before it are missing from the file, and a
-    `position` counts them."""
+    """The segment of a record, its first and last byte, and how many bytes before it are missing from the file."""
 
     segment: str
     start: int
@@ -104,10 +103,10 @@ class _Frame(NamedTuple):
 def read_records(
     path: Path, since: int = 0, *, until: int | None = None, is_ended: bool, most: int | None = None
 ) -> Iterator[tuple[RecordPosition, Record]]:
-    """The records from a position on, and what is missing between them. `is_ended`: no process writes the file.
+    """The records from a position on, and what is missing between them.
 
-    Of a record larger than `most` bytes, what is behind its head is left out. While a file is written, reading ends at
-    the first record that is not whole.
+    Of a record larger than `most` bytes, only the head is read. While a file is written (not `is_ended`), reading ends
+    at the first record that is not whole.
     """
     try:
         file = path.open("rb")
@@ -256,8 +255,7 @@ class _Reading:
 
 
 def _read_large(file: BinaryIO, length: int, check: int) -> tuple[bytes, Record | None, int]:
-    """A large record, read in pieces: its head, the record with the size and hash of the rest, and a checksum that
-    continues `check`."""
+    """A large record, read in pieces: its head, the record with the size and hash of the rest, and its checksum."""
     start = file.read(min(length, 64))
     head = start[: head_size(start)]
     head += file.read(min(max(0, head_size(start) - len(start)), length - len(start)))

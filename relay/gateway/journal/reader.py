@@ -14,11 +14,7 @@ from relay.gateway.journal.segments import is_of_later_release, is_written, name
 
 
 class JournalReader:
-    """Goes through all segments of a folder, in the order of time across the processes that write them.
-
-    `read` gives what is new since it was last called, or since the position that it was made with. How far it came is
-    for the caller to store, together with the results.
-    """
+    """Reads what is new in the segments of a folder. The caller stores how far it came, together with the results."""
 
     def __init__(self, folder: Path, since: Mapping[str, int] | None = None, *, most: int | None = None) -> None:
         self.folder = folder
@@ -38,8 +34,7 @@ class JournalReader:
         self.finished |= ended
 
     def writers_gone(self) -> set[str]:
-        """Writers whose segments are all finished. A writer begins a segment before it leaves the one before, so it
-        never counts as gone in between."""
+        """Writers whose segments are all finished. Each begins a segment before it leaves the one before."""
         at_work = {writer_of(name) for name in names(self.folder) if name not in self.finished}
         return {writer_of(name) for name in self.finished} - at_work
 
@@ -65,10 +60,7 @@ def read(
     ended: Container[str] = (),
     most: int | None = None,
 ) -> Iterator[tuple[RecordPosition, Record]]:
-    """Everything that is in the journal since a position, and until another, once, in the order of time.
-
-    `ended` segments have no writer: what is not whole in them is damaged, unless it is the torn tail.
-    """
+    """All records from one position to another, in the order of time. `ended` segments have no writer any more."""
     starts, ends = since or {}, until or {}
     of_writers = sorted(names(folder) if only is None else only, key=lambda name: (writer_of(name), name))
     each = [

@@ -55,8 +55,7 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ReplyBytes(msgspec.Struct, frozen=True, kw_only=True):
-    """Some of what the upstream sent, untouched. `offset` is how many bytes of the reply come before it. `skipped`: so
-    many bytes were left out by a reader."""
+    """Bytes of a reply, with those before it (`offset`) and the number that a reader left out (`skipped`)."""
 
     exchange: UUID
     at: float
@@ -75,8 +74,7 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How it ended, and what is known of it. `reply` is the part of the reply that was not written
-    before; `lost_bytes` of it are lost."""
+    """The end of a call. `reply` is the part of the reply that was not written before; `lost_bytes` of it are lost."""
 
     exchange: UUID
     at: float

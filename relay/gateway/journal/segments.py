@@ -55,8 +55,7 @@ def name_of(number: int, *, writer: str) -> str:
 
 
 def create(folder: Path, first: bytes = MAGIC, *, writer: str, after: str = "") -> tuple[str, int]:
-    """A new segment that begins with `first`, locked before it can be seen. Its name sorts by the time it was begun,
-    and behind that of the writer's segment before it, even if the clock was set back."""
+    """A new segment, locked before it can be seen. Its name sorts by time, and behind the segment `after`."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = name_of(max(time.time_ns(), number_of(after) + BETWEEN), writer=writer)
     hidden = folder / f"{name}{UNNAMED}"

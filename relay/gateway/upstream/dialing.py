@@ -123,8 +123,7 @@ async def dial(call: Call, upstreams: Sequence[Upstream], make_request: MakeRequ
 
 
 def _concerns_model(call: Call, upstream: Upstream, status: int) -> bool:
-    """Whether the status (0 for none) says how the model answers. A listed path or a count does not, nor does a refusal
-    of embeddings, images or audio by a model that may chat all the same."""
+    """Whether the status (0 for none) says how the model answers. One that refuses embeddings or images may chat."""
     if call.address.kind == "other":
         return bool(upstream.model) and (status < 400 or status in BUSY_OR_BROKEN)
     return call.address.kind == "chat"

@@ -48,7 +48,7 @@ def make_request(call: Call, upstream: Upstream, endpoint: Endpoint) -> RawReque
     for name in api.default_headers:
         if name in call.headers and name not in endpoint.headers:
             own.pop(name, None)
-    headers = headers_for_upstream(call.wire_headers, own.items(), has_connection="connection" in call.headers)
+    headers = headers_for_upstream(call.wire_headers, own, has_connection="connection" in call.headers)
     if body is not call.wire_body or call.is_changed:
         headers.popall("content-encoding", None)
     return RawRequest(url=url, headers=headers, body=body)

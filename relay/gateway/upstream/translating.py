@@ -87,4 +87,4 @@ def _encode(request: DecodedRequest, upstream: Upstream, endpoint: Endpoint, not
     own = endpoint.request_headers(encoded.options.switches)
     plain = [("content-type", "application/json"), ("accept", "text/event-stream, application/json")]
     url = endpoint.url(encoded.path, model=upstream.model)
-    return RawRequest(url=url, headers=headers_for_upstream(plain, own.items()), body=encoded.body)
+    return RawRequest(url=url, headers=headers_for_upstream(plain, own), body=encoded.body)

@@ -60,11 +60,8 @@ VENDORS: tuple[Vendor, ...] = (
 DEMO_NAME = "local"
 VENDOR_OF_NAME = {vendor.name: vendor for vendor in VENDORS}
 # The vendor of a model that no provider lists, by the beginning of its name.
-FAMILIES = {
-    "claude": "anthropic",
-    **dict.fromkeys(("gpt-", "chatgpt-", "o1", "o3", "o4"), "openai"),
-    "gemini": "gemini",
-}
+FAMILIES = dict.fromkeys(("gpt-", "chatgpt-", "o1", "o3", "o4"), "openai")
+FAMILIES |= {"claude": "anthropic", "gemini": "gemini"}
 # For help texts.
 EXAMPLE_PATTERN = "claude-*"
 HOW_TO_ADD_MODELS = (

@@ -61,12 +61,8 @@ def _ollama_model(name: str, about: JsonObject) -> Model:
     details = obj(about.get("model_info"))
     trained = next((count(value) for key, value in details.items() if key.endswith(".context_length")), 0)
     set_to = re.search(r"^num_ctx\s+(\d{1,9})$", string(about.get("parameters")), re.MULTILINE)
-    return Model(
-        name=name,
-        window=int(set_to[1]) if set_to else trained,
-        takes_tools="tools" in can,
-        takes_images="vision" in can,
-    )
+    window = int(set_to[1]) if set_to else trained
+    return Model(name=name, window=window, takes_tools="tools" in can, takes_images="vision" in can)
 
 
 async def _of_lm_studio(endpoint: Endpoint) -> Iterable[Model]:
