@@ -10,20 +10,11 @@ from django.views.decorators.http import require_POST, require_safe
 from history.http import HtmxRequest, staff_only
 from relay.errors import NoSuchModel, ProviderError
 from relay.models import McpServer
-from relay.providers.advice import reason_of, what_happened, what_to_do
+from relay.providers.advice import Advice, advise
 from relay.providers.checking import Checked, check
 from relay.providers.http import Route
 from relay.providers.registry import ProviderStatus, router
 from relay.tools.mcp.servers import look
-
-
-@dataclass(frozen=True, slots=True)
-class ErrorText:
-    """An error as text; `reason` is the provider's own text."""
-
-    what: str
-    todo: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,23 +25,22 @@ class Item:
     checked: Checked | None = None
 
     @property
-    def check_error(self) -> ErrorText | None:
-        return self._error_text(self.checked.error) if self.checked else None
+    def check_error(self) -> Advice | None:
+        return self._advise(self.checked.error) if self.checked else None
 
     @property
-    def trouble(self) -> ErrorText | None:
+    def trouble(self) -> Advice | None:
         """The last failure."""
-        return self._error_text(self.status.provider.trouble.error) if self.status.provider.trouble else None
+        return self._advise(self.status.provider.trouble.error) if self.status.provider.trouble else None
 
     @property
-    def list_error(self) -> ErrorText | None:
-        return self._error_text(self.status.list_error)
+    def list_error(self) -> Advice | None:
+        return self._advise(self.status.list_error)
 
-    def _error_text(self, error: ProviderError | None) -> ErrorText | None:
+    def _advise(self, error: ProviderError | None) -> Advice | None:
         if error is None:
             return None
-        todo = what_to_do(error, variable=self.status.provider.endpoint.key_variable)
-        return ErrorText(what_happened(error), todo, reason_of(error)[:500])
+        return advise(error, is_staff=True, variable=self.status.provider.endpoint.key_variable)
 
 
 @staff_only

@@ -28,7 +28,9 @@ class EventStream:
         self._is_over = self._is_read = False
 
     async def events(self) -> list[Event] | None:
-        """The next events, None at the end."""
+        """The next events, None at the end. Raises Cut if that was not the vendor's."""
+        if self._is_read and not self._is_over:
+            raise _cut(self.endpoint, host_of(self.endpoint.base_url))
         if self._is_read:
             return None
         if chunk := await self._chunk():
@@ -40,10 +42,6 @@ class EventStream:
         if isinstance(event, Failed):
             raise error_of(mask_secrets(event, self.endpoint), provider=self.endpoint.name)
         self._is_over = self._is_over or isinstance(event, Ended)
-
-    def check_end(self) -> None:
-        if not self._is_over:
-            raise _cut(self.endpoint, host_of(self.endpoint.base_url))
 
     def close(self) -> None:
         """At once: a vendor whose connection is closed stops, and stops charging."""

@@ -87,7 +87,6 @@ class HttpProvider:
                     for event in events:
                         answer.check(event)
                         yield event
-                answer.check_end()
             finally:
                 answer.close()
         except ProviderError as error:

@@ -63,17 +63,17 @@ async def ask(
     request: RawRequest, *, method: str, loop: AbstractEventLoop, keeps_alive: bool, connect_seconds: float
 ) -> Response:
     """Raises aiohttp's errors, or OSError. The caller sets the timeout."""
-    address = _address(request.url)
-    sessions.check_loopback(address.target.host)
+    target = _target(request.url)
+    sessions.check_loopback(target.host)
     connector = sessions.connector(loop, keeps_alive=keeps_alive)
-    head = _head(request, method=method, address=address, keeps_alive=keeps_alive)
-    connection = await _connected(connector, address, connect_seconds)
+    head = _head(request, method=method, target=target, keeps_alive=keeps_alive)
+    connection = await _connected(connector, target, connect_seconds)
     try:
         return await _answered(connection, head, request.body, method=method)
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
         if method not in REPEATABLE:
             raise
-    return await _answered(await _connected(connector, address, connect_seconds), head, request.body, method=method)
+    return await _answered(await _connected(connector, target, connect_seconds), head, request.body, method=method)
 
 
 class _Target(aiohttp.ClientRequest):
@@ -89,21 +89,13 @@ class _Target(aiohttp.ClientRequest):
         return super().connection_key
 
 
-@dataclass(frozen=True, slots=True)
-class _Address:
-    target: _Target
-    path: str
-    host: str
-
-
 @lru_cache(maxsize=1_000)
-def _address(url: str) -> _Address:
-    target = _Target(URL(url, encoded=True))
-    return _Address(target, target.url.raw_path_qs, target.headers["Host"])
+def _target(url: str) -> _Target:
+    return _Target(URL(url, encoded=True))
 
 
-def _head(request: RawRequest, *, method: str, address: _Address, keeps_alive: bool) -> bytes:
-    lines = [f"{method} {address.path} HTTP/1.1", f"Host: {address.host}"]
+def _head(request: RawRequest, *, method: str, target: _Target, keeps_alive: bool) -> bytes:
+    lines = [f"{method} {target.url.raw_path_qs} HTTP/1.1", f"Host: {target.headers['Host']}"]
     lines += [f"{name}: {value}" for name, value in request.headers.items()]
     if request.body or method not in WITHOUT_BODY:
         lines.append(f"Content-Length: {len(request.body)}")
@@ -115,11 +107,11 @@ def _head(request: RawRequest, *, method: str, address: _Address, keeps_alive: b
     return head + b"\r\n\r\n"
 
 
-async def _connected(connector: aiohttp.BaseConnector, address: _Address, seconds: float) -> Connection:
+async def _connected(connector: aiohttp.BaseConnector, target: _Target, seconds: float) -> Connection:
     try:
-        return await connector.connect(address.target, traces=[], timeout=_within(seconds))
+        return await connector.connect(target, traces=[], timeout=_within(seconds))
     except TimeoutError as error:
-        raise aiohttp.ConnectionTimeoutError(f"no connection to {address.host}") from error
+        raise aiohttp.ConnectionTimeoutError(f"no connection to {target.host}") from error
 
 
 @lru_cache(maxsize=100)

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Collection, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from django.conf import settings
 
@@ -48,7 +48,7 @@ def is_enabled() -> bool:
 async def enter(key: str, name: str) -> Counted | None:
     """Count a call in. None if Redis does not answer. Keys are named by their prefix."""
     now = time.time()
-    minute, running = _of_minute(key, int(now) // 60), _running(key)
+    minute, running = _redis_key(key, int(now) // 60), _redis_key(key, "running")
     pipeline = _client().pipeline(transaction=True)
     _add(pipeline, minute, "requests", 1)
     pipeline.hget(minute, "tokens")
@@ -70,16 +70,16 @@ async def enter(key: str, name: str) -> Counted | None:
 async def leave(key: str, name: str, *, refused: Counted | None = None) -> None:
     """Count a call out; a refused one does not count as a request of its minute."""
     pipeline = _client().pipeline(transaction=False)
-    pipeline.zrem(_running(key), name)
+    pipeline.zrem(_redis_key(key, "running"), name)
     if refused is not None:
-        _add(pipeline, _of_minute(key, refused.minute), "requests", -1)
+        _add(pipeline, _redis_key(key, refused.minute), "requests", -1)
     await _ask(pipeline.execute())
 
 
 def note_tokens(key: str, tokens: int) -> None:
     """Add to this minute, without waiting."""
     pipeline = _client().pipeline(transaction=False)
-    _add(pipeline, _of_minute(key, int(time.time()) // 60), "tokens", tokens)
+    _add(pipeline, _redis_key(key, int(time.time()) // 60), "tokens", tokens)
     _start_task(_ask(pipeline.execute()))
 
 
@@ -96,14 +96,14 @@ def keep_alive(running: Mapping[str, Collection[str]]) -> None:
     until = time.time() + ALIVE_SECONDS
     pipeline = _sync_client().pipeline(transaction=False)
     for key, names in kept.items():
-        pipeline.zadd(_running(key), dict.fromkeys(names, until))
-        pipeline.expire(_running(key), KEPT_SECONDS)
+        pipeline.zadd(_redis_key(key, "running"), dict.fromkeys(names, until))
+        pipeline.expire(_redis_key(key, "running"), KEPT_SECONDS)
     try:
         pipeline.execute()
         # A call that ended meanwhile may have been counted out before this put it back.
         for key, names in kept.items():
             if gone := [name for name in names if name not in running[key]]:
-                pipeline.zrem(_running(key), *gone)
+                pipeline.zrem(_redis_key(key, "running"), *gone)
         pipeline.execute()
     except _faults() as error:
         logger.warning("Redis does not answer (%s).", type(error).__name__)
@@ -177,7 +177,8 @@ async def reserve(
 ) -> tuple[int, bool] | None:
     """The place of the budget that objects (-1 for none), and whether it is used up. None if Redis does not answer."""
     now = time.time()
-    names = [*map(_running, scopes), *map(_reserved, scopes), *(f"{PREFIX}:{meter.counter}" for meter in meters)]
+    names = [*(_redis_key(scope, "running") for scope in scopes), *(_redis_key(scope, "reserved") for scope in scopes)]
+    names += [f"{PREFIX}:{meter.counter}" for meter in meters]
     values: list[Any] = [now, now + ALIVE_SECONDS, name, *held, len(scopes)]
     for meter in meters:
         values += meter[1:]
@@ -198,8 +199,8 @@ def settle(name: str, scopes: tuple[str, ...], counters: Sequence[tuple[str, int
         pipeline.incrby(f"{PREFIX}:{counter}", amount)
         pipeline.expire(f"{PREFIX}:{counter}", COUNTER_KEPT_SECONDS)
     for scope in scopes:
-        pipeline.hdel(_reserved(scope), name)
-    pipeline.zrem(_running(scopes[0]), name)  # `leave` counts it out of its key
+        pipeline.hdel(_redis_key(scope, "reserved"), name)
+    pipeline.zrem(_redis_key(scopes[0], "running"), name)  # `leave` counts it out of its key
     return _start_task(_ask(pipeline.execute()))
 
 
@@ -226,16 +227,9 @@ def _start_task(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
     return task
 
 
-def _of_minute(key: str, minute: int) -> str:
-    return f"{PREFIX}:{key}:{minute}"
-
-
-def _running(scope: str) -> str:
-    return f"{PREFIX}:{scope}:running"
-
-
-def _reserved(scope: str) -> str:
-    return f"{PREFIX}:{scope}:reserved"
+def _redis_key(scope: str, what: int | Literal["running", "reserved"]) -> str:
+    """The Redis key of a minute, of the running calls or of the reservations of an API key or an owner."""
+    return f"{PREFIX}:{scope}:{what}"
 
 
 def _faults() -> tuple[type[Exception], ...]:

@@ -20,19 +20,13 @@ IGNORED = frozenset(
 )
 # Many clients send defaults.
 DEFAULTS: dict[str, object] = {
-    "n": 1,
-    "logprobs": False,
-    "top_logprobs": 0,
-    "presence_penalty": 0,
-    "frequency_penalty": 0,
+    **dict.fromkeys(("n", "generationConfig.candidateCount"), 1),
+    **dict.fromkeys(("top_logprobs", "presence_penalty", "frequency_penalty"), 0),
+    **dict.fromkeys(("generationConfig.presencePenalty", "generationConfig.frequencyPenalty"), 0),
+    **dict.fromkeys(("logprobs", "background", "generationConfig.responseLogprobs"), False),
     "logit_bias": {},
     "modalities": ["text"],
     "truncation": "disabled",
-    "background": False,
-    "generationConfig.candidateCount": 1,
-    "generationConfig.presencePenalty": 0,
-    "generationConfig.frequencyPenalty": 0,
-    "generationConfig.responseLogprobs": False,
     "generationConfig.responseMimeType": "text/plain",
     "generationConfig.responseModalities": ["TEXT"],
 }
