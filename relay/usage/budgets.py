@@ -201,11 +201,7 @@ def estimate_most_use(budgets: list[BudgetLimit], *, read: int, written: int, pr
 
 
 async def reserve(payer: Payer, name: str, amount: Use, budgets: list[BudgetLimit]) -> Objection | None:
-    """Reserve the amount for the call `name` unless a budget objects.
-
-    Redis decides for all processes, and this process for its own calls: Redis may not know all of them, if it did not
-    answer in time.
-    """
+    """Reserve the amount for the call `name` unless a budget objects. Also here: Redis may not know all calls."""
     verdict = None
     if redis_counters.is_enabled():
         known = pools(payer, name=name)

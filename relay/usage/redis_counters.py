@@ -5,21 +5,16 @@ itself, and the database adds the counts up once a second. Its client is importe
 megabytes that most installations never need.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Collection, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from django.conf import settings
 
 from history.db.process_state import process_state
 from relay.runtime.event_loop import PerLoop
-
-if TYPE_CHECKING:
-    import redis
 
 logger = logging.getLogger(__name__)
 
@@ -93,8 +88,11 @@ def keep_alive(running: Mapping[str, Collection[str]]) -> None:
     kept = {key: names for key, live in running.items() if (names := tuple(live))}
     if not kept or not is_enabled():
         return
+    from redis import Redis
+
     until = time.time() + ALIVE_SECONDS
-    pipeline = _sync_client().pipeline(transaction=False)
+    client = process_state.get(Redis, lambda: Redis.from_url(settings.REDIS_URL, socket_timeout=2))
+    pipeline = client.pipeline(transaction=False)
     for key, names in kept.items():
         pipeline.zadd(_redis_key(key, "running"), dict.fromkeys(names, until))
         pipeline.expire(_redis_key(key, "running"), KEPT_SECONDS)
@@ -250,9 +248,3 @@ def _new_client() -> Any:
 
 
 _clients = PerLoop(_new_client)
-
-
-def _sync_client() -> redis.Redis:
-    from redis import Redis
-
-    return process_state.get(Redis, lambda: Redis.from_url(settings.REDIS_URL, socket_timeout=2))

@@ -1,6 +1,6 @@
 """Authentication of callers by API key, in any header that a vendor's SDK uses, or in the URL."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from urllib.parse import parse_qsl, unquote_plus
 
 from history.access import keys
@@ -21,22 +21,18 @@ async def authenticate(headers: Mapping[str, str], query: str) -> ApiKey:
 
 def _find_key(headers: Mapping[str, str], query: str) -> str:
     """Some clients send two: a vendor's in one place and ours in another."""
-    if (value := headers.get("authorization", "")).startswith("Bearer parley_"):
-        return value[7:].strip()
-    sent = list(_sent_keys(headers, query))
+    authorization = headers.get("authorization", "")
+    if authorization.startswith("Bearer parley_"):
+        return authorization[7:].strip()
+    kind, _, credential = authorization.partition(" ")
+    sent = [credential.strip()] if kind.lower() == "bearer" and credential else []
+    sent += [headers[name] for name in ("x-api-key", "x-goog-api-key", "api-key") if headers.get(name)]
+    if "key=" in query and (key := dict(reversed(parse_qsl(query))).get("key")):
+        sent.append(key)
     if not sent:
         text = "No API key: send one of Parley in Authorization: Bearer, x-api-key, x-goog-api-key or ?key=."
         raise ApiKeyError(text)
     return next((key for key in sent if key.startswith("parley_")), sent[0])
-
-
-def _sent_keys(headers: Mapping[str, str], query: str) -> Iterator[str]:
-    kind, _, credential = headers.get("authorization", "").partition(" ")
-    if kind.lower() == "bearer" and credential:
-        yield credential.strip()
-    yield from (headers[name] for name in ("x-api-key", "x-goog-api-key", "api-key") if headers.get(name))
-    if "key=" in query and (key := dict(reversed(parse_qsl(query))).get("key")):
-        yield key
 
 
 def without_key(query: str) -> str:

@@ -9,13 +9,12 @@ import asyncio
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from history.db.process_state import process_state
 from history.dialects import DecodedRequest
-from history.dialects.types import ConversationEntry, joined
+from history.dialects.types import joined
 from history.entries import Media, ModelInput, ModelOutput, ToolResults
 from history.models import Blob, Session
 from history.record.snapshots import snapshot
@@ -136,17 +135,8 @@ def _recorded(key: int, name: str) -> Earlier | None:
     # A key that records no replies has a user message there.
     if not entries or not isinstance(entries[-1], ModelOutput):
         return None
-    blobs = _blobs(entries)
+    holders = [one for entry in entries for one in (entry.results if isinstance(entry, ToolResults) else (entry,))]
+    names = {part.sha256 for one in holders for part in one.parts if isinstance(part, Media) and part.sha256}
+    blobs = {pk: bytes(data) for pk, data in Blob.objects.filter(pk__in=names).values_list("pk", "data")}
     size = sum(len(str(entry)) for entry in entries) + sum(map(len, blobs.values()))
     return Earlier(entries=entries, recorded_system=found.system_instruction, blobs=blobs, size=size)
-
-
-def _blobs(entries: tuple[ConversationEntry, ...]) -> Mapping[str, bytes]:
-    names = {part.sha256 for part in _media(entries) if part.sha256}
-    return {pk: bytes(data) for pk, data in Blob.objects.filter(pk__in=names).values_list("pk", "data")}
-
-
-def _media(entries: tuple[ConversationEntry, ...]) -> Iterator[Media]:
-    for entry in entries:
-        for holder in entry.results if isinstance(entry, ToolResults) else (entry,):
-            yield from (part for part in holder.parts if isinstance(part, Media))

@@ -164,10 +164,7 @@ _deadlines = PerLoop(partial(Deadlines, CHECK_SECONDS))
 
 
 class idle_timeout(network_errors):  # noqa: N801 - reads as a clause: with idle_timeout(endpoint, has_begun=True)
-    """Context of each wait for bytes of an upstream, reusable. Raises errors of the network as ProviderErrors.
-
-    `sending` is how many bytes must be sent before the upstream can answer.
-    """
+    """Context of each wait for bytes of an upstream, which may have to read `sending` bytes before it can answer."""
 
     __slots__ = ("deadlines", "is_over", "loop", "seconds", "task")
 
