@@ -2,7 +2,7 @@
 
 One segment at a time per process, appended to by plain writes: they are safe against the death of the process and cost
 tens of microseconds. Nothing in here ever raises to the caller or waits: a full disk or a full journal is counted in
-`Journal.lost`, the call continues, and once there is space again the journal itself reports the loss.
+`Journal.unreported`, the call continues, and once there is space again the journal itself reports the loss.
 
 The recording mode of the key is obeyed here, before anything is on disk: `off` writes nothing, `metadata` no byte of a
 request or a reply, `no_replies` none of a reply. To be used from one thread, that of the event loop; without a running
@@ -59,7 +59,7 @@ WITHOUT_REPLIES = ("metadata", "no_replies")
 
 @dataclass(slots=True)
 class Losses:
-    """What could not be kept since the process began."""
+    """What could not be kept since the journal last reported it."""
 
     calls: int = 0
     lost_bytes: int = 0
@@ -83,10 +83,9 @@ class Journal:
     def __init__(self, folder: Path, *, most_bytes: int = MOST_BYTES) -> None:
         self.folder = folder
         self.most_bytes = most_bytes
-        self.lost = Losses()
         self._open: dict[int, _Open] = {}  # by the exchange's number, which is found sooner than its UUID
         self._owed: list[Payload] = []
-        self.unreported = Losses()  # since the journal last reported losses
+        self.unreported = Losses()
         self._writer = ""
         self._segment = ""
         self._fd = -1
@@ -107,9 +106,8 @@ class Journal:
         if mode == WITHOUT_BODIES:
             body = b""
         if not self._write((head_of(record), body)):
-            for counted in (self.lost, self.unreported):
-                counted.calls += 1
-                counted.lost_bytes += len(body)
+            self.unreported.calls += 1
+            self.unreported.lost_bytes += len(body)
             return False
         self._open[record.exchange.int] = _Open(record.exchange, mode not in WITHOUT_REPLIES)
         self._wake()
@@ -125,7 +123,7 @@ class Journal:
             return
         if under_way.lost:
             # Only the beginning of a reply without a hole is kept.
-            self._lose(under_way, len(data))
+            under_way.lost += len(data)
             return
         now = time.monotonic()
         under_way.since = under_way.since if under_way.pieces else now
@@ -140,7 +138,7 @@ class Journal:
         if under_way is None:
             return
         if not self._write(_end(record, under_way)):
-            self._lose(under_way, under_way.waiting)
+            under_way.lost += under_way.waiting
             under_way.pieces.clear()
             end = _end(record, under_way)
             if not self._write(end) and len(self._owed) < MOST_OWED:
@@ -164,7 +162,7 @@ class Journal:
         if under_way.pieces:
             head = head_of_reply(under_way.exchange, time.time(), offset=under_way.size - under_way.waiting)
             if not self._write((head, b"".join(under_way.pieces))):
-                self._lose(under_way, under_way.waiting)
+                under_way.lost += under_way.waiting
         under_way.pieces.clear()
         under_way.waiting = 0
 
@@ -187,7 +185,7 @@ class Journal:
         except OSError as error:
             if not self.unreported.why:
                 logger.error("The relay's journal cannot be written, and what it loses is counted: %s", error)
-            self.lost.why = self.unreported.why = str(error)
+            self.unreported.why = str(error)
             return False
         self._available -= size
         return True
@@ -240,11 +238,6 @@ class Journal:
             raise OSError(f"the journal holds its {self.most_bytes} bytes already")
 
     # What could not be written
-
-    def _lose(self, under_way: _Open, size: int) -> None:
-        """Its end will say so."""
-        under_way.lost += size
-        self.lost.lost_bytes += size
 
     def _catch_up(self) -> None:
         """Write the ends that are owed, then what was lost."""

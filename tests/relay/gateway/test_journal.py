@@ -214,7 +214,7 @@ class TestWriting:
         journal.reply(exchange, b"answer")
         journal.end(ended(exchange))
         assert not (tmp_path / "journal").exists()
-        assert journal.lost.calls == 0
+        assert journal.unreported.calls == 0
 
     async def test_bytes_that_wait_are_written_within_half_a_second_without_another_call(self, tmp_path: Path) -> None:
         journal, exchange = Journal(tmp_path), uuid4()
@@ -376,7 +376,7 @@ class TestTrouble:
         assert not accept(journal, lost, b"x" * 5_000)
         journal.reply(lost, b"unheard")
         journal.end(ended(lost))
-        assert (journal.lost.calls, journal.lost.lost_bytes) == (1, 5_000)
+        assert (journal.unreported.calls, journal.unreported.lost_bytes) == (1, 5_000)
         journal.most_bytes = 100_000
         time.sleep(0.3)
         write_one(journal)
