@@ -53,14 +53,13 @@ def payer_of(key: ApiKey) -> Payer:
 class Pool(NamedTuple):
     """One budget as this process sees it: `known` was written by all processes, `unwritten` and `reserved` are its own.
 
-    `processes` share what is left. `settling` is the part of the use that Redis is being informed of.
+    `settling` is the part of the use that Redis is being informed of.
     """
 
     known: Use
     unwritten: Use
     reserved: Use
     is_idle: bool
-    processes: int
     settling: Use = NO_USE
 
     @property
@@ -114,12 +113,12 @@ class BudgetLimit:
     def is_used_up(self, pool: Pool) -> bool:
         return self.amount_of(pool.used) >= self.most
 
-    def has_room(self, pool: Pool, amount: Use) -> bool:
+    def has_room(self, pool: Pool, amount: Use, *, processes: int) -> bool:
         """Whether the amount fits into this process's part of what is left, or the call would be the only one."""
         ours = self.amount_of(pool.unwritten + pool.reserved + amount)
-        if ours * pool.processes <= self.most - self.amount_of(pool.known):
+        if ours * processes <= self.most - self.amount_of(pool.known):
             return True
-        return pool.is_idle and (pool.processes == 1 or not self.amount_of(pool.unwritten))
+        return pool.is_idle and (processes == 1 or not self.amount_of(pool.unwritten))
 
     def meter(self, payer: Payer, pool: Pool, amount: Use) -> redis_counters.Meter:
         """What Redis is being informed of is left out, because it would count twice."""
@@ -171,14 +170,8 @@ def pools(payer: Payer, *, name: str = "") -> dict[PoolName, Pool]:
 
 def _pool(account: Account, name: str) -> Pool:
     others = [use for call, use in account.reserved.items() if call != name]
-    return Pool(
-        known=account.day.known,
-        unwritten=account.day.unwritten,
-        reserved=sum(others, NO_USE),
-        is_idle=not others,
-        processes=counters().processes,
-        settling=account.settling,
-    )
+    known, unwritten = account.day.known, account.day.unwritten
+    return Pool(known, unwritten, sum(others, NO_USE), is_idle=not others, settling=account.settling)
 
 
 def find_used_up(payer: Payer) -> BudgetLimit | None:
@@ -222,11 +215,11 @@ def _reserve_here(
 ) -> Objection | None:
     """`is_shared`: Redis has agreed for all processes, so this one is not limited to its part."""
     with counters().lock:
-        known = pools(payer, name=name)
+        known, processes = pools(payer, name=name), 1 if is_shared else counters().processes
         for budget in budgets:
-            pool = known[budget.pool]._replace(processes=1) if is_shared else known[budget.pool]
+            pool = known[budget.pool]
             is_used_up = budget.is_used_up(pool)
-            if is_used_up or not budget.has_room(pool, amount):
+            if is_used_up or not budget.has_room(pool, amount, processes=processes):
                 return Objection(budget, is_used_up)
         for account in payer.accounts:
             account.reserved[name] = amount

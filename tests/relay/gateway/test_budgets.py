@@ -228,8 +228,8 @@ def test_every_process_has_its_part_of_what_is_left() -> None:
     budget = BudgetLimit(pool="key_day", unit="tokens", limit=Decimal(100))
 
     def has_room(*, known: int = 0, unwritten: int = 0, open: int = 0, amount: int = 10, processes: int = 2) -> bool:
-        pool = Pool(Use(0, known), Use(0, unwritten), Use(0, open), not open, processes)
-        return budget.has_room(pool, Use(0, amount))
+        pool = Pool(Use(0, known), Use(0, unwritten), Use(0, open), not open)
+        return budget.has_room(pool, Use(0, amount), processes=processes)
 
     assert has_room(open=40)
     assert not has_room(open=41)
