@@ -7,6 +7,7 @@ hangs on such a parent is joined to what stands before it in the file by a visib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from history.dialects import DIALECTS, DialectError
 from history.dialects.json_access import compact, is_too_deep, string
@@ -22,6 +23,7 @@ from history.entries import (
     Reasoning,
     Summary,
     Text,
+    ToolResult,
     ToolResults,
     entry_to_json,
     now,
@@ -49,6 +51,7 @@ class Tree:
 
     notes: Notes
     items: dict[str, SourceItem] = field(default_factory=dict)
+    more_results: dict[str, dict[str, ToolResult]] = field(default_factory=dict)  # entry → call → its result
 
     def add(self, source_id: str, entry: Entry, *, parent: str, covers: str = "") -> str:
         """Add an entry after another. An id that is used twice gets a number. Returns the final id."""
@@ -59,11 +62,31 @@ class Tree:
         self.items[name] = SourceItem(entry, parent, covers)
         return name
 
+    def add_chain(self, entries: Iterable[Entry]) -> None:
+        """Add entries of a source without ids, each after the one before. Their ids come from all texts up to them."""
+        last = ""
+        for entry in entries:
+            content = {name: value for name, value in entry_to_json(entry).items() if name != "at"}
+            last = self.add(chain_id(last, compact(content)), entry, parent=last)
+
+    def add_results(self, name: str, results: Sequence[ToolResult]) -> None:
+        """Add further results of the same answer to an entry of results. A repeated one is left out."""
+        entry, more = self.items[name].entry, self.more_results.setdefault(name, {})
+        assert isinstance(entry, ToolResults)
+        known = {result.call_id for result in entry.results}
+        fresh = [result for result in results if result.call_id not in known and result.call_id not in more]
+        self.notes("ignored", _("A repeated tool result was imported once."), count=len(results) - len(fresh))
+        more.update({result.call_id: result for result in fresh})
+
     def replace_entry(self, name: str, **fields: object) -> None:
         self.items[name].entry = replace(self.items[name].entry, **fields)  # type: ignore[arg-type]
 
     def nodes(self, leaf: str = "") -> tuple[list[SourceNode], int | None]:
         """All of them, and the place of the leaf; '' means the last one."""
+        for name, more in self.more_results.items():
+            entry = self.items[name].entry
+            assert isinstance(entry, ToolResults)
+            self.replace_entry(name, results=(*entry.results, *more.values()))
         nodes: list[SourceNode] = []
         places: dict[str, int] = {}
 
@@ -94,24 +117,6 @@ class Tree:
 def find_last_place(nodes: Sequence[SourceNode]) -> int | None:
     """The last node that something can follow."""
     return next((place for place in range(len(nodes) - 1, -1, -1) if nodes[place].entry.kind not in LEAVES), None)
-
-
-def add_ids(entries: Iterable[Entry]) -> list[tuple[str, Entry]]:
-    """Give entries of a source without ids an id derived from all texts up to it."""
-    named: list[tuple[str, Entry]] = []
-    last = ""
-    for entry in entries:
-        last = chain_id(last, compact({name: value for name, value in entry_to_json(entry).items() if name != "at"}))
-        named.append((last, entry))
-    return named
-
-
-def chain_nodes(entries: Sequence[tuple[str, Entry]]) -> list[SourceNode]:
-    """Entries that simply follow each other."""
-    return [
-        SourceNode(entry=entry, parent=place - 1 if place else None, source_id=name)
-        for place, (name, entry) in enumerate(entries)
-    ]
 
 
 # Times outside these years are treated as mistakes.
@@ -153,16 +158,19 @@ CHANNEL = "import"
 _LISTS = {"anthropic-messages": "messages", "openai-responses": "input", "gemini-generate": "contents"}
 
 
-class Wire:
-    """One conversation in a vendor's language, read piece by piece."""
+class ConversationReader:
+    """One conversation while it is read: its notes, times, entries and attachments, and its messages in a dialect."""
 
-    def __init__(self, dialect: str, notes: Notes) -> None:
-        self.dialect, self.notes = dialect, notes
+    def __init__(self, client: str, dialect: str = "", *, start: object = None, notes: Notes | None = None) -> None:
+        self.client, self.dialect, self.start = client, dialect, moment(start)
+        self.notes = Notes() if notes is None else notes
+        self.clock = Clock(start)
+        self.tree = Tree(self.notes)
         self.blobs: dict[str, bytes] = {}
-        self.names: dict[str, str] = {}
+        self.tools: dict[str, str] = {}  # call → the name of its tool
 
-    def read(self, messages: Sequence[object], *, at: datetime) -> list[ConversationEntry]:
-        """The entries that these messages or items are."""
+    def decode(self, messages: Sequence[object], *, at: datetime) -> list[ConversationEntry]:
+        """The entries of these messages or items, which are a piece of the conversation."""
         try:
             request = DIALECTS[self.dialect].decode_request({_LISTS[self.dialect]: list(messages)}, at=at)
         except DialectError as error:
@@ -177,13 +185,27 @@ class Wire:
     def _with_names(self, entry: ConversationEntry) -> ConversationEntry:
         if isinstance(entry, ToolResults):
             results = [
-                one if one.name else replace(one, name=self.names.get(one.call_id, "unknown")) for one in entry.results
+                one if one.name else replace(one, name=self.tools.get(one.call_id, "unknown")) for one in entry.results
             ]
             return replace(entry, results=tuple(results))
         if isinstance(entry, ModelOutput):
-            self.names.update({call.call_id: call.name for call in entry.tool_requests})
+            self.tools.update({call.call_id: call.name for call in entry.tool_requests})
             return entry
         return entry if entry.channel == "system" else replace(entry, channel=CHANNEL)
+
+    def conversation(self, source_id: str, *, leaf: str = "", **facts: Any) -> Conversation:
+        """Everything that was read, with these facts about it."""
+        nodes, place = self.tree.nodes(leaf)
+        return Conversation(
+            source_id=source_id,
+            client=self.client,
+            nodes=nodes,
+            leaf=place,
+            created_at=self.start or self.clock.first,
+            blobs=self.blobs,
+            notes=self.notes.as_tuple(),
+            **facts,
+        )
 
 
 def instruction(text: str, *, at: datetime) -> ModelInput:

@@ -26,8 +26,8 @@ from history.entries import (
     ToolResult,
     ToolResults,
 )
-from history.formats.base import Conversation, FormatError, Notes
-from history.formats.conversations import CHANNEL, Clock, Tree, instruction, moment, read_each, reasoning
+from history.formats.base import Conversation, FormatError
+from history.formats.conversations import CHANNEL, ConversationReader, instruction, moment, read_each, reasoning
 from history.formats.sources import Companion, Reader, Sample, Source
 from history.text.lazy import gettext_noop as _
 from history.text.media_types import media_type_of
@@ -45,32 +45,23 @@ def _conversation(item: JsonObject, source: Source) -> Conversation:
     source_id = string(item.get("conversation_id")) or string(item.get("id"))
     if not source_id:
         raise FormatError(_("this conversation has no id"))
-    notes, clock = Notes(), Clock(item.get("create_time"))
-    tree = Tree(notes)
-    messages = ChatGptMessages(tree, clock, companion=source.companion)
+    reader = _Messages(item.get("create_time"), source.companion)
     ends: dict[str, str] = {}
     for name in _ordered(mapping):
         parent = string(mapping[name].get("parent"))
-        after = ends.get(parent, parent)
-        ends[name] = messages.add(name, obj(mapping[name].get("message")), parent=after, above=parent)
-    for name, (parent, output) in messages.thoughts.items():  # thoughts without an answer
-        tree.add(name, output, parent=parent)
-    if not tree.items:
+        ends[name] = reader.add(name, obj(mapping[name].get("message")), parent=ends.get(parent, parent), above=parent)
+    for name, (parent, output) in reader.thoughts.items():  # thoughts without an answer
+        reader.tree.add(name, output, parent=parent)
+    if not reader.tree.items:
         raise FormatError(_("this conversation has no messages"))
-    nodes, leaf = tree.nodes(ends.get(string(item.get("current_node")), ""))
-    return Conversation(
-        source_id=source_id,
-        client="ChatGPT",
-        nodes=nodes,
-        leaf=leaf,
+    return reader.conversation(
+        source_id,
+        leaf=ends.get(string(item.get("current_node")), ""),
         title=string(item.get("title")),
-        created_at=moment(item.get("create_time")) or clock.first,
         updated_at=moment(item.get("update_time")),
         model=string(item.get("default_model_slug")),
         agent=string(item.get("gizmo_id")),
         metadata={"archived": True} if item.get("is_archived") is True else {},
-        blobs=messages.blobs,
-        notes=notes.as_tuple(),
     )
 
 
@@ -93,10 +84,10 @@ def _ordered(mapping: Mapping[str, JsonObject]) -> list[str]:
     return order
 
 
-class ChatGptMessages:
-    def __init__(self, tree: Tree, clock: Clock, *, companion: Companion) -> None:
-        self.tree, self.clock, self.companion = tree, clock, companion
-        self.blobs: dict[str, bytes] = {}
+class _Messages(ConversationReader):
+    def __init__(self, start: object, companion: Companion) -> None:
+        super().__init__("ChatGPT", start=start)
+        self.companion = companion
         self.calls: dict[str, ToolRequest] = {}  # entry → the call in it that waits for a result
         self.thoughts: dict[str, tuple[str, ModelOutput]] = {}  # message that only thinks → (parent, its thoughts)
 
@@ -176,7 +167,7 @@ class ChatGptMessages:
             last = replace(above.results[-1], parts=(*above.results[-1].parts, *parts))
             self.tree.items[parent].entry = replace(above, results=(*above.results[:-1], last))
             return parent
-        self.tree.notes("repaired", _("Tool output without a call was kept as an internal message."), where=tool)
+        self.notes("repaired", _("Tool output without a call was kept as an internal message."), where=tool)
         told = ModelInput(at=at, channel=CHANNEL, parts=(Text(text=f"[{tool}]"), *parts), is_internal=True)
         return self.tree.add(name, told, parent=parent)
 
@@ -220,7 +211,7 @@ class ChatGptMessages:
         file = self.companion(file_id) if file_id else None
         if file is None:
             what = _("The export does not contain a picture or file. Its name was kept.")
-            self.tree.notes("lost", what, where=name or file_id)
+            self.notes("lost", what, where=name or file_id)
             return Media(media_type=media_type or "application/octet-stream", name=name or file_id, size=size)
         file_name, content = file
         sha256 = hashlib.sha256(content).hexdigest()

@@ -20,8 +20,8 @@ from history.entries import (
     Text,
     ToolResults,
 )
-from history.formats.base import Conversation, FormatError, Notes
-from history.formats.conversations import CHANNEL, Clock, Tree, Wire, moment, read_each
+from history.formats.base import Conversation, FormatError
+from history.formats.conversations import CHANNEL, ConversationReader, moment, read_each
 from history.formats.sources import Reader, Sample
 from history.text.lazy import gettext_noop as _
 
@@ -44,31 +44,21 @@ def _conversation(item: JsonObject) -> Conversation:
     messages = objs(item.get("chat_messages"))
     if not messages:
         raise FormatError(_("this conversation has no messages"))
-    reading = _Reading(item)
+    reader = _Messages(item)
     for message in messages:
-        reading.message(message)
-    nodes, leaf = reading.tree.nodes()
-    return Conversation(
-        source_id=uuid,
-        client="Claude.ai",
-        nodes=nodes,
-        leaf=leaf,
+        reader.message(message)
+    return reader.conversation(
+        uuid,
         title=string(item.get("name")),
-        created_at=moment(item.get("created_at")) or reading.clock.first,
         updated_at=moment(item.get("updated_at")),
-        model=string(item.get("model")),
+        model=reader.model,
         metadata={"summary": summary} if (summary := string(item.get("summary"))) else {},
-        blobs=reading.wire.blobs,
-        notes=reading.notes.as_tuple(),
     )
 
 
-class _Reading:
+class _Messages(ConversationReader):
     def __init__(self, item: JsonObject) -> None:
-        self.notes = Notes()
-        self.clock = Clock(item.get("created_at"))
-        self.wire = Wire("anthropic-messages", self.notes)
-        self.tree = Tree(self.notes)
+        super().__init__("Claude.ai", "anthropic-messages", start=item.get("created_at"))
         self.model = string(item.get("model"))
         self.last = ""
         self.ends: dict[str, str] = {}  # message → the last entry that it became
@@ -90,7 +80,7 @@ class _Reading:
 
     def _input(self, message: JsonObject, at: datetime) -> Iterator[Entry]:
         parts = list(self._attached(message))
-        for entry in self.wire.read([{"role": "user", "content": self._blocks(message)}], at=at):
+        for entry in self.decode([{"role": "user", "content": self._blocks(message)}], at=at):
             if isinstance(entry, ModelInput):
                 parts += entry.parts
             else:
@@ -124,7 +114,7 @@ class _Reading:
         self.notes("repaired", _("Calls without an id got one. Results were paired by order."), count=len(nameless))
         messages = [{"role": "assistant", "content": answer_blocks}] if answer_blocks else []
         messages += [{"role": "user", "content": results}] if results else []
-        for entry in self.wire.read(messages, at=at):
+        for entry in self.decode(messages, at=at):
             if isinstance(entry, ModelOutput):
                 yield ModelOutput(at=at, parts=entry.parts, provider="anthropic", model=self.model)
             elif isinstance(entry, ToolResults):

@@ -13,9 +13,9 @@ from pathlib import PurePosixPath
 
 from history.dialects.anthropic_messages.reply_decoder import REASONS, usage_from
 from history.dialects.json_access import items, obj, objs, string
-from history.entries import DebugLog, JsonObject, ModelInput, ModelOutput, Part, Summary, ToolResult, ToolResults, Usage
-from history.formats.base import Conversation, FormatError, Notes, SourceNode
-from history.formats.conversations import Clock, Tree, Wire
+from history.entries import DebugLog, JsonObject, ModelInput, ModelOutput, Part, Summary, ToolResults, Usage
+from history.formats.base import Conversation, FormatError, Notes
+from history.formats.conversations import ConversationReader
 from history.formats.sources import Reader, Sample, Source
 from history.text.lazy import gettext_noop as _
 from history.text.titles import title_from
@@ -85,31 +85,22 @@ class _Transcript:
             yield self._conversation(thread, f"{session}/{side}", parent_id=session, parent_call=calls.get(side, ""))
 
     def _conversation(self, thread: "Thread", source_id: str, **fields: str) -> Conversation:
-        nodes, leaf = thread.nodes()
-        return Conversation(
-            source_id=source_id,
-            client="Claude Code",
-            nodes=nodes,
-            leaf=leaf,
-            created_at=thread.clock.first,
+        thread.end()
+        return thread.conversation(
+            source_id,
             updated_at=thread.clock.last if thread.clock.first else None,
             workspace=self.facts.get("cwd", ""),
             agent=thread.agent,
             metadata={name: self.facts[name] for name in ("gitBranch", "version") if self.facts.get(name)},
-            blobs=thread.wire.blobs,
-            notes=thread.notes.as_tuple(),
             **fields,
         )
 
 
-class Thread:
-    """One chain of records as a tree of entries. Records come in with `add`; `nodes` gives the tree, once."""
+class Thread(ConversationReader):
+    """One chain of records as a tree of entries. Records come in with `add`, and `end` completes the answers."""
 
     def __init__(self, notes: Notes) -> None:
-        self.notes = notes
-        self.clock = Clock()
-        self.wire = Wire("anthropic-messages", notes)
-        self.tree = Tree(notes)
+        super().__init__("Claude Code", "anthropic-messages", notes=notes)
         self.records = 0
         self.agent = ""
         self.agents: dict[str, str] = {}  # subagent → the call that started it
@@ -117,9 +108,7 @@ class Thread:
         self.outputs: dict[str, str] = {}  # message.id → entry
         self.results: dict[str, str] = {}  # entry with calls → entry with their results
         self.answer_of: dict[str, str] = {}  # and the other way round
-        # Entries written over several lines → their parts or results, and the keys of these.
-        self.parts: dict[str, tuple[list[Part], set[str]]] = {}
-        self.more_results: dict[str, tuple[list[ToolResult], set[str]]] = {}
+        self.parts: dict[str, tuple[list[Part], set[str]]] = {}  # answer over several lines → its parts and their keys
         self.covered: dict[str, str] = {}  # boundary of a compaction → the last entry before it
 
     def add(self, record: JsonObject) -> None:
@@ -140,12 +129,9 @@ class Thread:
                 parent = self._queued(record, uuid, parent)
         self.entry_of[uuid] = parent
 
-    def nodes(self) -> tuple[list[SourceNode], int | None]:
+    def end(self) -> None:
         for name, (parts, _known) in self.parts.items():
             self.tree.replace_entry(name, parts=tuple(parts))
-        for name, (results, _known) in self.more_results.items():
-            self.tree.replace_entry(name, results=tuple(results))
-        return self.tree.nodes()
 
     def _parent(self, record: JsonObject, uuid: str) -> str:
         """The entry that this record follows; an unknown id leads to a gap."""
@@ -159,7 +145,7 @@ class Thread:
     def _answer(self, record: JsonObject, uuid: str, parent: str) -> str:
         message, at = obj(record.get("message")), self.clock.at(record.get("timestamp"))
         self.records += 1
-        entries = self.wire.read([{"role": "assistant", "content": message.get("content")}], at=at)
+        entries = self.decode([{"role": "assistant", "content": message.get("content")}], at=at)
         parts = tuple(part for entry in entries if isinstance(entry, ModelOutput) for part in entry.parts)
         end_reason = REASONS.get(string(message.get("stop_reason")), "")
         usage = usage_from(tokens) if (tokens := obj(message.get("usage"))) else None
@@ -206,7 +192,7 @@ class Thread:
     def _input(self, record: JsonObject, uuid: str, parent: str) -> str:
         message, at = obj(record.get("message")), self.clock.at(record.get("timestamp"))
         self.records += 1
-        entries = self.wire.read([{"role": "user", "content": message.get("content")}], at=at)
+        entries = self.decode([{"role": "user", "content": message.get("content")}], at=at)
         for place, entry in enumerate(entries):
             name = f"{uuid}/{place}" if place else uuid
             if isinstance(entry, ToolResults):
@@ -230,7 +216,7 @@ class Thread:
         """A message that the user sent while the model was working."""
         prompt = obj(record.get("attachment")).get("prompt")
         at = self.clock.at(record.get("timestamp"))
-        for entry in self.wire.read([{"role": "user", "content": prompt}], at=at):
+        for entry in self.decode([{"role": "user", "content": prompt}], at=at):
             if isinstance(entry, ModelInput):
                 self.records += 1
                 return self.tree.add(uuid, entry, parent=parent)
@@ -242,24 +228,13 @@ class Thread:
         if agent := string(obj(record.get("toolUseResult")).get("agentId")):
             self.agents[agent] = entry.results[0].call_id
         if known := self.results.get(asking):
-            self._add_results(known, entry)
+            self.tree.add_results(known, entry.results)
             return known
         above = self.tree.items[asking].entry if asking in self.tree.items else None
         placed = self.tree.add(name, entry, parent=asking if isinstance(above, ModelOutput) else parent)
         if isinstance(above, ModelOutput):
             self.results[asking], self.answer_of[placed] = placed, asking
         return placed
-
-    def _add_results(self, known: str, entry: ToolResults) -> None:
-        before = self.tree.items[known].entry
-        if isinstance(before, ToolResults):
-            if known not in self.more_results:
-                self.more_results[known] = list(before.results), {result.call_id for result in before.results}
-            results, keys = self.more_results[known]
-            new = [result for result in entry.results if result.call_id not in keys]
-            results += new
-            keys.update(result.call_id for result in new)
-            self.notes("ignored", _("A repeated tool result was imported once."), count=len(entry.results) - len(new))
 
     def _system(self, record: JsonObject, uuid: str, parent: str) -> str:
         """A record of the program. Of a compaction, note what the summary after it covers."""

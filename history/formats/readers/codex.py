@@ -25,8 +25,8 @@ from history.entries import (
     ToolResults,
     Usage,
 )
-from history.formats.base import Conversation, FormatError, Notes, SourceNode, chain_id
-from history.formats.conversations import CHANNEL, Clock, Wire, instruction
+from history.formats.base import Conversation, FormatError, chain_id
+from history.formats.conversations import CHANNEL, ConversationReader, instruction
 from history.formats.sources import Reader, Sample, Source
 from history.text.lazy import gettext_noop as _
 
@@ -59,23 +59,21 @@ def read(source: Source) -> Iterator[Conversation]:
     rollout = _Rollout()
     for line in source.records(rollout.notes):
         rollout.accept(line)
-    yield rollout.conversation()
+    yield rollout.end()
 
 
-class _Rollout:
+class _Rollout(ConversationReader):
     def __init__(self) -> None:
-        self.notes = Notes()
-        self.clock = Clock()
-        self.wire = Wire("openai-responses", self.notes)
+        super().__init__("Codex", "openai-responses")
         self.meta: JsonObject = {}
-        self.model = self.folder = self.last = ""
-        self.entries: list[tuple[str, Entry]] = []
+        self.model = self.folder = ""
+        self.item_id = ""  # derived from all items so far
+        self.parent = ""  # the entry that the next one follows
         self.pending: list[JsonObject] = []  # what the model did since its last answer
         self.started: tuple[str, datetime] = ("", self.clock.last)
-        self.answers_by_call: dict[str, int] = {}  # call → place of its answer
-        self.results_by_answer: dict[int, int] = {}  # place of an answer → place of its results
-        self.results: dict[int, dict[str, ToolResult]] = {}  # place of results → further ones, by call
-        self.last_answer: int | None = None  # its place
+        self.answers: dict[str, str] = {}  # call → its answer
+        self.results: dict[str, str] = {}  # answer → its results
+        self.last_answer = ""
         self.last_total: object = None
         self.events: list[tuple[str, str, datetime]] = []  # for files that hold nothing else
 
@@ -110,14 +108,16 @@ class _Rollout:
         self.meta = meta
         at, base = self.clock.at(meta.get("timestamp")), meta.get("base_instructions")
         if text := string(obj(base).get("text")) or string(base) or string(meta.get("instructions")):
-            self.put("instructions", SystemInstructionSet(at=at, instruction=text))
+            self.put(SystemInstructionSet(at=at, instruction=text), "instructions")
 
-    def conversation(self) -> Conversation:
+    def end(self) -> Conversation:
         source_id = string(self.meta.get("id")) or string(self.meta.get("session_id"))
         if not source_id:
             raise FormatError(_("the file does not name its session"))
-        nodes = self.nodes()
-        if not nodes:
+        self.flush()
+        if not any(isinstance(item.entry, ModelInput | ModelOutput) for item in self.tree.items.values()):
+            self.add_events()
+        if not self.tree.items:
             raise FormatError(_("this conversation has no messages"))
         facts = {
             "cli_version": string(self.meta.get("cli_version")),
@@ -125,50 +125,37 @@ class _Rollout:
             "forked_from": string(self.meta.get("forked_from_id")),
         }
         spawn = obj(obj(obj(self.meta.get("source")).get("subagent")).get("thread_spawn"))
-        return Conversation(
-            source_id=source_id,
-            client="Codex",
-            nodes=nodes,
-            created_at=self.clock.first,
+        return self.conversation(
+            source_id,
             updated_at=self.clock.last if self.clock.first else None,
             model=self.model,
             agent=string(self.meta.get("agent_nickname")),
             workspace=string(self.meta.get("cwd")) or self.folder,
             parent_id=string(self.meta.get("parent_thread_id")) or string(spawn.get("parent_thread_id")),
             metadata={name: value for name, value in facts.items() if value},
-            blobs=self.wire.blobs,
-            notes=self.notes.as_tuple(),
         )
 
-    def nodes(self) -> list[SourceNode]:
-        self.flush()
-        if not any(isinstance(entry, ModelInput | ModelOutput) for _, entry in self.entries):
-            for role, text, at in self.events:  # some old files have messages only as events for the screen
-                self.last = chain_id(self.last, f"{role} {text}")
-                parts = (Text(text=text),)
-                if role == "user":
-                    self.put(self.last, ModelInput(at=at, channel=CHANNEL, parts=parts))
-                else:
-                    self.put(self.last, ModelOutput(at=at, parts=parts, provider="openai", model=self.model))
-        for place, more in self.results.items():
-            name, entry = self.entries[place]
-            if isinstance(entry, ToolResults):
-                self.entries[place] = (name, replace(entry, results=(*entry.results, *more.values())))
-        nodes: list[SourceNode] = []
-        parent: int | None = None
-        for name, entry in self.entries:
-            nodes.append(SourceNode(entry=entry, parent=parent, source_id=name))
-            parent = parent if entry.kind in LEAVES else len(nodes) - 1
-        return nodes
+    def add_events(self) -> None:
+        """Some old files have messages only as events for the screen."""
+        for role, text, at in self.events:
+            parts = (Text(text=text),)
+            self.identify(f"{role} {text}")
+            if role == "user":
+                self.put(ModelInput(at=at, channel=CHANNEL, parts=parts))
+            else:
+                self.put(ModelOutput(at=at, parts=parts, provider="openai", model=self.model))
 
-    def put(self, name: str, entry: Entry) -> None:
-        if isinstance(entry, ModelOutput):
-            self.last_answer = len(self.entries)
-        self.entries.append((name, entry))
+    def identify(self, text: str) -> None:
+        self.item_id = chain_id(self.item_id, text)
+
+    def put(self, entry: Entry, name: str = "", *, covers: str = "") -> str:
+        placed = self.tree.add(name or self.item_id, entry, parent=self.parent, covers=covers)
+        self.parent = self.parent if entry.kind in LEAVES else placed
+        return placed
 
     def item(self, item: JsonObject, time: object) -> None:
         at, kind = self.clock.at(time), string(item.get("type"))
-        self.last = chain_id(self.last, compact(item))
+        self.identify(compact(item))
         if kind in BOOKKEEPING:
             self.notes("ignored", _("A bookkeeping item was left out."), where=kind)
         elif kind.endswith("_output"):
@@ -179,20 +166,20 @@ class _Rollout:
             self.add_input(item, at)
         else:
             if not self.pending:
-                self.started = (self.last, at)
+                self.started = (self.item_id, at)
             self.pending.append(item)
 
     def flush(self) -> None:
         """What the model did so far is one answer."""
         items, self.pending = self.pending, []
         name, at = self.started
-        for entry in self.wire.read(items, at=at) if items else ():
+        for entry in self.decode(items, at=at) if items else ():
             if isinstance(entry, ModelOutput):
-                self.answers_by_call.update({call.call_id: len(self.entries) for call in entry.tool_requests})
-                self.put(name, replace(entry, provider="openai", model=self.model))
+                self.last_answer = self.put(replace(entry, provider="openai", model=self.model), name)
+                self.answers.update({call.call_id: self.last_answer for call in entry.tool_requests})
 
     def add_input(self, item: JsonObject, at: datetime) -> None:
-        for entry in self.wire.read([item], at=at):
+        for entry in self.decode([item], at=at):
             if not isinstance(entry, ModelInput):
                 continue
             text = entry.text.lstrip()
@@ -203,41 +190,34 @@ class _Rollout:
                 entry = replace(entry, is_internal=True)
             if folder := FOLDER.search(text[:10_000]):
                 self.folder = self.folder or folder[1]
-            self.put(self.last, entry)
+            self.put(entry)
 
     def add_results(self, item: JsonObject, at: datetime) -> None:
         """Results of one answer are one entry, even if something came in between."""
-        for entry in self.wire.read([item], at=at):
+        for entry in self.decode([item], at=at):
             if not isinstance(entry, ToolResults):
                 continue
             results = tuple(_outcome(result) for result in entry.results)
-            answer = self.answers_by_call.get(results[0].call_id)
-            if answer is not None and answer in self.results_by_answer:
-                self.add_more_results(self.results_by_answer[answer], results)
+            answer = self.answers.get(results[0].call_id, "")
+            if answer in self.results:
+                self.tree.add_results(self.results[answer], results)
                 continue
-            if answer is not None:
-                self.results_by_answer[answer] = len(self.entries)
-            self.put(self.last, replace(entry, results=results))
-
-    def add_more_results(self, place: int, results: tuple[ToolResult, ...]) -> None:
-        first, more = self.entries[place][1], self.results.setdefault(place, {})
-        known = {result.call_id for result in first.results} if isinstance(first, ToolResults) else frozenset()
-        fresh = [result for result in results if result.call_id not in known and result.call_id not in more]
-        self.notes("ignored", _("A repeated tool result was imported once."), count=not fresh)
-        more.update({result.call_id: result for result in fresh})
+            placed = self.put(replace(entry, results=results))
+            if answer:
+                self.results[answer] = placed
 
     def compaction(self, payload: JsonObject, time: object) -> None:
         self.flush()
         at, text = self.clock.at(time), string(payload.get("message"))
-        self.last = chain_id(self.last, f"compacted {text}")
+        self.identify(f"compacted {text}")
         if objs(payload.get("replacement_history")):
             self.notes("ignored", _("The context after a compaction was not imported as history."))
         if text.strip():
-            last = len(self.entries)
-            self.put(self.last, Summary(at=at, first=1 if last else 0, last=last, summary=text, model=self.model))
+            last = next(reversed(self.tree.items), "")
+            self.put(Summary(at=at, summary=text, model=self.model), covers=last)
         else:
             self.notes("lost", _("A compaction has no readable summary. The history before it counts again."))
-            self.put(self.last, DebugLog(at=at, category="compacted", message="The context was compacted."))
+            self.put(DebugLog(at=at, category="compacted", message="The context was compacted."))
 
     def event(self, payload: JsonObject, time: object) -> None:
         kind = string(payload.get("type"))
@@ -249,8 +229,8 @@ class _Rollout:
         elif kind in ("error", "turn_aborted", "stream_error"):
             self.flush()
             text = string(payload.get("message")) or string(payload.get("reason"))
-            self.last = chain_id(self.last, f"{kind} {text}")
-            self.put(self.last, DebugLog(at=self.clock.at(time), category=kind, message=text))
+            self.identify(f"{kind} {text}")
+            self.put(DebugLog(at=self.clock.at(time), category=kind, message=text))
 
     def count_tokens(self, info: JsonObject) -> None:
         """Set the usage of the newest answer; an event with the same total repeats it for the screen."""
@@ -259,9 +239,9 @@ class _Rollout:
             return
         self.last_total = total
         self.flush()
-        if self.last_answer is None:
+        if not self.last_answer:
             return
-        name, entry = self.entries[self.last_answer]
+        entry = self.tree.items[self.last_answer].entry
         if isinstance(entry, ModelOutput) and entry.usage is None:
             usage = Usage(
                 input_tokens=count(used.get("input_tokens")),
@@ -270,7 +250,7 @@ class _Rollout:
                 reasoning_tokens=count(used.get("reasoning_output_tokens")),
                 raw=used,
             )
-            self.entries[self.last_answer] = (name, replace(entry, usage=usage))
+            self.tree.replace_entry(self.last_answer, usage=usage)
 
 
 def _outcome(result: ToolResult) -> ToolResult:

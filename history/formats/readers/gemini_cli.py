@@ -31,7 +31,7 @@ from history.entries import (
     text_of,
 )
 from history.formats.base import Conversation, FormatError, Notes, chain_id
-from history.formats.conversations import Clock, Tree, Wire, moment, reasoning
+from history.formats.conversations import ConversationReader, moment, reasoning
 from history.formats.sources import Reader, Sample, Source
 from history.text.lazy import gettext_noop as _
 
@@ -137,29 +137,20 @@ class _Log:
         session_id = string(self.record.get("sessionId"))
         if not session_id:
             raise FormatError(_("the file has no sessionId"))
-        clock = Clock(self.record.get("startTime"))
-        tree = Tree(self.notes)
-        written = _Messages(tree, clock, snapshots=self.snapshots)
+        reader = _Messages(self.record.get("startTime"), self.notes, self.snapshots)
         ends: dict[str, str] = {}
         for name, message in self.messages.items():
-            parent = ends.get(self.parents[name], "")
-            ends[name] = written.add(name, message, parent=parent)
-        nodes, leaf = tree.nodes(ends.get(self.path[-1], "") if self.path else "")
+            ends[name] = reader.add(name, message, parent=ends.get(self.parents[name], ""))
         directories = items(self.record.get("directories"))
         is_child = self.record.get("kind") == "subagent"
-        return Conversation(
-            source_id=session_id,
-            client="Gemini CLI",
-            nodes=nodes,
-            leaf=leaf,
+        return reader.conversation(
+            session_id,
+            leaf=ends.get(self.path[-1], "") if self.path else "",
             title=string(self.record.get("summary")),
-            created_at=moment(self.record.get("startTime")) or clock.first,
             updated_at=moment(self.record.get("lastUpdated")),
             workspace=string(directories[0]) if directories else "",
             parent_id=PurePosixPath(source_name).parent.name if is_child else "",
             metadata={"projectHash": project} if (project := string(self.record.get("projectHash"))) else {},
-            blobs=written.wire.blobs,
-            notes=self.notes.as_tuple(),
         )
 
 
@@ -167,12 +158,12 @@ def _text_key(message: JsonObject) -> str:
     return chain_id(string(message.get("type")), compact(message.get("content")))
 
 
-class _Messages:
+class _Messages(ConversationReader):
     """The entries of messages: a `gemini` message is an answer with its calls, and these hold their results."""
 
-    def __init__(self, tree: Tree, clock: Clock, *, snapshots: Mapping[str, str]) -> None:
-        self.tree, self.clock, self.snapshots = tree, clock, snapshots
-        self.wire = Wire("gemini-generate", tree.notes)
+    def __init__(self, start: object, notes: Notes, snapshots: Mapping[str, str]) -> None:
+        super().__init__("Gemini CLI", "gemini-generate", start=start, notes=notes)
+        self.snapshots = snapshots
         self.answered: set[str] = set()
 
     def add(self, name: str, message: JsonObject, *, parent: str) -> str:
@@ -192,7 +183,7 @@ class _Messages:
         return parent if entry.kind in LEAVES else placed
 
     def _input(self, name: str, message: JsonObject, at: datetime, parent: str) -> str:
-        entries = self.wire.read([{"role": "user", "parts": _parts(message.get("content"))}], at=at)
+        entries = self.decode([{"role": "user", "parts": _parts(message.get("content"))}], at=at)
         for entry in entries:
             entry_name = name if entry is entries[-1] else f"{name}/{entry.kind}"
             if isinstance(entry, ToolResults):
@@ -208,7 +199,7 @@ class _Messages:
             return self._put(name, summary, parent, covers=results if results in self.tree.items else covered)
         if text.startswith(NOT_FOR_THE_MODEL):
             what = _("Commands and messages of the program are kept as a log, outside the context.")
-            self.tree.notes("ignored", what)
+            self.notes("ignored", what)
             return self._put(name, DebugLog(at=entry.at, category="command", message=text), parent)
         shown = _plain(message.get("displayContent"))
         return self._put(name, replace(entry, raw=shown) if shown and shown != entry.text else entry, parent)
@@ -216,7 +207,7 @@ class _Messages:
     def _results(self, name: str, entry: ToolResults, parent: str) -> str:
         fresh = tuple(result for result in entry.results if result.call_id not in self.answered)
         what = _("A repeated tool result was imported once.")
-        self.tree.notes("ignored", what, count=len(entry.results) - len(fresh))
+        self.notes("ignored", what, count=len(entry.results) - len(fresh))
         self.answered.update(result.call_id for result in fresh)
         return self._put(name, replace(entry, results=fresh), parent) if fresh else parent
 
@@ -228,7 +219,7 @@ class _Messages:
             call_id = string(call.get("id"))
             call_id = call_id if call_id and call_id not in made else call_id_for(tool, arguments, taken=made)
             made[call_id] = ToolRequest(call_id=call_id, name=tool, arguments=arguments)
-        entries = self.wire.read([{"role": "model", "parts": _parts(message.get("content"))}], at=at)
+        entries = self.decode([{"role": "model", "parts": _parts(message.get("content"))}], at=at)
         parts: list[Part] = [
             reasoning(string(thought.get("subject")), string(thought.get("description")), provider=PROVIDER)
             for thought in objs(message.get("thoughts"))
@@ -237,7 +228,7 @@ class _Messages:
         called = {part.call_id for part in parts if isinstance(part, ToolRequest)}
         parts += [request for call_id, request in made.items() if call_id not in called]
         if not parts:
-            self.tree.notes("ignored", _("An empty answer was left out."), where=name)
+            self.notes("ignored", _("An empty answer was left out."), where=name)
             return parent
         usage: Usage | None = None
         if tokens := obj(message.get("tokens")):
@@ -261,7 +252,7 @@ class _Messages:
 
     def _result(self, call: JsonObject, request: ToolRequest, at: datetime) -> ToolResult:
         parts = _parts(call.get("result"))
-        read = self.wire.read([{"role": "user", "parts": parts}], at=at) if parts else []
+        read = self.decode([{"role": "user", "parts": parts}], at=at) if parts else []
         found = [result for entry in read if isinstance(entry, ToolResults) for result in entry.results]
         more = tuple(part for entry in read if isinstance(entry, ModelInput) for part in entry.parts)
         result_parts = tuple(part for result in found for part in result.parts) + more
@@ -270,7 +261,7 @@ class _Messages:
             status = found[0].status if found else "success" if result_parts else "interrupted"
         if not result_parts and status != "success":
             what = _("A call has no result in the file. It is marked as interrupted.")
-            self.tree.notes("repaired", what, where=request.name)
+            self.notes("repaired", what, where=request.name)
         return ToolResult(
             call_id=request.call_id,
             name=request.name,

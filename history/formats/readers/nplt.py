@@ -21,7 +21,7 @@ from history.entries import (
     ToolResults,
 )
 from history.formats.base import Conversation, FormatError, Notes, chain_id
-from history.formats.conversations import CHANNEL, Clock, chain_nodes, instruction, moment
+from history.formats.conversations import CHANNEL, ConversationReader, instruction, moment
 from history.formats.sources import Reader, Sample, Source
 from history.text.lazy import gettext_noop as _
 
@@ -47,21 +47,13 @@ def read(source: Source) -> Iterator[Conversation]:
     session_id = string(record.get("session_id"))
     if not session_id:
         raise FormatError(_("the file has no session_id"))
-    notes, clock = Notes(), Clock(record.get("created_at"))
-    entries: list[tuple[str, Entry]] = []
-    last = ""
+    reader, last, parent = ConversationReader("NPLT", start=record.get("created_at")), "", ""
     for message in objs(record.get("messages")):
         last = chain_id(last, compact(message))
-        at = clock.at(message.get("timestamp"))
-        entries += [(f"{last}{suffix}", entry) for suffix, entry in _entries(message, last, at, not entries, notes)]
-    yield Conversation(
-        source_id=session_id,
-        client="NPLT",
-        nodes=chain_nodes(entries),
-        created_at=moment(record.get("created_at")) or clock.first,
-        updated_at=moment(record.get("updated_at")),
-        notes=notes.as_tuple(),
-    )
+        at, is_first = reader.clock.at(message.get("timestamp")), not reader.tree.items
+        for suffix, entry in _entries(message, last, at, is_first, reader.notes):
+            parent = reader.tree.add(f"{last}{suffix}", entry, parent=parent)
+    yield reader.conversation(session_id, updated_at=moment(record.get("updated_at")))
 
 
 def _entries(message: JsonObject, name: str, at: datetime, is_first: bool, notes: Notes) -> Iterator[tuple[str, Entry]]:

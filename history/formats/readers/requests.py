@@ -6,6 +6,7 @@ have ids: they are made from what is said, so that the same line is recognised.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from datetime import datetime
 
 from history.dialects import DIALECTS, DecodedRequest
 from history.dialects.json_access import compact, items, obj, objs, parse_json, string
@@ -20,7 +21,7 @@ from history.entries import (
     now,
 )
 from history.formats.base import Conversation, FormatError, Notes, UnreadableConversation, chain_id
-from history.formats.conversations import CHANNEL, Clock, Wire, add_ids, chain_nodes, read_each
+from history.formats.conversations import CHANNEL, ConversationReader, read_each
 from history.formats.sources import Reader, Sample, Source
 from history.text.lazy import gettext_noop as _
 
@@ -89,10 +90,13 @@ def _conversation(item: JsonObject) -> Conversation:
 
 def _convert(item: JsonObject, *, client: str, notes: Notes, dialect: str = "openai-chat") -> Conversation:
     """One conversation from a body as the vendor takes it."""
-    clock = Clock(next((item[name] for name in TIMES if item.get(name)), None))
-    if clock.first is None:
+    start = next((item[name] for name in TIMES if item.get(name)), None)
+    reader = ConversationReader(client, start=start, notes=notes)
+    if reader.start is None:
         notes("lost", _("The conversation has no times. Its entries get the time of the import."))
-    request = DIALECTS[dialect].decode_request(item, at=clock.last)
+    request = DIALECTS[dialect].decode_request(item, at=reader.clock.last)
+    reader.blobs.update(request.blobs)
+    reader.tree.add_chain(_entries(request, reader.clock.last))
     # Its own id, with how it begins, because ids are not always unique; without an id, a hash of the content.
     source_id = next((str(item[name]) for name in IDS if isinstance(item.get(name), str | int) and item[name]), "")
     if source_id:
@@ -100,23 +104,14 @@ def _convert(item: JsonObject, *, client: str, notes: Notes, dialect: str = "ope
         source_id = f"{source_id[:100]}/{opening[:12]}"
     else:
         source_id = chain_id("", compact({name: item[name] for name in (*SAID, "tools", "functions") if name in item}))
-    return Conversation(
-        source_id=source_id,
-        client=client,
-        nodes=chain_nodes(add_ids(_entries(request, clock))),
-        title=string(item.get("title")),
-        created_at=clock.first,
-        model=request.model,
-        blobs=request.blobs,
-        notes=notes.as_tuple(),
-    )
+    return reader.conversation(source_id, title=string(item.get("title")), model=request.model)
 
 
-def _entries(request: DecodedRequest, clock: Clock) -> Iterator[Entry]:
+def _entries(request: DecodedRequest, at: datetime) -> Iterator[Entry]:
     if request.system:
-        yield SystemInstructionSet(at=clock.last, instruction=request.system)
+        yield SystemInstructionSet(at=at, instruction=request.system)
     if request.tools:
-        yield ToolsOffered(at=clock.last, tools=request.tools)
+        yield ToolsOffered(at=at, tools=request.tools)
     for entry in request.entries:
         if isinstance(entry, ModelInput) and entry.channel != "system":
             yield replace(entry, channel=CHANNEL)
@@ -217,22 +212,16 @@ def read_checkpoint(source: Source) -> Iterator[Conversation]:
     contents = items(document.get("history") if isinstance(document, Mapping) else document)
     if not contents:
         raise FormatError(_("the checkpoint is empty"))
+    reader = ConversationReader("Gemini CLI", "gemini-generate")
+    reader.notes("lost", _("The checkpoint has no times. Its entries get the time of the import."))
     contents = [obj(content) for content in contents]
-    notes = Notes()
-    notes("lost", _("The checkpoint has no times. Its entries get the time of the import."))
-    wire = Wire("gemini-generate", notes)
     entries: list[Entry] = []
-    for entry in wire.read(contents, at=now()):
+    for entry in reader.decode(contents, at=now()):
         if isinstance(entry, ModelInput) and entry.text.lstrip().startswith(ENVIRONMENT):
             entry = replace(entry, is_internal=True)
         entries.append(entry)
-    yield Conversation(
-        source_id=chain_id("", compact(contents[:OPENING_CONTENTS])),
-        client="Gemini CLI",
-        nodes=chain_nodes(add_ids(entries)),
-        blobs=wire.blobs,
-        notes=notes.as_tuple(),
-    )
+    reader.tree.add_chain(entries)
+    yield reader.conversation(chain_id("", compact(contents[:OPENING_CONTENTS])))
 
 
 READER = Reader("requests", recognises, read)

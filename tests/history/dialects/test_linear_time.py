@@ -191,6 +191,7 @@ def test_importing_many_lines_of_one_message_takes_linear_time(kind: str) -> Non
         thread = Thread(Notes())
         for record in records:
             thread.add(record)
-        assert thread.nodes()[0]
+        thread.end()
+        assert thread.conversation("s").nodes
 
     assert_linear(read, lambda n: lines(kind, n), size=400, runs=3)
