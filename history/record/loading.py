@@ -1,10 +1,11 @@
 """Reading of entries from rows: bodies are unpacked and long texts fetched from their blobs, a page at a time."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from django.db import connection
+from django.db.models import QuerySet
 
 from history.context.messages import dropped_entry
 from history.db.packing import Blobs, blobs_in, unpack
@@ -12,6 +13,7 @@ from history.entries import Entry, Node
 from history.models import Blob, Message, Session
 
 MAX_PAGE = 500
+PAGE_CHARS = 4_000_000  # of texts, about, that are in memory at a time
 
 
 def entries_of(messages: Sequence[Message]) -> list[Entry]:
@@ -28,6 +30,18 @@ def nodes_of(messages: Sequence[Message]) -> list[Node]:
 def ledger_of(session: Session, *, after: int = 0, limit: int = MAX_PAGE) -> list[Message]:
     """All entries in the order of writing, on every branch."""
     return list(Message.objects.of(session).filter(seq__gt=after).order_by("seq")[: max(1, min(limit, MAX_PAGE))])
+
+
+def pages_of(session: Session, rows: QuerySet[Message], *, most: int) -> Iterator[list[Message]]:
+    """These rows of a session up to its version, oldest first; at most so many, fewer where texts are long."""
+    last, size = 0, most // 5
+    while page := list(rows.filter(seq__gt=last)[:size]):
+        yield page
+        last = page[-1].seq
+        if last >= session.version:
+            return
+        mean = sum(len(row.body or "") + row.content_chars for row in page) // len(page) + 1
+        size = max(1, min(most, PAGE_CHARS // mean))
 
 
 def read_nodes(where: str, parameters: Sequence[Any]) -> list[Node]:

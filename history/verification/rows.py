@@ -1,17 +1,14 @@
 """Findings of a verification, and the rows, blobs and audit events that it reads."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from hashlib import sha256
 from uuid import UUID
 
-from history.models import AuditEvent, Blob, Message, Session
+from history.models import AuditEvent, Blob, Session
 
-PAGE = 500
-PAGE_CHARS = 4_000_000  # of bodies, about, that are in memory at a time
 STATE_ACTIONS = ("drop", "trim", "remove", "hold", "release", "hide", "unhide", "rename")
 
 
@@ -41,19 +38,6 @@ class VerificationFinding:
 
 def projection_finding(session: Session, seq: int, code: str, sentence: str) -> VerificationFinding:
     return VerificationFinding(session.pk, seq, code, sentence, FindingSeverity.PROJECTION)
-
-
-def pages_of(session: Session) -> Iterator[list[Message]]:
-    """The entries up to the version of the session row, oldest first; short pages where texts are long."""
-    last, size = 0, 100
-    entries = Message.objects.in_order(session)
-    while rows := list(entries.filter(seq__gt=last)[:size]):
-        yield rows
-        last = rows[-1].seq
-        if last >= session.version:
-            return
-        mean = sum(len(row.body or "") + len(row.content) for row in rows) // len(rows) + 1
-        size = max(1, min(PAGE, PAGE_CHARS // mean))
 
 
 @dataclass

@@ -12,11 +12,13 @@ from history.models import Message, Session
 from history.models.seals import digest_of, title_mark_of
 from history.record import projections
 from history.record.expiry import expiry_of
+from history.record.loading import pages_of
 from history.text.titles import title_from
 from history.verification.entries import Chain, read_body, wrong_columns
 from history.verification.projections_check import ProjectionsCheck
-from history.verification.rows import Blobs, VerificationFinding, audited_state, pages_of, projection_finding
+from history.verification.rows import Blobs, VerificationFinding, audited_state, projection_finding
 
+PAGE = 500
 # Events of earlier versions do not have the moment of a deletion; they were written within the same transaction.
 SAME_MOMENT = timedelta(minutes=10)
 
@@ -40,7 +42,7 @@ class SessionCheck:
         if through and self.audited.trimmed != (through, self.session.anchor_seal.hex()):
             sentence = "entries up to here are gone, and no audit event tells of a trim"
             yield self._damage(through, "untold_trim", sentence)
-        for rows in pages_of(self.session):
+        for rows in pages_of(self.session, Message.objects.in_order(self.session), most=PAGE):
             for row in rows:
                 yield from self._check_row(row)
             yield from self.projections.check_page(rows)

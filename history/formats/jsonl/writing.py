@@ -14,10 +14,10 @@ from history.formats.jsonl import serialise
 from history.formats.jsonl.lines import HEADER, entry_line, line_of, sections, time_text
 from history.models import Blob, Exchange, Message, Session, ToolCall
 from history.models.seals import digest_of
+from history.record.loading import pages_of
 from history.text.lazy import gettext_noop as _
 
 PAGE = 200
-PAGE_CHARS = 2_000_000  # of bodies, about, that are in memory at a time
 BLOB_PART = 6_000_000  # bytes of a blob in one line; divisible by three, so that no part needs to be filled up
 KNOWN_BLOBS = 200_000  # beyond so many different ones, some are written a second time
 
@@ -37,7 +37,8 @@ class JsonlWriter:
         """Everything about one session up to the version of its row. `also` is added to its last line."""
         yield line_of(serialise.serialize_session(session))
         last, entries = None, 0
-        for page in pages_of(session):
+        rows = Message.objects.in_order(session).defer("content", "fingerprint")
+        for page in pages_of(session, rows, most=PAGE):
             yield from self._entries(page)
             last, entries = page[-1], entries + len(page)
         if getattr(session, "has_exchanges", True):  # known from the query that read it, for many have none
@@ -119,19 +120,6 @@ class JsonlWriter:
                     data = b64encode(content[start : start + BLOB_PART]).decode()
                     line = {"type": "blob", "sha256": name, "media_type": blob.media_type, "data": data}
                     yield line_of(line | ({"more": True} if start + BLOB_PART < len(content) else {}))
-
-
-def pages_of(session: Session) -> Iterator[list[Message]]:
-    """The entries that the session knew of when it was read, oldest first; short pages where texts are long."""
-    last, size = 0, 50
-    entries = Message.objects.in_order(session).defer("content", "fingerprint")
-    while page := list(entries.filter(seq__gt=last)[:size]):
-        yield page
-        last = page[-1].seq
-        if last >= session.version:
-            return
-        mean = sum(len(row.body or "") for row in page) // len(page) + 1
-        size = max(1, min(PAGE, PAGE_CHARS // mean))
 
 
 def _links(through: type[Model], name: str, ids: Sequence[object]) -> dict[object, list[str]]:
