@@ -5,7 +5,7 @@
 An import may be repeated: it adds only what is new. What cannot be read is named in the report.
 """
 
-from history.importing.reports import ImportItem, ImportOutcome, ImportReport
+from history.formats.reports import ImportItem, ImportOutcome, ImportReport
 from history.importing.running import run, steps
 from history.importing.unpacking import UnpackedFile, files_at, uploaded
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, BinaryIO
 from uuid import UUID
@@ -20,8 +20,8 @@ from history.errors import HistoryError, HistoryOff
 from history.formats import jsonl
 from history.formats.base import Conversation, FormatError, UnreadableConversation
 from history.formats.readers import reader_for
+from history.formats.reports import ImportItem, ImportOutcome, ImportReport
 from history.formats.sources import Source, raw_lines
-from history.importing.reports import ImportItem, ImportOutcome, ImportReport
 from history.importing.storing import ConversationStore
 from history.importing.unpacking import DAMAGE, UnpackedFile, may_hold_text, unpacked
 from history.models import ApiKey
@@ -36,7 +36,6 @@ logger = logging.getLogger(__name__)
 NOT_RECOGNISED = _("The format is not supported. The import guide lists the supported ones.")
 # Errors of a conversation or a file that are not errors of Parley.
 REFUSALS = (HistoryError, FormatError, EntryError, EntryTooLarge, DataError, IntegrityError, *DAMAGE)
-OWN_OUTCOMES = {"extended": "grown", "deleted": "noted"}  # of a restore, under other names than here
 
 Step = ImportItem | None  # a finished item, or None: a moment to pause in the middle of a long one
 OnBytes = Callable[[int], None]
@@ -178,26 +177,16 @@ class _Import:
 
     def _restore(self, piece: UnpackedFile, counter: _ByteCounter) -> Iterator[Step]:
         """Restore an export of Parley."""
-        item = partial(ImportItem, file=piece.name, format=jsonl.FORMAT)
         if self.dry_run:
-            yield item(outcome=ImportOutcome.NOTED, why=_("An export of Parley."))
+            why = _("An export of Parley.")
+            yield ImportItem(outcome=ImportOutcome.NOTED, file=piece.name, format=jsonl.FORMAT, why=why)
             return
         counter.is_counting = True
         owner = None if self.restore_owners else self.store.owner
         key, recording = self.store.recording_key, self.store.recording
         with closing(counter.open()) as stream:
             for restored in jsonl.restore(raw_lines(stream), owner=owner, recording_key=key, recording=recording):
-                if restored is None:
-                    yield None
-                    continue
-                yield item(
-                    outcome=ImportOutcome(OWN_OUTCOMES.get(restored.outcome, restored.outcome)),
-                    title=restored.title,
-                    session=restored.session,
-                    entries=restored.entries,
-                    why=restored.why,
-                    notes=restored.notes,
-                )
+                yield restored and replace(restored, file=piece.name, format=jsonl.FORMAT)
 
 
 def _title_of(conversation: Conversation) -> str:

@@ -19,8 +19,8 @@ from django.utils.translation import gettext_noop
 from history import importing
 from history.entries import JsonDict
 from history.errors import HistoryError
+from history.formats.reports import ImportItem, ImportOutcome, ImportReport
 from history.importing.jobs import folder_of, tidy
-from history.importing.reports import ImportItem, ImportOutcome, ImportReport
 from history.models import ImportJob
 from history.record import writer
 

@@ -24,7 +24,7 @@ from history.db.transactions import writing
 from history.entries import Entry, HeadMoved, ModelOutput, Numbering, Reasoning, entry_to_json
 from history.formats.base import Conversation
 from history.formats.conversations import find_last_place
-from history.importing.reports import ImportOutcome
+from history.formats.reports import ImportOutcome
 from history.models import ApiKey, Message, Session
 from history.record import recorder, writer
 from history.record.recorder import Append

@@ -8,8 +8,7 @@ was restored and exported again is the same. Bodies and salts are what was seale
 """
 
 from history.formats.jsonl.lines import FORMAT, ExtraSection, is_header, register_section
-from history.formats.jsonl.reading import Restored
 from history.formats.jsonl.restoring import restore
 from history.formats.jsonl.writing import JsonlWriter
 
-__all__ = ["FORMAT", "ExtraSection", "JsonlWriter", "Restored", "is_header", "register_section", "restore"]
+__all__ = ["FORMAT", "ExtraSection", "JsonlWriter", "is_header", "register_section", "restore"]

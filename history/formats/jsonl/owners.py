@@ -1,6 +1,6 @@
 """Owners, keys and ids of restored sessions.
 
-Restored by the operator, sessions go to the user of that name, or to the mapped one, under the same ids. Restored by a
+Restored by the operator, sessions go to the user of that name, under the same ids. Restored by a
 user, everything becomes theirs (or their `recording_key`'s): nothing of another user is changed or linked. A user must
 not learn from an import whether another user has a session, an exchange or a key of some id. So an id that was not
 theirs becomes one that is derived from it and the user, and a key that is not theirs becomes a stub of their own.
@@ -17,7 +17,6 @@ from django.contrib.auth import get_user_model
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
-from history.entries import JsonDict, JsonObject
 from history.formats.base import FormatError, Notes
 from history.models import ApiKey, AuditEvent, Blob, Exchange, Message, Session
 from history.text.lazy import LazyText
@@ -28,11 +27,9 @@ MAX_KEYS = 100  # that one user adds
 
 
 class OwnerMap:
-    def __init__(
-        self, *, owner: Any = None, owners: JsonObject | None = None, recording_key: ApiKey | None = None
-    ) -> None:
+    def __init__(self, *, owner: Any = None, recording_key: ApiKey | None = None) -> None:
         self.owner, self.recording_key = owner, recording_key
-        self._users: JsonDict = dict(owners or {})
+        self._users: dict[str, Any] = {}
         self._keys: dict[tuple[str, Any], ApiKey | None] = {}
         self._file_blobs: set[bytes] = set()
 

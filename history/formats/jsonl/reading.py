@@ -3,18 +3,18 @@
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 from history.db.bulk import fit_text
 from history.db.packing import MissingBlob, attachments_of, blobs_in, dump, unpack
 from history.entries import Entry, JsonDict, JsonObject
-from history.formats.base import FormatError, Note, Notes
+from history.formats.base import FormatError, Notes
 from history.formats.jsonl.lines import check_year, time_of
 from history.formats.jsonl.owners import OwnerMap
 from history.formats.jsonl.serialise import hash_of, mapping, parse_call, parse_dropped, whole
+from history.formats.reports import ImportItem, ImportOutcome
 from history.formats.sources import MAX_CONVERSATION as MAX_BLOB
 from history.formats.sources import MEGABYTE, check_values
 from history.models import ApiKey, Blob, Message, Session
@@ -29,31 +29,20 @@ WINDOW = 500  # of stored entries that are compared at a time
 
 @dataclass(frozen=True, slots=True)
 class RestoredEntry:
-    """One entry to restore. `entry` is None if its texts were dropped."""
+    """One entry to restore, and its row, which has no session yet. `entry` is None if its texts were dropped."""
 
-    seq: int
-    parent: int
-    moved: bool
-    created_at: datetime
-    seal: bytes
-    digest: bytes
-    columns: JsonObject
+    row: Message
     entry: Entry | None = None
-    body: str | None = None
-    salt: bytes | None = None
     blobs: frozenset[str] = frozenset()
     missing: frozenset[str] = frozenset()  # attachments without bytes
     calls: Sequence[JsonDict] = ()
 
-    @property
-    def kind(self) -> str:
-        return str(self.columns["kind"])
-
     def follows(self, seal: bytes) -> bool:
         """Whether its seal follows from the seal before it and its content."""
-        is_whole = self.body is None or self.digest == digest_of(self.salt or b"", self.body)
-        expected = seal_of(seal, seq=self.seq, parent=self.parent, kind=self.kind, digest=self.digest)
-        return is_whole and self.seal == expected
+        row = self.row
+        is_whole = row.body is None or row.digest == digest_of(row.salt or b"", row.body)
+        expected = seal_of(seal, seq=row.seq, parent=row.parent_seq, kind=row.kind, digest=row.digest)
+        return is_whole and bytes(row.seal) == expected
 
 
 class Payloads:
@@ -113,8 +102,8 @@ def read_entry(line: JsonObject, payloads: Payloads) -> RestoredEntry:
     seq, parent = whole(line, "seq"), whole(line, "parent")
     common: JsonDict = {
         "seq": seq,
-        "parent": parent,
-        "moved": line.get("moved") is True,
+        "parent_seq": parent,
+        "moved_head": line.get("moved") is True,
         "created_at": time_of(line.get("created_at")),
         "seal": hash_of(line, "seal"),
     }
@@ -123,17 +112,17 @@ def read_entry(line: JsonObject, payloads: Payloads) -> RestoredEntry:
     if not parent < seq:
         raise FormatError(_("entry %(seq)s cannot follow entry %(parent)s"), seq=seq, parent=parent)
     if "dropped" not in line:
-        return RestoredEntry(**common, **_content(line, seq, payloads))
+        return _read_content(line, common, payloads)
     facts = mapping(line, "dropped")
     columns, calls = parse_dropped(facts), facts.get("calls", [])
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
         raise FormatError(_("the calls of an entry must be a list of objects"))
-    digest = hash_of(line, "digest")
-    return RestoredEntry(**common, digest=digest, columns=columns, calls=[parse_call(call) for call in calls])
+    row = Message(**{**columns, **common}, digest=hash_of(line, "digest"))
+    return RestoredEntry(row, calls=[parse_call(call) for call in calls])
 
 
-def _content(line: JsonObject, seq: int, payloads: Payloads) -> JsonDict:
-    written, salt = line.get("body"), hash_of(line, "salt", size=16)
+def _read_content(line: JsonObject, common: JsonDict, payloads: Payloads) -> RestoredEntry:
+    written, salt, seq = line.get("body"), hash_of(line, "salt", size=16), common["seq"]
     body = written if isinstance(written, str) else dump(written)
     if body[:1] != "{":
         raise FormatError(_("entry %(seq)s has no body"), seq=seq)
@@ -149,35 +138,11 @@ def _content(line: JsonObject, seq: int, payloads: Payloads) -> JsonDict:
         raise FormatError(_("a text of entry %(seq)s is missing from the file"), seq=seq) from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise FormatError(_("the body of entry %(seq)s cannot be read"), seq=seq) from None
+    digest = hash_of(line, "digest") or digest_of(salt, body)
+    row = Message(**{**projections.columns_of(entry), **common}, body=body, salt=salt, digest=digest)
     attached = attachments_of(entry)
     there = payloads.find_available(attached) if attached else attached
-    return {
-        "digest": hash_of(line, "digest") or digest_of(salt, body),
-        "columns": projections.columns_of(entry),
-        "entry": entry,
-        "body": body,
-        "salt": salt,
-        "blobs": names | there,
-        "missing": attached - there,
-    }
-
-
-Outcome = Literal["imported", "extended", "already there", "deleted", "noted", "refused"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
-    """The outcome of one session of a file, or of one line of another section (`session` None).
-
-    `extended`: it was stored before, and has got what the file adds. `noted`: nothing was done.
-    """
-
-    session: UUID | None
-    outcome: Outcome
-    title: str = ""
-    entries: int = 0  # that were stored now
-    why: str = ""
-    notes: tuple[Note, ...] = ()
+    return RestoredEntry(row, entry, names | there, attached - there)
 
 
 @dataclass
@@ -213,14 +178,14 @@ class SessionBuffer:
     def trimmed_through(self) -> int:
         return int(self.fields.get("trimmed_through", 0))
 
-    def differs(self, stored: Session, restored: RestoredEntry) -> bool:
+    def differs(self, stored: Session, row: Message) -> bool:
         """Whether the stored entry of this number is another one. Trimmed entries cannot be compared."""
-        if restored.seq <= stored.trimmed_through:
+        if row.seq <= stored.trimmed_through:
             return False
-        if restored.seq not in self.seals:
-            window = Message.objects.of(stored).filter(seq__gte=restored.seq, seq__lt=restored.seq + WINDOW)
+        if row.seq not in self.seals:
+            window = Message.objects.of(stored).filter(seq__gte=row.seq, seq__lt=row.seq + WINDOW)
             self.seals = {seq: bytes(seal) for seq, seal in window.values_list("seq", "seal")}
-        return self.seals.get(restored.seq) != restored.seal
+        return self.seals.get(row.seq) != bytes(row.seal)
 
     def __post_init__(self) -> None:
         self.last, self.last_seal = self.trimmed_through, self.fields.get("anchor_seal", b"")
@@ -229,11 +194,11 @@ class SessionBuffer:
 
     def add(self, restored: RestoredEntry) -> None:
         """Add one entry: it is new, stored already, or the reason why no more can be stored."""
-        seq = restored.seq
+        row, seq = restored.row, restored.row.seq
         if self.refused or self.problem:
             return
         if seq <= self.trimmed_through:
-            self.kept[str(seq)] = restored.digest.hex()
+            self.kept[str(seq)] = row.digest.hex()
             if self.stored_session is None:
                 self._take(restored)
             return
@@ -251,19 +216,19 @@ class SessionBuffer:
                 self.problem = LazyText(_("the seal of entry %(seq)s does not match"), seq=seq)
                 return
             self.notes("lost", _("seals that do not match: changed before the export or in transit"), where=f"#{seq}")
-        self.last, self.last_seal = seq, restored.seal
+        self.last, self.last_seal = seq, row.seal
         if is_new:
             self._take(restored)
-        elif stored and self.differs(stored, restored):
+        elif stored and self.differs(stored, row):
             template = _("another session with this id exists: they differ from entry %(seq)s on")
             self.refused = LazyText(template, seq=seq)
 
     def _take(self, restored: RestoredEntry) -> None:
         self.entries.append(restored)
         if restored.entry is None:
-            self.dropped = [self.dropped[0] + 1, restored.seq]
+            self.dropped = [self.dropped[0] + 1, restored.row.seq]
         if restored.missing:
-            self.notes("lost", _("attachments without data in the file"), where=f"#{restored.seq}")
+            self.notes("lost", _("attachments without data in the file"), where=f"#{restored.row.seq}")
 
     def end(self, line: JsonObject | None) -> None:
         """Take the last line of the session; None if the file ends or continues without it."""
@@ -285,16 +250,14 @@ class SessionBuffer:
             return or_as_new
         return ours is None or (theirs is not None and theirs > ours)
 
-    def result(self) -> Restored:
-        is_changed = self.stored_count or self.is_marked
-        outcome: Outcome = "extended" if is_changed else "already there"
-        if self.refused or self.stored_session is None:
-            outcome = "refused" if self.refused else "imported"
-        return Restored(
-            session=self.id,
-            title=self.title,
-            outcome=outcome,
-            entries=self.stored_count,
-            why=self.refused,
-            notes=self.notes.as_tuple(),
+    def result(self) -> ImportItem:
+        if self.refused:
+            outcome = ImportOutcome.REFUSED
+        elif self.stored_session is None:
+            outcome = ImportOutcome.IMPORTED
+        else:
+            outcome = ImportOutcome.GROWN if self.stored_count or self.is_marked else ImportOutcome.THERE
+        count, notes = self.stored_count, self.notes.as_tuple()
+        return ImportItem(
+            outcome=outcome, session=self.id, title=self.title, entries=count, why=self.refused, notes=notes
         )

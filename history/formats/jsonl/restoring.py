@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db import DataError, IntegrityError
 from django.utils import timezone
 
-from history import redaction, retention
+from history import redaction
 from history.db.packing import MissingBlob
 from history.entries import JsonObject
 from history.errors import HistoryError
@@ -17,8 +17,9 @@ from history.formats.base import FormatError, Note, Notes
 from history.formats.jsonl import storing
 from history.formats.jsonl.lines import ExtraSection, check_header, read_line, sections
 from history.formats.jsonl.owners import OwnerMap
-from history.formats.jsonl.reading import Payloads, Restored, RestoredEntry, SessionBuffer, read_entry
+from history.formats.jsonl.reading import Payloads, RestoredEntry, SessionBuffer, read_entry
 from history.formats.jsonl.serialise import id_of, parse_exchange, parse_session, whole
+from history.formats.reports import ImportItem, ImportOutcome
 from history.models import ApiKey, AuditEvent, Session
 from history.record import writer
 from history.record.recorder import refuse_when_off
@@ -34,29 +35,21 @@ REFUSALS = (HistoryError, FormatError, DataError, IntegrityError, ValueError, Ty
 
 
 def restore(
-    lines: Iterable[bytes],
-    *,
-    owner: Any = None,
-    owners: JsonObject | None = None,
-    recording_key: ApiKey | None = None,
-    recording: str = "full",
-    deletions: bool = False,
-) -> Iterator[Restored | None]:
+    lines: Iterable[bytes], *, owner: Any = None, recording_key: ApiKey | None = None, recording: str = "full"
+) -> Iterator[ImportItem | None]:
     """Restore an export and yield the outcome of each session. Raises FormatError if the file is not an export.
 
     Yields None after each batch: nothing is locked then, and other imports may run.
 
-    Without `owner` the operator restores: sessions go to the user with the owner's name, or as mapped in `owners`, and
+    Without `owner` the operator restores: sessions go to the user with the owner's name, and
     extra sections are restored. With `owner` that user gets everything, recorded under `recording_key` if there is one.
     A second restore changes nothing; a file with more entries of a session extends it. Entries are stored exactly as
     they were sealed. So a session with texts that the mode `recording` of a sending key does not keep (credentials,
     answers) is refused as a whole; titles and metadata are redacted.
-
-    `deletions`: sessions that were deleted at the source are deleted here, too.
     """
     refuse_when_off()
-    owner_map = OwnerMap(owner=owner, owners=owners, recording_key=recording_key)
-    run = _Restore(owner_map, recording=recording, deletions=deletions)
+    owner_map = OwnerMap(owner=owner, recording_key=recording_key)
+    run = _Restore(owner_map, recording=recording)
     for number, line in enumerate(lines):
         if line.strip():
             yield from run.feed(line, is_first=number == 0)
@@ -66,8 +59,8 @@ def restore(
 
 
 class _Restore:
-    def __init__(self, owners: OwnerMap, *, recording: str, deletions: bool) -> None:
-        self.owners, self.recording, self.deletions = owners, recording, deletions
+    def __init__(self, owners: OwnerMap, *, recording: str) -> None:
+        self.owners, self.recording = owners, recording
         self.keeps_texts = redaction.stores_bodies(recording)
         self.redactors = redaction.redactors_for(recording if self.keeps_texts else "redacted")
         self.payloads = Payloads(owners)
@@ -77,7 +70,7 @@ class _Restore:
         self.has_just_stored = False
         self.waiting: dict[UUID, list[tuple[UUID, str]]] = {}  # a session that is still to come → the links to it
 
-    def feed(self, line: bytes, *, is_first: bool) -> Iterator[Restored]:
+    def feed(self, line: bytes, *, is_first: bool) -> Iterator[ImportItem]:
         self.bytes += len(line)
         self.has_just_stored = False
         try:
@@ -90,23 +83,23 @@ class _Restore:
             if is_first:
                 raise
             if self.current is None:
-                yield Restored(session=None, outcome="refused", why=error_text(error))
+                yield ImportItem(outcome=ImportOutcome.REFUSED, why=error_text(error))
             elif not self.current.problem:
                 self.current.problem = error_text(error)
         size = self.bytes + self.payloads.pending_bytes
         if size >= BATCH_BYTES or sum(len(buffer.entries) + 5 for buffer in self.batch) >= BATCH:
             yield from self._store()
 
-    def close(self) -> Iterator[Restored]:
+    def close(self) -> Iterator[ImportItem]:
         self._end(None)
         yield from self._store()
         for target, pointing in self.waiting.items():
             for session_id, name in pointing:
                 what = LazyText(_("the linked session (%(name)s) does not exist here"), name=name)
                 note = Note(level="lost", what=what, where=str(target))
-                yield Restored(session=session_id, outcome="noted", notes=(note,))
+                yield ImportItem(outcome=ImportOutcome.NOTED, session=session_id, notes=(note,))
 
-    def _take(self, value: JsonObject) -> Iterator[Restored]:
+    def _take(self, value: JsonObject) -> Iterator[ImportItem]:
         kind = str(value.get("type"))
         if kind in ("entry", "exchange") and self.current is not None:
             if not (self.current.refused or self.current.problem):
@@ -122,12 +115,12 @@ class _Restore:
         elif kind == "session_end":
             self._end(value)
         elif kind == "deleted":
-            yield from self._delete(value)
+            yield from self._note_deletion(value)
         elif kind in sections():
             yield self._take_section(sections()[kind], value)
         elif kind not in ("end", "header"):
             why = LazyText(_("a line of unknown kind was left out: %(kind)s"), kind=repr(kind))
-            yield Restored(session=None, outcome="noted", why=why)
+            yield ImportItem(outcome=ImportOutcome.NOTED, why=why)
 
     def _take_entry_or_exchange(self, kind: str, current: SessionBuffer, value: JsonObject) -> None:
         if kind == "exchange":
@@ -226,28 +219,24 @@ class _Restore:
             self.current.end(value)
             self.current = None
 
-    def _delete(self, value: JsonObject) -> Iterator[Restored]:
+    def _note_deletion(self, value: JsonObject) -> Iterator[ImportItem]:
         yield from self._store()
         session_id = self.owners.session_id(id_of(value, "session"))
         session = Session.objects.open().filter(pk=session_id).first()
         if session is None or not self.owners.can_link_to(session):
             return
         why = _("it was deleted at its origin")
-        if self.deletions:
-            retention.hide(session, actor=self.owners.owner, reason=why)
-        yield Restored(
-            session=session.pk, title=session.title, outcome="deleted" if self.deletions else "noted", why=why
-        )
+        yield ImportItem(outcome=ImportOutcome.NOTED, session=session.pk, title=session.title, why=why)
 
-    def _take_section(self, section: ExtraSection, value: JsonObject) -> Restored:
+    def _take_section(self, section: ExtraSection, value: JsonObject) -> ImportItem:
         if not self.owners.is_operator:
             only = LazyText(_("only operators can restore lines of %(name)s"), name=repr(section.name))
-            return Restored(session=None, outcome="noted", why=only)
+            return ImportItem(outcome=ImportOutcome.NOTED, why=only)
         why = section.take({name: item for name, item in value.items() if name != "type"})
         title = f"{section.name} {value.get('name', '')}".strip()
-        return Restored(session=None, title=title, outcome="already there" if why else "imported", why=why)
+        return ImportItem(outcome=ImportOutcome.THERE if why else ImportOutcome.IMPORTED, title=title, why=why)
 
-    def _store(self) -> Iterator[Restored]:
+    def _store(self) -> Iterator[ImportItem]:
         batch, blobs = self.batch, self.payloads.take()
         try:
             storing.store(batch, blobs=blobs, owners=self.owners)

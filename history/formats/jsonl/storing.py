@@ -89,29 +89,28 @@ class _EntryInserter(Draft):
         self.calls: list[tuple[Message, JsonDict]] = []  # of entries without texts, to be written with them
 
     def insert(self, restored: RestoredEntry) -> None:
-        session = self.session
-        if restored.seq <= session.trimmed_through:
-            position = Position(fingerprints.START)
-            self._put_row(restored, position=position, on_path=True, moved=restored.moved)
+        session, row = self.session, restored.row
+        if row.seq <= session.trimmed_through:
+            row.on_path = True
+            self._put_row(restored, Position(fingerprints.START))
             return
-        is_move = restored.kind == HeadMoved.kind
+        is_move, is_leaf = row.kind == HeadMoved.kind, row.kind in LEAVES
         if is_move:
-            self._move_head(restored.parent)
-        position = self.position_of(restored.parent)
-        is_leaf = restored.kind in LEAVES
+            self._move_head(row.parent_seq)
+        position = self.position_of(row.parent_seq)
         # Only the entry knows where the head was before the first entry that is left after a trim.
-        is_first = session.trimmed_through and session.head == 0 and restored.parent <= session.trimmed_through
-        moves = not is_leaf and (restored.moved if is_first else restored.parent == session.head)
-        message = self._put_row(restored, position=position, on_path=moves, moved=moves or is_move)
-        session.version, session.last_seal = restored.seq, restored.seal
+        is_first = session.trimmed_through and session.head == 0 and row.parent_seq <= session.trimmed_through
+        row.on_path = not is_leaf and (row.moved_head if is_first else row.parent_seq == session.head)
+        row.moved_head = row.on_path or is_move
+        self._put_row(restored, position)
+        session.version, session.last_seal = row.seq, row.seal
         if is_leaf:
             return
         calls = [(call["call_id"], call["name"]) for call in restored.calls]
         calls += projections.calls_in(restored.entry) if restored.entry is not None else []
-        self.positions[restored.seq] = next_position(position, message, calls=calls)
-        if moves:
-            position = self.positions[restored.seq]
-            advance(session, position=position, seq=restored.seq, is_message=message.is_message)
+        self.positions[row.seq] = position = next_position(position, row, calls=calls)
+        if row.on_path:
+            advance(session, position=position, seq=row.seq, is_message=row.is_message)
 
     def close(self) -> None:
         """Mark whether the entries before the anchor of a trim are on the path: that is known only at the end."""
@@ -144,33 +143,21 @@ class _EntryInserter(Draft):
         session.head, session.message_count, session.head_has_open_calls = to, 0, False
         session.head_fingerprint = fingerprints.START
 
-    def _put_row(self, restored: RestoredEntry, *, position: Position, on_path: bool, moved: bool) -> Message:
+    def _put_row(self, restored: RestoredEntry, position: Position) -> None:
+        row, session = restored.row, self.session
+        row.session = session
         if restored.entry is not None:
-            fingerprint = fingerprints.fingerprint(restored.entry, after=position.fingerprint, scope=self.scope)
-        elif restored.kind in CONVERSATION:
-            fingerprint = fingerprints.of_nothing_known(self.session.pk, restored.seq)
+            row.fingerprint = fingerprints.fingerprint(restored.entry, after=position.fingerprint, scope=self.scope)
+        elif row.kind in CONVERSATION:
+            row.fingerprint = fingerprints.of_nothing_known(session.pk, row.seq)
         else:
-            fingerprint = position.fingerprint
-        message = Message(
-            session=self.session,
-            seq=restored.seq,
-            parent_seq=restored.parent,
-            on_path=on_path,
-            moved_head=moved,
-            body=restored.body,
-            salt=restored.salt,
-            digest=restored.digest,
-            seal=restored.seal,
-            fingerprint=fingerprint,
-            **{**restored.columns, "created_at": restored.created_at},
-        )
+            row.fingerprint = position.fingerprint
         # An entry without texts is neither searched nor does it call or answer: a gap, for the projections.
-        entry = restored.entry or Gap(at=restored.created_at)
-        self.rows.append(DraftRow(message, entry, Packed(restored.body or "", {}, restored.blobs), position))
-        self.calls += [(message, call) for call in restored.calls]
-        row_builder.count_entry(self.session, message, restored.entry)
-        self.session.tool_call_count += len(restored.calls)
-        return message
+        entry = restored.entry or Gap(at=row.created_at)
+        self.rows.append(DraftRow(row, entry, Packed(row.body or "", {}, restored.blobs), position))
+        self.calls += [(row, call) for call in restored.calls]
+        row_builder.count_entry(session, row, restored.entry)
+        session.tool_call_count += len(restored.calls)
 
 
 def _write(*inserters: _EntryInserter) -> None:

@@ -21,6 +21,7 @@ from history.entries import (
     ToolsOffered,
 )
 from history.formats import jsonl
+from history.formats.reports import ImportItem
 from history.models import ApiKey, Blob, DayTally, Exchange, Message, SearchRow, Session, ToolCall
 from history.record import recorder
 from project.accounts.models import User
@@ -73,6 +74,6 @@ def wipe() -> None:
         without_guards(rows._default_manager.all()).delete()
 
 
-def restored(file: bytes | Iterable[bytes], **how: Any) -> list[jsonl.Restored]:
+def restored(file: bytes | Iterable[bytes], **how: Any) -> list[ImportItem]:
     lines = file.splitlines(keepends=True) if isinstance(file, bytes) else file
     return [told for told in jsonl.restore(lines, **how) if told is not None]

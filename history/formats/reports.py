@@ -24,7 +24,7 @@ class ImportItem:
     """One conversation, or one file. `entries` were stored now; `why` is the reason for a refusal."""
 
     outcome: ImportOutcome
-    file: str
+    file: str = ""
     format: str = ""
     title: str = ""
     session: UUID | None = None
