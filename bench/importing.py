@@ -23,10 +23,10 @@ def measure(table: Table, folder: str, *, messages: int) -> None:
     megabytes = path.stat().st_size / 2**20
     note = f"{messages:,} messages, {megabytes:,.0f} MB"
     with memory_growth() as growth:
-        took = seconds(lambda: importing.run(owner, importing.files_at([path])))
+        took = seconds(lambda: importing.Import(owner).run(importing.files_at([path])))
     table.add(Line("importing", messages / took, "/s", note=note))
     table.add(Line("memory while importing", growth[0], "MiB", goal=GROWTH_MIB, note=note))
-    again = seconds(lambda: importing.run(owner, importing.files_at([path])))
+    again = seconds(lambda: importing.Import(owner).run(importing.files_at([path])))
     table.add(Line("importing again: all there", messages / again, "/s", note=note))
     path.unlink()
 

@@ -185,28 +185,37 @@ def _value(raw: bytes) -> object:
         raise FormatError(_("not valid JSON (%(error)s)"), error=str(error)) from None
 
 
-class _Counted:
-    """A stream that ends in an error where one item is longer than a conversation may be."""
+class CountedStream:
+    """A stream that calls `on_read` with the size of what was read."""
 
-    def __init__(self, stream: BinaryIO) -> None:
-        self.stream, self.since = stream, 0
+    def __init__(self, stream: BinaryIO, on_read: Callable[[int], None]) -> None:
+        self.stream, self.on_read, self.close = stream, on_read, stream.close
 
     def read(self, size: int = -1) -> bytes:
-        raw = self.stream.read(size)
-        self.since += len(raw)
-        if self.since > MAX_CONVERSATION:
-            raise FormatError(TOO_LONG)
-        return raw
+        content = self.stream.read(size)
+        self.on_read(len(content))
+        return content
+
+    def readline(self, size: int = -1) -> bytes:
+        line = self.stream.readline(size)
+        self.on_read(len(line))
+        return line
 
 
 def _items(
     stream: BinaryIO, *, level: int = 1, on_break: Callable[[str], None] = lambda problem: None
 ) -> Iterator[object]:
     """Values at a depth of `level`: the items of a list (1), or the value itself (0); the last may be incomplete."""
-    counted = _Counted(stream)
-    builder, depth, values = ijson.ObjectBuilder(), 0, 0
+    builder, depth, values, size = ijson.ObjectBuilder(), 0, 0, 0
+
+    def count(read: int) -> None:
+        nonlocal size
+        size += read
+        if size > MAX_CONVERSATION:
+            raise FormatError(TOO_LONG)
+
     try:
-        for event, value in ijson.basic_parse(counted, use_float=True, buf_size=65_536):
+        for event, value in ijson.basic_parse(CountedStream(stream, count), use_float=True, buf_size=65_536):
             opens, closes = event.startswith("start_"), event.startswith("end_")
             depth += opens - closes
             if level and (depth == 0 or (depth == 1 and opens)):
@@ -217,7 +226,7 @@ def _items(
             builder.event(event, value)
             if depth == level:
                 yield builder.value
-                builder, values, counted.since = ijson.ObjectBuilder(), 0, 0
+                builder, values, size = ijson.ObjectBuilder(), 0, 0
     except ijson.JSONError as error:
         text = error.args[0] if error.args else ""
         text = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)

@@ -6,7 +6,7 @@ An import may be repeated: it adds only what is new. What cannot be read is name
 """
 
 from history.formats.reports import ImportItem, ImportOutcome, ImportReport
-from history.importing.running import run, steps
+from history.importing.running import Import
 from history.importing.unpacking import UnpackedFile, files_at, uploaded
 
-__all__ = ["ImportItem", "ImportOutcome", "ImportReport", "UnpackedFile", "files_at", "run", "steps", "uploaded"]
+__all__ = ["Import", "ImportItem", "ImportOutcome", "ImportReport", "UnpackedFile", "files_at", "uploaded"]

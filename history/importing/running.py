@@ -21,7 +21,7 @@ from history.formats import jsonl
 from history.formats.base import Conversation, FormatError, UnreadableConversation
 from history.formats.readers import reader_for
 from history.formats.reports import ImportItem, ImportOutcome, ImportReport
-from history.formats.sources import Source, raw_lines
+from history.formats.sources import CountedStream, Source, raw_lines
 from history.importing.storing import ConversationStore
 from history.importing.unpacking import DAMAGE, UnpackedFile, may_hold_text, unpacked
 from history.models import ApiKey
@@ -38,74 +38,51 @@ NOT_RECOGNISED = _("The format is not supported. The import guide lists the supp
 REFUSALS = (HistoryError, FormatError, EntryError, EntryTooLarge, DataError, IntegrityError, *DAMAGE)
 
 Step = ImportItem | None  # a finished item, or None: a moment to pause in the middle of a long one
-OnBytes = Callable[[int], None]
-
-
-def run(
-    owner: Any,
-    pieces: Iterable[UnpackedFile],
-    *,
-    on_item: Callable[[ImportItem], None] | None = None,
-    on_bytes: OnBytes | None = None,
-    api_key: ApiKey | None = None,
-    restore_owners: bool = False,
-    dry_run: bool = False,
-) -> ImportReport:
-    """Import these files for `owner`.
-
-    `on_item` is called with each finished item, `on_bytes` with the number of bytes read since its last call. Sessions
-    of Parley's own exports become the owner's; with `restore_owners`, which is for the operator, each goes to the user
-    with its owner's name. Imports of a key that does not see all sessions of its owner are recorded under that key.
-    """
-    report = ImportReport()
-    for item in steps(
-        owner,
-        pieces,
-        report=report,
-        on_bytes=on_bytes or (lambda count: None),
-        api_key=api_key,
-        restore_owners=restore_owners,
-        dry_run=dry_run,
-    ):
-        if item is not None and on_item:
-            on_item(item)
-    return report
-
-
-def steps(
-    owner: Any,
-    pieces: Iterable[UnpackedFile],
-    *,
-    report: ImportReport,
-    on_bytes: OnBytes,
-    api_key: ApiKey | None = None,
-    restore_owners: bool = False,
-    dry_run: bool = False,
-) -> Iterator[Step]:
-    """The same, step by step; counts into `report`. Nothing is locked between steps, so other imports can run."""
-    refuse_when_off()
-    recording_key = None if api_key is None or can_see_all_of_owner(api_key) else api_key
-    store = ConversationStore(owner, recording_key, api_key.recording if api_key else "full")
-    import_ = _Import(store, on_bytes, dry_run, restore_owners)
-    for piece in pieces:
-        for item in import_.import_file(piece):
-            if item is not None:
-                report.add(item)
-            yield item
-    if not dry_run:
-        for link in import_.links:  # subagents may be read before the session that started them
-            store.link(*link)
-        counts: JsonDict = {name.replace(" ", "_"): count for name, count in report.as_json().items()}
-        audit.record("sessions.imported", actor=owner.pk, key=api_key.pk if api_key else None, **counts)
 
 
 @dataclass
-class _Import:
-    store: ConversationStore
-    on_bytes: OnBytes
-    dry_run: bool
-    restore_owners: bool
-    links: list[tuple[UUID, str, str]] = field(default_factory=list)  # a session, its client, the id of its parent
+class Import:
+    """An import of files for one owner. `on_bytes` is called with the number of bytes read since its last call.
+
+    Sessions of Parley's own exports become the owner's; with `restore_owners`, which is for the operator, each goes to
+    the user with its owner's name. Imports of a key that does not see all sessions of its owner are recorded under it.
+    """
+
+    owner: Any
+    on_bytes: Callable[[int], None] = lambda count: None
+    api_key: ApiKey | None = None
+    restore_owners: bool = False
+    dry_run: bool = False
+    report: ImportReport = field(default_factory=ImportReport)
+
+    def __post_init__(self) -> None:
+        key = self.api_key
+        recording_key = None if key is None or can_see_all_of_owner(key) else key
+        self.store = ConversationStore(self.owner, recording_key, key.recording if key else "full")
+        self.links: list[tuple[UUID, str, str]] = []  # a session, its client, the id of its parent
+
+    def run(
+        self, pieces: Iterable[UnpackedFile], on_item: Callable[[ImportItem], object] = lambda item: None
+    ) -> ImportReport:
+        for item in self.steps(pieces):
+            if item is not None:
+                on_item(item)
+        return self.report
+
+    def steps(self, pieces: Iterable[UnpackedFile]) -> Iterator[Step]:
+        """The same, step by step. Nothing is locked between steps, so other imports can run."""
+        refuse_when_off()
+        for piece in pieces:
+            for item in self.import_file(piece):
+                if item is not None:
+                    self.report.add(item)
+                yield item
+        if not self.dry_run:
+            for link in self.links:  # subagents may be read before the session that started them
+                self.store.link(*link)
+            counts: JsonDict = {name.replace(" ", "_"): count for name, count in self.report.as_json().items()}
+            key = self.api_key.pk if self.api_key else None
+            audit.record("sessions.imported", actor=self.owner.pk, key=key, **counts)
 
     def import_file(self, piece: UnpackedFile) -> Iterator[Step]:
         """Everything in one file; errors become items, too."""
@@ -182,7 +159,7 @@ class _Import:
             yield ImportItem(outcome=ImportOutcome.NOTED, file=piece.name, format=jsonl.FORMAT, why=why)
             return
         counter.is_counting = True
-        owner = None if self.restore_owners else self.store.owner
+        owner = None if self.restore_owners else self.owner
         key, recording = self.store.recording_key, self.store.recording
         with closing(counter.open()) as stream:
             for restored in jsonl.restore(raw_lines(stream), owner=owner, recording_key=key, recording=recording):
@@ -205,32 +182,16 @@ def _refusal(piece: UnpackedFile, why: str) -> ImportItem:
 class _ByteCounter:
     """Reports how much of a piece was read: not while its format is detected, and the rest at the end."""
 
-    def __init__(self, piece: UnpackedFile, on_bytes: OnBytes) -> None:
+    def __init__(self, piece: UnpackedFile, on_bytes: Callable[[int], None]) -> None:
         self.piece, self.on_bytes = piece, on_bytes
         self.counted = 0
         self.is_counting = False
 
     def open(self) -> BinaryIO:
-        return _CountedStream(self.piece.open(), self) if self.is_counting else self.piece.open()  # type: ignore[return-value]
+        return CountedStream(self.piece.open(), self.add) if self.is_counting else self.piece.open()  # type: ignore[return-value]
 
     def add(self, count: int) -> None:
         count = min(count, self.piece.size - self.counted)
         if count > 0:
             self.counted += count
             self.on_bytes(count)
-
-
-class _CountedStream:
-    def __init__(self, stream: BinaryIO, counter: _ByteCounter) -> None:
-        self.stream, self.counter = stream, counter
-        self.close = stream.close
-
-    def read(self, size: int = -1) -> bytes:
-        content = self.stream.read(size)
-        self.counter.add(len(content))
-        return content
-
-    def readline(self, size: int = -1) -> bytes:
-        line = self.stream.readline(size)
-        self.counter.add(len(line))
-        return line

@@ -19,7 +19,7 @@ from django.utils.translation import gettext_noop
 from history import importing
 from history.entries import JsonDict
 from history.errors import HistoryError
-from history.formats.reports import ImportItem, ImportOutcome, ImportReport
+from history.formats.reports import ImportItem, ImportOutcome
 from history.importing.jobs import folder_of, tidy
 from history.models import ImportJob
 from history.record import writer
@@ -74,14 +74,13 @@ class _RunningJob:
         self.job = job
         self.claimed = ImportJob.objects.filter(claim=runner, state=ImportJob.State.RUNNING)
         self.recording = job.api_key.recording if job.api_key else "full"
-        self.report = ImportReport()
         self.items: list[JsonDict] = []
         self.bytes = 0
         self.written = time.monotonic()
         folder = folder_of(job)
         pieces = [importing.uploaded(folder / str(place), name=file["name"]) for place, file in enumerate(job.files)]
-        add_bytes, key = self._add_bytes, job.api_key
-        self.steps = importing.steps(job.owner, pieces, report=self.report, on_bytes=add_bytes, api_key=key)
+        self.import_ = importing.Import(job.owner, on_bytes=self._add_bytes, api_key=job.api_key)
+        self.steps = self.import_.steps(pieces)
 
     def run_turn(self, *, until: float) -> bool:
         """False when the job has ended, with or without an error."""
@@ -121,7 +120,7 @@ class _RunningJob:
 
     def _write(self, **fields: object) -> None:
         row = self.claimed.filter(pk=self.job.pk)
-        row.update(bytes_read=self.bytes, counts=self.report.as_json(), items=self.items, **fields)
+        row.update(bytes_read=self.bytes, counts=self.import_.report.as_json(), items=self.items, **fields)
         self.written = time.monotonic()
 
     def _end(self, state: str, *, error: str = "") -> None:

@@ -47,14 +47,9 @@ def run(options: Options, *, out: Stream, err: Stream) -> None:
     except NotAllowedError:
         raise CommandError(_("There is no user to own the sessions. Name one with --owner."), returncode=2) from None
     with progress_bar(_("Importing"), total=sum(map(_size, options["paths"]))) as advance:
-        report = importing.run(
-            owner,
-            importing.files_at(options["paths"]),
-            on_item=lambda item: _print_item(item, options, out),
-            on_bytes=advance,
-            restore_owners=not options["owner"],
-            dry_run=options["dry_run"],
-        )
+        restore_owners, dry_run = not options["owner"], options["dry_run"]
+        import_ = importing.Import(owner, on_bytes=advance, restore_owners=restore_owners, dry_run=dry_run)
+        report = import_.run(importing.files_at(options["paths"]), lambda item: _print_item(item, options, out))
     _print_report(report, options, out=out, err=err)
     if report[ImportOutcome.REFUSED]:
         raise CommandError(_("Refused: %(count)s. See the reasons above.") % {"count": report[ImportOutcome.REFUSED]})

@@ -47,7 +47,7 @@ def bring(ada: User, tmp_path: Path) -> Any:
         file = tmp_path / "talk.jsonl"
         file.write_bytes(content)
         items: list[ImportItem] = []
-        importing.run(ada, importing.files_at([file]), on_item=items.append, api_key=api_key)
+        importing.Import(ada, api_key=api_key).run(importing.files_at([file]), items.append)
         return items
 
     return bring

@@ -68,7 +68,7 @@ def bring(ada: User, tmp_path: Path) -> Any:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         items: list[ImportItem] = []
-        report = importing.run(ada, importing.files_at([path]), on_item=items.append, **fields)
+        report = importing.Import(ada, **fields).run(importing.files_at([path]), items.append)
         return report, items
 
     return brought
@@ -149,7 +149,7 @@ def test_a_deleted_conversation_can_be_imported_anew(bring: Any, ada: User) -> N
 
 def test_the_same_file_of_two_people_is_two_sessions(bring: Any, bob: User, tmp_path: Path) -> None:
     bring("talk.jsonl", lines(*TALK))
-    importing.run(bob, importing.files_at([tmp_path / "talk.jsonl"]))
+    importing.Import(bob).run(importing.files_at([tmp_path / "talk.jsonl"]))
     assert {session.owner.username for session in Session.objects.all()} == {"ada", "bob"}
 
 
@@ -274,7 +274,7 @@ def test_a_folder_is_walked_and_what_is_nothing_is_passed_over(ada: User, tmp_pa
         nonlocal read
         read += size
 
-    importing.run(ada, importing.files_at([tmp_path]), on_item=items.append, on_bytes=count)
+    importing.Import(ada, on_bytes=count).run(importing.files_at([tmp_path]), items.append)
     assert sorted((item.outcome.value, item.file) for item in items) == [
         ("ignored", "notes.txt"),
         ("ignored", "page.css"),
@@ -363,10 +363,9 @@ def test_two_imports_of_the_same_file_at_once_do_not_double_it(ada: User, tmp_pa
 
     def bring_all() -> None:
         try:
-            importing.run(
-                ada,
+            importing.Import(ada).run(
                 importing.files_at([tmp_path]),
-                on_item=lambda item: refused.append(item) if item.outcome == ImportOutcome.REFUSED else None,
+                lambda item: refused.append(item) if item.outcome == ImportOutcome.REFUSED else None,
             )
         finally:
             connections.close_all()

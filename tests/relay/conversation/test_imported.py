@@ -66,7 +66,7 @@ def bring(owner: User, content: bytes) -> Session:
     piece = importing.UnpackedFile(
         name="file.jsonl", open=lambda: io.BytesIO(content), size=len(content), is_named=True
     )
-    importing.run(owner, [piece])
+    importing.Import(owner).run([piece])
     return Session.objects.get()
 
 
