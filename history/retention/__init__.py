@@ -1,18 +1,16 @@
 """Retention: the only code that removes anything from the history.
 
-- An owner's delete *hides* a session until PARLEY_TRASH_HOURS have passed. *Erasing* skips the trash. Sessions that
+- An owner's delete *hides* a session until PARLEY_TRASH_HOURS have passed; *erasing* skips the trash. Sessions that
   agents opened from it go and return with it.
 - A session *expires* by the current policy of its source or key, or goes if the key has too many.
-- If a session has more messages than allowed, its oldest whole turns are *trimmed*, never the last one. An anchor with
-  their seal stays, so that the rest can still be verified.
+- The oldest whole turns of a long session are *trimmed*, never the last one. An anchor with their seal stays.
 - Old texts are *dropped*: the entry keeps its place, times, counts, digest and seal.
 - Unused blobs go an hour after they were stored, an abandoned copy an hour after its last batch.
 - A *hold* overrides all of this.
 
-Rows are removed by primary key, a few hundred per transaction, and only numbers are read into memory. A session is
-first marked (its state is `removing`) in the transaction of its audit event. From then on it is not shown, and an
-interrupted purge is finished by the next one. Every removal is an audit event, the only explanation for missing rows
-that `verification` accepts.
+Rows are removed by primary key, a few hundred per transaction. A session is first marked (its state is `removing`) with
+an audit event: it is not shown any more, and the next purge finishes an interrupted removal. The audit events are the
+only explanation for missing rows that `verification` accepts.
 
     purging → due (which sessions) → removal (sessions and blobs)
             → trimming (turns and texts of sessions that stay) → turns (where a history may be cut)

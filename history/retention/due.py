@@ -32,7 +32,7 @@ def unfinished(now: datetime) -> QuerySet[Session]:
     return Session.objects.filter(state=Session.State.INCOMPLETE, stored_at__lt=now - LIVES_FOR)
 
 
-def over_cap(now: datetime) -> Iterator[QuerySet[Session]]:
+def over_cap() -> Iterator[QuerySet[Session]]:
     """Per key, the sessions beyond its newest ones. Deleted and held sessions do not count."""
     for key in one_by_one(ApiKey.objects.all()):
         mine = Session.objects.open().filter(api_key=key, hold=False)

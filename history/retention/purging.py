@@ -81,7 +81,7 @@ class _Purge:
                 due.align_expiry(scope, after_batch=self.check_time)
             yield "expired", due.expired(scope, self.now)
             yield "trashed", due.trashed(scope, self.now)
-        for sessions in due.over_cap(self.now):
+        for sessions in due.over_cap():
             yield "over_cap", sessions
 
     def staying(self, sessions: QuerySet[Session]) -> Iterator[Session]:

@@ -57,11 +57,15 @@ def mark(sessions: QuerySet[Session], *, why: str, reason: str = "", **who: int 
 
 def finish(ids: Sequence[UUID]) -> Iterator[Removed]:
     """Remove marked sessions batch by batch. An interrupted removal can be continued."""
-    for exchanges in batches(Exchange.objects.filter(session_id__in=ids)):
-        yield remove_exchanges(exchanges)
-    for messages in batches(Message.objects.filter(session_id__in=ids)):
-        yield remove_messages(messages)
+    yield from _remove_rows(ids)
     yield _remove_sessions(ids)
+
+
+def _remove_rows(session_ids: Sequence[UUID]) -> Iterator[Removed]:
+    for exchanges in batches(Exchange.objects.filter(session_id__in=session_ids)):
+        yield remove_exchanges(exchanges)
+    for messages in batches(Message.objects.filter(session_id__in=session_ids)):
+        yield remove_messages(messages)
 
 
 def remove_messages(ids: Sequence[int]) -> Removed:
@@ -98,14 +102,10 @@ def unlink_inputs(exchange_ids: Sequence[UUID]) -> None:
 
 def _remove_sessions(ids: Sequence[UUID]) -> Removed:
     """Remove the session rows, and entries that a concurrent writer has appended."""
-    removed = Removed()
     with writing():
         going = Session.objects.being_removed().filter(pk__in=ids).order_by("pk").select_for_update()
         locked = list(going.values_list("pk", flat=True))
-        for late in batches(Message.objects.filter(session_id__in=locked)):
-            removed += remove_messages(late)
-        for exchanges in batches(Exchange.objects.filter(session_id__in=locked)):
-            removed += remove_exchanges(exchanges)
+        removed = sum(_remove_rows(locked), Removed())
         _remove(ShareLink.objects.filter(session_id__in=locked))
         for relation in Session._meta.get_fields(include_hidden=True):
             if isinstance(relation, ManyToOneRel) and relation.on_delete is CASCADE:

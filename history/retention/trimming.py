@@ -52,21 +52,13 @@ def _trim_once(plan: TrimPlan) -> Removed | None:
             return None
         rows = plan.entries()
         _count_out(session, rows)
-        session.trimmed_through = cut
-        session.anchor_seal = Message.objects.at(session, cut).values_list("seal", flat=True).get()
-        kept = Message.objects.of(session).filter(seq__in=plan.outline.still_holding(cut)).values_list("seq", "digest")
-        audit.record(
-            "trim",
-            session=session.pk,
-            through=cut,
-            entries=rows.count(),
-            seal=session.anchor_seal.hex(),
-            kept={str(seq): digest.hex() for seq, digest in kept},
-        )
-        session.changed_at = timezone.now()
-        with daily_counts.recounting(
-            exchanges=Exchange.objects.filter(session=session).filter(after__lt=cut, message=None)
-        ):
+        seal = Message.objects.at(session, cut).values_list("seal", flat=True).get()
+        leaving = Message.objects.of(session).filter(seq__in=plan.outline.still_holding(cut))
+        kept = {str(seq): digest.hex() for seq, digest in leaving.values_list("seq", "digest")}
+        audit.record("trim", session=session.pk, through=cut, entries=rows.count(), seal=seal.hex(), kept=kept)
+        session.trimmed_through, session.anchor_seal, session.changed_at = cut, seal, timezone.now()
+        failed = Exchange.objects.filter(session=session).filter(after__lt=cut, message=None)
+        with daily_counts.recounting(exchanges=failed):
             session.save(update_fields=["trimmed_through", "anchor_seal", "changed_at", *Session.COUNTERS])
         return removal.remove_messages(list(rows.values_list("pk", flat=True)))
 
@@ -94,7 +86,6 @@ def errors_in(rows: QuerySet[Message]) -> int:
 
 
 def failures_in(body: str | None) -> int:
-    """The number of failed results."""
     any_text: defaultdict[str, bytes] = defaultdict(lambda: b"null")
     return projections.errors_in(unpack(body or "null", any_text))
 
@@ -166,11 +157,10 @@ def _record_drop(plan: TrimPlan, rows: QuerySet[Message]) -> bool:
         if not count:
             _note_done(plan)
             return False
-        drops_title = plan.cut == session.version
-        dropped_title: dict[str, Any] = {"title": ""} if drops_title else {}
-        audit.record("drop", session=session.pk, through=plan.cut, entries=count, **dropped_title)
-        if drops_title:
-            Session.objects.filter(pk=session.pk).update(title="")
+        title: dict[str, Any] = {"title": ""} if plan.cut == session.version else {}
+        audit.record("drop", session=session.pk, through=plan.cut, entries=count, **title)
+        if title:
+            Session.objects.filter(pk=session.pk).update(**title)
         _drop_inputs(plan)
     return True
 

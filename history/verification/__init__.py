@@ -12,14 +12,12 @@ from uuid import UUID
 from history.access import audit
 from history.db.bulk import one_by_one
 from history.models import Exchange, Session
-from history.verification.checkpoints import Checkpoint as Checkpoint
-from history.verification.checkpoints import checkpoint as checkpoint
-from history.verification.checkpoints import compare
-from history.verification.rebuilding import rebuild as rebuild
-from history.verification.rows import Blobs, audited_state
-from history.verification.rows import FindingSeverity as FindingSeverity
-from history.verification.rows import VerificationFinding as VerificationFinding
+from history.verification.checkpoints import Checkpoint, checkpoint, compare
+from history.verification.rebuilding import rebuild
+from history.verification.rows import Blobs, FindingSeverity, VerificationFinding, audited_state
 from history.verification.sessions import SessionCheck
+
+__all__ = ["Checkpoint", "FindingSeverity", "VerificationFinding", "checkpoint", "rebuild", "verify"]
 
 Progress = Callable[[int], None]
 
