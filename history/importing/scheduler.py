@@ -10,7 +10,6 @@ import logging
 import shutil
 import time
 from collections import deque
-from datetime import timedelta
 from uuid import UUID, uuid4
 
 from django.utils import timezone
@@ -20,7 +19,7 @@ from history import importing
 from history.entries import JsonDict
 from history.errors import HistoryError
 from history.formats.reports import ImportItem, ImportOutcome
-from history.importing.jobs import folder_of, tidy
+from history.importing.jobs import folder_of
 from history.models import ImportJob
 from history.record import writer
 
@@ -31,25 +30,18 @@ TOGETHER = 8
 KEPT_ITEMS = 1_000
 KEPT_REFUSALS = 2_000
 WRITE_EVERY = 1.0
-TIDY_EVERY = timedelta(hours=1)
 
 WENT_WRONG = gettext_noop("Something went wrong. The server log has the details.")
-
-_tidied = timezone.now() - TIDY_EVERY
 
 
 def work() -> None:
     """Run the waiting jobs whose files are here, until there are none. The background work calls it once a second."""
-    global _tidied
     runner, running = uuid4(), deque[_RunningJob]()
     while _start_waiting(running, runner):
         if running[0].run_turn(until=time.monotonic() + TURN):
             running.rotate(-1)
         else:
             running.popleft()
-    if timezone.now() - _tidied > TIDY_EVERY:
-        _tidied = timezone.now()
-        tidy()
 
 
 def _start_waiting(running: deque[_RunningJob], runner: UUID) -> int:
