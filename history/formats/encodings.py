@@ -6,6 +6,7 @@ Windows-1252 (which has Latin-1 in it) if there are more of them than of UTF-8's
 
 import codecs
 import io
+from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
 from history.text.lazy import gettext_noop as _
@@ -62,30 +63,31 @@ def _eight_bits(head: bytes, stream: BinaryIO) -> Encoding:
 
 def as_utf_8(stream: BinaryIO, encoding: Encoding) -> BinaryIO:
     """The same file, always UTF-8 without a mark."""
-    return stream if encoding == UTF_8 else io.BufferedReader(_Converted(stream, encoding.name), CHUNK)
+    return stream if encoding == UTF_8 else io.BufferedReader(PieceStream(_converted(stream, encoding), stream), CHUNK)
 
 
-class _Converted(io.RawIOBase):
-    def __init__(self, stream: BinaryIO, name: str) -> None:
-        self._stream = stream
-        self._decoder = codecs.getincrementaldecoder(name)("replace")
-        self._left = b""
+def _converted(stream: BinaryIO, encoding: Encoding) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder(encoding.name)("replace")
+    while chunk := stream.read(CHUNK):
+        yield decoder.decode(chunk).encode("utf-8", "replace")
+    yield decoder.decode(b"", final=True).encode("utf-8", "replace")
+
+
+class PieceStream(io.RawIOBase):
+    """A file that consists of these pieces, which are made from another file."""
+
+    def __init__(self, pieces: Iterator[bytes], source: BinaryIO) -> None:
+        self._pieces, self._source, self._left = filter(None, pieces), source, b""
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, target: memoryview) -> int:  # type: ignore[override]
-        while not self._left:
-            chunk = self._stream.read(CHUNK)
-            text = self._decoder.decode(chunk, final=not chunk)
-            self._left = text.encode("utf-8", "replace")
-            if not chunk:
-                break
-        size = min(len(target), len(self._left))
-        target[:size] = self._left[:size]
-        self._left = self._left[size:]
+        content = self._left or next(self._pieces, b"")
+        size = min(len(target), len(content))
+        target[:size], self._left = content[:size], content[size:]
         return size
 
     def close(self) -> None:
-        self._stream.close()
+        self._source.close()
         super().close()

@@ -22,6 +22,7 @@ from typing import BinaryIO, TypeVar
 import zstandard
 
 from history.formats.base import FormatError
+from history.formats.encodings import PieceStream
 from history.formats.sources import MAX_ATTACHMENT, MEGABYTE, Companion, no_companion
 from history.text.lazy import gettext_noop as _
 
@@ -29,6 +30,7 @@ MAX_UNPACKED = 10 * 1024 * MEGABYTE
 MAX_RATIO = 200
 FREE_OF_RATIO = 256 * MEGABYTE  # so much is unpacked however well it is packed
 MAX_MEMBERS = 200_000
+MAX_WINDOW = 128 * MEGABYTE  # of zstd
 MAX_LEVELS = 2
 HEAD = 4_096
 
@@ -163,51 +165,32 @@ def _seekable(stream: BinaryIO) -> Iterator[BinaryIO]:
 
 
 def _decompressed(piece: UnpackedFile, *, is_gzip: bool, limit: _UnpackedLimit) -> UnpackedFile:
+    largest = min(MAX_UNPACKED, max(FREE_OF_RATIO, MAX_RATIO * piece.size))
     furthest = 0  # it is opened more than once, and counts once
 
-    def note(place: int) -> None:
+    def pieces(raw: BinaryIO) -> Iterator[bytes]:
         nonlocal furthest
-        limit.take(max(0, place - furthest))
-        furthest = max(furthest, place)
+        size = 0
+        try:
+            while content := raw.read(MEGABYTE):
+                size += len(content)
+                if size > largest:
+                    raise FormatError(UNPACKS_TO_TOO_MUCH)
+                limit.take(max(0, size - furthest))
+                furthest = max(furthest, size)
+                yield content
+        except DAMAGE as error:
+            raise FormatError(DAMAGED, error=str(error)) from error
 
     def opened() -> BinaryIO:
         packed = piece.open()
         if is_gzip:
             raw: BinaryIO = gzip.GzipFile(fileobj=packed)  # type: ignore[assignment]
         else:
-            raw = zstandard.ZstdDecompressor(max_window_size=128 * MEGABYTE).stream_reader(
-                packed, read_across_frames=True
-            )
-        limit = max(FREE_OF_RATIO, MAX_RATIO * piece.size)
-        return io.BufferedReader(_Limited(raw, packed, limit=limit, note=note), MEGABYTE)
+            decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
+            raw = decompressor.stream_reader(packed, read_across_frames=True)
+        return io.BufferedReader(PieceStream(pieces(raw), packed), MEGABYTE)
 
     name = PurePosixPath(piece.name)
     inner = str(name.with_suffix("")) if name.suffix in (".gz", ".zst", ".zstd") else piece.name
     return UnpackedFile(name=inner, open=opened, size=piece.size, is_named=piece.is_named)
-
-
-class _Limited(io.RawIOBase):
-    """Ends in an error where more comes out than an honest archive holds."""
-
-    def __init__(self, stream: BinaryIO, packed: BinaryIO, *, limit: int, note: Callable[[int], None]) -> None:
-        self._stream, self._packed = stream, packed
-        self._limit, self._read, self._note = min(limit, MAX_UNPACKED), 0, note
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, target: memoryview) -> int:  # type: ignore[override]
-        try:
-            content = self._stream.read(len(target))
-        except DAMAGE as error:
-            raise FormatError(DAMAGED, error=str(error)) from error
-        self._read += len(content)
-        if self._read > self._limit:
-            raise FormatError(UNPACKS_TO_TOO_MUCH)
-        self._note(self._read)
-        target[: len(content)] = content
-        return len(content)
-
-    def close(self) -> None:
-        self._packed.close()
-        super().close()
