@@ -54,6 +54,14 @@ def read_nodes(where: str, parameters: Sequence[Any]) -> list[Node]:
     return [Node(seq=seq, parent=up, entry=_entry(kind, at, body, blobs)) for seq, up, body, kind, at in found]
 
 
+def bytes_of(sha256: str) -> bytes:
+    """The bytes of an attachment; raises LookupError where there are none."""
+    content = Blob.objects.filter(pk=sha256).values_list("data", flat=True).first()
+    if content is None:
+        raise LookupError(sha256)
+    return bytes(content)
+
+
 def _entry(kind: str, at: Any, body: str | None, blobs: Blobs) -> Entry:
     """`at` may be as the driver returns it: SQLite has texts instead of times."""
     if body is not None:

@@ -5,7 +5,6 @@ A writer writes one session at a time, along its path, in chunks, and notes what
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
@@ -28,35 +27,32 @@ class Exporter:
     write: Write | None
     one_file: bool = False
     head: bytes = b""
-    file_name: Callable[[Session], str] | None = None
+    base_name: Callable[[Session], str] = lambda session: f"{session.created_at:%Y-%m-%d}-{session.pk}"
 
     def name_of(self, session: Session) -> str:
-        if self.file_name is not None:
-            return self.file_name(session)
-        return f"{session.created_at:%Y-%m-%d}-{session.pk}{self.suffix}"
+        return f"{self.base_name(session)}{self.suffix}"
 
 
-LINES, JSON = "application/x-ndjson", "application/json"
+# Media type and suffix of the file.
+LINES, JSON = ("application/x-ndjson", ".jsonl"), ("application/json", ".json")
 
-_log_name = partial(gemini_cli.file_name, suffix=".jsonl")
 _EXPORTERS = (
-    Exporter("jsonl", _("Parley (complete, can be restored)"), LINES, ".jsonl", None, one_file=True),
-    Exporter("json", _("Messages with their calls (JSON)"), JSON, ".json", nplt.write, file_name=nplt.file_name),
+    Exporter("jsonl", _("Parley (complete, can be restored)"), *LINES, None, one_file=True),
+    Exporter("json", _("Messages with their calls (JSON)"), *JSON, nplt.write, base_name=nplt.base_name),
     Exporter("markdown", _("Markdown"), "text/markdown", ".md", markdown.write),
     Exporter("html", _("A page to read and print (HTML)"), "text/html", ".html", html.write),
     Exporter("csv", _("A table (CSV)"), "text/csv", ".csv", table.write, one_file=True, head=table.HEAD),
-    Exporter("gemini-cli", _("Gemini CLI (JSON)"), JSON, ".json", gemini_cli.write, file_name=gemini_cli.file_name),
+    Exporter("gemini-cli", _("Gemini CLI (JSON)"), *JSON, gemini_cli.write, base_name=gemini_cli.base_name),
     Exporter(
         "gemini-cli-jsonl",
         _("Gemini CLI (newer, a line per message)"),
-        LINES,
-        ".jsonl",
+        *LINES,
         gemini_cli.write_log,
-        file_name=_log_name,
+        base_name=gemini_cli.base_name,
     ),
-    Exporter("openai", _("OpenAI chat (a line per session)"), LINES, ".jsonl", requests.write_openai, one_file=True),
-    Exporter("anthropic", _("Anthropic request (JSON)"), JSON, ".json", requests.write_anthropic),
-    Exporter("gemini", _("Gemini request (JSON)"), JSON, ".json", requests.write_gemini),
-    Exporter("sharegpt", _("ShareGPT (a line per session)"), LINES, ".jsonl", requests.write_sharegpt, one_file=True),
+    Exporter("openai", _("OpenAI chat (a line per session)"), *LINES, requests.write_openai, one_file=True),
+    Exporter("anthropic", _("Anthropic request (JSON)"), *JSON, requests.write_anthropic),
+    Exporter("gemini", _("Gemini request (JSON)"), *JSON, requests.write_gemini),
+    Exporter("sharegpt", _("ShareGPT (a line per session)"), *LINES, requests.write_sharegpt, one_file=True),
 )
 EXPORTERS = {exporter.name: exporter for exporter in _EXPORTERS}

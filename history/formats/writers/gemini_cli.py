@@ -13,6 +13,7 @@ from history.entries import Gap, JsonDict, Media, ModelInput, ModelOutput, Reaso
 from history.formats.base import Notes
 from history.formats.writers import path
 from history.models import Session
+from history.record.loading import bytes_of
 from history.text.lazy import LazyText
 from history.text.lazy import gettext_noop as _
 
@@ -20,10 +21,10 @@ STATUSES = {"success": "success", "failed": "error", "skipped": "cancelled", "in
 SUBJECT = re.compile(r"\A\*\*(?P<subject>[^*\n]{1,200})\*\*\s*", re.ASCII)
 
 
-def file_name(session: Session, suffix: str = ".json") -> str:
+def base_name(session: Session) -> str:
     """In the folder of its project, which is named by a hash of its path."""
     begun = session.created_at.astimezone(UTC).isoformat()[:16].replace(":", "-")
-    return f"{project_hash(session)}/chats/session-{begun}-{str(session.pk)[:8]}{suffix}"
+    return f"{project_hash(session)}/chats/session-{begun}-{str(session.pk)[:8]}"
 
 
 def project_hash(session: Session) -> str:
@@ -32,7 +33,6 @@ def project_hash(session: Session) -> str:
 
 
 def write(session: Session, notes: Notes) -> Iterator[bytes]:
-    """One JSON document."""
     head = path.to_json(_record(session), indent=2).removesuffix("\n}")
     yield from path.json_document(f"{head},\n", _messages(session, notes), "\n}\n")
 
@@ -86,7 +86,7 @@ def _content(entry: ModelInput, notes: Notes, place: str) -> list[JsonDict]:
             parts.append({"fileData": {"mimeType": part.media_type, "fileUri": part.url}})
         elif isinstance(part, Media):
             try:
-                data = base64.b64encode(path.bytes_of(part.sha256)).decode()
+                data = base64.b64encode(bytes_of(part.sha256)).decode()
                 parts.append({"inlineData": {"mimeType": part.media_type, "data": data}})
             except LookupError:
                 notes("lost", _("attachments without data"), where=place)

@@ -13,6 +13,7 @@ from history.entries import JsonDict, Media, ModelInput, ModelOutput, Part, Reas
 from history.formats.base import Notes
 from history.formats.writers import path
 from history.models import Session
+from history.record.loading import bytes_of
 from history.text.lazy import gettext_noop as _
 from history.text.media_types import IMAGES, media_type_of
 from history.transcripts import calls
@@ -68,7 +69,7 @@ def _part(part: Part, notes: Notes, place: str) -> JsonDict:
 def _picture(part: Media) -> str:
     """The image as a data URL; empty if the bytes are not an image."""
     try:
-        content = path.bytes_of(part.sha256) if part.sha256 else b""
+        content = bytes_of(part.sha256) if part.sha256 else b""
     except LookupError:
         return ""
     kind = media_type_of(content, name=part.name) if content else None

@@ -4,7 +4,7 @@ There, calls are on the message that was said after them: an answer that only as
 a zone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from history.context.messages import SYSTEM_CHANNEL
@@ -16,8 +16,8 @@ from history.text.lazy import LazyText
 from history.text.lazy import gettext_noop as _
 
 
-def file_name(session: Session) -> str:
-    return f"session_{session.created_at.astimezone(UTC):%Y%m%d}_{session.pk}.json"
+def base_name(session: Session) -> str:
+    return f"session_{session.created_at.astimezone(UTC):%Y%m%d}_{session.pk}"
 
 
 def write(session: Session, notes: Notes) -> Iterator[bytes]:
@@ -28,41 +28,40 @@ def write(session: Session, notes: Notes) -> Iterator[bytes]:
 
 def _messages(session: Session, notes: Notes) -> Iterator[JsonDict]:
     waiting: list[JsonDict] = []  # calls of answers without a text
-    last: path.ExportedEntry | None = None
+    asked_at = session.created_at  # the time of the last answer
     for exported in path.entries_on_path(session, notes):
         entry, place = exported.entry, exported.place
         if isinstance(entry, ModelOutput):
             path.note_parts(entry.parts, notes, place)
             waiting += [_call(call, notes, place) for call in exported.calls]
-            last = exported
+            asked_at = entry.at
             if entry.text:  # the metadata are what the format has no place for, and a reader may want
                 more = {"model": entry.model} if entry.model else {}
                 more |= {"status": entry.status} if entry.status != "complete" else {}
-                yield _message("assistant", entry.text, entry.at, waiting, {**thaw(entry.metadata), **more})
+                yield _message("assistant", entry.text, entry.at, {**thaw(entry.metadata), **more}, waiting)
                 waiting = []
-            continue
-        if waiting and isinstance(entry, ModelInput) and last is not None:
-            yield _message("assistant", "", last.entry.at, waiting, {})
-            waiting = []
-        if isinstance(entry, ModelInput):
+        elif isinstance(entry, ModelInput):
+            if waiting:
+                yield _message("assistant", "", asked_at, {}, waiting)
+                waiting = []
             path.note_parts(entry.parts, notes, place)
             role = "system" if entry.channel == SYSTEM_CHANNEL else "user"
-            yield _message(role, entry.text, entry.at, [], thaw(entry.metadata))
+            yield _message(role, entry.text, entry.at, thaw(entry.metadata))
         elif isinstance(entry, SystemInstructionSet | Summary | Gap) and entry.text:
             if not isinstance(entry, SystemInstructionSet):
                 what = LazyText(_("a %(kind)s was exported as a system message"), kind=entry.kind)
                 notes("repaired", what, where=place)
-            yield _message("system", entry.text, entry.at, [], thaw(entry.metadata))
+            yield _message("system", entry.text, entry.at, thaw(entry.metadata))
         elif isinstance(entry, ToolResults):
             notes("lost", _("results without a call"), where=place)
         else:
             path.note_kind(entry, notes, place)
-    if waiting and last is not None:
-        yield _message("assistant", "", last.entry.at, waiting, {})
+    if waiting:
+        yield _message("assistant", "", asked_at, {}, waiting)
 
 
-def _message(role: str, content: str, at: datetime, calls: list[JsonDict], metadata: object) -> JsonDict:
-    return {"role": role, "content": content, "timestamp": _time(at), "tool_calls": calls, "metadata": metadata}
+def _message(role: str, text: str, at: datetime, metadata: object, calls: Sequence[JsonDict] = ()) -> JsonDict:
+    return {"role": role, "content": text, "timestamp": _time(at), "tool_calls": [*calls], "metadata": metadata}
 
 
 def _call(call: path.ExportedCall, notes: Notes, place: str) -> JsonDict:

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from django.utils.translation import gettext as _
 
+from history.dialects import tools
 from history.entries import (
     CONVERSATION,
     Entry,
@@ -23,9 +24,10 @@ from history.entries import (
     ToolResults,
 )
 from history.formats.base import Notes
-from history.models import Blob, Message, Session
+from history.models import Message, Session
 from history.record import paths
 from history.record.loading import read_nodes
+from history.record.projections import pair_results
 from history.text.lazy import LazyText, gettext_noop
 from history.transcripts.calls import find_unrecorded_answer
 
@@ -116,24 +118,19 @@ def _with_results(session: Session, node: Node, answer: ToolResults | None) -> E
     """Models reuse ids: each result belongs to one call, in the order of the calls."""
     output = node.entry
     assert isinstance(output, ModelOutput)
-    waiting = list(answer.results) if answer else []
+    results, requests = answer.results if answer else (), output.tool_requests
+    paired = pair_results((request.call_id for request in requests), [result.call_id for result in results])
     calls = []
-    for request in output.tool_requests:
-        match = next((result for result in waiting if result.call_id == request.call_id), None)
-        if match is not None:
-            waiting.remove(match)
+    for request, index in zip(requests, paired, strict=True):
+        match = None if index is None else results[index]
         started_at = match.started_at if match is not None and match.started_at else output.at
         calls.append(ExportedCall(request, match, output.status != "complete", started_at))
     return ExportedEntry(node.seq, _place(session, node.seq), output, tuple(calls))
 
 
 def parse_arguments(request: ToolRequest, notes: Notes) -> JsonDict:
-    try:
-        value = json.loads(request.arguments or "{}")
-    except (ValueError, RecursionError):
-        value = None
-    if isinstance(value, dict):
-        return value
+    if (arguments := tools.parse_arguments(request.arguments or "{}")) is not None:
+        return arguments
     notes("repaired", gettext_noop("arguments that are not an object were wrapped in one"), where=request.name)
     return {"arguments": request.arguments}
 
@@ -154,14 +151,6 @@ def note_signature(part: Reasoning, notes: Notes, place: str) -> None:
 def note_kind(entry: Entry, notes: Notes, place: str) -> None:
     """Note an entry of a kind that the format does not have."""
     notes("lost", LazyText(gettext_noop("entries of the kind %(kind)s"), kind=entry.kind), where=place)
-
-
-def bytes_of(sha256: str) -> bytes:
-    """The bytes of an attachment; raises LookupError where there are none."""
-    content = Blob.objects.filter(pk=sha256).values_list("data", flat=True).first()
-    if content is None:
-        raise LookupError(sha256)
-    return bytes(content)
 
 
 def to_json(value: JsonObject | Sequence[object], *, indent: int | None = None) -> str:

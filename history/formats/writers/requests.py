@@ -12,8 +12,9 @@ from history.context.values import Context, ContextEntry, ContextOptions, Role
 from history.dialects import DIALECTS, CallOptions
 from history.entries import JsonDict, Retracted, Summary, text_of, thaw
 from history.formats.base import Notes
-from history.formats.writers.path import bytes_of, note_beside, note_parts, to_json
+from history.formats.writers.path import note_beside, note_parts, to_json
 from history.models import Session
+from history.record.loading import bytes_of
 from history.record.selectors import snapshot
 from history.text.lazy import LazyText
 from history.text.lazy import gettext_noop as _

@@ -20,7 +20,8 @@ from history.linting import (
     lint_request,
     lint_session,
 )
-from history.models import Blob, Session
+from history.models import Session
+from history.record.loading import bytes_of
 from history.record.selectors import snapshot
 from history.text.lazy import LazyText
 
@@ -36,7 +37,7 @@ class TooLong(ValueError):
 
 def report_on(session: Session) -> LintReport:
     _check_count(session.version)
-    return lint_session(snapshot(session), media=_bytes_of)
+    return lint_session(snapshot(session), media=bytes_of)
 
 
 def report_on_request(parsed: LintInput) -> LintReport:
@@ -67,13 +68,6 @@ def check_length(chars: int) -> None:
     if chars > MAX_CHARS:
         words = {"limit": f"{MAX_CHARS:,}", "count": f"{chars:,}"}
         raise TooLong(_("Up to %(limit)s characters are checked; this has %(count)s.") % words)
-
-
-def _bytes_of(sha256: str) -> bytes:
-    blob = Blob.objects.filter(pk=sha256).only("data").first()
-    if blob is None:
-        raise LookupError(sha256)
-    return bytes(blob.data)
 
 
 def finding_text(finding: LintFinding) -> str:
