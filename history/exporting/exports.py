@@ -33,7 +33,7 @@ class ExportReport:
     cursor: str = ""
 
     def to_json(self) -> JsonDict:
-        return asdict(self) | {"notes": [asdict(note) for note in self.notes]}
+        return asdict(self)
 
 
 class Export:

@@ -103,7 +103,6 @@ class ChosenSessions:
         return Session.objects.filter(pk=UUID(bytes=self._ids)).first() if len(self) == 1 else None
 
     def record_event(self, **details: Any) -> None:
-        """One audit event for the export as a whole."""
         who = {"key": self.viewer.pk} if isinstance(self.viewer, ApiKey) else {"actor": self.owner_id}
         audit.record("export", reason=self.reason, count=len(self), **who, **details)
 

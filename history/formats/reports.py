@@ -33,16 +33,8 @@ class ImportItem:
     notes: tuple[Note, ...] = ()
 
     def as_json(self) -> JsonDict:
-        return {
-            "outcome": self.outcome.value,
-            "file": self.file,
-            "format": self.format,
-            "title": self.title,
-            "session": str(self.session) if self.session else None,
-            "entries": self.entries,
-            "why": self.why,
-            "notes": [asdict(note) for note in self.notes],
-        }
+        session = str(self.session) if self.session else None
+        return asdict(self) | {"outcome": self.outcome.value, "session": session}
 
     def as_stored_json(self) -> JsonDict:
         """The report as JSON, with the parameters of its texts, so that it can be translated later."""

@@ -62,7 +62,6 @@ class OwnerMap:
         return original if was_own else self._derive_id(original)
 
     def exchange_ids(self, originals: Iterable[UUID]) -> dict[UUID, UUID]:
-        """The ids of exchanges here."""
         wanted = set(originals)
         if self.is_operator:
             return {one: one for one in wanted}
@@ -82,15 +81,15 @@ class OwnerMap:
             raise FormatError(_("%(value)s is not a key prefix"), value=repr(prefix))
         if (prefix, owner.pk) not in self._keys:
             known, stub_name = ApiKey.objects.filter(prefix=prefix), f"{prefix} (restored)"
-            if not self.is_operator:
-                known = known.filter(owner=owner)
-            key = known.first()
-            if key is None and not self.is_operator:
-                key = ApiKey.objects.filter(owner=owner, name=stub_name, scopes=[]).first()
-            if key is None and not self.is_operator and len(self._keys) >= MAX_KEYS:
-                words = _("keys of other users beyond the first %(most)s: their sessions have no key now")
-                notes("lost", LazyText(words, most=MAX_KEYS))
-                return None
+            if self.is_operator:
+                key = known.first()
+            else:
+                stubs = ApiKey.objects.filter(owner=owner, name=stub_name, scopes=[])
+                key = known.filter(owner=owner).first() or stubs.first()
+                if key is None and len(self._keys) >= MAX_KEYS:
+                    words = _("keys of other users beyond the first %(most)s: their sessions have no key now")
+                    notes("lost", LazyText(words, most=MAX_KEYS))
+                    return None
             if key is None:  # revoked and with a random hash: it names the writer and cannot be used
                 # A user's stub has a prefix of its own: that of the file may be taken.
                 own_prefix = prefix if self.is_operator else secrets.token_hex(5)

@@ -251,13 +251,11 @@ class SessionBuffer:
         return ours is None or (theirs is not None and theirs > ours)
 
     def result(self) -> ImportItem:
-        if self.refused:
+        stored, why, notes = self.stored_count, self.refused, self.notes.as_tuple()
+        if why:
             outcome = ImportOutcome.REFUSED
         elif self.stored_session is None:
             outcome = ImportOutcome.IMPORTED
         else:
-            outcome = ImportOutcome.GROWN if self.stored_count or self.is_marked else ImportOutcome.THERE
-        count, notes = self.stored_count, self.notes.as_tuple()
-        return ImportItem(
-            outcome=outcome, session=self.id, title=self.title, entries=count, why=self.refused, notes=notes
-        )
+            outcome = ImportOutcome.GROWN if stored or self.is_marked else ImportOutcome.THERE
+        return ImportItem(outcome=outcome, session=self.id, title=self.title, entries=stored, why=why, notes=notes)

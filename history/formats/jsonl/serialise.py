@@ -15,9 +15,7 @@ from history.formats.jsonl.lines import time_of, time_text
 from history.models import Exchange, Message, Session, ToolCall
 from history.text.lazy import gettext_noop as _
 
-SESSION_TEXTS = (
-    "source", "client", "recognised_by", "agent", "workspace", "title", "model", "parent_call"
-)  # fmt: skip
+SESSION_TEXTS = ("source", "client", "recognised_by", "agent", "workspace", "title", "model", "parent_call")
 SESSION_VALUES = ("forked_at", "hold", "trimmed_through", "version", "metadata")
 SESSION_TIMES = ("created_at", "last_activity_at", "pinned_at", "archived_at", "marked_at", "hidden_at")
 # Facts of an entry whose texts were dropped: only its row has them.
@@ -77,25 +75,22 @@ def parse_call(facts: JsonObject) -> JsonDict:
     return _checked(ToolCall, facts, CALL_FACTS, CALL_TIMES)
 
 
-def serialize_loose_exchange(exchange: Exchange) -> JsonDict:
-    """A call that belongs to no session: of a key that records times and counts only."""
-    key = exchange.api_key.prefix if exchange.api_key else None
-    return {**_exchange_facts(exchange), "owner": exchange.owner.get_username(), "key": key, "session": None}
+def serialize_exchange(exchange: Exchange, session: Session | None) -> JsonDict:
+    """`message` is the number of its answer. Owner and key are written if they are not those of the session.
 
-
-def serialize_exchange(exchange: Exchange, session: Session) -> JsonDict:
-    """`message` is the number of its answer. Owner and key are written if they are not those of the session."""
-    facts = {**_exchange_facts(exchange), "message": exchange.message.seq if exchange.message else None}
-    if exchange.owner_id != session.owner_id:
+    A call belongs to no session if its key records times and counts only.
+    """
+    facts: JsonDict = {"type": "exchange", "id": str(exchange.pk), "cost": f"{exchange.cost:.6f}"}
+    facts |= row_facts(exchange, EXCHANGE_FACTS, EXCHANGE_TIMES)
+    if session is None:
+        facts["session"] = None
+    else:
+        facts["message"] = exchange.message.seq if exchange.message else None
+    if session is None or exchange.owner_id != session.owner_id:
         facts["owner"] = exchange.owner.get_username()
-    if exchange.api_key_id != session.api_key_id:
+    if session is None or exchange.api_key_id != session.api_key_id:
         facts["key"] = exchange.api_key.prefix if exchange.api_key else None
     return facts
-
-
-def _exchange_facts(exchange: Exchange) -> JsonDict:
-    own = {"type": "exchange", "id": str(exchange.pk), "cost": f"{exchange.cost:.6f}"}
-    return own | row_facts(exchange, EXCHANGE_FACTS, EXCHANGE_TIMES)
 
 
 def parse_exchange(facts: JsonObject) -> JsonDict:

@@ -2,9 +2,8 @@
 
 from base64 import b64encode
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 
 from django.db.models import Model, Q, QuerySet
 
@@ -45,7 +44,7 @@ class JsonlWriter:
             exchanges = Exchange.objects.filter(session=session)
             running = exchanges.filter(ended_at=None).count()
             self.notes("ignored", _("model calls that were still running"), where=str(session.pk), count=running)
-            yield from self._exchanges(exchanges, partial(serialise.serialize_exchange, session=session))
+            yield from self._exchanges(exchanges, session)
         if last is not None and last.seq < session.version:
             self.notes("lost", _("entries were removed during the export"), where=str(session.pk))
         seal = last.seal if last is not None and last.seq > session.trimmed_through else session.anchor_seal
@@ -58,7 +57,7 @@ class JsonlWriter:
 
     def loose_exchanges(self, rows: QuerySet[Exchange]) -> Iterator[bytes]:
         """The ended exchanges of these that belong to no session."""
-        yield from self._exchanges(rows.filter(session=None), serialise.serialize_loose_exchange)
+        yield from self._exchanges(rows.filter(session=None), None)
 
     def deleted(self, session_id: object, at: str) -> bytes:
         return line_of({"type": "deleted", "session": str(session_id), "at": at})
@@ -93,7 +92,7 @@ class JsonlWriter:
                 facts["digest"] = row.digest.hex()
             yield entry_line(row.body, {**facts, "salt": (row.salt or b"").hex()})
 
-    def _exchanges(self, rows: QuerySet[Exchange], facts_of: Callable[[Exchange], JsonDict]) -> Iterator[bytes]:
+    def _exchanges(self, rows: QuerySet[Exchange], session: Session | None) -> Iterator[bytes]:
         """The ended ones of these, a page at a time, each after the lines of its blobs."""
         ended = rows.exclude(ended_at=None).order_by("started_at", "pk").select_related("message", "owner", "api_key")
         ended, following = ended.defer("message__body", "message__content"), Q()
@@ -101,7 +100,7 @@ class JsonlWriter:
             links = _links(Exchange.blobs.through, "exchange_id", [exchange.pk for exchange in page])
             for exchange in page:
                 yield from self._blobs(links.get(exchange.pk, ()))
-                yield line_of(facts_of(exchange))
+                yield line_of(serialise.serialize_exchange(exchange, session))
             self.counts["exchanges"] += len(page)
             last = page[-1]
             following = Q(started_at__gt=last.started_at) | Q(started_at=last.started_at, pk__gt=last.pk)
