@@ -6,7 +6,7 @@ by number (a summary) counts nodes from 1: node 0 is entry 1.
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 
@@ -37,21 +37,18 @@ class Notes:
     """Collects notes. Equal notes are counted, with the first place. The number of different notes is limited."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[NoteLevel, str], tuple[str, int]] = {}
+        self._found: dict[tuple[NoteLevel, str], Note] = {}
 
     def __call__(self, level: NoteLevel, what: str, *, where: str = "", count: int = 1) -> None:
         """`what` is a marked text. Variable parts are in `where`, or are values of a `LazyText`."""
         if count > 0:
             if len(self._found) >= MOST_NOTES and (level, what) not in self._found:
                 what, where = _("more like this"), ""
-            first, so_far = self._found.get((level, what), (where, 0))
-            self._found[level, what] = (first, so_far + count)
+            known = self._found.get((level, what)) or Note(level=level, what=what, where=where, count=0)
+            self._found[level, what] = replace(known, count=known.count + count)
 
     def as_tuple(self) -> tuple[Note, ...]:
-        return tuple(
-            Note(level=level, what=what, where=where, count=count)
-            for (level, what), (where, count) in self._found.items()
-        )
+        return tuple(self._found.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from history.dialects import DIALECTS, DialectError
-from history.dialects.json_access import compact, is_too_deep, string
+from history.dialects.json_access import compact, is_too_deep, obj, string
 from history.dialects.types import ConversationEntry
 from history.entries import (
     LEAVES,
@@ -139,21 +139,6 @@ def moment(value: object) -> datetime | None:
     return read if _EARLIEST <= read <= _LATEST else None
 
 
-class Clock:
-    """Gives every entry a time: its own, or that of what came before it."""
-
-    def __init__(self, start: object = None) -> None:
-        self.first: datetime | None = moment(start)
-        self.last: datetime = self.first or now()
-
-    def at(self, value: object) -> datetime:
-        read = moment(value)
-        if read is not None:
-            self.first = read if self.first is None else min(self.first, read)
-            self.last = read
-        return self.last
-
-
 CHANNEL = "import"
 _LISTS = {"anthropic-messages": "messages", "openai-responses": "input", "gemini-generate": "contents"}
 
@@ -162,12 +147,21 @@ class ConversationReader:
     """One conversation while it is read: its notes, times, entries and attachments, and its messages in a dialect."""
 
     def __init__(self, client: str, dialect: str = "", *, start: object = None, notes: Notes | None = None) -> None:
-        self.client, self.dialect, self.start = client, dialect, moment(start)
+        self.client, self.dialect = client, dialect
+        self.started_at = self.first_at = moment(start)
+        self.last_at = self.first_at or now()
         self.notes = Notes() if notes is None else notes
-        self.clock = Clock(start)
         self.tree = Tree(self.notes)
         self.blobs: dict[str, bytes] = {}
         self.tools: dict[str, str] = {}  # call → the name of its tool
+
+    def entry_time(self, value: object) -> datetime:
+        """The time of an entry: its own, or that of the entry before it."""
+        read = moment(value)
+        if read is not None:
+            self.first_at = read if self.first_at is None else min(self.first_at, read)
+            self.last_at = read
+        return self.last_at
 
     def decode(self, messages: Sequence[object], *, at: datetime) -> list[ConversationEntry]:
         """The entries of these messages or items, which are a piece of the conversation."""
@@ -201,7 +195,7 @@ class ConversationReader:
             client=self.client,
             nodes=nodes,
             leaf=place,
-            created_at=self.start or self.clock.first,
+            created_at=self.started_at or self.first_at,
             blobs=self.blobs,
             notes=self.notes.as_tuple(),
             **facts,
@@ -224,15 +218,13 @@ def read_each(
     Unexpected errors in foreign data end their conversation alone, not the file.
     """
     for place, value, problem in _values(source):
-        if problem or not isinstance(value, Mapping):
-            yield UnreadableConversation(why=problem or _("this is not an object"), title=place)
-            continue
-        names = [string(value.get(key))[:200] for key in ("title", "name", "uuid", "id")]
+        names = [string(obj(value).get(key))[:200] for key in ("title", "name", "uuid", "id")]
         title = next(filter(None, names), place)
-        if is_too_deep(value):
-            yield UnreadableConversation(why=_("nested too deeply"), title=title)
-            continue
         try:
+            if problem or not isinstance(value, Mapping):
+                raise FormatError(problem or _("this is not an object"))
+            if is_too_deep(value):
+                raise FormatError(_("nested too deeply"))
             yield convert(value)
         except (FormatError, EntryError) as error:
             yield UnreadableConversation(why=error_text(error), title=title)

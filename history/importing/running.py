@@ -140,20 +140,18 @@ class Import:
             if not conversation.nodes:
                 raise FormatError(_("this conversation has no messages"))
             if self.dry_run:
-                stored = self.store.preview(conversation)
+                session, outcome, entries = self.store.preview(conversation)
             else:
-                stored = yield from self.store.store(conversation)
+                session, outcome, entries = yield from self.store.store(conversation)
         except HistoryOff:
             raise
         except REFUSALS as error:
             return item(outcome=ImportOutcome.REFUSED, title=title, why=error_text(error))
-        session, notes = stored.session_id, conversation.notes
         if conversation.parent_id:
             self.links.append((session, conversation.client, conversation.parent_id))
-        return item(outcome=stored.outcome, title=title, session=session, entries=stored.entries, notes=notes)
+        return item(outcome=outcome, title=title, session=session, entries=entries, notes=conversation.notes)
 
     def _restore(self, piece: UnpackedFile, counter: _ByteCounter) -> Iterator[Step]:
-        """Restore an export of Parley."""
         if self.dry_run:
             why = _("An export of Parley.")
             yield ImportItem(outcome=ImportOutcome.NOTED, file=piece.name, format=jsonl.FORMAT, why=why)

@@ -34,11 +34,7 @@ BATCH = 200
 MARK = "import"
 
 
-@dataclass(frozen=True, slots=True)
-class StoredConversation:
-    session_id: UUID
-    outcome: ImportOutcome
-    entries: int
+Stored = tuple[UUID, ImportOutcome, int]  # the session, what became of it, and the number of new entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +56,16 @@ class ConversationStore:
                 return session_id, session
             attempt += 1
 
-    def preview(self, conversation: Conversation) -> StoredConversation:
+    def preview(self, conversation: Conversation) -> Stored:
         """The result of `store` without storing."""
         session_id, session = self.find(client=conversation.client, source_id=conversation.source_id)
         growth = _Growth(conversation)
         if session:
             growth.learn(session, version=session.version)
         new = sum(growth.is_new(place) for place in growth.places(session))
-        return StoredConversation(session_id, _outcome(session, new), new)
+        return session_id, _outcome(session, new), new
 
-    def store(self, conversation: Conversation) -> Generator[None, None, StoredConversation]:
+    def store(self, conversation: Conversation) -> Generator[None, None, Stored]:
         """Import what is not stored yet. Other writers may continue between the batches of a long conversation."""
         is_short = len(conversation.nodes) <= BATCH
         try:
@@ -86,7 +82,7 @@ class ConversationStore:
             with writing():
                 Session.objects.filter(pk=child, parent=None).update(parent=parent)
 
-    def _store(self, conversation: Conversation) -> Generator[None, None, StoredConversation]:
+    def _store(self, conversation: Conversation) -> Generator[None, None, Stored]:
         session_id, stored = self.find(client=conversation.client, source_id=conversation.source_id)
         session = stored if stored is not None else self._start_session(conversation, session_id)
         growth = _Growth(conversation, recording=self.recording)
@@ -98,7 +94,7 @@ class ConversationStore:
             _append(session, growth, places[start : start + BATCH])
         if growth.added:
             _move_head(session, growth, old_head)
-        return StoredConversation(session.pk, _outcome(stored, growth.added), growth.added)
+        return session.pk, _outcome(stored, growth.added), growth.added
 
     def _start_session(self, conversation: Conversation, session_id: UUID) -> Session:
         facts = {"id": conversation.source_id, **conversation.metadata}

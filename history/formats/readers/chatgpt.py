@@ -6,11 +6,11 @@ ids, so a result belongs to the call above it. Pictures and files lie beside the
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
-from history.dialects.json_access import compact, count, items, obj, objs, parse_json, string
+from history.dialects.json_access import compact, count, items, obj, objs, string
+from history.dialects.tools import parse_arguments
 from history.entries import (
     Entry,
     JsonObject,
@@ -95,7 +95,7 @@ class _Messages(ConversationReader):
         """Hang the entry of a message on `parent`; `above` is the message before it. Returns what the next follows."""
         if not message:
             return parent
-        at = self.clock.at(message.get("create_time"))
+        at = self.entry_time(message.get("create_time"))
         match obj(message.get("author")).get("role"):
             case "assistant":
                 return self._answer(name, message, at, parent, above)
@@ -127,10 +127,8 @@ class _Messages(ConversationReader):
         recipient = string(message.get("recipient"))
         if recipient not in ("all", ""):
             arguments = "\n\n".join(part.text for part in parts if isinstance(part, Text))
-            is_object = False
-            with suppress(ValueError):
-                is_object = isinstance(parse_json(arguments), Mapping)
-            arguments = arguments if is_object else compact({"input": arguments})
+            if parse_arguments(arguments) is None:
+                arguments = compact({"input": arguments})
             call = ToolRequest(call_id=f"call_{name}", name=recipient, arguments=arguments)
         thinking = self.thoughts.pop(above, None)
         if not parts and call is None:

@@ -68,7 +68,7 @@ class _Messages(ConversationReader):
 
     def message(self, message: JsonObject) -> None:
         uuid = string(message.get("uuid")) or f"message-{len(self.ends) + 1}"
-        at = self.clock.at(message.get("created_at"))
+        at = self.entry_time(message.get("created_at"))
         named = string(message.get("parent_message_uuid"))
         parent = self.last if not named else "" if named == ROOT else self.ends.get(named, named)
         entries = list(self._answer(message, at) if message.get("sender") == "assistant" else self._input(message, at))

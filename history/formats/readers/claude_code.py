@@ -45,8 +45,7 @@ def read(source: Source) -> Iterator[Conversation]:
 class _Transcript:
     def __init__(self) -> None:
         self.notes = Notes()
-        self.main = Thread(self.notes)
-        self.sides: dict[str, Thread] = {}
+        self.threads = {"": Thread(self.notes)}  # the main one, and the side chains of subagents
         self.side_of: dict[str, str] = {}  # record of a side chain → its side chain, for records without its id
         self.titles: dict[str, str] = {}
         self.sessions: dict[str, None] = {}
@@ -61,34 +60,34 @@ class _Transcript:
             return
         for name in ("cwd", "gitBranch", "version"):
             self.facts.setdefault(name, string(record.get(name)))
-        if record.get("isSidechain") is not True:
-            self.main.add(record)
-            return
-        side = string(record.get("agentId")) or self.side_of.get(string(record.get("parentUuid"))) or uuid
-        self.side_of[uuid] = side
-        if side not in self.sides:
-            self.sides[side] = Thread(Notes())
-        self.sides[side].add(record)
+        side = ""
+        if record.get("isSidechain") is True:
+            side = string(record.get("agentId")) or self.side_of.get(string(record.get("parentUuid"))) or uuid
+            self.side_of[uuid] = side
+        if side not in self.threads:
+            self.threads[side] = Thread(Notes())
+        self.threads[side].add(record)
 
     def conversations(self, file_name: str) -> Iterator[Conversation]:
         """The session, and each of its subagents."""
         session = file_name if file_name in self.sessions else next(reversed(self.sessions), "")
         if not session:
             raise FormatError(_("no record names its session"))
-        if not self.main.records and not self.sides:
-            raise FormatError(_("this conversation has no messages"))
-        if self.main.records:
+        main = self.threads.pop("")
+        if main.records:
             title = next((self.titles[name] for name in TITLES if name in self.titles), "")
-            yield self._conversation(self.main, session, title=title)
-        calls = self.main.agents if self.main.records else {}
-        for side, thread in self.sides.items():
+            yield self._conversation(main, session, title=title)
+        elif not self.threads:
+            raise FormatError(_("this conversation has no messages"))
+        calls = main.agents if main.records else {}
+        for side, thread in self.threads.items():
             yield self._conversation(thread, f"{session}/{side}", parent_id=session, parent_call=calls.get(side, ""))
 
     def _conversation(self, thread: "Thread", source_id: str, **fields: str) -> Conversation:
         thread.end()
         return thread.conversation(
             source_id,
-            updated_at=thread.clock.last if thread.clock.first else None,
+            updated_at=thread.last_at if thread.first_at else None,
             workspace=self.facts.get("cwd", ""),
             agent=thread.agent,
             metadata={name: self.facts[name] for name in ("gitBranch", "version") if self.facts.get(name)},
@@ -143,7 +142,7 @@ class Thread(ConversationReader):
         return "" if is_start or not self.tree.items else f"before:{uuid}"
 
     def _answer(self, record: JsonObject, uuid: str, parent: str) -> str:
-        message, at = obj(record.get("message")), self.clock.at(record.get("timestamp"))
+        message, at = obj(record.get("message")), self.entry_time(record.get("timestamp"))
         self.records += 1
         entries = self.decode([{"role": "assistant", "content": message.get("content")}], at=at)
         parts = tuple(part for entry in entries if isinstance(entry, ModelOutput) for part in entry.parts)
@@ -190,7 +189,7 @@ class Thread(ConversationReader):
         self.tree.replace_entry(known, usage=usage, end_reason=end_reason or entry.end_reason)
 
     def _input(self, record: JsonObject, uuid: str, parent: str) -> str:
-        message, at = obj(record.get("message")), self.clock.at(record.get("timestamp"))
+        message, at = obj(record.get("message")), self.entry_time(record.get("timestamp"))
         self.records += 1
         entries = self.decode([{"role": "user", "content": message.get("content")}], at=at)
         for place, entry in enumerate(entries):
@@ -215,7 +214,7 @@ class Thread(ConversationReader):
     def _queued(self, record: JsonObject, uuid: str, parent: str) -> str:
         """A message that the user sent while the model was working."""
         prompt = obj(record.get("attachment")).get("prompt")
-        at = self.clock.at(record.get("timestamp"))
+        at = self.entry_time(record.get("timestamp"))
         for entry in self.decode([{"role": "user", "content": prompt}], at=at):
             if isinstance(entry, ModelInput):
                 self.records += 1
@@ -244,7 +243,7 @@ class Thread(ConversationReader):
             first = next((self.entry_of[uuid] for uuid in kept if uuid in self.entry_of), "")
             self.covered[parent] = self.tree.items[first].parent if first in self.tree.items else parent
         elif text:
-            at = self.clock.at(record.get("timestamp"))
+            at = self.entry_time(record.get("timestamp"))
             self.tree.add(uuid, DebugLog(at=at, category=kind or "system", message=text), parent=parent)
         return parent
 

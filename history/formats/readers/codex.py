@@ -70,7 +70,7 @@ class _Rollout(ConversationReader):
         self.item_id = ""  # derived from all items so far
         self.parent = ""  # the entry that the next one follows
         self.pending: list[JsonObject] = []  # what the model did since its last answer
-        self.started: tuple[str, datetime] = ("", self.clock.last)
+        self.started: tuple[str, datetime] = ("", self.last_at)
         self.answers: dict[str, str] = {}  # call → its answer
         self.results: dict[str, str] = {}  # answer → its results
         self.last_answer = ""
@@ -106,7 +106,7 @@ class _Rollout(ConversationReader):
             self.notes("ignored", _("The file repeats the beginning of the session that it was forked from."))
             return
         self.meta = meta
-        at, base = self.clock.at(meta.get("timestamp")), meta.get("base_instructions")
+        at, base = self.entry_time(meta.get("timestamp")), meta.get("base_instructions")
         if text := string(obj(base).get("text")) or string(base) or string(meta.get("instructions")):
             self.put(SystemInstructionSet(at=at, instruction=text), "instructions")
 
@@ -127,7 +127,7 @@ class _Rollout(ConversationReader):
         spawn = obj(obj(obj(self.meta.get("source")).get("subagent")).get("thread_spawn"))
         return self.conversation(
             source_id,
-            updated_at=self.clock.last if self.clock.first else None,
+            updated_at=self.last_at if self.first_at else None,
             model=self.model,
             agent=string(self.meta.get("agent_nickname")),
             workspace=string(self.meta.get("cwd")) or self.folder,
@@ -154,7 +154,7 @@ class _Rollout(ConversationReader):
         return placed
 
     def item(self, item: JsonObject, time: object) -> None:
-        at, kind = self.clock.at(time), string(item.get("type"))
+        at, kind = self.entry_time(time), string(item.get("type"))
         self.identify(compact(item))
         if kind in BOOKKEEPING:
             self.notes("ignored", _("A bookkeeping item was left out."), where=kind)
@@ -208,7 +208,7 @@ class _Rollout(ConversationReader):
 
     def compaction(self, payload: JsonObject, time: object) -> None:
         self.flush()
-        at, text = self.clock.at(time), string(payload.get("message"))
+        at, text = self.entry_time(time), string(payload.get("message"))
         self.identify(f"compacted {text}")
         if objs(payload.get("replacement_history")):
             self.notes("ignored", _("The context after a compaction was not imported as history."))
@@ -225,12 +225,12 @@ class _Rollout(ConversationReader):
             self.count_tokens(obj(payload.get("info")))
         elif kind in ("user_message", "agent_message"):
             role = "user" if kind == "user_message" else "assistant"
-            self.events.append((role, string(payload.get("message")), self.clock.at(time)))
+            self.events.append((role, string(payload.get("message")), self.entry_time(time)))
         elif kind in ("error", "turn_aborted", "stream_error"):
             self.flush()
             text = string(payload.get("message")) or string(payload.get("reason"))
             self.identify(f"{kind} {text}")
-            self.put(DebugLog(at=self.clock.at(time), category=kind, message=text))
+            self.put(DebugLog(at=self.entry_time(time), category=kind, message=text))
 
     def count_tokens(self, info: JsonObject) -> None:
         """Set the usage of the newest answer; an event with the same total repeats it for the screen."""

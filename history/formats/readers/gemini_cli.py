@@ -168,7 +168,7 @@ class _Messages(ConversationReader):
 
     def add(self, name: str, message: JsonObject, *, parent: str) -> str:
         """Hang the entries of a message on `parent`; returns what the next message follows."""
-        at = self.clock.at(message.get("timestamp"))
+        at = self.entry_time(message.get("timestamp"))
         match message.get("type"):
             case "gemini":
                 return self._answer(name, message, at, parent)

@@ -50,7 +50,7 @@ def read(source: Source) -> Iterator[Conversation]:
     reader, last, parent = ConversationReader("NPLT", start=record.get("created_at")), "", ""
     for message in objs(record.get("messages")):
         last = chain_id(last, compact(message))
-        at, is_first = reader.clock.at(message.get("timestamp")), not reader.tree.items
+        at, is_first = reader.entry_time(message.get("timestamp")), not reader.tree.items
         for suffix, entry in _entries(message, last, at, is_first, reader.notes):
             parent = reader.tree.add(f"{last}{suffix}", entry, parent=parent)
     yield reader.conversation(session_id, updated_at=moment(record.get("updated_at")))

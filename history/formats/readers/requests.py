@@ -25,12 +25,7 @@ from history.formats.conversations import CHANNEL, ConversationReader, read_each
 from history.formats.sources import Reader, Sample, Source
 from history.text.lazy import gettext_noop as _
 
-CLIENTS = {
-    "openai-chat": "OpenAI",
-    "openai-responses": "OpenAI",
-    "anthropic-messages": "Anthropic",
-    "gemini-generate": "Gemini",
-}
+CLIENTS = {"anthropic-messages": "Anthropic", "gemini-generate": "Gemini"}  # others are OpenAI's
 ANTHROPIC = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document"})
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 SAID = ("messages", "contents", "input")
@@ -85,18 +80,18 @@ def _conversation(item: JsonObject) -> Conversation:
     weights = sum("weight" in message for message in objs(item.get("messages")))
     notes("lost", _("Training weights of messages are not kept."), count=weights)
     dialect = _dialect_of(item) or "openai-chat"
-    return _convert(item, client=CLIENTS[dialect], notes=notes, dialect=dialect)
+    return _convert(item, client=CLIENTS.get(dialect, "OpenAI"), notes=notes, dialect=dialect)
 
 
 def _convert(item: JsonObject, *, client: str, notes: Notes, dialect: str = "openai-chat") -> Conversation:
     """One conversation from a body as the vendor takes it."""
     start = next((item[name] for name in TIMES if item.get(name)), None)
     reader = ConversationReader(client, start=start, notes=notes)
-    if reader.start is None:
+    if reader.started_at is None:
         notes("lost", _("The conversation has no times. Its entries get the time of the import."))
-    request = DIALECTS[dialect].decode_request(item, at=reader.clock.last)
+    request = DIALECTS[dialect].decode_request(item, at=reader.last_at)
     reader.blobs.update(request.blobs)
-    reader.tree.add_chain(_entries(request, reader.clock.last))
+    reader.tree.add_chain(_entries(request, reader.last_at))
     # Its own id, with how it begins, because ids are not always unique; without an id, a hash of the content.
     source_id = next((str(item[name]) for name in IDS if isinstance(item.get(name), str | int) and item[name]), "")
     if source_id:
