@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db import DataError, IntegrityError
 from django.utils import timezone
 
-from history import redaction
+from history import redaction, retention
 from history.db.packing import MissingBlob
 from history.entries import JsonObject
 from history.errors import HistoryError
@@ -35,21 +35,28 @@ REFUSALS = (HistoryError, FormatError, DataError, IntegrityError, ValueError, Ty
 
 
 def restore(
-    lines: Iterable[bytes], *, owner: Any = None, recording_key: ApiKey | None = None, recording: str = "full"
+    lines: Iterable[bytes],
+    *,
+    owner: Any = None,
+    recording_key: ApiKey | None = None,
+    recording: str = "full",
+    deletions: bool = False,
 ) -> Iterator[ImportItem | None]:
     """Restore an export and yield the outcome of each session. Raises FormatError if the file is not an export.
 
     Yields None after each batch: nothing is locked then, and other imports may run.
 
-    Without `owner` the operator restores: sessions go to the user with the owner's name, and
-    extra sections are restored. With `owner` that user gets everything, recorded under `recording_key` if there is one.
+    Without `owner` the operator restores: sessions go to the user with the owner's name, and extra sections are
+    restored. With `owner` that user gets everything, recorded under `recording_key` if there is one.
     A second restore changes nothing; a file with more entries of a session extends it. Entries are stored exactly as
     they were sealed. So a session with texts that the mode `recording` of a sending key does not keep (credentials,
     answers) is refused as a whole; titles and metadata are redacted.
+
+    `deletions`: sessions that were deleted at the source are deleted here, too.
     """
     refuse_when_off()
     owner_map = OwnerMap(owner=owner, recording_key=recording_key)
-    run = _Restore(owner_map, recording=recording)
+    run = _Restore(owner_map, recording=recording, deletions=deletions)
     for number, line in enumerate(lines):
         if line.strip():
             yield from run.feed(line, is_first=number == 0)
@@ -59,8 +66,8 @@ def restore(
 
 
 class _Restore:
-    def __init__(self, owners: OwnerMap, *, recording: str) -> None:
-        self.owners, self.recording = owners, recording
+    def __init__(self, owners: OwnerMap, *, recording: str, deletions: bool) -> None:
+        self.owners, self.recording, self.deletions = owners, recording, deletions
         self.keeps_texts = redaction.stores_bodies(recording)
         self.redactors = redaction.redactors_for(recording if self.keeps_texts else "redacted")
         self.payloads = Payloads(owners)
@@ -115,7 +122,7 @@ class _Restore:
         elif kind == "session_end":
             self._end(value)
         elif kind == "deleted":
-            yield from self._note_deletion(value)
+            yield from self._take_deletion(value)
         elif kind in sections():
             yield self._take_section(sections()[kind], value)
         elif kind not in ("end", "header"):
@@ -219,13 +226,15 @@ class _Restore:
             self.current.end(value)
             self.current = None
 
-    def _note_deletion(self, value: JsonObject) -> Iterator[ImportItem]:
+    def _take_deletion(self, value: JsonObject) -> Iterator[ImportItem]:
         yield from self._store()
         session_id = self.owners.session_id(id_of(value, "session"))
         session = Session.objects.open().filter(pk=session_id).first()
         if session is None or not self.owners.can_link_to(session):
             return
         why = _("it was deleted at its origin")
+        if self.deletions:
+            retention.hide(session, actor=self.owners.owner, reason=why)
         yield ImportItem(outcome=ImportOutcome.NOTED, session=session.pk, title=session.title, why=why)
 
     def _take_section(self, section: ExtraSection, value: JsonObject) -> ImportItem:

@@ -102,6 +102,9 @@ def test_a_series_of_exports_restores_what_one_export_of_everything_would(ada: U
         restored(file)
     assert b"".join(begin(ada, Selection(), "jsonl").pieces()) == whole
     assert [item.outcome for item in restored(third) if item.session] == ["noted"]
+    assert Session.objects.filter(hidden_at=None).count() == 2
+    assert [item.session for item in restored(third, deletions=True) if item.session] == [two.pk]
+    assert Session.objects.filter(hidden_at=None).count() == 1
 
 
 @pytest.mark.django_db(transaction=True)
