@@ -6,10 +6,11 @@ from enum import auto
 from typing import Literal
 
 from history.context.messages import to_context
+from history.context.remarks import Remark
 from history.context.repair import repair
 from history.context.values import Context
 from history.entries import JsonDict, JsonObject, ModelInput, ModelOutput, ToolDefinition, ToolResults, empty_object
-from history.text.lazy import LazyText, SentenceCode
+from history.text.lazy import SentenceCode
 from history.text.lazy import gettext_noop as _
 
 ConversationEntry = ModelInput | ModelOutput | ToolResults
@@ -41,21 +42,11 @@ class LossCode(SentenceCode):
     ATTRIBUTION_LEFT_OUT = auto(), _("A client's billing header was left out of the system instruction.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
-    """Content that a dialect cannot carry; ``seq`` is its entry, 0 means none in particular."""
+@dataclass(frozen=True, slots=True)
+class Loss(Remark):
+    """Content that a dialect cannot carry."""
 
     code: LossCode
-    seq: int = 0
-    values: JsonObject = field(default_factory=empty_object)
-
-    @property
-    def lazy_text(self) -> LazyText:
-        return LazyText(self.code.sentence, **self.values)
-
-    @property
-    def text(self) -> str:
-        return str(self.lazy_text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from history.linting.parse_input import FIELDS, MODEL, LintInput, NotAConversati
 from history.linting.repairing import RepairInput, prepare, repair_of, with_extra
 from history.linting.rules import LintFinding, LintReport, LintSeverity, Repair, Rule, Verdict
 from history.linting.walker import LintWalk, Speaker, weight_of
+from history.text.lazy import LazyText
 from history.text.lazy import gettext_noop as _
 
 _WALKS: tuple[type[LintWalk], ...] = (ChatWalk, ResponsesWalk, MessagesWalk, GenerateWalk)
@@ -90,7 +91,7 @@ def _judge_native(walk: LintWalk, decoded: DecodedRequest, repair: RepairInput) 
     losses = [repair_of(loss, repair.places) for loss in (*decoded.losses, *_conversation_losses(encoded))]
     body, left_out = _add_fields(dialect, encoded.body, list(decoded.extra.items()), [MAX_CHECKS])
     words = _("The field %(name)s was left out. The provider would refuse it.")
-    left_out_fields = [Repair(code="field_left_out", sentence=words, place=n, values={"name": n}) for n in left_out]
+    left_out_fields = [Repair(code="field_left_out", text=LazyText(words, name=n), place=n) for n in left_out]
     repairs = (*repair.repairs, *losses, *left_out_fields)
     return _verdict(dialect, _check_own_rules(walk), body, repairs, is_native=True)
 
@@ -100,10 +101,9 @@ def _judge_foreign(dialect: str, walk: LintWalk, repair: RepairInput) -> Verdict
     encoded = DIALECTS[dialect].encode(repair.context, repair.options)
     findings = [*check_order(walk.steps, dialect, is_native=False), *check_tools(walk.tools, dialect)]
     for loss in _conversation_losses(encoded):
-        described = repair_of(loss, repair.places)
         severity = LintSeverity.ODD if loss.code in HAS_EQUIVALENT else LintSeverity.UNPORTABLE
-        rule = Rule(id=f"carrying/{loss.code.value.replace('_', '-')}", severity=severity, words=described.sentence)
-        findings.append(LintFinding(rule=rule, place=described.place, about=described.values))
+        rule = Rule(id=f"carrying/{loss.code.value.replace('_', '-')}", severity=severity, words=loss.code.sentence)
+        findings.append(LintFinding(rule=rule, text=loss.text, place=repair.places(loss.seq)))
     return _verdict(dialect, findings, encoded.body, repair.repairs)
 
 

@@ -8,11 +8,12 @@ from itertools import chain, count
 from history.context.remarks import Remark, RemarkCode
 from history.context.repair import with_opening
 from history.context.values import Context, ContextEntry, Role
-from history.dialects import CallOptions, Loss
+from history.dialects import CallOptions
 from history.entries import JsonDict, JsonObject, OtherPart, Part, ToolDefinition, ToolRequest
 from history.linting.parse_input import MODEL
 from history.linting.rules import Repair
 from history.linting.walker import TOOL_NAME
+from history.text.lazy import LazyText
 from history.text.lazy import gettext_noop as _
 
 RENAMED = _("The tool %(given)s is now %(name)s. Other names are refused.")
@@ -38,20 +39,20 @@ def prepare(context: Context, options: CallOptions, *, places: Places) -> Repair
     context = replace(context, entries=with_opening(_without_empty_inputs(context, remarks), remarks=remarks))
     repairs = [repair_of(remark, places) for remark in remarks]
     names, forced = _rename_tools(context), options.tool_name
-    repairs += [Repair(code="tool_renamed", sentence=RENAMED, values={"given": a, "name": b}) for a, b in names.items()]
+    repairs += [Repair(code="tool_renamed", text=LazyText(RENAMED, given=a, name=b)) for a, b in names.items()]
     named = [tool for tool in context.tools if tool.name]
     if len(named) < len(context.tools):
-        repairs.append(Repair(code="nameless_tool_left_out", sentence=_("A tool without a name was left out.")))
+        repairs.append(Repair(code="nameless_tool_left_out", text=LazyText(_("A tool without a name was left out."))))
     tools: dict[str, ToolDefinition] = {}
     for tool in named:
         name = names.get(tool.name, tool.name)
         if name in tools:
-            repairs.append(Repair(code="tool_offered_once", sentence=OFFERED_ONCE, values={"name": name}))
+            repairs.append(Repair(code="tool_offered_once", text=LazyText(OFFERED_ONCE, name=name)))
         else:
             tools[name] = replace(tool, name=name)
     if not options.model:
-        model_named = _("A model is required. Replace %(name)s with yours.")
-        repairs.append(Repair(code="model_named", sentence=model_named, values={"name": MODEL}))
+        text = LazyText(_("A model is required. Replace %(name)s with yours."), name=MODEL)
+        repairs.append(Repair(code="model_named", text=text))
     entries = tuple(_renamed(entry, names) for entry in context.entries) if names else context.entries
     return RepairInput(
         context=replace(context, entries=entries, tools=tuple(tools.values())),
@@ -72,8 +73,8 @@ def _without_empty_inputs(context: Context, remarks: list[Remark]) -> list[Conte
     return entries
 
 
-def repair_of(one: Loss | Remark, places: Places) -> Repair:
-    return Repair(code=one.code.value, sentence=one.code.sentence, place=places(one.seq), values=one.values)
+def repair_of(one: Remark, places: Places) -> Repair:
+    return Repair(code=one.code.value, text=one.text, place=places(one.seq))
 
 
 def _rename_tools(context: Context) -> dict[str, str]:

@@ -4,10 +4,11 @@ The rules come from the vendors' documents and from the answers of their endpoin
 that each call is answered beside it and completely, and that signed reasoning comes back unchanged.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
-from history.entries import JsonDict, JsonObject, empty_object
+from history.entries import JsonDict
+from history.text.lazy import LazyText
 from history.text.lazy import gettext_noop as _
 
 
@@ -31,29 +32,20 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintFinding:
-    """A broken rule. `place` is a path into the given JSON, or an entry of a session; `about` fills in the words."""
+    """A broken rule. `place` is a path into the given JSON, or an entry of a session."""
 
     rule: Rule
+    text: LazyText
     place: str = ""
-    about: JsonObject = field(default_factory=empty_object)
-
-    @property
-    def text(self) -> str:
-        return self.rule.words % dict(self.about)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """One thing that was done so that the vendor takes it: a stable code, a sentence to be filled in, the place."""
+    """One change so that the vendor accepts the conversation."""
 
     code: str
-    sentence: str
+    text: LazyText
     place: str = ""
-    values: JsonObject = field(default_factory=empty_object)
-
-    @property
-    def text(self) -> str:
-        return self.sentence % dict(self.values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,10 +75,6 @@ class LintReport:
 
     language: str
     verdicts: tuple[Verdict, ...]
-
-    @property
-    def is_rejected(self) -> bool:
-        return any(verdict.is_rejected for verdict in self.verdicts)
 
 
 RuleTable = dict[str, tuple[LintSeverity, str, str]]
@@ -268,4 +256,5 @@ RULES: dict[str, Rule] = {
 
 
 def finding_of(dialect: str, name: str, place: str, /, **about: object) -> LintFinding:
-    return LintFinding(rule=RULES[f"{dialect}/{name}"], place=place, about=about)
+    rule = RULES[f"{dialect}/{name}"]
+    return LintFinding(rule=rule, text=LazyText(rule.words, **about), place=place)

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from django.conf import settings
 
-from history.context.compression.checks import Problem, ProblemCode, find_problem, required_identifiers
+from history.context.compression.checks import ProblemCode, find_problem, required_identifiers
 from history.context.compression.entries import SummaryOutcome, entries_of_plan
 from history.context.compression.planning import (
     CompressionPlan,
@@ -34,6 +34,7 @@ from history.context.compression.record import (
     record_budget,
 )
 from history.context.messages import masked_results
+from history.context.remarks import Remark
 from history.context.tokens import estimate_context
 from history.context.values import Context, ContextOptions
 from history.db.transactions import writing
@@ -217,7 +218,7 @@ class _SummaryCalls:
         """An agent that is to answer briefly may still write a whole summary."""
         return max(self.turn.agent.max_answer_tokens or 0, ANSWER_TOKENS)
 
-    async def request(self, pieces: list[RecordLine], *, keep: tuple[str, ...], problem: Problem | None) -> str:
+    async def request(self, pieces: list[RecordLine], *, keep: tuple[str, ...], problem: Remark | None) -> str:
         context = ask_for_summary(pieces, words=self.words, keep=keep, problem=problem.text if problem else "")
         end_reason = "server_error"
         async with open_call(self.turn, await in_database_after_outages(self._render, context)) as call:
@@ -268,13 +269,13 @@ async def summarise(
         pieces = as_pieces(stretch.pieces, plan.masked, session_id=str(turn.session_id))
         text, problem = await _summary_of(calls, stretch, parts_that_fit(pieces, budget=calls.input_limit(plan.factor)))
     except RelayError as error:
-        text, problem = "", Problem(code=ProblemCode.FAILED, values={"error": type(error).__name__})
+        text, problem = "", Remark(code=ProblemCode.FAILED, values={"error": type(error).__name__})
     return SummaryOutcome(stretch=stretch, text="" if problem else text, problem=problem, **names)
 
 
 async def _summary_of(
     calls: _SummaryCalls, stretch: SummarySpan, parts: list[list[RecordLine]]
-) -> tuple[str, Problem | None]:
+) -> tuple[str, Remark | None]:
     """Part by part, each with the summary so far, which is looked at each time."""
     so_far, problem, tries = "", None, TRIES
     left = [*parts]

@@ -5,12 +5,13 @@ Identifiers of users must not be lost, and a tool's output must not become an in
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from enum import auto
 
 from history.context.compression.planning import SummarySpan
 from history.context.messages import SUMMARY_ENDS, to_context
+from history.context.remarks import Remark
 from history.context.tokens import estimate_entry
-from history.entries import JsonObject, ModelInput, Node, Summary, empty_object
+from history.entries import ModelInput, Node, Summary
 from history.text.lazy import SentenceCode
 from history.text.lazy import gettext_noop as _
 
@@ -21,37 +22,27 @@ LEAST_WORDS = 5
 
 
 class ProblemCode(SentenceCode):
-    EMPTY = "empty", _("the summary is empty")
-    GROWS = "grows", _("the summary is longer than the messages that it replaces")
-    LOSES = "loses", _("the summary omits %(identifier)s")
-    ORDERS = "orders", _("the summary contains an instruction that no user gave: “%(phrase)s”")
-    MARKS = "marks", _("the summary imitates message markers: “%(phrase)s”")
-    FAILED = "failed", _("the model returned no summary")
+    EMPTY = auto(), _("the summary is empty")
+    GROWS = auto(), _("the summary is longer than the messages that it replaces")
+    LOSES = auto(), _("the summary omits %(identifier)s")
+    ORDERS = auto(), _("the summary contains an instruction that no user gave: “%(phrase)s”")
+    MARKS = auto(), _("the summary imitates message markers: “%(phrase)s”")
+    FAILED = auto(), _("the model returned no summary")
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    code: ProblemCode
-    values: JsonObject = field(default_factory=empty_object)
-
-    @property
-    def text(self) -> str:
-        return self.code.sentence % dict(self.values)
-
-
-def find_problem(summary: str, stretch: SummarySpan, *, required: Sequence[str]) -> Problem | None:
+def find_problem(summary: str, stretch: SummarySpan, *, required: Sequence[str]) -> Remark | None:
     """The reason to refuse this summary, or None."""
     if _is_empty(summary):
-        return Problem(ProblemCode.EMPTY)
+        return Remark(ProblemCode.EMPTY)
     if mark := _MARKS.search(summary):
-        return Problem(ProblemCode.MARKS, {"phrase": mark[0].strip()})
+        return Remark(ProblemCode.MARKS, values={"phrase": mark[0].strip()})
     if phrase := _injection_in(summary, stretch.pieces):
-        return Problem(ProblemCode.ORDERS, {"phrase": phrase})
+        return Remark(ProblemCode.ORDERS, values={"phrase": phrase})
     message = to_context(Summary(first=stretch.first, last=stretch.last, summary=summary), seq=0)
     if estimate_entry(message) >= stretch.tokens:
-        return Problem(ProblemCode.GROWS)
+        return Remark(ProblemCode.GROWS)
     if lost := next((one for one in required if one not in summary), ""):
-        return Problem(ProblemCode.LOSES, {"identifier": lost})
+        return Remark(ProblemCode.LOSES, values={"identifier": lost})
     return None
 
 

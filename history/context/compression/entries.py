@@ -6,8 +6,8 @@ Without a summary the oldest turns are left out only as far as the context does 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from history.context.compression.checks import Problem
 from history.context.compression.planning import MASK_TOKENS, CompressionPlan, CompressionPolicy, SummarySpan
+from history.context.remarks import Remark
 from history.context.tokens import calibrate, estimate_text
 from history.entries import JsonDict, Summary
 
@@ -23,7 +23,7 @@ class SummaryOutcome:
     text: str = ""
     provider: str = ""
     model: str = ""
-    problem: Problem | None = None
+    problem: Remark | None = None
 
 
 def entries_of_plan(
@@ -71,5 +71,5 @@ def _earlier_text(stretch: SummarySpan) -> str:
     return earlier.partition(f"\n\n{AFTER_THAT}")[0]
 
 
-def _reason(problem: Problem | None) -> JsonDict:
+def _reason(problem: Remark | None) -> JsonDict:
     return {"problem": problem.code.value, "problem_values": dict(problem.values)} if problem else {}

@@ -16,7 +16,6 @@ from history.formats.writers.path import note_beside, note_parts, to_json
 from history.models import Session
 from history.record.loading import bytes_of
 from history.record.selectors import snapshot
-from history.text.lazy import LazyText
 from history.text.lazy import gettext_noop as _
 
 ALL = ContextOptions(max_turns=None)
@@ -66,7 +65,7 @@ def context_of(session: Session, notes: Notes) -> Context:
     notes("ignored", _("summaries: the original messages are included in full"), count=summaries)
     context = render_context(replace(taken, nodes=spoken), ALL)
     for remark in context.report.remarks:
-        notes("repaired", LazyText(remark.code.sentence, **remark.values), where=str(session.pk))
+        notes("repaired", remark.text, where=str(session.pk))
     return context
 
 
@@ -74,7 +73,7 @@ def _body(session: Session, dialect: str, notes: Notes) -> JsonDict:
     options = CallOptions(model=session.model, media=bytes_of)
     encoded = DIALECTS[dialect].encode(context_of(session, notes), options)
     for loss in encoded.losses:
-        notes("lost", loss.lazy_text, where=f"{session.pk} #{loss.seq}" if loss.seq else str(session.pk))
+        notes("lost", loss.text, where=f"{session.pk} #{loss.seq}" if loss.seq else str(session.pk))
     return encoded.body
 
 

@@ -12,16 +12,7 @@ from history.formats.note_texts import worded
 from history.linting import NAMES, LintReport, LintSeverity, NotAConversation, parse_text
 from history.management.history_commands.arguments import Options, add_viewer, session_named, viewer_of
 from history.management.output import Stream, print_json, print_line, print_table
-from history.pages.lint.report import (
-    TooLong,
-    check_length,
-    finding_text,
-    repair_text,
-    report_json,
-    report_on,
-    report_on_request,
-    verdicts_for,
-)
+from history.pages.lint.report import TooLong, check_length, report_json, report_on, report_on_request, verdicts_for
 from history.text.lazy import error_text
 
 HELP = (
@@ -113,9 +104,9 @@ def _print(source: str, report: LintReport, vendors: list[str], out: Stream) -> 
             print_line(out)
             print_line(out, (NAMES[verdict.dialect], "bold"))
         for finding in verdict.findings:
-            severity, text = finding.rule.severity.value, f"{finding.place}  {finding_text(finding)}"
+            severity, text = finding.rule.severity.value, f"{finding.place}  {worded(finding.text)}"
             print_line(out, (f"{severity:<11}", STYLES[severity]), text, indent=2)
             print_line(out, (f"{finding.rule.id}  {finding.rule.answer}".rstrip(), "dim"), indent=13)
         for repair in verdict.repairs:
-            print_line(out, (_("repaired").ljust(11), "green"), f"{repair.place}  {repair_text(repair)}", indent=2)
+            print_line(out, (_("repaired").ljust(11), "green"), f"{repair.place}  {worded(repair.text)}", indent=2)
     print_line(out)

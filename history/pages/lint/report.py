@@ -8,22 +8,10 @@ from collections.abc import Collection, Mapping
 from django.utils.translation import gettext as _
 
 from history.entries import JsonObject
-from history.formats.note_texts import worded
-from history.linting import (
-    NAMES,
-    LintFinding,
-    LintInput,
-    LintReport,
-    NotAConversation,
-    Repair,
-    Verdict,
-    lint_request,
-    lint_session,
-)
+from history.linting import NAMES, LintInput, LintReport, NotAConversation, Verdict, lint_request, lint_session
 from history.models import Session
 from history.record.loading import bytes_of
 from history.record.selectors import snapshot
-from history.text.lazy import LazyText
 
 # Limits of what is linted: a conversation, not an archive.
 MAX_CHARS = 2_000_000
@@ -68,14 +56,6 @@ def check_length(chars: int) -> None:
     if chars > MAX_CHARS:
         words = {"limit": f"{MAX_CHARS:,}", "count": f"{chars:,}"}
         raise TooLong(_("Up to %(limit)s characters are checked; this has %(count)s.") % words)
-
-
-def finding_text(finding: LintFinding) -> str:
-    return worded(LazyText(finding.rule.words, **finding.about))
-
-
-def repair_text(repair: Repair) -> str:
-    return worded(LazyText(repair.sentence, **repair.values))
 
 
 def verdicts_for(report: LintReport, vendors: Collection[str]) -> list[Verdict]:

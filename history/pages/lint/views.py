@@ -23,15 +23,7 @@ from history.formats.note_texts import worded
 from history.http import FORM_OVERHEAD, accepts_body
 from history.linting import NAMES, LintFinding, LintReport, LintSeverity, NotAConversation, Verdict, parse_text
 from history.models import Session
-from history.pages.lint.report import (
-    MAX_CHARS,
-    TooLong,
-    check_length,
-    finding_text,
-    repair_text,
-    report_on,
-    report_on_request,
-)
+from history.pages.lint.report import MAX_CHARS, TooLong, check_length, report_on, report_on_request
 from history.pages.session import session_or_404
 from history.record.selectors import sessions_owned_by, snapshot
 
@@ -102,11 +94,11 @@ def _shown(verdict: Verdict) -> VerdictView:
         outcome=OUTCOMES[verdict.outcome],
         counts=[(OUTCOMES[level.value], levels.count(level)) for level in LintSeverity if level in levels],
         findings=[
-            (finding, OUTCOMES[finding.rule.severity.value], finding_text(finding))
+            (finding, OUTCOMES[finding.rule.severity.value], worded(finding.text))
             for finding in verdict.findings[:SHOWN_FINDINGS]
         ],
         more=max(0, len(verdict.findings) - SHOWN_FINDINGS),
-        repairs=[(repair.place, repair_text(repair)) for repair in verdict.repairs[:SHOWN_FINDINGS]],
+        repairs=[(repair.place, worded(repair.text)) for repair in verdict.repairs[:SHOWN_FINDINGS]],
         repaired="" if verdict.repaired is None else _indented(verdict.repaired),
     )
 

@@ -43,7 +43,7 @@ def test_a_sound_conversation_is_returned_as_it_is() -> None:
     )
     repaired, report = repair(sound)
     assert repaired == sound
-    assert not report
+    assert not report.remarks
 
 
 def test_a_call_at_the_end_without_result_is_answered_as_interrupted() -> None:

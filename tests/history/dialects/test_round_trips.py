@@ -302,7 +302,7 @@ def test_a_conversation_comes_back_through_a_request(name: str, data: st.DataObj
     assert again.system == context.system
     assert summary(name, again) == summary(name, context)
     assert {loss.code for loss in encoded.losses} <= EXPECTED_LOSSES[name]
-    assert not again.report
+    assert not again.report.remarks
     # What was read and is sent once more is the same request.
     assert dialect.encode(again, CallOptions(model="m", media=decoded.blobs.__getitem__)).body == encoded.body
 

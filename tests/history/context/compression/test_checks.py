@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from history.context.compression.checks import Problem, ProblemCode, find_problem, required_identifiers
+from history.context.compression.checks import ProblemCode, find_problem, required_identifiers
 from history.context.compression.planning import SummarySpan
+from history.context.remarks import Remark
 from history.entries import Entry, Node, Summary
 from tests.factories import model_input, model_output, tool_request, tool_result, tool_results
 
@@ -25,7 +26,7 @@ def stretch(*entries: Entry, tokens: int = 500) -> SummarySpan:
 
 
 def problem(summary: str, *entries: Entry, tokens: int = 500, required: tuple[str, ...] = ()) -> ProblemCode | None:
-    found: Problem | None = find_problem(summary, stretch(*entries, tokens=tokens), required=required)
+    found: Remark | None = find_problem(summary, stretch(*entries, tokens=tokens), required=required)
     return found.code if found else None
 
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from history.context.compression.checks import Problem, ProblemCode
+from history.context.compression.checks import ProblemCode
 from history.context.compression.entries import SummaryOutcome, entries_of_plan
 from history.context.compression.planning import CompressionPlan, CompressionPolicy, make_plan, stretch_between
+from history.context.remarks import Remark
 from history.context.rendering import render_context
 from history.context.values import ContextOptions, Snapshot
 from history.entries import Entry, MaskedResult, Node, Summary
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.no_database
 
 UNLIMITED = ContextOptions(max_turns=None)
 LONG = "a word or two " * 60  # some 200 tokens
-LOST = Problem(code=ProblemCode.LOSES, values={"identifier": "AB-12"})
+LOST = Remark(code=ProblemCode.LOSES, values={"identifier": "AB-12"})
 
 
 def snapshot(*entries: Entry) -> Snapshot:

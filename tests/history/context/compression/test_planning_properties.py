@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from history.context.compression.checks import Problem, ProblemCode
+from history.context.compression.checks import ProblemCode
 from history.context.compression.entries import SummaryOutcome, entries_of_plan
 from history.context.compression.planning import CompressionPlan, CompressionPolicy, make_plan
 from history.context.messages import pieces_of
+from history.context.remarks import Remark
 from history.context.rendering import render_context
 from history.context.repair import find_unpaired
 from history.context.turns import may_begin_turn
@@ -39,7 +40,7 @@ POLICIES = st.builds(
     least=st.sampled_from([0, 40]),
     is_asked=st.booleans(),
 )
-REFUSED = Problem(code=ProblemCode.EMPTY)
+REFUSED = Remark(code=ProblemCode.EMPTY)
 
 
 def rendered(nodes: tuple[Node, ...], options: ContextOptions = UNLIMITED) -> Context:
