@@ -80,7 +80,7 @@ class Assembler:
         known_names = dict(enumerate(names))
         for place, part in enumerate(output.parts):
             name = known_names.get(place, f"resumed-{place}")
-            resumed._parts[name, type(piece_of(part, name, {}))] = _PartBuilder.of(part)
+            resumed._parts[name, type(piece_of(part, name))] = _PartBuilder.of(part)
         return resumed
 
     @property
@@ -222,7 +222,7 @@ class _PartBuilder:
             return cls(lambda **_: part)
         if isinstance(part, ToolRequest) and part.arguments == NO_ARGUMENTS:
             part = replace(part, arguments="")
-        piece = piece_of(part, "", {})
+        piece = piece_of(part, "")
         resumed = cls(_BUILDERS[type(piece)][0])
         resumed.add(piece)
         return resumed

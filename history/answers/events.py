@@ -4,25 +4,14 @@ A dialect decodes a vendor's stream into events, `assembly` makes one ModelOutpu
 for a client of another vendor. Pieces with the same `part` are one part; parts are in the order of their first pieces.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, get_args
 
-from history.entries import (
-    JsonObject,
-    Media,
-    ModelOutput,
-    OtherPart,
-    Part,
-    Reasoning,
-    Text,
-    ToolRequest,
-    Usage,
-    empty_object,
-)
+from history.entries import JsonObject, Media, OtherPart, Part, Reasoning, Text, ToolRequest, Usage, empty_object
 
 EndReason = Literal["stop", "tool_use", "length", "content_filter", "refusal", "pause", "other"]
-END_REASONS: tuple[EndReason, ...] = ("stop", "tool_use", "length", "content_filter", "refusal", "pause", "other")
+END_REASONS: tuple[EndReason, ...] = get_args(EndReason)
 
 ErrorKind = Literal[
     "invalid_request", "authentication", "billing", "permission", "not_found", "conflict", "too_large",
@@ -144,20 +133,7 @@ def end_reason(word: str) -> EndReason:
     return next((reason for reason in END_REASONS if reason == word), "other")
 
 
-def events_of(output: ModelOutput, *, blobs: Mapping[str, bytes] | None = None) -> Iterator[Event]:
-    """The events that assemble into this answer."""
-    yield Started(model=output.model, request_id=output.request_id, provider=output.provider)
-    for place, part in enumerate(output.parts):
-        yield piece_of(part, str(place), blobs or {})
-    if output.usage:
-        yield UsageReported(usage=output.usage)
-    if output.status == "complete":
-        yield Ended(reason=end_reason(output.end_reason or "stop"))
-    elif output.status == "failed":
-        yield Failed(message=output.error)
-
-
-def piece_of(part: Part, name: str, blobs: Mapping[str, bytes]) -> Piece:
+def piece_of(part: Part, name: str) -> Piece:
     match part:
         case Text():
             return TextPiece(part=name, text=part.text, extra=part.extra)
@@ -167,7 +143,7 @@ def piece_of(part: Part, name: str, blobs: Mapping[str, bytes]) -> Piece:
         case ToolRequest():
             return ToolCallPiece(part=name, call_id=part.call_id, name=part.name, arguments=part.arguments)
         case Media():
-            return MediaPiece(part=name, media_type=part.media_type, data=blobs.get(part.sha256, b""), url=part.url)
+            return MediaPiece(part=name, media_type=part.media_type, url=part.url)
         case OtherPart():
             return OtherPiece(part=name, data=part.data)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -20,7 +19,6 @@ from history.entries import (
     ToolRequest,
     ToolResult,
     ToolResults,
-    ToolsOffered,
     entry_to_json,
     text_of,
 )
@@ -150,19 +148,3 @@ def entry_view(entry: ContextEntry) -> JsonDict:
     if entry.live_screen is not None:
         written["live_screen"] = entry.live_screen
     return written
-
-
-def context_to_json(context: Context) -> JsonDict:
-    return {
-        "renderer": RENDERER_VERSION,
-        "system": context.system,
-        "tools": entry_to_json(ToolsOffered(at=_NO_TIME, tools=context.tools)).get("tools", []),
-        "entries": [entry_view(entry) for entry in context.entries],
-        "report": [{"code": r.code.value, "seq": r.seq, "text": r.text} for r in context.report.remarks],
-        "tokens": context.tokens,
-    }
-
-
-def context_to_bytes(context: Context) -> bytes:
-    """Canonical JSON: equal contexts have equal bytes."""
-    return json.dumps(context_to_json(context), sort_keys=True, separators=(",", ":")).encode("ascii")

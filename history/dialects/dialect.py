@@ -1,6 +1,6 @@
 """`Dialect`: the wire format of one vendor, both ways, made of the classes in its folder."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -18,26 +18,27 @@ from history.entries import JsonDict, JsonObject, ModelOutput, ToolDefinition
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """`PROVIDER` is the vendor whose signed reasoning goes back. `HTTP_API` has the facts of its HTTP API."""
-
-    PROVIDER: str
     HTTP_API: HttpApi
     request_encoder: type[RequestEncoder]
     request_decoder: type[RequestDecoder]
     stream_decoder: type[ReplyDecoder]
     stream_encoder: type[ReplyEncoder]
-    decode_error: Callable[[int, bytes | JsonObject], Failed]
-    encode_error: Callable[[Failed], tuple[int, JsonDict]]
 
     def encode(self, context: Context, options: CallOptions) -> Encoded:
         """The context must be repaired, as `render_context` and `context_of` return it."""
-        return self.request_encoder(options, vendor=self.PROVIDER).encode(context)
+        return self.request_encoder(options, vendor=self.HTTP_API.vendor).encode(context)
 
     def decode_request(self, body: JsonObject, *, provider: str = "", at: datetime | None = None) -> DecodedRequest:
-        return self.request_decoder(provider=provider or self.PROVIDER, at=at).decode(body)
+        return self.request_decoder(provider=provider or self.HTTP_API.vendor, at=at).decode(body)
 
     def decode_reply(self, body: bytes | JsonObject) -> list[Event]:
         return list(self.stream_decoder().read_reply(read_body(body)))
+
+    def decode_error(self, status: int, body: bytes | JsonObject) -> Failed:
+        return self.stream_decoder.decode_error(status, body)
+
+    def encode_error(self, error: Failed) -> tuple[int, JsonDict]:
+        return self.stream_encoder.encode_error(error)
 
     def encode_reply(
         self, output: ModelOutput, *, reply_id: str, created: int = 0, tools: Sequence[ToolDefinition] = ()

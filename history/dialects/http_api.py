@@ -45,7 +45,9 @@ class ModelPath(NamedTuple):
 class HttpApi:
     """Facts of one HTTP API, with the values of most vendors as defaults."""
 
-    # `paths` are POST requests that the relay forwards without configuration.
+    # Signed reasoning goes back to this vendor only.
+    vendor: ClassVar[str]
+    # POST requests that the relay forwards without configuration.
     paths: ClassVar[Mapping[str, CallKind]] = EMPTY
     # The part of the paths that base URLs of this vendor's SDKs already end with.
     version_in_base_url: ClassVar[str] = ""

@@ -89,15 +89,9 @@ def is_too_deep(value: object) -> bool:
     return True
 
 
-def _plain(value: object) -> JsonDict:
-    """Read-only mappings of entries as dicts, for the JSON encoder."""
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise TypeError(f"{type(value).__name__} has no form in JSON")
-
-
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain)
-_ASCII_ENCODER = json.JSONEncoder(separators=(",", ":"), default=_plain)
+# Entries have read-only mappings.
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=dict)
+_ASCII_ENCODER = json.JSONEncoder(separators=(",", ":"), default=dict)
 
 
 def compact(value: object) -> str:

@@ -15,8 +15,6 @@ from history.dialects.tools import hosted_tool
 from history.dialects.types import AnswerForm, LossCode, ToolChoice
 from history.entries import JsonDict, JsonObject, Part, Text, ToolDefinition, Usage, text_of
 
-PROVIDER = "openai"
-
 # Requests
 
 # OpenAI requires a name for an answer form.
@@ -208,6 +206,7 @@ _WINDOWS = ("max_model_len", "context_length", "max_context_length", "context_wi
 
 
 class OpenAIApi(HttpApi):
+    vendor = "openai"
     version_in_base_url = "/v1"
     # OpenAI's clients take "not_found" for a missing model.
     not_found_kind: ClassVar[ErrorKind] = "invalid_request"

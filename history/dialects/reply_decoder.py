@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from string import ascii_letters, digits
 from typing import ClassVar
 
-from history.answers.events import ErrorKind, Event, Skipped, Started
+from history.answers.events import ErrorKind, Event, Failed, Skipped, Started
 from history.dialects.json_access import parse_json, string
 from history.dialects.sse import Documents, Finality, ServerSentEvent, SSEDecoder
 from history.entries import JsonObject
@@ -32,6 +32,11 @@ class ReplyDecoder:
         self._sse = SSEDecoder()
         self._documents = Documents()
         self._is_json: bool | None = None
+
+    @staticmethod
+    def decode_error(status: int, body: bytes | JsonObject) -> Failed:
+        """Decode an HTTP error, or one within a stream, which has the status 0."""
+        raise NotImplementedError
 
     @staticmethod
     def finality(name: str, event: JsonObject) -> Finality | None:
@@ -112,7 +117,7 @@ def _skipped(problem: str, raw: str | bytes) -> Skipped:
     return Skipped(problem=problem, raw=shown if isinstance(shown, str) else shown.decode("utf-8", "replace"))
 
 
-# Errors: an HTTP status and a body that may not be JSON
+# Errors
 
 STATUS_OF_KIND: dict[ErrorKind, int] = {
     "invalid_request": 400,

@@ -27,6 +27,7 @@ from history.answers.events import (
     end_reason,
 )
 from history.dialects.json_access import parse_json
+from history.dialects.sse import sse
 from history.dialects.tools import substitutes_by_name
 from history.entries import JsonDict, ModelOutput, Reasoning, Text, ToolDefinition, ToolRequest, Usage
 
@@ -160,6 +161,11 @@ class ReplyEncoder:
 
     # What a dialect writes.
 
+    @staticmethod
+    def encode_error(error: Failed) -> tuple[int, JsonDict]:
+        """The HTTP status and the body."""
+        raise NotImplementedError
+
     def write_reply(self, output: ModelOutput, reason: EndReason) -> JsonDict:
         raise NotImplementedError
 
@@ -176,7 +182,7 @@ class ReplyEncoder:
         raise NotImplementedError
 
     def write_error(self, failed: Failed) -> bytes:
-        raise NotImplementedError
+        return sse(self.encode_error(failed)[1])
 
     def write_end(self, ended: Ended) -> bytes:
         raise NotImplementedError

@@ -175,9 +175,7 @@ class RequestEncoder:
 
     def may_return(self, part: Reasoning) -> bool:
         """Whether this reasoning goes back: it is signed by the provider of this call."""
-        if not self.options.return_reasoning:
-            self.lose(LossCode.REASONING_NOT_CARRIED)
-        elif not part.signature and not part.redacted:
+        if not part.signature and not part.redacted:
             self.lose(LossCode.REASONING_UNSIGNED)
         elif part.provider != self.provider:
             self.lose(LossCode.REASONING_FOREIGN, provider=part.provider or "an unknown provider")

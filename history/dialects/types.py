@@ -109,7 +109,6 @@ class CallOptions:
     form: AnswerForm | None = None
     include_live_screen: bool = True
     include_debug: bool = False
-    return_reasoning: bool = True
     media: Callable[[str], bytes] | None = None
     switches: Switches = field(default_factory=Switches)
 

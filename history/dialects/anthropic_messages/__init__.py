@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import msgspec
 
-from history.dialects.anthropic_messages.reply_decoder import PROVIDER, AnthropicReplyDecoder, decode_error, usage_from
-from history.dialects.anthropic_messages.reply_encoder import AnthropicReplyEncoder, encode_error
+from history.dialects.anthropic_messages.reply_decoder import AnthropicReplyDecoder, usage_from
+from history.dialects.anthropic_messages.reply_encoder import AnthropicReplyEncoder
 from history.dialects.anthropic_messages.request_decoder import AnthropicRequestDecoder
 from history.dialects.anthropic_messages.request_encoder import AnthropicRequestEncoder
 from history.dialects.dialect import Dialect
@@ -46,6 +46,7 @@ CONTAINERS = IssuedIds(b'"container"', msgspec.json.Decoder(_Reply), _container_
 
 
 class AnthropicApi(HttpApi):
+    vendor = "anthropic"
     paths: ClassVar[Mapping[str, CallKind]] = {"/v1/messages": "chat", "/v1/messages/count_tokens": "count"}
     key_header: ClassVar[KeyHeader] = "x-api-key"
     default_headers: ClassVar[Mapping[str, str]] = {"anthropic-version": VERSION}
@@ -97,12 +98,5 @@ class AnthropicApi(HttpApi):
 
 
 DIALECT = Dialect(
-    PROVIDER,
-    AnthropicApi(),
-    AnthropicRequestEncoder,
-    AnthropicRequestDecoder,
-    AnthropicReplyDecoder,
-    AnthropicReplyEncoder,
-    decode_error,
-    encode_error,
+    AnthropicApi(), AnthropicRequestEncoder, AnthropicRequestDecoder, AnthropicReplyDecoder, AnthropicReplyEncoder
 )

@@ -30,7 +30,6 @@ from history.dialects.tools import arguments_text, parse_arguments
 from history.entries import JsonDict, JsonObject, Usage
 
 DIALECT = "anthropic-messages"
-PROVIDER = "anthropic"
 
 REASONS: dict[str, EndReason] = {
     "end_turn": "stop",
@@ -72,6 +71,7 @@ def usage_from(raw: JsonObject) -> Usage:
 
 class AnthropicReplyDecoder(ReplyDecoder):
     final_marks = (b'"message_stop"', b'"error"')
+    decode_error = staticmethod(decode_error)
 
     def __init__(self, provider: str = "") -> None:
         super().__init__(provider)

@@ -49,6 +49,8 @@ def _usage_to(usage: Usage | None) -> JsonDict:
 
 
 class AnthropicReplyEncoder(ReplyEncoder):
+    encode_error = staticmethod(encode_error)
+
     def write_reply(self, output: ModelOutput, reason: EndReason) -> JsonDict:
         content = [block for part in output.parts for block in _block(part)]
         return self._message(content, STOP_REASONS[reason])

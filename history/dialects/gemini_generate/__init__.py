@@ -10,8 +10,8 @@ from urllib.parse import quote
 import msgspec
 
 from history.dialects.dialect import Dialect
-from history.dialects.gemini_generate.reply_decoder import PROVIDER, GeminiReplyDecoder, decode_error, usage_from
-from history.dialects.gemini_generate.reply_encoder import GeminiReplyEncoder, encode_error
+from history.dialects.gemini_generate.reply_decoder import GeminiReplyDecoder, usage_from
+from history.dialects.gemini_generate.reply_encoder import GeminiReplyEncoder
 from history.dialects.gemini_generate.request_decoder import GeminiRequestDecoder
 from history.dialects.gemini_generate.request_encoder import GeminiRequestEncoder
 from history.dialects.http_api import CallKind, HttpApi, KeyHeader, ListedModel, ModelPath, can_chat
@@ -72,6 +72,7 @@ class _Request(msgspec.Struct):
 
 
 class GeminiApi(HttpApi):
+    vendor = "gemini"
     key_header: ClassVar[KeyHeader] = "x-goog-api-key"
     conversation_field = "contents"
     request_fields: ClassVar[JsonObject] = get_type_hints(_Request)
@@ -122,13 +123,4 @@ class GeminiApi(HttpApi):
                 )
 
 
-DIALECT = Dialect(
-    PROVIDER,
-    GeminiApi(),
-    GeminiRequestEncoder,
-    GeminiRequestDecoder,
-    GeminiReplyDecoder,
-    GeminiReplyEncoder,
-    decode_error,
-    encode_error,
-)
+DIALECT = Dialect(GeminiApi(), GeminiRequestEncoder, GeminiRequestDecoder, GeminiReplyDecoder, GeminiReplyEncoder)

@@ -25,7 +25,6 @@ from history.dialects.tools import arguments_text, call_id_for
 from history.entries import JsonObject, Usage
 
 DIALECT = "gemini-generate"
-PROVIDER = "gemini"
 
 REASONS: dict[str, EndReason] = {
     "STOP": "stop",
@@ -93,6 +92,7 @@ def usage_from(raw: JsonObject) -> Usage:
 
 class GeminiReplyDecoder(ReplyDecoder):
     final_marks = (b'"finishReason"', b'"blockReason"', b'"error"')
+    decode_error = staticmethod(decode_error)
 
     def __init__(self, provider: str = "") -> None:
         super().__init__(provider)

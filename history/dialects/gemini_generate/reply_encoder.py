@@ -41,6 +41,7 @@ def _portable(signature: str) -> str:
 
 
 class GeminiReplyEncoder(ReplyEncoder):
+    encode_error = staticmethod(encode_error)
     # The signature for the next call; without one it is sent by itself.
     signature = ""
 
@@ -62,9 +63,6 @@ class GeminiReplyEncoder(ReplyEncoder):
 
     def flush(self) -> bytes:
         return super().flush() + self._write_parts(self._take_signature())
-
-    def write_error(self, failed: Failed) -> bytes:
-        return sse(encode_error(failed)[1])
 
     def write_end(self, ended: Ended) -> bytes:
         reason, usage = FINISH_REASONS[ended.reason], self.usage or Usage()

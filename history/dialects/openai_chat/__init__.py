@@ -13,14 +13,7 @@ from history.dialects.openai_chat.reply_decoder import ChatReplyDecoder
 from history.dialects.openai_chat.reply_encoder import ChatReplyEncoder
 from history.dialects.openai_chat.request_decoder import ChatRequestDecoder
 from history.dialects.openai_chat.request_encoder import ChatRequestEncoder
-from history.dialects.openai_common import (
-    PROVIDER,
-    OpenAIApi,
-    decode_error,
-    encode_error,
-    usage_from_chat,
-    usage_from_responses,
-)
+from history.dialects.openai_common import OpenAIApi, usage_from_chat, usage_from_responses
 from history.dialects.references import Audio, Content, Identified, IssuedIds
 from history.entries import JsonObject, Usage
 
@@ -85,13 +78,4 @@ class ChatApi(OpenAIApi):
         return usage_from_chat({"prompt_tokens": counts.get("total_tokens"), **counts})
 
 
-DIALECT = Dialect(
-    PROVIDER,
-    ChatApi(),
-    ChatRequestEncoder,
-    ChatRequestDecoder,
-    ChatReplyDecoder,
-    ChatReplyEncoder,
-    decode_error,
-    encode_error,
-)
+DIALECT = Dialect(ChatApi(), ChatRequestEncoder, ChatRequestDecoder, ChatReplyDecoder, ChatReplyEncoder)

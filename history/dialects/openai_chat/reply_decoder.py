@@ -139,6 +139,7 @@ class ChatReplyDecoder(ReplyDecoder):
     """The first choice is the answer; further choices are answers beside it."""
 
     final_marks = (b"[DONE]", b'"finish_reason":"', b'"finish_reason": "', b'"error":{', b'"error": {')
+    decode_error = staticmethod(decode_error)
 
     def __init__(self, provider: str = "") -> None:
         super().__init__(provider)

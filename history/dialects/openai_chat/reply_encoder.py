@@ -1,7 +1,7 @@
 """Encoder of replies and streams for clients of OpenAI Chat Completions."""
 
 from history.answers.assembly import NO_ARGUMENTS
-from history.answers.events import Ended, EndReason, Failed, Piece, ReasoningPiece, TextPiece, ToolCallPiece
+from history.answers.events import Ended, EndReason, Piece, ReasoningPiece, TextPiece, ToolCallPiece
 from history.dialects.json_access import without_empty
 from history.dialects.openai_chat.reply_decoder import REASONS
 from history.dialects.openai_common import encode_error
@@ -35,6 +35,8 @@ class ChatReplyEncoder(ReplyEncoder):
 
     `with_usage`: only clients that request the chunk with the usage can read it.
     """
+
+    encode_error = staticmethod(encode_error)
 
     def prepare(self) -> None:
         self._has_role = False
@@ -83,9 +85,6 @@ class ChatReplyEncoder(ReplyEncoder):
         if isinstance(piece, ToolCallPiece) and (call := self._call_delta(piece)):
             return self._delta(tool_calls=[call])
         return b""
-
-    def write_error(self, failed: Failed) -> bytes:
-        return sse(encode_error(failed)[1])
 
     def write_end(self, ended: Ended) -> bytes:
         # Clients parse the joined arguments, and an empty text is not JSON.

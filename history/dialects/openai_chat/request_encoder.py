@@ -72,7 +72,7 @@ class ChatRequestEncoder(OpenAIRequestEncoder):
 
     def thinking(self, part: Reasoning) -> str:
         """Some servers require their own thinking as plain text; OpenAI accepts none."""
-        if self.switches.reasoning_content and part.provider == self.provider and self.options.return_reasoning:
+        if self.switches.reasoning_content and part.provider == self.provider:
             return part.text
         self.lose(LossCode.REASONING_NOT_CARRIED)
         return ""

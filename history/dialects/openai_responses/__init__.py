@@ -11,7 +11,7 @@ import msgspec
 from history.dialects.dialect import Dialect
 from history.dialects.http_api import CallKind
 from history.dialects.json_access import items, obj, string
-from history.dialects.openai_common import PROVIDER, OpenAIApi, decode_error, encode_error, usage_from_responses
+from history.dialects.openai_common import OpenAIApi, usage_from_responses
 from history.dialects.openai_responses.reply_decoder import ResponsesReplyDecoder
 from history.dialects.openai_responses.reply_encoder import ResponsesReplyEncoder
 from history.dialects.openai_responses.request_decoder import ResponsesRequestDecoder
@@ -155,12 +155,5 @@ class ResponsesApi(OpenAIApi):
 
 
 DIALECT = Dialect(
-    PROVIDER,
-    ResponsesApi(),
-    ResponsesRequestEncoder,
-    ResponsesRequestDecoder,
-    ResponsesReplyDecoder,
-    ResponsesReplyEncoder,
-    decode_error,
-    encode_error,
+    ResponsesApi(), ResponsesRequestEncoder, ResponsesRequestDecoder, ResponsesReplyDecoder, ResponsesReplyEncoder
 )

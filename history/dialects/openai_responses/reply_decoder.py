@@ -63,6 +63,7 @@ class ResponsesReplyDecoder(ReplyDecoder):
     """Reads deltas. The whole item after them is read only for content without deltas."""
 
     final_marks = (*(f'"{name}"'.encode() for name in _FINAL_EVENTS), b'"type":"error"', b'"type": "error"')
+    decode_error = staticmethod(decode_error)
 
     def __init__(self, provider: str = "") -> None:
         super().__init__(provider)

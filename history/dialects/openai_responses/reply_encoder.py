@@ -39,6 +39,8 @@ def _output_text(text: str) -> JsonDict:
 
 
 class ResponsesReplyEncoder(ReplyEncoder):
+    encode_error = staticmethod(encode_error)
+
     def prepare(self) -> None:
         self._items: list[JsonDict] = []
         self._number = -1

@@ -16,10 +16,11 @@ from hypothesis.stateful import RuleBasedStateMachine
 
 from history import verification
 from history.context.rendering import render_context
-from history.context.values import Context, ContextOptions, context_to_bytes
+from history.context.values import Context, ContextOptions
 from history.entries import Entry, MaskedResult, Node, ToolResults
 from history.record import selectors
 from project.accounts.models import User
+from tests.contexts import context_to_bytes
 from tests.history.conformance.parley import ParleyStore, holding_in, told_in
 from tests.history.conformance.plain import LEAVES, PlainSession, PlainStore
 from tests.history.conformance.sent_messages import sent_messages_of

@@ -12,15 +12,7 @@ from history.context.messages import SUMMARY_ENDS, active_summaries, dropped_ent
 from history.context.remarks import RemarkCode
 from history.context.rendering import VIEWS, environment_text, is_task_finished, reaches_far_enough, render_context
 from history.context.repair import InvalidContextError, curate, is_valid, validate
-from history.context.values import (
-    NO_NOTEBOOK,
-    ContextEntry,
-    ContextOptions,
-    Role,
-    Snapshot,
-    context_to_bytes,
-    context_to_json,
-)
+from history.context.values import NO_NOTEBOOK, ContextEntry, ContextOptions, Role, Snapshot
 from history.entries import (
     DebugLog,
     Entry,
@@ -41,6 +33,7 @@ from history.entries import (
     ToolResult,
     ToolResults,
 )
+from tests.contexts import context_to_bytes, context_to_json
 
 pytestmark = pytest.mark.no_database
 

@@ -8,8 +8,9 @@ from history.context.messages import summarised_ranges
 from history.context.remarks import RemarkCode
 from history.context.rendering import reaches_far_enough, render_context
 from history.context.repair import find_unpaired, repair
-from history.context.values import Context, ContextOptions, Role, Snapshot, context_to_bytes
+from history.context.values import Context, ContextOptions, Role, Snapshot
 from history.entries import ModelOutput, Node, Retracted, Summary
+from tests.contexts import context_to_bytes
 from tests.history.conformance.parley import told_in
 from tests.history.conformance.sent_messages import sent_messages_of
 from tests.history.context.strategies import options, paths, snapshot_of

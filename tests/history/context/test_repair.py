@@ -9,6 +9,7 @@ from history.context.remarks import Remark, RemarkCode
 from history.context.repair import NO_RESULT, OPENING, find_unpaired, repair
 from history.context.values import ContextEntry, Role
 from history.entries import Part, Reasoning, Text, ToolRequest, ToolResult
+from history.text.lazy import SentenceCode
 
 pytestmark = pytest.mark.no_database
 
@@ -27,7 +28,7 @@ def results_of(*ids: str, seq: int = 3, name: str = "read") -> ContextEntry:
     return ContextEntry(role=Role.TOOL_RESULT, results=results, origin=(seq,))
 
 
-def done(*entries: ContextEntry) -> tuple[list[str], tuple[RemarkCode, ...]]:
+def done(*entries: ContextEntry) -> tuple[list[str], tuple[SentenceCode, ...]]:
     """Contents after the repair, and the codes of what was done."""
     repaired, report = repair(entries)
     return [entry.content for entry in repaired], report.codes

@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 
 from history import retention
 from history.context.rendering import render_context
-from history.context.values import ContextOptions, context_to_bytes
+from history.context.values import ContextOptions
 from history.entries import DebugLog, Entry, MaskedResult, Node, Retracted, Summary, SystemInstructionSet
 from history.models import Message
 from history.record import recorder, selectors, snapshots
+from tests.contexts import context_to_bytes
 from tests.factories import model_input, model_output, tool_request, tool_result, tool_results
 from tests.history.conformance.parley import ParleyStore, told_in
 from tests.history.conformance.sent_messages import sent_messages_of

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from history.answers.assembly import Assembler
-from history.answers.events import Event
+from history.answers.events import Ended, Event, Failed, Started, UsageReported, end_reason, piece_of
 from history.context.values import Context, ContextEntry, Role
 from history.dialects import DIALECTS
 from history.entries import ModelOutput, Part, Text, ToolDefinition, ToolRequest, ToolResult
@@ -296,3 +296,16 @@ def in_snake_case(said: Any) -> Any:
         )
         for name, value in said.items()
     }
+
+
+def events_of(output: ModelOutput) -> Iterator[Event]:
+    """The events that assemble into this answer."""
+    yield Started(model=output.model, request_id=output.request_id, provider=output.provider)
+    for place, part in enumerate(output.parts):
+        yield piece_of(part, str(place))
+    if output.usage:
+        yield UsageReported(usage=output.usage)
+    if output.status == "complete":
+        yield Ended(reason=end_reason(output.end_reason or "stop"))
+    elif output.status == "failed":
+        yield Failed(message=output.error)

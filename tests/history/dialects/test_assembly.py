@@ -19,9 +19,9 @@ from history.answers.events import (
     TextPiece,
     ToolCallPiece,
     UsageReported,
-    events_of,
 )
 from history.entries import Media, ModelOutput, OtherPart, Part, Reasoning, Text, ToolRequest, Usage
+from tests.history.dialects.samples import events_of
 
 pytestmark = pytest.mark.no_database
 

@@ -36,4 +36,4 @@ def test_every_loss_is_on_the_page_and_has_a_sentence() -> None:
 def test_every_dialect_is_on_the_page() -> None:
     for name, dialect in DIALECTS.items():
         assert f"| `{name}` |" in PAGE
-        assert f"| `{dialect.PROVIDER}` |" in PAGE
+        assert f"| `{dialect.HTTP_API.vendor}` |" in PAGE

@@ -120,13 +120,6 @@ def test_reasoning_of_another_provider_or_without_a_signature_is_never_sent() ->
     assert codes(encoded) == [LossCode.REASONING_FOREIGN, LossCode.REASONING_UNSIGNED]
 
 
-def test_reasoning_can_be_kept_back_altogether() -> None:
-    assert kinds(items(context(input_entry("hi"), answered(SIGNED, "ho")), return_reasoning=False)) == [
-        "user",
-        "assistant",
-    ]
-
-
 def test_nothing_is_stored_at_the_vendor_and_reasoning_is_asked_for_encrypted() -> None:
     body = encode(canonical(), reasoning_effort="high", stream=True, max_tokens=9, tool_choice="required").body
     assert (body["store"], body["include"]) == (False, ["reasoning.encrypted_content"])

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from history.answers.assembly import Assembler
-from history.answers.events import END_REASONS, Event, ReasoningPiece, TextPiece, ToolCallPiece, end_reason, events_of
+from history.answers.events import END_REASONS, Event, ReasoningPiece, TextPiece, ToolCallPiece, end_reason
 from history.context.values import Context, ContextEntry, Role
 from history.dialects import DIALECTS, CallOptions, LossCode, context_of
 from history.dialects.request_decoder import from_base64
@@ -30,7 +30,7 @@ from history.entries import (
     Usage,
     text_of,
 )
-from tests.history.dialects.samples import AT, NAMES, PNG
+from tests.history.dialects.samples import AT, NAMES, PNG, events_of
 from tests.measures import example_count
 
 pytestmark = pytest.mark.no_database
@@ -295,7 +295,7 @@ EXPECTED_LOSSES = {
 @settings(deadline=None, max_examples=example_count(80))
 def test_a_conversation_comes_back_through_a_request(name: str, data: st.DataObject) -> None:
     dialect = DIALECTS[name]
-    context = data.draw(contexts(dialect.PROVIDER))
+    context = data.draw(contexts(dialect.HTTP_API.vendor))
     encoded = dialect.encode(context, CallOptions(model="m", media={IMAGE.sha256: PNG}.__getitem__))
     decoded = dialect.decode_request(json.loads(json.dumps(encoded.body)))
     again = context_of(decoded)

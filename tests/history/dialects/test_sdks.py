@@ -23,10 +23,10 @@ from history.answers.events import (
     TextPiece,
     ToolCallPiece,
     UsageReported,
-    events_of,
 )
 from history.dialects import DIALECTS
 from history.entries import ModelOutput, Reasoning, Text, ToolRequest, Usage
+from tests.history.dialects.samples import events_of
 
 pytestmark = [pytest.mark.runs_first, pytest.mark.no_database]
 

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from history import retention, verification
 from history.context.rendering import render_context
-from history.context.values import ContextOptions, context_to_bytes
+from history.context.values import ContextOptions
 from history.entries import Media, ModelInput, SystemInstructionSet
 from history.formats import jsonl, sources
 from history.formats.base import FormatError
@@ -25,6 +25,7 @@ from history.models import ApiKey, AuditEvent, Blob, EarlierTry, Exchange, Messa
 from history.record import exchanges, recorder, selectors
 from project.accounts.models import User
 from relay.models import Agent
+from tests.contexts import context_to_bytes
 from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
 from tests.history.formats.exported import everything, restored, rich_session, wipe
 from tests.rows import inputs_of, without_guards

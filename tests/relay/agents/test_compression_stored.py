@@ -13,7 +13,6 @@ from django.conf import settings
 from django.db import connection, connections
 from django.test.utils import CaptureQueriesContext
 
-from history.context.values import context_to_bytes
 from history.entries import Retracted, Summary
 from history.models import Exchange, Session
 from history.record import recorder, selectors
@@ -22,6 +21,7 @@ from relay.conversation import NotPossible
 from relay.providers.base import Model
 from relay.runtime.async_db import in_database
 from tests.clients import ApiClient
+from tests.contexts import context_to_bytes
 from tests.relay.agents.compressing import (
     SMALL,
     SUMMARY,

@@ -19,7 +19,6 @@ from django.db import connection, connections
 
 from history import retention
 from history.answers.events import Ended as AnswerEnded
-from history.answers.events import events_of
 from history.dialects import DIALECTS
 from history.entries import ModelOutput, Part, Text, ToolRequest, Usage
 from history.models import ApiKey, Exchange, Message, Session
@@ -27,6 +26,7 @@ from relay.digest.digester import Digester
 from relay.gateway.call.session_ids import read_session
 from relay.gateway.journal.records import Accepted, Attempt, Ended
 from relay.gateway.journal.writer import Journal
+from tests.history.dialects.samples import events_of
 from tests.rows import without_guards
 
 _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)

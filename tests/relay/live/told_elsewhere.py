@@ -10,10 +10,10 @@ import django
 
 
 def main(session_id: UUID, leaf: int) -> None:
-    from history.context.values import context_to_bytes
     from relay.agents.requests import render_call
     from relay.agents.settings import find_agent
     from relay.providers.http import Route
+    from tests.contexts import context_to_bytes
     from tests.relay.agents.compressing import SMALL
     from tests.relay.providers.scripted import ScriptedProvider
 

@@ -6,8 +6,8 @@ import pytest
 
 from history.context.compression.checks import ProblemCode, find_problem, required_identifiers
 from history.context.compression.planning import SummarySpan
-from history.context.remarks import Remark
 from history.entries import Entry, Node, Summary
+from history.text.lazy import SentenceCode
 from tests.factories import model_input, model_output, tool_request, tool_result, tool_results
 
 pytestmark = pytest.mark.no_database
@@ -25,8 +25,8 @@ def stretch(*entries: Entry, tokens: int = 500) -> SummarySpan:
     return SummarySpan(first=1, last=len(nodes), pieces=nodes, tokens=tokens)
 
 
-def problem(summary: str, *entries: Entry, tokens: int = 500, required: tuple[str, ...] = ()) -> ProblemCode | None:
-    found: Remark | None = find_problem(summary, stretch(*entries, tokens=tokens), required=required)
+def problem(summary: str, *entries: Entry, tokens: int = 500, required: tuple[str, ...] = ()) -> SentenceCode | None:
+    found = find_problem(summary, stretch(*entries, tokens=tokens), required=required)
     return found.code if found else None
 
 
