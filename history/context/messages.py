@@ -19,8 +19,9 @@ from history.entries import (
     ToolResults,
 )
 
+ConversationEntry = ModelInput | ModelOutput | ToolResults
 # Entries that may be sent: passing a debug log or a notebook edit is a type error.
-Renderable = ModelInput | ModelOutput | ToolResults | Summary
+Renderable = ConversationEntry | Summary
 
 # The channel of an instruction within a conversation.
 SYSTEM_CHANNEL = "system"
@@ -131,11 +132,11 @@ def pieces_of(snapshot: Snapshot) -> list[Node]:
     covered: tuple[tuple[int, int], ...] = ()
     for node in reversed(active_summaries(snapshot.nodes)):
         place = _first_outside(span_of(node), covered)
-        if place is not None and place >= snapshot.loaded_from:
+        if place and place >= snapshot.loaded_from:
             placed.append((place, node))
         covered = _merged((*covered, span_of(node)))
-    uncovered = _outside(_sent_nodes(snapshot.nodes), covered)
-    placed.extend((node.seq, node) for node in uncovered if node.seq >= snapshot.loaded_from)
+    sent = (node for node in _sent_nodes(snapshot.nodes) if node.seq >= snapshot.loaded_from)
+    placed.extend((node.seq, node) for node in sent if _first_outside((node.seq, node.seq), covered))
     return [node for _, node in sorted(placed, key=lambda item: item[0])]
 
 
@@ -144,29 +145,18 @@ def _sent_nodes(nodes: Sequence[Node]) -> Iterator[Node]:
     by_agent = (node.seq for node in nodes if isinstance(node.entry, SystemInstructionSet) and node.entry.agent)
     takeover = max(by_agent, default=0)
     for node in nodes:
-        is_message = isinstance(node.entry, ModelInput | ModelOutput | ToolResults | Gap)
-        if is_message and not (node.seq < takeover and is_instruction(node.entry)):
+        is_replaced = node.seq < takeover and is_instruction(node.entry)
+        if isinstance(node.entry, ConversationEntry | Gap) and not is_replaced:
             yield node
 
 
-def _first_outside(span: tuple[int, int], covered: Iterable[tuple[int, int]]) -> int | None:
+def _first_outside(span: tuple[int, int], covered: Iterable[tuple[int, int]]) -> int:
+    """The first number of this range that no other one covers; 0 if there is none."""
     place, last = span
-    if span == NO_RANGE:
-        return None
     for first, end in covered:
         if first <= place <= end:
             place = end + 1
-    return place if place <= last else None
-
-
-def _outside(nodes: Iterable[Node], covered: Sequence[tuple[int, int]]) -> Iterator[Node]:
-    """Nodes outside the covered ranges. Both are in order of seq, so one pass is enough."""
-    place = 0
-    for node in nodes:
-        while place < len(covered) and covered[place][1] < node.seq:
-            place += 1
-        if place == len(covered) or node.seq < covered[place][0]:
-            yield node
+    return place if place <= last else 0
 
 
 def masked_results(nodes: Iterable[Node]) -> Masks:

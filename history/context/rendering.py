@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from history.context.messages import masked_results, pieces_of, to_context
+from history.context.messages import ConversationEntry, masked_results, pieces_of, to_context
 from history.context.remarks import Remark, RemarkCode, RepairReport
 from history.context.repair import curate, validate, with_opening, with_unique_ids
 from history.context.tokens import calibrate, estimate_context, estimate_text
@@ -162,11 +162,8 @@ def _steps(entries: Sequence[ContextEntry]) -> list[list[ContextEntry]]:
 
 def full_view(snapshot: Snapshot, options: ContextOptions) -> tuple[ContextEntry, ...]:
     """All messages unchanged, without summaries and limits."""
-    messages = (
-        to_context(node.entry, seq=node.seq)
-        for node in snapshot.nodes
-        if isinstance(node.entry, ModelInput | ModelOutput | ToolResults)
-    )
+    nodes = snapshot.nodes
+    messages = (to_context(one.entry, seq=one.seq) for one in nodes if isinstance(one.entry, ConversationEntry))
     return (*environment_of(options), *messages)
 
 

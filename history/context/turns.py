@@ -79,9 +79,7 @@ def split_steps(pieces: Sequence[Node]) -> list[Sequence[Node]]:
         if isinstance(node.entry, ModelOutput):
             called |= {call.call_id or call.name: place for call in node.entry.tool_requests}
         elif isinstance(node.entry, ToolResults):
-            first = min(
-                (called.get(result.call_id or result.name, place) for result in node.entry.results), default=place
-            )
+            first = min((called.get(one.call_id or one.name, place) for one in node.entry.results), default=place)
             starts[first + 1 : place + 1] = [False] * (place - first)
     cuts = [place for place, is_start in enumerate(starts) if is_start or place == 0]
     return [pieces[start:end] for start, end in pairwise((*cuts, len(pieces)))]

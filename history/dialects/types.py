@@ -5,15 +5,14 @@ from dataclasses import dataclass, field
 from enum import auto
 from typing import Literal
 
+from history.context.messages import ConversationEntry as ConversationEntry
 from history.context.messages import to_context
 from history.context.remarks import Remark
 from history.context.repair import repair
 from history.context.values import Context
-from history.entries import JsonDict, JsonObject, ModelInput, ModelOutput, ToolDefinition, ToolResults, empty_object
+from history.entries import JsonDict, JsonObject, ToolDefinition, empty_object
 from history.text.lazy import SentenceCode
 from history.text.lazy import gettext_noop as _
-
-ConversationEntry = ModelInput | ModelOutput | ToolResults
 
 
 class DialectError(ValueError):

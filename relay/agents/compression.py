@@ -27,11 +27,11 @@ from history.context.compression.planning import (
 )
 from history.context.compression.record import (
     RecordLine,
-    as_pieces,
     ask_for_summary,
     earlier_summary,
     parts_that_fit,
     record_budget,
+    record_lines,
 )
 from history.context.messages import masked_results
 from history.context.remarks import Remark
@@ -266,7 +266,7 @@ async def summarise(
     calls = _SummaryCalls(turn, route, policy, leaf, required_identifiers(stretch.pieces))
     names = {"provider": route.provider.name, "model": route.model.name}
     try:
-        pieces = as_pieces(stretch.pieces, plan.masked, session_id=str(turn.session_id))
+        pieces = list(record_lines(stretch.pieces, plan.masked, session_id=str(turn.session_id)))
         text, problem = await _summary_of(calls, stretch, parts_that_fit(pieces, budget=calls.input_limit(plan.factor)))
     except RelayError as error:
         text, problem = "", Remark(code=ProblemCode.FAILED, values={"error": type(error).__name__})

@@ -6,9 +6,9 @@ between its first input and its last step a second one. A cut never separates a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, chain
 
 from history.context.messages import Masks, has_content, masked_results, pieces_of, span_of
 from history.context.rendering import fixed_tokens
@@ -17,6 +17,9 @@ from history.context.turns import may_begin_turn, prepare, split_steps, split_tu
 from history.context.values import ContextOptions, Snapshot
 from history.entries import CONVERSATION, MaskedResult, ModelInput, Node, Summary, ToolResult, ToolResults
 
+Groups = Sequence[Sequence[Node]]
+# The seq of an entry and the index of a result in it.
+Mask = tuple[int, int]
 # Tokens of the note that replaces a masked result.
 MASK_TOKENS = 45
 
@@ -119,7 +122,9 @@ def make_plan(snapshot: Snapshot, options: ContextOptions, policy: CompressionPo
     else:
         budget = int((policy.target - policy.summary_tokens) / options.calibration) - fixed
         stretches = _stretches(turns, measure, policy, budget=budget)
-        more = _too_big(turns, stretches, policy, measure, fixed=fixed, factor=options.calibration)
+        rest = [[node for node in turn if not any(one.covers(node.seq) for one in stretches)] for turn in turns]
+        tokens = fixed + sum(map(measure, rest)) + (policy.summary_tokens if stretches else 0)
+        more = _too_big(rest, measure, policy, tokens=tokens, factor=options.calibration)
         masks, measure = [*masks, *more], _Measure(snapshot, measure.masked | {*more})
         with_masks = fixed + sum(map(measure, turns))
     return CompressionPlan(
@@ -135,41 +140,29 @@ def make_plan(snapshot: Snapshot, options: ContextOptions, policy: CompressionPo
 def stretch_between(snapshot: Snapshot, *, first: int, last: int, within_turn: bool = False) -> SummarySpan | None:
     """The span between two numbers, to be summarised again; None if it sends no entries."""
     pieces = [node for node in pieces_of(snapshot) if first <= _span(node)[0] and _span(node)[1] <= last]
-    if not pieces:
-        return None
-    tokens = _Measure(snapshot, masked_results(snapshot.nodes))(pieces)
-    return SummarySpan(first=first, last=last, pieces=tuple(pieces), tokens=tokens, within_turn=within_turn)
+    span = _stretch([pieces], _Measure(snapshot, masked_results(snapshot.nodes)), within_turn=within_turn)
+    return replace(span, first=first, last=last) if span else None
 
 
 # Masks
 
 
-def _old_and_bulky(turns: Sequence[Sequence[Node]], masked: Masks, policy: CompressionPolicy) -> list[tuple[int, int]]:
+def _old_and_bulky(turns: Groups, masked: Masks, policy: CompressionPolicy) -> list[Mask]:
     """Bulky results except the newest ``keep_results``."""
     results = [*_unmasked(turns, masked)]
     older = results[: max(0, len(results) - policy.keep_results)]
     return [mask for mask, result in older if estimate_parts(result.parts) >= policy.bulky]
 
 
-def _unmasked(turns: Iterable[Sequence[Node]], masked: Masks) -> Iterator[tuple[tuple[int, int], ToolResult]]:
+def _unmasked(turns: Groups, masked: Masks) -> Iterator[tuple[Mask, ToolResult]]:
     for node in _flat(turns):
         for index, result in enumerate(node.entry.results if isinstance(node.entry, ToolResults) else ()):
             if (node.seq, index) not in masked:
                 yield (node.seq, index), result
 
 
-def _too_big(
-    turns: Sequence[Sequence[Node]],
-    stretches: Sequence[SummarySpan],
-    policy: CompressionPolicy,
-    measure: _Measure,
-    *,
-    fixed: int,
-    factor: float,
-) -> list[tuple[int, int]]:
+def _too_big(rest: Groups, measure: _Measure, policy: CompressionPolicy, *, tokens: int, factor: float) -> list[Mask]:
     """The biggest remaining results, however new, until the rest fits."""
-    rest = [[node for node in turn if not any(one.covers(node.seq) for one in stretches)] for turn in turns]
-    tokens = fixed + sum(map(measure, rest)) + (policy.summary_tokens if stretches else 0)
     costs = [(estimate_parts(result.parts), mask) for mask, result in _unmasked(rest, measure.masked)]
     masks = []
     for cost, mask in sorted(costs, key=lambda item: -item[0]):
@@ -183,9 +176,7 @@ def _too_big(
 # Stretches
 
 
-def _stretches(
-    turns: Sequence[Sequence[Node]], measure: Callable[[Sequence[Node]], int], policy: CompressionPolicy, *, budget: int
-) -> tuple[SummarySpan, ...]:
+def _stretches(turns: Groups, measure: _Measure, policy: CompressionPolicy, *, budget: int) -> tuple[SummarySpan, ...]:
     """The stretches to summarise: the oldest turns, and the steps between the current task and the last steps."""
     # The turns before the newest one with an input, and all entries since.
     with_input = (place for place in range(len(turns) - 1, -1, -1) if any(map(_is_input, turns[place])))
@@ -214,12 +205,7 @@ def _is_input(node: Node) -> bool:
 
 
 def _newest_that_fit(
-    groups: Sequence[Sequence[Node]],
-    measure: Callable[[Sequence[Node]], int],
-    budget: int,
-    *,
-    at_least: int,
-    at_most: int | None = None,
+    groups: Groups, measure: _Measure, budget: int, *, at_least: int, at_most: int | None = None
 ) -> tuple[int, int]:
     """How many groups from the end fit, and the remaining budget."""
     count = 0
@@ -231,13 +217,11 @@ def _newest_that_fit(
     return count, budget
 
 
-def _flat(groups: Iterable[Sequence[Node]]) -> tuple[Node, ...]:
-    return tuple(node for group in groups for node in group)
+def _flat(groups: Groups) -> tuple[Node, ...]:
+    return tuple(chain.from_iterable(groups))
 
 
-def _stretch(
-    groups: Sequence[Sequence[Node]], measure: Callable[[Sequence[Node]], int], *, within_turn: bool
-) -> SummarySpan | None:
+def _stretch(groups: Groups, measure: _Measure, *, within_turn: bool) -> SummarySpan | None:
     pieces = _flat(groups)
     if not pieces:
         return None

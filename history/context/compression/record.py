@@ -5,7 +5,7 @@ longer than the summariser's window is split; then long texts are cut, and then 
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from history.context.messages import Masks, mask_note
@@ -62,33 +62,28 @@ class RecordLine:
         return json.dumps(fields, ensure_ascii=False).replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def as_pieces(nodes: Sequence[Node], masked: Masks, *, session_id: str) -> list[RecordLine]:
-    pieces = []
+def record_lines(nodes: Sequence[Node], masked: Masks, *, session_id: str) -> Iterator[RecordLine]:
     for node in nodes:
         entry = node.entry
-        if isinstance(entry, ModelInput):
-            values = {"entry": node.seq, "from": "the program" if entry.is_internal else "user"}
-            pieces.append(RecordLine({**values, **_files(entry.parts)}, entry.text))
-        elif isinstance(entry, ModelOutput):
-            calls = [{"tool": call.name, "arguments": call.arguments} for call in entry.tool_requests]
-            values = {"entry": node.seq, "from": "assistant"}
-            pieces.append(
-                RecordLine({**values, **_files(entry.parts), **({"calls": calls} if calls else {})}, entry.text)
-            )
-        elif isinstance(entry, ToolResults):
-            for index, result in enumerate(entry.results):
-                text = result.text or result.error
-                if (node.seq, index) in masked:
-                    text = mask_note(session_id, node.seq, index)
-                values = {"entry": node.seq, "from": "tool", "tool": result.name, "status": result.status}
-                pieces.append(RecordLine(values, text, "output"))
-        elif isinstance(entry, Summary):
-            pieces.append(RecordLine(EARLIER_VALUES, entry.summary))
-        elif isinstance(entry, Gap):
-            pieces.append(
-                RecordLine({"entry": node.seq, "from": "no one"}, f"Something is missing here: {entry.reason}")
-            )
-    return pieces
+        values: JsonDict = {"entry": node.seq}
+        match entry:
+            case ModelInput():
+                speaker = "the program" if entry.is_internal else "user"
+                yield RecordLine({**values, "from": speaker, **_files(entry.parts)}, entry.text)
+            case ModelOutput():
+                calls = [{"tool": call.name, "arguments": call.arguments} for call in entry.tool_requests]
+                values |= {"from": "assistant", **_files(entry.parts), **({"calls": calls} if calls else {})}
+                yield RecordLine(values, entry.text)
+            case ToolResults():
+                for index, result in enumerate(entry.results):
+                    is_masked = (node.seq, index) in masked
+                    text = mask_note(session_id, node.seq, index) if is_masked else result.text or result.error
+                    outcome = {"from": "tool", "tool": result.name, "status": result.status}
+                    yield RecordLine(values | outcome, text, "output")
+            case Summary():
+                yield RecordLine(EARLIER_VALUES, entry.summary)
+            case Gap():
+                yield RecordLine({**values, "from": "no one"}, f"Something is missing here: {entry.reason}")
 
 
 def earlier_summary(text: str, *, budget: int) -> RecordLine:
