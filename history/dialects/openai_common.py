@@ -126,27 +126,32 @@ def input_piece(text: str) -> str:
 
 
 def usage_from_chat(raw: JsonObject) -> Usage:
-    prompt, completion = obj(raw.get("prompt_tokens_details")), obj(raw.get("completion_tokens_details"))
-    return Usage(
-        input_tokens=count(raw.get("prompt_tokens")),
-        output_tokens=count(raw.get("completion_tokens")),
-        cache_read_tokens=count(prompt.get("cached_tokens")) or count(raw.get("prompt_cache_hit_tokens")),
-        cache_write_tokens=count(prompt.get("cache_write_tokens")),
-        reasoning_tokens=count(completion.get("reasoning_tokens")),
-        raw=raw,
-    )
+    return usage_from_responses(raw, "prompt", "completion")
 
 
-def usage_from_responses(raw: JsonObject) -> Usage:
-    details = obj(raw.get("input_tokens_details"))
+def usage_from_responses(raw: JsonObject, sent: str = "input", written: str = "output") -> Usage:
+    details = obj(raw.get(f"{sent}_tokens_details"))
     return Usage(
-        input_tokens=count(raw.get("input_tokens")),
-        output_tokens=count(raw.get("output_tokens")),
-        cache_read_tokens=count(details.get("cached_tokens")),
+        input_tokens=count(raw.get(f"{sent}_tokens")),
+        output_tokens=count(raw.get(f"{written}_tokens")),
+        cache_read_tokens=count(details.get("cached_tokens")) or count(raw.get("prompt_cache_hit_tokens")),  # DeepSeek
         cache_write_tokens=count(details.get("cache_write_tokens")),
-        reasoning_tokens=count(obj(raw.get("output_tokens_details")).get("reasoning_tokens")),
+        reasoning_tokens=count(obj(raw.get(f"{written}_tokens_details")).get("reasoning_tokens")),
         raw=raw,
     )
+
+
+def encode_usage(usage: Usage, sent: str = "input", written: str = "output") -> JsonDict:
+    return {
+        f"{sent}_tokens": usage.input_tokens,
+        f"{sent}_tokens_details": {
+            "cached_tokens": usage.cache_read_tokens,
+            "cache_write_tokens": usage.cache_write_tokens,
+        },
+        f"{written}_tokens": usage.output_tokens,
+        f"{written}_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+    }
 
 
 # Errors

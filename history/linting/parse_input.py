@@ -3,18 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from history.dialects import DIALECTS
 from history.dialects.json_access import items, obj, objs, parse_json, string
 from history.entries import JsonObject
 from history.text.lazy import LazyTextError
 from history.text.lazy import gettext_noop as _
 
 MODEL = "name-of-the-model"
-FIELDS = {
-    "openai-chat": "messages",
-    "openai-responses": "input",
-    "anthropic-messages": "messages",
-    "gemini-generate": "contents",
-}
+FIELDS = {name: dialect.HTTP_API.conversation_field for name, dialect in DIALECTS.items()}
 # Blocks that only Anthropic has.
 _BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "document")
 

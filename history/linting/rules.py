@@ -91,15 +91,21 @@ COUNTS = (
     "function call turn."
 )
 
-OPENAI_CHAT: RuleTable = {
+# Of both dialects.
+OPENAI: RuleTable = {
     "malformed": (REJECTED, _("%(what)s must be %(wanted)s."), "Invalid type"),
+    "empty-text": (ODD, _("A text is not empty. OpenAI takes it, other servers do not."), ""),
+    "part-type": (REJECTED, _("Messages of %(role)s cannot contain parts of type %(type)s."), "Invalid value"),
+    "same-id": (ODD, _("Each call has a unique id; %(id)s was used before."), ""),
+    "arguments-json": (ODD, _("The arguments of %(name)s are not a JSON object. They may be cut off."), ""),
+}
+
+OPENAI_CHAT: RuleTable = OPENAI | {
     "no-model": (REJECTED, _("A request names a model."), "you must provide a model parameter"),
     "no-messages": (REJECTED, _("A request holds at least one message."), "Invalid 'messages': empty array."),
     "role": (REJECTED, _("A role is system, developer, user, assistant or tool, not %(role)s."), "Invalid value"),
     "content": (REJECTED, _("A message has content; it may be null only beside tool calls."),
         "Invalid value for 'content': expected a string, got null."),
-    "empty-text": (ODD, _("A text is not empty. OpenAI takes it, other servers do not."), ""),
-    "part-type": (REJECTED, _("Messages of %(role)s cannot contain parts of type %(type)s."), "Invalid value"),
     "media-in-result": (REJECTED, _("A tool message contains only text. Media belong into a user message after it."),
         "Invalid value: 'image_url'. Supported values are: 'text'."),
     "no-answer": (REJECTED, _("Each call has a tool message; %(name)s (%(id)s) has none."), UNANSWERED),
@@ -110,12 +116,10 @@ OPENAI_CHAT: RuleTable = {
     "answered-twice": (REJECTED, _("A call has one tool message; %(id)s already had one."),
         "messages with role 'tool' must be a response to a preceeding message with 'tool_calls'."),
     "no-id": (REJECTED, _("A call and its tool message have an id."), "Missing required parameter"),
-    "same-id": (ODD, _("Each call has a unique id; %(id)s was used before."), ""),
     "long-id": (REJECTED, _("The id of a call has at most 40 characters; %(id)s has more."),
         "string too long. Expected a string with maximum length 40"),
     "arguments": (REJECTED, _("The arguments of a call are a JSON text; those of %(name)s are not."),
         "Invalid type for 'messages[].tool_calls[].function.arguments': expected a string."),
-    "arguments-json": (ODD, _("The arguments of %(name)s are not a JSON object. They may be cut off."), ""),
     "calls-of-others": (REJECTED, _("Only the assistant calls tools."), "Unrecognized request argument"),
     "reasoning": (ODD, _("OpenAI Chat does not accept reasoning. Servers like DeepSeek accept their own."), ""),
     "turns": (ODD, _("Roles alternate. OpenAI does not require this; some compatible servers do."), ""),
@@ -124,8 +128,7 @@ OPENAI_CHAT: RuleTable = {
         "The 'stream_options' parameter is only allowed when 'stream' is enabled."),
 }  # fmt: skip
 
-OPENAI_RESPONSES: RuleTable = {
-    "malformed": (REJECTED, _("%(what)s must be %(wanted)s."), "Invalid type"),
+OPENAI_RESPONSES: RuleTable = OPENAI | {
     "no-model": (REJECTED, _("A request names a model."), "Missing required parameter: 'model'."),
     "no-messages": (REJECTED, _("A request needs input, or continues a response or a conversation."),
         "One of \"input\" or \"previous_response_id\" or 'prompt' or 'conversation_id' must be provided."),
@@ -133,8 +136,6 @@ OPENAI_RESPONSES: RuleTable = {
         "Mutually exclusive parameters"),
     "role": (REJECTED, _("A role is system, developer, user or assistant, not %(role)s."), "Invalid value"),
     "content": (REJECTED, _("A message has content."), "Invalid type for 'input[].content'"),
-    "empty-text": (ODD, _("A text is not empty. OpenAI takes it, other servers do not."), ""),
-    "part-type": (REJECTED, _("Messages of %(role)s cannot contain parts of type %(type)s."), "Invalid value"),
     "item-type": (ODD, _("Only some servers accept items of type %(type)s."), ""),
     "no-answer": (REJECTED, _("Each call has its output; %(name)s (%(id)s) has none."),
         "No tool output found for function call"),
@@ -146,11 +147,9 @@ OPENAI_RESPONSES: RuleTable = {
         "No tool call found for function call output"),
     "answered-twice": (REJECTED, _("A call has one output; %(id)s already had one."), "No tool call found"),
     "no-id": (REJECTED, _("A call and its output have a call_id."), "Missing required parameter"),
-    "same-id": (ODD, _("Each call has a unique id; %(id)s was used before."), ""),
     "long-id": (REJECTED, _("A call_id has at most 64 characters; %(id)s has more."), "string too long"),
     "arguments": (REJECTED, _("The arguments of a call are a JSON text; those of %(name)s are not."),
         "Invalid type for 'input[].arguments': expected a string."),
-    "arguments-json": (ODD, _("The arguments of %(name)s are not a JSON object. They may be cut off."), ""),
     "reasoning-alone": (REJECTED, _("Reasoning is followed by its message or call."),
         "of type 'reasoning' was provided without its required following item."),
     "reasoning-kept": (REJECTED,

@@ -4,7 +4,7 @@ from history.answers.assembly import NO_ARGUMENTS
 from history.answers.events import Ended, EndReason, Piece, ReasoningPiece, TextPiece, ToolCallPiece
 from history.dialects.json_access import without_empty
 from history.dialects.openai_chat.reply_decoder import REASONS
-from history.dialects.openai_common import encode_error
+from history.dialects.openai_common import encode_error, encode_usage
 from history.dialects.reply_encoder import ReplyEncoder
 from history.dialects.sse import sse
 from history.dialects.tools import input_of
@@ -17,17 +17,10 @@ DONE = sse("[DONE]")
 
 
 def _usage_to(usage: Usage | None) -> JsonDict:
-    usage = usage or Usage()
-    details: JsonDict = {"cached_tokens": usage.cache_read_tokens}
-    if usage.cache_write_tokens:
-        details["cache_write_tokens"] = usage.cache_write_tokens
-    return {
-        "prompt_tokens": usage.input_tokens,
-        "completion_tokens": usage.output_tokens,
-        "total_tokens": usage.input_tokens + usage.output_tokens,
-        "prompt_tokens_details": details,
-        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
-    }
+    written = encode_usage(usage or Usage(), "prompt", "completion")
+    if not written["prompt_tokens_details"]["cache_write_tokens"]:
+        del written["prompt_tokens_details"]["cache_write_tokens"]
+    return written
 
 
 class ChatReplyEncoder(ReplyEncoder):

@@ -2,7 +2,7 @@
 
 from history.answers.events import Ended, EndReason, Failed, Piece, ReasoningPiece, TextPiece, ToolCallPiece
 from history.dialects.json_access import without_empty
-from history.dialects.openai_common import encode_error
+from history.dialects.openai_common import encode_error, encode_usage
 from history.dialects.openai_responses.reply_decoder import CUSTOM_CALL, INCOMPLETE
 from history.dialects.reply_encoder import OpenBlock, ReplyEncoder
 from history.dialects.sse import sse
@@ -14,24 +14,6 @@ INCOMPLETE_REASONS = {reason: word for word, reason in INCOMPLETE.items()} | {"r
 # Fields of an item before its content.
 _BEFORE_CONTENT: JsonDict = {"content": [], "summary": [], "encrypted_content": None, "status": "in_progress"}
 _BEFORE_CONTENT |= {"arguments": "", "input": ""}
-
-
-def _ending(reason: EndReason) -> JsonDict:
-    if word := INCOMPLETE_REASONS.get(reason):
-        return {"status": "incomplete", "incomplete_details": {"reason": word}}
-    return {"status": "completed"}
-
-
-def _usage_to(usage: Usage | None) -> JsonDict:
-    usage = usage or Usage()
-    details = {"cached_tokens": usage.cache_read_tokens, "cache_write_tokens": usage.cache_write_tokens}
-    return {
-        "input_tokens": usage.input_tokens,
-        "input_tokens_details": details,
-        "output_tokens": usage.output_tokens,
-        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
-        "total_tokens": usage.input_tokens + usage.output_tokens,
-    }
 
 
 def _output_text(text: str) -> JsonDict:
@@ -49,7 +31,7 @@ class ResponsesReplyEncoder(ReplyEncoder):
 
     def write_reply(self, output: ModelOutput, reason: EndReason) -> JsonDict:
         self._items = [item for index, part in enumerate(output.parts) if (item := self._item(part, index))]
-        return {**self._response(), **_ending(reason), "usage": _usage_to(self.usage)}
+        return self._finished(reason)
 
     def write(self, piece: Piece) -> bytes:
         """Redacted thinking has no place in an item."""
@@ -94,12 +76,17 @@ class ResponsesReplyEncoder(ReplyEncoder):
         message = {"code": error["code"] or error["type"], "message": error["message"]}
         response = {**self._response(), "status": "failed", "error": message}
         if self.usage:
-            response["usage"] = _usage_to(self.usage)
+            response["usage"] = encode_usage(self.usage)
         return begun + self._event("response.failed", response=response)
 
     def write_end(self, ended: Ended) -> bytes:
-        response = {**self._response(), **_ending(ended.reason), "usage": _usage_to(self.usage)}
+        response = self._finished(ended.reason)
         return self._event(f"response.{response['status']}", response=response)
+
+    def _finished(self, reason: EndReason) -> JsonDict:
+        word = INCOMPLETE_REASONS.get(reason)
+        status = {"status": "incomplete", "incomplete_details": {"reason": word}} if word else {"status": "completed"}
+        return {**self._response(), **status, "usage": encode_usage(self.usage or Usage())}
 
     def _response(self) -> JsonDict:
         """An unfinished response."""
