@@ -3,6 +3,8 @@
 A decoder can write `obj(choice.get("delta"))`, and no odd input can raise.
 """
 
+import base64
+import binascii
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
@@ -52,6 +54,16 @@ def index_of(item: JsonObject, default: int, name: str = "index") -> int:
 
 def truth(value: object) -> bool | None:
     return value if isinstance(value, bool) else None
+
+
+def from_base64(text: object) -> bytes | None:
+    """Decode base64 in the usual or the URL-safe alphabet; None for invalid text."""
+    if not isinstance(text, str):
+        return None
+    try:
+        return base64.b64decode(text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return None
 
 
 def parse_json(text: str | bytes) -> Any:

@@ -8,7 +8,7 @@ from history.context.messages import SYSTEM_CHANNEL
 from history.context.values import Context, ContextEntry
 from history.dialects.http_api import HttpApi, ListedModel, can_chat
 from history.dialects.json_access import compact, count, items, obj, objs, string, truth, without_empty
-from history.dialects.reply_decoder import KIND_OF_STATUS, STATUS_OF_KIND, default_message, read_body, refine_kind
+from history.dialects.reply_decoder import KIND_OF_STATUS, STATUS_OF_KIND, failed, read_body
 from history.dialects.request_decoder import RequestDecoder, read_function
 from history.dialects.request_encoder import RequestEncoder, kind_of
 from history.dialects.tools import hosted_tool
@@ -188,14 +188,8 @@ def decode_error(status: int, body: bytes | JsonObject) -> Failed:
     error = obj(reply.get("error"))
     code, error_type = string(error.get("code")), string(error.get("type"))
     message = string(error.get("message")) or string(reply.get("error")) or string(reply.get("message"))
-    kind = KINDS.get(code) or KIND_OF_STATUS.get(status) or KINDS.get(error_type, "server")
-    return Failed(
-        message=message or default_message(status),
-        code=code or error_type,
-        kind=refine_kind(kind, f"{error_type} {message}"),
-        status=status,
-        raw=reply,
-    )
+    kind = KINDS.get(code) or KIND_OF_STATUS.get(status) or KINDS.get(error_type)
+    return failed(reply, status, message=message, code=code or error_type, kind=kind, details=error_type)
 
 
 def encode_error(error: Failed) -> tuple[int, JsonDict]:

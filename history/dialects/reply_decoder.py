@@ -1,7 +1,8 @@
 """Base class of reply decoders: JSON events from bytes, part names, error kinds."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from string import ascii_letters, digits
 from typing import ClassVar
 
@@ -67,33 +68,29 @@ class ReplyDecoder:
                 else:
                     return list(self.read_reply(reply))
         if self._is_json:
-            return [event for text in self._documents.feed(chunk) for event in self._read_document(text)]
+            texts = (document.decode("utf-8", "replace") for document in self._documents.feed(chunk))
+            return [event for text in texts for event in self._read_json(text, self.read_reply)]
         return [event for sent in self._sse.feed(chunk) for event in self._read_event(sent)]
 
     def close(self) -> list[Event]:
         if self._is_json:
             rest = self._documents.close()
-            return [_skipped("the stream was cut off inside this object", rest)] if rest else []
+            text = rest[:SHOWN_OF_EVENT].decode("utf-8", "replace")
+            return [_skipped("the stream was cut off inside this object", text)] if rest else []
         return [event for sent in self._sse.close() for event in self._read_event(sent)]
 
     def _read_event(self, sent: ServerSentEvent) -> Iterable[Event]:
         text = sent.data.strip()
         if text.startswith("[DONE]"):
             return self.done()
-        if not text:
-            return ()
-        try:
-            event = parse_json(text)
-        except ValueError as error:
-            return (_skipped(f"not JSON: {error}", text),)
-        return self.read(sent.name, event) if isinstance(event, Mapping) else (_skipped("not an object", text),)
+        return self._read_json(text, partial(self.read, sent.name)) if text else ()
 
-    def _read_document(self, text: bytes) -> Iterable[Event]:
+    def _read_json(self, text: str, read: Callable[[JsonObject], Iterable[Event]]) -> Iterable[Event]:
         try:
-            reply = parse_json(text.decode("utf-8", "replace"))
+            value = parse_json(text)
         except ValueError as error:
             return (_skipped(f"not JSON: {error}", text),)
-        return self.read_reply(reply)
+        return read(value) if isinstance(value, Mapping) else (_skipped("not an object", text),)
 
     def start(self, reply: JsonObject, *, model: str = "model", request_id: str = "id") -> Iterator[Started]:
         if not self.has_started:
@@ -112,9 +109,8 @@ class ReplyDecoder:
         return self.same_part(kind)
 
 
-def _skipped(problem: str, raw: str | bytes) -> Skipped:
-    shown = raw[:SHOWN_OF_EVENT]
-    return Skipped(problem=problem, raw=shown if isinstance(shown, str) else shown.decode("utf-8", "replace"))
+def _skipped(problem: str, raw: str) -> Skipped:
+    return Skipped(problem=problem, raw=raw[:SHOWN_OF_EVENT])
 
 
 # Errors
@@ -162,10 +158,12 @@ def _beginning(text: str) -> str:
     return text.strip() if len(text) <= SHOWN_OF_BODY else text[:SHOWN_OF_BODY].rstrip(_KEY_CHARACTERS).strip()
 
 
-def refine_kind(kind: ErrorKind, message: str) -> ErrorKind:
+def failed(
+    reply: JsonObject, status: int, *, message: str, code: str, kind: ErrorKind | None, details: str = ""
+) -> Failed:
     """Most vendors report a full context window only in the text of an invalid request."""
-    return "context_length" if kind == "invalid_request" and _TOO_LONG.search(message) else kind
-
-
-def default_message(status: int) -> str:
-    return f"HTTP {status}" if status else "The vendor gave no reason."
+    kind = kind or KIND_OF_STATUS.get(status, "server")
+    if kind == "invalid_request" and _TOO_LONG.search(f"{details} {message}"):
+        kind = "context_length"
+    message = message or (f"HTTP {status}" if status else "The vendor gave no reason.")
+    return Failed(message=message, code=code, kind=kind, status=status, raw=reply)

@@ -1,7 +1,5 @@
 """Base class of request decoders: entries, media bytes, tool calls without a result."""
 
-import base64
-import binascii
 import hashlib
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from history.dialects.json_access import is_too_deep, items, number, obj, string
+from history.dialects.json_access import from_base64, is_too_deep, items, number, obj, string
 from history.dialects.tools import call_id_for
 from history.dialects.types import CallOptions, ConversationEntry, DecodedRequest, DialectError, Loss, LossCode
 from history.entries import (
@@ -30,17 +28,6 @@ from history.entries import (
     ToolResults,
     now,
 )
-
-
-def check_request(body: object, *, needs: tuple[str, ...]) -> JsonObject:
-    """Check that the body is an object with at least one of these fields."""
-    if not isinstance(body, Mapping):
-        raise DialectError(f"a request is a JSON object, got {type(body).__name__}")
-    if not any(name in body for name in needs):
-        raise DialectError(f"a request has {' or '.join(needs)}; this one has neither")
-    if is_too_deep(body):
-        raise DialectError("this request is nested too deeply to be read")
-    return body
 
 
 class RequestDecoder:
@@ -71,6 +58,16 @@ class RequestDecoder:
 
     def lose(self, code: LossCode, **values: object) -> None:
         self.losses.append(Loss(code=code, seq=len(self.entries) + 1, values=values))
+
+    def check(self, body: object, *, needs: tuple[str, ...]) -> JsonObject:
+        """The body, if it is an object with at least one of these fields."""
+        if not isinstance(body, Mapping):
+            raise DialectError(f"a request is a JSON object, got {type(body).__name__}")
+        if not any(name in body for name in needs):
+            raise DialectError(f"a request has {' or '.join(needs)}; this one has neither")
+        if is_too_deep(body):
+            raise DialectError("this request is nested too deeply to be read")
+        return body
 
     def decode(self, body: JsonObject) -> DecodedRequest:
         raise NotImplementedError
@@ -206,16 +203,6 @@ class RequestDecoder:
         if content is None:
             return self.media(data, media_type=media_type, name=name)
         return self.add_media(content, media_type=media_type, name=name)
-
-
-def from_base64(text: object) -> bytes | None:
-    """Decode base64 in the usual or the URL-safe alphabet; None for invalid text."""
-    if not isinstance(text, str):
-        return None
-    try:
-        return base64.b64decode(text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4), validate=True)
-    except (binascii.Error, ValueError):
-        return None
 
 
 def extra_of(block: JsonObject, *known: str) -> JsonDict:

@@ -13,7 +13,6 @@ from history.dialects.tools import (
     HOSTED,
     HOSTED_BY,
     parse_arguments,
-    schema_of,
     substitutes_by_name,
     substitutes_for,
     wrap_arguments,
@@ -93,7 +92,7 @@ class RequestEncoder:
         return Encoded(body=body, path=path, losses=tuple(self.losses), supplied=self.supplied, debug=debug)
 
     def text(self, text: str) -> JsonDict:
-        raise NotImplementedError
+        return {"type": "text", "text": text}
 
     def media(self, media: Media, content: bytes | None) -> JsonDict | None:
         """Media of which the bytes, the URL or both are known; None if this vendor does not accept its type."""
@@ -232,7 +231,9 @@ class RequestEncoder:
         return offered
 
     def function(self, tool: ToolDefinition) -> JsonDict:
-        return {"name": tool.name, **without_empty(description=tool.description), self.schema_field: schema_of(tool)}
+        """Vendors require a schema of an object; OpenAI also requires `properties`."""
+        schema = {"type": "object", "properties": {}, **thaw(tool.parameters)}
+        return {"name": tool.name, **without_empty(description=tool.description), self.schema_field: schema}
 
     def forced_tool(self, offered: Iterable[tuple[ToolDefinition, object]]) -> str:
         """The tool that must be called; '' if it is not offered, because vendors refuse its name."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from history.dialects.json_access import compact, obj, objs, parse_json, string
 from history.dialects.types import joined
-from history.entries import JsonDict, JsonObject, ToolDefinition, thaw
+from history.entries import JsonDict, JsonObject, ToolDefinition
 
 # Holds a call's arguments that are no JSON object, where a vendor requires an object.
 INVALID_JSON = "INVALID_JSON"
@@ -71,11 +71,6 @@ def call_id_for(name: str, arguments: str, *, taken: Container[str], repeats: di
 
 def hosted_tool(name: str, tool: JsonObject, *, dialect: str) -> ToolDefinition:
     return ToolDefinition(name=name, extra={HOSTED: tool, HOSTED_BY: dialect})
-
-
-def schema_of(tool: ToolDefinition) -> JsonDict:
-    """The parameters of a tool. Vendors require an object; OpenAI also requires `properties`."""
-    return {"type": "object", "properties": {}, **thaw(tool.parameters)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

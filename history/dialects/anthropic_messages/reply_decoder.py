@@ -16,14 +16,7 @@ from history.answers.events import (
     UsageReported,
 )
 from history.dialects.json_access import count, obj, objs, string, whole
-from history.dialects.reply_decoder import (
-    KIND_OF_STATUS,
-    STATUS_OF_KIND,
-    ReplyDecoder,
-    default_message,
-    read_body,
-    refine_kind,
-)
+from history.dialects.reply_decoder import STATUS_OF_KIND, ReplyDecoder, failed, read_body
 from history.dialects.request_decoder import as_other
 from history.dialects.sse import Finality
 from history.dialects.tools import arguments_text, parse_arguments
@@ -42,18 +35,16 @@ REASONS: dict[str, EndReason] = {
 }
 ERRORS: dict[ErrorKind, str] = {kind: f"{kind}_error" for kind in STATUS_OF_KIND}
 ERRORS |= {"too_large": "request_too_large", "context_length": "invalid_request_error", "server": "api_error"}
-KINDS: dict[str, ErrorKind] = {code: kind for kind, code in ERRORS.items()} | {
-    "invalid_request_error": "invalid_request"
-}
+KINDS: dict[str, ErrorKind] = {code: kind for kind, code in ERRORS.items()}
+KINDS["invalid_request_error"] = "invalid_request"
 
 
 def decode_error(status: int, body: bytes | JsonObject) -> Failed:
     reply = read_body(body)
     error = obj(reply.get("error"))
     code = string(error.get("type"))
-    message = string(error.get("message")) or string(reply.get("message")) or default_message(status)
-    kind = refine_kind(KINDS.get(code) or KIND_OF_STATUS.get(status, "server"), message)
-    return Failed(message=message, code=code, kind=kind, status=status, raw=reply)
+    message = string(error.get("message")) or string(reply.get("message"))
+    return failed(reply, status, message=message, code=code, kind=KINDS.get(code))
 
 
 def usage_from(raw: JsonObject) -> Usage:

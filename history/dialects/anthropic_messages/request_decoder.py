@@ -4,17 +4,8 @@ from collections.abc import Mapping
 
 from history.context.messages import SYSTEM_CHANNEL
 from history.dialects.anthropic_messages.reply_decoder import DIALECT
-from history.dialects.json_access import items, obj, objs, parse_json, string, truth, whole
-from history.dialects.request_decoder import (
-    RequestDecoder,
-    check_request,
-    effort_for,
-    extra_of,
-    from_base64,
-    other,
-    read_function,
-    read_options,
-)
+from history.dialects.json_access import from_base64, items, obj, objs, parse_json, string, truth, whole
+from history.dialects.request_decoder import RequestDecoder, effort_for, extra_of, other, read_function, read_options
 from history.dialects.tools import arguments_text, hosted_tool
 from history.dialects.types import AnswerForm, CallOptions, DecodedRequest, LossCode, ToolChoice, joined
 from history.entries import JsonObject, Part, Reasoning, Text, ToolDefinition, ToolResult
@@ -30,7 +21,7 @@ ATTRIBUTION = "x-anthropic-billing-header:"
 
 class AnthropicRequestDecoder(RequestDecoder):
     def decode(self, body: JsonObject) -> DecodedRequest:
-        body = check_request(body, needs=("messages",))
+        body = self.check(body, needs=("messages",))
         for message in self.messages_in(body.get("messages")):
             self.message(message)
         options = _options(body)

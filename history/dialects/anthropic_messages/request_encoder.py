@@ -113,9 +113,6 @@ class AnthropicRequestEncoder(RequestEncoder):
         is_error = {} if result.status == "success" else {"is_error": True}
         return {"type": "tool_result", "tool_use_id": call_id, **without_empty(content=content), **is_error}
 
-    def text(self, text: str) -> JsonDict:
-        return {"type": "text", "text": text}
-
     def media(self, media: Media, content: bytes | None) -> JsonDict | None:
         if media.media_type in IMAGES or (media.media_type.startswith("image/") and content is None):
             return {"type": "image", "source": _source(media, content)}

@@ -1,6 +1,7 @@
 """Decoder of Gemini's replies, streams, errors and usage. A chunk of a stream has the shape of a whole reply."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from history.answers.events import (
     Beside,
@@ -17,9 +18,9 @@ from history.answers.events import (
     ToolCallPiece,
     UsageReported,
 )
-from history.dialects.json_access import count, index_of, obj, objs, string, whole
-from history.dialects.reply_decoder import KIND_OF_STATUS, ReplyDecoder, default_message, read_body, refine_kind
-from history.dialects.request_decoder import as_other, from_base64
+from history.dialects.json_access import count, from_base64, index_of, obj, objs, string, whole
+from history.dialects.reply_decoder import ReplyDecoder, failed, read_body
+from history.dialects.request_decoder import as_other
 from history.dialects.sse import Finality
 from history.dialects.tools import arguments_text, call_id_for
 from history.entries import JsonObject, Usage
@@ -59,13 +60,13 @@ def decode_error(status: int, body: bytes | JsonObject) -> Failed:
     error = obj(reply.get("error"))
     status = status or whole(error.get("code")) or 0
     code = string(error.get("status"))
-    message = string(error.get("message")) or string(reply.get("error")) or default_message(status)
-    kind = refine_kind(KINDS.get(code) or KIND_OF_STATUS.get(status, "server"), message)
+    message = string(error.get("message")) or string(reply.get("error"))
     details = objs(error.get("details"))
     # A wrong key is an invalid argument to Google; only the details are specific.
-    if any(detail.get("reason") == "API_KEY_INVALID" for detail in details):
-        kind = "authentication"
-    return Failed(message=message, code=code, kind=kind, status=status, retry_after=_retry_after(details), raw=reply)
+    has_wrong_key = any(detail.get("reason") == "API_KEY_INVALID" for detail in details)
+    kind: ErrorKind | None = "authentication" if has_wrong_key else KINDS.get(code)
+    answer = failed(reply, status, message=message, code=code, kind=kind)
+    return replace(answer, retry_after=_retry_after(details))
 
 
 def _retry_after(details: list[JsonObject]) -> float | None:

@@ -7,16 +7,8 @@ from dataclasses import replace
 from history.dialects.gemini_generate.normalisation import as_json_schema, in_one_spelling
 from history.dialects.gemini_generate.reply_decoder import DIALECT
 from history.dialects.gemini_generate.request_encoder import SENTINEL
-from history.dialects.json_access import compact, items, number, obj, objs, string, whole, without_empty
-from history.dialects.request_decoder import (
-    RequestDecoder,
-    check_request,
-    effort_for,
-    extra_of,
-    from_base64,
-    other,
-    read_function,
-)
+from history.dialects.json_access import compact, from_base64, items, number, obj, objs, string, whole, without_empty
+from history.dialects.request_decoder import RequestDecoder, effort_for, extra_of, other, read_function
 from history.dialects.tools import arguments_text, hosted_tool
 from history.dialects.types import AnswerForm, CallOptions, ConversationEntry, DecodedRequest, ToolChoice, joined
 from history.entries import (
@@ -41,7 +33,7 @@ UNSPECIFIED = "MODE_UNSPECIFIED"
 class GeminiRequestDecoder(RequestDecoder):
     def decode(self, body: JsonObject) -> DecodedRequest:
         """The model's name is in the path of a Gemini request, not in its body: the caller adds it."""
-        body = check_request(in_one_spelling(body), needs=("contents",))
+        body = self.check(in_one_spelling(body), needs=("contents",))
         # The ids that were made for calls without one, by name.
         self.unnamed: dict[str, deque[str]] = {}
         contents = body.get("contents")

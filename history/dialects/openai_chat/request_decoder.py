@@ -1,9 +1,9 @@
 """Decoder of requests from clients of OpenAI Chat Completions, also with the legacy ``functions``."""
 
-from history.dialects.json_access import items, obj, objs, string, truth, whole
+from history.dialects.json_access import from_base64, items, obj, objs, string, truth, whole
 from history.dialects.openai_chat.reply_decoder import DIALECT
 from history.dialects.openai_common import CHOICES, OpenAIRequestDecoder, read_form, read_tool, session_hints
-from history.dialects.request_decoder import check_request, extra_of, from_base64, other, read_options
+from history.dialects.request_decoder import extra_of, other, read_options
 from history.dialects.tools import arguments_text
 from history.dialects.types import CallOptions, DecodedRequest, joined
 from history.entries import JsonObject, Part, Reasoning, Text, ToolRequest
@@ -18,7 +18,7 @@ SOUNDS = {"wav": "audio/wav", "mp3": "audio/mpeg"}
 
 class ChatRequestDecoder(OpenAIRequestDecoder):
     def decode(self, body: JsonObject) -> DecodedRequest:
-        body = check_request(body, needs=("messages",))
+        body = self.check(body, needs=("messages",))
         for message in self.messages_in(body.get("messages")):
             self.message(message)
         options = _options(body)

@@ -49,9 +49,6 @@ class ChatRequestEncoder(OpenAIRequestEncoder):
         is_text = len(blocks) == 1 and blocks[0]["type"] == "text"
         return {"role": role, "content": blocks[0]["text"] if is_text else blocks}
 
-    def text(self, text: str) -> JsonDict:
-        return {"type": "text", "text": text}
-
     def wrapped(self, kind: str, fields: JsonDict) -> JsonDict:
         return {"type": kind, kind: fields}
 

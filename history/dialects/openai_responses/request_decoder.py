@@ -3,7 +3,7 @@
 from history.dialects.json_access import compact, obj, objs, string, truth, whole, without_empty
 from history.dialects.openai_common import CHOICES, OpenAIRequestDecoder, read_form, read_tool, session_hints
 from history.dialects.openai_responses.reply_decoder import DIALECT, call_of, reasoning_extra, reasoning_text
-from history.dialects.request_decoder import check_request, extra_of, other, read_options
+from history.dialects.request_decoder import extra_of, other, read_options
 from history.dialects.types import CallOptions, DecodedRequest, joined
 from history.entries import JsonObject, Part, Reasoning, Text
 
@@ -19,7 +19,7 @@ HINTS = (
 
 class ResponsesRequestDecoder(OpenAIRequestDecoder):
     def decode(self, body: JsonObject) -> DecodedRequest:
-        body = check_request(body, needs=("input", "prompt", "previous_response_id"))
+        body = self.check(body, needs=("input", "prompt", "previous_response_id"))
         # The unfinished answer, and the place of its first item.
         self.answer: list[Part] = []
         self.answer_place = 0

@@ -16,7 +16,7 @@ from history.answers.assembly import Assembler
 from history.answers.events import END_REASONS, Event, ReasoningPiece, TextPiece, ToolCallPiece, end_reason
 from history.context.values import Context, ContextEntry, Role
 from history.dialects import DIALECTS, CallOptions, LossCode, context_of
-from history.dialects.request_decoder import from_base64
+from history.dialects.json_access import from_base64
 from history.entries import (
     Media,
     ModelOutput,
