@@ -260,9 +260,7 @@ def _reasoning(*, provider: str, extra: JsonObject, **texts: str) -> Part | None
     return Reasoning(provider=provider, extra=extra, **texts) if texts else None
 
 
-def _tool_request(
-    *, provider: str, extra: JsonObject, call_id: str = "", name: str = "", arguments: str = ""
-) -> Part | None:
+def _tool_request(*, name: str = "", arguments: str = "", call_id: str = "", **fields: object) -> Part | None:
     """Some vendors send calls without a name and arguments, which cannot run."""
     return ToolRequest(call_id=call_id, name=name, arguments=arguments or NO_ARGUMENTS) if name or arguments else None
 

@@ -10,7 +10,7 @@ from history.context.remarks import Remark, RemarkCode, RepairReport
 from history.context.repair import curate, validate, with_opening, with_unique_ids
 from history.context.tokens import calibrate, estimate_context, estimate_text
 from history.context.turns import ContextTurn, messages_of, turn_of, turns_newest_first
-from history.context.values import NO_NOTEBOOK, Context, ContextEntry, ContextOptions, Role, Snapshot
+from history.context.values import NO_NOTEBOOK, Context, ContextEntry, ContextOptions, Entries, Role, Snapshot
 from history.entries import Gap, ModelInput, ModelOutput, Node, Text, ToolResults
 
 
@@ -62,7 +62,7 @@ def environment_text(parts: Iterable[str]) -> str:
     return "\n\n".join((*parts, *closing)).strip()
 
 
-def environment_of(options: ContextOptions) -> tuple[ContextEntry, ...]:
+def environment_of(options: ContextOptions) -> Entries:
     if not options.environment:
         return ()
     return (ContextEntry(role=Role.MODEL_INPUT, parts=(Text(text=options.environment),)),)
@@ -74,9 +74,7 @@ def fixed_tokens(snapshot: Snapshot, options: ContextOptions) -> int:
     return estimate_context(environment, system=system, tools=snapshot.tools) + estimate_text(options.live_screen or "")
 
 
-def _with_live_screen(
-    entries: tuple[ContextEntry, ...], live_screen: str | None, remarks: list[Remark]
-) -> tuple[ContextEntry, ...]:
+def _with_live_screen(entries: Entries, live_screen: str | None, remarks: list[Remark]) -> Entries:
     """Add the live screen to the latest input or result."""
     if not live_screen:
         return entries
@@ -160,25 +158,25 @@ def _steps(entries: Sequence[ContextEntry]) -> list[list[ContextEntry]]:
 # Diagnostic views
 
 
-def full_view(snapshot: Snapshot, options: ContextOptions) -> tuple[ContextEntry, ...]:
+def full_view(snapshot: Snapshot, options: ContextOptions) -> Entries:
     """All messages unchanged, without summaries and limits."""
     nodes = snapshot.nodes
     messages = (to_context(one.entry, seq=one.seq) for one in nodes if isinstance(one.entry, ConversationEntry))
     return (*environment_of(options), *messages)
 
 
-def curated_view(snapshot: Snapshot, options: ContextOptions) -> tuple[ContextEntry, ...]:
+def curated_view(snapshot: Snapshot, options: ContextOptions) -> Entries:
     masked = masked_results(snapshot.nodes)
     messages = messages_of(pieces_of(snapshot), masked, session_id=snapshot.session_id, remarks=[])
     return curate((*environment_of(options), *messages))
 
 
-def validated_view(snapshot: Snapshot, options: ContextOptions) -> tuple[ContextEntry, ...]:
+def validated_view(snapshot: Snapshot, options: ContextOptions) -> Entries:
     """The messages to send without limits."""
     return render_context(snapshot, replace(options, max_turns=None, max_messages=None, max_tokens=None)).entries
 
 
-VIEWS: dict[str, Callable[[Snapshot, ContextOptions], tuple[ContextEntry, ...]]] = {
+VIEWS: dict[str, Callable[[Snapshot, ContextOptions], Entries]] = {
     "initial": lambda snapshot, options: environment_of(options),
     "full": full_view,
     "curated": curated_view,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from history.context.remarks import Remark, RemarkCode, RepairReport
-from history.context.values import ContextEntry, Role
+from history.context.values import ContextEntry, Entries, Role
 from history.entries import OtherPart, Part, ResultStatus, Text, ToolRequest, ToolResult
 
 OPENING = "(The conversation begins with the following message of yours.)"
@@ -20,16 +20,14 @@ NO_RESULT: dict[ResultStatus, str] = {
 }
 
 
-def repair(entries: Sequence[ContextEntry]) -> tuple[tuple[ContextEntry, ...], RepairReport]:
+def repair(entries: Sequence[ContextEntry]) -> tuple[Entries, RepairReport]:
     """The conversation in a form that every vendor accepts, and a report of the changes."""
     remarks: list[Remark] = []
     paired = pair(entries, remarks=remarks)
     return with_opening(with_unique_ids(paired, remarks=remarks), remarks=remarks), RepairReport(tuple(remarks))
 
 
-def pair(
-    entries: Sequence[ContextEntry], *, remarks: list[Remark], is_followed: bool = False
-) -> tuple[ContextEntry, ...]:
+def pair(entries: Sequence[ContextEntry], *, remarks: list[Remark], is_followed: bool = False) -> Entries:
     """Drop empty parts, and put one message with all results, in order, directly after each answer with calls.
 
     A call without a result gets the status skipped if an input follows it (``is_followed``), else interrupted.
@@ -134,7 +132,7 @@ def _key(item: ToolRequest | ToolResult) -> _Key:
     return (item.call_id, "") if item.call_id else ("", item.name)
 
 
-def with_unique_ids(entries: Sequence[ContextEntry], *, remarks: list[Remark]) -> tuple[ContextEntry, ...]:
+def with_unique_ids(entries: Sequence[ContextEntry], *, remarks: list[Remark]) -> Entries:
     """Give every call of a paired conversation a unique id, and its result the same one."""
     original = {call.call_id for entry in entries for call in entry.tool_requests}
     used: set[str] = set()
@@ -171,7 +169,7 @@ def with_unique_ids(entries: Sequence[ContextEntry], *, remarks: list[Remark]) -
     return tuple(named)
 
 
-def with_opening(entries: Sequence[ContextEntry], *, remarks: list[Remark]) -> tuple[ContextEntry, ...]:
+def with_opening(entries: Sequence[ContextEntry], *, remarks: list[Remark]) -> Entries:
     """Put an opening before a first answer: several vendors require an input first."""
     first = next((entry for entry in entries if entry.role is not Role.SYSTEM), None)
     if first is None or first.role is Role.MODEL_INPUT:
@@ -210,7 +208,7 @@ def validate(entries: Sequence[ContextEntry]) -> None:
         raise InvalidContextError("; ".join(problems))
 
 
-def curate(entries: Sequence[ContextEntry], *, remarks: list[Remark] | None = None) -> tuple[ContextEntry, ...]:
+def curate(entries: Sequence[ContextEntry], *, remarks: list[Remark] | None = None) -> Entries:
     """Drop every run of answers with an invalid one. Repair afterwards: a result may have lost its call."""
     curated: list[ContextEntry] = []
     for is_output, group in groupby(entries, key=lambda entry: entry.role is Role.MODEL_OUTPUT):

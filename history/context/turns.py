@@ -18,7 +18,7 @@ from history.context.messages import (
 from history.context.remarks import Remark, RemarkCode
 from history.context.repair import curate, pair, with_opening
 from history.context.tokens import estimate_entry
-from history.context.values import ContextEntry, Snapshot
+from history.context.values import ContextEntry, Entries, Snapshot
 from history.entries import Entry, Gap, ModelInput, ModelOutput, Node, Summary, ToolResults
 
 
@@ -26,12 +26,12 @@ from history.entries import Entry, Gap, ModelInput, ModelOutput, Node, Summary, 
 class ContextTurn:
     """A turn ready to send, and the remarks on it."""
 
-    entries: tuple[ContextEntry, ...]
+    entries: Entries
     remarks: tuple[Remark, ...]
     tokens: int
 
 
-def turn_of(entries: tuple[ContextEntry, ...], remarks: Sequence[Remark]) -> ContextTurn:
+def turn_of(entries: Entries, remarks: Sequence[Remark]) -> ContextTurn:
     """Counted with an opening, as if it were the oldest turn of the context."""
     tokens = sum(estimate_entry(entry) for entry in with_opening(entries, remarks=[]))
     return ContextTurn(entries, tuple(remarks), tokens)
@@ -115,10 +115,10 @@ def prepare(pieces: Sequence[Node], masked: Masks, *, session_id: str, is_follow
 
 
 def messages_of(
-    pieces: Sequence[Node], masked: Masks, *, session_id: str, remarks: list[Remark]
+    nodes: Sequence[Node], masked: Masks, *, session_id: str, remarks: list[Remark]
 ) -> Iterator[ContextEntry]:
     """The messages of these entries; consecutive gaps become one."""
-    for is_gap, group in groupby(pieces, key=lambda node: isinstance(node.entry, Gap)):
+    for is_gap, group in groupby(nodes, key=lambda node: isinstance(node.entry, Gap)):
         if is_gap:
             yield gap_note(list(group))
             continue

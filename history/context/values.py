@@ -63,6 +63,9 @@ class ContextEntry:
         return dataclasses.replace(self, live_screen=text)
 
 
+Entries = tuple[ContextEntry, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """An immutable copy of a session along the path to one leaf.
@@ -129,7 +132,7 @@ class ContextOptions:
 class Context:
     """The input of one model call, with a report of repairs. ``tokens`` estimates all of it."""
 
-    entries: tuple[ContextEntry, ...]
+    entries: Entries
     system: str = ""
     tools: tuple[ToolDefinition, ...] = ()
     report: RepairReport = field(default_factory=RepairReport)

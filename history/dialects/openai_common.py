@@ -1,7 +1,6 @@
 """Parts that OpenAI's two dialects share: requests, tools, text input of tools, errors, usage, HTTP API."""
 
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
 
 from history.answers.events import ErrorKind, Failed
 from history.context.messages import SYSTEM_CHANNEL
@@ -101,9 +100,8 @@ def read_form(form: object) -> AnswerForm | None:
     kind, fields = obj(form).get("type"), obj(obj(form).get("json_schema")) or obj(form)
     if kind not in ("json_object", "json_schema"):
         return None
-    return AnswerForm(
-        schema=obj(fields.get("schema")) or None, name=string(fields.get("name")), strict=truth(fields.get("strict"))
-    )
+    schema, name = obj(fields.get("schema")) or None, string(fields.get("name"))
+    return AnswerForm(schema=schema, name=name, strict=truth(fields.get("strict")))
 
 
 def session_hints(body: JsonObject, names: tuple[str, ...]) -> dict[str, str]:
@@ -142,12 +140,10 @@ def usage_from_responses(raw: JsonObject, sent: str = "input", written: str = "o
 
 
 def encode_usage(usage: Usage, sent: str = "input", written: str = "output") -> JsonDict:
+    details = {"cached_tokens": usage.cache_read_tokens, "cache_write_tokens": usage.cache_write_tokens}
     return {
         f"{sent}_tokens": usage.input_tokens,
-        f"{sent}_tokens_details": {
-            "cached_tokens": usage.cache_read_tokens,
-            "cache_write_tokens": usage.cache_write_tokens,
-        },
+        f"{sent}_tokens_details": details,
         f"{written}_tokens": usage.output_tokens,
         f"{written}_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
         "total_tokens": usage.input_tokens + usage.output_tokens,
@@ -208,7 +204,7 @@ class OpenAIApi(HttpApi):
     vendor = "openai"
     version_in_base_url = "/v1"
     # OpenAI's clients take "not_found" for a missing model.
-    not_found_kind: ClassVar[ErrorKind] = "invalid_request"
+    not_found_kind = "invalid_request"
 
     def encode_model(self, model: ListedModel) -> JsonDict:
         return {"id": model.name, "object": "model", "created": 0, "owned_by": model.owner or "parley"}

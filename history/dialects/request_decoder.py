@@ -207,9 +207,8 @@ class RequestDecoder:
 
 def extra_of(block: JsonObject, *known: str) -> JsonDict:
     """The fields of a block without these and without names of our own parts."""
-    return {
-        name: value for name, value in block.items() if name not in known and name not in _OWN and value is not None
-    }
+    left_out = _OWN.union(known)
+    return {name: value for name, value in block.items() if name not in left_out and value is not None}
 
 
 def read_options(body: JsonObject, **fields: Any) -> CallOptions:

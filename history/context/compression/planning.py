@@ -188,11 +188,11 @@ def _stretches(turns: Groups, measure: _Measure, policy: CompressionPolicy, *, b
     budget -= measure(task)
     # Without a task at its start, the newest input is within the turn: steps before it may be summarised.
     newest = max((place for place, step in enumerate(steps) if any(map(_is_input, step))), default=len(steps) - 1)
-    count, budget = _newest_that_fit(steps, measure, budget, at_least=len(steps) - newest)
+    count, budget = _fit_newest(steps, measure, budget, least=len(steps) - newest)
     between = steps[: len(steps) - count]
     if not between:
         most = None if policy.keep_turns is None else max(0, policy.keep_turns - 1)
-        count, _ = _newest_that_fit(older, measure, budget, at_least=0, at_most=most)
+        count, _ = _fit_newest(older, measure, budget, least=0, most=most)
         older = older[: len(older) - count]
     candidates = [(older, False), (between, True)] if task else [([*older, *between], False)]
     spans = (_stretch(groups, measure, within_turn=within) for groups, within in candidates)
@@ -204,14 +204,14 @@ def _is_input(node: Node) -> bool:
     return isinstance(node.entry, ModelInput) and may_begin_turn(node.entry) and has_content(node.entry.parts)
 
 
-def _newest_that_fit(
-    groups: Groups, measure: _Measure, budget: int, *, at_least: int, at_most: int | None = None
+def _fit_newest(
+    groups: Groups, measure: _Measure, budget: int, *, least: int, most: int | None = None
 ) -> tuple[int, int]:
     """How many groups from the end fit, and the remaining budget."""
     count = 0
     for group in reversed(groups):
         cost = measure(group)
-        if count >= at_least and (cost > budget or count == at_most):
+        if count >= least and (cost > budget or count == most):
             break
         count, budget = count + 1, budget - cost
     return count, budget

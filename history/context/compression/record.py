@@ -165,15 +165,13 @@ def _middle_left_out(text: str, length: int) -> str:
 # The request
 
 
-def ask_for_summary(
-    pieces: Sequence[RecordLine], *, words: int, keep: Sequence[str] = (), problem: str = ""
-) -> Context:
+def ask_for_summary(lines: Sequence[RecordLine], *, words: int, keep: Sequence[str] = (), problem: str = "") -> Context:
     """The whole request to the summariser, which has no tools."""
     outline = "\n".join(f"## {heading}" for heading in OUTLINE)
-    lines = ["<record>", *(piece.line() for piece in pieces), "</record>", "", REQUEST]
+    texts = ["<record>", *(line.line() for line in lines), "</record>", "", REQUEST]
     if keep:
-        lines.append(KEEP.format(identifiers=json.dumps(list(keep), ensure_ascii=False)))
+        texts.append(KEEP.format(identifiers=json.dumps(list(keep), ensure_ascii=False)))
     if problem:
-        lines.append(AGAIN.format(problem=problem))
-    message = ContextEntry(role=Role.MODEL_INPUT, parts=(Text(text="\n".join(lines)),))
+        texts.append(AGAIN.format(problem=problem))
+    message = ContextEntry(role=Role.MODEL_INPUT, parts=(Text(text="\n".join(texts)),))
     return Context(entries=(message,), system=INSTRUCTION.format(outline=outline, words=words))

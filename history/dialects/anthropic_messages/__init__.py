@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
 
 import msgspec
 
@@ -13,7 +12,7 @@ from history.dialects.anthropic_messages.reply_encoder import AnthropicReplyEnco
 from history.dialects.anthropic_messages.request_decoder import AnthropicRequestDecoder
 from history.dialects.anthropic_messages.request_encoder import AnthropicRequestEncoder
 from history.dialects.dialect import Dialect
-from history.dialects.http_api import CallKind, HttpApi, KeyHeader, ListedModel
+from history.dialects.http_api import HttpApi, ListedModel
 from history.dialects.json_access import count, obj, objs, string
 from history.dialects.references import AnyObject, Container, ContentBlock, Identified, IssuedIds, Typed
 from history.dialects.types import Switches
@@ -47,14 +46,10 @@ CONTAINERS = IssuedIds(b'"container"', msgspec.json.Decoder(_Reply), _container_
 
 class AnthropicApi(HttpApi):
     vendor = "anthropic"
-    paths: ClassVar[Mapping[str, CallKind]] = {"/v1/messages": "chat", "/v1/messages/count_tokens": "count"}
-    key_header: ClassVar[KeyHeader] = "x-api-key"
-    default_headers: ClassVar[Mapping[str, str]] = {"anthropic-version": VERSION}
-    request_fields: ClassVar[JsonObject] = {
-        "messages": list[_Message],
-        "container": Container | None,
-        "tools": list[Typed] | None,
-    }
+    paths = {"/v1/messages": "chat", "/v1/messages/count_tokens": "count"}
+    key_header = "x-api-key"
+    default_headers = {"anthropic-version": VERSION}
+    request_fields = {"messages": list[_Message], "container": Container | None, "tools": list[Typed] | None}
     continues_prefills = True
     reply_id_prefix = "msg_"
     request_id_headers = (*HttpApi.request_id_headers, "anthropic-request-id")
@@ -73,10 +68,8 @@ class AnthropicApi(HttpApi):
 
     def issued_ids(self, request: JsonObject) -> IssuedIds | None:
         # Vendor tools run in a container. A client's own tools have no type or the type `custom`.
-        has_vendor_tools = any(
-            getattr(tool, "type", None) not in (None, "custom") for tool in request.get("tools") or ()
-        )
-        return CONTAINERS if "container" in request or has_vendor_tools else None
+        types = {getattr(tool, "type", None) for tool in request.get("tools") or ()}
+        return CONTAINERS if "container" in request or types - {None, "custom"} else None
 
     def encode_model(self, model: ListedModel) -> JsonDict:
         return {"type": "model", "id": model.name, "display_name": model.label, "created_at": PUBLISHED}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar, get_type_hints
+from typing import get_type_hints
 from urllib.parse import quote
 
 import msgspec
@@ -14,7 +14,7 @@ from history.dialects.gemini_generate.reply_decoder import GeminiReplyDecoder, u
 from history.dialects.gemini_generate.reply_encoder import GeminiReplyEncoder
 from history.dialects.gemini_generate.request_decoder import GeminiRequestDecoder
 from history.dialects.gemini_generate.request_encoder import GeminiRequestEncoder
-from history.dialects.http_api import CallKind, HttpApi, KeyHeader, ListedModel, ModelPath, can_chat
+from history.dialects.http_api import CallKind, HttpApi, ListedModel, ModelPath, can_chat
 from history.dialects.json_access import count, items, objs, string
 from history.dialects.references import Cache, FileStore, FileUri
 from history.entries import JsonDict, JsonObject
@@ -73,9 +73,9 @@ class _Request(msgspec.Struct):
 
 class GeminiApi(HttpApi):
     vendor = "gemini"
-    key_header: ClassVar[KeyHeader] = "x-goog-api-key"
+    key_header = "x-goog-api-key"
     conversation_field = "contents"
-    request_fields: ClassVar[JsonObject] = get_type_hints(_Request)
+    request_fields = get_type_hints(_Request)
     request_id_headers = (*HttpApi.request_id_headers, "x-goog-request-id")
     # Its SDK for JavaScript parses every line that is not empty.
     allows_comments = False

@@ -39,9 +39,8 @@ class GeminiRequestDecoder(RequestDecoder):
         contents = body.get("contents")
         contents = [contents] if isinstance(contents, str | Mapping) else items(contents)
         # A content may be a text alone.
-        for content in self.messages_in(
-            [{"parts": [{"text": one}]} if isinstance(one, str) else one for one in contents]
-        ):
+        contents = [{"parts": [{"text": one}]} if isinstance(one, str) else one for one in contents]
+        for content in self.messages_in(contents):
             self.content(content)
         options = _options(body)
         read = ["thinkingConfig"] if options.reasoning_effort else []

@@ -1,13 +1,12 @@
 """OpenAI Chat Completions and compatible servers: one message per result, arguments as JSON text."""
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
 from history.dialects.dialect import Dialect
-from history.dialects.http_api import CallKind
 from history.dialects.json_access import obj
 from history.dialects.openai_chat.reply_decoder import ChatReplyDecoder
 from history.dialects.openai_chat.reply_encoder import ChatReplyEncoder
@@ -47,7 +46,7 @@ AUDIO_IDS = IssuedIds(b'"audio"', msgspec.json.Decoder(_Reply), _audio_ids)
 
 
 class ChatApi(OpenAIApi):
-    paths: ClassVar[Mapping[str, CallKind]] = {
+    paths = {
         "/v1/chat/completions": "chat",
         "/v1/embeddings": "other",
         "/v1/moderations": "other",
@@ -58,12 +57,12 @@ class ChatApi(OpenAIApi):
         "/v1/images/edits": "other",
         "/v1/images/variations": "other",
     }
-    request_fields: ClassVar[JsonObject] = {"messages": list[_Message], "audio": Any}
+    request_fields = {"messages": list[_Message], "audio": Any}
     reply_id_prefix = "chatcmpl-"
     has_single_text = True
     read_usage = staticmethod(usage_from_chat)
     final_event = re.compile(rb'"finish_reason":\s*"')
-    probe_paths: ClassVar[Mapping[str, str]] = {"openai-responses": "/responses"}
+    probe_paths = {"openai-responses": "/responses"}
 
     def wants_stream_usage(self, request: JsonObject) -> bool:
         return bool(obj(request.get("stream_options")).get("include_usage"))

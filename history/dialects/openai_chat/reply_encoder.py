@@ -82,10 +82,8 @@ class ChatReplyEncoder(ReplyEncoder):
     def write_end(self, ended: Ended) -> bytes:
         # Clients parse the joined arguments, and an empty text is not JSON.
         empty = [{"index": index, "function": {"arguments": NO_ARGUMENTS}} for index in sorted(self._without_arguments)]
-        texts = [
-            {"index": index, "custom": {"input": input_of("".join(pieces))}}
-            for index, pieces in self._text_arguments.items()
-        ]
+        inputs = {index: input_of("".join(pieces)) for index, pieces in self._text_arguments.items()}
+        texts = [{"index": index, "custom": {"input": text}} for index, text in inputs.items()]
         written = b"".join(self._delta(tool_calls=calls) for calls in (empty, texts) if calls)
         written += self._delta(finish_reason=FINISH_REASONS[ended.reason])
         if self.with_usage:

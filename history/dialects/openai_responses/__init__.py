@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 
 from history.dialects.dialect import Dialect
-from history.dialects.http_api import CallKind
 from history.dialects.json_access import items, obj, string
 from history.dialects.openai_common import OpenAIApi, usage_from_responses
 from history.dialects.openai_responses.reply_decoder import ResponsesReplyDecoder
@@ -110,9 +109,9 @@ ITEMS_NOT_STORED = IssuedIds(b'"response.output_item.done', _decoder, _incomplet
 
 
 class ResponsesApi(OpenAIApi):
-    paths: ClassVar[Mapping[str, CallKind]] = {"/v1/responses": "chat", "/v1/responses/input_tokens": "count"}
+    paths = {"/v1/responses": "chat", "/v1/responses/input_tokens": "count"}
     conversation_field = "input"
-    request_fields: ClassVar[JsonObject] = {
+    request_fields = {
         "input": str | list[_InputItem] | None,
         "prompt": Prompt | None,
         "tools": list[_Tool] | None,

@@ -57,9 +57,8 @@ class ResponsesReplyEncoder(ReplyEncoder):
             case ReasoningPiece(text=text) if text:
                 opened = b"" if block.index in self._summaries else self._part_event("added", block, "")
                 self._summaries.add(block.index)
-                return opened + self._block_event(
-                    "response.reasoning_summary_text.delta", block, summary_index=0, delta=text
-                )
+                fields = {"summary_index": 0, "delta": text}
+                return opened + self._block_event("response.reasoning_summary_text.delta", block, **fields)
             case ToolCallPiece(arguments=arguments) if arguments and self._prefix(block.first) == "fc":
                 return self._block_event("response.function_call_arguments.delta", block, delta=arguments)
         return b""

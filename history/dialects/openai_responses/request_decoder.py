@@ -74,10 +74,8 @@ class ResponsesRequestDecoder(OpenAIRequestDecoder):
             self.add_input(parts)
 
     def reasoning(self, item: JsonObject) -> Reasoning:
-        signature = string(item.get("encrypted_content"))
-        return Reasoning(
-            text=reasoning_text(item), signature=signature, provider=self.provider, extra=reasoning_extra(item)
-        )
+        signature, extra = string(item.get("encrypted_content")), reasoning_extra(item)
+        return Reasoning(text=reasoning_text(item), signature=signature, provider=self.provider, extra=extra)
 
     def output(self, output: object) -> list[Part]:
         """The output of a tool: a text, a list of parts, or any object."""
