@@ -12,23 +12,7 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
-from history.answers.events import (
-    Beside,
-    Ended,
-    Event,
-    Failed,
-    MediaPiece,
-    OtherPiece,
-    Piece,
-    ReasoningPiece,
-    Skipped,
-    Started,
-    TextPiece,
-    ToolCallPiece,
-    UsageReported,
-    end_reason,
-    piece_of,
-)
+from history.answers import events
 from history.entries import (
     EMPTY,
     JsonDict,
@@ -58,15 +42,15 @@ class Assembler:
         self.provider, self.model, self.agent = provider, model, agent
         self.request_id = ""
         self.usage: Usage | None = None
-        self.ended: Ended | None = None
-        self.failed: Failed | None = None
-        self.skipped: list[Skipped] = []
+        self.ended: events.Ended | None = None
+        self.failed: events.Failed | None = None
+        self.skipped: list[events.Skipped] = []
         self.blobs: dict[str, bytes] = {}
         self.beside: dict[int, Assembler] = {}
         # By name and kind: an odd stream may use one name for two parts.
-        self._parts: dict[tuple[str, type[Piece]], _PartBuilder] = {}
+        self._parts: dict[tuple[str, type[events.Piece]], _PartBuilder] = {}
         # Text pieces are many, so they are added in batches.
-        self._pending: list[TextPiece] = []
+        self._pending: list[events.TextPiece] = []
 
     @classmethod
     def resume(cls, output: ModelOutput, *, names: Iterable[str] = ()) -> Assembler:
@@ -74,13 +58,13 @@ class Assembler:
         resumed = cls(provider=output.provider, model=output.model, agent=output.agent)
         resumed.request_id, resumed.usage = output.request_id, output.usage
         if output.status == "complete":
-            resumed.ended = Ended(reason=end_reason(output.end_reason))
+            resumed.ended = events.Ended(reason=events.end_reason(output.end_reason))
         elif output.status == "failed":
-            resumed.failed = Failed(message=output.error)
+            resumed.failed = events.Failed(message=output.error)
         known_names = dict(enumerate(names))
         for place, part in enumerate(output.parts):
             name = known_names.get(place, f"resumed-{place}")
-            resumed._parts[name, type(piece_of(part, name))] = _PartBuilder.of(part)
+            resumed._parts[name, type(events.piece_of(part, name))] = _PartBuilder.of(part)
         return resumed
 
     @property
@@ -103,26 +87,26 @@ class Assembler:
         self._add_pending()
         return sum(text.chars for part in self._parts.values() for text in part.texts.values())
 
-    def feed(self, event: Event) -> None:
-        if isinstance(event, TextPiece):
+    def feed(self, event: events.Event) -> None:
+        if isinstance(event, events.TextPiece):
             self._pending.append(event)
             if len(self._pending) >= MOST_PIECES:
                 self._add_pending()
             return
         self._add_pending()
         match event:
-            case Started():
+            case events.Started():
                 self.model, self.request_id = event.model or self.model, event.request_id or self.request_id
                 self.provider = self.provider or event.provider
-            case UsageReported():
+            case events.UsageReported():
                 self.usage = merged_usage(self.usage, event.usage)
-            case Ended():
+            case events.Ended():
                 self.ended = event
-            case Failed():
+            case events.Failed():
                 self.failed = event
-            case Skipped():
+            case events.Skipped():
                 self.skipped.append(event)
-            case Beside():
+            case events.Beside():
                 if event.answer not in self.beside:
                     self.beside[event.answer] = Assembler(provider=self.provider, model=self.model, agent=self.agent)
                 self.beside[event.answer].feed(event.event)
@@ -134,8 +118,8 @@ class Assembler:
         for event in pending:
             self._add(event)
 
-    def feed_all(self, events: Iterable[Event]) -> Assembler:
-        for event in events:
+    def feed_all(self, stream: Iterable[events.Event]) -> Assembler:
+        for event in stream:
             self.feed(event)
         return self
 
@@ -156,18 +140,18 @@ class Assembler:
             **fields,
         )
 
-    def _add(self, event: Piece) -> None:
+    def _add(self, event: events.Piece) -> None:
         kind = type(event)
         place = (event.part, kind)
-        if isinstance(event, MediaPiece):
+        if isinstance(event, events.MediaPiece):
             self._parts[place] = _PartBuilder.of(self._media(event))
-        elif isinstance(event, OtherPiece):
+        elif isinstance(event, events.OtherPiece):
             self._parts[place] = _PartBuilder.of(OtherPart(data=event.data))
         else:
             builder = self._parts.get(place) or self._parts.setdefault(place, _PartBuilder(_BUILDERS[kind][0]))
             builder.add(event)
 
-    def _media(self, event: MediaPiece) -> Media:
+    def _media(self, event: events.MediaPiece) -> Media:
         if not event.data:
             return Media(media_type=event.media_type, url=event.url)
         sha256 = hashlib.sha256(event.data).hexdigest()
@@ -222,12 +206,12 @@ class _PartBuilder:
             return cls(lambda **_: part)
         if isinstance(part, ToolRequest) and part.arguments == NO_ARGUMENTS:
             part = replace(part, arguments="")
-        piece = piece_of(part, "")
+        piece = events.piece_of(part, "")
         resumed = cls(_BUILDERS[type(piece)][0])
         resumed.add(piece)
         return resumed
 
-    def add(self, event: Piece) -> None:
+    def add(self, event: events.Piece) -> None:
         for name in _BUILDERS[type(event)][1]:
             value = getattr(event, name)
             if value and not (name in _FIRST_ONLY and name in self.texts):
@@ -267,9 +251,9 @@ def _tool_request(*, name: str = "", arguments: str = "", call_id: str = "", **f
 
 # How a part is built from pieces, and the fields of the pieces that grow.
 _BUILDERS: dict[type, tuple[Builder, tuple[str, ...]]] = {
-    TextPiece: (_text, ("text",)),
-    ReasoningPiece: (_reasoning, ("text", "signature", "redacted")),
-    ToolCallPiece: (_tool_request, ("call_id", "name", "arguments")),
+    events.TextPiece: (_text, ("text",)),
+    events.ReasoningPiece: (_reasoning, ("text", "signature", "redacted")),
+    events.ToolCallPiece: (_tool_request, ("call_id", "name", "arguments")),
 }
 
 

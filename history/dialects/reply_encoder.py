@@ -8,34 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from history.answers import events
 from history.answers.assembly import NO_ARGUMENTS, merged_usage
-from history.answers.events import (
-    Beside,
-    Ended,
-    EndReason,
-    Event,
-    Failed,
-    MediaPiece,
-    OtherPiece,
-    Piece,
-    ReasoningPiece,
-    Skipped,
-    Started,
-    TextPiece,
-    ToolCallPiece,
-    UsageReported,
-    end_reason,
-)
 from history.dialects.json_access import parse_json
 from history.dialects.sse import sse
 from history.dialects.tools import substitutes_by_name
 from history.entries import JsonDict, ModelOutput, Reasoning, Text, ToolDefinition, ToolRequest, Usage
 
 # The texts of a part, which come in pieces.
-_TEXTS: dict[type[Piece], tuple[str, ...]] = {
-    TextPiece: ("text",),
-    ReasoningPiece: ("text", "signature"),
-    ToolCallPiece: ("arguments",),
+_TEXTS: dict[type[events.Piece], tuple[str, ...]] = {
+    events.TextPiece: ("text",),
+    events.ReasoningPiece: ("text", "signature"),
+    events.ToolCallPiece: ("arguments",),
 }
 
 
@@ -44,8 +28,8 @@ class OpenBlock:
     """A part that is being written. `first` is its first piece; `texts` are the texts of its pieces so far."""
 
     index: int
-    first: Piece
-    waiting: list[Piece] = field(default_factory=list)
+    first: events.Piece
+    waiting: list[events.Piece] = field(default_factory=list)
     texts: dict[str, list[str]] = field(default_factory=dict)
     is_begun: bool = False
 
@@ -53,9 +37,9 @@ class OpenBlock:
     def head(self) -> Text | Reasoning | ToolRequest:
         """The part without its texts."""
         match self.first:
-            case ToolCallPiece(call_id=call_id, name=name):
+            case events.ToolCallPiece(call_id=call_id, name=name):
                 return ToolRequest(call_id=call_id, name=name, arguments=NO_ARGUMENTS)
-            case ReasoningPiece(redacted=redacted):
+            case events.ReasoningPiece(redacted=redacted):
                 return Reasoning(redacted=redacted)
         return Text(text="")
 
@@ -67,14 +51,14 @@ class OpenBlock:
 
     def is_finished(self) -> bool:
         """Whether a new block may end this one: a text ends at any time, a call when its arguments are valid JSON."""
-        if isinstance(self.first, ToolCallPiece):
+        if isinstance(self.first, events.ToolCallPiece):
             try:
                 parse_json("".join(self.texts.get("arguments", ())))
             except ValueError:
                 return False
         return True
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: events.Piece) -> None:
         self.waiting.append(piece)
         for name in _TEXTS[type(self.first)]:
             if value := getattr(piece, name, ""):
@@ -95,7 +79,7 @@ class ReplyEncoder:
     ) -> None:
         self.model, self.reply_id, self.created, self.with_usage = model, reply_id, created, with_usage
         self.usage: Usage | None = None
-        self.ended: Ended | None = None
+        self.ended: events.Ended | None = None
         self.has_begun = self.has_failed = False
         self.substitutes = substitutes_by_name(tools)
         self._open: list[OpenBlock] = []
@@ -114,20 +98,20 @@ class ReplyEncoder:
     def encode(self, output: ModelOutput) -> JsonDict:
         self.usage = output.usage
         reason = output.end_reason or ("tool_use" if output.tool_requests else "stop")
-        return self.write_reply(output, end_reason(reason))
+        return self.write_reply(output, events.end_reason(reason))
 
-    def feed(self, event: Event) -> bytes:
+    def feed(self, event: events.Event) -> bytes:
         match event:
-            case Started():
+            case events.Started():
                 self.model = event.model or self.model
-            case UsageReported():
+            case events.UsageReported():
                 self.usage = merged_usage(self.usage, event.usage)
-            case Ended():
+            case events.Ended():
                 self.ended = event
-            case Failed():
+            case events.Failed():
                 self.has_failed = True
                 return self.flush() + self.write_error(event)
-            case Skipped() | Beside():  # a stream has no place for them
+            case events.Skipped() | events.Beside():  # a stream has no place for them
                 pass
             case _:
                 return self.write(event)
@@ -146,9 +130,9 @@ class ReplyEncoder:
         self.has_begun = True
         return self.write_start()
 
-    def write(self, piece: Piece) -> bytes:
+    def write(self, piece: events.Piece) -> bytes:
         """A stream has no place for media and for parts of other vendors."""
-        if isinstance(piece, MediaPiece | OtherPiece):
+        if isinstance(piece, events.MediaPiece | events.OtherPiece):
             return b""
         return self.begin() + self._write_to_block(piece)
 
@@ -162,11 +146,11 @@ class ReplyEncoder:
     # What a dialect writes.
 
     @staticmethod
-    def encode_error(error: Failed) -> tuple[int, JsonDict]:
+    def encode_error(error: events.Failed) -> tuple[int, JsonDict]:
         """The HTTP status and the body."""
         raise NotImplementedError
 
-    def write_reply(self, output: ModelOutput, reason: EndReason) -> JsonDict:
+    def write_reply(self, output: ModelOutput, reason: events.EndReason) -> JsonDict:
         raise NotImplementedError
 
     def write_start(self) -> bytes:
@@ -175,21 +159,21 @@ class ReplyEncoder:
     def open_block(self, block: OpenBlock) -> bytes:
         return b""
 
-    def write_piece(self, block: OpenBlock, piece: Piece) -> bytes:
+    def write_piece(self, block: OpenBlock, piece: events.Piece) -> bytes:
         raise NotImplementedError
 
     def close_block(self, block: OpenBlock) -> bytes:
         raise NotImplementedError
 
-    def write_error(self, failed: Failed) -> bytes:
+    def write_error(self, failed: events.Failed) -> bytes:
         return sse(self.encode_error(failed)[1])
 
-    def write_end(self, ended: Ended) -> bytes:
+    def write_end(self, ended: events.Ended) -> bytes:
         raise NotImplementedError
 
     # Blocks.
 
-    def _write_to_block(self, piece: Piece) -> bytes:
+    def _write_to_block(self, piece: events.Piece) -> bytes:
         block = None if _is_empty(piece) else self._block_of(piece)
         if block is None:
             return b""
@@ -199,12 +183,12 @@ class ReplyEncoder:
             written += [self.close_block(self._open.pop(0)), self._write_waiting()]
         return b"".join(written)
 
-    def _block_of(self, piece: Piece) -> OpenBlock | None:
+    def _block_of(self, piece: events.Piece) -> OpenBlock | None:
         """A piece of a closed text opens a new block; a piece of a closed call is useless."""
         for block in self._open:
             if block.first.part == piece.part:
                 return block
-        is_call = isinstance(piece, ToolCallPiece)
+        is_call = isinstance(piece, events.ToolCallPiece)
         if is_call and self._is_call.get(piece.part):
             return None
         self._is_call[piece.part] = is_call
@@ -220,8 +204,8 @@ class ReplyEncoder:
         return b"".join([*written, *(self.write_piece(block, piece) for piece in pieces)])
 
 
-def _is_empty(piece: Piece) -> bool:
+def _is_empty(piece: events.Piece) -> bool:
     """An empty text or thought would open a block and never fill it."""
-    if isinstance(piece, TextPiece):
+    if isinstance(piece, events.TextPiece):
         return not piece.text
-    return isinstance(piece, ReasoningPiece) and not (piece.text or piece.signature or piece.redacted)
+    return isinstance(piece, events.ReasoningPiece) and not (piece.text or piece.signature or piece.redacted)

@@ -1,6 +1,6 @@
 """Parser for pasted conversations: requests, bare message lists or JSON lines."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from history.dialects import DIALECTS
@@ -34,23 +34,24 @@ class LintInput:
 
 def parse_text(text: str, *, language: str = "") -> list[LintInput]:
     """One JSON document, or one in each line."""
+    values: Iterable[object]
     try:
-        return [parse_conversation(parse_json(text.lstrip("\ufeff")), language=language)]
-    except NotAConversation:
-        raise
+        values = [parse_json(text.lstrip("\ufeff"))]
     except ValueError as error:
-        lines = [line for line in text.splitlines() if line.strip()]
-        if len(lines) < 2 or not lines[0].lstrip("\ufeff").startswith(("{", "[")):
-            raise NotAConversation(_("not valid JSON: %(error)s"), error=str(error)) from None
-        requests = []
-        for number, line in enumerate(lines, 1):
-            try:
-                value = parse_json(line.lstrip("\ufeff"))
-            except ValueError as wrong:
-                words = _("line %(number)s is not valid JSON: %(error)s")
-                raise NotAConversation(words, number=number, error=str(wrong)) from None
-            requests.append(parse_conversation(value, language=language))
-        return requests
+        values = _parse_lines(text, error)
+    return [parse_conversation(value, language=language) for value in values]
+
+
+def _parse_lines(text: str, error: ValueError) -> Iterator[object]:
+    lines = [line for line in text.splitlines() if line.strip()]
+    if len(lines) < 2 or not lines[0].lstrip("\ufeff").startswith(("{", "[")):
+        raise NotAConversation(_("not valid JSON: %(error)s"), error=str(error)) from None
+    for number, line in enumerate(lines, 1):
+        try:
+            yield parse_json(line.lstrip("\ufeff"))
+        except ValueError as wrong:
+            words = _("line %(number)s is not valid JSON: %(error)s")
+            raise NotAConversation(words, number=number, error=str(wrong)) from None
 
 
 def parse_conversation(value: object, *, language: str = "") -> LintInput:
@@ -77,9 +78,8 @@ def _language_of(body: JsonObject) -> str:
 
 def _is_anthropic(body: JsonObject) -> bool:
     messages = objs(body.get("messages"))
-    if any(name in body for name in ("system", "stop_sequences", "thinking", "anthropic_version", "top_k")):
-        return True
-    if any("input_schema" in tool for tool in objs(body.get("tools"))):
+    has_fields = any(name in body for name in ("system", "stop_sequences", "thinking", "anthropic_version", "top_k"))
+    if has_fields or any("input_schema" in tool for tool in objs(body.get("tools"))):
         return True
     if any(message.get("role") == "tool" or "tool_calls" in message for message in messages):
         return False

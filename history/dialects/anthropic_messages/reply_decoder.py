@@ -2,19 +2,7 @@
 
 from collections.abc import Iterator
 
-from history.answers.events import (
-    Ended,
-    EndReason,
-    ErrorKind,
-    Event,
-    Failed,
-    OtherPiece,
-    Piece,
-    ReasoningPiece,
-    TextPiece,
-    ToolCallPiece,
-    UsageReported,
-)
+from history.answers import events
 from history.dialects.json_access import count, obj, objs, string, whole
 from history.dialects.reply_decoder import STATUS_OF_KIND, ReplyDecoder, failed, read_body
 from history.dialects.request_decoder import as_other
@@ -24,7 +12,7 @@ from history.entries import JsonDict, JsonObject, Usage
 
 DIALECT = "anthropic-messages"
 
-REASONS: dict[str, EndReason] = {
+REASONS: dict[str, events.EndReason] = {
     "end_turn": "stop",
     "stop_sequence": "stop",
     "max_tokens": "length",
@@ -33,13 +21,13 @@ REASONS: dict[str, EndReason] = {
     "pause_turn": "pause",
     "refusal": "refusal",
 }
-ERRORS: dict[ErrorKind, str] = {kind: f"{kind}_error" for kind in STATUS_OF_KIND}
+ERRORS: dict[events.ErrorKind, str] = {kind: f"{kind}_error" for kind in STATUS_OF_KIND}
 ERRORS |= {"too_large": "request_too_large", "context_length": "invalid_request_error", "server": "api_error"}
-KINDS: dict[str, ErrorKind] = {code: kind for kind, code in ERRORS.items()}
+KINDS: dict[str, events.ErrorKind] = {code: kind for kind, code in ERRORS.items()}
 KINDS["invalid_request_error"] = "invalid_request"
 
 
-def decode_error(status: int, body: bytes | JsonObject) -> Failed:
+def decode_error(status: int, body: bytes | JsonObject) -> events.Failed:
     reply = read_body(body)
     error = obj(reply.get("error"))
     code = string(error.get("type"))
@@ -76,7 +64,7 @@ class AnthropicReplyDecoder(ReplyDecoder):
     def finality(name: str, event: JsonObject) -> Finality | None:
         return Finality.OVER if (event.get("type") or name) in ("message_stop", "error") else None
 
-    def read_reply(self, reply: JsonObject) -> Iterator[Event]:
+    def read_reply(self, reply: JsonObject) -> Iterator[events.Event]:
         if reply.get("type") == "error" or "error" in reply:
             yield decode_error(0, reply)
             return
@@ -84,10 +72,10 @@ class AnthropicReplyDecoder(ReplyDecoder):
         for block in objs(reply.get("content")):
             yield self._block_piece(block)
         if usage := obj(reply.get("usage")):
-            yield UsageReported(usage=usage_from(usage))
+            yield events.UsageReported(usage=usage_from(usage))
         yield from self._end(reply)
 
-    def read(self, name: str, event: JsonObject) -> Iterator[Event]:
+    def read(self, name: str, event: JsonObject) -> Iterator[events.Event]:
         index = whole(event.get("index"))
         match event.get("type") or name:
             case "message_start":
@@ -97,7 +85,7 @@ class AnthropicReplyDecoder(ReplyDecoder):
             case "content_block_start":
                 piece = self._block_piece(obj(event.get("content_block")))
                 self._parts[index] = piece.part
-                if isinstance(piece, OtherPiece):
+                if isinstance(piece, events.OtherPiece):
                     self._hosted_calls[index] = (piece.data, [])
                 yield piece
             case "content_block_delta":
@@ -106,53 +94,53 @@ class AnthropicReplyDecoder(ReplyDecoder):
                 call, pieces = self._hosted_calls.pop(index, ({}, []))
                 if arguments := parse_arguments("".join(pieces)):
                     # The whole call replaces its start.
-                    yield OtherPiece(part=self._parts[index], data={**call, "input": arguments})
+                    yield events.OtherPiece(part=self._parts[index], data={**call, "input": arguments})
             case "message_delta":
                 yield from self._count(event)
                 yield from self._end(obj(event.get("delta")))
             case "error":
                 yield decode_error(0, event)
 
-    def _block_piece(self, block: JsonObject) -> Piece:
+    def _block_piece(self, block: JsonObject) -> events.Piece:
         """The piece of a whole block, or of the start of one."""
         match block.get("type"):
             case "text":
                 extra = {"citations": citations} if (citations := objs(block.get("citations"))) else {}
-                return TextPiece(part=self.same_part("text"), text=string(block.get("text")), extra=extra)
+                return events.TextPiece(part=self.same_part("text"), text=string(block.get("text")), extra=extra)
             case "thinking":
                 text, signature = string(block.get("thinking")), string(block.get("signature"))
-                return ReasoningPiece(part=self.new_part("thinking"), text=text, signature=signature)
+                return events.ReasoningPiece(part=self.new_part("thinking"), text=text, signature=signature)
             case "redacted_thinking":
-                return ReasoningPiece(part=self.new_part("thinking"), redacted=string(block.get("data")))
+                return events.ReasoningPiece(part=self.new_part("thinking"), redacted=string(block.get("data")))
             case "tool_use":
                 arguments = arguments_text(block.get("input")) if block.get("input") else ""
                 call_id, name = string(block.get("id")), string(block.get("name"))
-                return ToolCallPiece(part=self.new_part("call"), call_id=call_id, name=name, arguments=arguments)
+                return events.ToolCallPiece(part=self.new_part("call"), call_id=call_id, name=name, arguments=arguments)
             case _:
-                return OtherPiece(part=self.new_part("other"), data=as_other(block))
+                return events.OtherPiece(part=self.new_part("other"), data=as_other(block))
 
-    def _delta(self, index: int | None, delta: JsonObject) -> Iterator[Event]:
+    def _delta(self, index: int | None, delta: JsonObject) -> Iterator[events.Event]:
         part = self._parts.get(index, "")
         match delta.get("type"):
             case "text_delta":
-                yield TextPiece(part=part or self.same_part("text"), text=string(delta.get("text")))
+                yield events.TextPiece(part=part or self.same_part("text"), text=string(delta.get("text")))
             case "citations_delta" if part and obj(delta.get("citation")):
-                yield TextPiece(part=part, text="", extra={"citations": [delta["citation"]]})
+                yield events.TextPiece(part=part, text="", extra={"citations": [delta["citation"]]})
             case "thinking_delta" if part:
-                yield ReasoningPiece(part=part, text=string(delta.get("thinking")))
+                yield events.ReasoningPiece(part=part, text=string(delta.get("thinking")))
             case "signature_delta" if part:
-                yield ReasoningPiece(part=part, signature=string(delta.get("signature")))
+                yield events.ReasoningPiece(part=part, signature=string(delta.get("signature")))
             case "input_json_delta" if part.startswith("call"):
-                yield ToolCallPiece(part=part, arguments=string(delta.get("partial_json")))
+                yield events.ToolCallPiece(part=part, arguments=string(delta.get("partial_json")))
             case "input_json_delta" if index in self._hosted_calls:
                 self._hosted_calls[index][1].append(string(delta.get("partial_json")))
 
-    def _count(self, holder: JsonObject) -> Iterator[Event]:
+    def _count(self, holder: JsonObject) -> Iterator[events.Event]:
         """Counts are totals so far; unchanged ones may be missing."""
         if usage := obj(holder.get("usage")):
             self._usage |= {name: value for name, value in usage.items() if value is not None}
-            yield UsageReported(usage=usage_from(self._usage))
+            yield events.UsageReported(usage=usage_from(self._usage))
 
-    def _end(self, reply: JsonObject) -> Iterator[Ended]:
+    def _end(self, reply: JsonObject) -> Iterator[events.Ended]:
         if word := string(reply.get("stop_reason")):
-            yield Ended(reason=REASONS.get(word, "other"), raw_reason=word)
+            yield events.Ended(reason=REASONS.get(word, "other"), raw_reason=word)

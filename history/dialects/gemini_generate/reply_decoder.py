@@ -3,21 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from history.answers.events import (
-    Beside,
-    Ended,
-    EndReason,
-    ErrorKind,
-    Event,
-    Failed,
-    MediaPiece,
-    OtherPiece,
-    Piece,
-    ReasoningPiece,
-    TextPiece,
-    ToolCallPiece,
-    UsageReported,
-)
+from history.answers import events
 from history.dialects.json_access import count, from_base64, index_of, obj, objs, string, whole
 from history.dialects.reply_decoder import ReplyDecoder, failed, read_body
 from history.dialects.request_decoder import as_other
@@ -27,7 +13,7 @@ from history.entries import JsonObject, Usage
 
 DIALECT = "gemini-generate"
 
-REASONS: dict[str, EndReason] = {
+REASONS: dict[str, events.EndReason] = {
     "STOP": "stop",
     "MAX_TOKENS": "length",
     **dict.fromkeys(
@@ -38,7 +24,7 @@ REASONS: dict[str, EndReason] = {
         "content_filter",
     ),
 }
-ERRORS: dict[ErrorKind, str] = {
+ERRORS: dict[events.ErrorKind, str] = {
     "invalid_request": "INVALID_ARGUMENT",
     "authentication": "UNAUTHENTICATED",
     "billing": "FAILED_PRECONDITION",
@@ -52,10 +38,12 @@ ERRORS: dict[ErrorKind, str] = {
     "overloaded": "UNAVAILABLE",
     "timeout": "DEADLINE_EXCEEDED",
 }
-KINDS: dict[str, ErrorKind] = {code: kind for kind, code in ERRORS.items()} | {"INVALID_ARGUMENT": "invalid_request"}
+KINDS: dict[str, events.ErrorKind] = {code: kind for kind, code in ERRORS.items()} | {
+    "INVALID_ARGUMENT": "invalid_request"
+}
 
 
-def decode_error(status: int, body: bytes | JsonObject) -> Failed:
+def decode_error(status: int, body: bytes | JsonObject) -> events.Failed:
     reply = read_body(body)
     error = obj(reply.get("error"))
     status = status or whole(error.get("code")) or 0
@@ -64,7 +52,7 @@ def decode_error(status: int, body: bytes | JsonObject) -> Failed:
     details = objs(error.get("details"))
     # A wrong key is an invalid argument to Google; only the details are specific.
     has_wrong_key = any(detail.get("reason") == "API_KEY_INVALID" for detail in details)
-    kind: ErrorKind | None = "authentication" if has_wrong_key else KINDS.get(code)
+    kind: events.ErrorKind | None = "authentication" if has_wrong_key else KINDS.get(code)
     answer = failed(reply, status, message=message, code=code, kind=kind)
     return replace(answer, retry_after=_retry_after(details))
 
@@ -114,11 +102,11 @@ class GeminiReplyDecoder(ReplyDecoder):
             return Finality.COMPLETE
         return Finality.OPEN if candidates else None
 
-    def read(self, name: str, event: JsonObject) -> Iterator[Event]:
+    def read(self, name: str, event: JsonObject) -> Iterator[events.Event]:
         """Events, and the objects of the array that Gemini streams without ``alt=sse``, are the same chunks."""
         return self.read_reply(event)
 
-    def read_reply(self, reply: JsonObject) -> Iterator[Event]:
+    def read_reply(self, reply: JsonObject) -> Iterator[events.Event]:
         # The internal API of Google's own tools has the reply one level deeper.
         chunk = obj(reply.get("response")) or reply
         if "error" in chunk:
@@ -134,46 +122,47 @@ class GeminiReplyDecoder(ReplyDecoder):
         candidate = others.pop(self._first, {}) if self._first is not None else {}
         yield from self._parts(candidate)
         if usage := obj(chunk.get("usageMetadata")):
-            yield UsageReported(usage=usage_from(usage))
+            yield events.UsageReported(usage=usage_from(usage))
         if blocked := string(obj(chunk.get("promptFeedback")).get("blockReason")):
-            yield Ended(reason="content_filter", raw_reason=blocked)
+            yield events.Ended(reason="content_filter", raw_reason=blocked)
         else:
             yield from self._end(candidate)
         for index, other in others.items():
             reader = self._others.setdefault(index, GeminiReplyDecoder())
-            yield from (Beside(answer=index, event=event) for event in (*reader._parts(other), *reader._end(other)))
+            for event in (*reader._parts(other), *reader._end(other)):
+                yield events.Beside(answer=index, event=event)
 
-    def _parts(self, candidate: JsonObject) -> Iterator[Piece]:
+    def _parts(self, candidate: JsonObject) -> Iterator[events.Piece]:
         for part in objs(obj(candidate.get("content")).get("parts")):
             yield from self._part(part)
 
-    def _part(self, part: JsonObject) -> Iterator[Piece]:
+    def _part(self, part: JsonObject) -> Iterator[events.Piece]:
         """A signature is a part of its own: after the text it came with, so as not to split the text, else before."""
         signature, text = string(part.get("thoughtSignature")), part.get("text")
         if part.get("thought") is True:
-            yield ReasoningPiece(part=self.same_part("thought"), text=string(text), signature=signature)
+            yield events.ReasoningPiece(part=self.same_part("thought"), text=string(text), signature=signature)
             return
         if isinstance(text, str) and text:
-            yield TextPiece(part=self.same_part("text"), text=text)
+            yield events.TextPiece(part=self.same_part("text"), text=text)
         if signature:
-            yield ReasoningPiece(part=self.new_part("signature"), signature=signature)
+            yield events.ReasoningPiece(part=self.new_part("signature"), signature=signature)
         if isinstance(text, str):
             return
         if call := obj(part.get("functionCall")):
             yield self._call(call)
         elif (content := from_base64(obj(part.get("inlineData")).get("data"))) is not None:
             media_type = string(obj(part.get("inlineData")).get("mimeType"))
-            yield MediaPiece(part=self.new_part("media"), media_type=media_type, data=content)
+            yield events.MediaPiece(part=self.new_part("media"), media_type=media_type, data=content)
         elif any(name != "thoughtSignature" for name in part):
-            yield OtherPiece(part=self.new_part("other"), data=as_other(part))
+            yield events.OtherPiece(part=self.new_part("other"), data=as_other(part))
 
-    def _call(self, call: JsonObject) -> ToolCallPiece:
+    def _call(self, call: JsonObject) -> events.ToolCallPiece:
         name, arguments = string(call.get("name")), arguments_text(call.get("args"))
         call_id = string(call.get("id")) or call_id_for(name, arguments, taken=self._call_ids, repeats=self._repeats)
         self._call_ids.add(call_id)
-        return ToolCallPiece(part=self.new_part("call"), call_id=call_id, name=name, arguments=arguments)
+        return events.ToolCallPiece(part=self.new_part("call"), call_id=call_id, name=name, arguments=arguments)
 
-    def _end(self, candidate: JsonObject) -> Iterator[Ended]:
+    def _end(self, candidate: JsonObject) -> Iterator[events.Ended]:
         if word := string(candidate.get("finishReason")):
             reason = REASONS.get(word, "other")
-            yield Ended(reason="tool_use" if reason == "stop" and self._call_ids else reason, raw_reason=word)
+            yield events.Ended(reason="tool_use" if reason == "stop" and self._call_ids else reason, raw_reason=word)

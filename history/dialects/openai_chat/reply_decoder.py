@@ -3,17 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from history.answers.events import (
-    Beside,
-    Ended,
-    EndReason,
-    Event,
-    Piece,
-    ReasoningPiece,
-    TextPiece,
-    ToolCallPiece,
-    UsageReported,
-)
+from history.answers import events
 from history.dialects.json_access import compact, index_of, items, obj, objs, string
 from history.dialects.openai_common import INPUT_END, INPUT_START, decode_error, input_piece, usage_from_chat
 from history.dialects.reply_decoder import ReplyDecoder
@@ -23,7 +13,7 @@ from history.entries import JsonObject
 
 DIALECT = "openai-chat"
 
-REASONS: dict[str, EndReason] = {
+REASONS: dict[str, events.EndReason] = {
     "stop": "stop",
     "tool_calls": "tool_use",
     "function_call": "tool_use",
@@ -57,13 +47,14 @@ class _Call:
         start, self.takes_text = "" if self.takes_text else INPUT_START, True
         return start + input_piece(text)
 
-    def add(self, *, call_id: str, name: str, arguments: str) -> ToolCallPiece | None:
+    def add(self, *, call_id: str, name: str, arguments: str) -> events.ToolCallPiece | None:
         is_start = bool(name and not self.name)
         self.call_id, self.name = self.call_id or call_id, self.name or name
         self.arguments.append(arguments)
         if is_start:
             call_id, arguments = self.call_id or f"call_{self.number}", "".join(self.arguments)
-        return ToolCallPiece(part=self.part, call_id=call_id, name=name, arguments=arguments) if self.name else None
+        fields = {"call_id": call_id, "name": name, "arguments": arguments}
+        return events.ToolCallPiece(part=self.part, **fields) if self.name else None
 
 
 class _Answer:
@@ -78,38 +69,38 @@ class _Answer:
         self._calls = 0
         self.is_refused = self.has_ended = False
 
-    def read(self, choice: JsonObject) -> Iterator[Piece | Ended]:
+    def read(self, choice: JsonObject) -> Iterator[events.Piece | events.Ended]:
         yield from self._pieces(obj(choice.get("delta")))
         if word := string(choice.get("finish_reason")):
             self.has_ended = True
             yield from self.rest()
             yield self._end(word)
 
-    def _pieces(self, message: JsonObject) -> Iterator[Piece]:
+    def _pieces(self, message: JsonObject) -> Iterator[events.Piece]:
         if thinking := string(message.get("reasoning_content")) or string(message.get("reasoning")):
-            yield ReasoningPiece(part="reasoning", text=thinking)
+            yield events.ReasoningPiece(part="reasoning", text=thinking)
         content = message.get("content")
         texts = [content] if isinstance(content, str) else [string(part.get("text")) for part in objs(items(content))]
         refusal = string(message.get("refusal"))
         self.is_refused = self.is_refused or bool(refusal)
         for text in (*texts, refusal):
             if text:
-                yield TextPiece(part="text", text=text)
+                yield events.TextPiece(part="text", text=text)
         for place, call in enumerate(objs(message.get("tool_calls"))):
             yield from self._read_call(call, place=place)
         if legacy := obj(message.get("function_call")):
             yield from self._read_call({"index": 0, "function": legacy}, place=0)
 
-    def _end(self, word: str) -> Ended:
+    def _end(self, word: str) -> events.Ended:
         """Some servers send ``stop`` although there are tool calls."""
         reason = REASONS.get(word, "other")
         if self.is_refused:
             reason = "refusal"
         elif self._calls and reason == "stop":
             reason = "tool_use"
-        return Ended(reason=reason, raw_reason=word)
+        return events.Ended(reason=reason, raw_reason=word)
 
-    def _read_call(self, call: JsonObject, *, place: int) -> Iterator[ToolCallPiece]:
+    def _read_call(self, call: JsonObject, *, place: int) -> Iterator[events.ToolCallPiece]:
         index = index_of(call, place)
         custom = obj(call.get("custom"))
         function = custom or obj(call.get("function"))
@@ -126,13 +117,13 @@ class _Answer:
         if piece := current.add(**fields):
             yield piece
 
-    def rest(self) -> Iterator[ToolCallPiece]:
+    def rest(self) -> Iterator[events.ToolCallPiece]:
         """The ends of plain texts, and calls that never got a name."""
         for call in self._open.values():
             if call.takes_text:
-                yield ToolCallPiece(part=call.part, arguments=INPUT_END)
+                yield events.ToolCallPiece(part=call.part, arguments=INPUT_END)
             elif not call.name:
-                yield ToolCallPiece(part=call.part, call_id=call.call_id, arguments="".join(call.arguments))
+                yield events.ToolCallPiece(part=call.part, call_id=call.call_id, arguments="".join(call.arguments))
 
 
 class ChatReplyDecoder(ReplyDecoder):
@@ -156,7 +147,7 @@ class ChatReplyDecoder(ReplyDecoder):
             return Finality.COMPLETE
         return Finality.OPEN if choices else None
 
-    def read(self, name: str, event: JsonObject) -> Iterator[Event]:
+    def read(self, name: str, event: JsonObject) -> Iterator[events.Event]:
         if event.get("error"):
             self._has_failed = True
             yield decode_error(0, event)
@@ -166,9 +157,9 @@ class ChatReplyDecoder(ReplyDecoder):
         for place, choice in enumerate(objs(event.get("choices"))):
             yield from self._read_choice(index_of(choice, place), choice)
         if usage := obj(event.get("usage")):
-            yield UsageReported(usage=usage_from_chat(usage))
+            yield events.UsageReported(usage=usage_from_chat(usage))
 
-    def read_reply(self, reply: JsonObject) -> Iterator[Event]:
+    def read_reply(self, reply: JsonObject) -> Iterator[events.Event]:
         """A whole reply is one event, with a message in place of a delta."""
         if reply.get("error"):
             yield decode_error(0, reply)
@@ -182,21 +173,17 @@ class ChatReplyDecoder(ReplyDecoder):
             if not answer.has_ended:
                 yield from self._numbered(index, answer.rest())
 
-    def done(self) -> Iterable[Event]:
+    def done(self) -> Iterator[events.Event]:
         """``[DONE]`` ends answers without a finish reason."""
-        if self._has_failed:
-            return []
-        events: list[Event] = []
         for index, answer in (self._answers or {0: _Answer()}).items():
-            if not answer.has_ended:
+            if not (answer.has_ended or self._has_failed):
                 answer.is_refused = False
-                events.extend(self._read_choice(index, {"finish_reason": "stop"}))
-        return events
+                yield from self._read_choice(index, {"finish_reason": "stop"})
 
-    def _read_choice(self, index: int, choice: JsonObject) -> Iterator[Event]:
+    def _read_choice(self, index: int, choice: JsonObject) -> Iterator[events.Event]:
         answer = self._answers.get(index) or self._answers.setdefault(index, _Answer())
         return self._numbered(index, answer.read(choice))
 
-    def _numbered(self, index: int, events: Iterable[Piece | Ended]) -> Iterator[Event]:
+    def _numbered(self, index: int, parts: Iterable[events.Piece | events.Ended]) -> Iterator[events.Event]:
         is_first = index == next(iter(self._answers))
-        return (event if is_first else Beside(answer=index, event=event) for event in events)
+        return (event if is_first else events.Beside(answer=index, event=event) for event in parts)

@@ -2,16 +2,7 @@
 
 from collections.abc import Iterator
 
-from history.answers.events import (
-    Ended,
-    EndReason,
-    Event,
-    OtherPiece,
-    ReasoningPiece,
-    TextPiece,
-    ToolCallPiece,
-    UsageReported,
-)
+from history.answers import events
 from history.dialects.json_access import compact, index_of, obj, objs, string
 from history.dialects.openai_common import INPUT_END, INPUT_START, decode_error, input_piece, usage_from_responses
 from history.dialects.reply_decoder import ReplyDecoder
@@ -24,7 +15,7 @@ DIALECT = "openai-responses"
 # The type of a call of a tool with plain text.
 CUSTOM_CALL = "custom_tool_call"
 # Why a response is incomplete.
-INCOMPLETE: dict[str, EndReason] = {"max_output_tokens": "length", "content_filter": "content_filter"}
+INCOMPLETE: dict[str, events.EndReason] = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 _FINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
 
@@ -78,12 +69,12 @@ class ResponsesReplyDecoder(ReplyDecoder):
     def finality(name: str, event: JsonObject) -> Finality | None:
         return Finality.OVER if (event.get("type") or name) in (*_FINAL_EVENTS, "error") else None
 
-    def read_reply(self, reply: JsonObject) -> Iterator[Event]:
+    def read_reply(self, reply: JsonObject) -> Iterator[events.Event]:
         if reply.get("error") and "output" not in reply:
             return iter([decode_error(0, reply)])
         return self._end(reply)
 
-    def read(self, name: str, event: JsonObject) -> Iterator[Event]:
+    def read(self, name: str, event: JsonObject) -> Iterator[events.Event]:
         index = index_of(event, -1, "output_index")
         delta = string(event.get("delta"))
         match event.get("type") or name:
@@ -95,19 +86,19 @@ class ResponsesReplyDecoder(ReplyDecoder):
             case "response.output_text.delta" | "response.refusal.delta" as kind:
                 self._is_refused = self._is_refused or kind == "response.refusal.delta"
                 self._received.add((index, "text"))
-                yield TextPiece(part=self._part(index, "text"), text=delta)
+                yield events.TextPiece(part=self._part(index, "text"), text=delta)
             case "response.reasoning_summary_text.delta":
                 yield self._reasoning(index, event.get("summary_index"), delta)
             case "response.reasoning_text.delta":
                 yield self._reasoning(index, event.get("content_index"), delta)
             case "response.function_call_arguments.delta":
                 self._received.add((index, "arguments"))
-                yield ToolCallPiece(part=self._part(index, "call"), arguments=delta)
+                yield events.ToolCallPiece(part=self._part(index, "call"), arguments=delta)
             case "response.custom_tool_call_input.delta":
                 # Plain text becomes an object with one field.
                 start = "" if (index, "arguments") in self._received else INPUT_START
                 self._received.add((index, "arguments"))
-                yield ToolCallPiece(part=self._part(index, "call"), arguments=start + input_piece(delta))
+                yield events.ToolCallPiece(part=self._part(index, "call"), arguments=start + input_piece(delta))
             case "response.output_item.done":
                 yield from self._close(index, obj(event.get("item")))
             case "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" as kind:
@@ -122,24 +113,24 @@ class ResponsesReplyDecoder(ReplyDecoder):
             self._parts[index] = self.new_part(kind)
         return self._parts[index]
 
-    def _open(self, index: int, item: JsonObject) -> Iterator[Event]:
+    def _open(self, index: int, item: JsonObject) -> Iterator[events.Event]:
         if item.get("type") in ("function_call", CUSTOM_CALL):
             self._has_calls = True
             call_id, name, arguments = string(item.get("call_id")), string(item.get("name")), item.get("arguments")
             if arguments:
                 self._received.add((index, "arguments"))
             part = self._part(index, "call")
-            yield ToolCallPiece(part=part, call_id=call_id, name=name, arguments=string(arguments))
+            yield events.ToolCallPiece(part=part, call_id=call_id, name=name, arguments=string(arguments))
 
-    def _reasoning(self, index: int, paragraph: object, text: str) -> ReasoningPiece:
+    def _reasoning(self, index: int, paragraph: object, text: str) -> events.ReasoningPiece:
         """Each part of a summary is a paragraph."""
         number = paragraph if isinstance(paragraph, int) else 0
         is_new = self._paragraphs.get(index, number) != number
         self._paragraphs[index] = number
         self._received.add((index, "reasoning"))
-        return ReasoningPiece(part=self._part(index, "reasoning"), text=f"\n\n{text}" if is_new else text)
+        return events.ReasoningPiece(part=self._part(index, "reasoning"), text=f"\n\n{text}" if is_new else text)
 
-    def _close(self, index: int, item: JsonObject) -> Iterator[Event]:
+    def _close(self, index: int, item: JsonObject) -> Iterator[events.Event]:
         self._done.add(index)
         kind = item.get("type")
         if kind == "message":
@@ -150,36 +141,36 @@ class ResponsesReplyDecoder(ReplyDecoder):
                 self._is_refused = self._is_refused or part.get("type") == "refusal"
                 if extra or not is_received:
                     self._received.add((index, "text"))
-                    yield TextPiece(part=self._part(index, "text"), text=text, extra=extra)
+                    yield events.TextPiece(part=self._part(index, "text"), text=text, extra=extra)
         elif kind == "reasoning":
             text = "" if (index, "reasoning") in self._received else reasoning_text(item)
             part_name, signature = self._part(index, "reasoning"), string(item.get("encrypted_content"))
-            yield ReasoningPiece(part=part_name, text=text, signature=signature, extra=reasoning_extra(item))
+            yield events.ReasoningPiece(part=part_name, text=text, signature=signature, extra=reasoning_extra(item))
         elif call := call_of(item):
             self._has_calls = True
             call_id, name, arguments = call
             if (index, "arguments") in self._received:
                 arguments = INPUT_END if kind == CUSTOM_CALL else ""
-            yield ToolCallPiece(part=self._part(index, "call"), call_id=call_id, name=name, arguments=arguments)
+            yield events.ToolCallPiece(part=self._part(index, "call"), call_id=call_id, name=name, arguments=arguments)
         elif item:
-            yield OtherPiece(part=self.new_part("other"), data=as_other(item))
+            yield events.OtherPiece(part=self.new_part("other"), data=as_other(item))
 
-    def _end(self, response: JsonObject) -> Iterator[Event]:
+    def _end(self, response: JsonObject) -> Iterator[events.Event]:
         """The end of a stream, or a whole reply: some servers send the items only here."""
         yield from self.start(response)
         for index, item in enumerate(objs(response.get("output"))):
             if index not in self._done:
                 yield from self._close(index, item)
         if usage := obj(response.get("usage")):
-            yield UsageReported(usage=usage_from_responses(usage))
+            yield events.UsageReported(usage=usage_from_responses(usage))
         match response.get("status"):
             case "completed":
-                reason: EndReason = "tool_use" if self._has_calls else "refusal" if self._is_refused else "stop"
-                yield Ended(reason=reason, raw_reason="completed")
+                reason: events.EndReason = "tool_use" if self._has_calls else "refusal" if self._is_refused else "stop"
+                yield events.Ended(reason=reason, raw_reason="completed")
             case "incomplete":
                 word = string(obj(response.get("incomplete_details")).get("reason"))
-                yield Ended(reason=INCOMPLETE.get(word, "other"), raw_reason=word or "incomplete")
+                yield events.Ended(reason=INCOMPLETE.get(word, "other"), raw_reason=word or "incomplete")
             case "queued" | "in_progress" as word:  # a background response: the client fetches the answer later
-                yield Ended(reason="pause", raw_reason=word)
+                yield events.Ended(reason="pause", raw_reason=word)
             case "failed" | "cancelled":
                 yield decode_error(0, response)
