@@ -93,10 +93,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """An error of the vendor; earlier pieces stay valid. `code` is the vendor's value.
-
-    `retry_after` are the seconds before the next try, if the error has them and not a header.
-    """
+    """An error of the vendor; earlier pieces stay valid. `retry_after` are seconds from the body of the error."""
 
     message: str
     code: str = ""

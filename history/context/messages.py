@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from datetime import datetime
+from itertools import groupby
 
+from history.context.remarks import Remark, RemarkCode
 from history.context.values import ContextEntry, Role, Snapshot
 from history.entries import (
     Entry,
@@ -180,3 +182,19 @@ def with_masks(entry: ContextEntry, masked: Masks, *, session_id: str) -> Contex
 def mask_note(session_id: str, seq: int, index: int) -> str:
     place = f"session {session_id}, entry {seq}, result {index}"
     return f"[This result was left out to save space. Its full text: {place}.]"
+
+
+def messages_of(
+    nodes: Sequence[Node], masked: Masks, *, session_id: str, remarks: list[Remark]
+) -> Iterator[ContextEntry]:
+    """The messages of these entries; consecutive gaps become one."""
+    for is_gap, group in groupby(nodes, key=lambda node: isinstance(node.entry, Gap)):
+        if is_gap:
+            yield gap_note(list(group))
+            continue
+        for node in group:
+            if is_empty_failure(node.entry):
+                remarks.append(Remark(RemarkCode.FAILED_ANSWER_LEFT_OUT, node.seq))
+            elif isinstance(node.entry, Renderable):
+                entry = to_context(node.entry, seq=node.seq, session_id=session_id)
+                yield with_masks(entry, masked, session_id=session_id)

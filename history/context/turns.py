@@ -2,23 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import pairwise
 
-from history.context.messages import (
-    SYSTEM_CHANNEL,
-    Masks,
-    Renderable,
-    gap_note,
-    is_empty_failure,
-    masked_results,
-    pieces_of,
-    to_context,
-    with_masks,
-)
-from history.context.remarks import Remark, RemarkCode
+from history.context.messages import Masks, is_instruction, masked_results, messages_of, pieces_of
+from history.context.remarks import Remark
 from history.context.repair import curate, pair, with_opening
 from history.context.tokens import estimate_entry
-from history.context.values import ContextEntry, Entries, Snapshot
+from history.context.values import Entries, Snapshot
 from history.entries import Entry, Gap, ModelInput, ModelOutput, Node, Summary, ToolResults
 
 
@@ -101,7 +91,7 @@ def _results_ahead(pieces: Sequence[Node]) -> list[frozenset[str]]:
 
 def may_begin_turn(entry: Entry) -> bool:
     if isinstance(entry, ModelInput):
-        return not entry.is_internal and entry.channel != SYSTEM_CHANNEL
+        return not entry.is_internal and not is_instruction(entry)
     if isinstance(entry, Gap):
         return entry.metadata.get("dropped") == ModelInput.kind
     return isinstance(entry, Summary) and not entry.within_turn
@@ -112,19 +102,3 @@ def prepare(pieces: Sequence[Node], masked: Masks, *, session_id: str, is_follow
     messages = list(messages_of(pieces, masked, session_id=session_id, remarks=remarks))
     entries = pair(curate(messages, remarks=remarks), remarks=remarks, is_followed=is_followed)
     return turn_of(entries, remarks)
-
-
-def messages_of(
-    nodes: Sequence[Node], masked: Masks, *, session_id: str, remarks: list[Remark]
-) -> Iterator[ContextEntry]:
-    """The messages of these entries; consecutive gaps become one."""
-    for is_gap, group in groupby(nodes, key=lambda node: isinstance(node.entry, Gap)):
-        if is_gap:
-            yield gap_note(list(group))
-            continue
-        for node in group:
-            if is_empty_failure(node.entry):
-                remarks.append(Remark(RemarkCode.FAILED_ANSWER_LEFT_OUT, node.seq))
-            elif isinstance(node.entry, Renderable):
-                entry = to_context(node.entry, seq=node.seq, session_id=session_id)
-                yield with_masks(entry, masked, session_id=session_id)

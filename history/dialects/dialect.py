@@ -1,6 +1,5 @@
 """`Dialect`: the wire format of one vendor, both ways, made of the classes in its folder."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,8 +11,8 @@ from history.dialects.reply_encoder import ReplyEncoder
 from history.dialects.request_decoder import RequestDecoder
 from history.dialects.request_encoder import RequestEncoder
 from history.dialects.sse import FinalEventScanner
-from history.dialects.types import CallOptions, DecodedRequest, Encoded
-from history.entries import JsonDict, JsonObject, ModelOutput, ToolDefinition
+from history.dialects.types import CallOptions, DecodedRequest, Encoded, Tools
+from history.entries import JsonDict, JsonObject, ModelOutput
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +39,7 @@ class Dialect:
     def encode_error(self, error: Failed) -> tuple[int, JsonDict]:
         return self.stream_encoder.encode_error(error)
 
-    def encode_reply(
-        self, output: ModelOutput, *, reply_id: str, created: int = 0, tools: Sequence[ToolDefinition] = ()
-    ) -> JsonDict:
+    def encode_reply(self, output: ModelOutput, *, reply_id: str, created: int = 0, tools: Tools = ()) -> JsonDict:
         """`tools` are those of the request: calls of some tools have a special form."""
         return self.stream_encoder(model=output.model, reply_id=reply_id, created=created, tools=tools).encode(output)
 

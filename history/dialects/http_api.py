@@ -1,7 +1,4 @@
-"""Vendors' HTTP APIs: paths, auth header, model list, usage and references.
-
-With the `HTTP_API` of each dialect, the gateway and the providers name no vendor.
-"""
+"""Vendors' HTTP APIs: paths, auth header, model list, usage and references, so that the gateway names no vendor."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,4 @@
-"""Typed access to untrusted JSON: a value of the expected type, or an empty one.
-
-A decoder can write `obj(choice.get("delta"))`, and no odd input can raise.
-"""
+"""Typed access to untrusted JSON: `obj(choice.get("delta"))` is an empty object for any other value."""
 
 import base64
 import binascii

@@ -19,8 +19,7 @@ _SPACE = b" \t\r\n\xef\xbb\xbf"
 class ReplyDecoder:
     """Decodes the chunks of a stream into events. A stream that breaks off gives no `Ended`.
 
-    A body that is JSON instead of an event stream (an error, a whole reply, an array) goes object by object to
-    `read_reply`.
+    Each object of a body that is JSON instead of an event stream (an error, a reply, an array) goes to `read_reply`.
     """
 
     # Every final event of a stream contains one of these.

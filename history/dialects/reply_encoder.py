@@ -4,7 +4,6 @@ Vendors want blocks one after another, but pieces may come mixed. Only the first
 of later blocks wait. A dialect writes the start, the parts of a block, an error and the end in its format.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +12,8 @@ from history.answers.assembly import NO_ARGUMENTS, merged_usage
 from history.dialects.json_access import parse_json
 from history.dialects.sse import sse
 from history.dialects.tools import substitutes_by_name
-from history.entries import JsonDict, ModelOutput, Reasoning, Text, ToolDefinition, ToolRequest, Usage
+from history.dialects.types import Tools
+from history.entries import JsonDict, ModelOutput, Reasoning, Text, ToolRequest, Usage
 
 # The texts of a part, which come in pieces.
 _TEXTS: dict[type[events.Piece], tuple[str, ...]] = {
@@ -69,13 +69,7 @@ class ReplyEncoder:
     """Encodes the events of one reply as a vendor's stream, or a whole one. `tools` are those of the request."""
 
     def __init__(
-        self,
-        *,
-        model: str,
-        reply_id: str,
-        created: int = 0,
-        with_usage: bool = True,
-        tools: Sequence[ToolDefinition] = (),
+        self, *, model: str, reply_id: str, created: int = 0, with_usage: bool = True, tools: Tools = ()
     ) -> None:
         self.model, self.reply_id, self.created, self.with_usage = model, reply_id, created, with_usage
         self.usage: Usage | None = None

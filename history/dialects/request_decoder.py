@@ -5,7 +5,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import unquote_to_bytes
 
 from history.dialects.json_access import from_base64, is_too_deep, items, number, obj, string
@@ -32,6 +32,9 @@ from history.entries import (
 
 class RequestDecoder:
     """Decodes one request into entries. Calls are remembered until they have a result."""
+
+    # Fields of a request that become entries, tools or options.
+    known: ClassVar[tuple[str, ...]]
 
     def __init__(self, *, provider: str, at: datetime | None) -> None:
         self.provider = provider
@@ -73,22 +76,16 @@ class RequestDecoder:
         raise NotImplementedError
 
     def decoded(
-        self,
-        body: JsonObject,
-        options: CallOptions,
-        *,
-        known: tuple[str, ...],
-        extra: JsonObject = EMPTY,
-        **fields: Any,
+        self, body: JsonObject, options: CallOptions, *, extra: JsonObject = EMPTY, **fields: Any
     ) -> DecodedRequest:
-        """The decoded request; fields of the body that are not known become extra."""
+        """The decoded request; other fields of the body become extra."""
         self.finish_last()
         choice = body.get("tool_choice")
         unread = {"tool_choice": choice} if choice and not (options.tool_choice or options.tool_name) else {}
         return DecodedRequest(
             entries=tuple(self.entries),
             blobs=self.blobs,
-            extra={**extra_of(body, *known), **unread, **extra},
+            extra={**extra_of(body, *self.known), **unread, **extra},
             losses=tuple(self.losses),
             places=tuple(self.places),
             model=options.model,

@@ -6,11 +6,11 @@ the substitutes return to the client in the form of the original tools.
 """
 
 import hashlib
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 from history.dialects.json_access import compact, obj, objs, parse_json, string
-from history.dialects.types import joined
+from history.dialects.types import Tools, joined
 from history.entries import JsonDict, JsonObject, ToolDefinition
 
 # Holds a call's arguments that are no JSON object, where a vendor requires an object.
@@ -111,7 +111,7 @@ def substitutes_for(tool: JsonObject, *, namespace: str = "", about: str = "") -
         yield ToolSubstitute(function=function, namespace=namespace, takes_text=takes_text, has_grammar=bool(grammar))
 
 
-def substitutes_by_name(tools: Sequence[ToolDefinition]) -> dict[str, ToolSubstitute]:
+def substitutes_by_name(tools: Tools) -> dict[str, ToolSubstitute]:
     """The substitutes of these tools. Names are unique, and the client's own functions come first."""
     own = {tool.name for tool in tools if HOSTED not in tool.extra}
     by_name: dict[str, ToolSubstitute] = {}
@@ -122,7 +122,7 @@ def substitutes_by_name(tools: Sequence[ToolDefinition]) -> dict[str, ToolSubsti
     return by_name
 
 
-def text_tool_names(tools: Sequence[ToolDefinition]) -> frozenset[str]:
+def text_tool_names(tools: Tools) -> frozenset[str]:
     return frozenset(name for name, substitute in substitutes_by_name(tools).items() if substitute.takes_text)
 
 

@@ -73,6 +73,7 @@ class Switches:
     signature_sentinel: bool = True
 
 
+Tools = Sequence[ToolDefinition]
 ToolChoice = Literal["", "auto", "none", "required"]
 
 

@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from history.context.messages import masked_results, pieces_of
+from history.context.messages import masked_results, messages_of, pieces_of
 from history.context.rendering import render_context
-from history.context.turns import messages_of
 from history.context.values import ContextOptions, Role, Snapshot
 from history.dialects import DIALECTS, CallOptions, DecodedRequest, DialectError, Encoded, Loss, LossCode, context_of
 from history.entries import JsonDict, JsonObject, Media, Text, ToolRequest
@@ -21,8 +20,7 @@ from history.linting.walker import LintWalk, Speaker, weight_of
 from history.text.lazy import LazyText
 from history.text.lazy import gettext_noop as _
 
-_WALKS: tuple[type[LintWalk], ...] = (ChatWalk, ResponsesWalk, MessagesWalk, GenerateWalk)
-WALKS = {walk.dialect: walk for walk in _WALKS}
+WALKS = {walk.dialect: walk for walk in (ChatWalk, ResponsesWalk, MessagesWalk, GenerateWalk)}
 NAMES = {
     "openai-chat": "OpenAI Chat",
     "openai-responses": "OpenAI Responses",

@@ -20,8 +20,7 @@ TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 class Step(NamedTuple):
-    """`message` numbers what is sent as one message. `weight` of a text: 0 for content that no other vendor takes, 1
-    for white space, 2 for the rest."""
+    """A call, a result or other content. Steps that are sent as one message have its number."""
 
     kind: Literal["call", "result", "said"]
     speaker: Speaker
@@ -29,7 +28,7 @@ class Step(NamedTuple):
     message: int
     call_id: str = ""
     name: str = ""
-    weight: int = 2
+    weight: int = 2  # 0 for content that no other vendor accepts, 1 for white space
 
 
 class LintWalk:

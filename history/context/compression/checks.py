@@ -1,7 +1,4 @@
-"""Checks of a summary without a model: empty, too long, lost identifiers, injected instructions, imitated marks.
-
-Identifiers of users must not be lost, and a tool's output must not become an instruction.
-"""
+"""Checks of a summary without a model: empty, too long, lost identifiers, injected instructions, imitated marks."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence

@@ -10,16 +10,17 @@ from history.dialects.tools import arguments_text, hosted_tool
 from history.dialects.types import AnswerForm, CallOptions, DecodedRequest, LossCode, ToolChoice, joined
 from history.entries import JsonObject, Part, Reasoning, Text, ToolDefinition, ToolResult
 
-KNOWN = (
-    *("model", "messages", "system", "tools", "tool_choice", "max_tokens", "temperature", "top_p"),
-    *("stop_sequences", "stream", "metadata"),
-)
 CHOICES: dict[str, ToolChoice] = {"auto": "auto", "any": "required", "none": "none"}
 # Claude Code starts its instruction with a line for billing that differs in every request.
 ATTRIBUTION = "x-anthropic-billing-header:"
 
 
 class AnthropicRequestDecoder(RequestDecoder):
+    known = (
+        *("model", "messages", "system", "tools", "tool_choice", "max_tokens", "temperature", "top_p"),
+        *("stop_sequences", "stream", "metadata"),
+    )
+
     def decode(self, body: JsonObject) -> DecodedRequest:
         body = self.check(body, needs=("messages",))
         for message in self.messages_in(body.get("messages")):
@@ -30,7 +31,6 @@ class AnthropicRequestDecoder(RequestDecoder):
         return self.decoded(
             body,
             options,
-            known=KNOWN,
             system=self.system(body.get("system")),
             tools=tuple(_tool(tool) for tool in objs(body.get("tools"))),
             read=frozenset(read),

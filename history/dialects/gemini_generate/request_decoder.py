@@ -25,12 +25,13 @@ from history.entries import (
     ToolResult,
 )
 
-KNOWN = ("model", "contents", "systemInstruction", "tools", "toolConfig", "generationConfig")
 CHOICES: dict[str, ToolChoice] = {"AUTO": "auto", "NONE": "none", "ANY": "required"}
 UNSPECIFIED = "MODE_UNSPECIFIED"
 
 
 class GeminiRequestDecoder(RequestDecoder):
+    known = ("model", "contents", "systemInstruction", "tools", "toolConfig", "generationConfig")
+
     def decode(self, body: JsonObject) -> DecodedRequest:
         """The model's name is in the path of a Gemini request, not in its body: the caller adds it."""
         body = self.check(in_one_spelling(body), needs=("contents",))
@@ -48,7 +49,6 @@ class GeminiRequestDecoder(RequestDecoder):
         return self.decoded(
             body,
             options,
-            known=KNOWN,
             system=_system(body.get("systemInstruction")),
             tools=tuple(tool for group in objs(body.get("tools")) for tool in _tools(group)),
             read=frozenset(f"generationConfig.{name}" for name in read),

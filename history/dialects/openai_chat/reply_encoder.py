@@ -24,10 +24,7 @@ def _usage_to(usage: Usage | None) -> JsonDict:
 
 
 class ChatReplyEncoder(ReplyEncoder):
-    """Pieces are written as they come: a message has one text and a list of calls, and no blocks.
-
-    `with_usage`: only clients that request the chunk with the usage can read it.
-    """
+    """Pieces are written as they come: a message has one text and a list of calls, and no blocks."""
 
     encode_error = staticmethod(encode_error)
 
@@ -86,7 +83,7 @@ class ChatReplyEncoder(ReplyEncoder):
         texts = [{"index": index, "custom": {"input": text}} for index, text in inputs.items()]
         written = b"".join(self._delta(tool_calls=calls) for calls in (empty, texts) if calls)
         written += self._delta(finish_reason=FINISH_REASONS[ended.reason])
-        if self.with_usage:
+        if self.with_usage:  # other clients cannot read this chunk
             written += self._chunk(choices=[], usage=_usage_to(self.usage))
         return written + DONE
 

@@ -8,15 +8,16 @@ from history.dialects.tools import arguments_text
 from history.dialects.types import CallOptions, DecodedRequest, joined
 from history.entries import JsonObject, Part, Reasoning, Text, ToolRequest
 
-KNOWN = (
-    *("model", "messages", "tools", "functions", "tool_choice", "function_call", "max_tokens", "temperature", "top_p"),
-    *("max_completion_tokens", "stop", "stream", "reasoning_effort"),
-)
 HINTS = ("user", "safety_identifier", "prompt_cache_key", "session_id", "conversation_id", "litellm_session_id")
 SOUNDS = {"wav": "audio/wav", "mp3": "audio/mpeg"}
 
 
 class ChatRequestDecoder(OpenAIRequestDecoder):
+    known = (
+        *("model", "messages", "tools", "functions", "tool_choice", "function_call", "max_completion_tokens"),
+        *("max_tokens", "temperature", "top_p", "stop", "stream", "reasoning_effort"),
+    )
+
     def decode(self, body: JsonObject) -> DecodedRequest:
         body = self.check(body, needs=("messages",))
         for message in self.messages_in(body.get("messages")):
@@ -27,7 +28,6 @@ class ChatRequestDecoder(OpenAIRequestDecoder):
         return self.decoded(
             body,
             options,
-            known=KNOWN,
             system=joined(self.instructions),
             tools=tuple(read_tool(tool, dialect=DIALECT) for tool in tools),
             read=frozenset({"response_format"} if options.form or is_any_form else ()),

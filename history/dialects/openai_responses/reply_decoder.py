@@ -23,8 +23,7 @@ _FINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed",
 def call_of(item: JsonObject) -> tuple[str, str, str] | None:
     """The id, name and arguments of a call that has a result with its id.
 
-    Besides functions there are tools with plain text (``custom_tool_call``), and tools named by the type of the item;
-    their input becomes an object.
+    The input of a tool with plain text, or of a tool that is named by the type of the item, becomes an object.
     """
     kind, call_id = string(item.get("type")), string(item.get("call_id"))
     if kind == "function_call":

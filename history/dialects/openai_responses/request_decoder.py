@@ -7,10 +7,6 @@ from history.dialects.request_decoder import extra_of, other, read_options
 from history.dialects.types import CallOptions, DecodedRequest, joined
 from history.entries import JsonObject, Part, Reasoning, Text
 
-KNOWN = (
-    *("model", "input", "instructions", "tools", "tool_choice", "max_output_tokens", "temperature", "top_p"),
-    *("stream", "reasoning", "store", "include"),
-)
 HINTS = (
     *("previous_response_id", "prompt_cache_key", "session_id", "thread_id", "conversation_id"),
     *("user", "safety_identifier"),
@@ -18,6 +14,11 @@ HINTS = (
 
 
 class ResponsesRequestDecoder(OpenAIRequestDecoder):
+    known = (
+        *("model", "input", "instructions", "tools", "tool_choice", "max_output_tokens", "temperature", "top_p"),
+        *("stream", "reasoning", "store", "include"),
+    )
+
     def decode(self, body: JsonObject) -> DecodedRequest:
         body = self.check(body, needs=("input", "prompt", "previous_response_id"))
         # The unfinished answer, and the place of its first item.
@@ -32,7 +33,6 @@ class ResponsesRequestDecoder(OpenAIRequestDecoder):
         return self.decoded(
             body,
             options,
-            known=KNOWN,
             system=joined([string(body.get("instructions")), *self.instructions]),
             tools=tuple(read_tool(tool, dialect=DIALECT) for tool in objs(body.get("tools"))),
             read=frozenset({"text.format"} if options.form or is_any_form else ()),
