@@ -79,8 +79,6 @@ def dropped_entry(kind: str, *, at: datetime) -> Gap:
     return Gap(at=at, reason="dropped by policy", metadata={"dropped": kind})
 
 
-# Summaries
-
 # The seq of an entry and the index of a result in it.
 Masks = Set[tuple[int, int]]
 

@@ -85,9 +85,6 @@ def _with_live_screen(entries: Entries, live_screen: str | None, remarks: list[R
     return entries
 
 
-# Limits
-
-
 @dataclass(slots=True)
 class _ChosenTurns:
     turns: list[ContextTurn] = field(default_factory=list)
@@ -153,9 +150,6 @@ def _steps(entries: Sequence[ContextEntry]) -> list[list[ContextEntry]]:
         else:
             steps.append([entry])
     return steps
-
-
-# Diagnostic views
 
 
 def full_view(snapshot: Snapshot, options: ContextOptions) -> Entries:

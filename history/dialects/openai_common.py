@@ -14,8 +14,6 @@ from history.dialects.tools import hosted_tool
 from history.dialects.types import AnswerForm, LossCode, ToolChoice
 from history.entries import JsonDict, JsonObject, Part, Text, ToolDefinition, Usage, text_of
 
-# Requests
-
 # OpenAI requires a name for an answer form.
 UNNAMED_FORM = "answer"
 CHOICES: dict[str, ToolChoice] = {"auto": "auto", "none": "none", "required": "required"}
@@ -149,8 +147,6 @@ def encode_usage(usage: Usage, sent: str = "input", written: str = "output") -> 
         "total_tokens": usage.input_tokens + usage.output_tokens,
     }
 
-
-# Errors
 
 # The type of each kind, and a more exact code.
 ERRORS: dict[ErrorKind, tuple[str, str | None]] = {

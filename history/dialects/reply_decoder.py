@@ -112,8 +112,6 @@ def _skipped(problem: str, raw: str) -> Skipped:
     return Skipped(problem=problem, raw=raw[:SHOWN_OF_EVENT])
 
 
-# Errors
-
 STATUS_OF_KIND: dict[ErrorKind, int] = {
     "invalid_request": 400,
     "authentication": 401,

@@ -119,9 +119,6 @@ class Documents:
         return b"".join(self._held)
 
 
-# The final event
-
-
 class Finality(IntEnum):
     """Whether an answer continues, is complete, or is over: nothing can follow."""
 

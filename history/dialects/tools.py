@@ -22,9 +22,6 @@ INPUT = "input"
 TEXT_SCHEMA = {"type": "object", "properties": {INPUT: {"type": "string"}}, "required": [INPUT]}
 
 
-# Arguments and ids of calls
-
-
 def parse_arguments(text: str) -> JsonDict | None:
     """The arguments as an object; None for anything else."""
     try:
@@ -64,9 +61,6 @@ def call_id_for(name: str, arguments: str, *, taken: Container[str], repeats: di
         number += 1
     known[digest] = number
     return f"call_{digest}_{number}"
-
-
-# Hosted tools and substitutes
 
 
 def hosted_tool(name: str, tool: JsonObject, *, dialect: str) -> ToolDefinition:

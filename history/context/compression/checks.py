@@ -43,8 +43,6 @@ def find_problem(summary: str, stretch: SummarySpan, *, required: Sequence[str])
     return None
 
 
-# Empty summaries
-
 _HEADING = re.compile(r"^\s*#+.*$", re.MULTILINE)
 _NOTHING = re.compile(
     r"\b(?:none|nothing|n/a|no|unknown|not (?:specified|mentioned|available))\b|[无沒没]有?|暂无", re.I
@@ -57,8 +55,6 @@ def _is_empty(summary: str) -> bool:
     rest = _NOTHING.sub(" ", _HEADING.sub(" ", summary))
     return sum(1 if word.isascii() else len(word) for word in _WORD.findall(rest)) < LEAST_WORDS
 
-
-# Injected instructions and marks
 
 _ORDER = re.compile(
     r"(?:ignore|disregard|forget|override)\s+(?:all\s+|any\s+|the\s+|your\s+|every\s+)*"
@@ -91,8 +87,6 @@ def _user_texts(pieces: Iterable[Node]) -> Iterator[str]:
         if isinstance(node.entry, ModelInput) and not node.entry.is_internal:
             yield node.entry.text
 
-
-# Identifiers
 
 _IDENTIFIER = re.compile(
     r"`(?P<quoted>[^`\s]{2,})`"

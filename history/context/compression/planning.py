@@ -144,9 +144,6 @@ def stretch_between(snapshot: Snapshot, *, first: int, last: int, within_turn: b
     return replace(span, first=first, last=last) if span else None
 
 
-# Masks
-
-
 def _old_and_bulky(turns: Groups, masked: Masks, policy: CompressionPolicy) -> list[Mask]:
     """Bulky results except the newest ``keep_results``."""
     results = [*_unmasked(turns, masked)]
@@ -171,9 +168,6 @@ def _too_big(rest: Groups, measure: _Measure, policy: CompressionPolicy, *, toke
         masks.append(mask)
         tokens -= cost - MASK_TOKENS
     return masks
-
-
-# Stretches
 
 
 def _stretches(turns: Groups, measure: _Measure, policy: CompressionPolicy, *, budget: int) -> tuple[SummarySpan, ...]:

@@ -95,9 +95,6 @@ def _files(parts: Sequence[Part]) -> JsonDict:
     return {"files": names} if names else {}
 
 
-# Splitting into parts
-
-
 def record_budget(budget: int, *, words: int, keep: Sequence[str]) -> int:
     """Tokens for the record in a request of ``budget`` tokens."""
     empty = ask_for_summary([], words=words, keep=keep)
@@ -160,9 +157,6 @@ def _cut_to(piece: RecordLine, budget: int) -> RecordLine:
 def _middle_left_out(text: str, length: int) -> str:
     head, tail = length * 2 // 3, length // 3
     return f"{text[:head]} … [{len(text) - head - tail} characters left out] … {text[len(text) - tail :]}"
-
-
-# The request
 
 
 def ask_for_summary(lines: Sequence[RecordLine], *, words: int, keep: Sequence[str] = (), problem: str = "") -> Context:
