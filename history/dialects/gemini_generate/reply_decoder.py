@@ -38,9 +38,8 @@ ERRORS: dict[events.ErrorKind, str] = {
     "overloaded": "UNAVAILABLE",
     "timeout": "DEADLINE_EXCEEDED",
 }
-KINDS: dict[str, events.ErrorKind] = {code: kind for kind, code in ERRORS.items()} | {
-    "INVALID_ARGUMENT": "invalid_request"
-}
+KINDS: dict[str, events.ErrorKind] = {code: kind for kind, code in ERRORS.items()}
+KINDS["INVALID_ARGUMENT"] = "invalid_request"
 
 
 def decode_error(status: int, body: bytes | JsonObject) -> events.Failed:
