@@ -1,4 +1,4 @@
-"""Helpers of views: htmx requests, staff pages, downloads and the size limit of the request body.
+"""Helpers of views: htmx requests, pages of users and staff, downloads and the size limit of the request body.
 
 `request.htmx` is set by django-htmx's middleware; `HtmxRequest` declares it for the type checker.
 
@@ -14,17 +14,17 @@ from typing import Any, Protocol, TypeVar, cast
 
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, StreamingHttpResponse
-from django.http.response import HttpResponseBase
 from django.urls import Resolver404, resolve
-from django.utils.http import content_disposition_header
+from django.utils.http import content_disposition_header, url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_htmx.middleware import HtmxDetails
 
 MEGABYTE = 1024 * 1024
 # What a form puts around its files.
 FORM_OVERHEAD = MEGABYTE
 
-View = TypeVar("View", bound=Callable[..., HttpResponseBase])
+View = TypeVar("View", bound=Callable[..., Any])
 
 
 class HtmxRequest(HttpRequest):
@@ -36,13 +36,33 @@ def wants_fragment(request: HtmxRequest) -> bool:
     return bool(request.htmx) and not request.htmx.boosted
 
 
+def is_own_url(request: HttpRequest, url: str) -> bool:
+    """Whether a URL from a form is one of this server, and safe to redirect to."""
+    return url_has_allowed_host_and_scheme(url, allowed_hosts={request.get_host()}, require_https=request.is_secure())
+
+
+def user_page(view: View) -> View:
+    """A page that signed-in users read. Browsers must not keep it."""
+    return login_required(never_cache(require_safe(view)))
+
+
+def user_form(view: View) -> View:
+    """A page with a form for signed-in users."""
+    return login_required(never_cache(require_http_methods(["GET", "HEAD", "POST"])(view)))
+
+
+def user_action(view: View) -> View:
+    """A form that signed-in users send, without a page of its own."""
+    return login_required(require_POST(view))
+
+
 def staff_only(view: View) -> View:
     """404 for users who are not staff."""
 
     @never_cache
     @login_required
     @wraps(view)
-    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         if not request.user.is_staff:
             raise Http404
         return view(request, *args, **kwargs)

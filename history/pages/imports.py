@@ -10,19 +10,16 @@ from uuid import UUID
 
 from django.conf import settings
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.core.files.uploadedfile import TemporaryUploadedFile
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from history.formats.base import Note
 from history.formats.note_texts import filled_in, level_word, note_words, worded
-from history.http import FORM_OVERHEAD, HtmxRequest, accepts_body
+from history.http import FORM_OVERHEAD, HtmxRequest, accepts_body, user_action, user_form, user_page
 from history.importing import ImportOutcome, jobs
 from history.models import ImportJob, Session
 from history.text import whole_number
@@ -33,9 +30,7 @@ LISTED = 20
 
 
 @accepts_body(lambda: jobs.limit() + FORM_OVERHEAD)
-@login_required
-@never_cache
-@require_http_methods(["GET", "HEAD", "POST"])
+@user_form
 def imports(request: HttpRequest) -> HttpResponse:
     """The page; with files in a form, a new job."""
     if request.method != "POST":
@@ -92,8 +87,7 @@ def _too_large() -> str:
 # Upload in pieces.
 
 
-@login_required
-@require_POST
+@user_action
 def begin(request: HttpRequest) -> HttpResponse:
     """Create a job from `name` and `size` of each file; the response has the URLs for the pieces."""
     try:
@@ -110,8 +104,7 @@ def begin(request: HttpRequest) -> HttpResponse:
     )
 
 
-@login_required
-@require_POST
+@user_action
 def piece(request: HttpRequest, job_id: UUID, place: int) -> HttpResponse:
     """Bytes of a file from `?offset=`. A response of 409 has the right offset to continue at."""
     job = get_object_or_404(jobs.jobs_of(request.user), pk=job_id)
@@ -129,8 +122,7 @@ def piece(request: HttpRequest, job_id: UUID, place: int) -> HttpResponse:
         return JsonResponse({"error": _too_large()}, status=413)
 
 
-@login_required
-@require_POST
+@user_action
 def start(request: HttpRequest, job_id: UUID) -> HttpResponse:
     """Start a job whose files have all arrived, or run a failed one again. The script gets JSON, a form a redirect.
 
@@ -155,17 +147,14 @@ def start(request: HttpRequest, job_id: UUID) -> HttpResponse:
 # Progress and report.
 
 
-@login_required
-@never_cache
-@require_safe
+@user_page
 def import_job(request: HtmxRequest, job_id: UUID) -> HttpResponse:
     job = get_object_or_404(jobs.jobs_of(request.user), pk=job_id)
     template = "history/imports/_job.html" if request.htmx else "history/imports/job.html"
     return render(request, template, {"job": _job_view(job) | _report(job)})
 
 
-@login_required
-@require_POST
+@user_action
 def remove(request: HttpRequest, job_id: UUID) -> HttpResponse:
     """Remove the job and its files. The imported sessions remain."""
     jobs.remove(get_object_or_404(jobs.jobs_of(request.user), pk=job_id))

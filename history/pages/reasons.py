@@ -7,20 +7,16 @@ from urllib.parse import urlencode, urlsplit
 from uuid import UUID
 
 from django import forms
-from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.shortcuts import render
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.deprecation import MiddlewareMixin
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext_lazy as _
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods
 from django_htmx.http import HttpResponseClientRedirect
 
-from history.access.permissions import Purpose, can_access, find
+from history.access.permissions import Purpose, can_access, sessions_for
 from history.access.reasons import NotPermitted, ReasonField, ReasonNeeded, find_opened, is_own
-from history.http import HtmxRequest
+from history.http import HtmxRequest, is_own_url, user_form
 from history.models import Session
 
 
@@ -32,27 +28,22 @@ class ReasonForm(forms.Form):
     next = forms.CharField(required=False, widget=forms.HiddenInput)
 
 
-@login_required
-@never_cache
-@require_http_methods(["GET", "HEAD", "POST"])
+@user_form
 def open_session(request: HttpRequest, session_id: UUID) -> HttpResponse:
     """Ask for a reason, then redirect to the page that was wanted."""
-    session = find(request.user, session_id, Purpose.LIST)
-    if session is None:
-        raise Http404
+    session = get_object_or_404(sessions_for(request.user, Purpose.LIST), pk=session_id)
     if not can_access(request.user, Purpose.READ, session):
         raise NotPermitted("no right to read this session")
     if is_own(request.user, session):
-        return HttpResponseRedirect(session.get_absolute_url())
+        return redirect(session)
     if request.method != "POST":
         return ask(request, session, wanted=request.GET.get("next", ""))
     form = ReasonForm(request.POST)
     if not form.is_valid():
         return ask(request, session, form=form, status=422)
     find_opened(request.user, session.pk, reason=form.cleaned_data["reason"])
-    wanted, host = form.cleaned_data["next"], request.get_host()
-    is_ours = url_has_allowed_host_and_scheme(wanted, allowed_hosts={host}, require_https=request.is_secure())
-    return HttpResponseRedirect(wanted if is_ours else session.get_absolute_url())
+    wanted = form.cleaned_data["next"]
+    return HttpResponseRedirect(wanted if is_own_url(request, wanted) else session.get_absolute_url())
 
 
 def ask(

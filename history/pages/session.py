@@ -7,15 +7,14 @@ from uuid import UUID
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, QueryDict
 from django.shortcuts import get_object_or_404, render
-from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from history.access.permissions import Purpose, Viewer, find
+from history.access.permissions import Purpose, Viewer, sessions_for
 from history.access.reasons import find_opened
 from history.db.packing import clean
 from history.entries import ModelInput, entry_to_json
 from history.errors import NoSuchEntry
-from history.http import HtmxRequest
+from history.http import HtmxRequest, user_page
 from history.models import Message, Session
 from history.record.selectors import entries_of
 from history.text import whole_number
@@ -30,7 +29,7 @@ WHOLE_CHARS = 1_000_000  # a longer text is not put into a page; it can be loade
 _PROSE = re.compile(r"parts\.\d+\.text|plan|instruction|content|summary")
 
 
-def session_or_404(viewer: Viewer, session_id: UUID) -> Session:
+def session_or_404(viewer: Viewer, session_id: UUID | str) -> Session:
     """A session to read. `pages.reasons` answers viewers who may only list it or have to give a reason first."""
     session = find_opened(viewer, session_id)
     if session is None:
@@ -43,16 +42,11 @@ def message_or_404(session: Session, seq: int) -> Message:
 
 
 def transcript_or_404(session: Session, values: QueryDict) -> Transcript:
-    numbers: dict[str, Any] = {name: number_in(values, name) for name in ("before", "after", "at", "leaf")}
+    numbers: dict[str, Any] = {name: whole_number(values.get(name)) for name in ("before", "after", "at", "leaf")}
     try:
         return read_page(session, TranscriptPosition(**numbers, internal=values.get("internal") == "1"))
     except NoSuchEntry as error:
         raise Http404 from error
-
-
-def number_in(values: QueryDict, name: str) -> int | None:
-    """The number of an entry; None if it is invalid."""
-    return whole_number(values.get(name))
 
 
 @login_required
@@ -95,13 +89,9 @@ def _text_at(value: object, path: str) -> str:
     return value
 
 
-@login_required
-@never_cache
-@require_safe
+@user_page
 def timeline(request: HttpRequest, session_id: UUID) -> HttpResponse:
     """Names and times without texts: for all viewers who may list the session."""
-    session = find(request.user, session_id, Purpose.LIST)
-    if session is None:
-        raise Http404
-    context = {"session": session, "timeline": timeline_of(session, before=number_in(request.GET, "before"))}
+    session = get_object_or_404(sessions_for(request.user, Purpose.LIST), pk=session_id)
+    context = {"session": session, "timeline": timeline_of(session, before=whole_number(request.GET.get("before")))}
     return render(request, "history/timeline/page.html", context)

@@ -10,7 +10,8 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import resolve_url
 from django.utils import timezone, translation
 from django.utils.deprecation import MiddlewareMixin
-from django.utils.http import url_has_allowed_host_and_scheme
+
+from history.http import is_own_url
 
 
 class PreferencesMiddleware:
@@ -41,8 +42,8 @@ class SignInReturnMiddleware(MiddlewareMixin):
             return response
         if urlsplit(response.headers["Location"]).path != resolve_url(settings.LOGIN_URL):
             return response
-        page, hosts = request.headers.get("Referer", ""), {request.get_host()}
-        if not url_has_allowed_host_and_scheme(page, allowed_hosts=hosts, require_https=request.is_secure()):
+        page = request.headers.get("Referer", "")
+        if not is_own_url(request, page):
             return redirect_to_login("/")
         parts = urlsplit(page)
         return redirect_to_login(f"{parts.path}?{parts.query}" if parts.query else parts.path)

@@ -9,14 +9,13 @@ from django.contrib.auth.forms import PasswordChangeForm, SetPasswordForm
 from django.db.models import Exists, OuterRef, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
 from history.access import audit
-from history.http import staff_only
+from history.http import is_own_url, staff_only
 from history.models import Session
 from project.accounts.forms import NewPersonForm, PreferencesForm, SignInForm
 from project.accounts.links import HOURS, claim_link, create_link, find_link
@@ -156,8 +155,4 @@ def admin_signin(request: HttpRequest) -> HttpResponse:
     if request.user.is_authenticated:
         raise Http404
     target = request.GET.get("next", "")
-    if not url_has_allowed_host_and_scheme(
-        target, allowed_hosts={request.get_host()}, require_https=request.is_secure()
-    ):
-        target = "/admin/"
-    return views.redirect_to_login(target)
+    return views.redirect_to_login(target if is_own_url(request, target) else "/admin/")

@@ -8,9 +8,9 @@ from django.core.files.uploadedfile import UploadedFile
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.http import content_disposition_header
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_safe
 
-from history.http import FORM_OVERHEAD, accepts_body
+from history.http import FORM_OVERHEAD, accepts_body, user_action
 from history.models import Message
 from history.pages.session import session_or_404
 from history.text.media_types import IMAGES
@@ -23,8 +23,7 @@ LOCKED = "default-src 'none'; sandbox"
 
 
 @accepts_body(lambda: most_bytes() * settings.PARLEY_ATTACHMENTS_PER_MESSAGE + FORM_OVERHEAD)
-@login_required
-@require_POST
+@user_action
 def upload(request: HttpRequest) -> HttpResponse:
     """Each `file` as a chip for the form, with its name, its size and the note that names it."""
     files = [file for file in request.FILES.getlist("file") if file is not None]

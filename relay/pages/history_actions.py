@@ -9,18 +9,16 @@ from datetime import timedelta
 from django import forms
 from django.conf import settings
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_list_or_404, redirect, render
 from django.utils import timezone
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST, require_safe
 
 from history.access.permissions import Purpose, sessions_for
 from history.access.reasons import ReasonField, is_own
+from history.http import user_action, user_page
 from history.pages.browse.views import just_deleted_by, note_archiving
 from history.retention import UnderHold
 from history.sessions import actions
@@ -34,8 +32,7 @@ class DeleteReasonForm(forms.Form):
     reason = ReasonField(label=_("Reason"), help_text=_("Recorded in the audit log."))
 
 
-@login_required
-@require_POST
+@user_action
 def delete_many(request: HttpRequest) -> HttpResponse:
     sessions = list(
         sessions_for(request.user, Purpose.DELETE).filter(pk__in=selected_ids(request)).select_related("owner")
@@ -67,16 +64,14 @@ def _note_rest(request: HttpRequest) -> None:
         messages.warning(request, text % {"rest": rest, "most": MOST_AT_ONCE})
 
 
-@login_required
-@require_POST
+@user_action
 def undelete_all(request: HttpRequest) -> HttpResponse:
     for session in just_deleted_by(request.user):
         restore_session(session, by=request.user)
     return redirect_back(request, otherwise="history:browse")
 
 
-@login_required
-@require_POST
+@user_action
 def archive_many(request: HttpRequest, *, archived: bool) -> HttpResponse:
     """Archive or unarchive what was ticked, or undo that (`undo`)."""
     sessions = sessions_for(request.user, Purpose.WRITE).filter(
@@ -91,9 +86,7 @@ def archive_many(request: HttpRequest, *, archived: bool) -> HttpResponse:
     return redirect_back(request, otherwise="history:browse")
 
 
-@login_required
-@never_cache
-@require_safe
+@user_page
 def deleted(request: HttpRequest) -> HttpResponse:
     page = Paginator(in_trash(request.user), PAGE).get_page(request.GET.get("page"))
     hours = timedelta(hours=settings.PARLEY_TRASH_HOURS)
@@ -105,8 +98,7 @@ def deleted(request: HttpRequest) -> HttpResponse:
     return render(request, "chat/deleted.html", context)
 
 
-@login_required
-@require_POST
+@user_action
 def restore(request: HttpRequest) -> HttpResponse:
     for session in get_list_or_404(in_trash(request.user), pk__in=selected_ids(request)):
         restore_session(session, by=request.user)

@@ -11,19 +11,17 @@ from uuid import uuid4
 from django import forms
 from django.conf import settings
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.utils.text import format_lazy
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
-from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_variables
-from django.views.decorators.http import require_http_methods, require_POST
 
 from history.access import keys
 from history.clients import ENVIRONMENTS, EXAMPLE_CLIENT, environment_of
+from history.http import user_action, user_form
 from history.models import ApiKey
 from history.sessions import actions
 from relay.status.key_usage import LIMITS, budget_of, load_key_usage, sessions_of
@@ -100,10 +98,8 @@ class LimitsForm(forms.ModelForm[ApiKey]):
 # Keys of the user.
 
 
-@login_required
-@never_cache
+@user_form
 @sensitive_variables("made")
-@require_http_methods(["GET", "HEAD", "POST"])
 def all_keys(request: HttpRequest) -> HttpResponse:
     form = NewKeyForm(request.POST) if request.method == "POST" else _empty_form()
     if request.method != "POST" or not form.is_valid():
@@ -191,9 +187,7 @@ def key_or_404(user: Any, prefix: str, *, to_limit: bool = False) -> ApiKey:
     return found
 
 
-@login_required
-@never_cache
-@require_http_methods(["GET", "HEAD", "POST"])
+@user_form
 def one_key(request: HttpRequest, prefix: str) -> HttpResponse:
     """Name, recording mode and access of a key, for its owner."""
     if request.method != "POST":
@@ -210,8 +204,7 @@ def one_key(request: HttpRequest, prefix: str) -> HttpResponse:
     return redirect("relay:key", key.prefix)
 
 
-@login_required
-@require_POST
+@user_action
 def limit(request: HttpRequest, prefix: str) -> HttpResponse:
     if not can_limit_keys(request.user):
         raise Http404
@@ -251,9 +244,7 @@ def _page(
 # Actions that need confirmation.
 
 
-@login_required
-@never_cache
-@require_http_methods(["GET", "HEAD", "POST"])
+@user_form
 def revoke(request: HttpRequest, prefix: str) -> HttpResponse:
     key = key_or_404(request.user, prefix)
     if request.method != "POST":
@@ -263,9 +254,7 @@ def revoke(request: HttpRequest, prefix: str) -> HttpResponse:
     return redirect("relay:keys")
 
 
-@login_required
-@never_cache
-@require_http_methods(["GET", "HEAD", "POST"])
+@user_form
 def forget(request: HttpRequest, prefix: str) -> HttpResponse:
     """Delete the sessions of a key, after a confirmation page with their number."""
     key = key_or_404(request.user, prefix)

@@ -11,8 +11,9 @@ from django.shortcuts import redirect, render
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_GET
 
+from history.http import user_action, user_form
 from relay.models import Agent
 from relay.tools.built_in import notebooks
 
@@ -39,9 +40,7 @@ def all_notebooks(request: HttpRequest) -> HttpResponse:
     return render(request, "settings/notebooks.html", {"notebooks": shown})
 
 
-@login_required
-@never_cache
-@require_http_methods(["GET", "HEAD", "POST"])
+@user_form
 def one_notebook(request: HttpRequest, agent: str) -> HttpResponse:
     label = _label_or_404(request.user, agent)
     if request.method != "POST":
@@ -53,8 +52,7 @@ def one_notebook(request: HttpRequest, agent: str) -> HttpResponse:
     return _render_notebook(request, agent, label, form=form, status=422)
 
 
-@login_required
-@require_POST
+@user_action
 def restore(request: HttpRequest, agent: str) -> HttpResponse:
     """Append an older version as the newest."""
     _label_or_404(request.user, agent)

@@ -4,17 +4,14 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
 from django.views.decorators.vary import vary_on_headers
 
-from history.http import HtmxRequest, wants_fragment
+from history.http import HtmxRequest, user_page, wants_fragment
 from history.models import Session
 from history.search import Hit
 from relay.pages.sidebar.query import words_of
@@ -91,9 +88,7 @@ def _places(person: Any) -> list[PaletteEntry]:
     return found
 
 
-@login_required
-@never_cache
-@require_safe
+@user_page
 @vary_on_headers("HX-Request")
 def palette(request: HtmxRequest) -> HttpResponse:
     """The list below the text box. Without JavaScript, redirect to the search of the sidebar page."""

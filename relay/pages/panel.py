@@ -9,17 +9,14 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.contrib.auth.decorators import login_required
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST, require_safe
 
 from history.access.access_log import AccessRecord, mark_readings_seen, who_read
 from history.context.tokens import calibrate
 from history.entries import ModelInput, ModelOutput, SystemInstructionSet
-from history.http import HtmxRequest
+from history.http import HtmxRequest, user_action, user_page
 from history.models import Exchange, Message, Session, TokenCalibration, ToolCall
 from history.pages.session import session_or_404
 from history.record import recorder
@@ -180,9 +177,7 @@ def _lane(span: Span, *, began: datetime, whole: float) -> Span:
 # Views.
 
 
-@login_required
-@never_cache
-@require_safe
+@user_page
 def panel(request: HttpRequest, session_id: UUID) -> HttpResponse:
     session = session_or_404(request.user, session_id)
     context = {
@@ -195,8 +190,7 @@ def panel(request: HttpRequest, session_id: UUID) -> HttpResponse:
     return render(request, "chat/_panel.html", context)
 
 
-@login_required
-@require_POST
+@user_action
 def readings_seen(request: HtmxRequest, session_id: UUID) -> HttpResponse:
     """Remove the chip in the head after the owner has seen who read the session."""
     session = own_session(request, session_id)
@@ -204,8 +198,7 @@ def readings_seen(request: HtmxRequest, session_id: UUID) -> HttpResponse:
     return HttpResponse() if request.htmx else redirect(f"{session.get_absolute_url()}#who-read")
 
 
-@login_required
-@require_POST
+@user_action
 def change_settings(request: HttpRequest, session_id: UUID) -> HttpResponse:
     """Change title and agent. An empty title or an unknown agent changes nothing."""
     session = own_session(request, session_id)

@@ -7,7 +7,6 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db.models import QuerySet
 from django.http import HttpResponse
@@ -15,13 +14,11 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
 from django.views.decorators.vary import vary_on_headers
 from django_htmx.http import push_url
 
 from history.access.permissions import Purpose, can_access_others
-from history.http import HtmxRequest
+from history.http import HtmxRequest, user_page
 from history.models import AuditEvent, Session
 from history.pages.browse.facets import Facet, Option, Spread, facets_for, keys_for
 from history.pages.browse.query import BrowseQuery
@@ -36,9 +33,7 @@ ARCHIVING_KEY = "archiving"
 User = AbstractBaseUser | AnonymousUser
 
 
-@login_required
-@never_cache
-@require_safe
+@user_page
 @vary_on_headers("HX-Request")
 def history(request: HtmxRequest) -> HttpResponse:
     """The page, or for htmx the parts that have changed. The URL is shown without empty parameters."""

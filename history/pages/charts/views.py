@@ -7,15 +7,13 @@ from collections.abc import Callable, Sequence
 from datetime import date
 from typing import NamedTuple
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
 
 from history.access.permissions import Purpose, Viewer, can_access_others
+from history.http import user_page
 from history.pages.charts.points import ChartQuery, Points, Sums, latency_percentile, read_points
 
 Number = float | None
@@ -25,9 +23,7 @@ WIDTH, HEIGHT = 600, 120
 DOT = 4  # half the width of the line for a single value
 
 
-@login_required
-@never_cache
-@require_safe
+@user_page
 def charts(request: HttpRequest) -> HttpResponse:
     sees_others = can_access_others(request.user, Purpose.LIST)
     query = ChartQuery.parse(request.GET, sees_others=sees_others)

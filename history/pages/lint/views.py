@@ -5,22 +5,18 @@ Pasted conversations are not stored.
 
 import json
 from typing import Any, NamedTuple
-from uuid import UUID
 
 from django import forms
-from django.contrib.auth.decorators import login_required
 from django.core.files.uploadedfile import UploadedFile
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.translation import gettext, gettext_noop
 from django.utils.translation import gettext_lazy as _
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods
 
 from history.context.rendering import full_view
 from history.context.values import ContextOptions, entry_view
 from history.formats.note_texts import worded
-from history.http import FORM_OVERHEAD, accepts_body
+from history.http import FORM_OVERHEAD, accepts_body, user_form
 from history.linting import NAMES, LintFinding, LintReport, LintSeverity, NotAConversation, Verdict, parse_text
 from history.models import Session
 from history.pages.lint.report import MAX_CHARS, TooLong, check_length, report_on, report_on_request
@@ -104,9 +100,7 @@ def _shown(verdict: Verdict) -> VerdictView:
 
 
 @accepts_body(lambda: MAX_CHARS * BYTES_PER_CHAR + FORM_OVERHEAD)
-@login_required
-@never_cache
-@require_http_methods(["GET", "HEAD", "POST"])
+@user_form
 def lint(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
         return _lint_pasted(request)
@@ -133,10 +127,7 @@ def _lint_pasted(request: HttpRequest) -> HttpResponse:
 
 
 def _lint_session(request: HttpRequest, name: str) -> HttpResponse:
-    try:
-        session = session_or_404(request.user, UUID(name))
-    except ValueError:
-        raise Http404 from None
+    session = session_or_404(request.user, name)
     try:
         report = report_on(session)
     except TooLong as error:

@@ -85,11 +85,12 @@ def catch_up(view: View, *, live: str = "", followed: str = "") -> PageUpdate:
     with view.reader.reading():
         context = {"session": session, "user": view.user, "can_write": True, "run": run, "history_is_on": True}
         if found.is_elsewhere:
-            html: str = _render("history/_transcript.html", context | {"transcript": page})
+            html: str = render_to_string("history/_transcript.html", context | {"transcript": page})
         else:
             html = _render_undone_summaries(rows, context) + _rows(rows, context, shown=view.shown, live=live)
         context |= {"after": found.tip, "leaf": found.leaf, **state_at(session, found.tip, run)}
-        html += _render("chat/live/_around.html", context | work_of(session, reader=view.user, leaf=found.leaf))
+        context |= work_of(session, reader=view.user, leaf=found.leaf)
+        html += render_to_string("chat/live/_around.html", context)
     outcome = outcome_of(followed) if followed and (run is None or str(run.pk) != followed) else ""
     # If another writer was faster each time, what was read is shown and must not be sent again.
     return PageUpdate(
@@ -170,7 +171,7 @@ def _rows(rows: Sequence[TranscriptEntry], context: dict[str, Any], *, shown: in
 
 
 def _row(row: TranscriptEntry, context: dict[str, Any]) -> SafeString:
-    return _render(row.template, context | {"shown": row, "message": row.message, "entry": row.entry})
+    return render_to_string(row.template, context | {"shown": row, "message": row.message, "entry": row.entry})
 
 
 def state_at(session: Session, tip: int, run: Run | None) -> dict[str, Any]:
@@ -191,7 +192,7 @@ def live_answer(answer: AnswerCursor, reader: ViewerLocale) -> str:
     waiting = demo_state(answer.label) if not answer.parts else ""
     with reader.reading():
         context = {"answer": answer, "parts": list(answer.parts.values()), "demo_state": waiting}
-        return _render("chat/live/_answer.html", context)
+        return render_to_string("chat/live/_answer.html", context)
 
 
 def live_retry(run: str, kind: str, at: float, reader: ViewerLocale) -> str:
@@ -207,7 +208,7 @@ def live_change(answer: AnswerCursor, change: Change, reader: ViewerLocale) -> s
     if language not in change.html:
         with reader.reading() if language else nullcontext():
             change.html[language] = "".join(
-                _render("chat/live/_new_part.html", {"answer": answer, "grown": update})
+                render_to_string("chat/live/_new_part.html", {"answer": answer, "grown": update})
                 if update.is_new and not update.is_text
                 else update.html
                 for update in change.updates
@@ -220,13 +221,13 @@ def live_change(answer: AnswerCursor, change: Change, reader: ViewerLocale) -> s
 
 def notices(words: Sequence[str], reader: ViewerLocale, *, level: str = "") -> str:
     with reader.reading():
-        return _render("chat/_notices.html", {"notices": [{"level": level, "text": text} for text in words]})
+        return render_to_string("chat/_notices.html", {"notices": [{"level": level, "text": text} for text in words]})
 
 
 def degraded(reader: ViewerLocale, *, is_degraded: bool) -> str:
     """A lasting notice while Redis is away."""
     with reader.reading():
-        return _render("chat/_degraded.html", {"is_degraded": is_degraded})
+        return render_to_string("chat/_degraded.html", {"is_degraded": is_degraded})
 
 
 def sidebar_row(session_id: UUID, view: View) -> str:
@@ -246,8 +247,4 @@ def sidebar_row(session_id: UUID, view: View) -> str:
 
 def render_update(kind: str, **context: Any) -> SafeString:
     """One small fragment of `chat/live/_update.html`."""
-    return _render("chat/live/_update.html", {"update": kind, **context})
-
-
-def _render(template: str, context: dict[str, Any]) -> SafeString:
-    return render_to_string(template, context)
+    return render_to_string("chat/live/_update.html", {"update": kind, **context})

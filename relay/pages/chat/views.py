@@ -13,16 +13,17 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.utils import timezone
 from django.utils.cache import patch_vary_headers
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
 from history.access.access_log import unseen_readers
 from history.entries import ModelInput
 from history.errors import HistoryError, HistoryOff, NoSuchEntry
-from history.http import HtmxRequest
+from history.http import HtmxRequest, user_action
 from history.models import Session
-from history.pages.session import message_or_404, number_in, session_or_404, transcript_or_404
+from history.pages.session import message_or_404, session_or_404, transcript_or_404
 from history.record.selectors import entries_of
+from history.text import whole_number
 from relay import conversation
 from relay.chat.error_texts import of_error
 from relay.commands import BadCommand, help_text, parse, suggestions
@@ -60,7 +61,7 @@ async def session_page(request: HtmxRequest, session_id: UUID) -> HttpResponse:
     if request.method != "POST":
         return await sync_to_async(_session_page)(request, session_id)
     session = await sync_to_async(own_session)(request, session_id)
-    after = number_in(request.POST, "after")
+    after = whole_number(request.POST.get("after"))
     try:
         sent = await conversation.send(
             request.user,
@@ -100,15 +101,11 @@ def _is_help_command(text: str) -> bool:
 
 
 def _new_page(request: HttpRequest, *, problem: str = "", words: str = "") -> HttpResponse:
-    context = {
-        "history_is_on": settings.CHAT_HISTORY_ENABLED,
+    agent, model = request.POST.get("agent", ""), request.POST.get("model", "")
+    context = _composer(request, problem, words) | {
         "examples": examples(),
-        "pickers": pickers_for(None, agent=request.POST.get("agent", ""), model=request.POST.get("model", "")),
-        "commands": suggestions(all_tools()),
+        "pickers": pickers_for(None, agent=agent, model=model),
         "may_compose": settings.CHAT_HISTORY_ENABLED,
-        "problem": problem,
-        "notices": _notices(request, words),
-        "draft_text": request.POST.get("text", "") if problem else "",
     }
     return render(request, "chat/new.html", context, status=422 if problem else 200)
 
@@ -119,49 +116,43 @@ def _session_page(request: HtmxRequest, session_id: UUID, *, problem: str = "") 
     transcript = transcript_or_404(session, request.GET)
     may_compose = settings.CHAT_HISTORY_ENABLED and session.owner_id == request.user.pk
     after = transcript.place.leaf or session.head
+    region = request.htmx.target if request.htmx and request.htmx.target in REGIONS else None
     context = {
         "session": session,
         "transcript": transcript,
+        "region": region,
         "may_compose": may_compose,
         # In the middle of a long conversation there is no end to which a live answer could be added: no socket there.
         "can_write": may_compose and not transcript.newer,
         "after": after,
     }
-    region = request.htmx.target if request.htmx and request.htmx.target in REGIONS else None
-    context["region"] = region
     if not region:
         run = Run.objects.filter(session=session.pk, ended_at=None, leaf=after).first()
-        context |= {"notices": _notices(request), **state_at(session, after, run)}
-        context |= {"pickers": pickers_for(session), "commands": suggestions(all_tools())}
-        context |= {"panel": panel_of(session, reader=request.user)}
+        context |= _composer(request, problem) | state_at(session, after, run)
+        context |= {"pickers": pickers_for(session), "panel": panel_of(session, reader=request.user)}
         context |= {"readers": unseen_readers(session) if session.owner_id == request.user.pk else ()}
         context |= work_of(session, reader=request.user, leaf=transcript.place.leaf)
-        context |= {
-            "history_is_on": settings.CHAT_HISTORY_ENABLED,
-            "problem": problem,
-            "draft_text": request.POST.get("text", "") if problem else "",
-        }
-    response = render(
-        request, "history/_more.html" if region else "chat/session.html", context, status=422 if problem else 200
-    )
+    template = "history/_more.html" if region else "chat/session.html"
+    response = render(request, template, context, status=422 if problem else 200)
     patch_vary_headers(response, ["HX-Request", "HX-Target"])
     return response
 
 
-def _notices(request: HttpRequest, *words: str) -> list[dict[str, str]]:
-    """Notices for the user: of this request, or stored before a redirect."""
-    stored = [{"level": message.tags, "text": str(message)} for message in messages.get_messages(request)]
-    return stored + [{"level": "", "text": text} for text in words if text]
+def _composer(request: HttpRequest, problem: str, words: str = "") -> dict[str, Any]:
+    """The text box with its commands, the text of a refused message, and notices: also those of before a redirect."""
+    notices = [{"level": message.tags, "text": str(message)} for message in messages.get_messages(request)]
+    return {
+        "history_is_on": settings.CHAT_HISTORY_ENABLED,
+        "commands": suggestions(all_tools()),
+        "problem": problem,
+        "draft_text": request.POST.get("text", "") if problem else "",
+        "notices": [*notices, {"level": "", "text": words}] if words else notices,
+    }
 
 
 def _draft_of(request: HttpRequest) -> conversation.Draft:
-    post = request.POST
-    return conversation.Draft(
-        text=post.get("text", ""),
-        attachments=post.getlist("attachment"),
-        agent=post.get("agent", ""),
-        model=post.get("model", ""),
-    )
+    texts = {name: request.POST.get(name, "") for name in ("text", "agent", "model")}
+    return conversation.Draft(**texts, attachments=request.POST.getlist("attachment"))
 
 
 def _client(request: HttpRequest) -> dict[str, str]:
@@ -174,8 +165,7 @@ def _go_to(request: HtmxRequest, session: Session) -> HttpResponse:
     return redirect(session.get_absolute_url())
 
 
-@login_required
-@require_POST
+@user_action
 async def fork(request: HttpRequest, session_id: UUID, seq: int) -> HttpResponse:
     session = await sync_to_async(own_session)(request, session_id)
     try:

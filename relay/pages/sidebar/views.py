@@ -8,17 +8,13 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404, redirect, render
-from django.utils.http import url_has_allowed_host_and_scheme
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django.views.decorators.vary import vary_on_headers
 from django_htmx.http import HttpResponseClientRedirect, replace_url, trigger_client_event
 
 from history import retention
-from history.http import HtmxRequest, wants_fragment
+from history.http import HtmxRequest, is_own_url, user_action, user_form, user_page, wants_fragment
 from history.models import Session
 from history.record.selectors import sessions_owned_by
 from history.sessions import actions
@@ -29,9 +25,7 @@ from relay.pages.sidebar.sessions import in_trash, just_deleted, rows_of
 MOST_AT_ONCE = 200
 
 
-@login_required
-@never_cache
-@require_safe
+@user_page
 @vary_on_headers("HX-Request")
 def sidebar(request: HtmxRequest) -> HttpResponse:
     """The list, or a page of its own without JavaScript."""
@@ -45,15 +39,12 @@ def sidebar(request: HtmxRequest) -> HttpResponse:
     return response
 
 
-@login_required
-@never_cache
-@require_safe
+@user_page
 def row(request: HtmxRequest, session_id: UUID) -> HttpResponse:
     return show_row(request, own_session(request, session_id))
 
 
-@login_required
-@require_POST
+@user_action
 def pin(request: HtmxRequest, session_id: UUID, *, pinned: bool) -> HttpResponse:
     session = own_session(request, session_id)
     actions.change(session, pinned=pinned)
@@ -62,8 +53,7 @@ def pin(request: HtmxRequest, session_id: UUID, *, pinned: bool) -> HttpResponse
     return show_list(request)
 
 
-@login_required
-@require_POST
+@user_action
 def archive(request: HtmxRequest, session_id: UUID, *, archived: bool) -> HttpResponse:
     session = own_session(request, session_id)
     actions.change(session, archived=archived)
@@ -74,9 +64,7 @@ def archive(request: HtmxRequest, session_id: UUID, *, archived: bool) -> HttpRe
     return show_gone(request, session, "archived" if archived else "unarchived")
 
 
-@login_required
-@never_cache
-@require_http_methods(["GET", "HEAD", "POST"])
+@user_form
 @vary_on_headers("HX-Request")
 def rename(request: HtmxRequest, session_id: UUID) -> HttpResponse:
     """The form in place of the row, and its result. An empty title changes nothing."""
@@ -91,8 +79,7 @@ def rename(request: HtmxRequest, session_id: UUID) -> HttpResponse:
     return trigger_client_event(response, "sidebar:renamed", renamed, after="settle")
 
 
-@login_required
-@require_POST
+@user_action
 def delete(request: HtmxRequest, session_id: UUID) -> HttpResponse:
     session = own_session(request, session_id)
     actions.delete(session, by=request.user)
@@ -101,8 +88,7 @@ def delete(request: HtmxRequest, session_id: UUID) -> HttpResponse:
     return show_gone(request, session, "deleted")
 
 
-@login_required
-@require_POST
+@user_action
 def undelete(request: HtmxRequest, session_id: UUID) -> HttpResponse:
     session = get_object_or_404(in_trash(request.user), pk=session_id)
     restore_session(session, by=request.user)
@@ -112,20 +98,17 @@ def undelete(request: HtmxRequest, session_id: UUID) -> HttpResponse:
 # Many at once.
 
 
-@login_required
-@require_POST
+@user_action
 def delete_many(request: HtmxRequest) -> HttpResponse:
     return _each(request, lambda session: actions.delete(session, by=request.user))
 
 
-@login_required
-@require_POST
+@user_action
 def archive_many(request: HtmxRequest, *, archived: bool) -> HttpResponse:
     return _each(request, lambda session: actions.change(session, archived=archived))
 
 
-@login_required
-@require_POST
+@user_action
 def undelete_all(request: HtmxRequest) -> HttpResponse:
     for session in just_deleted(request.user):
         restore_session(session, by=request.user)
@@ -200,12 +183,9 @@ def own_session(request: HttpRequest, session_id: UUID) -> Session:
 def redirect_back(request: HttpRequest, *, leaving: Session | None = None, otherwise: str = "/") -> HttpResponse:
     """Redirect to the page of the form, unless its session is deleted."""
     address = request.POST.get("next", "")
-    is_ours = url_has_allowed_host_and_scheme(
-        address, allowed_hosts={request.get_host()}, require_https=request.is_secure()
-    )
-    if not is_ours or (leaving is not None and leaving.hidden_at and str(leaving.pk) in address):
+    if not is_own_url(request, address) or (leaving is not None and leaving.hidden_at and str(leaving.pk) in address):
         return redirect(otherwise)
-    return redirect(address)
+    return HttpResponseRedirect(address)
 
 
 logger = logging.getLogger(__name__)
