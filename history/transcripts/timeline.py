@@ -3,6 +3,8 @@
 Calls are measured in hundredths of their turn, so that turns of seconds and of hours are comparable.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -39,6 +41,12 @@ class Span:
     def ended(self) -> datetime:
         return self.began + timedelta(seconds=self.seconds)
 
+    def placed(self, began: datetime, whole: float, *, narrowest: float) -> Span:
+        """The span in a turn of `whole` seconds. A narrower one could not be seen."""
+        start = min(100 * (self.began - began).total_seconds() / whole, 100 - narrowest)
+        width = min(max(100 * self.seconds / whole, narrowest), 100 - start)
+        return replace(self, start=round(start, 2), width=round(width, 2))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineTurn:
@@ -50,22 +58,14 @@ class TimelineTurn:
     waited: float | None = None  # for the user, since the previous turn ended
 
     @property
-    def model_seconds(self) -> float:
-        return _together(span for span in self.spans if span.kind == "model")
-
-    @property
     def tool_seconds(self) -> float:
-        return _together(span for span in self.spans if span.kind == "tool")
-
-
-def _together(spans: Iterable[Span]) -> float:
-    """How long any of them ran: parallel tools take as long as the slowest."""
-    seconds, until = 0.0, None
-    for span in sorted(spans, key=lambda span: span.began):
-        begun = span.began if until is None else max(span.began, until)
-        seconds += max(0.0, (span.ended - begun).total_seconds())
-        until = span.ended if until is None else max(until, span.ended)
-    return seconds
+        """How long any tool ran: parallel ones take as long as the slowest."""
+        tools = sorted((span for span in self.spans if span.kind == "tool"), key=lambda span: span.began)
+        seconds, until = 0.0, tools[0].began if tools else self.began
+        for span in tools:
+            seconds += max(0.0, (span.ended - max(span.began, until)).total_seconds())
+            until = max(until, span.ended)
+        return seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,13 +183,8 @@ def _of_tools(message_ids: Sequence[int]) -> Iterator[Span]:
 def _turn(seq: int, at: datetime, spans: Sequence[Span], left_out: int) -> TimelineTurn:
     began = min([at, *(span.began for span in spans)])
     whole = max((max([at, *(span.ended for span in spans)]) - began).total_seconds(), 0.001)
-    placed = []
-    for span in spans:
-        start = min(100 * (span.began - began).total_seconds() / whole, 100 - NARROWEST)
-        width = min(max(100 * span.seconds / whole, NARROWEST), 100 - start)
-        placed.append(replace(span, start=round(start, 2), width=round(width, 2)))
-    seconds = whole if spans else 0.0
-    return TimelineTurn(seq=seq, began=at, seconds=seconds, spans=tuple(placed), left_out=left_out)
+    placed = tuple(span.placed(began, whole, narrowest=NARROWEST) for span in spans)
+    return TimelineTurn(seq=seq, began=at, seconds=whole if spans else 0.0, spans=placed, left_out=left_out)
 
 
 def _with_waits(turns: Sequence[TimelineTurn]) -> Iterator[TimelineTurn]:

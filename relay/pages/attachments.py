@@ -47,15 +47,15 @@ def serve(found: Attachment, *, cache: str) -> HttpResponse:
     """Pictures are shown; everything else is for saving, as plain bytes or plain text."""
     is_image = found.media_type in IMAGES
     kind = found.media_type or "application/octet-stream"
-    response = HttpResponse(
-        found.content, content_type="text/plain; charset=utf-8" if kind.startswith("text/") else kind
-    )
-    response["Content-Disposition"] = content_disposition_header(not is_image, found.name) or "attachment"
-    response["X-Content-Type-Options"] = "nosniff"
-    response["Content-Security-Policy"] = LOCKED
-    response["Cross-Origin-Resource-Policy"] = "same-origin"
-    response["Cache-Control"] = cache
-    return response
+    kind = "text/plain; charset=utf-8" if kind.startswith("text/") else kind
+    headers = {
+        "Content-Disposition": content_disposition_header(not is_image, found.name) or "attachment",
+        "X-Content-Type-Options": "nosniff",
+        "Content-Security-Policy": LOCKED,
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Cache-Control": cache,
+    }
+    return HttpResponse(found.content, content_type=kind, headers=headers)
 
 
 def _attach(request: HttpRequest, file: UploadedFile[bytes], place: int) -> Attached:

@@ -34,9 +34,8 @@ class DeleteReasonForm(forms.Form):
 
 @user_action
 def delete_many(request: HttpRequest) -> HttpResponse:
-    sessions = list(
-        sessions_for(request.user, Purpose.DELETE).filter(pk__in=selected_ids(request)).select_related("owner")
-    )
+    mine = sessions_for(request.user, Purpose.DELETE).filter(pk__in=selected_ids(request))
+    sessions = list(mine.select_related("owner"))
     others = [session for session in sessions if not is_own(request.user, session)]
     form = DeleteReasonForm(request.POST if "reason" in request.POST else None)
     if others and not form.is_valid():
@@ -74,14 +73,12 @@ def undelete_all(request: HttpRequest) -> HttpResponse:
 @user_action
 def archive_many(request: HttpRequest, *, archived: bool) -> HttpResponse:
     """Archive or unarchive what was ticked, or undo that (`undo`)."""
-    sessions = sessions_for(request.user, Purpose.WRITE).filter(
-        pk__in=selected_ids(request), archived_at__isnull=archived
-    )
-    changed = []
+    mine = sessions_for(request.user, Purpose.WRITE).filter(pk__in=selected_ids(request))
+    sessions = list(mine.filter(archived_at__isnull=archived))
     for session in sessions:
         actions.change(session, archived=archived)
-        changed.append(str(session.pk))
-    note_archiving(request.session, () if "undo" in request.POST else changed, archived=archived)
+    changed = [] if "undo" in request.POST else [str(session.pk) for session in sessions]
+    note_archiving(request.session, changed, archived=archived)
     _note_rest(request)
     return redirect_back(request, otherwise="history:browse")
 

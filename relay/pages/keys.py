@@ -102,21 +102,14 @@ class LimitsForm(forms.ModelForm[ApiKey]):
 @sensitive_variables("made")
 def all_keys(request: HttpRequest) -> HttpResponse:
     form = NewKeyForm(request.POST) if request.method == "POST" else _empty_form()
-    if request.method != "POST" or not form.is_valid():
+    if not form.is_valid():
         return _list(request, form=form, status=422 if form.is_bound else 200)
     if not can_create_key(request.user):
         raise Http404
+    days = form.cleaned_data.pop("days")
+    expires_at = timezone.now() + timedelta(days=days) if days else None
     try:
-        made = keys.create(
-            name=form.cleaned_data["name"],
-            owner=request.user,  # type: ignore[arg-type]
-            recording=form.cleaned_data["recording"],
-            scopes=form.cleaned_data["scopes"],
-            owner_wide=form.cleaned_data["owner_wide"],
-            expires_at=timezone.now() + timedelta(days=days) if (days := form.cleaned_data["days"]) else None,
-            actor=request.user,  # type: ignore[arg-type]
-            once=form.cleaned_data["once"],
-        )
+        made = keys.create(owner=request.user, actor=request.user, expires_at=expires_at, **form.cleaned_data)  # type: ignore[arg-type]
     except keys.AlreadyMadeError:
         text = gettext(
             "This form has already created its key. A key is shown only once. If you have no copy, revoke "
@@ -210,16 +203,15 @@ def limit(request: HttpRequest, prefix: str) -> HttpResponse:
         raise Http404
     key = key_or_404(request.user, prefix, to_limit=True)
     form = LimitsForm(request.POST, instance=ApiKey.objects.get(pk=key.pk))
-    if not form.is_valid():
-        return _page(request, key, limits=form, status=422)
-    try:
-        keys.change(key, actor=request.user, **form.cleaned_data)  # type: ignore[arg-type]
-    except keys.BadLimitError as error:
-        text = gettext("Write 0 to %(most)s, or leave it empty.") % {"most": f"{error.most:,}"}
-        form.add_error(error.field, text)
-        return _page(request, key, limits=form, status=422)
-    messages.success(request, gettext("Saved. It takes effect within a second."))
-    return redirect("relay:key", key.prefix)
+    if form.is_valid():
+        try:
+            keys.change(key, actor=request.user, **form.cleaned_data)  # type: ignore[arg-type]
+            messages.success(request, gettext("Saved. It takes effect within a second."))
+            return redirect("relay:key", key.prefix)
+        except keys.BadLimitError as error:
+            text = gettext("Write 0 to %(most)s, or leave it empty.") % {"most": f"{error.most:,}"}
+            form.add_error(error.field, text)
+    return _page(request, key, limits=form, status=422)
 
 
 def _page(
@@ -233,9 +225,7 @@ def _page(
     [usage] = load_key_usage([key])
     context: dict[str, Any] = {"usage": usage, "modes": RECORDING, "is_own": key.owner_id == request.user.pk}
     if context["is_own"] and usage.is_active:
-        context["form"] = form or KeyForm(
-            initial={field: getattr(key, field) for field in ("name", "recording", "scopes", "owner_wide")}
-        )
+        context["form"] = form or KeyForm(initial={name: getattr(key, name) for name in KeyForm.base_fields})
     if can_limit_keys(request.user) and usage.is_active:
         context["limits"] = limits or LimitsForm(instance=key)
     return render(request, "gateway/key.html", context, status=status)

@@ -1,19 +1,17 @@
 """Command palette (Ctrl+K): pages, sessions and messages that a user can go to."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlencode
 
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import NoReverseMatch, reverse
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.vary import vary_on_headers
 
 from history.http import HtmxRequest, user_page, wants_fragment
-from history.models import Session
-from history.search import Hit
 from relay.pages.sidebar.query import words_of
 from relay.pages.sidebar.sessions import search_sidebar, sidebar_sessions
 
@@ -43,56 +41,28 @@ PLACES: tuple[tuple[str, Any, str], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PaletteEntry:
-    address: str
-    words: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Palette:
-    words: str
-    places: tuple[PaletteEntry, ...]
-    sessions: tuple[Session, ...]
-    hits: tuple[Hit, ...] = ()
-
-    @property
-    def is_empty(self) -> bool:
-        return not (self.places or self.sessions or self.hits)
-
-    @property
-    def heading(self) -> str:
-        return _("Sessions") if self.words else _("Recent sessions")
-
-
-def palette_for(person: Any, words: str) -> Palette:
-    """Search results, or without words the newest sessions and all pages."""
-    places = tuple(place for place in _places(person) if words.casefold() in place.words.casefold())
-    if not words:
-        newest = sidebar_sessions(person).filter(archived_at=None)[:SESSIONS]
-        return Palette(words=words, places=places, sessions=tuple(newest))
-    found = search_sidebar(person, words, titles_win=True)
-    sessions = tuple(row.session for row in found.titles[:SESSIONS])
-    return Palette(words=words, places=places, sessions=sessions, hits=found.hits[:HITS])
-
-
-def _places(person: Any) -> list[PaletteEntry]:
-    found = []
-    for name, words, attribute in PLACES:
-        if not getattr(person, attribute):
-            continue
-        try:
-            found.append(PaletteEntry(reverse(name), str(words)))
-        except NoReverseMatch:
-            continue
-    return found
+def _places(person: Any, words: str) -> Iterator[tuple[str, str]]:
+    """URL and label of the pages whose label contains the words."""
+    for name, label, attribute in PLACES:
+        if getattr(person, attribute) and words.casefold() in str(label).casefold():
+            with suppress(NoReverseMatch):
+                yield reverse(name), label
 
 
 @user_page
 @vary_on_headers("HX-Request")
 def palette(request: HtmxRequest) -> HttpResponse:
-    """The list below the text box. Without JavaScript, redirect to the search of the sidebar page."""
+    """The list below the text box: search results, or without words the newest sessions and all pages.
+
+    Without JavaScript, redirect to the search of the sidebar page.
+    """
     words = words_of(request.GET)
     if not wants_fragment(request):
         return redirect(reverse("relay:sidebar") + (f"?{urlencode({'q': words})}" if words else ""))
-    return render(request, "chat/_palette_list.html", {"palette": palette_for(request.user, words)})
+    context: dict[str, Any] = {"words": words, "places": list(_places(request.user, words))}
+    if words:
+        found = search_sidebar(request.user, words, titles_win=True)
+        context |= {"sessions": [row.session for row in found.titles[:SESSIONS]], "hits": found.hits[:HITS]}
+    else:
+        context["sessions"] = sidebar_sessions(request.user).filter(archived_at=None)[:SESSIONS]
+    return render(request, "chat/_palette_list.html", context)

@@ -4,7 +4,7 @@ Everything is read from the newest rows by index, so that a session of ten thous
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -31,6 +31,7 @@ from relay.providers.registry import router
 
 TURNS = 3
 MOST_LANES = 12
+NARROWEST = 1.5
 RECENT = 400  # older entries are not searched
 
 
@@ -164,14 +165,8 @@ def _turn(spans: Sequence[Span]) -> TurnTiming:
     spans = sorted(spans, key=lambda span: span.began)[:MOST_LANES]
     began, ended = spans[0].began, max(span.ended for span in spans)
     whole = max((ended - began).total_seconds(), 0.001)
-    lanes = tuple(_lane(span, began=began, whole=whole) for span in spans)
+    lanes = tuple(span.placed(began, whole, narrowest=NARROWEST) for span in spans)
     return TurnTiming(began=began, seconds=whole, lanes=lanes)
-
-
-def _lane(span: Span, *, began: datetime, whole: float) -> Span:
-    start = 100 * (span.began - began).total_seconds() / whole
-    width = max(1.5, 100 * span.seconds / whole)
-    return replace(span, start=min(round(start, 1), 98.5), width=round(width, 1))
 
 
 # Views.

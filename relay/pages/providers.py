@@ -1,46 +1,20 @@
 """Providers and MCP servers (`/providers/`, `/mcp-servers/`): status and connection tests, for staff."""
 
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from history.http import HtmxRequest, staff_only
-from relay.errors import NoSuchModel, ProviderError
+from relay.errors import NoSuchModel
 from relay.models import McpServer
-from relay.providers.advice import Advice, advise
+from relay.providers.advice import advise
 from relay.providers.checking import Checked, check
 from relay.providers.http import Route
 from relay.providers.registry import ProviderStatus, router
 from relay.tools.mcp.servers import look
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One provider as the page shows it."""
-
-    status: ProviderStatus
-    checked: Checked | None = None
-
-    @property
-    def check_error(self) -> Advice | None:
-        return self._advise(self.checked.error) if self.checked else None
-
-    @property
-    def trouble(self) -> Advice | None:
-        """The last failure."""
-        return self._advise(self.status.provider.trouble.error) if self.status.provider.trouble else None
-
-    @property
-    def list_error(self) -> Advice | None:
-        return self._advise(self.status.list_error)
-
-    def _advise(self, error: ProviderError | None) -> Advice | None:
-        if error is None:
-            return None
-        return advise(error, is_staff=True, variable=self.status.provider.endpoint.key_variable)
 
 
 @staff_only
@@ -57,7 +31,7 @@ def try_provider(request: HtmxRequest, name: str) -> HttpResponse:
     if not request.htmx:
         return _page(request, name=name, checked=checked)
     [status] = [status for status in router().providers() if status.provider.name == name]
-    return render(request, "settings/_provider_check.html", {"item": Item(status, checked)})
+    return render(request, "settings/_provider_check.html", {"item": _item(status, checked)})
 
 
 def _route(name: str, model: str) -> Route:
@@ -71,11 +45,23 @@ def _route(name: str, model: str) -> Route:
 
 
 def _page(request: HttpRequest, *, name: str = "", checked: Checked | None = None) -> HttpResponse:
-    items = [Item(status, checked if status.provider.name == name else None) for status in router().providers()]
+    items = [_item(status, checked if status.provider.name == name else None) for status in router().providers()]
     default = None
     with suppress(NoSuchModel):
         default = router().route()
     return render(request, "settings/providers.html", {"items": items, "default": default})
+
+
+def _item(status: ProviderStatus, checked: Checked | None) -> dict[str, Any]:
+    """One provider as the page shows it, with the errors of a check, of the last call and of its list of models."""
+    trouble, variable = status.provider.trouble, status.provider.endpoint.key_variable
+    errors = {
+        "check_error": checked.error if checked else None,
+        "trouble": trouble.error if trouble else None,
+        "list_error": status.list_error,
+    }
+    advice = {name: advise(error, is_staff=True, variable=variable) if error else None for name, error in errors.items()}
+    return {"status": status, "checked": checked, **advice}
 
 
 # MCP servers.

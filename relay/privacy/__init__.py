@@ -7,42 +7,32 @@ from django.db.models import Model
 from django.utils import timezone
 
 from history.privacy import register_personal_data, rows_of_table
+from relay import models
 from relay.digest import files_aside
-from relay.models import (
-    Allowance,
-    IssuedId,
-    KeyMinute,
-    KeyStreams,
-    KeyUse,
-    NamedReply,
-    QueuedMessage,
-    RecentMessage,
-    Run,
-    Spending,
-)
 
-# Rows about the calls of a user's keys, besides the record.
-OF_KEYS: dict[str, type[Model]] = {
-    "use_of_keys_by_day": KeyUse,
-    "use_of_keys_by_minute": KeyMinute,
-    "streams_of_keys": KeyStreams,
-    "issued_ids": IssuedId,
-    "named_replies": NamedReply,
+# Name of the data → table, and the path from its rows to the user.
+TABLES: dict[str, tuple[type[Model], str]] = {
+    "waiting_messages": (models.QueuedMessage, "owner"),
+    "runs": (models.Run, "owner"),
+    "allowance": (models.Allowance, "user"),
+    "use_by_day": (models.Spending, "user"),
+    "recent_messages": (models.RecentMessage, "user"),
+    "use_of_keys_by_day": (models.KeyUse, "key__owner"),
+    "use_of_keys_by_minute": (models.KeyMinute, "key__owner"),
+    "streams_of_keys": (models.KeyStreams, "key__owner"),
+    "issued_ids": (models.IssuedId, "key__owner"),
+    "named_replies": (models.NamedReply, "key__owner"),
 }
-MODELS: tuple[type[Model], ...] = (QueuedMessage, Run, Allowance, Spending, RecentMessage, *OF_KEYS.values())
 
 
 def _stop_runs(user: AbstractUser) -> None:
     """The process of each run checks this column."""
-    Run.objects.filter(owner=user.pk, ended_at=None).update(stop_requested_at=timezone.now())
+    models.Run.objects.filter(owner=user.pk, ended_at=None).update(stop_requested_at=timezone.now())
 
 
 def register() -> None:
-    register_personal_data(replace(rows_of_table("waiting_messages", QueuedMessage, of="owner"), of_sessions=True))
-    register_personal_data(replace(rows_of_table("runs", Run, of="owner"), of_sessions=True, shut=_stop_runs))
-    register_personal_data(rows_of_table("allowance", Allowance, of="user"))
-    register_personal_data(rows_of_table("use_by_day", Spending, of="user"))
-    register_personal_data(rows_of_table("recent_messages", RecentMessage, of="user"))
-    for name, model in OF_KEYS.items():
-        register_personal_data(rows_of_table(name, model, of="key__owner"))
-    register_personal_data(files_aside.personal_data())
+    tables = {name: rows_of_table(name, model, of=path) for name, (model, path) in TABLES.items()}
+    tables["waiting_messages"] = replace(tables["waiting_messages"], of_sessions=True)
+    tables["runs"] = replace(tables["runs"], of_sessions=True, shut=_stop_runs)
+    for data in (*tables.values(), files_aside.personal_data()):
+        register_personal_data(data)

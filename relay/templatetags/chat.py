@@ -9,7 +9,7 @@ from django.urls import reverse
 from history.entries import ModelOutput
 from history.models import Message, Session
 from relay.chat import error_texts
-from relay.pages.sidebar.query import Sidebar, SidebarQuery, load_sidebar
+from relay.pages.sidebar.query import Sidebar, SidebarQuery, load_sidebar, words_of
 from relay.providers.advice import Advice, advise, error_from
 from relay.providers.registry import router
 
@@ -24,7 +24,9 @@ PROVIDER_ENDS = ("upstream_error", "upstream_cut", "upstream_unreadable")
 def read_sidebar(context: dict[str, Any]) -> Sidebar:
     """The first page of the user's list, or the results of `?q=`. Any page can include the sidebar."""
     session = context.get("session")
-    asked = SidebarQuery.of_page(context["request"], current=session.pk if isinstance(session, Session) else None)
+    current = session.pk if isinstance(session, Session) else None
+    # `before` in the URL of a page belongs to its transcript.
+    asked = SidebarQuery(words=words_of(context["request"].GET), current=current)
     return load_sidebar(context["request"].user, asked)
 
 
@@ -66,9 +68,8 @@ def advice_for(reader: Any, session: Session, entry: ModelOutput) -> Advice | No
     is_ours = session.source == Session.Source.CHAT or failure
     if not is_ours or entry.status == "complete" or entry.end_reason not in PROVIDER_ENDS:
         return None
-    facts = (
-        failure if isinstance(failure, Mapping) else {"network": "cut" if entry.end_reason == "upstream_cut" else ""}
-    )
+    cut = {"network": "cut" if entry.end_reason == "upstream_cut" else ""}
+    facts = failure if isinstance(failure, Mapping) else cut
     error = error_from(facts, message=entry.error, provider=entry.provider)
     is_staff = bool(getattr(reader, "is_staff", False))
     return advise(error, is_staff=is_staff, variable=_key_variable(entry.provider) if is_staff else "")

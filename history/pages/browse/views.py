@@ -26,7 +26,7 @@ from history.pages.browse.results import BrowseResults, count_results, count_spr
 from history.pages.charts.views import headlines
 
 UNDO = timedelta(seconds=30)
-SLOW_NETWORK = timedelta(seconds=5)  # accept an undo that is pressed in the last second
+SLOW_NETWORK = timedelta(seconds=5)  # Undo in the last second still works
 LAST_EVENTS = 1_000
 ARCHIVING_KEY = "archiving"
 

@@ -12,10 +12,10 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 from uuid import UUID
 
-from django.http import HttpRequest, QueryDict
-from django.urls import reverse
+from django.http import QueryDict
 
 from history.record.listing import ListCursor
+from history.text import whole_number
 from relay.pages.sidebar.sessions import SidebarPage, SidebarResults, read_sidebar_page, search_sidebar
 
 
@@ -35,11 +35,6 @@ class SidebarQuery:
             current=parse_id(given.get("current", "")),
             before=given.get("before", ""),
         )
-
-    @classmethod
-    def of_page(cls, request: HttpRequest, *, current: UUID | None) -> SidebarQuery:
-        """Parse the URL of a page with a sidebar. `before` there belongs to the transcript."""
-        return cls(words=words_of(request.GET), current=current)
 
     @property
     def as_json(self) -> str:
@@ -70,10 +65,6 @@ class Sidebar:
     found: SidebarResults | None = None
 
     @property
-    def url(self) -> str:
-        return reverse("relay:sidebar")
-
-    @property
     def more(self) -> str:
         part = self.page or self.found
         return self.asked.link(before=str(part.next_before)) if part and part.next_before is not None else ""
@@ -81,9 +72,7 @@ class Sidebar:
 
 def load_sidebar(person: Any, asked: SidebarQuery) -> Sidebar:
     if asked.words:
-        before = (
-            int(asked.before) if asked.before.isascii() and asked.before.isdigit() and len(asked.before) < 19 else None
-        )
+        before = whole_number(asked.before)
         return Sidebar(asked=asked, found=search_sidebar(person, asked.words, before=before, current=asked.current))
     page = read_sidebar_page(person, archived=asked.archived, before=_cursor(asked.before), current=asked.current)
     return Sidebar(asked=asked, page=page)

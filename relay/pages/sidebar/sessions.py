@@ -18,6 +18,7 @@ from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 
 from history.models import Session
+from history.pages.browse.views import SLOW_NETWORK, UNDO
 from history.record.listing import ListCursor, find_by_title, list_sessions
 from history.record.selectors import sessions_deleted_by, sessions_owned_by
 from history.search import Hit, SessionQuery, search
@@ -27,8 +28,6 @@ PAGE = 30
 MOST_PINNED = 100
 TITLES = 8
 HITS = 20
-UNDO = timedelta(seconds=30)
-SLOW_NETWORK = timedelta(seconds=5)  # Undo in the last second still works
 SOURCES = (Session.Source.CHAT, Session.Source.RELAY, Session.Source.IMPORT)
 
 
@@ -51,8 +50,7 @@ class Day:
 class SidebarPage:
     days: tuple[Day, ...]
     deleted: tuple[Session, ...] = ()
-    put_away: tuple[Session, ...] = ()
-    """Archived within the last 30 seconds: the list offers Undo."""
+    put_away: tuple[Session, ...] = ()  # archived within the last 30 seconds: the list offers Undo
     next_before: ListCursor | None = None
 
     @property
@@ -67,10 +65,6 @@ class SidebarResults:
     titles: tuple[Row, ...]
     hits: tuple[Hit, ...]
     next_before: int | None
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.titles and not self.hits
 
     @property
     def number(self) -> int:
@@ -155,13 +149,11 @@ def search_sidebar(
     titles = [] if before is not None else find_by_title(sidebar_sessions(person), typed, limit=TITLES)
     filters = SessionQuery(owner=(person.pk,), source=tuple(str(source) for source in SOURCES))
     results = search(person, as_typed_so_far(typed), filters=filters, before=before, limit=HITS)
-    mine = set(
-        sessions_owned_by(person).filter(pk__in={hit.session_id for hit in results.hits}).values_list("pk", flat=True)
-    )
-    hits = [hit for hit in results.hits if hit.session_id in mine]
+    found = {hit.session_id for hit in results.hits}
+    shown = set(sessions_owned_by(person).filter(pk__in=found).values_list("pk", flat=True))
     if titles_win:
-        by_title = {session.pk for session in titles}
-        hits = [hit for hit in hits if hit.session_id not in by_title]
+        shown -= {session.pk for session in titles}
+    hits = [hit for hit in results.hits if hit.session_id in shown]
     by_message = {hit.session_id for hit in hits}
     return SidebarResults(
         titles=rows_of([session for session in titles if session.pk not in by_message], current=current),

@@ -22,6 +22,8 @@ from relay.live import groups, runs
 from relay.pages.sidebar.query import SidebarQuery, address_with, load_sidebar, parse_id
 from relay.pages.sidebar.sessions import in_trash, just_deleted, rows_of
 
+logger = logging.getLogger(__name__)
+
 MOST_AT_ONCE = 200
 
 
@@ -57,11 +59,10 @@ def pin(request: HtmxRequest, session_id: UUID, *, pinned: bool) -> HttpResponse
 def archive(request: HtmxRequest, session_id: UUID, *, archived: bool) -> HttpResponse:
     session = own_session(request, session_id)
     actions.change(session, archived=archived)
+    what = "archived" if archived else "unarchived"
     if is_from_head(request):
-        return show_in_head(request, session, "archived" if archived else "unarchived")
-    if "undo" in request.POST:
-        return show_row(request, session)
-    return show_gone(request, session, "archived" if archived else "unarchived")
+        return show_in_head(request, session, what)
+    return show_row(request, session) if "undo" in request.POST else show_gone(request, session, what)
 
 
 @user_form
@@ -186,9 +187,6 @@ def redirect_back(request: HttpRequest, *, leaving: Session | None = None, other
     if not is_own_url(request, address) or (leaving is not None and leaving.hidden_at and str(leaving.pk) in address):
         return redirect(otherwise)
     return HttpResponseRedirect(address)
-
-
-logger = logging.getLogger(__name__)
 
 
 def session_changed(session: Session, what: str, **_signal: object) -> None:

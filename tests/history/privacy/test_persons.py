@@ -112,7 +112,7 @@ def test_every_table_that_refers_to_users_or_keys_is_registered() -> None:
     known = {"Session", "Exchange", "ApiKey", "ImportJob"}  # the record's own, removed by `erasing` itself
     counted_anew = {"DayTally"}
     bookkeeping = {"LogEntry", "User_groups", "User_user_permissions"}  # stripped or cleared with the account
-    held = {model._meta.object_name for model in relay_persons.MODELS} | {"SignInLink"}
+    held = {model._meta.object_name for model, _path in relay_persons.TABLES.values()} | {"SignInLink"}
     refer = {
         model.__name__
         for model in apps.get_models(include_auto_created=True)

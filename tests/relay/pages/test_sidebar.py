@@ -17,6 +17,7 @@ from pytest_django.asserts import assertRedirects
 
 from history import retention
 from history.models import AuditEvent, Session
+from history.pages.browse.views import UNDO
 from history.record import recorder
 from history.record.listing import find_by_title
 from history.templatetags.marks import origin, short_day, short_time
@@ -24,7 +25,6 @@ from relay.models import Run
 from relay.pages.sidebar.query import address_with
 from relay.pages.sidebar.sessions import (
     PAGE,
-    UNDO,
     day_label,
     just_deleted,
     read_sidebar_page,
