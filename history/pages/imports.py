@@ -95,13 +95,9 @@ def begin(request: HttpRequest) -> HttpResponse:
         job = _create_job(request, request.POST.getlist("name"), sizes)
     except UploadRefused as refusal:
         return JsonResponse({"error": str(refusal)}, status=refusal.status)
-    return JsonResponse(
-        {
-            "page": reverse("history:import_job", args=[job.pk]),
-            "pieces": reverse("history:import_piece", args=[job.pk, 0]).removesuffix("0/"),
-            "start": reverse("history:import_start", args=[job.pk]),
-        }
-    )
+    page, start = (reverse(f"history:import_{name}", args=[job.pk]) for name in ("job", "start"))
+    pieces = reverse("history:import_piece", args=[job.pk, 0]).removesuffix("0/")
+    return JsonResponse({"page": page, "pieces": pieces, "start": start})
 
 
 @user_action
@@ -162,20 +158,14 @@ def remove(request: HttpRequest, job_id: UUID) -> HttpResponse:
     return redirect("history:imports")
 
 
-# The order of the report: refusals first, files without conversations last.
-NAMES = {
-    ImportOutcome.REFUSED: gettext_lazy("refused"),
-    ImportOutcome.NOTED: gettext_lazy("noted"),
-    ImportOutcome.IMPORTED: gettext_lazy("imported"),
-    ImportOutcome.GROWN: gettext_lazy("grown"),
-    ImportOutcome.THERE: gettext_lazy("already there"),
-    ImportOutcome.IGNORED: gettext_lazy("ignored"),
-}
-BADGES = {
-    ImportOutcome.REFUSED: "failed",
-    ImportOutcome.NOTED: "warning",
-    ImportOutcome.IMPORTED: "success",
-    ImportOutcome.GROWN: "success",
+# Outcome → name and badge, in the order of the report: refusals first, files without conversations last.
+OUTCOMES = {
+    ImportOutcome.REFUSED: (gettext_lazy("refused"), "failed"),
+    ImportOutcome.NOTED: (gettext_lazy("noted"), "warning"),
+    ImportOutcome.IMPORTED: (gettext_lazy("imported"), "success"),
+    ImportOutcome.GROWN: (gettext_lazy("grown"), "success"),
+    ImportOutcome.THERE: (gettext_lazy("already there"), ""),
+    ImportOutcome.IGNORED: (gettext_lazy("ignored"), ""),
 }
 
 
@@ -183,7 +173,7 @@ def _job_view(job: ImportJob) -> dict[str, object]:
     is_interrupted = jobs.is_interrupted(job)
     active = (ImportJob.State.WAITING, ImportJob.State.RUNNING, ImportJob.State.UPLOADING)
     size = sum(int(file.get("size", 0)) for file in job.files)
-    counts = [(str(name), job.counts.get(outcome.value, 0)) for outcome, name in NAMES.items()]
+    counts = [(str(name), job.counts.get(outcome.value, 0)) for outcome, (name, _badge) in OUTCOMES.items()]
     return {
         "pk": job.pk,
         "created_at": job.created_at,
@@ -211,28 +201,26 @@ def _file_names(names: list[str]) -> str:
 
 def _report(job: ImportJob) -> dict[str, object]:
     """The items, repaired conversations before those without notes; `untold` is the number that was not stored."""
-    order = {outcome.value: place for place, outcome in enumerate(NAMES)}
+    order = {outcome.value: place for place, outcome in enumerate(OUTCOMES)}
     rows = sorted(job.items, key=lambda item: (order.get(item["outcome"], 9), not item["notes"]))
     names = [item["session"] for item in rows if item.get("session")]
     existing = Session.objects.open().filter(pk__in=names[:900]).values_list("pk", flat=True)
     linked = {str(pk) for pk in existing} | set(names[900:])
-    total: int = sum(job.counts.get(outcome.value, 0) for outcome in NAMES)
+    total: int = sum(job.counts.get(outcome.value, 0) for outcome in OUTCOMES)
     return {"items": [_item(row, linked) for row in rows], "untold": max(total - len(job.items), 0)}
 
 
 def _item(row: Mapping[str, Any], linked: set[str]) -> dict[str, object]:
-    outcome = ImportOutcome(row["outcome"])
+    name, badge = OUTCOMES[ImportOutcome(row["outcome"])]
     notes = (
         Note(level=note["level"], what=_text(note, "what"), where=_text(note, "where"), count=note["count"])
         for note in row["notes"]
     )
     return {
-        "name": NAMES[outcome],
-        "badge": BADGES.get(outcome, ""),
+        "name": name,
+        "badge": badge,
         "title": filled_in(_text(row, "title")),
-        "file": row["file"],
-        "format": row["format"],
-        "entries": row["entries"],
+        **{name: row[name] for name in ("file", "format", "entries")},
         "why": worded(_text(row, "why")),
         "session": row["session"] if row["session"] in linked else None,
         "notes": [{"name": level_word(note.level), "text": note_words(note)} for note in notes],

@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
 from history.access.permissions import Viewer
-from history.models import ApiKey, Message, Session, ToolCall
+from history.models import ApiKey, Session, ToolCall
 from history.pages.browse.query import BrowseQuery
 
 AMONG = 500  # of the newest sessions or messages are counted
@@ -61,9 +61,8 @@ def spread_of_sessions(sessions: QuerySet[Session]) -> Spread:
     columns = ("pk", "error_count", *COLUMNS.values())
     newest = list(sessions.order_by("-last_activity_at", "-id").values_list(*columns)[: AMONG + 1])
     rows = newest[:AMONG]
-    counts: dict[str, Counts] = {
-        name: Counter(row[place] for row in rows if row[place]) for place, name in enumerate(COLUMNS, 2)
-    }
+    places = enumerate(COLUMNS, 2)
+    counts: dict[str, Counts] = {name: Counter(row[place] for row in rows if row[place]) for place, name in places}
     return Spread(
         counts=counts | {"tool": count_tools([row[0] for row in rows[:TOOL_SESSIONS]])},
         number=len(rows),
@@ -95,14 +94,10 @@ def facets_for(query: BrowseQuery, spread: Spread, *, count: Counting, sees_othe
         frequent = [value for value, _number in counter.most_common(VALUES)]
         values = [*frequent, *(value for value in picked if value not in frequent)]
         labels = dict(Session.Source.choices) if name == "source" else {}
-        facets.append(
-            Facet(name, label, _options({value: labels.get(value, value) for value in values}, counter, picked))
-        )
+        options = _options({value: labels.get(value, value) for value in values}, counter, picked)
+        facets.append(Facet(name, label, options))
     # Only messages have a status: in a list of sessions there is no count.
-    statuses: dict[str, str] = {
-        Message.Status.INTERRUPTED: pgettext("status", "interrupted"),
-        Message.Status.FAILED: pgettext("status", "failed"),
-    }
+    statuses = {"interrupted": pgettext("status", "interrupted"), "failed": pgettext("status", "failed")}
     facets.append(Facet("status", _("Answer status"), _options(statuses, counts.get("status"), query.status)))
     return tuple(facet for facet in facets if facet.options and (sees_others or facet.name != "owner"))
 
@@ -118,12 +113,8 @@ def keys_for(viewer: Viewer, spread: Spread, query: BrowseQuery, *, sees_others:
     """The keys to choose from: the viewer's own, or all keys for viewers who see other users' sessions."""
     keys = ApiKey.objects.all() if sees_others else ApiKey.objects.filter(owner_id=viewer.pk)
     counter = spread.counts.get("key", Counter())
-    return tuple(
-        Option(
-            key.prefix,
-            f"{key.name} · {key.owner.get_username()}" if sees_others else key.name,
-            counter[key.pk],
-            key.prefix == query.key,
-        )
-        for key in keys.select_related("owner").order_by("name", "pk")[:200]
-    )
+    options = []
+    for key in keys.select_related("owner").order_by("name", "pk")[:200]:
+        label = f"{key.name} · {key.owner.get_username()}" if sees_others else key.name
+        options.append(Option(key.prefix, label, counter[key.pk], key.prefix == query.key))
+    return tuple(options)

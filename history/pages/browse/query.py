@@ -16,6 +16,7 @@ from django.utils.dateparse import parse_date
 
 from history.record.listing import ListCursor
 from history.search.session_query import SessionQuery, parse_time
+from history.text import whole_number
 
 MOST_VALUES = 20
 VALUE_CHARS = 200
@@ -40,15 +41,16 @@ class BrowseQuery:
 
     @classmethod
     def parse(cls, values: QueryDict) -> BrowseQuery:
+        several = {name: map(_clean, values.getlist(name)[:MOST_VALUES]) for name in MANY_VALUES}
         return cls(
-            words=_text(values, "q", limit=2_000),
-            key=_text(values, "key"),
-            **{name: _texts(values, name) for name in MANY_VALUES},
+            words=_clean(values.get("q", ""), limit=2_000),
+            key=_clean(values.get("key", "")),
+            **{name: tuple(dict.fromkeys(filter(None, texts))) for name, texts in several.items()},
             has_error=values.get("error") == "1",
             archived=values.get("archived") == "1",
-            since=_day(values, "since"),
-            until=_day(values, "until"),
-            before=_text(values, "before"),
+            since=_day(values.get("since", "")),
+            until=_day(values.get("until", "")),
+            before=_clean(values.get("before", "")),
         )
 
     @property
@@ -95,8 +97,7 @@ class BrowseQuery:
     @property
     def message(self) -> int | None:
         """Position in a list of hits: the message that the page continues below."""
-        text = self.before
-        return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+        return whole_number(self.before)
 
     @property
     def filters(self) -> SessionQuery:
@@ -106,18 +107,13 @@ class BrowseQuery:
         return SessionQuery.parse({**names, "key": self.key or None, "has_error": self.has_error or None, **days})
 
 
-def _text(values: QueryDict, name: str, *, limit: int = VALUE_CHARS) -> str:
-    return values.get(name, "").replace("\0", " ").strip()[:limit]
+def _clean(text: str, *, limit: int = VALUE_CHARS) -> str:
+    return text.replace("\0", " ").strip()[:limit]
 
 
-def _texts(values: QueryDict, name: str) -> tuple[str, ...]:
-    texts = (value.replace("\0", " ").strip()[:VALUE_CHARS] for value in values.getlist(name)[:MOST_VALUES])
-    return tuple(dict.fromkeys(filter(None, texts)))
-
-
-def _day(values: QueryDict, name: str) -> date | None:
+def _day(text: str) -> date | None:
     try:
-        return parse_date(values.get(name, "").strip())
+        return parse_date(text.strip())
     except ValueError:
         return None
 
