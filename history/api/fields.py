@@ -126,7 +126,16 @@ class NumberField(serializers.IntegerField):
         super().__init__(**{"min_value": 1, "max_value": LARGEST, "required": False} | options)
 
 
-# In JSON types are strict: 1 is not true.
+# Bodies: an unknown field is refused, and types are strict (1 is not true).
+
+
+class BodySerializer(PlainSerializer):
+    unknown_field = _("Unknown field.")
+
+    def to_internal_value(self, data: Any) -> dict[str, Any]:
+        if isinstance(data, dict) and (unknown := sorted(map(str, set(data) - set(self.fields)))):
+            raise serializers.ValidationError({name: [self.unknown_field] for name in unknown})
+        return dict(super().to_internal_value(data))
 
 
 class StrictBooleanField(serializers.BooleanField):

@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from drf_spectacular.utils import extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
@@ -13,6 +14,7 @@ from history.api.fields import (
     CALL_CURSOR,
     EXPORT_CURSOR,
     SESSION_CURSOR,
+    BodySerializer,
     CursorField,
     EndTimeParameter,
     NameParameter,
@@ -32,6 +34,7 @@ from history.search import SessionQuery
 
 PAGE, MOST = 50, 200
 MESSAGES = 20
+CURSOR_HELP = "Position of the page, as in `next` of the page before."
 
 
 class QueryParameters(PlainSerializer):
@@ -89,9 +92,7 @@ def filters_in(parameters: JsonObject) -> SessionQuery:
 
 class SessionListParameters(FilterParameters):
     q = SearchField(help_text="Sessions in which this was said; as in search.")
-    cursor = CursorField(
-        SESSION_CURSOR, read_cursor, help_text="Position of the page, as in `next` of the page before."
-    )
+    cursor = CursorField(SESSION_CURSOR, read_cursor, help_text=CURSOR_HELP)
     limit = serializers.IntegerField(min_value=1, max_value=MOST, default=PAGE)
 
 
@@ -133,9 +134,7 @@ class ToolCallListParameters(ReasonParameters):
     session = serializers.UUIDField(required=False)
     from_ = TimeParameter(required=False, help_text="Asked at this time or later.")
     to_ = EndTimeParameter(required=False, help_text="Asked before this time; a day alone counts as a whole.")
-    cursor = CursorField(
-        CALL_CURSOR, CallPlace.read, help_text="Position of the page, as in `next` of the page before."
-    )
+    cursor = CursorField(CALL_CURSOR, CallPlace.read, help_text=CURSOR_HELP)
     limit = serializers.IntegerField(min_value=1, max_value=MOST, default=PAGE)
 
 
@@ -161,19 +160,16 @@ class SearchParameters(QueryParameters):
     to_ = EndTimeParameter(required=False, help_text="Said before this time; a day alone counts as a whole.")
     facets = serializers.BooleanField(default=False, help_text="Also how the hits are spread.")
     count = serializers.BooleanField(default=False, help_text="Also how many there are.")
-    cursor = NumberField(help_text="Position of the page, as in `next` of the page before.")
+    cursor = NumberField(help_text=CURSOR_HELP)
     limit = serializers.IntegerField(min_value=1, max_value=100, default=20)
 
 
 @extend_schema_serializer(component_name="SessionChange")
-class SessionChange(PlainSerializer):
+class SessionChange(BodySerializer):
     """Fields that are left out stay as they are."""
+
+    unknown_field = gettext_lazy("Unknown or read-only field.")
 
     title = TitleField(r"\S", required=False, max_length=200)
     pinned = StrictBooleanField(required=False)
     archived = StrictBooleanField(required=False)
-
-    def to_internal_value(self, data: Any) -> dict[str, Any]:
-        if isinstance(data, dict) and (unknown := sorted(map(str, set(data) - set(self.fields)))):
-            raise ValidationError({name: [_("Unknown or read-only field.")] for name in unknown})
-        return dict(super().to_internal_value(data))

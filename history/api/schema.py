@@ -5,8 +5,7 @@ The schema is made from parameters and serializers, by the decorator `documented
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -46,24 +45,15 @@ STATUSES = {
 }
 ALWAYS = (400, 401, 403, 404, 429, 503)
 
-PATH = {
-    "session_id": OpenApiParameter("session_id", UUID, OpenApiParameter.PATH),
-    "exchange_id": OpenApiParameter("exchange_id", UUID, OpenApiParameter.PATH),
-    "import_id": OpenApiParameter("import_id", UUID, OpenApiParameter.PATH),
-    "seq": OpenApiParameter(
-        "seq", {"type": "integer", "minimum": 1, "maximum": LARGEST}, OpenApiParameter.PATH, description="Of an entry."
-    ),
-}
-IF_NONE_MATCH = OpenApiParameter(
-    "If-None-Match", str, OpenApiParameter.HEADER, description="The `ETag` of the answer that you have."
-)
-IF_MATCH = OpenApiParameter(
-    "If-Match", str, OpenApiParameter.HEADER, description="The `ETag` of what you have read: refuse if it changed."
-)
+SEQ = {"type": "integer", "minimum": 1, "maximum": LARGEST}
+_path = partial(OpenApiParameter, location=OpenApiParameter.PATH)
+PATH = {name: _path(name, UUID) for name in ("session_id", "exchange_id", "import_id")}
+PATH["seq"] = _path("seq", SEQ, description="Of an entry.")
+_header = partial(OpenApiParameter, type=str, location=OpenApiParameter.HEADER)
+IF_NONE_MATCH = _header("If-None-Match", description="The `ETag` of the answer that you have.")
+IF_MATCH = _header("If-Match", description="The `ETag` of what you have read: refuse if it changed.")
+REASON = _header("X-Parley-Reason", description="Why you want to read what is not yours.")
 DONE = OpenApiResponse(description="Done.")
-REASON = OpenApiParameter(
-    "X-Parley-Reason", str, OpenApiParameter.HEADER, description="Why you want to read what is not yours."
-)
 
 
 def documented(
@@ -207,25 +197,13 @@ _OPERATION = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Examples:
-    """`setup` precedes the examples for Python. They are by method and path: `GET /api/history/search`."""
-
-    setup: str
-    curl: dict[str, str]
-    python: dict[str, str]
-
-
 @cache
-def read_examples() -> Examples:
+def read_examples() -> tuple[str, dict[str, tuple[str, str]]]:
+    """The setup of the examples for Python, and those for curl and Python by method and path, all as in the docs."""
     text = (Path(settings.BASE_DIR) / "docs" / "rest.md").read_text(encoding="utf-8")
     setup = _SETUP.search(text)
-    operations = list(_OPERATION.finditer(text))
-    return Examples(
-        setup=setup[1].strip() if setup else "",
-        curl={one["name"]: one["curl"].strip() for one in operations},
-        python={one["name"]: one["python"].strip() for one in operations},
-    )
+    examples = {one["name"]: (one["curl"].strip(), one["python"].strip()) for one in _OPERATION.finditer(text)}
+    return setup[1].strip() if setup else "", examples
 
 
 def operation_name(method: str, path: str) -> str:
@@ -235,9 +213,9 @@ def operation_name(method: str, path: str) -> str:
 
 def samples_of(method: str, path: str) -> list[dict[str, str]]:
     """As `x-codeSamples`, an extension of OpenAPI that most readers of schemas show."""
-    examples, name = read_examples(), operation_name(method, path)
-    python = f"{examples.setup}\n\n{examples.python[name]}"
+    setup, examples = read_examples()
+    curl, python = examples[operation_name(method, path)]
     return [
-        {"lang": "Shell", "label": "curl", "source": examples.curl[name]},
-        {"lang": "Python", "label": "Python", "source": python},
+        {"lang": "Shell", "label": "curl", "source": curl},
+        {"lang": "Python", "label": "Python", "source": f"{setup}\n\n{python}"},
     ]

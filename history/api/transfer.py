@@ -65,16 +65,9 @@ def _begin(request: Request, parameters: JsonObject) -> Export:
         mine=parameters["mine"],
         filters=filters_in({**parameters, "session": None}),
     )
-    since = parameters["since"]
+    viewer, since, reason = viewer_of(request), parameters["since"], reason_of(request)
     try:
-        return begin(
-            viewer_of(request),
-            selection,
-            parameters["format"],
-            since=since,
-            compress=parameters["gzip"],
-            reason=reason_of(request),
-        )
+        return begin(viewer, selection, parameters["format"], since=since, compress=parameters["gzip"], reason=reason)
     except NothingSelected as error:
         raise NoSuchThing from error
     except CannotExport as error:

@@ -17,8 +17,7 @@ from history.record import search_rows
 from history.search.finding import MANY, Count, SearchRequest, as_uuid, build_request, count, take
 from history.search.session_query import SessionQuery
 
-VALUES = 12
-"""How many values of a facet are counted, the most frequent first."""
+VALUES = 12  # of a facet are counted, the most frequent first
 TOOL_SESSIONS = 200
 
 Value = str | int
@@ -79,12 +78,12 @@ def _seen(newest: Iterable[Any]) -> dict[str, Counter[Value]]:
 def _counted(request: SearchRequest, name: str, seen: Counter[Value], *, is_exact: bool) -> dict[Value, Count]:
     if is_exact:
         return {value: Count(number) for value, number in seen.most_common()}
-    counts = {value: _more(request, name, value, number) for value, number in seen.most_common(VALUES)}
+    many = Count(MANY, is_exact=False)
+    counts = {
+        value: many if number >= MANY else count(request.narrowed(_word(name, value)))
+        for value, number in seen.most_common(VALUES)
+    }
     return dict(sorted(counts.items(), key=lambda item: item[1].number, reverse=True))
-
-
-def _more(request: SearchRequest, name: str, value: Value, number: int) -> Count:
-    return Count(MANY, is_exact=False) if number >= MANY else count(request.narrowed(_word(name, value)))
 
 
 def _word(name: str, value: Value) -> str:

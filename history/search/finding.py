@@ -78,7 +78,6 @@ class Results:
 
     hits: tuple[Hit, ...] = ()
     next_before: int | None = None
-    query: Query
     request: SearchRequest | None = field(default=None, repr=False, compare=False)
 
     @cached_property
@@ -95,9 +94,9 @@ class SearchRequest:
     filters: SessionQuery
     served: tuple[str, list[Any]]  # SQL of the sessions that the viewer may see
 
-    def narrowed(self, *words: str) -> SearchRequest:
-        """The same search among the messages with one of these scope words."""
-        return replace(self, query=replace(self.query, needed=(*self.query.needed, _any(words))))
+    def narrowed(self, word: str) -> SearchRequest:
+        """The same search among the messages with this scope word."""
+        return replace(self, query=replace(self.query, needed=(*self.query.needed, _any([word]))))
 
 
 def search(
@@ -106,10 +105,10 @@ def search(
     """Visible messages that match, newest recorded first. `before` continues a page."""
     request = build_request(viewer, query, filters)
     if request is None:
-        return Results(query=parse_query(query))
+        return Results()
     found, read_on = take(request, HIT_COLUMNS, max(1, min(limit, MAX_PAGE)), before=before)
     hits = _with_visible_titles(viewer, [_hit(request.typed.terms, row) for row in found])
-    return Results(hits=hits, next_before=read_on, query=request.typed, request=request)
+    return Results(hits=hits, next_before=read_on, request=request)
 
 
 def _with_visible_titles(viewer: Viewer, hits: Sequence[Hit]) -> tuple[Hit, ...]:
@@ -130,10 +129,8 @@ def build_request(viewer: Viewer, typed: str, filters: SessionQuery) -> SearchRe
         return None
     # Narrows to what the viewer can reach at all. `sessions_for` decides what is shown now.
     letters = {"o": reach.owner_id, "k": reach.api_key_id}
-    scope = [
-        _any([search_rows.number_word(letter, number)]) for letter, number in letters.items() if number is not None
-    ]
-    scope += _filter_groups(filters)
+    words = [search_rows.number_word(letter, number) for letter, number in letters.items() if number is not None]
+    scope = [*(_any([word]) for word in words), *_filter_groups(filters)]
     if not scope and not query.needed:
         scope = [_any([search_rows.EVERY_MESSAGE])]
     excluded = (Term((search_rows.HAS_ERROR,)),) if filters.has_error is False else ()
@@ -160,11 +157,8 @@ def _months(filters: SessionQuery) -> list[str]:
     end = min(end, datetime.max.year * 12 + 11)
     if end - start > NARROWED_MONTHS:
         return []
-    months = [
-        search_rows.month_word(datetime(number // 12, number % 12 + 1, 1, tzinfo=UTC))
-        for number in range(start, end + 1)
-    ]
-    return list(dict.fromkeys([*months, search_rows.SOME_DAY]))
+    firsts = (datetime(number // 12, number % 12 + 1, 1, tzinfo=UTC) for number in range(start, end + 1))
+    return list(dict.fromkeys([*map(search_rows.month_word, firsts), search_rows.SOME_DAY]))
 
 
 def _any(words: Sequence[str]) -> Group:

@@ -9,7 +9,6 @@ dropped. A query needs each of its groups, any term of each, and none of the exc
 """
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from history.record.search_tokens import words_of
@@ -36,7 +35,6 @@ Group = tuple[Term, ...]
 class Query:
     needed: tuple[Group, ...] = ()
     excluded: tuple[Term, ...] = ()
-    is_cut: bool = False
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -49,11 +47,10 @@ class Query:
 
 
 def parse_query(typed: str) -> Query:
-    """Parse a query. A long one is cut, and says so."""
+    """Parse a query. A long one is cut."""
     groups: list[Group] = []
     excluded: list[Term] = []
-    words = 0
-    joins = False
+    words, joins = 0, False
     for chunk in _CHUNK.finditer(typed[:QUERY_CHARS]):
         if chunk[0] == "OR":
             joins = bool(groups)
@@ -63,7 +60,7 @@ def parse_query(typed: str) -> Query:
             continue
         words += len(term.words)
         if words > QUERY_WORDS:
-            return _query(groups, excluded, is_cut=True)
+            break
         if chunk["minus"]:
             excluded.append(term)
         elif joins:
@@ -71,11 +68,7 @@ def parse_query(typed: str) -> Query:
         else:
             groups.append((term,))
         joins = False
-    return _query(groups, excluded, is_cut=len(typed) > QUERY_CHARS)
-
-
-def _query(groups: Iterable[Group], excluded: Iterable[Term], *, is_cut: bool) -> Query:
-    return Query(tuple(dict.fromkeys(groups)), tuple(dict.fromkeys(excluded)), is_cut)
+    return Query(tuple(dict.fromkeys(groups)), tuple(dict.fromkeys(excluded)))
 
 
 def _term(chunk: re.Match[str]) -> Term | None:

@@ -25,18 +25,10 @@ from history.entries import (
 )
 from history.errors import NoSuchEntry
 from history.models import Exchange, Message, Session
-from history.record.branches import (
-    below_on_the_way,
-    compactions_in,
-    has_continuation,
-    newest_below,
-    notes_beside,
-    retracted_in,
-    versions_of,
-)
+from history.record import branches
 from history.record.selectors import PAGE, Page, messages_of
 from history.text import has_visible_text
-from history.transcripts.calls import find_unrecorded_answer
+from history.transcripts.calls import find_unrecorded_answer, is_unrecorded
 from history.transcripts.previews import entries_in_brief
 
 SHOWN_CALLS = 200
@@ -93,8 +85,7 @@ class TranscriptEntry:
     is_newest: bool = False  # the last entry: its calls may still get their results
     is_answered_unkept: bool = False  # its answer was not recorded
     number: int | None = None  # its number among the visible messages; None for other entries, and if it is unknown
-    compacted: str = ""
-    """The program summarised the conversation before this entry: the address of the branch before."""
+    compacted: str = ""  # the address of the branch that the program summarised before this entry
 
     @property
     def template(self) -> str:
@@ -106,7 +97,7 @@ class TranscriptEntry:
         entry, message = self.entry, self.message
         if not isinstance(entry, ModelOutput) or message.status != Message.Status.COMPLETE:
             return False
-        is_kept = not message.dropped_at and entry.metadata.get("recording") != "no_replies"
+        is_kept = not message.dropped_at and not is_unrecorded(entry)
         return is_kept and not entry.plan and not any(_is_shown(part) for part in entry.parts)
 
     @property
@@ -217,9 +208,9 @@ def _first_number(session: Session, page: Page, place: TranscriptPosition) -> in
 
 
 def _set_numbers(rows: Iterable[TranscriptEntry], *, first: int | None) -> None:
-    numbered = [row for row in rows if row.message.is_message] if first is not None else []
-    for number, row in enumerate(numbered, first or 0):
-        row.number = number
+    if first is not None:
+        for number, row in enumerate((row for row in rows if row.message.is_message), first):
+            row.number = number
 
 
 def _marks(session: Session, place: TranscriptPosition) -> dict[int, bool]:
@@ -240,7 +231,7 @@ def _found(session: Session, place: TranscriptPosition, on_path: Mapping[int, bo
         leaf = None
     named = place.after if at is None else at
     if leaf is None and named is not None and on_path.get(named) is False:
-        leaf = newest_below(session, named, steps=REACH)
+        leaf = branches.newest_below(session, named, steps=REACH)
     return replace(place, at=at, leaf=leaf)
 
 
@@ -251,7 +242,7 @@ def _end_of_reading(session: Session, place: TranscriptPosition, on_path: Mappin
         return place.leaf
     if named == place.before:
         return named
-    return below_on_the_way(session, named, to=place.leaf, steps=REACH)
+    return branches.below_on_the_way(session, named, to=place.leaf, steps=REACH)
 
 
 def _page(session: Session, place: TranscriptPosition, *, leaf: int | None) -> Page:
@@ -265,18 +256,19 @@ def _page(session: Session, place: TranscriptPosition, *, leaf: int | None) -> P
 
 def _newer(session: Session, place: TranscriptPosition, page: Page) -> str:
     """The link to newer entries, also past the leaf if it has continuations."""
-    last = page.messages[-1].seq
-    if page.has_newer or (place.leaf is not None and last < place.leaf):
+    last, leaf = page.messages[-1].seq, place.leaf
+    if page.has_newer or (leaf is not None and last < leaf):
         return place.link(after=last)
-    return place.link(after=last, leaf=None) if place.leaf is not None and has_continuation(session, last) else ""
+    return place.link(after=last, leaf=None) if leaf is not None and branches.has_continuation(session, last) else ""
 
 
 def _shown(session: Session, messages: Sequence[Message], place: TranscriptPosition) -> list[TranscriptEntry]:
-    notes = notes_beside(session, messages) if place.internal else []
+    notes = branches.notes_beside(session, messages) if place.internal else []
     entries = entries_in_brief([*messages, *notes])
     rows = _in_order(messages, entries[: len(messages)], place)
-    versions, costs = versions_of(session, messages), _costs(messages)
-    retracted = retracted_in(session.pk) if any(message.kind == Summary.kind for message in messages) else set()
+    versions, costs = branches.versions_of(session, messages), _costs(messages)
+    has_summary = any(message.kind == Summary.kind for message in messages)
+    retracted = branches.retracted_in(session.pk) if has_summary else set()
     for row in rows:
         row.versions = versions.get(row.message.parent_seq, ())
         row.cost = costs.get(row.message.pk)
@@ -293,7 +285,7 @@ def _shown(session: Session, messages: Sequence[Message], place: TranscriptPosit
 def _link_compactions(session: Session, rows: Sequence[TranscriptEntry]) -> None:
     """The first message on a branch that begins with a client's summary links to the branch before it."""
     forks = {row.message.parent_seq: row.versions for row in rows if len(row.versions) > 1}
-    before = compactions_in(session, forks) if forks else {}
+    before = branches.compactions_in(session, forks) if forks else {}
     earlier: int | None = None
     for row in rows:
         earlier = before.get(row.message.seq, earlier)

@@ -1,12 +1,12 @@
 """JSON of sessions, messages and tool calls for the command line, the REST API and the socket of programs."""
 
-import json
 from typing import Any
 
 from django.db.models import Model
 from django.utils import timezone
 
 from history.db.packing import clean_deep
+from history.dialects.json_access import parse_json
 from history.entries import JsonObject, ModelInput, ModelOutput, SystemInstructionSet, thaw
 from history.models import Message, Session, ToolCall
 from history.record.selectors import PAGE, messages_of
@@ -121,10 +121,6 @@ def tool_call_json(call: ToolCall) -> JsonObject:
 def arguments_json(text: str) -> object:
     """An object if it is one. Arguments that are cut off, too deeply nested or invalid JSON remain a text."""
     try:
-        return clean_deep(json.loads(text, parse_constant=_refuse)) if text else {}
-    except (ValueError, RecursionError):
+        return clean_deep(parse_json(text)) if text else {}
+    except ValueError:
         return text
-
-
-def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")

@@ -7,7 +7,6 @@ of the token, so a copy of the database opens nothing, and existing links outliv
 import base64
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import Any
 
 from django.conf import settings
 from django.db.models import F, Q, QuerySet
@@ -48,10 +47,9 @@ def share(session: Session, *, by: Viewer, follows: bool = False, expires_at: da
             raise TooManyLinks(f"session {session.pk} has {MOST} links")
         link.leaf, link.title = Session.objects.values_list("head", "title").get(pk=session.pk)
         link.save(force_insert=True)
-        details: dict[str, Any] = {"link": str(link.pk), "leaf": link.leaf, "follows": follows}
-        audit.record(
-            "share", actor=by.pk, session=session.pk, until=expires_at.isoformat() if expires_at else None, **details
-        )
+        until = expires_at.isoformat() if expires_at else None
+        share_id, leaf = str(link.pk), link.leaf
+        audit.record("share", actor=by.pk, session=session.pk, until=until, link=share_id, leaf=leaf, follows=follows)
     return link
 
 

@@ -2,10 +2,8 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
 
 from asgiref.sync import async_to_sync
-from django.utils.translation import gettext as _
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
@@ -14,7 +12,7 @@ from rest_framework.response import Response
 from history.access.permissions import Purpose
 from history.api.base import ApiView, session_for
 from history.api.errors import ConflictError, NoSuchThing
-from history.api.fields import LARGEST, PlainSerializer
+from history.api.fields import LARGEST, BodySerializer, PlainSerializer
 from history.api.schema import documented
 from history.errors import NoSuchEntry
 from relay.chat import error_texts
@@ -23,18 +21,13 @@ from relay.errors import NoSuchModel, RelayError
 from relay.live import groups
 
 
-class SummaryRequest(PlainSerializer):
+class SummaryRequest(BodySerializer):
     """Missing fields take the value of the session."""
 
     model = serializers.RegexField(r"\S", required=False, max_length=160, help_text="Who writes it: `provider/model`.")
     instead_of = serializers.IntegerField(
         required=False, min_value=1, max_value=LARGEST, help_text="A summary that is to be written anew."
     )
-
-    def to_internal_value(self, data: Any) -> dict[str, Any]:
-        if isinstance(data, dict) and (unknown := sorted(map(str, set(data) - set(self.fields)))):
-            raise ValidationError({name: [_("Unknown field.")] for name in unknown})
-        return dict(super().to_internal_value(data))
 
 
 class SummariesSerializer(PlainSerializer):

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterable, MutableMapping
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -20,9 +19,9 @@ from django_htmx.http import push_url
 from history.access.permissions import Purpose, can_access_others
 from history.http import HtmxRequest, user_page
 from history.models import AuditEvent, Session
-from history.pages.browse.facets import Facet, Option, Spread, facets_for, keys_for
+from history.pages.browse.facets import facets_for, keys_for
 from history.pages.browse.query import BrowseQuery
-from history.pages.browse.results import BrowseResults, count_results, count_spread, read_results
+from history.pages.browse.results import count_results, count_spread, read_results
 from history.pages.charts.views import headlines
 
 UNDO = timedelta(seconds=30)
@@ -42,11 +41,8 @@ def history(request: HtmxRequest) -> HttpResponse:
         return render(request, "history/browse/_rows.html", {"browse": read_rows(request.user, query)})
     context: dict[str, object] = {"archiving": latest_archiving(request.session)}
     if request.htmx.trigger == "found":  # the list itself was notified of a change
-        context["browse"] = replace(
-            read_rows(request.user, query),
-            spread=count_results(request.user, query),
-            deleted=tuple(just_deleted_by(request.user)),
-        )
+        counted = {"spread": count_results(request.user, query), "deleted": just_deleted_by(request.user)}
+        context["browse"] = read_rows(request.user, query) | counted
         return render(request, "history/browse/_found.html", context)
     template = "history/browse/_answer.html" if request.htmx else "history/browse/page.html"
     context["browse"] = read_page(request.user, query)
@@ -60,56 +56,41 @@ def history(request: HtmxRequest) -> HttpResponse:
     return response
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrowsePage:
-    query: BrowseQuery
-    results: BrowseResults
-    spread: Spread | None = None
-    facets: tuple[Facet, ...] = ()
-    keys: tuple[Option, ...] = ()
-    ranges: tuple[tuple[str, str, bool], ...] = ()  # label, link, whether it is picked
-    deleted: tuple[Session, ...] = ()
-    sees_others: bool = False
-    reads_others: bool = False
-    deletes_others: bool = False
-
-    @property
-    def more(self) -> str:
-        return self.query.link(before=self.results.next_before) if self.results.next_before else ""
-
-
-def read_page(viewer: User, query: BrowseQuery) -> BrowsePage:
+def read_page(viewer: User, query: BrowseQuery) -> dict[str, Any]:
     page = read_rows(viewer, query)
     spread = count_spread(viewer, query)
     by_key = count_spread(viewer, query.without("key")) if query.key else spread
-    return replace(
-        page,
-        spread=spread,
-        facets=facets_for(query, spread, count=partial(count_spread, viewer), sees_others=page.sees_others),
-        keys=keys_for(viewer, by_key, query, sees_others=page.sees_others),
-        ranges=_ranges(query),
-        deleted=tuple(just_deleted_by(viewer)),
-    )
+    count, sees_others = partial(count_spread, viewer), page["sees_others"]
+    return page | {
+        "spread": spread,
+        "facets": facets_for(query, spread, count=count, sees_others=sees_others),
+        "keys": keys_for(viewer, by_key, query, sees_others=sees_others),
+        "ranges": _ranges(query),
+        "deleted": just_deleted_by(viewer),
+    }
 
 
-def read_rows(viewer: User, query: BrowseQuery) -> BrowsePage:
-    return BrowsePage(
-        query=query,
-        results=read_results(viewer, query),
-        sees_others=can_access_others(viewer, Purpose.LIST),
-        reads_others=can_access_others(viewer, Purpose.READ),
-        deletes_others=can_access_others(viewer, Purpose.DELETE),
-    )
+def read_rows(viewer: User, query: BrowseQuery) -> dict[str, Any]:
+    results = read_results(viewer, query)
+    return {
+        "query": query,
+        "results": results,
+        "more": query.link(before=results.next_before) if results.next_before else "",
+        "sees_others": can_access_others(viewer, Purpose.LIST),
+        "reads_others": can_access_others(viewer, Purpose.READ),
+        "deletes_others": can_access_others(viewer, Purpose.DELETE),
+    }
 
 
-def _ranges(query: BrowseQuery) -> tuple[tuple[str, str, bool], ...]:
+def _ranges(query: BrowseQuery) -> list[tuple[str, str, bool]]:
+    """Label, link, and whether it is picked."""
     today = timezone.localdate()
     week, month = today - timedelta(days=6), today - timedelta(days=29)
     choices = [(_("any time"), None), (_("today"), today), (_("7 days"), week), (_("30 days"), month)]
-    return tuple(
+    return [
         (label, query.link(since=since, until=None), query.since == since and query.until is None)
         for label, since in choices
-    )
+    ]
 
 
 # Undo.

@@ -53,19 +53,10 @@ def _label(label: str, provider: HttpProvider) -> str:
     return _(label) if provider.is_demo else label
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
-    text: str
-    why: str
-
-    @property
-    def is_command(self) -> bool:
-        return self.text.startswith("/")
-
-
-def examples() -> list[Example]:
+def examples() -> list[tuple[str, str]]:
+    """What may be sent first, and what it does."""
     return [
-        Example(_("Write a haiku about a quiet library."), _("Asks the model selected below.")),
-        Example("/sys_monitor cpu", _("Shows how busy this server is, without a model.")),
-        Example("/help", _("Commands that need no model")),
+        (_("Write a haiku about a quiet library."), _("Asks the model selected below.")),
+        ("/sys_monitor cpu", _("Shows how busy this server is, without a model.")),
+        ("/help", _("Commands that need no model")),
     ]

@@ -28,9 +28,9 @@ OPERATIONS = {
     for path, methods in schema()["paths"].items()
     for method, operation in methods.items()
 }
-SETUP = read_examples().setup
-CURL = {name: read_examples().curl[operation_name(*operation[:2])] for name, operation in OPERATIONS.items()}
-PYTHON = {name: read_examples().python[operation_name(*operation[:2])] for name, operation in OPERATIONS.items()}
+SETUP, EXAMPLES = read_examples()
+CURL = {name: EXAMPLES[operation_name(*operation[:2])][0] for name, operation in OPERATIONS.items()}
+PYTHON = {name: EXAMPLES[operation_name(*operation[:2])][1] for name, operation in OPERATIONS.items()}
 EVERY_SCOPE = ("read", "write", "delete", "export", "import")
 
 
