@@ -136,12 +136,8 @@ class AgentAdmin(admin.ModelAdmin[Agent]):
         form = ImportForm(request.POST or None, request.FILES or None)
         if request.method == "POST" and form.is_valid() and (agent := self._save_import(request, form)):
             return redirect("admin:relay_agent_change", agent.pk)
-        context = {
-            **self.admin_site.each_context(request),
-            "opts": self.opts,
-            "title": _("Import an agent"),
-            "form": form,
-        }
+        context = self.admin_site.each_context(request)
+        context |= {"opts": self.opts, "title": _("Import an agent"), "form": form}
         return TemplateResponse(request, "admin/relay/agent/import.html", context)
 
     def _save_import(self, request: HttpRequest, form: ImportForm) -> Agent | None:

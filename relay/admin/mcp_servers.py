@@ -26,16 +26,18 @@ _LINES = forms.Textarea(attrs={"rows": 4, "cols": 80, "autocomplete": "off", "sp
 class SecretLines(forms.CharField):
     """Names with their values, one to a line. Stored values are shown as marks and keep their value."""
 
+    stored = ""  # what the server has: encrypted
+
     def __init__(self, *, between: str, name: str, **kwargs: Any) -> None:
         super().__init__(required=False, widget=_LINES, **kwargs)
         self.between, self.name = between, re.compile(name)
 
-    def shown(self, sealed: str) -> str:
-        return "\n".join(f"{name}{self.between}{HIDDEN}" for name in unseal(sealed) or {})
+    def shown(self) -> str:
+        return "\n".join(f"{name}{self.between}{HIDDEN}" for name in unseal(self.stored) or {})
 
-    def sealed(self, text: str, before: str) -> str:
-        known, values = unseal(before) or {}, {}
-        for line in filter(str.strip, text.splitlines()):
+    def clean(self, text: Any) -> str:
+        known, values = unseal(self.stored) or {}, {}
+        for line in filter(str.strip, super().clean(text).splitlines()):
             name, between, value = (part.strip() for part in line.partition(self.between.strip()))
             if not between or not self.name.fullmatch(name):
                 raise forms.ValidationError(gettext("Write one per line: NAME%(sign)svalue") % {"sign": self.between})
@@ -78,37 +80,26 @@ class McpServerForm(forms.ModelForm[McpServer]):
         super().__init__(*args, **kwargs)
         for field in self.fields.values():
             field.label = capfirst(field.label)
-        self.before = {name: getattr(self.instance, name) for name in ("environment", "headers")}
         self.initial["arguments"] = "\n".join(map(str, self.instance.arguments))
-        for name, sealed in self.before.items():
-            self.initial[name] = self._lines(name).shown(sealed)
+        for name, field in self.fields.items():
+            if isinstance(field, SecretLines):
+                field.stored = getattr(self.instance, name)
+                self.initial[name] = field.shown()
 
     def clean_arguments(self) -> list[str]:
         return [line for line in self.cleaned_data["arguments"].splitlines() if line]
 
-    def clean_environment(self) -> str:
-        return self._lines("environment").sealed(self.cleaned_data["environment"], self.before["environment"])
-
-    def clean_headers(self) -> str:
-        return self._lines("headers").sealed(self.cleaned_data["headers"], self.before["headers"])
-
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
-        is_program = cleaned.get("transport") == McpServer.Transport.STDIO
+        transport, url = cleaned.get("transport"), cleaned.get("url") or ""
+        is_program = transport == McpServer.Transport.STDIO
         if is_program and cleaned.get("is_enabled") and not settings.PARLEY_MCP_COMMANDS:
             self.add_error("transport", PROGRAMS_ARE_OFF)
         if is_program and not cleaned.get("command"):
             self.add_error("command", gettext("Enter a program."))
-        if cleaned.get("transport") == McpServer.Transport.HTTP and not re.match(
-            r"https?://[^/\s]+", cleaned.get("url") or ""
-        ):
+        if transport == McpServer.Transport.HTTP and not re.match(r"https?://[^/\s]+", url):
             self.add_error("url", gettext("Enter a URL such as https://tools.example/mcp."))
         return cleaned
-
-    def _lines(self, name: str) -> SecretLines:
-        field = self.fields[name]
-        assert isinstance(field, SecretLines)
-        return field
 
 
 @admin.register(McpServer)

@@ -46,9 +46,16 @@ def one_notebook(request: HttpRequest, agent: str) -> HttpResponse:
     if request.method != "POST":
         return _render_notebook(request, agent, label, form=None)
     form = NotebookForm(request.POST)
-    if form.is_valid() and _save(request, form, agent):
-        messages.success(request, gettext("Notebook saved."))
-        return redirect("relay:notebook", agent=agent)
+    if form.is_valid():
+        try:
+            notebooks.write(request.user, agent, **form.cleaned_data)
+            messages.success(request, gettext("Notebook saved."))
+            return redirect("relay:notebook", agent=agent)
+        except notebooks.CannotWrite:
+            problem = gettext(
+                "The notebook has changed in the meantime. The current text is below. Save again to replace it."
+            )
+            form.add_error("content", problem)
     return _render_notebook(request, agent, label, form=form, status=422)
 
 
@@ -63,18 +70,6 @@ def restore(request: HttpRequest, agent: str) -> HttpResponse:
     notebooks.write(request.user, agent, old.content, seen=notebooks.read(request.user, agent).version)
     messages.success(request, gettext("Version restored."))
     return redirect("relay:notebook", agent=agent)
-
-
-def _save(request: HttpRequest, form: NotebookForm, agent: str) -> bool:
-    try:
-        notebooks.write(request.user, agent, form.cleaned_data["content"], seen=form.cleaned_data["seen"])
-    except notebooks.CannotWrite:
-        problem = gettext(
-            "The notebook has changed in the meantime. The current text is below. Save again to replace it."
-        )
-        form.add_error("content", problem)
-        return False
-    return True
 
 
 def _render_notebook(

@@ -6,14 +6,14 @@ Everything is read from the newest rows by index, so that a session of ten thous
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
-from history.access.access_log import AccessRecord, mark_readings_seen, who_read
+from history.access.access_log import mark_readings_seen, who_read
 from history.context.tokens import calibrate
 from history.entries import ModelInput, ModelOutput, SystemInstructionSet
 from history.http import HtmxRequest, user_action, user_page
@@ -50,32 +50,22 @@ class Gauge:
         return min(100, round(100 * self.used / self.window)) if self.window else 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnTiming:
+class TurnTiming(NamedTuple):
     began: datetime
     seconds: float
-    lanes: tuple[Span, ...]
+    lanes: list[Span]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Panel:
-    gauge: Gauge | None
-    turns: tuple[TurnTiming, ...]
-    instruction: SystemInstructionSet | None
-    instruction_seq: int = 0
-    readings: tuple[AccessRecord, ...] = ()
-
-
-def panel_of(session: Session, *, reader: Any = None) -> Panel:
+def panel_of(session: Session, *, reader: Any = None) -> dict[str, Any]:
     """`readings` are filled only for the owner."""
     seq, instruction = _instruction(session)
-    return Panel(
-        gauge=_gauge(session),
-        turns=tuple(_turns(session)),
-        instruction=instruction,
-        instruction_seq=seq,
-        readings=who_read(session) if reader is not None and reader.pk == session.owner_id else (),
-    )
+    return {
+        "gauge": _gauge(session),
+        "turns": _turns(session),
+        "instruction": instruction,
+        "instruction_seq": seq,
+        "readings": who_read(session) if reader is not None and reader.pk == session.owner_id else (),
+    }
 
 
 def _gauge(session: Session) -> Gauge | None:
@@ -165,8 +155,7 @@ def _turn(spans: Sequence[Span]) -> TurnTiming:
     spans = sorted(spans, key=lambda span: span.began)[:MOST_LANES]
     began, ended = spans[0].began, max(span.ended for span in spans)
     whole = max((ended - began).total_seconds(), 0.001)
-    lanes = tuple(span.placed(began, whole, narrowest=NARROWEST) for span in spans)
-    return TurnTiming(began=began, seconds=whole, lanes=lanes)
+    return TurnTiming(began, whole, [span.placed(began, whole, narrowest=NARROWEST) for span in spans])
 
 
 # Views.

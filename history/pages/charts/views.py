@@ -5,6 +5,7 @@ Range and grouping are in the URL; every chart has a table of its numbers.
 
 from collections.abc import Callable, Sequence
 from datetime import date
+from functools import partial
 from typing import NamedTuple
 
 from django.http import HttpRequest, HttpResponse
@@ -30,6 +31,7 @@ def charts(request: HttpRequest) -> HttpResponse:
     points = read_points(request.user, query)
     totals = points.totals()
     ranges = [("7d", _("7 days")), ("30d", _("30 days")), ("90d", _("90 days")), ("1y", _("a year"))]
+    ranges += [("all", _("everything"))]
     groupings = [("", _("total")), ("model", _("by model")), ("key", _("by key")), ("agent", _("by agent"))]
     groupings += [("source", _("by source")), *([("owner", _("by owner"))] if sees_others else [])]
     owners = [(False, _("all users")), (True, _("mine"))] if sees_others else []
@@ -37,9 +39,7 @@ def charts(request: HttpRequest) -> HttpResponse:
         "query": query,
         "charts": _draw_charts(points, totals, query),
         "is_empty": not any(totals.values()),
-        "ranges": [
-            (word, query.link(range=name), query.range == name) for name, word in [*ranges, ("all", _("everything"))]
-        ],
+        "ranges": [(word, query.link(range=name), query.range == name) for name, word in ranges],
         "groupings": [(word, query.link(by=name), query.by == name) for name, word in groupings],
         "owners": [(word, query.link(mine=mine), query.mine == mine) for mine, word in owners],
     }
@@ -64,20 +64,16 @@ class Chart(NamedTuple):
     note: str
 
 
-def _sum(name: str) -> Measure:
-    return lambda sums: float(sums[name])
+def _sum(*names: str) -> Measure:
+    return lambda sums: float(sum(sums[name] for name in names))
 
 
 def _tool_seconds(sums: Sums) -> Number:
     return float(sums["tool_milliseconds"] / 1000)
 
 
-def _tokens(sums: Sums) -> Number:
-    return float(sums["input_tokens"] + sums["output_tokens"])
-
-
-def _percentile(share: float) -> Measure:
-    return lambda sums: latency_percentile(share, sums)
+_tokens = _sum("input_tokens", "output_tokens")
+_median, _slowest = partial(latency_percentile, 0.5), partial(latency_percentile, 0.95)
 
 
 def _draw_charts(points: Points, totals: Sums, query: ChartQuery) -> list[Chart]:
@@ -87,7 +83,7 @@ def _draw_charts(points: Points, totals: Sums, query: ChartQuery) -> list[Chart]
         "tokens": [(_("read"), _sum("input_tokens")), (_("written"), _sum("output_tokens"))],
         "errors": [(_("errors"), _sum("errors")), (_("answers cut short"), _sum("cut_short"))],
         "tools": [(_("time of tools"), _tool_seconds)],
-        "latency": [(_("median"), _percentile(0.5)), (_("95th percentile"), _percentile(0.95))],
+        "latency": [(_("median"), _median), (_("95th percentile"), _slowest)],
     }
 
     def draw(name: str, title: str, unit: str, total_words: str, measure: Measure, note: str = "") -> Chart:
@@ -111,7 +107,7 @@ def _draw_charts(points: Points, totals: Sums, query: ChartQuery) -> list[Chart]
         draw("tokens", _("Tokens"), "tokens", _("tokens"), _tokens),
         draw("errors", _("Errors"), "count", _("failed answers and tool calls"), _sum("errors")),
         draw("tools", _("Time of tools"), "seconds", _("in tools"), _tool_seconds),
-        draw("latency", _("Time to the first token"), "seconds", _("median (approx.)"), _percentile(0.5)),
+        draw("latency", _("Time to the first token"), "seconds", _("median (approx.)"), _median),
     ]
     return [*charts, draw("cost", _("Cost"), "dollars", _("cost"), _sum("cost"))] if totals["cost"] else charts
 
@@ -145,7 +141,7 @@ def headlines(viewer: Viewer) -> list[Headline]:
     numbers: list[tuple[str, Number, Measure]] = [
         ("sessions", totals["sessions"], _sum("sessions")),
         ("tokens", _tokens(totals), _tokens),
-        ("latency", _percentile(0.5)(totals), _percentile(0.5)),
+        ("latency", _median(totals), _median),
         ("cut_short", share, _sum("cut_short")),
     ]
     if not any(totals.values()):

@@ -120,7 +120,7 @@ def test_a_process_never_ends_its_own_runs(run: Run) -> None:
 def test_the_time_of_a_lost_answer_ends_with_its_last_sign_of_life(run: Run, ada: User) -> None:
     Run.objects.update(heartbeat_at=run.started_at)
     sweeper.sweep()
-    [turn] = panel_of(Session.objects.get(pk=run.session_id), reader=ada).turns
+    [turn] = panel_of(Session.objects.get(pk=run.session_id), reader=ada)["turns"]
     assert turn.seconds == pytest.approx(2.0, abs=0.1)
 
 

@@ -430,7 +430,7 @@ def test_where_replies_are_not_kept_the_panel_says_so_and_what_the_last_call_rea
 
 
 def test_the_panel_says_where_the_time_went(worked: Session) -> None:
-    (turn,) = panel_of(worked).turns
+    (turn,) = panel_of(worked)["turns"]
     assert [(lane.name, lane.kind, lane.start, lane.width) for lane in turn.lanes] == [
         ("script", "model", 0, 40),
         ("sys_monitor", "tool", 40, 20),
@@ -445,7 +445,7 @@ def test_what_was_answered_on_another_branch_took_no_time_of_the_turn_that_is_sh
     now = timezone.now()
     fields = {"started_at": now, "ended_at": now, "end_reason": "done", "model": "script"}
     Exchange.objects.create(session=worked, owner=worked.owner, message_id=beside.message_id, **fields)
-    (turn,) = panel_of(worked).turns
+    (turn,) = panel_of(worked)["turns"]
     assert turn.seconds == pytest.approx(2.5)
     assert len(turn.lanes) == 3
 
