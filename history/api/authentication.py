@@ -74,8 +74,6 @@ class HasScope(BasePermission):
         return True
 
 
-# Rate limit.
-
 _counts: Counter[str] = Counter()  # of the current minute, while the shared cache is away
 _lock = threading.Lock()
 

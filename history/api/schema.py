@@ -72,7 +72,10 @@ def documented(
     `response` is None for a status alone, or several by status and media type. `has_tag`: it has an ETag.
     """
     success_responses = response if isinstance(response, dict) else {success: response or DONE}
-    problems = sorted({*ALWAYS, *statuses, *((304,) if has_tag else ())})
+    problems = {
+        status: OpenApiResponse(None if status == 304 else ErrorSerializer, description=STATUSES[status])
+        for status in sorted({*ALWAYS, *statuses, *((304,) if has_tag else ())})
+    }
     headers = [IF_NONE_MATCH] if has_tag else []
     headers += [IF_MATCH] if 412 in problems else []
     headers += [REASON] if issubclass(parameters, ReasonParameters) else []
@@ -90,15 +93,11 @@ def documented(
             description=" ".join((method.__doc__ or "").split()),
             parameters=[*path, *([parameters] if parameters().fields else []), *headers],
             request=body,
-            responses={**success_responses, **{status: _problem(status) for status in problems}},
+            responses={**success_responses, **problems},
             tags=["history"],
         )(parsed)
 
     return decorate
-
-
-def _problem(status: int) -> OpenApiResponse:
-    return OpenApiResponse(None if status == 304 else ErrorSerializer, description=STATUSES[status])
 
 
 def drop_slash_urls(endpoints: list[tuple[str, str, str, Any]], **_kwargs: object) -> list[tuple[str, str, str, Any]]:
@@ -131,7 +130,8 @@ def tidy_schema(result: dict[str, Any], **_kwargs: object) -> dict[str, Any]:
 
 def _refuse_nul(schema: dict[str, Any]) -> None:
     """The fields refuse NUL in texts."""
-    _refuse_nul(schema["items"]) if "items" in schema else None
+    if "items" in schema:
+        _refuse_nul(schema["items"])
     if schema.get("type") == "string" and not {"pattern", "enum", "format"} & set(schema):
         schema["pattern"] = r"^[^\u0000]*$"
 

@@ -1,5 +1,7 @@
 """REST: full-text search of the messages that the viewer may read."""
 
+from dataclasses import asdict
+
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -30,10 +32,7 @@ class Search(ApiView):
         }
         if parameters["facets"]:
             body["facets"] = {
-                facet: [
-                    {"value": str(value), "number": count.number, "is_exact": count.is_exact}
-                    for value, count in counts.items()
-                ]
+                facet: [{"value": str(value), **asdict(count)} for value, count in counts.items()]
                 for facet, counts in named_facets(facets(viewer, words, filters=filters)).items()
             }
         readable = reasons.readable_without_reason(viewer, {hit.session_id for hit in page.hits})

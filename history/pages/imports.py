@@ -84,9 +84,6 @@ def _too_large() -> str:
     return text % {"megabytes": settings.PARLEY_IMPORT_MB, "files": jobs.MAX_FILES}
 
 
-# Upload in pieces.
-
-
 @user_action
 def begin(request: HttpRequest) -> HttpResponse:
     """Create a job from `name` and `size` of each file; the response has the URLs for the pieces."""
@@ -138,9 +135,6 @@ def start(request: HttpRequest, job_id: UUID) -> HttpResponse:
     if wants_json:
         return JsonResponse({"page": reverse("history:import_job", args=[job.pk])})
     return redirect("history:import_job", job.pk)
-
-
-# Progress and report.
 
 
 @user_page

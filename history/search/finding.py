@@ -165,9 +165,6 @@ def _any(words: Sequence[str]) -> Group:
     return tuple(Term((word,)) for word in words)
 
 
-# Rounds.
-
-
 Round = tuple[list[Any], int | None]
 
 
@@ -239,9 +236,6 @@ def take(request: SearchRequest, columns: str, limit: int, *, before: int | None
         if len(taken) > limit:
             return taken[:limit], search_rows.message_of(taken[limit - 1][0])
     return taken, read_on
-
-
-# Hits.
 
 
 def _hit(terms: tuple[Term, ...], row: Any) -> Hit:

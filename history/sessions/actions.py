@@ -17,16 +17,11 @@ session_changed = Signal()
 
 
 def change(
-    session: Session,
-    *,
-    title: str | None = None,
-    pinned: bool | None = None,
-    archived: bool | None = None,
-    by: Viewer | None = None,
+    session: Session, *, title: str | None = None, pinned: bool | None = None, archived: bool | None = None
 ) -> None:
     """None: as it is."""
     if title is not None:
-        recorder.rename(session, title=title, by=by)
+        recorder.rename(session, title=title)
     if pinned is not None:
         recorder.pin(session, pinned=pinned)
     if archived is not None:

@@ -185,7 +185,7 @@ def read_shared(session: Session, place: TranscriptPosition, *, leaf: int, kinds
     """
     page = _page(session, place, leaf=leaf)
     messages = [message for message in page.messages if message.kind in kinds and not message.is_internal]
-    rows = _in_order(messages, entries_in_brief(messages), place)
+    rows = _rows(messages, entries_in_brief(messages), place)
     _set_numbers(rows, first=None if page.has_older else 1)
     return Transcript(
         rows=tuple(rows),
@@ -265,7 +265,7 @@ def _newer(session: Session, place: TranscriptPosition, page: Page) -> str:
 def _shown(session: Session, messages: Sequence[Message], place: TranscriptPosition) -> list[TranscriptEntry]:
     notes = branches.notes_beside(session, messages) if place.internal else []
     entries = entries_in_brief([*messages, *notes])
-    rows = _in_order(messages, entries[: len(messages)], place)
+    rows = _rows(messages, entries[: len(messages)], place)
     versions, costs = branches.versions_of(session, messages), _costs(messages)
     has_summary = any(message.kind == Summary.kind for message in messages)
     retracted = branches.retracted_in(session.pk) if has_summary else set()
@@ -313,9 +313,7 @@ def _costs(messages: Sequence[Message]) -> dict[int | None, Decimal]:
     return dict(paid.values_list("message_id", "cost")) if answers else {}
 
 
-def _in_order(
-    messages: Sequence[Message], entries: Sequence[Entry], place: TranscriptPosition
-) -> list[TranscriptEntry]:
+def _rows(messages: Sequence[Message], entries: Sequence[Entry], place: TranscriptPosition) -> list[TranscriptEntry]:
     """A row for each message; results belong to the calls of the answer before them in the conversation."""
     rows: list[TranscriptEntry] = []
     asked: Sequence[TranscriptCall] = ()

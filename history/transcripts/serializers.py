@@ -16,9 +16,6 @@ CONVERSATION = (ModelInput.kind, ModelOutput.kind, SystemInstructionSet.kind)
 MOST = 200
 
 
-# Sessions.
-
-
 def session_json(session: Session) -> dict[str, Any]:
     """For the socket of programs."""
     return {
@@ -60,9 +57,6 @@ def retention_state(session: Session) -> str:
     return "expired" if session.expires_at and session.expires_at <= timezone.now() else "kept"
 
 
-# Messages.
-
-
 def history_json(
     session: Session, *, count: int = PAGE, before: int | None = None, leaf: int | None = None
 ) -> dict[str, Any]:
@@ -94,9 +88,6 @@ def message_json(message: Message, calls: list[ToolCall]) -> dict[str, Any]:
         "tool_calls": [tool_call_json(call) for call in calls],
         "metadata": {**known, **thaw(message.metadata)},
     }
-
-
-# Tool calls.
 
 
 def calls_by_message(messages: list[Message]) -> dict[int, list[ToolCall]]:

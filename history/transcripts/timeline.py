@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from django.db.models import QuerySet, Sum
+from django.db.models.functions import Coalesce
 
 from history.entries import ModelInput, ModelOutput
 from history.models import Exchange, Message, Session, ToolCall
@@ -129,18 +130,11 @@ def _without_answer(session: Session, *, since: int, until: int) -> Iterator[Spa
     """
     calls = Exchange.objects.filter(session=session).filter(message=None, ended_at__isnull=False)
     rows = calls.filter(after__gte=max(since, 1), after__lt=until).order_by("started_at")
-    columns = ("after", "model", "started_at", "end_reason")
-    worked: Any = rows.only(*columns).annotate(worked_until=end_of_work())
-    for call in worked[:MOST_TOGETHER]:
-        ended = call.worked_until or call.started_at
-        yield Span(
-            kind="model",
-            name=call.model,
-            seq=call.after,
-            began=call.started_at,
-            seconds=max(0.0, (ended - call.started_at).total_seconds()),
-            status=Message.Status.COMPLETE if call.end_reason == "done" else Message.Status.INTERRUPTED,
-        )
+    columns = ("model", "after", "started_at", end_of_work(), "end_reason")
+    for model, seq, began, ended, reason in rows.values_list(*columns)[:MOST_TOGETHER]:
+        status = Message.Status.COMPLETE if reason == "done" else Message.Status.INTERRUPTED
+        seconds = max(0.0, ((ended or began) - began).total_seconds())
+        yield Span(kind="model", name=model, seq=seq, began=began, seconds=seconds, status=status)
 
 
 def _answers(answers: QuerySet[Message]) -> Any:
@@ -156,28 +150,16 @@ def _of_models(rows: Iterable[Mapping[str, Any]]) -> Iterator[Span]:
             continue  # reported by a program, without a call here
         if not (began and ended):
             began, ended = row["created_at"] - timedelta(seconds=row["duration"] or 0), row["created_at"]
-        yield Span(
-            kind="model",
-            name=row["model"],
-            seq=row["seq"],
-            began=began,
-            seconds=max(0.0, (ended - began).total_seconds()),
-            status=row["status"],
-            wait=row["latency"],
-        )
+        facts = {"name": row["model"], "seq": row["seq"], "status": row["status"], "wait": row["latency"]}
+        yield Span(kind="model", began=began, seconds=max(0.0, (ended - began).total_seconds()), **facts)
 
 
 def _of_tools(message_ids: Sequence[int]) -> Iterator[Span]:
     calls = ToolCall.objects.filter(message_id__in=message_ids, duration__isnull=False).order_by("pk")
-    for row in calls.values("name", "message__seq", "created_at", "started_at", "duration", "status")[:MOST_TOGETHER]:
-        yield Span(
-            kind="tool",
-            name=row["name"],
-            seq=row["message__seq"],
-            began=row["started_at"] or row["created_at"],
-            seconds=max(0.0, row["duration"] or 0.0),
-            status=row["status"],
-        )
+    columns = ("name", "message__seq", Coalesce("started_at", "created_at"), "duration", "status")
+    for name, seq, began, duration, status in calls.values_list(*columns)[:MOST_TOGETHER]:
+        seconds = max(0.0, duration or 0.0)
+        yield Span(kind="tool", name=name, seq=seq, began=began, seconds=seconds, status=status)
 
 
 def _turn(seq: int, at: datetime, spans: Sequence[Span], left_out: int) -> TimelineTurn:

@@ -112,8 +112,6 @@ class AgentAdmin(admin.ModelAdmin[Agent]):
             Agent.objects.filter(is_default=True).exclude(pk=obj.pk).update(is_default=False)
         super().save_model(request, obj, form, change)
 
-    # Import and export.
-
     def get_urls(self) -> list[URLPattern]:
         own = [
             path("import/", self.admin_site.admin_view(self.import_view), name="relay_agent_import"),

@@ -23,8 +23,9 @@ from history.access import keys
 from history.clients import ENVIRONMENTS, EXAMPLE_CLIENT, environment_of
 from history.http import user_action, user_form
 from history.models import ApiKey
+from history.record.selectors import sessions_owned_by
 from history.sessions import actions
-from relay.status.key_usage import LIMITS, budget_of, load_key_usage, sessions_of
+from relay.status.key_usage import LIMITS, budget_of, load_key_usage
 
 MOST_KEYS = 50
 MOST_SHOWN = 200
@@ -95,15 +96,12 @@ class LimitsForm(forms.ModelForm[ApiKey]):
         }
 
 
-# Keys of the user.
-
-
 @user_form
 @sensitive_variables("made")
 def all_keys(request: HttpRequest) -> HttpResponse:
     form = NewKeyForm(request.POST) if request.method == "POST" else _empty_form()
     if not form.is_valid():
-        return _list(request, form=form, status=422 if form.is_bound else 200)
+        return _list(request, form)
     if not can_create_key(request.user):
         raise Http404
     days = form.cleaned_data.pop("days")
@@ -117,7 +115,7 @@ def all_keys(request: HttpRequest) -> HttpResponse:
         )
         messages.warning(request, text)
         return redirect("relay:keys")
-    return _list(request, form=_empty_form(), made=made)
+    return _list(request, _empty_form(), made=made)
 
 
 def _empty_form() -> NewKeyForm:
@@ -132,9 +130,7 @@ def can_create_key(user: Any) -> bool:
     return keys.list_keys().filter(owner=user).count() < MOST_KEYS
 
 
-def _list(
-    request: HttpRequest, *, form: NewKeyForm, made: keys.NewKey | None = None, status: int = 200
-) -> HttpResponse:
+def _list(request: HttpRequest, form: NewKeyForm, *, made: keys.NewKey | None = None) -> HttpResponse:
     mine = keys.list_keys(include_ended=True).filter(owner_id=request.user.pk).order_by("-created_at", "-pk")
     own, others = load_key_usage(list(mine)), []
     if can_limit_keys(request.user):
@@ -153,19 +149,14 @@ def _list(
         "clients": clients_for(made.secret) if made else [],
         "history_is_on": settings.CHAT_HISTORY_ENABLED,
     }
-    return render(request, "gateway/keys.html", context, status=status)
+    return render(request, "gateway/keys.html", context, status=422 if form.is_bound else 200)
 
 
 @sensitive_variables()
 def clients_for(secret: str) -> list[dict[str, str]]:
     """Shell commands that set the environment variables of each client, with a new key."""
-    return [
-        {"name": client, "settings": environment_of(client, url=settings.PARLEY_URL, key=secret)}
-        for client in ENVIRONMENTS
-    ]
-
-
-# A single key.
+    url = settings.PARLEY_URL
+    return [{"name": name, "settings": environment_of(name, url=url, key=secret)} for name in ENVIRONMENTS]
 
 
 def can_limit_keys(user: Any) -> bool:
@@ -188,7 +179,7 @@ def one_key(request: HttpRequest, prefix: str) -> HttpResponse:
     key = key_or_404(request.user, prefix)
     form = KeyForm(request.POST)
     if not form.is_valid():
-        return _page(request, key, form=form, status=422)
+        return _page(request, key, form=form)
     wanted = form.cleaned_data
     if "admin" in key.scopes:  # given on the command line, and not on the form
         wanted["scopes"] = [*wanted["scopes"], "admin"]
@@ -211,27 +202,20 @@ def limit(request: HttpRequest, prefix: str) -> HttpResponse:
         except keys.BadLimitError as error:
             text = gettext("Write 0 to %(most)s, or leave it empty.") % {"most": f"{error.most:,}"}
             form.add_error(error.field, text)
-    return _page(request, key, limits=form, status=422)
+    return _page(request, key, limits=form)
 
 
 def _page(
-    request: HttpRequest,
-    key: ApiKey,
-    *,
-    form: KeyForm | None = None,
-    limits: LimitsForm | None = None,
-    status: int = 200,
+    request: HttpRequest, key: ApiKey, *, form: KeyForm | None = None, limits: LimitsForm | None = None
 ) -> HttpResponse:
+    """`form` and `limits` have errors."""
     [usage] = load_key_usage([key])
     context: dict[str, Any] = {"usage": usage, "modes": RECORDING, "is_own": key.owner_id == request.user.pk}
     if context["is_own"] and usage.is_active:
         context["form"] = form or KeyForm(initial={name: getattr(key, name) for name in KeyForm.base_fields})
     if can_limit_keys(request.user) and usage.is_active:
         context["limits"] = limits or LimitsForm(instance=key)
-    return render(request, "gateway/key.html", context, status=status)
-
-
-# Actions that need confirmation.
+    return render(request, "gateway/key.html", context, status=422 if form or limits else 200)
 
 
 @user_form
@@ -248,7 +232,7 @@ def revoke(request: HttpRequest, prefix: str) -> HttpResponse:
 def forget(request: HttpRequest, prefix: str) -> HttpResponse:
     """Delete the sessions of a key, after a confirmation page with their number."""
     key = key_or_404(request.user, prefix)
-    sessions = sessions_of(key)
+    sessions = sessions_owned_by(key.owner).filter(api_key=key)
     if request.method != "POST":
         context = {"key": key, "count": sessions.count(), "held": sessions.filter(hold=True).count()}
         return render(request, "gateway/delete_recorded.html", {**context, "hours": settings.PARLEY_TRASH_HOURS})

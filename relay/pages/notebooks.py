@@ -44,7 +44,7 @@ def all_notebooks(request: HttpRequest) -> HttpResponse:
 def one_notebook(request: HttpRequest, agent: str) -> HttpResponse:
     label = _label_or_404(request.user, agent)
     if request.method != "POST":
-        return _render_notebook(request, agent, label, form=None)
+        return _render_notebook(request, agent, label)
     form = NotebookForm(request.POST)
     if form.is_valid():
         try:
@@ -56,7 +56,7 @@ def one_notebook(request: HttpRequest, agent: str) -> HttpResponse:
                 "The notebook has changed in the meantime. The current text is below. Save again to replace it."
             )
             form.add_error("content", problem)
-    return _render_notebook(request, agent, label, form=form, status=422)
+    return _render_notebook(request, agent, label, form)
 
 
 @user_action
@@ -72,9 +72,7 @@ def restore(request: HttpRequest, agent: str) -> HttpResponse:
     return redirect("relay:notebook", agent=agent)
 
 
-def _render_notebook(
-    request: HttpRequest, agent: str, label: str, *, form: NotebookForm | None, status: int = 200
-) -> HttpResponse:
+def _render_notebook(request: HttpRequest, agent: str, label: str, form: NotebookForm | None = None) -> HttpResponse:
     now = notebooks.read(request.user, agent)
     if form is None:
         form = NotebookForm(initial={"content": now.content, "seen": now.version})
@@ -89,7 +87,7 @@ def _render_notebook(
         "versions": notebooks.versions(request.user, agent),
         "most": notebooks.MOST_CHARS,
     }
-    return render(request, "settings/notebook.html", context, status=status)
+    return render(request, "settings/notebook.html", context, status=422 if form.is_bound else 200)
 
 
 def _label_or_404(person: Any, agent: str) -> str:

@@ -76,7 +76,8 @@ def _gauge(session: Session) -> Gauge | None:
     if last is None:
         return _gauge_of_call(session)
     exchange = Exchange.objects.filter(message=last).only("estimated_tokens", "model").first()
-    estimate = _estimate(exchange) if exchange else 0
+    known = TokenCalibration.objects.filter(pk=exchange.model).first() if exchange else None
+    estimate = calibrate(exchange.estimated_tokens, factor=known.factor if known else 1.0) if exchange else 0
     counted = last.input_tokens + last.output_tokens
     is_counted = last.usage_source == "provider" and counted > 0
     return Gauge(used=counted or estimate, is_counted=is_counted, estimate=estimate, window=_window(last))
@@ -99,11 +100,6 @@ def _newest(session: Session, kind: str) -> QuerySet[Message]:
     return recent.filter(kind=kind).order_by("-seq")
 
 
-def _estimate(exchange: Exchange) -> int:
-    known = TokenCalibration.objects.filter(pk=exchange.model).first()
-    return calibrate(exchange.estimated_tokens, factor=known.factor if known else 1.0)
-
-
 def _window(answer: Message | Exchange) -> int:
     """0 if the window is unknown or the model is not offered any more."""
     try:
@@ -118,9 +114,6 @@ def _instruction(session: Session) -> tuple[int, SystemInstructionSet | None]:
     message = states.order_by("-seq").first()
     entry = entries_in_brief([message])[0] if message else None
     return (message.seq, entry) if message and isinstance(entry, SystemInstructionSet) else (0, None)
-
-
-# Timeline.
 
 
 def _turns(session: Session) -> list[TurnTiming]:
@@ -156,9 +149,6 @@ def _turn(spans: Sequence[Span]) -> TurnTiming:
     began, ended = spans[0].began, max(span.ended for span in spans)
     whole = max((ended - began).total_seconds(), 0.001)
     return TurnTiming(began, whole, [span.placed(began, whole, narrowest=NARROWEST) for span in spans])
-
-
-# Views.
 
 
 @user_page

@@ -64,9 +64,6 @@ def _item(status: ProviderStatus, checked: Checked | None) -> dict[str, Any]:
     return {"status": status, "checked": checked, **advice}
 
 
-# MCP servers.
-
-
 @staff_only
 @require_safe
 def mcp_servers(request: HttpRequest) -> HttpResponse:

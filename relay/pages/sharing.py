@@ -23,9 +23,6 @@ from relay.pages.sidebar.views import own_session
 DAYS = (1, 7, 30)
 
 
-# Pages of the owner.
-
-
 @user_form
 def links(request: HtmxRequest, session_id: UUID) -> HttpResponse:
     session = own_session(request, session_id)
@@ -67,9 +64,6 @@ def _address(link: ShareLink) -> str:
     """Empty if the link was created under another SECRET_KEY."""
     token = share_links.token_of(link)
     return settings.PARLEY_URL + reverse("relay:shared", args=[token]) if token else ""
-
-
-# Pages of readers.
 
 
 @require_safe

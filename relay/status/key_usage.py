@@ -11,7 +11,6 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from history.models import ApiKey, Session
-from history.record.selectors import sessions_owned_by
 from relay.models import KeyUse
 from relay.usage.allowances import limits_of, spent_today
 from relay.usage.amounts import Use, today
@@ -92,11 +91,9 @@ def load_key_usage(keys: Sequence[ApiKey]) -> list[KeyUsage]:
     """Three queries for any number of keys."""
     days, months = _usage_by_key(keys, since=today()), _usage_by_key(keys, since=today().replace(day=1))
     rows = Session.objects.open().filter(api_key__in=keys).order_by().values("api_key")
-    sessions = dict(rows.annotate(count=Count("pk")).values_list("api_key", "count"))
+    counts = dict(rows.annotate(count=Count("pk")).values_list("api_key", "count"))
     return [
-        KeyUsage(
-            key=key, day=days.get(key.pk, Use()), month=months.get(key.pk, Use()), sessions=sessions.get(key.pk, 0)
-        )
+        KeyUsage(key=key, day=days.get(key.pk, Use()), month=months.get(key.pk, Use()), sessions=counts.get(key.pk, 0))
         for key in keys
     ]
 
@@ -105,8 +102,3 @@ def _usage_by_key(keys: Sequence[ApiKey], *, since: date) -> dict[int, Use]:
     rows = KeyUse.objects.filter(key__in=keys, day__range=(since, today()))
     sums = rows.order_by().values("key").annotate(Sum("requests"), Sum("tokens"), Sum("cost"))
     return {row["key"]: Use(row["requests__sum"], row["tokens__sum"], row["cost__sum"]) for row in sums}
-
-
-def sessions_of(key: ApiKey) -> Any:
-    """Sessions of the key that its owner can see and delete."""
-    return sessions_owned_by(key.owner).filter(api_key=key)

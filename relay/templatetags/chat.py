@@ -14,6 +14,7 @@ from relay.providers.advice import Advice, advise, error_from
 from relay.providers.registry import router
 
 register = template.Library()
+register.filter("queue_error", error_texts.of_queue_error)
 
 BULK_ACTIONS = ("delete", "undelete", "archive", "unarchive")
 
@@ -72,14 +73,6 @@ def advice_for(reader: Any, session: Session, entry: ModelOutput) -> Advice | No
     facts = failure if isinstance(failure, Mapping) else cut
     error = error_from(facts, message=entry.error, provider=entry.provider)
     is_staff = bool(getattr(reader, "is_staff", False))
-    return advise(error, is_staff=is_staff, variable=_key_variable(entry.provider) if is_staff else "")
-
-
-def _key_variable(provider: str) -> str:
-    endpoints = (status.provider.endpoint for status in router().providers())
-    return next((endpoint.key_variable for endpoint in endpoints if endpoint.name == provider), "")
-
-
-@register.filter
-def queue_error(code: str) -> str:
-    return error_texts.of_queue_error(code)
+    endpoints = (status.provider.endpoint for status in router().providers() if is_staff)
+    named = (endpoint.key_variable for endpoint in endpoints if endpoint.name == entry.provider)
+    return advise(error, is_staff=is_staff, variable=next(named, ""))

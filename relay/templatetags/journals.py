@@ -6,15 +6,10 @@ from django import template
 from django.template.defaultfilters import filesizeformat
 from django.utils.translation import gettext as _
 
-from relay.digest.state import JournalState, read_state
+from relay.digest.state import read_state
 
 register = template.Library()
-
-
-@register.simple_tag
-def read_journals() -> JournalState:
-    return read_state()
-
+register.simple_tag(read_state, name="read_journals")
 
 _FULL = re.compile(r"the journal holds its (\d+) bytes already")
 

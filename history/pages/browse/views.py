@@ -93,9 +93,6 @@ def _ranges(query: BrowseQuery) -> list[tuple[str, str, bool]]:
     ]
 
 
-# Undo.
-
-
 def just_deleted_by(user: User) -> QuerySet[Session]:
     """Sessions that this user deleted in the last seconds, also those of other users."""
     since = timezone.now() - UNDO - SLOW_NETWORK

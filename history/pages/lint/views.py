@@ -4,7 +4,7 @@ Pasted conversations are not stored.
 """
 
 import json
-from typing import Any, NamedTuple
+from typing import Any
 
 from django import forms
 from django.core.files.uploadedfile import UploadedFile
@@ -17,8 +17,7 @@ from history.context.rendering import full_view
 from history.context.values import ContextOptions, entry_view
 from history.formats.note_texts import worded
 from history.http import FORM_OVERHEAD, accepts_body, user_form
-from history.linting import NAMES, LintFinding, LintReport, LintSeverity, NotAConversation, Verdict, parse_text
-from history.models import Session
+from history.linting import NAMES, LintReport, LintSeverity, NotAConversation, Verdict, parse_text
 from history.pages.lint.report import MAX_CHARS, TooLong, check_length, report_on, report_on_request
 from history.pages.session import session_or_404
 from history.record.selectors import sessions_owned_by, snapshot
@@ -71,32 +70,19 @@ def _text_in(file: UploadedFile[Any] | None, pasted: str) -> str:
     return text
 
 
-class VerdictView(NamedTuple):
-    verdict: Verdict
-    name: str
-    outcome: object
-    counts: list[tuple[object, int]]
-    findings: list[tuple[LintFinding, object, str]]
-    more: int
-    repairs: list[tuple[str, str]]
-    repaired: str
-
-
-def _shown(verdict: Verdict) -> VerdictView:
+def _shown(verdict: Verdict) -> dict[str, Any]:
     levels = [finding.rule.severity for finding in verdict.findings]
-    return VerdictView(
-        verdict=verdict,
-        name=NAMES[verdict.dialect],
-        outcome=OUTCOMES[verdict.outcome],
-        counts=[(OUTCOMES[level.value], levels.count(level)) for level in LintSeverity if level in levels],
-        findings=[
-            (finding, OUTCOMES[finding.rule.severity.value], worded(finding.text))
-            for finding in verdict.findings[:SHOWN_FINDINGS]
-        ],
-        more=max(0, len(verdict.findings) - SHOWN_FINDINGS),
-        repairs=[(repair.place, worded(repair.text)) for repair in verdict.repairs[:SHOWN_FINDINGS]],
-        repaired="" if verdict.repaired is None else _indented(verdict.repaired),
-    )
+    findings = verdict.findings[:SHOWN_FINDINGS]
+    return {
+        "verdict": verdict,
+        "name": NAMES[verdict.dialect],
+        "outcome": OUTCOMES[verdict.outcome],
+        "counts": [(OUTCOMES[level.value], levels.count(level)) for level in LintSeverity if level in levels],
+        "findings": [(one, OUTCOMES[one.rule.severity.value], worded(one.text)) for one in findings],
+        "more": max(0, len(verdict.findings) - SHOWN_FINDINGS),
+        "repairs": [(repair.place, worded(repair.text)) for repair in verdict.repairs[:SHOWN_FINDINGS]],
+        "repaired": "" if verdict.repaired is None else _indented(verdict.repaired),
+    }
 
 
 @accepts_body(lambda: MAX_CHARS * BYTES_PER_CHAR + FORM_OVERHEAD)
@@ -118,7 +104,7 @@ def _lint_pasted(request: HttpRequest) -> HttpResponse:
         if len(conversations) > 1:
             raise NotAConversation(gettext_noop("several conversations, one per line: check one at a time"))
         [parsed] = conversations
-        return _page(request, form, report=report_on_request(parsed), source=_indented(parsed.body))
+        return _page(request, form, report_on_request(parsed), given=_indented(parsed.body))
     except TooLong as error:
         form.add_error(None, str(error))
     except NotAConversation as error:
@@ -133,32 +119,23 @@ def _lint_session(request: HttpRequest, name: str) -> HttpResponse:
     except TooLong as error:
         return _page(request, LintForm(), session=session, problem=str(error), status=422)
     entries = [entry_view(entry) for entry in full_view(snapshot(session), ContextOptions(max_turns=None))]
-    return _page(request, LintForm(), report=report, source=_indented(entries), session=session)
+    return _page(request, LintForm(), report, given=_indented(entries), session=session)
 
 
 def _page(
-    request: HttpRequest,
-    form: LintForm,
-    *,
-    report: LintReport | None = None,
-    source: str = "",
-    session: Session | None = None,
-    problem: str = "",
-    status: int = 200,
+    request: HttpRequest, form: LintForm, report: LintReport | None = None, *, status: int = 200, **shown: Any
 ) -> HttpResponse:
     sessions = sessions_owned_by(request.user).order_by("-last_activity_at").only("id", "title")[:SESSIONS]
     verdicts = [_shown(verdict) for verdict in report.verdicts] if report else []
-    worst = next((shown for shown in verdicts if shown.verdict.is_rejected), verdicts[0] if verdicts else None)
+    worst = next((shown for shown in verdicts if shown["verdict"].is_rejected), verdicts[0] if verdicts else None)
     context = {
         "form": form,
         "report": report,
         "language": NAMES.get(report.language, "") if report else "",
         "verdicts": verdicts,
         "open": worst,
-        "given": source,
-        "session": session,
-        "problem": problem,
         "sessions": sessions,
+        **shown,
     }
     return render(request, "history/lint/page.html", context, status=status)
 

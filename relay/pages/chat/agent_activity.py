@@ -73,12 +73,11 @@ def tree_of(session: Session, *, reader: Any) -> Tree | None:
 
 def _root_of(session: Session, reader: Any) -> Session:
     for _ in range(FURTHEST):
-        if session.parent_id is None:
+        listed = sessions_for(reader, Purpose.LIST).only(*SHOWN)
+        parent = listed.filter(pk=session.parent_id).first() if session.parent_id else None
+        if parent is None:
             break
-        above = sessions_for(reader, Purpose.LIST).only(*SHOWN).filter(pk=session.parent_id).first()
-        if above is None:
-            break
-        session = above
+        session = parent
     return session
 
 

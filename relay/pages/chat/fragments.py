@@ -154,11 +154,9 @@ def _has_answered(run: Run) -> bool:
 
 def _render_undone_summaries(rows: Sequence[TranscriptEntry], context: dict[str, Any]) -> str:
     """Render the summaries above that were undone since."""
-    named = [row.entry.seq for row in rows if isinstance(row.entry, Retracted)]
-    around = [row for seq in named for row in read_page(context["session"], TranscriptPosition(at=seq)).rows]
-    return "".join(
-        _row(row, context) for row in around if isinstance(row, TranscriptEntry) and row.message.seq in named
-    )
+    seqs = [row.entry.seq for row in rows if isinstance(row.entry, Retracted)]
+    around = [row for seq in seqs for row in read_page(context["session"], TranscriptPosition(at=seq)).rows]
+    return "".join(_row(row, context) for row in around if isinstance(row, TranscriptEntry) and row.message.seq in seqs)
 
 
 def _rows(rows: Sequence[TranscriptEntry], context: dict[str, Any], *, shown: int, live: str) -> str:
@@ -182,9 +180,6 @@ def state_at(session: Session, tip: int, run: Run | None) -> dict[str, Any]:
         "is_waited_for": run is None and has_open_call(session),
         "is_unanswered": is_unanswered(session, tip, run),
     }
-
-
-# An answer on its way.
 
 
 def live_answer(answer: AnswerCursor, reader: ViewerLocale) -> str:
@@ -214,9 +209,6 @@ def live_change(answer: AnswerCursor, change: Change, reader: ViewerLocale) -> s
                 for update in change.updates
             )
     return change.html[language]
-
-
-# Words to the person.
 
 
 def notices(words: Sequence[str], reader: ViewerLocale, *, level: str = "") -> str:

@@ -169,10 +169,9 @@ def _go_to(request: HtmxRequest, session: Session) -> HttpResponse:
 async def fork(request: HttpRequest, session_id: UUID, seq: int) -> HttpResponse:
     session = await sync_to_async(own_session)(request, session_id)
     try:
-        copy = await conversation.fork(request.user, session, at=seq)
+        session = await conversation.fork(request.user, session, at=seq)
     except NoSuchEntry as error:
         raise Http404 from error
     except HistoryOff as error:
         await sync_to_async(messages.error)(request, of_error(error))
-        return HttpResponseRedirect(session.get_absolute_url())
-    return HttpResponseRedirect(copy.get_absolute_url())
+    return HttpResponseRedirect(session.get_absolute_url())

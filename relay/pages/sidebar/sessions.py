@@ -71,9 +71,6 @@ class SidebarResults:
         return len(self.titles) + len(self.hits)
 
 
-# The list.
-
-
 def sidebar_sessions(person: Any) -> QuerySet[Session]:
     return sessions_owned_by(person).filter(parent=None, source__in=SOURCES)
 
@@ -134,9 +131,6 @@ def day_label(moment: datetime, *, now: datetime) -> str:
     if days == 1:
         return _("Yesterday")
     return date_format(day, "l") if days < 7 else date_format(day, "YEAR_MONTH_FORMAT")
-
-
-# Search.
 
 
 def search_sidebar(

@@ -96,9 +96,6 @@ def undelete(request: HtmxRequest, session_id: UUID) -> HttpResponse:
     return show_row(request, session)
 
 
-# Many at once.
-
-
 @user_action
 def delete_many(request: HtmxRequest) -> HttpResponse:
     return _each(request, lambda session: actions.delete(session, by=request.user))
@@ -140,9 +137,6 @@ def notify_pages(session: Session) -> None:
     """Update other pages of the owner and pages that show the session."""
     groups.notify_sidebar(session.owner_id, session.pk)
     groups.notify_session(session.pk)
-
-
-# Answers.
 
 
 def show_row(request: HtmxRequest, session: Session) -> HttpResponse:
