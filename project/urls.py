@@ -6,7 +6,7 @@ from django.urls import include, path
 from project import views
 from project.accounts.views import admin_signin
 from relay.pages.chat import views as chat_views
-from relay.status import views as status_views
+from relay.status.metrics import metrics
 
 # Under /api/ in its own form, elsewhere as pages.
 handler400 = views.bad_request
@@ -19,7 +19,7 @@ urlpatterns = [
     path("s/<uuid:session_id>/", chat_views.session_page, name="session"),
     path("healthz", views.healthz, name="healthz"),
     path("readyz", views.readyz, name="readyz"),
-    path("metrics", status_views.metrics, name="metrics"),
+    path("metrics", metrics, name="metrics"),
     path("accounts/", include("project.accounts.urls")),
     path("help/", include("project.help.urls")),
     path("admin/login/", admin_signin),

@@ -6,6 +6,7 @@ from rest_framework.response import Response
 
 from history.access import permissions
 from history.access.permissions import Purpose
+from history.api import responses
 from history.api.base import ApiView, open_session, reason_of, session_for, viewer_of
 from history.api.errors import NoSuchThing
 from history.api.fields import LARGEST, format_cursor
@@ -15,16 +16,6 @@ from history.api.parameters import (
     SessionChange,
     SessionListParameters,
     filters_in,
-)
-from history.api.responses import (
-    is_known,
-    message_link,
-    page_link,
-    refuse_if_changed,
-    tag_of,
-    tagged,
-    unchanged,
-    with_tag,
 )
 from history.api.schema import documented
 from history.api.serializers import (
@@ -56,9 +47,9 @@ class Sessions(ApiView):
             ids, is_all = find_session_ids(viewer, parameters["q"])
             sessions, is_cut = sessions.filter(pk__in=ids), not is_all
         page = list_sessions(sessions, before=parameters["cursor"], limit=parameters["limit"])
-        next_page = page_link(request, cursor=format_cursor(page.next_before) if page.next_before else None)
+        next_page = responses.page_link(request, cursor=format_cursor(page.next_before) if page.next_before else None)
         body = {"next": next_page, "previous": None, "results": page.sessions, "is_cut": is_cut}
-        return tagged(request, SessionPageSerializer(body).data)
+        return responses.tagged(request, SessionPageSerializer(body).data)
 
 
 class OneSession(ApiView):
@@ -67,7 +58,7 @@ class OneSession(ApiView):
     @documented("read_session", "Read a session", SessionSerializer, has_tag=True)
     def get(self, request: Request, session_id: str) -> Response:
         """What a list shows of it; no texts."""
-        return tagged(request, SessionSerializer(session_for(request, session_id, Purpose.LIST)).data)
+        return responses.tagged(request, SessionSerializer(session_for(request, session_id, Purpose.LIST)).data)
 
     @documented("change_session", "Change a session", SessionSerializer, body=SessionChange, statuses=(412, 413, 415))
     def patch(self, request: Request, session_id: str) -> Response:
@@ -75,9 +66,9 @@ class OneSession(ApiView):
         session = session_for(request, session_id, Purpose.WRITE)
         change = SessionChange(data=request.data)
         change.is_valid(raise_exception=True)
-        refuse_if_changed(request, SessionSerializer(session).data)
+        responses.refuse_if_changed(request, SessionSerializer(session).data)
         actions.change(session, **change.validated_data)
-        return with_tag(SessionSerializer(session_for(request, session.pk, Purpose.WRITE)).data)
+        return responses.with_tag(SessionSerializer(session_for(request, session.pk, Purpose.WRITE)).data)
 
     @documented("delete_session", "Delete a session", None, ReasonParameters, success=204, statuses=(409, 412))
     def delete(self, request: Request, session_id: str) -> Response:
@@ -85,7 +76,7 @@ class OneSession(ApiView):
         another user needs a `reason`, and is refused under hold.
         """
         session = session_for(request, session_id, Purpose.DELETE)
-        refuse_if_changed(request, SessionSerializer(session).data)
+        responses.refuse_if_changed(request, SessionSerializer(session).data)
         if not actions.delete(session, by=viewer_of(request), reason=reason_of(request)):
             raise NoSuchThing  # another request deleted it first
         return Response(status=204)
@@ -100,9 +91,9 @@ class Messages(ApiView):
         parameters, session = self.parameters, open_session(request, session_id)
         position = {name: parameters[name] for name in ("before", "after", "leaf", "limit")}
         removed = (session.trimmed_through, session.dropped_through)
-        tag = tag_of(session.pk, session.version, *removed, *position.values(), parameters["all"])
-        if is_known(request, tag):
-            return unchanged(tag)
+        tag = responses.tag_of(session.pk, session.version, *removed, *position.values(), parameters["all"])
+        if responses.is_known(request, tag):
+            return responses.unchanged(tag)
         if parameters["leaf"] and not Message.objects.at(session, parameters["leaf"]).exists():
             raise NoSuchThing
         page = _read_page(session, position)
@@ -113,8 +104,8 @@ class Messages(ApiView):
             "message_count": session.message_count,
             "version": session.version,
             "head": session.head,
-            "next": message_link(request, after=newest if page.has_newer else None),
-            "previous": message_link(request, before=oldest if page.has_older else None),
+            "next": responses.message_link(request, after=newest if page.has_newer else None),
+            "previous": responses.message_link(request, before=oldest if page.has_older else None),
             "results": shown,
         }
         serializer = MessagePageSerializer(body, context={"calls": calls_by_message(shown)})
@@ -142,4 +133,4 @@ class OneMessage(ApiView):
         except MissingBlob:
             entry = None
         context = {"calls": calls_by_message([message]), "entry": entry}
-        return tagged(request, WholeMessageSerializer(message, context=context).data)
+        return responses.tagged(request, WholeMessageSerializer(message, context=context).data)

@@ -1,7 +1,4 @@
-"""The page /import/: upload of files from other products, in pieces with a script or by a form without one.
-
-The import runs in the background. The page of a job shows its progress, and then the report.
-"""
+"""The page /import/: upload of files in pieces or by a form, progress of the import in the background, and report."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -117,10 +114,7 @@ def piece(request: HttpRequest, job_id: UUID, place: int) -> HttpResponse:
 
 @user_action
 def start(request: HttpRequest, job_id: UUID) -> HttpResponse:
-    """Start a job whose files have all arrived, or run a failed one again. The script gets JSON, a form a redirect.
-
-    Starting a job that is already started is no error: the script repeats a request whose answer was lost.
-    """
+    """Start a job whose files have all arrived, or run a failed one again. The script may repeat a lost request."""
     job = get_object_or_404(jobs.jobs_of(request.user), pk=job_id)
     wants_json = request.get_preferred_type(["text/html", "application/json"]) == "application/json"
     is_sent = job.state == ImportJob.State.UPLOADING and jobs.is_whole(job)

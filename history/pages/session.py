@@ -52,10 +52,7 @@ def transcript_or_404(session: Session, values: QueryDict) -> Transcript:
 @login_required
 @require_safe
 def whole_entry(request: HtmxRequest, session_id: UUID, seq: int) -> HttpResponse:
-    """One entry as it is stored, in full. Other pages show only its beginning.
-
-    `?text=results.0.parts.1.text` is one text of it, `?as=text` is the text to copy.
-    """
+    """One entry in full, as JSON. `?text=results.0.parts.1.text` is one text of it, `?as=text` is the text to copy."""
     session = session_or_404(request.user, session_id)
     entry = entries_of([message_or_404(session, seq)])[0]
     if request.GET.get("as") == "text":

@@ -88,10 +88,7 @@ Batch = tuple[list[Any], bool]
 
 
 def newest_rows(query: Query, joined: Joined, *, below: int, limit: int) -> Batch:
-    """The newest rows below `below` among those that decide about a message, and whether these are the last ones.
-
-    Each begins with the id of the matching row and has the columns of `joined`.
-    """
+    """The newest rows that decide about a message, with the columns of `joined`, and whether there are no others."""
     return (_newest_on_postgres if _is_postgres() else _newest_on_sqlite)(query, joined, below, limit)
 
 

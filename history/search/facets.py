@@ -58,10 +58,7 @@ def named_facets(counts: Facets) -> Facets:
 def newest_hits(
     viewer: Viewer, query: str, *, among: int, filters: SessionQuery
 ) -> tuple[dict[str, Counter[Value]], list[UUID], bool]:
-    """Counts among the newest hits only, which costs the same however many there are.
-
-    Also the session of each of these hits, and whether there are no others.
-    """
+    """Counts among the newest hits only, to bound the cost; the session of each hit; whether there are no others."""
     request = build_request(viewer, query, filters)
     newest, read_on = take(request, FACET_COLUMNS, among) if request else ([], None)
     return _seen(newest), [as_uuid(row[1]) for row in newest], read_on is None

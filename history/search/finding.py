@@ -71,10 +71,7 @@ class Hit:
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """Hits, newest recorded first. `next_before` continues the page; None at the end.
-
-    Counting all hits costs more than finding a page, so it is done on demand.
-    """
+    """Hits, newest recorded first. `next_before` continues the page; None at the end."""
 
     hits: tuple[Hit, ...] = ()
     next_before: int | None = None
@@ -82,6 +79,7 @@ class Results:
 
     @cached_property
     def count(self) -> Count:
+        """On demand: it costs more than finding a page."""
         return Count(0) if self.request is None else count(self.request)
 
 

@@ -14,10 +14,7 @@ BATCH_CHARS = 4_000_000
 
 
 def rebuild(session: Session | None = None, *, progress: Callable[[int], object] = lambda done: None) -> int:
-    """Replace all search rows, a few messages per transaction, while others search and write.
-
-    Returns the number of messages. `progress` gets the number of those that are done.
-    """
+    """Replace all search rows while others search and write. `progress` gets the number of messages so far."""
     done = 0
     for ids in _batches(session):
         with writing():

@@ -52,10 +52,7 @@ class SessionQuery:
 
     @classmethod
     def parse(cls, values: Mapping[str, object]) -> SessionQuery:
-        """A query from one value or several for each filter. Owners are user names, keys are prefixes.
-
-        Names that are no filters are ignored, so callers can pass all their parameters.
-        """
+        """A query from one value or several for each filter: of owners user names, of keys prefixes. Ignores others."""
         parsed = {field.name: values.get(field.name) for field in fields(cls)}
         several = {name: _tuple_of(value) for name, value in parsed.items() if name not in _SINGLE}
         several["owner"] = _ids_of(get_user_model(), "username", several["owner"])
@@ -98,10 +95,7 @@ def _ids_of(model: type[Model], column: str, names: Iterable[object]) -> tuple[i
 
 
 def parse_time(text: str, *, zone: tzinfo, is_end: bool = False) -> datetime:
-    """An ISO 8601 time; `zone` is its zone if it names none. As an end, a day alone counts as a whole.
-
-    Raises ValueError.
-    """
+    """An ISO 8601 time (else ValueError), in `zone` if it names none. As an end, a day alone counts as a whole."""
     at = datetime.fromisoformat(text)
     at = at if at.tzinfo else at.replace(tzinfo=zone)
     is_last_day = at.date() == date.max

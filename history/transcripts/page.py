@@ -55,18 +55,15 @@ class TranscriptPosition:
 
 @dataclass(slots=True)
 class TranscriptCall:
-    """A tool call with its result, if there is one. `opened` is the session of a called agent.
-
-    `path` and `result_path` are the places of the two in the JSON of their entries.
-    """
+    """A tool call with its result, if there is one."""
 
     request: ToolRequest
-    path: str
+    path: str  # of the request in the JSON of its entry
     status: str
     result: ToolResult | None = None
     answered_by: int | None = None
     result_path: str = ""
-    opened: UUID | None = None
+    opened: UUID | None = None  # the session of a called agent
 
 
 @dataclass(slots=True, kw_only=True)

@@ -125,9 +125,7 @@ def _spans_of_turns(session: Session, borders: Sequence[int]) -> list[tuple[list
 
 
 def _without_answer(session: Session, *, since: int, until: int) -> Iterator[Span]:
-    """Calls whose answers were not recorded, as for keys that store no replies, by the entry that they answer. Side
-    calls answer none.
-    """
+    """Calls whose answers were not recorded, by the entry that they answer. Side calls answer none."""
     calls = Exchange.objects.filter(session=session).filter(message=None, ended_at__isnull=False)
     rows = calls.filter(after__gte=max(since, 1), after__lt=until).order_by("started_at")
     columns = ("model", "after", "started_at", end_of_work(), "end_reason")

@@ -52,10 +52,7 @@ def _places(person: Any, words: str) -> Iterator[tuple[str, str]]:
 @user_page
 @vary_on_headers("HX-Request")
 def palette(request: HtmxRequest) -> HttpResponse:
-    """The list below the text box: search results, or without words the newest sessions and all pages.
-
-    Without JavaScript, redirect to the search of the sidebar page.
-    """
+    """Search results, or without words the newest sessions and all pages. Without JavaScript, the sidebar's search."""
     words = words_of(request.GET)
     if not wants_fragment(request):
         return redirect(reverse("relay:sidebar") + (f"?{urlencode({'q': words})}" if words else ""))

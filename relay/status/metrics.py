@@ -1,4 +1,4 @@
-"""Prometheus metrics in the text format.
+"""`/metrics`: Prometheus metrics in the text format. `PARLEY_METRICS` sets who may read them; others get a 404.
 
 Every process returns the same values: database values are for the installation, journal values for this machine, and
 process values have one label per process of this machine, so that sums and rates are right whichever process answers.
@@ -8,12 +8,19 @@ Without a database the other metrics are still returned, with `parley_database_u
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from django.conf import settings
 from django.db import DatabaseError, InterfaceError
+from django.http import Http404, HttpRequest, HttpResponse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
 
+from history.access import keys
+from history.access.key_cache import ApiKeyError
 from relay.digest.state import read_state
 from relay.gateway.process_stats import ProcessStats, all_stats
 from relay.models import Run
 
+BEARER = "bearer "
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 UNTOLD = "that could not be kept, since the journal last said so."
 Sample = tuple[dict[str, str], float]
@@ -34,9 +41,27 @@ class Metric:
             yield f"{self.name}{{{label_text}}} {value:.15g}" if label_text else f"{self.name} {value:.15g}"
 
 
-def text() -> str:
-    metrics = [*_of_processes(all_stats()), *_of_database()]
-    return "\n".join(line for metric in metrics for line in metric.lines()) + "\n"
+@never_cache
+@require_safe
+def metrics(request: HttpRequest) -> HttpResponse:
+    authorization = request.headers.get("Authorization", "")
+    if settings.PARLEY_METRICS == "admin" and authorization:
+        if refusal := _refusal(authorization):
+            return HttpResponse(refusal, status=401, headers={"WWW-Authenticate": 'Bearer realm="Parley"'})
+    elif settings.PARLEY_METRICS != "open" and not (settings.PARLEY_METRICS == "admin" and request.user.is_staff):
+        raise Http404
+    lines = (line for metric in (*_of_processes(all_stats()), *_of_database()) for line in metric.lines())
+    return HttpResponse("\n".join(lines) + "\n", content_type=CONTENT_TYPE)
+
+
+def _refusal(authorization: str) -> str:
+    """Error text for a key without access: the operator reads it in the log of the scraper."""
+    raw = authorization[len(BEARER) :].strip() if authorization.lower().startswith(BEARER) else ""
+    try:
+        keys.authenticate(raw, scope="admin")
+    except ApiKeyError as error:
+        return str(error)
+    return ""
 
 
 def _of_processes(found: Sequence[ProcessStats]) -> Iterator[Metric]:

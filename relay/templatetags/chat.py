@@ -9,7 +9,7 @@ from django.urls import reverse
 from history.entries import ModelOutput
 from history.models import Message, Session
 from relay.chat import error_texts
-from relay.pages.sidebar.query import Sidebar, SidebarQuery, load_sidebar, words_of
+from relay.pages.sidebar.query import SidebarQuery, load_sidebar, words_of
 from relay.providers.advice import Advice, advise, error_from
 from relay.providers.registry import router
 
@@ -22,7 +22,7 @@ PROVIDER_ENDS = ("upstream_error", "upstream_cut", "upstream_unreadable")
 
 
 @register.simple_tag(takes_context=True)
-def read_sidebar(context: dict[str, Any]) -> Sidebar:
+def read_sidebar(context: dict[str, Any]) -> dict[str, Any]:
     """The first page of the user's list, or the results of `?q=`. Any page can include the sidebar."""
     session = context.get("session")
     current = session.pk if isinstance(session, Session) else None
@@ -61,10 +61,7 @@ def providers_url() -> str:
 
 @register.simple_tag
 def advice_for(reader: Any, session: Session, entry: ModelOutput) -> Advice | None:
-    """What the reader can do about an answer of ours that its provider failed.
-
-    None for other ends, and for calls of programs: their client got the provider's own text already.
-    """
+    """Advice about an answer of ours that its provider failed. Clients of programs got the provider's own text."""
     failure = entry.metadata.get("failure")
     is_ours = session.source == Session.Source.CHAT or failure
     if not is_ours or entry.status == "complete" or entry.end_reason not in PROVIDER_ENDS:

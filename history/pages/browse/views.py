@@ -6,7 +6,6 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.shortcuts import render
@@ -16,7 +15,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.vary import vary_on_headers
 from django_htmx.http import push_url
 
-from history.access.permissions import Purpose, can_access_others
+from history.access.permissions import Purpose, Viewer, can_access_others
 from history.http import HtmxRequest, user_page
 from history.models import AuditEvent, Session
 from history.pages.browse.facets import facets_for, keys_for
@@ -28,8 +27,6 @@ UNDO = timedelta(seconds=30)
 SLOW_NETWORK = timedelta(seconds=5)  # Undo in the last second still works
 LAST_EVENTS = 1_000
 ARCHIVING_KEY = "archiving"
-
-User = AbstractBaseUser | AnonymousUser
 
 
 @user_page
@@ -56,7 +53,7 @@ def history(request: HtmxRequest) -> HttpResponse:
     return response
 
 
-def read_page(viewer: User, query: BrowseQuery) -> dict[str, Any]:
+def read_page(viewer: Viewer, query: BrowseQuery) -> dict[str, Any]:
     page = read_rows(viewer, query)
     spread = count_spread(viewer, query)
     by_key = count_spread(viewer, query.without("key")) if query.key else spread
@@ -70,7 +67,7 @@ def read_page(viewer: User, query: BrowseQuery) -> dict[str, Any]:
     }
 
 
-def read_rows(viewer: User, query: BrowseQuery) -> dict[str, Any]:
+def read_rows(viewer: Viewer, query: BrowseQuery) -> dict[str, Any]:
     results = read_results(viewer, query)
     return {
         "query": query,
@@ -93,7 +90,7 @@ def _ranges(query: BrowseQuery) -> list[tuple[str, str, bool]]:
     ]
 
 
-def just_deleted_by(user: User) -> QuerySet[Session]:
+def just_deleted_by(user: Viewer) -> QuerySet[Session]:
     """Sessions that this user deleted in the last seconds, also those of other users."""
     since = timezone.now() - UNDO - SLOW_NETWORK
     newest = AuditEvent.objects.order_by("-seq").values_list("seq", flat=True).first() or 0

@@ -23,6 +23,7 @@ Step = Literal["day", "week", "month"]
 
 DEFAULT = "30d"
 MOST_MONTHS = 96
+STEP_DAYS: dict[Step, int] = {"day": 1, "week": 7, "month": 31}  # at most
 # Name → days, and the step of one point: at most about ninety points.
 RANGES: dict[str, tuple[int, Step]] = {
     "7d": (7, "day"), "30d": (30, "day"), "90d": (90, "day"), "1y": (365, "week"), "all": (31 * MOST_MONTHS, "month"),
@@ -91,15 +92,12 @@ OTHERS = object()
 
 
 def read_points(viewer: Viewer, query: ChartQuery) -> Points:
-    days = tuple(_days(query))
     reach = reach_of(viewer, Purpose.LIST)
-    if reach is None:
-        return Points(days=days, values=(), sums={})
-    if query.mine and not isinstance(viewer, ApiKey):
+    if reach and query.mine and not isinstance(viewer, ApiKey):
         reach = Reach(owner_id=viewer.pk)
-    rows = list(_rows(reach, query))
-    if query.range == "all" and rows:
-        days = tuple(_months(min(row["point"] for row in rows), query.last))
+    rows = list(_rows(reach, query)) if reach else []
+    first = min((row["point"] for row in rows), default=query.last) if query.range == "all" else query.first
+    days = tuple(_days(first, query.last, query.step))
     sizes: Counter[Any] = Counter()
     for row in rows:
         sizes[row["value"]] += row["n_messages"]
@@ -157,24 +155,15 @@ def _names(by: str, values: Sequence[Any]) -> dict[Any, str]:
     return {value: value for value in values if value}
 
 
-def _days(query: ChartQuery) -> Iterator[date]:
-    if query.step == "month":
-        yield from _months(query.last, query.last)
-        return
-    day = _start_of_step(query.first, query.step)
-    while day <= query.last:
+def _days(first: date, last: date, step: Step) -> Iterator[date]:
+    """The first day of each step."""
+    day = _start_of_step(first, step)
+    while day <= last:
         yield day
-        day += timedelta(days=7 if query.step == "week" else 1)
+        day = _start_of_step(day + timedelta(days=STEP_DAYS[step]), step)
 
 
 def _start_of_step(day: date, step: Step) -> date:
     if step == "month":
         return day.replace(day=1)
     return day - timedelta(days=day.weekday()) if step == "week" else day
-
-
-def _months(first: date, last: date) -> Iterator[date]:
-    month = first.replace(day=1)
-    while month <= last:
-        yield month
-        month = (month + timedelta(days=32)).replace(day=1)

@@ -1,7 +1,4 @@
-"""The page /charts/ and the headlines of /history/: counts by day and by model, key, agent, source or owner.
-
-Range and grouping are in the URL; every chart has a table of its numbers.
-"""
+"""The page /charts/ and the headlines of /history/: counts by day and by model, key, agent, source or owner."""
 
 from collections.abc import Callable, Sequence
 from datetime import date

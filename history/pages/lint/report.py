@@ -1,7 +1,4 @@
-"""Lint reports of stored sessions and pasted requests, as translated texts and as JSON.
-
-The rules are independent of Django (`history.linting`). This module reads sessions for them and translates their texts.
-"""
+"""Lint reports of stored sessions and pasted requests, translated and as JSON. The rules are in `history.linting`."""
 
 from collections.abc import Collection, Mapping
 

@@ -1,7 +1,7 @@
 """Choices of the composer: agents, models, and examples for a new chat."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from django.utils.translation import gettext as _
 
@@ -11,15 +11,13 @@ from relay.providers.http import HttpProvider
 from relay.providers.registry import router
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     value: str
     label: str
     is_picked: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Choices:
+class Choices(NamedTuple):
     """Choices under one heading, or under none."""
 
     label: str

@@ -47,17 +47,14 @@ class View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageUpdate:
-    """How a page that shows `View` becomes one that shows everything; `run` is being answered at its end.
-
-    `outcome` is that of the run which the page has followed, if it has ended. `has_answer`: a program has got one.
-    """
+    """How a page that shows `View` becomes one that shows everything."""
 
     html: str
     shown: int
     leaf: int | None
-    run: Run | None
-    outcome: str = ""
-    has_answer: bool = False
+    run: Run | None  # that is being answered at the end of the page
+    outcome: str = ""  # of the run that the page has followed, if it has ended
+    has_answer: bool = False  # whether a program has got an answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,26 +56,16 @@ class SidebarQuery:
         return {"q": self.words, "archived": "1" if self.archived else "", "current": str(self.current or "")}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sidebar:
-    """A page of the list, or search results."""
-
-    asked: SidebarQuery
-    page: SidebarPage | None = None
-    found: SidebarResults | None = None
-
-    @property
-    def more(self) -> str:
-        part = self.page or self.found
-        return self.asked.link(before=str(part.next_before)) if part and part.next_before is not None else ""
-
-
-def load_sidebar(person: Any, asked: SidebarQuery) -> Sidebar:
+def load_sidebar(person: Any, asked: SidebarQuery) -> dict[str, Any]:
+    """A page of the list, or search results (`found`)."""
+    part: SidebarPage | SidebarResults
     if asked.words:
-        before = whole_number(asked.before)
-        return Sidebar(asked=asked, found=search_sidebar(person, asked.words, before=before, current=asked.current))
-    page = read_sidebar_page(person, archived=asked.archived, before=_cursor(asked.before), current=asked.current)
-    return Sidebar(asked=asked, page=page)
+        part = search_sidebar(person, asked.words, before=whole_number(asked.before), current=asked.current)
+    else:
+        before = _cursor(asked.before)
+        part = read_sidebar_page(person, archived=asked.archived, before=before, current=asked.current)
+    more = "" if part.next_before is None else asked.link(before=str(part.next_before))
+    return {"asked": asked, "found" if asked.words else "page": part, "more": more}
 
 
 def address_with(address: str, *, words: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
@@ -31,15 +31,13 @@ HITS = 20
 SOURCES = (Session.Source.CHAT, Session.Source.RELAY, Session.Source.IMPORT)
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     session: Session
     is_answering: bool
     is_current: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Day:
+class Day(NamedTuple):
     """Rows under one heading. Without a label they continue the last day of the page before."""
 
     label: str
@@ -136,10 +134,7 @@ def day_label(moment: datetime, *, now: datetime) -> str:
 def search_sidebar(
     person: Any, typed: str, *, before: int | None = None, current: UUID | None = None, titles_win: bool = False
 ) -> SidebarResults:
-    """Sessions and messages with these words; the last word may be incomplete.
-
-    A session is listed by its messages or by its title, not by both; `titles_win` decides which.
-    """
+    """Sessions and messages with these words. `titles_win`: a session with both is listed by its title alone."""
     titles = [] if before is not None else find_by_title(sidebar_sessions(person), typed, limit=TITLES)
     filters = SessionQuery(owner=(person.pk,), source=tuple(str(source) for source in SOURCES))
     results = search(person, as_typed_so_far(typed), filters=filters, before=before, limit=HITS)

@@ -143,8 +143,7 @@ def show_row(request: HtmxRequest, session: Session) -> HttpResponse:
     if not wants_fragment(request):
         return redirect_back(request)
     [found] = rows_of([session], current=SidebarQuery.of(request.POST or request.GET).current)
-    context = {"session": found.session, "is_answering": found.is_answering, "is_current": found.is_current}
-    return render(request, "chat/_sidebar_session.html", context)
+    return render(request, "chat/_sidebar_session.html", found._asdict())
 
 
 def show_gone(request: HtmxRequest, session: Session, what: str) -> HttpResponse:

@@ -45,7 +45,7 @@ def test_what_is_pasted_gets_four_verdicts_findings_with_places_and_a_repaired_v
     response = entered.post("/lint/", {"text": json.dumps(UNANSWERED)})
     shown = response.content.decode()
     assert response.status_code == 200
-    assert [one.verdict.outcome for one in response.context["verdicts"]] == ["rejected"] * 4
+    assert [one["verdict"].outcome for one in response.context["verdicts"]] == ["rejected"] * 4
     assert "messages[1].tool_calls[0]" in shown
     assert "anthropic-messages/no-answer" in shown
     assert "`tool_use` ids were found without" in shown
@@ -57,7 +57,7 @@ def test_what_is_pasted_gets_four_verdicts_findings_with_places_and_a_repaired_v
 def test_a_file_is_looked_at_in_the_language_that_is_named(entered: Client) -> None:
     file = SimpleUploadedFile("request.json", b'\xef\xbb\xbf{"messages": [{"role": "user", "content": "Hi"}]}')
     response = entered.post("/lint/", {"file": file, "language": "anthropic-messages"})
-    native = next(one.verdict for one in response.context["verdicts"] if one.verdict.is_native)
+    native = next(one["verdict"] for one in response.context["verdicts"] if one["verdict"].is_native)
     assert native.dialect == "anthropic-messages"
     assert [one.rule.id for one in native.findings] == ["anthropic-messages/no-model", "anthropic-messages/no-limit"]
 
@@ -109,7 +109,7 @@ def test_one_of_ones_sessions_is_looked_at_with_its_entries_as_places(entered: C
     session = create_chat(ada, title="Looms")
     recorder.append_many(session, [model_input("Hi"), model_output("", tool_request("a"))], after=0)
     response = entered.get(f"/lint/?session={session.pk}")
-    assert [one.verdict.is_rejected for one in response.context["verdicts"]] == [True] * 4
+    assert [one["verdict"].is_rejected for one in response.context["verdicts"]] == [True] * 4
     shown = response.content.decode()
     assert "<code>#2</code>" in shown
     assert "Looms" in shown
