@@ -84,6 +84,12 @@ def hash_of(raw: str) -> bytes:
     return hashlib.sha256(raw.encode("utf-8", "surrogatepass")).digest()
 
 
+def bearer_secret(header: str) -> str:
+    """The secret in an `Authorization` header; empty for other schemes."""
+    scheme, _, secret = header.partition(" ")
+    return secret.strip() if scheme.lower() == "bearer" else ""
+
+
 def has_scope(api_key: ApiKey, scope: str) -> bool:
     """Whether the key has this scope now. `admin` counts only while its owner is staff."""
     return scope in api_key.scopes and (scope != "admin" or api_key.owner.is_staff)

@@ -22,7 +22,7 @@ from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
 
 from history.access import keys
-from history.access.key_cache import ApiKeyError, ScopeMissing, has_scope
+from history.access.key_cache import ApiKeyError, ScopeMissing, bearer_secret, has_scope
 from history.api.errors import KeyRefused, PermissionRefused
 from history.models import ApiKey
 
@@ -35,9 +35,7 @@ class KeyAuthentication(BaseAuthentication):
     """`Authorization: Bearer parley_…` or `x-api-key`. The user is the key's owner, `auth` the key."""
 
     def authenticate(self, request: Request) -> tuple[AbstractBaseUser, ApiKey] | None:
-        header = request.headers.get("Authorization", "")
-        is_bearer = header.lower().startswith("bearer ")
-        secret = header[len("bearer ") :].strip() if is_bearer else request.headers.get("x-api-key", "")
+        secret = bearer_secret(request.headers.get("Authorization", "")) or request.headers.get("x-api-key", "")
         if not secret:
             return None
         try:

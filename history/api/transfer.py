@@ -32,6 +32,8 @@ from history.record.recorder import refuse_when_off
 
 JSON, BYTES = "application/json", "application/octet-stream"
 EXPORT_TYPES = sorted({"application/zip", "application/gzip", *(one.media_type for one in EXPORTERS.values())} - {JSON})
+EXPORTED = {(200, JSON): OpenApiTypes.ANY} | {(200, kind): OpenApiTypes.BINARY for kind in EXPORT_TYPES}
+FILE: dict[str, object] = {BYTES: {"type": "string", "format": "binary", "minLength": 1}}
 FORM_TYPES = ("multipart/form-data", "application/x-www-form-urlencoded")
 CHUNK = 1_048_576
 
@@ -40,12 +42,7 @@ class ExportSessions(ApiView):
     scopes = {"GET": "export"}
     http_method_names = ["get"]
 
-    @documented(
-        "export",
-        "Export",
-        {(200, JSON): OpenApiTypes.ANY} | {(200, kind): OpenApiTypes.BINARY for kind in EXPORT_TYPES},
-        ExportParameters,
-    )
+    @documented("export", "Export", EXPORTED, ExportParameters)
     def get(self, request: Request) -> HttpResponseBase:
         """Everything that you may export, or what the filters leave of it, as a stream in one of the formats; several
         files come as a zip. `jsonl` is complete and can be imported again. With `report` nothing is sent but the report
@@ -81,13 +78,7 @@ class ImportFile(ApiView):
     body_limit = staticmethod(jobs.limit)
 
     @documented(
-        "import",
-        "Import a file",
-        ImportSerializer,
-        ImportParameters,
-        body={BYTES: {"type": "string", "format": "binary", "minLength": 1}},
-        success=202,
-        statuses=(409, 413, 415),
+        "import", "Import a file", ImportSerializer, ImportParameters, body=FILE, success=202, statuses=(409, 413, 415)
     )
     def post(self, request: Request) -> Response:
         """The body is the file: an export of Parley or of another product, a zip of several, packed or not. It is read

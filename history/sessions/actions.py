@@ -1,7 +1,6 @@
 """Actions on a session outside of the chat: rename, pin, archive, delete.
 
-The chat has pages open that show it, and may be answering in it just then. The record knows nothing of that, so
-other apps connect to the signal.
+The chat connects to the signal: it updates open pages and stops running answers.
 """
 
 from django.dispatch import Signal
@@ -19,7 +18,7 @@ session_changed = Signal()
 def change(
     session: Session, *, title: str | None = None, pinned: bool | None = None, archived: bool | None = None
 ) -> None:
-    """None: as it is."""
+    """None leaves a value unchanged."""
     if title is not None:
         recorder.rename(session, title=title)
     if pinned is not None:
@@ -30,7 +29,7 @@ def change(
 
 
 def delete(session: Session, *, by: Viewer | None, reason: str = "") -> bool:
-    """Into the trash. False when it was there already. Whether `by` may is for `history.access.permissions` to say.
+    """Move a session to the trash. False if it is there already. Callers check the permission.
 
     Owners delete their sessions freely; under hold a session is hidden and kept. Sessions of other users need a
     reason (ReasonNeeded) and no hold (UnderHold). None is the server itself: no reason, but holds apply.

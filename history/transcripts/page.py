@@ -45,12 +45,11 @@ class TranscriptPosition:
     at: int | None = None
     leaf: int | None = None
     internal: bool = False
-    base: str = ""  # the address of another page that shows the session
 
     def link(self, **where: int | None) -> str:
         """The address of another position on the same branch."""
         kept = {"leaf": self.leaf, "internal": int(self.internal)} | where
-        return f"{self.base}?" + urlencode({name: value for name, value in kept.items() if value})
+        return "?" + urlencode({name: value for name, value in kept.items() if value})
 
 
 @dataclass(slots=True)

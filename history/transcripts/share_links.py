@@ -1,4 +1,4 @@
-"""Share links: read-only access to one session without an account, as it was at their creation or as it goes on.
+"""Share links: read-only access to one session without an account, as it was at their creation or as it continues.
 
 The token is computed from the row's id with SECRET_KEY, so that its owner can copy it again. The row has only the hash
 of the token, so a copy of the database opens nothing, and existing links outlive a change of SECRET_KEY.
@@ -80,7 +80,7 @@ def find_share(token: str) -> ShareLink | None:
 
 
 def note_view(link: ShareLink) -> None:
-    """Counted every time, told to the audit chain once an hour: a link that goes round must not flood it."""
+    """Count the view, and record it in the audit chain once an hour: a popular link must not flood it."""
     now = timezone.now()
     mine = ShareLink.objects.filter(pk=link.pk)
     with writing():

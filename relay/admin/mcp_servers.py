@@ -78,10 +78,9 @@ class McpServerForm(forms.ModelForm[McpServer]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        for field in self.fields.values():
-            field.label = capfirst(field.label)
         self.initial["arguments"] = "\n".join(map(str, self.instance.arguments))
         for name, field in self.fields.items():
+            field.label = capfirst(field.label)
             if isinstance(field, SecretLines):
                 field.stored = getattr(self.instance, name)
                 self.initial[name] = field.shown()
@@ -107,36 +106,19 @@ class McpServerAdmin(admin.ModelAdmin[McpServer]):
     form = McpServerForm
     list_display = ("name", "transport", "is_enabled", "shown_tools", "looked_at", "shown_problem")
     readonly_fields = ("shown_tools", "looked_at", "shown_problem")
-    fieldsets = (
-        (None, {"fields": ("name", "is_enabled", "transport", "seconds")}),
-        (
-            _("A program on this server"),
-            {
-                "fields": ("command", "arguments", "environment"),
-                "description": _(
-                    "Parley starts it on this machine. It has all rights of the user that Parley runs as."
-                ),
-            },
-        ),
-        (_("An address"), {"fields": ("url", "headers")}),
-        (
-            _("Offered tools"),
-            {
-                "fields": ("shown_tools", "looked_at", "shown_problem"),
-                "description": _(
-                    "As of the last check on the MCP servers page. Select the tools of each agent on its page."
-                ),
-            },
-        ),
-    )
 
     def get_fieldsets(self, request: HttpRequest, obj: McpServer | None = None) -> Any:
         """The fields of a program begin with a warning about its rights, or that programs are off."""
-        fieldsets = super().get_fieldsets(request, obj)
-        if settings.PARLEY_MCP_COMMANDS:
-            return fieldsets
-        off = {"description": PROGRAMS_ARE_OFF}
-        return [(name, {**fields, **(off if "command" in fields["fields"] else {})}) for name, fields in fieldsets]
+        rights = _("Parley starts it on this machine. It has all rights of the user that Parley runs as.")
+        warning = rights if settings.PARLEY_MCP_COMMANDS else PROGRAMS_ARE_OFF
+        checked = _("As of the last check on the MCP servers page. Select the tools of each agent on its page.")
+        program = {"fields": ("command", "arguments", "environment"), "description": warning}
+        return (
+            (None, {"fields": ("name", "is_enabled", "transport", "seconds")}),
+            (_("A program on this server"), program),
+            (_("An address"), {"fields": ("url", "headers")}),
+            (_("Offered tools"), {"fields": self.readonly_fields, "description": checked}),
+        )
 
     @admin.display(description=_("problem"))
     def shown_problem(self, server: McpServer) -> str:

@@ -17,12 +17,11 @@ from django.core.exceptions import DisallowedHost
 from django.core.handlers.asgi import ASGIRequest
 
 from history.access import keys
-from history.access.key_cache import ApiKeyError, KeysUnavailable
+from history.access.key_cache import ApiKeyError, KeysUnavailable, bearer_secret
 from relay.consumers.sockets import DATABASE_AWAY, NOT_ALLOWED, UNAVAILABLE
 from relay.runtime.asgi import Receive, Scope, Send
 from relay.runtime.async_db import in_database
 
-BEARER = "bearer "
 DEFAULT_PORTS = {"http": 80, "https": 443}
 # An origin as RFC 6454 writes it: no user, path or query. `null` and lists of origins do not match.
 _ORIGIN = re.compile(
@@ -73,8 +72,7 @@ async def close_as_unavailable(receive: Receive, send: Send) -> None:
 
 def read_api_key(scope: Any) -> str:
     headers: dict[bytes, str] = {name: value.decode("latin-1") for name, value in scope.get("headers", ())}
-    header = headers.get(b"authorization", "")
-    return header[len(BEARER) :].strip() if header.lower().startswith(BEARER) else headers.get(b"x-api-key", "").strip()
+    return bearer_secret(headers.get(b"authorization", "")) or headers.get(b"x-api-key", "").strip()
 
 
 # The origin of a page: scheme, host and port have to be ours.

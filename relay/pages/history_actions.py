@@ -34,8 +34,8 @@ class DeleteReasonForm(forms.Form):
 
 @user_action
 def delete_many(request: HttpRequest) -> HttpResponse:
-    mine = sessions_for(request.user, Purpose.DELETE).filter(pk__in=selected_ids(request))
-    sessions = list(mine.select_related("owner"))
+    deletable = sessions_for(request.user, Purpose.DELETE).select_related("owner")
+    sessions = list(deletable.filter(pk__in=selected_ids(request)))
     others = [session for session in sessions if not is_own(request.user, session)]
     form = DeleteReasonForm(request.POST if "reason" in request.POST else None)
     if others and not form.is_valid():

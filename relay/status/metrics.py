@@ -15,12 +15,11 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from history.access import keys
-from history.access.key_cache import ApiKeyError
+from history.access.key_cache import ApiKeyError, bearer_secret
 from relay.digest.state import read_state
 from relay.gateway.process_stats import ProcessStats, all_stats
 from relay.models import Run
 
-BEARER = "bearer "
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 UNTOLD = "that could not be kept, since the journal last said so."
 Sample = tuple[dict[str, str], float]
@@ -56,9 +55,8 @@ def metrics(request: HttpRequest) -> HttpResponse:
 
 def _refusal(authorization: str) -> str:
     """Error text for a key without access: the operator reads it in the log of the scraper."""
-    raw = authorization[len(BEARER) :].strip() if authorization.lower().startswith(BEARER) else ""
     try:
-        keys.authenticate(raw, scope="admin")
+        keys.authenticate(bearer_secret(authorization), scope="admin")
     except ApiKeyError as error:
         return str(error)
     return ""

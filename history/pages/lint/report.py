@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping
 
 from django.utils.translation import gettext as _
 
+from history import linting
 from history.entries import JsonObject
-from history.linting import NAMES, LintInput, LintReport, NotAConversation, Verdict, lint_request, lint_session
 from history.models import Session
 from history.record.loading import bytes_of
 from history.record.selectors import snapshot
@@ -20,16 +20,16 @@ class TooLong(ValueError):
     """The text names the limit."""
 
 
-def report_on(session: Session) -> LintReport:
+def report_on(session: Session) -> linting.LintReport:
     _check_count(session.version)
-    return lint_session(snapshot(session), media=bytes_of)
+    return linting.lint_session(snapshot(session), media=bytes_of)
 
 
-def report_on_request(parsed: LintInput) -> LintReport:
+def report_on_request(parsed: linting.LintInput) -> linting.LintReport:
     _check_count(parsed.count)
     if _has_more_values(parsed.body, MAX_VALUES):
-        raise NotAConversation(_("too many values"))
-    return lint_request(parsed)
+        raise linting.NotAConversation(_("too many values"))
+    return linting.lint_request(parsed)
 
 
 def _has_more_values(value: object, most: int) -> bool:
@@ -55,11 +55,11 @@ def check_length(chars: int) -> None:
         raise TooLong(_("Up to %(limit)s characters are checked; this has %(count)s.") % words)
 
 
-def verdicts_for(report: LintReport, vendors: Collection[str]) -> list[Verdict]:
+def verdicts_for(report: linting.LintReport, vendors: Collection[str]) -> list[linting.Verdict]:
     return [verdict for verdict in report.verdicts if not vendors or verdict.dialect in vendors]
 
 
-def report_json(report: LintReport, *, vendors: Collection[str] = ()) -> JsonObject:
+def report_json(report: linting.LintReport, *, vendors: Collection[str] = ()) -> JsonObject:
     chosen = verdicts_for(report, vendors)
     return {
         "language": report.language,
@@ -68,10 +68,10 @@ def report_json(report: LintReport, *, vendors: Collection[str] = ()) -> JsonObj
     }
 
 
-def _verdict(verdict: Verdict) -> JsonObject:
+def _verdict(verdict: linting.Verdict) -> JsonObject:
     return {
         "vendor": verdict.dialect,
-        "name": NAMES[verdict.dialect],
+        "name": linting.NAMES[verdict.dialect],
         "outcome": verdict.outcome,
         "native": verdict.is_native,
         "findings": [

@@ -18,7 +18,7 @@ from history.context.values import ContextOptions, entry_view
 from history.formats.note_texts import worded
 from history.http import FORM_OVERHEAD, accepts_body, user_form
 from history.linting import NAMES, LintReport, LintSeverity, NotAConversation, Verdict, parse_text
-from history.pages.lint.report import MAX_CHARS, TooLong, check_length, report_on, report_on_request
+from history.pages.lint import report as reports
 from history.pages.session import session_or_404
 from history.record.selectors import sessions_owned_by, snapshot
 
@@ -51,7 +51,7 @@ class LintForm(forms.Form):
             text = _text_in(cleaned.get("file"), cleaned.get("text", ""))
         except UnicodeDecodeError:
             raise forms.ValidationError(_("This file is not UTF-8.")) from None
-        except TooLong as error:
+        except reports.TooLong as error:
             raise forms.ValidationError(str(error)) from None
         if not text.strip():
             raise forms.ValidationError(_("Paste a conversation or choose a file."))
@@ -61,12 +61,13 @@ class LintForm(forms.Form):
 def _text_in(file: UploadedFile[Any] | None, pasted: str) -> str:
     if file is None:
         if len(pasted) > PASTED_CHARS:
-            words = {"limit": f"{PASTED_CHARS:,}", "most": f"{MAX_CHARS:,}"}
-            raise TooLong(gettext("Paste up to %(limit)s characters, or choose a file of up to %(most)s.") % words)
+            words = {"limit": f"{PASTED_CHARS:,}", "most": f"{reports.MAX_CHARS:,}"}
+            problem = gettext("Paste up to %(limit)s characters, or choose a file of up to %(most)s.")
+            raise reports.TooLong(problem % words)
         return pasted
-    check_length((file.size or 0) // 4)
+    reports.check_length((file.size or 0) // 4)
     text: str = file.read().decode("utf-8-sig")
-    check_length(len(text))
+    reports.check_length(len(text))
     return text
 
 
@@ -85,7 +86,7 @@ def _shown(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-@accepts_body(lambda: MAX_CHARS * BYTES_PER_CHAR + FORM_OVERHEAD)
+@accepts_body(lambda: reports.MAX_CHARS * BYTES_PER_CHAR + FORM_OVERHEAD)
 @user_form
 def lint(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
@@ -104,8 +105,8 @@ def _lint_pasted(request: HttpRequest) -> HttpResponse:
         if len(conversations) > 1:
             raise NotAConversation(gettext_noop("several conversations, one per line: check one at a time"))
         [parsed] = conversations
-        return _page(request, form, report_on_request(parsed), given=_indented(parsed.body))
-    except TooLong as error:
+        return _page(request, form, reports.report_on_request(parsed), given=_indented(parsed.body))
+    except reports.TooLong as error:
         form.add_error(None, str(error))
     except NotAConversation as error:
         form.add_error(None, gettext("Not a conversation: %(why)s.") % {"why": worded(error.lazy_text)})
@@ -115,8 +116,8 @@ def _lint_pasted(request: HttpRequest) -> HttpResponse:
 def _lint_session(request: HttpRequest, name: str) -> HttpResponse:
     session = session_or_404(request.user, name)
     try:
-        report = report_on(session)
-    except TooLong as error:
+        report = reports.report_on(session)
+    except reports.TooLong as error:
         return _page(request, LintForm(), session=session, problem=str(error), status=422)
     entries = [entry_view(entry) for entry in full_view(snapshot(session), ContextOptions(max_turns=None))]
     return _page(request, LintForm(), report, given=_indented(entries), session=session)

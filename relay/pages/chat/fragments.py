@@ -59,7 +59,7 @@ class PageUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageState:
-    """What there is to show, as it was at one moment: the answer that a page shows is the one that it goes on from."""
+    """What there was to show at one moment: the page, and the run whose answer follows it."""
 
     session: Session
     leaf: int | None
@@ -70,7 +70,7 @@ class PageState:
 
 
 def catch_up(view: View, *, live: str = "", followed: str = "") -> PageUpdate:
-    """Everything that was stored since. `live` is the id of the live answer on the page, which goes."""
+    """Everything that was stored since. `live` is the id of the live answer on the page, which is removed."""
     found = _find_once(view)
     for _ in range(MOST_LOOKS - 1):
         # Repeat the queries if an entry was stored between them.
@@ -132,7 +132,7 @@ def _is_on_path(session: Session, seq: int, leaf: int | None) -> bool:
 
 
 def outcome_of(run_id: str) -> str:
-    """How a run has ended, as it is announced: one that was to summarise and no more has answered nothing."""
+    """How a run has ended. One that only had to summarise has no answer."""
     run = Run.objects.filter(pk=run_id).first()
     if run is None or run.outcome != Run.Outcome.DONE or _has_answered(run):
         return run.outcome if run else ""
@@ -140,7 +140,7 @@ def outcome_of(run_id: str) -> str:
 
 
 def _has_answered(run: Run) -> bool:
-    """Mostly its last entry is the answer; a summary may have come after it."""
+    """Its last entry is the answer, unless a summary came after it."""
     place = run.leaf
     while place > run.origin:
         kind, place = Message.objects.values_list("kind", "parent_seq").get(session=run.session_id, seq=place)

@@ -183,7 +183,7 @@ def redirect_back(request: HttpRequest, *, leaving: Session | None = None, other
 
 
 def session_changed(session: Session, what: str, **_signal: object) -> None:
-    """Stop what is being answered where it goes; open pages show the rest. Not hearing of it must not undo it."""
+    """Stop the answers of a session that is deleted, else update open pages. An error must not undo the change."""
     try:
         if what == "deleting":
             runs.request_stop_in_session(session.pk)
