@@ -29,6 +29,8 @@ from history.models import ApiKey
 logger = logging.getLogger(__name__)
 
 MINUTE = 60
+_counts: Counter[str] = Counter()  # of the current minute, while the shared cache is away
+_lock = threading.Lock()
 
 
 class KeyAuthentication(BaseAuthentication):
@@ -70,10 +72,6 @@ class HasScope(BasePermission):
             text = f"The API key {request.auth.prefix} lacks the scope '{scope}': use a key that has it."
             raise KeyRefused(ScopeMissing(text))
         return True
-
-
-_counts: Counter[str] = Counter()  # of the current minute, while the shared cache is away
-_lock = threading.Lock()
 
 
 class PerMinute(BaseThrottle):

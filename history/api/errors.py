@@ -133,8 +133,6 @@ def _error(code: str, message: str, fields: Mapping[str, list[str]] | None = Non
 
 
 # Errors outside the API's views: an unknown URL, a foreign host, a bug.
-
-
 def is_api(request: HttpRequest) -> bool:
     return request.path_info.startswith("/api/")
 

@@ -127,8 +127,6 @@ class NumberField(serializers.IntegerField):
 
 
 # Bodies: an unknown field is refused, and types are strict (1 is not true).
-
-
 class BodySerializer(PlainSerializer):
     unknown_field = _("Unknown field.")
 

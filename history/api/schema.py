@@ -53,6 +53,11 @@ _header = partial(OpenApiParameter, type=str, location=OpenApiParameter.HEADER)
 IF_NONE_MATCH = _header("If-None-Match", description="The `ETag` of the answer that you have.")
 IF_MATCH = _header("If-Match", description="The `ETag` of what you have read: refuse if it changed.")
 REASON = _header("X-Parley-Reason", description="Why you want to read what is not yours.")
+_SETUP = re.compile(r"^## Operations$.*?^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_OPERATION = re.compile(
+    r"^`(?P<name>[A-Z]+ /api/[^`\n]+)`\n(?:(?!^##).)*?^```sh\n(?P<curl>.*?)^```\n+```python\n(?P<python>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
 DONE = OpenApiResponse(description="Done.")
 
 
@@ -188,13 +193,6 @@ class ReferenceView(PublicView, SpectacularSwaggerView):
         self.request.accepted_renderer = JSONRenderer()
         self.request.accepted_media_type = JSONRenderer.media_type
         return super().handle_exception(exc)
-
-
-_SETUP = re.compile(r"^## Operations$.*?^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_OPERATION = re.compile(
-    r"^`(?P<name>[A-Z]+ /api/[^`\n]+)`\n(?:(?!^##).)*?^```sh\n(?P<curl>.*?)^```\n+```python\n(?P<python>.*?)^```$",
-    re.MULTILINE | re.DOTALL,
-)
 
 
 @cache

@@ -43,6 +43,14 @@ class ListCursor:
         except OverflowError:
             raise ValueError("a cursor lies within the calendar") from None
 
+    @classmethod
+    def read_or_none(cls, text: str) -> ListCursor | None:
+        """For pages: an invalid cursor means the first page."""
+        try:
+            return cls.read(text)
+        except ValueError:
+            return None
+
 
 class SessionPage(NamedTuple):
     sessions: list[Session]

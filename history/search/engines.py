@@ -21,6 +21,7 @@ HIGHEST = 2**63 - 1
 TABLE = "history_searchrow"
 INDEX = "history_searchindex"
 DECIDES = f"%% {ROWS} < {FIRST_PART}"
+Batch = tuple[list[Any], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,6 @@ def engine_query(query: Query, dialect: QuerySyntax) -> str:
 
 # The row that decides about a long message has each word once, in no order. There a needed phrase means its words, and
 # an excluded one means nothing; `finding` checks the parts afterwards.
-
-
 def _needed(term: Term, dialect: QuerySyntax) -> str:
     if len(term.words) == 1:
         return dialect.term(term)
@@ -82,9 +81,6 @@ class Joined:
     columns: str
     joins: str
     parameters: tuple[Any, ...] = ()
-
-
-Batch = tuple[list[Any], bool]
 
 
 def newest_rows(query: Query, joined: Joined, *, below: int, limit: int) -> Batch:

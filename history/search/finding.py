@@ -37,6 +37,7 @@ SESSION_COLUMNS = ("id", "title", "source", "api_key_id", "owner_id")
 HIT_COLUMNS = (
     "m.session_id, s.title, m.seq, m.on_path, m.kind, m.role, m.status, m.agent, m.model, m.created_at, m.content"
 )
+Round = tuple[list[Any], int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +162,6 @@ def _months(filters: SessionQuery) -> list[str]:
 
 def _any(words: Sequence[str]) -> Group:
     return tuple(Term((word,)) for word in words)
-
-
-Round = tuple[list[Any], int | None]
 
 
 def rounds(request: SearchRequest, columns: str, *, before: int | None = None, size: int) -> Iterator[Round]:

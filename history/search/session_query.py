@@ -18,6 +18,7 @@ from django.db.models import Model, QuerySet
 from history.models import ApiKey, Session
 
 UNKNOWN = (0,)  # no user and no key has this id: an unknown name selects nothing
+_SINGLE = ("has_error", "pinned", "archived", "since", "until")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
@@ -76,9 +77,6 @@ class SessionQuery:
         conditions |= {name: values[0] for name, values in several.items() if len(values) == 1}
         conditions |= {f"{name}__in": values for name, values in several.items() if len(values) > 1}
         return sessions.filter(**{name: value for name, value in conditions.items() if value is not None})
-
-
-_SINGLE = ("has_error", "pinned", "archived", "since", "until")
 
 
 def _tuple_of(value: object) -> tuple[object, ...]:

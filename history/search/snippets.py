@@ -77,8 +77,6 @@ def _backed_to_space(text: str, place: int) -> int:
 
 
 # Not with a regular expression: one that finds ends of words in every script takes milliseconds to compile.
-
-
 def _occurrences(folded: str, term: Term) -> Iterator[tuple[int, int]]:
     """The places of a term in a folded text."""
     if pattern := _cjk_pattern(term):

@@ -13,6 +13,7 @@ FACTS = (
     *("request_bytes", "reply_bytes", "lost_bytes"),
 )
 TRIES = ("upstream", "retried")
+MODE = "no_replies"
 
 
 def facts_of(exchange: Exchange, *, may_read: bool = False) -> dict[str, Any]:
@@ -23,9 +24,6 @@ def facts_of(exchange: Exchange, *, may_read: bool = False) -> dict[str, Any]:
         if known := [{key: one[key] for key in one if may_read or key != "error"} for one in tries]:
             found[name] = known
     return found
-
-
-MODE = "no_replies"
 
 
 def is_unrecorded(entry: object) -> bool:

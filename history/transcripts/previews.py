@@ -18,6 +18,7 @@ from history.models import Blob, Message
 from history.text.media_types import media_type_of
 
 BLOB_BYTES = 80_000
+LOOKED_AT = 20
 MISSING = "\ufffd".encode()  # `verify` reports missing blobs
 _CUT = "\0"
 
@@ -66,9 +67,6 @@ def _starts(names: set[str]) -> dict[str, bytes]:
         text = clean(bytes(start).decode("utf-8", "ignore"))
         found[name] = (f"{text}{_CUT}{size}" if size > len(start) else text).encode()
     return found
-
-
-LOOKED_AT = 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,6 @@ class AgentForm(forms.ModelForm[Agent]):
         widget=forms.CheckboxSelectMultiple,
         help_text=_("For the tool call_agent. None selected: all other agents."),
     )
-
     folders = forms.CharField(
         label=_("working folders"),
         required=False,

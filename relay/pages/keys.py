@@ -43,7 +43,6 @@ RECORDING = (
     (ApiKey.Recording.OFF, _("nothing"), _("No trace in the history. Usage still counts towards the limits.")),
 )
 
-
 # Admin keys are created on the command line (`manage.py keys create --scopes …`).
 SCOPES = [(scope, label) for scope, label in keys.SCOPE_LABELS.items() if scope != "admin"]
 
@@ -60,7 +59,6 @@ class KeyForm(forms.Form):
         initial=ApiKey.Recording.REDACTED.value,
         widget=forms.RadioSelect,
     )
-
     scopes = forms.MultipleChoiceField(
         label=_("Permissions"),
         choices=SCOPES,

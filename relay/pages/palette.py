@@ -18,7 +18,6 @@ from relay.pages.sidebar.sessions import search_sidebar, sidebar_sessions
 SESSIONS = 8
 HITS = 8
 
-
 # URL name, label, and the attribute of users who may go there. A page that this server does not have is left out.
 PLACES: tuple[tuple[str, Any, str], ...] = (
     ("home", gettext_lazy("New chat"), "is_active"),

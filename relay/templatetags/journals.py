@@ -9,9 +9,8 @@ from django.utils.translation import gettext as _
 from relay.digest.state import read_state
 
 register = template.Library()
-register.simple_tag(read_state, name="read_journals")
-
 _FULL = re.compile(r"the journal holds its (\d+) bytes already")
+register.simple_tag(read_state, name="read_journals")
 
 
 @register.filter

@@ -14,7 +14,6 @@ from django.http import QueryDict
 from django.utils import timezone
 from django.utils.dateparse import parse_date
 
-from history.record.listing import ListCursor
 from history.search.session_query import SessionQuery, parse_time
 from history.text import whole_number
 
@@ -81,18 +80,6 @@ class BrowseQuery:
         pairs += [(name, day.isoformat() if (day := getattr(query, name)) else "") for name in ("since", "until")]
         text = urlencode([pair for pair in (*pairs, ("before", query.before)) if pair[1]])
         return f"?{text}" if text else "?"
-
-    @property
-    def here(self) -> str:
-        return self.link()
-
-    @property
-    def cursor(self) -> ListCursor | None:
-        """Position in a list of sessions; an invalid one means the top."""
-        try:
-            return ListCursor.read(self.before)
-        except ValueError:
-            return None
 
     @property
     def message(self) -> int | None:

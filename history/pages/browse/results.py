@@ -11,7 +11,7 @@ from history.access.reasons import readable_without_reason
 from history.models import Session
 from history.pages.browse.facets import AMONG, TOOL_SESSIONS, Spread, count_tools, spread_of_sessions
 from history.pages.browse.query import BrowseQuery
-from history.record.listing import find_by_title, list_sessions
+from history.record.listing import ListCursor, find_by_title, list_sessions
 from history.search import Hit, newest_hits, search
 
 PAGE = 30
@@ -43,7 +43,7 @@ class BrowseResults:
 def read_results(viewer: Viewer, query: BrowseQuery) -> BrowseResults:
     if query.is_search:
         return _find_messages(viewer, query)
-    page = list_sessions(_listed(viewer, query), before=query.cursor, limit=PAGE)
+    page = list_sessions(_listed(viewer, query), before=ListCursor.read_or_none(query.before), limit=PAGE)
     return BrowseResults(sessions=tuple(page.sessions), next_before=str(page.next_before or ""))
 
 

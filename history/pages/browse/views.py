@@ -46,7 +46,7 @@ def history(request: HtmxRequest) -> HttpResponse:
     if not request.htmx and not query.is_narrowed and not query.before:
         context["headlines"] = headlines(request.user)
     response = render(request, template, context)
-    url = reverse("history:browse") + query.here.removesuffix("?")
+    url = reverse("history:browse") + query.link().removesuffix("?")
     # The search box sends its form again when it loses the focus: the same URL would need two steps back.
     if request.htmx and request.htmx.current_url_abs_path != url:
         push_url(response, url)

@@ -28,6 +28,11 @@ STEP_DAYS: dict[Step, int] = {"day": 1, "week": 7, "month": 31}  # at most
 RANGES: dict[str, tuple[int, Step]] = {
     "7d": (7, "day"), "30d": (30, "day"), "90d": (90, "day"), "1y": (365, "week"), "all": (31 * MOST_MONTHS, "month"),
 }  # fmt: skip
+MOST_VALUES = 5
+COLUMNS = {"model": "model", "key": "api_key_id", "agent": "agent", "source": "source", "owner": "owner_id"}
+Sums = dict[str, Any]
+NOTHING: Sums = dict.fromkeys(COUNTS, 0)
+OTHERS = object()
 GROUPINGS = ("", "model", "key", "agent", "source", "owner")
 
 
@@ -67,12 +72,6 @@ class ChartQuery:
         return f"?{text}" if text else "?"
 
 
-MOST_VALUES = 5
-COLUMNS = {"model": "model", "key": "api_key_id", "agent": "agent", "source": "source", "owner": "owner_id"}
-Sums = dict[str, Any]
-NOTHING: Sums = dict.fromkeys(COUNTS, 0)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Points:
     """`sums[value]` has one entry per day of `days`; without a grouping the only value is ''."""
@@ -86,9 +85,6 @@ class Points:
 
     def whole(self) -> Sequence[Sums]:
         return self.sums.get("") or [dict(NOTHING) for _day in self.days]
-
-
-OTHERS = object()
 
 
 def read_points(viewer: Viewer, query: ChartQuery) -> Points:

@@ -62,7 +62,7 @@ def load_sidebar(person: Any, asked: SidebarQuery) -> dict[str, Any]:
     if asked.words:
         part = search_sidebar(person, asked.words, before=whole_number(asked.before), current=asked.current)
     else:
-        before = _cursor(asked.before)
+        before = ListCursor.read_or_none(asked.before)
         part = read_sidebar_page(person, archived=asked.archived, before=before, current=asked.current)
     more = "" if part.next_before is None else asked.link(before=str(part.next_before))
     return {"asked": asked, "found" if asked.words else "page": part, "more": more}
@@ -83,13 +83,5 @@ def words_of(given: QueryDict) -> str:
 def parse_id(text: str) -> UUID | None:
     try:
         return UUID(text)
-    except ValueError:
-        return None
-
-
-def _cursor(text: str) -> ListCursor | None:
-    """An invalid cursor returns None: the first page."""
-    try:
-        return ListCursor.read(text)
     except ValueError:
         return None

@@ -51,10 +51,6 @@ class SidebarPage:
     put_away: tuple[Session, ...] = ()  # archived within the last 30 seconds: the list offers Undo
     next_before: ListCursor | None = None
 
-    @property
-    def is_empty(self) -> bool:
-        return not self.days and not self.deleted and not self.put_away
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SidebarResults:
@@ -137,7 +133,8 @@ def search_sidebar(
     """Sessions and messages with these words. `titles_win`: a session with both is listed by its title alone."""
     titles = [] if before is not None else find_by_title(sidebar_sessions(person), typed, limit=TITLES)
     filters = SessionQuery(owner=(person.pk,), source=tuple(str(source) for source in SOURCES))
-    results = search(person, as_typed_so_far(typed), filters=filters, before=before, limit=HITS)
+    words = f"{typed}*" if typed[-1:].isalnum() else typed  # the last word may be incomplete
+    results = search(person, words, filters=filters, before=before, limit=HITS)
     found = {hit.session_id for hit in results.hits}
     shown = set(sessions_owned_by(person).filter(pk__in=found).values_list("pk", flat=True))
     if titles_win:
@@ -149,8 +146,3 @@ def search_sidebar(
         hits=tuple(hits),
         next_before=results.next_before,
     )
-
-
-def as_typed_so_far(typed: str) -> str:
-    """Match the last word as a prefix while the user is typing."""
-    return f"{typed}*" if typed[-1:].isalnum() else typed
