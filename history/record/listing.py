@@ -44,7 +44,7 @@ class ListCursor:
             raise ValueError("a cursor lies within the calendar") from None
 
     @classmethod
-    def read_or_none(cls, text: str) -> ListCursor | None:
+    def read_or_none(cls, text: str) -> "ListCursor | None":
         """For pages: an invalid cursor means the first page."""
         try:
             return cls.read(text)

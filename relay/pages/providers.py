@@ -60,7 +60,9 @@ def _item(status: ProviderStatus, checked: Checked | None) -> dict[str, Any]:
         "trouble": trouble.error if trouble else None,
         "list_error": status.list_error,
     }
-    advice = {name: advise(error, is_staff=True, variable=variable) if error else None for name, error in errors.items()}
+    advice = {
+        name: advise(error, is_staff=True, variable=variable) if error else None for name, error in errors.items()
+    }
     return {"status": status, "checked": checked, **advice}
 
 

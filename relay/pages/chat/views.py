@@ -3,6 +3,7 @@
 A page without JavaScript posts its form here; with JavaScript the same form goes over the page's socket.
 """
 
+from typing import Any
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
