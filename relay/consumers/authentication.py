@@ -18,7 +18,7 @@ from django.core.handlers.asgi import ASGIRequest
 
 from history.access import keys
 from history.access.key_cache import ApiKeyError, KeysUnavailable, bearer_secret
-from relay.consumers.sockets import DATABASE_AWAY, NOT_ALLOWED, UNAVAILABLE
+from relay.consumers.base import DATABASE_AWAY, NOT_ALLOWED, UNAVAILABLE
 from relay.runtime.asgi import Receive, Scope, Send
 from relay.runtime.async_db import in_database
 

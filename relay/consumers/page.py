@@ -19,18 +19,11 @@ from history.db.packing import clean
 from history.models import Session
 from history.text import whole_number
 from relay import conversation
-from relay.consumers.actions import (
-    ACTIONS,
-    Action,
-    ActionRefused,
-    ActionRequest,
-    ActionSocket,
-    MessageRate,
-    Result,
-    SocketClosed,
-)
+from relay.consumers.actions import ACTIONS, Action, ActionSocket, Result
+from relay.consumers.base import NOT_FOUND, NOT_SIGNED_IN, connection_info, run_once
 from relay.consumers.frame_cursor import PageCursor
-from relay.consumers.sockets import NOT_FOUND, NOT_SIGNED_IN, PageSocket, connection_info, run_once
+from relay.consumers.requests import ActionRefused, ActionRequest, MessageRate, SocketClosed
+from relay.consumers.sockets import PageSocket
 from relay.conversation import SendResult
 from relay.live import groups, runs, sign_outs
 from relay.live.answer_html import AnswerCursor
@@ -64,8 +57,6 @@ class ChatConsumer(ActionSocket, PageSocket):
 
     async def connect_page(self, user: User) -> None:
         session_id = self.scope["url_route"]["kwargs"]["session_id"]
-        if not user.is_authenticated:
-            await self.end(NOT_SIGNED_IN)
         session = await in_database(find, user, session_id, Purpose.WRITE)
         if session is None:
             await self.end(NOT_FOUND)
@@ -75,7 +66,6 @@ class ChatConsumer(ActionSocket, PageSocket):
         shown, leaf = (whole_number(query.get(name, [""])[0]) for name in ("shown", "leaf"))
         self.view = View(session_id=session.pk, user=user, reader=self.reader, shown=shown or 0, leaf=leaf)
         await self.open_group(session.pk, version=session.version)
-        await self.join_as(user)
         await self.accept()
         if groups.is_degraded():
             await self.degraded_changed({"is_degraded": True})
@@ -143,7 +133,7 @@ class ChatConsumer(ActionSocket, PageSocket):
         if run == self.run and kind in ("stored", "summarising"):
             # The last entry of a run and its end come one after the other, and are shown in one update.
             self._delayed = self._delayed or frame["id"]
-            self._run_later(self._show_delayed)
+            self.run_later(self._show_delayed)
             return
         if run != self.run or kind == "ended" or self._delayed:
             await self.catch_up(because=frame["id"])

@@ -9,29 +9,17 @@ from uuid import UUID, uuid4
 
 from django.utils.translation import gettext as _
 
-from history.access import keys
-from history.access.key_cache import ApiKeyError
 from history.models import Session
 from history.record.listing import ListCursor, list_sessions
 from history.transcripts import serializers
 from relay import conversation
-from relay.consumers.actions import (
-    ACTIONS,
-    MAX_MESSAGE_CHARS,
-    Action,
-    ActionRefused,
-    ActionRequest,
-    InvalidRequest,
-    MessageRate,
-    Result,
-)
-from relay.consumers.authentication import read_api_key
-from relay.consumers.program_sessions import Answer, ProgramSessions
-from relay.consumers.sockets import NOT_SIGNED_IN, connection_info
+from relay.consumers.actions import ACTIONS, Action, Result
+from relay.consumers.base import NOT_SIGNED_IN, connection_info
+from relay.consumers.program_sessions import Answer, ProgramSessions, id_of
+from relay.consumers.requests import MAX_MESSAGE_CHARS, ActionRequest, InvalidRequest, MessageRate
 from relay.conversation import SendResult
 from relay.conversation.controls import plain_history
-from relay.errors import Unavailable
-from relay.live import groups, sign_outs
+from relay.live import groups
 from relay.models import QueuedMessage
 from relay.runtime.async_db import in_database
 from relay.runtime.locale import reader_of
@@ -48,6 +36,7 @@ class ProgramConsumer(ProgramSessions):
 
     async def connect(self) -> None:
         self.user, self.api_key = self.scope.get("user"), self.scope.get("api_key")  # type: ignore[assignment]
+        self.cursors, self.done = {}, set()
         if self.user is None or not self.user.is_authenticated:
             return await self.close(NOT_SIGNED_IN)
         self.rate, self.client = MessageRate(), connection_info(self.scope)
@@ -70,31 +59,7 @@ class ProgramConsumer(ProgramSessions):
         elif isinstance(result, SendResult):
             result = _sent(session, result)
         answer = {"session_id": str(session.pk)} if result is None else result
-        await self.send_event(request.type, id=_id_of(request), **answer)
-
-    async def send_error(self, error: ActionRefused, request: ActionRequest | None) -> None:
-        retry = {} if error.retry_after is None else {"retry_after": error.retry_after}
-        fields = {"id": _id_of(request), "code": error.code, "message": str(error)}
-        await self.send_event("error", **fields, **retry)
-
-    async def check_user(self) -> None:
-        if self.api_key is not None:
-            try:
-                self.api_key = await in_database(keys.authenticate, read_api_key(self.scope), scope="read")
-            except ApiKeyError as error:
-                if error.retry_helps:
-                    raise Unavailable from error
-                await self.close(NOT_SIGNED_IN)
-                raise ActionRefused("not_signed_in", str(error)) from error
-            return
-        self.user = await sign_outs.read_current_user(self.scope)  # with the permissions of this moment
-        if not self.user.is_authenticated:
-            await self.close(NOT_SIGNED_IN)
-            raise ActionRefused("not_signed_in", _("You are signed out."))
-
-
-def _id_of(request: ActionRequest | None) -> str:
-    return str(request.fields.get("id", ""))[:100] if request else ""
+        await self.send_event(request.type, id=id_of(request), **answer)
 
 
 def _sent(session: Session, sent: SendResult) -> Answer:

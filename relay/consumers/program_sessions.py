@@ -11,7 +11,8 @@ from django.db import DatabaseError
 from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
-from history.access.key_cache import has_scope
+from history.access import keys
+from history.access.key_cache import ApiKeyError, has_scope
 from history.access.permissions import Purpose, find, sessions_for
 from history.access.reasons import find_opened
 from history.db.packing import clean
@@ -20,11 +21,13 @@ from history.models import ApiKey, Session
 from history.record import recorder
 from history.transcripts import serializers
 from relay.agents.settings import pick_agent
-from relay.consumers.actions import ActionRefused, ActionRequest, ActionSocket, refusal_of
+from relay.consumers.actions import ActionSocket
+from relay.consumers.authentication import read_api_key
+from relay.consumers.base import DATABASE_AWAY, NOT_SIGNED_IN
 from relay.consumers.frame_cursor import ProgramCursor
-from relay.consumers.sockets import DATABASE_AWAY
+from relay.consumers.requests import ActionRefused, ActionRequest, refusal_of
 from relay.errors import Unavailable
-from relay.live import runs
+from relay.live import runs, sign_outs
 from relay.live.frames import Frame
 from relay.live.snapshots import local_snapshot, read_since, read_snapshot
 from relay.models import Run
@@ -44,13 +47,10 @@ class ProgramSessions(ActionSocket):
     """A program that has the session `current` open. `cursors` are its positions in running runs, `done` ended ones."""
 
     api_key: ApiKey | None
+    cursors: dict[UUID, ProgramCursor]
+    done: set[UUID]
     current: UUID | None = None
     checked_at = 0.0  # when it was last checked whether the open session may still be read
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.cursors: dict[UUID, ProgramCursor] = {}
-        self.done: set[UUID] = set()
 
     async def can_read_session(self) -> bool:
         """Checked once a second: a key is revoked, a permission is taken away, the hour of a reason is over."""
@@ -70,6 +70,26 @@ class ProgramSessions(ActionSocket):
         await self.close_session()
         await self.send_error(problem, None)
         return False
+
+    async def send_error(self, error: ActionRefused, request: ActionRequest | None) -> None:
+        retry = {} if error.retry_after is None else {"retry_after": error.retry_after}
+        fields = {"id": id_of(request), "code": error.code, "message": str(error)}
+        await self.send_event("error", **fields, **retry)
+
+    async def check_user(self) -> None:
+        if self.api_key is not None:
+            try:
+                self.api_key = await in_database(keys.authenticate, read_api_key(self.scope), scope="read")
+            except ApiKeyError as error:
+                if error.retry_helps:
+                    raise Unavailable from error
+                await self.close(NOT_SIGNED_IN)
+                raise ActionRefused("not_signed_in", str(error)) from error
+            return
+        self.user = await sign_outs.read_current_user(self.scope)  # with the permissions of this moment
+        if not self.user.is_authenticated:
+            await self.close(NOT_SIGNED_IN)
+            raise ActionRefused("not_signed_in", _("You are signed out."))
 
     def require_scope(self, scope: str) -> None:
         if self.api_key is not None and not has_scope(self.api_key, scope):
@@ -219,3 +239,7 @@ class ProgramSessions(ActionSocket):
         others = [run_id for run_id in self.cursors if not runs.is_local(run_id)]
         for run_id in await in_database(Run.objects.lost_among, others):
             await self._catch_up(self.cursors[run_id])
+
+
+def id_of(request: ActionRequest | None) -> str:
+    return str(request.fields.get("id", ""))[:100] if request else ""

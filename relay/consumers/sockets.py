@@ -1,4 +1,4 @@
-"""Base classes of all sockets: one message at a time, groups, bounded output and close codes.
+"""The life of a socket: its messages one at a time, missed frames, and its end.
 
 Channels lets a consumer look after its database connections at every message, by way of a thread. Ours ask the database
 through `relay.runtime.async_db`, which looks after its own, so a frame costs no thread.
@@ -11,18 +11,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Hashable
-from typing import Any, NoReturn, TypeVar
-from uuid import UUID
+from typing import Any
 
 from channels.consumer import get_handler_name
 from channels.exceptions import StopConsumer
-from channels.generic.websocket import AsyncWebsocketConsumer
-from django.db import InterfaceError, OperationalError
-from django.utils import timezone
 
 from history.record import counters
-from relay.consumers.outbox import FAILED, Outbox, ReaderTooSlow
+from relay.consumers.base import (
+    DATABASE_AWAY,
+    FAILED,
+    NOT_ALLOWED,
+    NOT_SIGNED_IN,
+    RESTARTING,
+    TOO_SLOW,
+    UNAVAILABLE,
+    Outbox,
+    ReaderTooSlow,
+    SocketBase,
+)
 from relay.live import groups, sign_outs
 from relay.live.sign_outs import SignIn
 from relay.models import User
@@ -30,11 +36,6 @@ from relay.runtime.memory_layer import Message
 
 logger = logging.getLogger(__name__)
 
-# Close codes, listed in docs/websocket.md. Daphne can send only 1000 and 3000 to 4999.
-# After these, connecting again does not help.
-NOT_SIGNED_IN, NOT_ALLOWED, NOT_FOUND = 4401, 4403, 4404
-# After these it does. 4011 to 4013 mean what 1011 to 1013 mean.
-TOO_SLOW, RESTARTING, UNAVAILABLE = 4008, 4012, 4013
 # How long a socket waits for a frame of another process that is missing: by then that process has noted its text.
 GAP_SECONDS = 0.35
 # How long a socket waits until it reads again what it could not read while the database was away.
@@ -42,26 +43,11 @@ RETRY_SECONDS = 1.0
 # How long closing all sockets of this process may take.
 CLOSE_SECONDS = 3.0
 KEY_NOT_ALLOWED = "This socket is for browser pages. Use /ws/v1/ with an API key."
-DATABASE_AWAY = (OperationalError, InterfaceError)
-
-# How long the result of a call is shared by pages that need it because of the same message.
-CACHE_SECONDS = 2.0
-
-T = TypeVar("T")
 _open: set[Socket] = set()
-_shared_calls: dict[Hashable, asyncio.Future[Any]] = {}
 
 
-class Socket(AsyncWebsocketConsumer):
-    outbox: Outbox
-    is_accepted = False
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.turn = asyncio.Lock()
-        self.has_ended = asyncio.Event()
-        self.sessions: set[UUID] = set()
-        self._later: dict[str, asyncio.Task[None]] = {}
+class Socket(SocketBase):
+    """One message at a time. Subclasses handle them, and say whether they miss frames."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         counters.now["sockets"] += 1
@@ -76,27 +62,13 @@ class Socket(AsyncWebsocketConsumer):
             _open.discard(self)
             self.has_ended.set()
 
-    async def accept(self, subprotocol: str | None = None, headers: Any = None) -> None:
-        await super().accept(subprotocol, headers)
-        self.is_accepted = True
-        await groups.join_process(self.channel_name)
-
-    async def release(self) -> None:
-        """Release everything when the socket has ended."""
-        for task in self._later.values():
-            task.cancel()
-        if self.is_accepted:
-            await groups.leave_process(self.channel_name)
-        for session_id in list(self.sessions):
-            await self.close_group(session_id)
-
     async def dispatch(self, message: Message) -> None:
         """Handle one message at a time, also while another task looks for missed frames."""
         try:
             async with self.turn:
                 await getattr(self, get_handler_name(message))(message)
                 if self.has_gap():
-                    self._run_later(self._fill_gap)
+                    self.run_later(self._fill_gap)
         except StopConsumer:
             raise
         except ReaderTooSlow:
@@ -106,17 +78,10 @@ class Socket(AsyncWebsocketConsumer):
             if message["type"] == "websocket.connect":
                 await self.end(UNAVAILABLE)
             logger.warning("A socket reads again later, because the database is away: %s", type(error).__name__)
-            self._run_later(self._resync_until_read)
+            self.run_later(self._resync_until_read)
         except Exception:
             logger.exception("A socket failed.")
             await self.end(FAILED)
-
-    async def end(self, code: int) -> NoReturn:
-        """Close with a code, also where the socket was not accepted yet: of a refusal browsers see 1006, as offline."""
-        if not self.is_accepted:
-            await self.accept()
-        await self.close(code)
-        raise StopConsumer
 
     # What the channel layer sends to every socket of this process.
 
@@ -129,12 +94,6 @@ class Socket(AsyncWebsocketConsumer):
     async def server_stopping(self, message: Message) -> None:
         await self.end(RESTARTING)
 
-    def _run_later(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run this beside the messages until the socket ends, unless it is running already."""
-        task = self._later.get(work.__name__)
-        if task is None or task.done():
-            self._later[work.__name__] = asyncio.get_running_loop().create_task(work())
-
     async def _resync_until_read(self) -> None:
         while True:
             await asyncio.sleep(RETRY_SECONDS)
@@ -143,16 +102,6 @@ class Socket(AsyncWebsocketConsumer):
                     return await self.resync({"type": "resync"})
             except DATABASE_AWAY:
                 continue
-
-    # Groups.
-
-    async def open_group(self, session_id: UUID, *, version: int) -> None:
-        self.sessions.add(session_id)
-        await groups.join_session(session_id, self.channel_name, version=version)
-
-    async def close_group(self, session_id: UUID) -> None:
-        self.sessions.discard(session_id)
-        await groups.leave_session(session_id, self.channel_name)
 
     # Frames of another process are noted in its database four times a second, so a gap is filled from there a little
     # later. A gap in the frames of this process is filled at once.
@@ -181,16 +130,17 @@ class PageSocket(Socket):
         if "session" not in self.scope:
             await self.accept()
             await self.close(NOT_ALLOWED, reason=KEY_NOT_ALLOWED)
-        else:
-            await self.connect_page(self.scope["user"])
-
-    async def connect_page(self, user: User) -> None:
-        """Accept or close the socket of this user, who may be anonymous."""
-        raise NotImplementedError
-
-    async def join_as(self, user: User) -> None:
+            return
+        user: Any = self.scope["user"]
+        if not user.is_authenticated:
+            await self.end(NOT_SIGNED_IN)
         self.sign_in = sign_outs.register(user, self.scope)
         await groups.join_user(user.pk, self.channel_name)
+        await self.connect_page(user)
+
+    async def connect_page(self, user: User) -> None:
+        """Accept or close the socket of this signed-in user."""
+        raise NotImplementedError
 
     async def release(self) -> None:
         if hasattr(self, "sign_in"):
@@ -213,9 +163,6 @@ class ListConsumer(PageSocket):
     """
 
     async def connect_page(self, user: User) -> None:
-        if not user.is_authenticated:
-            await self.end(NOT_SIGNED_IN)
-        await self.join_as(user)
         await self.accept()
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
@@ -229,15 +176,6 @@ class ListConsumer(PageSocket):
         await self.send(text_data="*")
 
 
-async def run_once(key: Hashable, call: Callable[[], Awaitable[T]]) -> T:
-    """Run a call that many pages need because of the same message once, for the first of them."""
-    if key not in _shared_calls:
-        _shared_calls[key] = asyncio.ensure_future(call())
-        asyncio.get_running_loop().call_later(CACHE_SECONDS, _shared_calls.pop, key, None)
-    result: T = await asyncio.shield(_shared_calls[key])
-    return result
-
-
 async def close_all() -> None:
     """Close every socket of this process, after it has got what was sent to it before."""
     ended = [asyncio.ensure_future(socket.has_ended.wait()) for socket in _open]
@@ -246,9 +184,3 @@ async def close_all() -> None:
         _, late = await asyncio.wait(ended, timeout=CLOSE_SECONDS)
         for one in late:
             one.cancel()
-
-
-def connection_info(scope: Any) -> dict[str, Any]:
-    """Address and time of the connection, stored with each call that is made for it."""
-    peer = scope.get("client") or ("", 0)
-    return {"address": str(peer[0]), "connected_at": timezone.now().isoformat()}

@@ -257,6 +257,7 @@ class RecordingProgram(ProgramSessions):
 
     def __init__(self) -> None:
         super().__init__()
+        self.cursors, self.done = {}, set()
         self.heard: list[str] = []
 
     async def check_user(self) -> None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from django.db import DatabaseError
 
-from relay.consumers.sockets import run_once
+from relay.consumers.base import run_once
 from relay.live import groups
 from relay.runtime.async_db import in_database
 from tests.relay.conftest import Talk
