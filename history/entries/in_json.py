@@ -14,16 +14,14 @@ from history.entries.values import (
     EntryError,
     JsonDict,
     JsonObject,
-    Media,
     OtherPart,
     Part,
-    Reasoning,
-    Text,
-    ToolRequest,
     Value,
     empty_object,
     thaw,
 )
+
+__all__ = ["SCHEMA_VERSION", "entry_from_json", "entry_to_json", "kind_of", "read_entry"]
 
 SCHEMA_VERSION = 1
 
@@ -108,7 +106,7 @@ def _to_json(item: object) -> Any:
         if isinstance(item, OtherPart):
             return thaw(item.data)
         written = _value_to_json(item)
-        return {"type": item.type, **written} if isinstance(item, Text | Media | Reasoning | ToolRequest) else written
+        return {"type": item.type, **written} if item.type else written
     if isinstance(item, datetime):
         return item.isoformat()
     return thaw(item)

@@ -21,6 +21,12 @@ from history.entries.values import (
     text_of,
 )
 
+__all__ = [
+    "CONVERSATION", "KINDS", "LEAVES", "MESSAGES", "STATE", "DebugLog", "Entry", "Gap", "HeadMoved", "MaskedResult",
+    "ModelInput", "ModelOutput", "Node", "NotebookSet", "Numbering", "PlanSet", "Retracted", "Status", "Summary",
+    "SystemInstructionSet", "ToolResults", "ToolsOffered", "UnknownEntry",
+]  # fmt: skip
+
 Status = Literal["complete", "interrupted", "failed"]
 
 
@@ -119,10 +125,6 @@ class ModelInput(Entry):
     @property
     def text(self) -> str:
         return text_of(self.parts)
-
-    @property
-    def raw_input(self) -> str:
-        return self.text if self.raw is None else self.raw
 
     @property
     def attachments(self) -> tuple[Media, ...]:
@@ -269,15 +271,14 @@ _KNOWN = (
 KINDS: dict[str, type[Entry]] = {cls.kind: cls for cls in _KNOWN}
 
 # Kinds shown as messages. Tool results are shown with their calls.
-MESSAGES: frozenset[str] = frozenset({ModelInput.kind, ModelOutput.kind})
+MESSAGES = frozenset({ModelInput.kind, ModelOutput.kind})
 # Kinds that make a conversation, chained by fingerprint.
-CONVERSATION: frozenset[str] = frozenset({ModelInput.kind, ModelOutput.kind, ToolResults.kind})
+CONVERSATION = MESSAGES | {ToolResults.kind}
 # Kinds that set state for the entries after them.
-STATE: frozenset[str] = frozenset(
-    {SystemInstructionSet.kind, ToolsOffered.kind, NotebookSet.kind, PlanSet.kind, Summary.kind, Retracted.kind}
-)
+_STATE = (SystemInstructionSet, ToolsOffered, NotebookSet, PlanSet, Summary, Retracted)
+STATE = frozenset(cls.kind for cls in _STATE)
 # Kinds beside the path: they never become a parent.
-LEAVES: frozenset[str] = frozenset({DebugLog.kind, HeadMoved.kind})
+LEAVES = frozenset({DebugLog.kind, HeadMoved.kind})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

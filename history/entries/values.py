@@ -8,6 +8,11 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
+__all__ = [
+    "EMPTY", "PARTS", "EntryError", "JsonDict", "JsonObject", "Media", "OtherPart", "Part", "Reasoning", "ResultStatus",
+    "Text", "ToolDefinition", "ToolRequest", "ToolResult", "Usage", "Value", "empty_object", "now", "text_of", "thaw",
+]  # fmt: skip
+
 # JSON documents: read-only, and under construction.
 JsonObject = Mapping[str, Any]
 JsonDict = dict[str, Any]
@@ -58,6 +63,7 @@ def thaw(value: Any) -> Any:
 class Value:
     """Base of everything written to JSON field by field; ``extra`` keeps fields of a later schema."""
 
+    type: ClassVar[str] = ""  # of a part
     extra: JsonObject = field(default_factory=empty_object)
 
     def __post_init__(self) -> None:
@@ -124,14 +130,12 @@ class ToolRequest(Value):
 class OtherPart(Value):
     """A part of a type that this version does not know: stored, shown as such, never interpreted."""
 
-    type: ClassVar[str] = ""
     data: JsonObject
 
 
-Part = Text | Media | Reasoning | ToolRequest | OtherPart
-PARTS: dict[str, type[Text | Media | Reasoning | ToolRequest]] = {
-    cls.type: cls for cls in (Text, Media, Reasoning, ToolRequest)
-}
+_KnownPart = Text | Media | Reasoning | ToolRequest
+Part = _KnownPart | OtherPart
+PARTS: dict[str, type[_KnownPart]] = {cls.type: cls for cls in get_args(_KnownPart)}
 
 
 def text_of(parts: tuple[Part, ...]) -> str:

@@ -225,9 +225,9 @@ def test_a_fact_has_a_time_with_an_offset() -> None:
 
 def test_an_input_keeps_what_was_typed_beside_what_it_became() -> None:
     entry = ModelInput(raw="/ask  hi", parts=(Text(text="hi"), Media(media_type="image/png", name="a.png")))
-    assert (entry.raw_input, entry.text, entry.channel) == ("/ask  hi", "hi", "chat")
+    assert (entry.raw, entry.text, entry.channel) == ("/ask  hi", "hi", "chat")
     assert [media.name for media in entry.attachments] == ["a.png"]
-    assert ModelInput(parts=(Text(text="hi"),)).raw_input == "hi"
+    assert ModelInput(parts=(Text(text="hi"),)).raw is None
 
 
 def test_calls_live_inside_an_answer_and_cut_off_arguments_stay_as_written() -> None:
