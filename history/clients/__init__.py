@@ -4,20 +4,20 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 # Claude Code names its session in a header. Its subagents share the session and have an id of their own.
 SESSION_HEADER, AGENT_HEADER = "x-claude-code-session-id", "x-claude-code-agent-id"
 _PARENT_AGENT_HEADER = "x-claude-code-parent-agent-id"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ClientProgram:
     """`name` is what `Session.client` holds. `mark` is two letters for lists.
 
     A program is known by how its user agent begins, or behind an SDK's user agent by a `header` that only it sends.
     `instruction_file` is a file, without its ending, that the program reads by itself and sends as the first message.
-    `subagent_tools` are the tools that start a subagent. `marks_cache_end` means that the program marks the end of what
-    it will send again for the vendor's prompt cache, and sends its side calls without such a mark.
+    `subagent_tools` are the tools that start a subagent.
     """
 
     name: str
@@ -27,46 +27,38 @@ class ClientProgram:
     is_sdk: bool = False
     instruction_file: str = ""
     subagent_tools: tuple[str, ...] = ()
-    marks_cache_end: bool = False
 
 
 PROGRAMS = (
     ClientProgram(
-        name="Claude Code",
-        mark="CC",
-        user_agents=("claude-cli",),
-        header=SESSION_HEADER,
+        "Claude Code",
+        "CC",
+        ("claude-cli",),
+        SESSION_HEADER,
         instruction_file="claude",
         subagent_tools=("Task", "Agent"),
-        marks_cache_end=True,
     ),
     ClientProgram(
-        name="Codex",
-        mark="CX",
-        user_agents=("codex",),
-        header="x-codex-window-id",
-        instruction_file="agents",
-        subagent_tools=("spawn_agent",),
+        "Codex", "CX", ("codex",), "x-codex-window-id", instruction_file="agents", subagent_tools=("spawn_agent",)
     ),
-    ClientProgram(name="Gemini CLI", mark="GC", user_agents=("geminicli",), instruction_file="gemini"),
-    ClientProgram(name="Cursor", mark="CU"),
-    ClientProgram(
-        name="opencode", mark="OC", user_agents=("opencode",), header="x-session-affinity", subagent_tools=("task",)
-    ),
-    ClientProgram(name="aider", mark="AI", user_agents=("aider",)),
-    ClientProgram(name="Cline", mark="CL"),
-    ClientProgram(name="Qwen Code", mark="QC", user_agents=("qwencode",), header="x-qwen-code-session-id"),
-    ClientProgram(name="LangChain", user_agents=("langchain",)),
-    ClientProgram(name="Vercel AI SDK", user_agents=("ai-sdk", "ai/"), is_sdk=True),
-    ClientProgram(name="LiteLLM", user_agents=("litellm",)),
-    ClientProgram(name="OpenAI SDK", user_agents=("openai/", "asyncopenai/"), is_sdk=True),
-    ClientProgram(name="Anthropic SDK", user_agents=("anthropic/", "asyncanthropic/"), is_sdk=True),
-    ClientProgram(name="Google GenAI SDK", user_agents=("google-genai-sdk",), is_sdk=True),
+    ClientProgram("Gemini CLI", "GC", ("geminicli",), instruction_file="gemini"),
+    ClientProgram("Cursor", "CU"),
+    ClientProgram("opencode", "OC", ("opencode",), "x-session-affinity", subagent_tools=("task",)),
+    ClientProgram("aider", "AI", ("aider",)),
+    ClientProgram("Cline", "CL"),
+    ClientProgram("Qwen Code", "QC", ("qwencode",), "x-qwen-code-session-id"),
+    ClientProgram("LangChain", user_agents=("langchain",)),
+    ClientProgram("Vercel AI SDK", user_agents=("ai-sdk", "ai/"), is_sdk=True),
+    ClientProgram("LiteLLM", user_agents=("litellm",)),
+    ClientProgram("OpenAI SDK", user_agents=("openai/", "asyncopenai/"), is_sdk=True),
+    ClientProgram("Anthropic SDK", user_agents=("anthropic/", "asyncanthropic/"), is_sdk=True),
+    ClientProgram("Google GenAI SDK", user_agents=("google-genai-sdk",), is_sdk=True),
 )
 MARKS = {program.name.lower(): program.mark for program in PROGRAMS if program.mark}
 INSTRUCTION_FILES = tuple(program.instruction_file for program in PROGRAMS if program.instruction_file)
 SUBAGENT_TOOLS = tuple(tool for program in PROGRAMS for tool in program.subagent_tools)
-CACHE_MARKING_CLIENTS = frozenset(program.name for program in PROGRAMS if program.marks_cache_end)
+# They mark the end of what they will send again for the vendor's prompt cache, and send side calls without such a mark.
+CACHE_MARKING_CLIENTS = frozenset({"Claude Code"})
 # For texts that need an example.
 EXAMPLE_CLIENT = PROGRAMS[0].name
 
@@ -158,8 +150,7 @@ FOLDED_TAGS = (
 _OPENING_TAG = re.compile(rf"^[ \t]*<({'|'.join(FOLDED_TAGS)})>", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class TaggedText:
+class TaggedText(NamedTuple):
     """Text of the user, or with `tag` the text within that tag."""
 
     text: str
@@ -178,8 +169,8 @@ def split_client_tags(text: str) -> list[TaggedText]:
             unclosed.add(opening[1])
             search_start = opening.end()
             continue
-        pieces.append(TaggedText(text[text_start : opening.start()]))
-        pieces.append(TaggedText(text[opening.end() : end].strip("\n"), tag=opening[1]))
+        inside = text[opening.end() : end].strip("\n")
+        pieces += [TaggedText(text[text_start : opening.start()]), TaggedText(inside, tag=opening[1])]
         text_start = search_start = end + len(closing)
     pieces.append(TaggedText(text[text_start:]))
     return [piece for piece in pieces if piece.tag or piece.text.strip()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Self, TypedDict
+from typing import Any, Self
 
 
 def gettext_noop(text: str) -> str:
@@ -47,12 +47,7 @@ def error_text(error: BaseException) -> str:
     return error.lazy_text if isinstance(error, LazyTextError) else str(error)
 
 
-class LazyTextJson(TypedDict):
-    sentence: str
-    values: dict[str, object]
-
-
-def lazy_to_json(text: object) -> LazyTextJson | None:
+def lazy_to_json(text: object) -> dict[str, Any] | None:
     """The template and its values; None for a plain text."""
     if not isinstance(text, LazyText):
         return None
@@ -60,8 +55,7 @@ def lazy_to_json(text: object) -> LazyTextJson | None:
     return {"sentence": text.sentence, "values": values}
 
 
-def lazy_from_json(stored: Mapping[str, object]) -> LazyText:
-    values = stored["values"]
-    assert isinstance(values, Mapping)
-    filled = {name: lazy_from_json(value) if isinstance(value, Mapping) else value for name, value in values.items()}
+def lazy_from_json(stored: Mapping[str, Any]) -> LazyText:
+    values = stored["values"].items()
+    filled = {name: lazy_from_json(value) if isinstance(value, Mapping) else value for name, value in values}
     return LazyText(str(stored["sentence"]), **filled)

@@ -10,8 +10,7 @@ _TEXTS = {".csv": "text/csv", ".md": "text/markdown", ".markdown": "text/markdow
 _BEGINNINGS = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
+    ((b"GIF87a", b"GIF89a"), "image/gif"),
     (b"%PDF-", PDF),
 )
 
