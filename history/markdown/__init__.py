@@ -52,59 +52,51 @@ class HtmlCache:
 cache = HtmlCache(max_chars=4_000_000)
 
 
-def render(text: str, *, prefix: str = "", soft_breaks: bool = True) -> SafeString:
+def render(text: str, *, prefix: str = "") -> SafeString:
     """Return the text as HTML without scripts, styles, foreign images or event handlers.
 
-    Ids of footnotes begin with the prefix; a page that shows several texts gives each its own. With `soft_breaks`, a
-    line break in a paragraph is shown as one, as in GitHub's comments; without, it is a space, as in GitHub's files.
+    Ids of footnotes begin with the prefix; a page that shows several texts gives each its own.
     """
     text = normalize(clean(text))
     rest = text[MAX_CHARS:]
-    if soft_breaks and (simple := prose_html(text[:MAX_CHARS])) is not None:
-        html = simple
-    else:
-        html = _render(text[:MAX_CHARS], prefix, soft_breaks)
+    html = prose_html(text[:MAX_CHARS])
+    if html is None:
+        html = _render(text[:MAX_CHARS], prefix)
     # It was sanitised, or escaped whole.
     return mark_safe(f"{html}\n{plain_html(rest)}" if rest else html)  # noqa: S308
 
 
-def _render(text: str, prefix: str, soft_breaks: bool) -> str:
-    key = (text, prefix, soft_breaks)
-    html = cache.get(key)
+def _render(text: str, prefix: str) -> str:
+    html = cache.get((text, prefix))
     if html is None:
         document = parse_blocks(text, prefix=prefix)
         lines = text.split("\n")
         blocks = (block for block in document.blocks if block.kind != "footnote")
-        parts = [_render_block(block, lines, document, soft_breaks) for block in blocks]
+        parts = [_render_block(block, lines, document) for block in blocks]
         if document.footnotes.bodies:
-            parts.append(_render_notes(document, soft_breaks))
+            parts.append(_render_notes(document))
         html = "\n".join(part for part in parts if part)
-        cache.put(key, html)
+        cache.put((text, prefix), html)
     return html
 
 
-def _render_block(block: MarkdownBlock, lines: list[str], document: Document, soft_breaks: bool) -> str:
+def _render_block(block: MarkdownBlock, lines: list[str], document: Document) -> str:
     """One block. The cache key is its own text, so blocks of a text with definitions are not cached."""
-    if document.has_definitions:
-        return _block_html(block, document, soft_breaks)
-    source = "\n".join(lines[block.start : block.end])
-    key = (source.rstrip("\n") if block.kind.endswith("list") else source, soft_breaks)
-    html = cache.get(key)
+    source, notes = "\n".join(lines[block.start : block.end]), document.footnotes
+    key = source.rstrip("\n") if block.kind.endswith("list") else source
+    html = None if document.has_definitions else cache.get(key)
     if html is None:
-        html = _block_html(block, document, soft_breaks)
-        cache.put(key, html)
+        parse_words(block.tokens, document.env)
+        html = HtmlWriter(notes).write(block.tokens)
+        html = sanitize(html, anchors=notes.anchors if notes.bodies else None).rstrip("\n")
+        if not document.has_definitions:
+            cache.put(key, html)
     return html
 
 
-def _block_html(block: MarkdownBlock, document: Document, soft_breaks: bool) -> str:
-    parse_words(block.tokens, document.env)
-    html = HtmlWriter(document.footnotes, soft_breaks=soft_breaks).write(block.tokens)
-    return sanitize(html, anchors=document.footnotes.anchors if document.footnotes.bodies else None).rstrip("\n")
-
-
-def _render_notes(document: Document, soft_breaks: bool) -> str:
+def _render_notes(document: Document) -> str:
     """The notes in the order of their references; those in notes count too, and the others follow."""
-    notes, writer = document.footnotes, HtmlWriter(document.footnotes, soft_breaks=soft_breaks)
+    notes, writer = document.footnotes, HtmlWriter(document.footnotes)
     unreferenced = (label for label in notes.bodies if label not in notes.numbers)
     items: list[str] = []
     while len(items) < len(notes.bodies):
@@ -140,17 +132,15 @@ def prose_html(text: str) -> str | None:
     blocks: list[str] = []
     for block in _GAP.split(text.strip("\n")):
         if _PARAGRAPH.fullmatch(block):
-            words = _inline(_END_SPACE.sub("", block))
+            words = _MARKED.sub(_mark_html, _END_SPACE.sub("", block))
             blocks.append(f"<p>{words}</p>".replace("\n", "<br>\n"))
         elif _LIST.fullmatch(block) and not (blocks and blocks[-1].startswith("<ul>")):
-            words = _inline(_END_SPACE.sub("", block[2:]))
+            words = _MARKED.sub(_mark_html, _END_SPACE.sub("", block[2:]))
             blocks.append(f"<ul>\n<li>{words}</li>\n</ul>".replace("\n- ", "</li>\n<li>"))
         else:
             return None
     return "\n".join(blocks)
 
 
-def _inline(words: str) -> str:
-    if "`" not in words and "*" not in words:
-        return words
-    return _MARKED.sub(lambda mark: f"<code>{mark[1]}</code>" if mark[1] else f"<strong>{mark[2]}</strong>", words)
+def _mark_html(mark: re.Match[str]) -> str:
+    return f"<code>{mark[1]}</code>" if mark[1] else f"<strong>{mark[2]}</strong>"

@@ -26,25 +26,18 @@ LANGUAGES = {
     "typescript", "xml", "yaml", "yml", "zsh",
 }  # fmt: skip
 
-CLASSES: dict[_TokenType, str] = {
-    Comment: "hl-comment",
-    Keyword: "hl-keyword",
-    Operator.Word: "hl-keyword",
-    String: "hl-string",
-    Literal: "hl-string",
-    Number: "hl-number",
-    Name.Class: "hl-name",
-    Name.Decorator: "hl-name",
-    Name.Function: "hl-name",
-    Name.Builtin: "hl-known",
-    Name.Tag: "hl-known",
-    Name.Attribute: "hl-known",
-    Generic.Inserted: "hl-inserted",
-    Generic.Deleted: "hl-deleted",
-    Generic.Heading: "hl-heading",
-    Generic.Subheading: "hl-heading",
-    Generic.Prompt: "hl-comment",
+_KINDS: dict[str, tuple[_TokenType, ...]] = {
+    "hl-comment": (Comment, Generic.Prompt),
+    "hl-keyword": (Keyword, Operator.Word),
+    "hl-string": (String, Literal),
+    "hl-number": (Number,),
+    "hl-name": (Name.Class, Name.Decorator, Name.Function),
+    "hl-known": (Name.Builtin, Name.Tag, Name.Attribute),
+    "hl-inserted": (Generic.Inserted,),
+    "hl-deleted": (Generic.Deleted,),
+    "hl-heading": (Generic.Heading, Generic.Subheading),
 }
+CLASSES = {kind: name for name, kinds in _KINDS.items() for kind in kinds}
 
 _LANGUAGE = re.compile(r"\S{1,30}")
 
@@ -88,10 +81,8 @@ def code_block(code: str, *, info: str, highlighter: Highlighter) -> str:
     label = f'<span class="code-lang">{escape(language)}</span>' if language else ""
     kind = ' class="mermaid-source"' if language.lower() == "mermaid" else ""
     inside = highlighter.highlight(code, language=language) if language else escape(code)
-    return (
-        f'<div class="code"><div class="code-head">{label}</div>'
-        f'<pre{kind} tabindex="0"><code>{inside}</code></pre></div>'
-    )
+    head = f'<div class="code-head">{label}</div>'
+    return f'<div class="code">{head}<pre{kind} tabindex="0"><code>{inside}</code></pre></div>'
 
 
 def _as_html(tokens: Iterable[tuple[_TokenType, str]]) -> str:
@@ -102,9 +93,6 @@ def _as_html(tokens: Iterable[tuple[_TokenType, str]]) -> str:
     return "".join(out)
 
 
-def _class_of(kind: _TokenType | None) -> str:
-    while kind is not None:
-        if kind in CLASSES:
-            return CLASSES[kind]
-        kind = kind.parent
-    return ""
+def _class_of(kind: _TokenType) -> str:
+    """The class of the nearest kind that has one: `Name.Function.Magic` is a `Name.Function`."""
+    return next((CLASSES[one] for one in reversed(kind.split()) if one in CLASSES), "")

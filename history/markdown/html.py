@@ -21,7 +21,7 @@ _FIXED = {
     "alert_close": "</div>\n", "alert_title_open": '<p class="alert-title">', "alert_title_close": "</p>\n",
     "blockquote_open": "<blockquote>\n", "blockquote_close": "</blockquote>\n",
     "bullet_list_open": "<ul>\n", "bullet_list_close": "</ul>\n", "ordered_list_close": "</ol>\n",
-    "list_item_close": "</li>\n", "hardbreak": "<br>\n", "hr": "<hr>\n", "link_close": "</a>",
+    "list_item_close": "</li>\n", "hardbreak": "<br>\n", "softbreak": "<br>\n", "hr": "<hr>\n", "link_close": "</a>",
     "em_open": "<em>", "em_close": "</em>", "s_open": "<del>", "s_close": "</del>",
     "strong_open": "<strong>", "strong_close": "</strong>",
     "table_open": '<div class="table-box" tabindex="0"><table>\n', "table_close": "</table></div>\n",
@@ -31,12 +31,10 @@ _FIXED = {
 
 
 class HtmlWriter:
-    """Writes the HTML of one block or one text. With `soft_breaks`, a line break in the source is one on the page."""
+    """Writes the HTML of one block or one text. A line break in a paragraph is shown, as in GitHub's comments."""
 
-    def __init__(self, footnotes: Footnotes, *, soft_breaks: bool = True) -> None:
-        self.footnotes = footnotes
-        self.highlighter = Highlighter()
-        self.soft_break = "<br>\n" if soft_breaks else "\n"
+    def __init__(self, footnotes: Footnotes) -> None:
+        self.footnotes, self.highlighter = footnotes, Highlighter()
 
     def write(self, tokens: Sequence[Token]) -> str:
         out: list[str] = []
@@ -58,10 +56,8 @@ class HtmlWriter:
                 name = token.tag if token.tag > "h3" else "h3"
                 return f"<{name}>" if token.nesting > 0 else f"</{name}>\n"
             case "list_item_open":
-                start = '<li class="task">' if "checked" in token.meta else "<li>"
-                following = tokens[place + 1]
-                is_inline = following.hidden or following.type == "list_item_close"
-                return start if is_inline else f"{start}\n"
+                start, following = '<li class="task">' if "checked" in token.meta else "<li>", tokens[place + 1]
+                return start if following.hidden or following.type == "list_item_close" else f"{start}\n"
             case "ordered_list_open":
                 return f'<ol start="{int(token.attrs["start"])}">\n' if "start" in token.attrs else "<ol>\n"
             case "th_open" | "td_open":
@@ -85,8 +81,6 @@ class HtmlWriter:
             elif (fixed := _FIXED.get(kind)) is not None:
                 in_link = in_link and kind != "link_close"
                 out.append(fixed)
-            elif kind == "softbreak":
-                out.append(self.soft_break)
             elif kind == "code_inline":
                 out.append(f"<code>{escape(token.content, quote=False)}</code>")
             elif kind == "link_open":
@@ -148,23 +142,14 @@ TAGS = {
     "span", "strong", "sub", "sup", "table", "tbody", "td", "th", "thead", "tr", "ul",
 }  # fmt: skip
 ATTRIBUTES = {
-    "a": {"href", "title"},
-    "div": {"class", "tabindex"},
-    "li": {"class", "id"},
-    "ol": {"start"},
-    "p": {"class"},
-    "pre": {"class", "tabindex"},
-    "span": {"class"},
-    "sup": {"id"},
-    "td": {"align"},
-    "th": {"align"},
-}
+    "a": {"href", "title"}, "div": {"class", "tabindex"}, "li": {"class", "id"}, "ol": {"start"}, "p": {"class"},
+    "pre": {"class", "tabindex"}, "span": {"class"}, "sup": {"id"}, "td": {"align"}, "th": {"align"},
+}  # fmt: skip
 ALLOWED_CLASSES = {
     *CLASSES.values(), *(f"alert alert-{kind.lower()}" for kind in ALERTS), "alert-title", "code", "code-head",
     "code-lang", "footnotes", "math block", "math inline", "mermaid-source", "plain", "table-box", "task",
 }  # fmt: skip
 SCHEMES = {"http", "https", "mailto"}
-_ALIGNMENTS = {"left", "center", "right"}
 
 
 def sanitize(html: str, *, anchors: re.Pattern[str] | None = None) -> str:
@@ -194,7 +179,7 @@ def _attribute(tag: str, name: str, value: str, *, anchors: re.Pattern[str] | No
         case "class":
             allowed = value in ALLOWED_CLASSES
         case "align":
-            allowed = value in _ALIGNMENTS
+            allowed = value in {"left", "center", "right"}
         case _:
             allowed = True
     return value if allowed else None

@@ -75,12 +75,8 @@ def _push(state: StateInline, content: str, *, length: int, can_open: bool, can_
 
 
 def _flanking(before: Neighbour, after: Neighbour, *, splits_words: bool) -> tuple[bool, bool]:
-    opens = not after.is_space and (
-        not after.is_punctuation or before.is_space or before.is_punctuation or before.is_cjk
-    )
-    closes = not before.is_space and (
-        not before.is_punctuation or after.is_space or after.is_punctuation or after.is_cjk
-    )
+    opens = not after.is_space and (not after.is_punctuation or any(before))
+    closes = not before.is_space and (not before.is_punctuation or any(after))
     if splits_words:
         return opens, closes
     return opens and (not closes or before.is_punctuation), closes and (not opens or after.is_punctuation)
@@ -104,17 +100,12 @@ _ENTITY = re.compile(r"&[A-Za-z0-9]{1,31};\Z")
 
 def parse_web_address(state: StateInline, silent: bool) -> bool:
     """Inline rule at `://` and at `www.`: the scheme before the colon is already in the pending text."""
-    position = state.pos
-    if state.src.startswith("://", position):
-        scheme = next((name for name in _SCHEMES if state.src.endswith(name, 0, position)), "")
-        if not scheme:
-            return False
-    elif state.src.startswith("www.", position):
-        scheme = ""
-    else:
+    has_scheme = state.src.startswith("://", state.pos)
+    scheme = next((name for name in _SCHEMES if has_scheme and state.src.endswith(name, 0, state.pos)), "")
+    start = state.pos - len(scheme)
+    if silent or state.linkLevel > 0 or not (scheme or state.src.startswith("www.", start)):
         return False
-    start = position - len(scheme)
-    if silent or state.linkLevel > 0 or not _can_follow(state.src, start):
+    if not _can_follow(state.src, start):
         return False
     address = match_web_address(state.src, start, state.posMax)
     if address is None or not state.pending.endswith(scheme):
@@ -168,10 +159,8 @@ def _without_ending(address: str) -> str:
 
 
 def _can_follow(text: str, start: int) -> bool:
-    if start == 0:
-        return True
-    before = classify(text[start - 1])
-    return before.is_space or before.is_cjk or text[start - 1] in "*_~(\"'“‘"
+    before = text[start - 1] if start else ""
+    return before in "*_~(\"'“‘" or classify(before).is_space or classify(before).is_cjk
 
 
 def _push_link(state: StateInline, href: str, label: str, *, end: int) -> bool:

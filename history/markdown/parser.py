@@ -18,14 +18,11 @@ from history.markdown.footnotes import Footnotes, parse_definition, parse_refere
 from history.markdown.inline import pair_tags, parse_email_address, parse_emphasis, parse_tag, parse_web_address
 from history.markdown.maths import parse_formula_block, parse_inline_formula
 
-MAX_BLOCK_LEVEL = 24
-"""A quote is one level and a list two. Deeper content is shown as plain text."""
-MAX_INLINE_LEVEL = 10
-"""Brackets within brackets: each level costs time."""
+MAX_BLOCK_LEVEL = 24  # a quote is one level and a list two; deeper content is shown as plain text
+MAX_INLINE_LEVEL = 10  # brackets within brackets: each level costs time
 
 # Where a rule may match; the parser's own list stops at many more characters, which costs time.
 _TERMINATORS = re.compile(r"[\n$&*<\[\]\\_`~]|!(?=\[)|:(?=//)|@|w(?=ww\.)")
-
 
 # Ordinary text looks at each of its lines about as often as quotes are nested in it.
 LOOKS_PER_LINE = 8

@@ -64,8 +64,8 @@ def test_a_construct_is_rendered_as_on_github(name: str) -> None:
         assert part in rendered
 
 
-def test_lines_are_joined_where_soft_breaks_are_off() -> None:
-    assert render("one\ntwo  \nthree", soft_breaks=False) == "<p>one\ntwo<br>\nthree</p>"
+def test_every_line_break_of_a_paragraph_is_shown() -> None:
+    assert render("one\ntwo  \nthree") == "<p>one<br>\ntwo<br>\nthree</p>"
 
 
 class TestTables:
