@@ -75,7 +75,7 @@ def measured(number: float | None, unit: str) -> str:
 
 
 class Origin(NamedTuple):
-    """`mark` is a symbol; `name` is its text."""
+    """Where a session comes from: `mark` is a symbol, `name` its text."""
 
     mark: str
     name: str

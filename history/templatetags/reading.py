@@ -25,7 +25,7 @@ register = template.Library()
 
 LINE_CHARS = 100
 # docs/relay-recording.md explains them.
-RECOGNISED_BY = {
+_RECOGNISED_BY = {
     "new": gettext_lazy("not recognised: started a new session"),
     "header": gettext_lazy("session id in the call"),
     "client id": gettext_lazy("the program’s own id"),
@@ -34,7 +34,6 @@ RECOGNISED_BY = {
     "fingerprint": gettext_lazy("earlier messages"),
     "sticky": gettext_lazy("the same first message a moment ago"),
 }
-
 
 register.filter("unwrapped", split_client_tags)
 register.filter("markdown", render)
@@ -49,24 +48,13 @@ def prose(text: str, seq: int, path: str) -> SafeString:
 
 @register.filter
 def recognised(by: str) -> str:
-    return str(RECOGNISED_BY.get(by, by))
+    return str(_RECOGNISED_BY.get(by, by))
 
 
 @register.filter
-def thousands(number: int) -> str:
+def thousands(number: int | Decimal) -> str:
     """Digits in groups, the same in all languages."""
-    return f"{number:,}".replace(",", "\u202f")
-
-
-@register.filter
-def whole(number: Decimal) -> int:
-    return int(number)
-
-
-@register.filter
-def unlocalized(number: float) -> str:
-    """A number for scripts, without the separators of the language."""
-    return f"{number}"
+    return f"{int(number):,}".replace(",", "\u202f")
 
 
 @register.filter
