@@ -5,7 +5,7 @@ from typing import Any, Self
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
+from django.db.models import ForeignKey, Q
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
@@ -24,11 +24,9 @@ class Exchange(UndeletableModel):
     """One call to a model: created before the request is sent, ended exactly once with a reason."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    session = models.ForeignKey(
-        Session, models.CASCADE, "exchanges", verbose_name=_("session"), null=True, db_index=False
-    )
-    owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, "exchanges", verbose_name=_("owner"))
-    api_key = models.ForeignKey(ApiKey, models.PROTECT, "exchanges", verbose_name=_("API key"), null=True, blank=True)
+    session = ForeignKey(Session, models.CASCADE, "exchanges", verbose_name=_("session"), null=True, db_index=False)
+    owner = ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, "exchanges", verbose_name=_("owner"))
+    api_key = ForeignKey(ApiKey, models.PROTECT, "exchanges", verbose_name=_("API key"), null=True, blank=True)
     agent = models.CharField(_("agent"), max_length=100, blank=True)
     provider = models.CharField(_("provider"), max_length=60, blank=True)
     model = models.CharField(_("model"), max_length=100, blank=True)
@@ -88,7 +86,7 @@ class EarlierTry(models.Model):
     """The id of a call that its client retried. It points to the exchange that all tries share."""
 
     id = models.UUIDField(primary_key=True, editable=False)
-    exchange = models.ForeignKey(Exchange, on_delete=models.CASCADE, related_name="earlier_tries")
+    exchange = ForeignKey(Exchange, on_delete=models.CASCADE, related_name="earlier_tries")
 
 
 class TokenCalibration(models.Model):
@@ -102,9 +100,6 @@ class TokenCalibration(models.Model):
     class Meta:
         verbose_name = _("token calibration")
         verbose_name_plural = _("token calibrations")
-
-    def __str__(self) -> str:
-        return f"{self.model} × {self.factor:.3f}"
 
 
 guard_links(Exchange.blobs.through)

@@ -6,7 +6,7 @@ from typing import Any, Self
 from uuid import UUID
 
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F, Q, UniqueConstraint
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
@@ -102,7 +102,7 @@ class Message(AppendOnlyModel):
         verbose_name_plural = _("messages")
         ordering = ["session", "seq"]
         constraints = [
-            models.UniqueConstraint(fields=["session", "seq"], name="message_one_entry_per_seq"),
+            UniqueConstraint(fields=["session", "seq"], name="message_one_entry_per_seq"),
             models.CheckConstraint(condition=Q(seq__gte=1), name="message_seq_from_one"),
             models.CheckConstraint(condition=Q(parent_seq__lt=F("seq")), name="message_parent_is_older"),
             models.CheckConstraint(
@@ -160,10 +160,8 @@ class ToolCall(AppendOnlyModel):
         verbose_name_plural = _("tool calls")
         ordering = ["message", "index"]
         constraints = [
-            models.UniqueConstraint(fields=["message", "index"], name="toolcall_one_row_per_call"),
-            models.UniqueConstraint(
-                fields=["session", "answered_by", "answer_index"], name="toolcall_one_call_per_result"
-            ),
+            UniqueConstraint(fields=["message", "index"], name="toolcall_one_row_per_call"),
+            UniqueConstraint(fields=["session", "answered_by", "answer_index"], name="toolcall_one_call_per_result"),
             models.CheckConstraint(
                 condition=Q(answered_by__isnull=True, answer_index__isnull=True, status__in=["pending", "interrupted"])
                 | (Q(answered_by__isnull=False, answer_index__isnull=False) & ~Q(status="pending")),
@@ -187,9 +185,6 @@ class Blob(UndeletableModel):
     class Meta(UndeletableModel.Meta):
         verbose_name = _("blob")
         verbose_name_plural = _("blobs")
-
-    def __str__(self) -> str:
-        return f"{self.sha256[:12]} ({self.size})"
 
 
 class SearchRow(models.Model):

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import PROTECT, F, ForeignKey, Q
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.formats import date_format
@@ -115,12 +115,8 @@ class Session(UndeletableModel):
     COUNTERS = ("message_count", "tool_call_count", "error_count", "input_tokens", "output_tokens")
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    owner = models.ForeignKey(
-        settings.AUTH_USER_MODEL, models.PROTECT, "chat_sessions", verbose_name=_("owner"), db_index=False
-    )
-    api_key = models.ForeignKey(
-        ApiKey, models.PROTECT, "sessions", verbose_name=_("API key"), null=True, blank=True, db_index=False
-    )
+    owner = ForeignKey(settings.AUTH_USER_MODEL, PROTECT, "chat_sessions", verbose_name=_("owner"), db_index=False)
+    api_key = ForeignKey(ApiKey, PROTECT, "sessions", verbose_name=_("API key"), null=True, blank=True, db_index=False)
     source = models.CharField(_("source"), max_length=10, choices=Source.choices, default=Source.CHAT)
     client = models.CharField(_("client"), max_length=60, blank=True)
     recognised_by = models.CharField(_("recognised by"), max_length=20, blank=True)
@@ -128,13 +124,9 @@ class Session(UndeletableModel):
     workspace = models.CharField(_("workspace"), max_length=255, blank=True)
     title = models.CharField(_("title"), max_length=200, blank=True)
     model = models.CharField(_("model"), max_length=100, blank=True)
-    parent = models.ForeignKey(
-        "self", models.SET_NULL, "children", verbose_name=_("parent session"), null=True, blank=True
-    )
+    parent = ForeignKey("self", models.SET_NULL, "children", verbose_name=_("parent session"), null=True, blank=True)
     parent_call = models.CharField(_("parent call"), max_length=200, blank=True)
-    forked_from = models.ForeignKey(
-        "self", models.SET_NULL, "forks", verbose_name=_("forked from"), null=True, blank=True
-    )
+    forked_from = ForeignKey("self", models.SET_NULL, "forks", verbose_name=_("forked from"), null=True, blank=True)
     forked_at = models.PositiveBigIntegerField(_("forked after entry"), default=0)
 
     message_count = models.PositiveIntegerField(_("messages"), default=0)

@@ -71,6 +71,3 @@ class SignInFailure(models.Model):
             models.Index(fields=["address", "at"], name="sign_in_failure_of_address"),
             models.Index(fields=["name_hash", "at"], name="sign_in_failure_of_name"),
         ]
-
-    def __str__(self) -> str:
-        return f"{self.address} {self.at:%Y-%m-%d %H:%M}"

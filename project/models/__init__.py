@@ -9,6 +9,3 @@ class Lease(models.Model):
     name = models.CharField(max_length=60, primary_key=True)
     holder = models.CharField(max_length=120)
     expires_at = models.DateTimeField()
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.holder}"
