@@ -27,17 +27,9 @@ class Flaw(NamedTuple):
     problem: str
 
 
-def record(
-    action: str,
-    *,
-    actor: int | None = None,
-    key: int | None = None,
-    session: UUID | None = None,
-    reason: str = "",
-    **details: Any,
-) -> AuditEvent:
-    """Append one event, in the caller's transaction."""
-    return record_each(action, [session], actor=actor, key=key, reason=reason, **details)[0]
+def record(action: str, *, session: UUID | None = None, **facts: Any) -> AuditEvent:
+    """Append one event, in the caller's transaction. `record_each` has the names of the facts."""
+    return record_each(action, [session], **facts)[0]
 
 
 def record_each(

@@ -1,14 +1,6 @@
 """Authentication of API keys. Each process asks the database at most once a second per key.
 
-While the database is away, keys that were valid in the last ten minutes still pass. Errors say whose fault it is:
-
-    ApiKeyError
-    ├── MalformedKey      not an API key                         401
-    ├── UnknownKey        no such key                            401
-    ├── RevokedKey        the caller needs a new one             401
-    ├── ExpiredKey        the caller needs a new one             401
-    ├── ScopeMissing      the key may not do this                403
-    └── KeysUnavailable   ours: the database is away; retry      503
+While the database is away, keys that were valid in the last ten minutes still pass.
 """
 
 import contextlib
@@ -50,26 +42,30 @@ class ApiKeyError(Exception):
 
 
 class MalformedKey(ApiKeyError):
-    pass
+    """Not an API key."""
 
 
 class UnknownKey(ApiKeyError):
-    pass
+    """No such key."""
 
 
 class RevokedKey(ApiKeyError):
-    pass
+    """The caller needs a new key."""
 
 
 class ExpiredKey(ApiKeyError):
-    pass
+    """The caller needs a new key."""
 
 
 class ScopeMissing(ApiKeyError):
+    """The key may not do this."""
+
     status = 403
 
 
 class KeysUnavailable(ApiKeyError):
+    """The database is away: retry."""
+
     status = 503
     retry_helps = True
 
@@ -124,10 +120,8 @@ class KeyRing:
         size: int = 10_000,
         strangers: int = 1_000,
     ) -> None:
-        self._clock = clock
-        self._now = now
-        self._size = size
-        self._strangers_size = strangers
+        self._clock, self._now = clock, now
+        self._size, self._strangers_size = size, strangers
         self._known: OrderedDict[bytes, _Seen] = OrderedDict()
         self._strangers: OrderedDict[bytes, _Seen] = OrderedDict()
         self._lock = threading.Lock()
@@ -197,7 +191,8 @@ class KeyRing:
                     kept.move_to_end(digest)
                     return kept[digest]
             seen = self._strangers[digest] = _Seen()
-            _trim(self._strangers, self._strangers_size)
+            if len(self._strangers) > self._strangers_size:
+                self._strangers.popitem(last=False)
             return seen
 
     def _look_up(self, seen: _Seen, prefix: str, digest: bytes) -> bool:
@@ -220,15 +215,22 @@ class KeyRing:
             with self._lock:
                 self._strangers.pop(digest, None)
                 self._known[digest] = seen
-                _trim(self._known, self._size)
+                if len(self._known) > self._size:
+                    self._known.popitem(last=False)
         return True
 
     def _note_use(self, api_key: ApiKey) -> None:
-        """Note the last use at most once a minute."""
+        """Note the last use, at most once a minute for all processes together. A failure must not fail the call."""
         now = self._now()
-        if api_key.last_used_at is None or api_key.last_used_at <= now - USE_NOTED_EVERY:
-            api_key.last_used_at = now
-            _write_use(api_key, now)
+        if api_key.last_used_at is not None and api_key.last_used_at > now - USE_NOTED_EVERY:
+            return
+        api_key.last_used_at = now
+        is_due = Q(last_used_at=None) | Q(last_used_at__lte=now - USE_NOTED_EVERY)
+        try:
+            with writing():
+                ApiKey.objects.filter(is_due, pk=api_key.pk).update(last_used_at=now)
+        except DatabaseError as error:
+            logger.warning("The last use of API key %s was not noted: %s", api_key.prefix, error)
 
     def _accepted(self, api_key: ApiKey | None, scope: str | None) -> ApiKey:
         if api_key is None:
@@ -249,18 +251,3 @@ def _row(prefix: str, digest: bytes) -> ApiKey | None:
     found = ApiKey.objects.select_related("owner").filter(prefix=prefix).first()
     is_right = hmac.compare_digest(found.secret_hash if found else _NO_HASH, digest)
     return found if is_right else None
-
-
-def _write_use(api_key: ApiKey, now: datetime) -> None:
-    """Conditional, so that many processes together write once a minute. A failure must not fail the call."""
-    is_due = Q(last_used_at=None) | Q(last_used_at__lte=now - USE_NOTED_EVERY)
-    try:
-        with writing():
-            ApiKey.objects.filter(is_due, pk=api_key.pk).update(last_used_at=now)
-    except DatabaseError as error:
-        logger.warning("The last use of API key %s was not noted: %s", api_key.prefix, error)
-
-
-def _trim(kept: OrderedDict[bytes, _Seen], size: int) -> None:
-    while len(kept) > size:
-        kept.popitem(last=False)

@@ -87,6 +87,9 @@ class Limits(TypedDict, total=False):
     max_sessions: int | None
 
 
+LIMITS = tuple(Limits.__annotations__)
+
+
 @dataclass(frozen=True, slots=True)
 class NewKey:
     """A new key. `secret` is the whole key in clear text, which is never shown again."""

@@ -57,10 +57,9 @@ def open_for_reading(viewer: Viewer, session: Session, *, reason: str = "", purp
 
 
 def open_each(
-    viewer: Viewer, sessions: Iterable[Session], *, reason: str = "", purpose: Purpose = Purpose.READ
+    viewer: Viewer, sessions: Sequence[Session], *, reason: str = "", purpose: Purpose = Purpose.READ
 ) -> None:
     """Open several sessions for the same reason: all of them or none."""
-    sessions = list(sessions)
     if not all(can_access(viewer, purpose, session) for session in sessions):
         raise NotPermitted(f"no right to {purpose} this session")
     others = [session.pk for session in sessions if not is_own(viewer, session)]

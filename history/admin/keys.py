@@ -18,7 +18,6 @@ from django.utils.translation import gettext_lazy as _
 from history.access import audit, keys
 from history.models import ApiKey
 
-LIMITS = tuple(keys.Limits.__annotations__)
 FIXED = ("owner", "scopes", "owner_wide")
 
 
@@ -33,7 +32,7 @@ class KeyForm(forms.ModelForm[ApiKey]):
 
     class Meta:
         model = ApiKey
-        fields = ("name", "owner", "scopes", "owner_wide", "recording", "expires_at", *LIMITS)
+        fields = ("name", "owner", "scopes", "owner_wide", "recording", "expires_at", *keys.LIMITS)
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
@@ -41,10 +40,10 @@ class KeyForm(forms.ModelForm[ApiKey]):
         if not self.instance._state.adding or self.maker is None or owner is None:
             return cleaned
         if not self.maker.is_superuser and owner != self.maker:
-            self.add_error(
-                "owner",
-                gettext("Only superusers create keys for other users. A key reads everything that its owner can read."),
+            text = gettext(
+                "Only superusers create keys for other users. A key reads everything that its owner can read."
             )
+            self.add_error("owner", text)
         if "admin" in scopes and not (self.maker.is_superuser and owner.is_staff):
             self.add_error("scopes", gettext("Only superusers grant the scope admin, and only to staff."))
         return cleaned
@@ -60,8 +59,8 @@ class ApiKeyAdmin(admin.ModelAdmin[ApiKey]):
     actions = ("revoke_chosen",)
     fieldsets = (
         (None, {"fields": ("name", "owner", "scopes", "owner_wide", "recording", "expires_at")}),
-        (_("Limits"), {"fields": LIMITS[:7], "description": _("Empty: no limit.")}),
-        (_("Retention"), {"fields": LIMITS[7:], "description": _("Empty: the default of the source.")}),
+        (_("Limits"), {"fields": keys.LIMITS[:7], "description": _("Empty: no limit.")}),
+        (_("Retention"), {"fields": keys.LIMITS[7:], "description": _("Empty: the default of the source.")}),
     )
     facts = ((_("Record"), {"fields": ("prefix", "created_at", "last_used_at", "revoked_at")}),)
 

@@ -16,8 +16,6 @@ from history.management.history_commands.arguments import user_named
 from history.management.output import print_json, print_table
 from history.models import ApiKey
 
-LIMITS = tuple(keys.Limits.__annotations__)
-
 
 class Command(BaseCommand):
     help = "Create, list and revoke API keys."
@@ -33,7 +31,7 @@ class Command(BaseCommand):
         create.add_argument("--recording", default=ApiKey.Recording.REDACTED.value, choices=ApiKey.Recording.values)
         create.add_argument("--owner-wide", action="store_true", help="sees all sessions of its owner")
         create.add_argument("--expires-days", type=_days, metavar="N", help="default: never")
-        for name in LIMITS:
+        for name in keys.LIMITS:
             kind = _amount if name.startswith("cost_") else int
             create.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar="N")
         shown = actions.add_parser("list", help="Show the keys that are in force.")
@@ -56,7 +54,7 @@ class Command(BaseCommand):
                 recording=options["recording"],
                 owner_wide=options["owner_wide"],
                 expires_at=timezone.now() + options["expires_days"] if options["expires_days"] else None,
-                **{name: options[name] for name in LIMITS},
+                **{name: options[name] for name in keys.LIMITS},
             )
         except keys.NotAllowedError as error:
             raise CommandError(str(error)) from error
@@ -117,7 +115,7 @@ def _key_json(api_key: ApiKey) -> dict[str, Any]:
         "owner_wide": api_key.owner_wide,
         "state": _state(api_key),
         **{name: getattr(api_key, name) for name in times},
-        "limits": {name: getattr(api_key, name) for name in LIMITS if getattr(api_key, name) is not None},
+        "limits": {name: getattr(api_key, name) for name in keys.LIMITS if getattr(api_key, name) is not None},
     }
 
 
