@@ -4,12 +4,10 @@ An action is chosen in the list. A page explains it and asks for the reason; the
 `retention` and `sessions.actions`, and audited. Sessions for which it is refused are counted and listed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from django import forms
@@ -24,6 +22,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
+from django_stubs_ext import StrPromise
 
 from history import retention
 from history.access import audit
@@ -38,26 +37,18 @@ from history.models import Exchange, Session, ShareLink
 from history.record import recorder
 from history.sessions import actions as changes
 
-if TYPE_CHECKING:
-    from django_stubs_ext import StrPromise
-
 MOST_AT_ONCE = 500
 
 User = AbstractBaseUser | AnonymousUser
 
 
 class WhyForm(forms.Form):
-    reason = ReasonField(
-        label=_("Reason"),
-        help_text=_("Recorded in the audit log."),
-        widget=forms.Textarea(attrs={"rows": 3, "cols": 60}),
-    )
+    widget = forms.Textarea(attrs={"rows": 3, "cols": 60})
+    reason = ReasonField(label=_("Reason"), help_text=_("Recorded in the audit log."), widget=widget)
 
 
 class AdminExportForm(WhyForm):
-    format = forms.ChoiceField(
-        label=_("Format"), choices=[(name, exporter.label) for name, exporter in EXPORTERS.items()]
-    )
+    format = forms.ChoiceField(label=_("Format"), choices=[(name, one.label) for name, one in EXPORTERS.items()])
 
 
 class ForkForm(WhyForm):
@@ -71,14 +62,11 @@ class ForkForm(WhyForm):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionAction:
-    """`run` returns whether anything changed, or raises. Export and fork have none: they answer with a response.
-
-    `label` is in the list of actions.
-    """
+    """`run` returns whether anything changed, or raises. Export and fork have none: they answer with a response."""
 
     name: str
     words: StrPromise
-    label: StrPromise
+    label: StrPromise  # in the list of actions
     meaning: StrPromise
     purpose: Purpose
     run: Callable[..., bool] | None = None
@@ -247,8 +235,8 @@ class SessionActions(admin.ModelAdmin[Session]):
 
 
 def _export(request: HttpRequest, sessions: QuerySet[Session], *, format: str, reason: str) -> HttpResponseBase:
-    ids = tuple(sessions.order_by().values_list("pk", flat=True))
-    response = download(begin(request.user, Selection(sessions=ids), format, reason=reason))
+    selection = Selection(sessions=tuple(sessions.order_by().values_list("pk", flat=True)))
+    response = download(begin(request.user, selection, format, reason=reason))
     response["Cache-Control"] = "no-store"
     return response
 

@@ -14,6 +14,7 @@ from django.utils.translation import ngettext
 from history.access.permissions import Purpose, rows_for
 from history.admin.base import LongListAdmin, recent, session_link
 from history.models import ApiKey, AuditEvent, ShareLink
+from history.text import whole_number
 from history.transcripts import share_links
 
 
@@ -37,8 +38,8 @@ class AuditEventAdmin(LongListAdmin[AuditEvent]):
         term = search_term.strip()
         if not term:
             return queryset, False
-        if term.isascii() and term.isdigit() and len(term) < 16:
-            return queryset.filter(seq=int(term)), False
+        if (seq := whole_number(term)) is not None:
+            return queryset.filter(seq=seq), False
         try:
             return queryset.filter(session=UUID(term)), False
         except ValueError:

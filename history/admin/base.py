@@ -25,6 +25,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from history.access.permissions import Purpose, can_access_others
+from history.text import whole_number
 
 M = TypeVar("M", bound=Model)
 
@@ -45,7 +46,20 @@ class CappedPaginator(Paginator[Any]):
         return int(rows.order_by()[:MOST_COUNTED].count())
 
 
-class ReadOnlyAdmin(admin.ModelAdmin[M]):
+class ReadOnly:
+    """Rows that staff see and never edit."""
+
+    def has_add_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        return False
+
+
+class ReadOnlyAdmin(ReadOnly, admin.ModelAdmin[M]):
     more_lookups: tuple[str, ...] = ()  # columns that our own links use, beside the filters
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
@@ -55,15 +69,6 @@ class ReadOnlyAdmin(admin.ModelAdmin[M]):
         filters = [one[0] if isinstance(one, tuple) else one for one in self.list_filter]
         allowed = {*(getattr(one, "parameter_name", one) for one in filters), self.date_hierarchy, *self.more_lookups}
         return lookup.partition("__")[0] in allowed and super().lookup_allowed(lookup, value, request)  # type: ignore[arg-type]
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
-        return False
 
 
 class LongListAdmin(ReadOnlyAdmin[M]):
@@ -103,26 +108,24 @@ class _List(ChangeList):
 
 def calendar(changelist: Any, field: str) -> dict[str, Any]:
     """The choices of the next level: years, the months of a year, the days of a month."""
-    year, month, day = (_number(changelist.params.get(f"{field}__{part}")) for part in ("year", "month", "day"))
+    names = [f"{field}__{part}" for part in ("year", "month", "day")]
+    year, month, day = (whole_number(changelist.params.get(name)) for name in names)
 
-    def link(text: str, **parts: int) -> dict[str, str]:
-        unset = [f"{field}__{part}" for part in ("year", "month", "day") if part not in parts]
-        return {
-            "link": changelist.get_query_string({f"{field}__{k}": v for k, v in parts.items()}, unset),
-            "title": text,
-        }
+    def link(text: str, *parts: int) -> dict[str, str]:
+        chosen = dict(zip(names, parts, strict=False))
+        return {"link": changelist.get_query_string(chosen, names[len(parts) :]), "title": text}
 
     back = [link(_("All dates"))] if year else []
-    back += [link(str(year), year=year)] if year and month else []
+    back += [link(str(year), year)] if year and month else []
     if not year:
-        choices = [link(str(one), year=one) for one in _years(changelist.root_queryset, field)]
+        choices = [link(str(one), one) for one in _years(changelist.root_queryset, field)]
     elif not month:
-        choices = [link(str(name).capitalize(), year=year, month=number) for number, name in MONTHS.items()]
+        choices = [link(str(name).capitalize(), year, number) for number, name in MONTHS.items()]
     elif not day:
         days = monthrange(year, month)[1] if month <= 12 else 0
-        choices = [link(str(one), year=year, month=month, day=one) for one in range(1, days + 1)]
+        choices = [link(str(one), year, month, one) for one in range(1, days + 1)]
     else:
-        back, choices = [*back, link(str(MONTHS.get(month, month)), year=year, month=month)], []
+        back, choices = [*back, link(str(MONTHS.get(month, month)), year, month)], []
     return {"back": back, "choices": choices}
 
 
@@ -135,25 +138,27 @@ def _years(rows: QuerySet[Any], field: str) -> list[int]:
     return list(range(max(first, last - 50), last + 1))
 
 
-def _number(text: Any) -> int | None:
-    text = text[0] if isinstance(text, list) else text
-    return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 5 else None
+def recent(
+    column: str, words: Any, choices: Any = (), *, called: str = "", by_engine: bool = False
+) -> type[admin.SimpleListFilter]:
+    """A filter by a column; it offers the values of the newest rows.
 
-
-def recent(column: str, words: Any, *, called: str = "") -> type[admin.SimpleListFilter]:
-    """A filter by a column; it offers the values of the newest rows."""
+    `by_engine`: the search engine applies it, whose index has role, status, model, agent and tools of messages.
+    """
 
     class Recent(admin.SimpleListFilter):
         title = words
         parameter_name = called or column
 
-        def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+            if choices:
+                return list(choices)
             newest = model_admin.model.objects.order_by(*model_admin.get_ordering(request))
             values = {value for value in newest.values_list(column, flat=True)[:LOOKED_AT] if value}
             chosen = request.GET.get(called or column)
             return [(value, value) for value in sorted(values | {chosen} if chosen else values)]
 
         def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-            return queryset.filter(**{column: self.value()}) if self.value() else queryset
+            return queryset.filter(**{column: self.value()}) if self.value() and not by_engine else queryset
 
     return Recent

@@ -1,10 +1,8 @@
 """Admin of exchanges (calls to models): times, ends, tokens and costs, but no texts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -14,6 +12,7 @@ from django.utils.formats import date_format
 from django.utils.html import format_html_join
 from django.utils.safestring import mark_safe
 from django.utils.translation import gettext_lazy as _
+from django_stubs_ext import StrPromise
 
 from history.access.permissions import Purpose, rows_for
 from history.admin.base import LongListAdmin, recent, session_link
@@ -22,10 +21,8 @@ from history.models import Exchange
 from history.templatetags.reading import dollars, duration, end_words, recognised, thousands
 from history.transcripts.calls import facts_of
 
-if TYPE_CHECKING:
-    from django_stubs_ext import StrPromise
-
 TEXTS = ("partial", "inputs", "metadata", "error", "session__metadata")
+CALL_FIELDS = ("path", "helper", "attempts", "status_code", "tokens", "usage", "estimated", "shown_cost")
 DASH = "–"
 
 
@@ -53,10 +50,7 @@ class ExchangeAdmin(LongListAdmin[Exchange]):
     fieldsets = (
         (None, {"fields": ("id", "shown_session", "owner", "api_key", "agent", "provider", "model", "dialect")}),
         (_("Times"), {"fields": ("started_in_full", "ended_in_full", "took", "stop_requested_at", "ended_how")}),
-        (
-            _("Call"),
-            {"fields": ("path", "helper", "attempts", "status_code", "tokens", "usage", "estimated", "shown_cost")},
-        ),
+        (_("Call"), {"fields": CALL_FIELDS}),
         (_("Relay"), {"fields": ("program", "upstreams", "earlier_tries", "translated_to", "not_carried")}),
         (_("Request"), {"fields": ("after", "history_version", "renderer_version", "request_hash", "recognised")}),
     )
@@ -80,17 +74,13 @@ class ExchangeAdmin(LongListAdmin[Exchange]):
     def started(self, exchange: Exchange) -> str:
         return f"{timezone.localtime(exchange.started_at):%Y-%m-%d %H:%M:%S}"
 
-    @admin.display(description=_("started"))
-    def started_in_full(self, exchange: Exchange) -> str:
-        return format_second(exchange.started_at)
-
-    ended_in_full = admin.display(lambda _self, exchange: format_second(exchange.ended_at), description=_("ended"))
+    started_in_full = admin.display(lambda _self, call: format_second(call.started_at), description=_("started"))
+    ended_in_full = admin.display(lambda _self, call: format_second(call.ended_at), description=_("ended"))
 
     @admin.display(description=_("duration"))
     def took(self, exchange: Exchange) -> str:
-        if exchange.ended_at is None:
-            return DASH
-        return duration((exchange.ended_at - exchange.started_at).total_seconds())
+        ended = exchange.ended_at
+        return duration((ended - exchange.started_at).total_seconds()) if ended else DASH
 
     @admin.display(description=_("end reason"))
     def ended_how(self, exchange: Exchange) -> str:
@@ -108,11 +98,8 @@ class ExchangeAdmin(LongListAdmin[Exchange]):
         """Only chat calls are estimated in advance."""
         return thousands(exchange.estimated_tokens) if exchange.estimated_tokens else DASH
 
+    asked_by = admin.display(lambda _self, call: call.api_key.name if call.api_key else DASH, description=_("API key"))
     shown_cost = admin.display(lambda _self, exchange: dollars(exchange.cost), description=_("cost"))
-
-    @admin.display(description=_("API key"))
-    def asked_by(self, exchange: Exchange) -> str:
-        return exchange.api_key.name if exchange.api_key else DASH
 
     path = metadata_column("path", _("path"))
     helper = metadata_column("helper", _("side call"))

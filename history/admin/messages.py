@@ -1,6 +1,6 @@
 """Admin of messages and tool calls: lists show the texts of sessions that the viewer has opened."""
 
-from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from django.contrib import admin
@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy as _
 
 from history.access.permissions import Purpose, can_access_others, rows_for
 from history.access.reasons import open_for_reading, readable_without_reason
-from history.admin.base import LongListAdmin, M, recent, session_link
+from history.admin.base import LongListAdmin, M, ReadOnly, recent, session_link
 from history.markdown import render
 from history.models import Message, ToolCall
 from history.search import SessionQuery
@@ -47,44 +47,24 @@ class ReadingAdmin(LongListAdmin[M]):
     def find_messages(self, request: HttpRequest, words: str) -> list[int] | None:
         """Ids of the messages within the search and the filters beside the list; None without either."""
         filters = SessionQuery.parse({name: request.GET.get(name) or None for name in FILTERS})
-        if not words.strip() and filters == SessionQuery():
-            return None
-        return list(find_newest(request.user, words, filters=filters))
+        has_query = words.strip() or filters != SessionQuery()
+        return list(find_newest(request.user, words, filters=filters)) if has_query else None
 
     @admin.display(description=_("session"))
     def shown_session(self, row: Any) -> SafeString:
         return session_link(row.session_id, row.session)
 
 
-def by_engine(
-    column: str, words: Any, choices: Iterable[tuple[str, Any]] = (), *, called: str = ""
-) -> type[admin.SimpleListFilter]:
-    """A filter that the search engine applies, whose index has role, status, model, agent and tools of messages."""
-
-    class EngineFilter(recent(column, words, called=called)):  # type: ignore[misc]
-        def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-            return list(choices) or super().lookups(request, model_admin)
-
-        def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-            return queryset
-
-    return EngineFilter
+by_engine = partial(recent, by_engine=True)
 
 
-class CallsInline(admin.TabularInline[ToolCall, Message]):
+class CallsInline(ReadOnly, admin.TabularInline[ToolCall, Message]):
     model = ToolCall
     fields = ("name", "status", "arguments", "result", "error", "duration")
     extra = 0
-    can_delete = False
 
     def has_view_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return can_access_others(request.user, Purpose.READ)
-
-    def has_add_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        return False
 
 
 @admin.register(Message)

@@ -1,8 +1,6 @@
 """Admin of sessions: the list with its actions, the page of one, and its transcript."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from uuid import UUID
 
 from django.contrib import admin
@@ -13,6 +11,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
+from django_stubs_ext import StrOrPromise
 
 from history.access.permissions import Purpose, can_access, can_access_others, sessions_for
 from history.admin.actions import FORK, SessionActions
@@ -24,15 +23,9 @@ from history.search.ids import find_newest
 from history.templatetags.reading import recognised
 from history.text import whole_number
 
-if TYPE_CHECKING:
-    from django_stubs_ext import StrOrPromise
-
 TITLES = 1_000  # titles have no index: this many of the newest are searched
 CALLS = 50
-COUNTERS = (
-    *("message_count", "tool_call_count", "error_count", "input_tokens", "output_tokens", "cost"),
-    *("version", "head", "trimmed_through"),
-)
+COUNTERS = (*Session.COUNTERS, "cost", "version", "head", "trimmed_through")
 TIMES = (
     *("created_at", "last_activity_at", "stored_at"),
     *("pinned_at", "archived_at", "hidden_at", "hold", "expires_at"),
@@ -97,7 +90,6 @@ class SessionAdmin(SessionActions, LongListAdmin[Session]):
         (_("Counters"), {"fields": COUNTERS}),
         (_("Times"), {"fields": TIMES}),
     )
-
     readonly_fields = ("recognised",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Session]:
