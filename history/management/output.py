@@ -18,7 +18,7 @@ from django.core.management.base import OutputWrapper
 from django.core.serializers.json import DjangoJSONEncoder
 from django.utils import timezone
 from markdown_it import MarkdownIt
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console, RenderableType
 from rich.markdown import Markdown
 from rich.padding import Padding
@@ -108,9 +108,7 @@ def as_cell(value: object) -> str:
 
 def _aligned(lines: Sequence[Sequence[str]]) -> str:
     widths = [max(cell_len(cell) for cell in column) for column in zip(*lines, strict=True)]
-    padded = (
-        (cell + " " * (width - cell_len(cell)) for cell, width in zip(line, widths, strict=True)) for line in lines
-    )
+    padded = (map(set_cell_size, line, widths) for line in lines)
     return "".join("  ".join(line).rstrip() + "\n" for line in padded)
 
 

@@ -1,6 +1,6 @@
 """`manage.py history`: list, read, search, export, import, delete and verify sessions from a shell.
 
-Each sub-command is a module of `history.management.history_commands`. Exit codes: 0 done, 1 not found, refused or
+Each sub-command is a module of `history.management.cli`. Exit codes: 0 done, 1 not found, refused or
 damaged, 2 wrong usage.
 """
 
@@ -14,18 +14,7 @@ from django.db import DatabaseError
 from django.utils.translation import gettext as _
 
 from history.errors import HistoryError
-from history.management.history_commands import (
-    delete,
-    exporting,
-    importing,
-    lint,
-    listing,
-    person,
-    purge,
-    search,
-    show,
-    verify,
-)
+from history.management.cli import delete, exporting, importing, lint, listing, person, purge, search, show, verify
 
 ACTIONS: dict[str, ModuleType] = {
     "list": listing, "show": show, "search": search, "export": exporting, "import": importing,

@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from history.access import keys
-from history.management.history_commands.arguments import user_named
+from history.management.cli.arguments import user_named
 from history.management.output import print_json, print_table
 from history.models import ApiKey
 

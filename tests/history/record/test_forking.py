@@ -18,7 +18,7 @@ from history.context.rendering import render_context
 from history.context.values import ContextOptions
 from history.entries import DebugLog, Entry, MaskedResult, NotebookSet, Summary, SystemInstructionSet
 from history.errors import NoSuchEntry
-from history.management.history_commands.arguments import sessions_for
+from history.management.cli.arguments import sessions_for
 from history.models import AuditEvent, Message, SearchRow, Session, ToolCall
 from history.record import forking, recorder, selectors
 from history.record.forking import BATCH

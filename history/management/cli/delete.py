@@ -7,7 +7,7 @@ from django.utils.translation import gettext as _
 from history import retention
 from history.access.permissions import Purpose
 from history.access.reasons import ReasonNeeded, check_reason, is_own
-from history.management.history_commands.arguments import Options, add_viewer, require_reason, session_named, viewer_of
+from history.management.cli.arguments import Options, add_viewer, require_reason, session_named, viewer_of
 from history.management.output import Stream, print_json, print_line, print_table, progress_bar
 from history.models import Session
 from history.sessions import actions

@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from history.exporting import Export, ExportReport, Selection, begin
 from history.formats.note_texts import level_word, note_words
 from history.formats.writers import EXPORTERS
-from history.management.history_commands.arguments import Options, add_times, add_viewer, session_named, viewer_of
+from history.management.cli.arguments import Options, add_times, add_viewer, session_named, viewer_of
 from history.management.output import Stream, print_json_line, print_line, progress_bar
 from history.models import Session
 from history.search import SessionQuery
@@ -21,13 +21,11 @@ HELP = "Export sessions: all of them, those that are named, or those that filter
 def add_arguments(parser: CommandParser) -> None:
     parser.add_argument("sessions", nargs="*", metavar="SESSION", help="ids, or as much of each as names one session")
     parser.add_argument("--format", choices=list(EXPORTERS), default="jsonl")
-    parser.add_argument(
-        "-o", "--output", metavar="PATH", help="a file, or a folder (with / at its end); default: stdout"
-    )
+    output = "a file, or a folder (with / at its end); default: stdout"
+    parser.add_argument("-o", "--output", metavar="PATH", help=output)
     parser.add_argument("--gzip", action="store_true", help="compress it")
-    parser.add_argument(
-        "--since", metavar="CURSOR", help="'start', or where the last export ended: what is new, jsonl only"
-    )
+    since = "'start', or where the last export ended: what is new, jsonl only"
+    parser.add_argument("--since", metavar="CURSOR", help=since)
     parser.add_argument("--mine", action="store_true", help="with --as: only what is their own")
     parser.add_argument("--reason", default="", help="with --as: the reason for exporting sessions of other users")
     parser.add_argument("--source", choices=Session.Source.values)
@@ -58,9 +56,8 @@ def _export(options: Options) -> Export:
     named = tuple(session_named(name, viewer).pk for name in options["sessions"]) or None
     times = {"since": options["active_since"], "until": options["active_until"]}
     selection = Selection(sessions=named, mine=options["mine"], filters=SessionQuery.parse({**options, **times}))
-    return begin(
-        viewer, selection, options["format"], since=options["since"], reason=options["reason"], compress=options["gzip"]
-    )
+    chosen = {"since": options["since"], "reason": options["reason"], "compress": options["gzip"]}
+    return begin(viewer, selection, options["format"], **chosen)
 
 
 def _write(export: Export, options: Options, out: Stream, advance: Callable[[int], None]) -> None:
@@ -89,13 +86,12 @@ def _write_out(pieces: Iterator[bytes], export: Export, out: Stream) -> None:
     if out.isatty() and (export.is_archive or export.is_compressed):
         raise CommandError(_("Binary data: name a file with -o."), returncode=2)
     buffer = getattr(getattr(out, "_out", out), "buffer", None)
-    if buffer is not None:
-        for piece in pieces:
-            buffer.write(piece)
-        buffer.flush()
+    if buffer is None:  # a text stream, in tests
+        out.write(b"".join(pieces).decode("utf-8", "replace"))
         return
-    text = b"".join(pieces)  # a text stream without a buffer, in tests
-    out.write(text.decode("utf-8", "replace"))
+    for piece in pieces:
+        buffer.write(piece)
+    buffer.flush()
 
 
 def _write_file(path: Path, pieces: Iterable[bytes]) -> None:

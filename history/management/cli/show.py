@@ -9,7 +9,7 @@ from history.access.permissions import Purpose
 from history.context.rendering import VIEWS, render_context
 from history.context.values import ContextEntry, ContextOptions, entry_view
 from history.entries import KINDS, Entry, JsonObject, ModelInput, ModelOutput, Summary, ToolResults, entry_to_json
-from history.management.history_commands.arguments import Options, add_viewer, page_size, session_named, viewer_of
+from history.management.cli.arguments import Options, add_viewer, page_size, session_named, viewer_of
 from history.management.output import Piece, Stream, as_cell, print_json, print_line, print_lines, print_markdown
 from history.models import Message, Session
 from history.record.branches import versions_of
@@ -66,23 +66,13 @@ def _page(session: Session, options: Options) -> Page:
 
 
 def _page_json(session: Session, page: Page) -> JsonObject:
-    pairs = zip(page.messages, entries_of(page.messages), strict=True)
     entries = [
-        {
-            "seq": message.seq,
-            "parent": message.parent_seq,
-            "on_path": message.on_path,
-            "dropped_at": message.dropped_at,
-            "entry": entry_to_json(entry),
-        }
-        for message, entry in pairs
+        {"seq": message.seq, "parent": message.parent_seq, "on_path": message.on_path}
+        | {"dropped_at": message.dropped_at, "entry": entry_to_json(entry)}
+        for message, entry in zip(page.messages, entries_of(page.messages), strict=True)
     ]
-    return {
-        "session": session_details_json(session),
-        "entries": entries,
-        "has_older": page.has_older,
-        "has_newer": page.has_newer,
-    }
+    ends = {"has_older": page.has_older, "has_newer": page.has_newer}
+    return {"session": session_details_json(session), "entries": entries, **ends}
 
 
 def _print_page(session: Session, page: Page, *, out: Stream, err: Stream) -> None:
@@ -120,24 +110,23 @@ def _print_entry(message: Message, entry: Entry, others: Sequence[int], out: Str
     kind = KINDS.get(message.kind)
     term = kind.__name__ if kind else f"Unknown ({message.kind})"
     print_line(out, (f"#{message.seq}  ", "dim"), (term, "bold cyan"), *_facts(message, others))
-    text = preview(message.content if isinstance(entry, ModelOutput) else entry.text, TEXT_CHARS)
-    if not isinstance(entry, ToolResults):
-        _print_text(entry, f"{text.text}{_rest(text)}", out)
-    if isinstance(entry, ModelOutput):
-        for request in entry.tool_requests:
-            print_line(out, ("→ ", "dim"), (request.name, "bold"), " ", _on_a_line(request.arguments), indent=4)
     if isinstance(entry, ToolResults):
         for result in entry.results:
             line = _on_a_line(result.error or result.text)
             print_line(out, ("← ", "dim"), (result.name, "bold"), " ", _status(result.status), " ", line, indent=4)
+        return
+    text = preview(message.content if isinstance(entry, ModelOutput) else entry.text, TEXT_CHARS)
+    # On a terminal, messages and answers are formatted as Markdown. Other texts, and all texts in a pipe, are not.
+    is_formatted = out.isatty() and isinstance(entry, ModelInput | ModelOutput | Summary)
+    (print_markdown if is_formatted else print_lines)(out, f"{text.text}{_rest(text)}", indent=4)
+    if isinstance(entry, ModelOutput):
+        _print_requests(entry, out)
 
 
-def _print_text(entry: Entry, text: str, out: Stream) -> None:
-    """On a terminal, messages and answers are formatted as Markdown. Other texts, and all texts in a pipe, are not."""
-    if out.isatty() and isinstance(entry, ModelInput | ModelOutput | Summary):
-        print_markdown(out, text, indent=4)
-    else:
-        print_lines(out, text, indent=4)
+def _print_requests(entry: ContextEntry | ModelOutput, out: Stream) -> None:
+    for request in entry.tool_requests:
+        line = _on_a_line(request.arguments.replace("\0", "\ufffd"))
+        print_line(out, ("→ ", "dim"), (request.name, "bold"), " ", line, indent=4)
 
 
 def _facts(message: Message, others: Sequence[int]) -> list[Piece]:
@@ -194,6 +183,4 @@ def _print_context_entry(entry: ContextEntry, out: Stream) -> None:
     print_line(out, (entry.role.value, "bold cyan"), (f"  {origin}", "dim"))
     text = preview(entry.content.replace("\0", "\ufffd"), TEXT_CHARS)
     print_lines(out, f"{text.text}{_rest(text)}", indent=4)
-    for request in entry.tool_requests:
-        line = _on_a_line(request.arguments.replace("\0", "\ufffd"))
-        print_line(out, ("→ ", "dim"), (request.name, "bold"), " ", line, indent=4)
+    _print_requests(entry, out)

@@ -6,7 +6,7 @@ from django.utils.translation import gettext as _
 
 from history.access.permissions import Purpose, Viewer
 from history.entries import JsonObject
-from history.management.history_commands.arguments import (  # fmt: skip
+from history.management.cli.arguments import (
     Options,
     add_times,
     add_viewer,
@@ -18,7 +18,7 @@ from history.management.history_commands.arguments import (  # fmt: skip
 )
 from history.management.output import Piece, Stream, as_cell, print_json, print_line, print_table
 from history.models import Message, Session
-from history.search import Hit, Results, SessionQuery, Snippet, facets, named_facets, search
+from history.search import Results, SessionQuery, Snippet, facets, named_facets, search
 
 HELP = "Search messages, tool arguments and results."
 
@@ -42,7 +42,8 @@ def add_arguments(parser: CommandParser) -> None:
 
 
 def run(options: Options, *, out: Stream, err: Stream) -> None:
-    viewer = viewer_of(options) or operator()
+    # The operator at the shell has all permissions and no account. Deleted and expired sessions are never searched.
+    viewer = viewer_of(options) or get_user_model()(username="", is_staff=True, is_superuser=True)
     filters = _filters(options)
     if options["facets"]:
         _print_facets(viewer, filters, options, out)
@@ -52,15 +53,12 @@ def run(options: Options, *, out: Stream, err: Stream) -> None:
         print_json(out, _results_json(results))
         return
     for hit in results.hits:
-        _print_hit(hit, out)
+        place: Piece = (f"{str(hit.session_id)[:8]} #{hit.seq}", "bold cyan")
+        print_line(out, place, f"  {as_cell(hit.at)}  {hit.role}  ", (hit.title, "dim"))
+        print_line(out, *_marked(hit.snippet, coloured=out.isatty()), indent=4)
     print_line(err, _("Messages found: %(count)s") % {"count": results.count})
     if results.next_before:
         print_line(err, _("There are more: --before %(cursor)s") % {"cursor": results.next_before})
-
-
-def operator() -> Viewer:
-    """The operator at the shell has all permissions and no account. Deleted and expired sessions are never searched."""
-    return get_user_model()(username="", is_staff=True, is_superuser=True)
 
 
 def _filters(options: Options) -> SessionQuery:
@@ -72,12 +70,6 @@ def _filters(options: Options) -> SessionQuery:
         key_named(prefix)
     sessions = tuple(session_named(name, viewer, Purpose.READ).pk for name in options["session"])
     return SessionQuery.parse({**options, "session": sessions})
-
-
-def _print_hit(hit: Hit, out: Stream) -> None:
-    place: Piece = (f"{str(hit.session_id)[:8]} #{hit.seq}", "bold cyan")
-    print_line(out, place, f"  {as_cell(hit.at)}  {hit.role}  ", (hit.title, "dim"))
-    print_line(out, *_marked(hit.snippet, coloured=out.isatty()), indent=4)
 
 
 def _marked(snippet: Snippet, *, coloured: bool) -> list[Piece]:
@@ -93,21 +85,13 @@ def _marked(snippet: Snippet, *, coloured: bool) -> list[Piece]:
 def _results_json(results: Results) -> JsonObject:
     same = ("title", "kind", "role", "status", "agent", "model", "at", "on_path")
     hits = [
-        {
-            "session": hit.session_id,
-            "seq": hit.seq,
-            "message": hit.message_id,
-            **{name: getattr(hit, name) for name in same},
-            "snippet": [{"text": text, "is_match": is_match} for text, is_match in hit.snippet.pieces],
-        }
+        {"session": hit.session_id, "seq": hit.seq, "message": hit.message_id}
+        | {name: getattr(hit, name) for name in same}
+        | {"snippet": [{"text": text, "is_match": is_match} for text, is_match in hit.snippet.pieces]}
         for hit in results.hits
     ]
-    return {
-        "hits": hits,
-        "total": results.count.number,
-        "total_is_exact": results.count.is_exact,
-        "next_before": results.next_before,
-    }
+    totals = {"total": results.count.number, "total_is_exact": results.count.is_exact}
+    return {"hits": hits, **totals, "next_before": results.next_before}
 
 
 def _print_facets(viewer: Viewer, filters: SessionQuery, options: Options, out: Stream) -> None:

@@ -11,7 +11,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.utils.translation import gettext as _
 
 from history import verification
-from history.management.history_commands.arguments import Options, session_named
+from history.management.cli.arguments import Options, session_named
 from history.management.output import Stream, print_json_line, print_line, progress_bar
 from history.models import Message
 from history.verification import Checkpoint
@@ -42,8 +42,12 @@ def run(options: Options, *, out: Stream, err: Stream) -> None:
     if damaged or wrong:
         _refuse(damaged, wrong, options, out)
     taken = verification.checkpoint()
-    if options["write_checkpoint"]:
-        _write(taken, options["write_checkpoint"])
+    if path := options["write_checkpoint"]:
+        try:
+            path.write_text(json.dumps(taken.to_json()) + "\n")
+        except OSError as error:
+            values = {"path": path, "why": error.strerror}
+            raise CommandError(_("%(path)s cannot be written (%(why)s).") % values) from error
     _print_healthy(taken, options, out)
 
 
@@ -77,11 +81,3 @@ def _read(path: Path) -> Checkpoint:
         raise CommandError(_("%(path)s cannot be read (%(why)s).") % words, returncode=2) from error
     except ValueError as error:
         raise CommandError(f"{path}: {error}", returncode=2) from error
-
-
-def _write(taken: Checkpoint, path: Path) -> None:
-    try:
-        path.write_text(json.dumps(taken.to_json()) + "\n")
-    except OSError as error:
-        values = {"path": path, "why": error.strerror}
-        raise CommandError(_("%(path)s cannot be written (%(why)s).") % values) from error

@@ -5,14 +5,7 @@ import argparse
 from django.core.management.base import CommandParser
 from django.utils.translation import gettext as _
 
-from history.management.history_commands.arguments import (
-    Options,
-    add_times,
-    add_viewer,
-    page_size,
-    sessions_for,
-    viewer_of,
-)
+from history.management.cli.arguments import Options, add_times, add_viewer, page_size, sessions_for, viewer_of
 from history.management.output import Stream, print_json, print_line, print_table
 from history.models import Session
 from history.record.listing import ListCursor, SessionPage, list_sessions
@@ -41,14 +34,13 @@ def run(options: Options, *, out: Stream, err: Stream) -> None:
     if options["json"]:
         cursor = str(page.next_before) if page.next_before else None
         print_json(out, {"sessions": list(map(session_details_json, page.sessions)), "next_before": cursor})
-    else:
+    elif page.sessions:
         _print(page, out=out, err=err)
+    else:
+        print_line(err, _("No session matches."))
 
 
 def _print(page: SessionPage, *, out: Stream, err: Stream) -> None:
-    if not page.sessions:
-        print_line(err, _("No session matches."))
-        return
     columns = (
         _("session"), _("last activity"), _("owner"), _("source"), _("messages"), _("model"), _("state"), _("title"),
     )  # fmt: skip

@@ -8,7 +8,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.core.serializers.json import DjangoJSONEncoder
 from django.utils.translation import gettext as _
 
-from history.management.history_commands.arguments import Options, require_reason, user_named
+from history.management.cli.arguments import Options, require_reason, user_named
 from history.management.output import Stream, print_counts, print_json, print_line, print_table, progress_bar
 from history.privacy import Receipt, erase_person, export_person, plan_for
 

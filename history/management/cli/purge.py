@@ -8,7 +8,7 @@ from django.core.management.base import CommandParser
 from django.utils.translation import gettext as _
 
 from history import retention
-from history.management.history_commands.arguments import Options
+from history.management.cli.arguments import Options
 from history.management.output import Stream, print_counts, print_json, print_line, progress_bar
 
 HELP = "Remove what has expired, lies long in the trash or is over a cap. A dry run unless --yes is given."
@@ -20,17 +20,12 @@ def add_arguments(parser: CommandParser) -> None:
 
 
 def run(options: Options, *, out: Stream, err: Stream) -> None:
+    dry_run, budget = not options["yes"], options["budget"]
     with progress_bar(_("Purging")) as advance:
-        report = retention.purge(
-            dry_run=not options["yes"], budget=options["budget"], progress=lambda what, count: advance(count)
-        )
+        report = retention.purge(dry_run=dry_run, budget=budget, progress=lambda what, count: advance(count))
     if options["json"]:
         print_json(out, dataclasses.asdict(report))
         return
-    _print(report, out=out, err=err)
-
-
-def _print(report: retention.PurgeReport, *, out: Stream, err: Stream) -> None:
     rows = (
         (_("sessions that expired"), report.expired),
         (_("sessions from the trash"), report.trashed),

@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from history.access.permissions import Purpose
 from history.formats.note_texts import worded
 from history.linting import NAMES, LintReport, LintSeverity, NotAConversation, parse_text
-from history.management.history_commands.arguments import Options, add_viewer, session_named, viewer_of
+from history.management.cli.arguments import Options, add_viewer, session_named, viewer_of
 from history.management.output import Stream, print_json, print_line, print_table
 from history.pages.lint.report import TooLong, check_length, report_json, report_on, report_on_request, verdicts_for
 from history.text.lazy import error_text
@@ -25,9 +25,8 @@ STYLES = {"rejected": "red", "unportable": "yellow", "odd": "yellow", "taken": "
 
 
 def add_arguments(parser: CommandParser) -> None:
-    parser.add_argument(
-        "session", nargs="*", metavar="SESSION", help="ids, their beginnings, or files; - reads standard input"
-    )
+    names = "ids, their beginnings, or files; - reads standard input"
+    parser.add_argument("session", nargs="*", metavar="SESSION", help=names)
     parser.add_argument("--file", action="append", default=[], metavar="PATH", help="a request as JSON, or one a line")
     parser.add_argument("--language", choices=NAMES, default="", help="what it is written in; else it is recognised")
     parser.add_argument("--vendor", action="append", choices=NAMES, default=[], help="only this one counts")
@@ -48,9 +47,8 @@ def run(options: Options, *, out: Stream, err: Stream) -> None:
     else:
         for source, report in reports:
             _print(source, report, options["vendor"], out)
-    rejected = [
-        source for source, report in reports if any(one.is_rejected for one in verdicts_for(report, options["vendor"]))
-    ]
+    verdicts = [(source, verdicts_for(report, options["vendor"])) for source, report in reports]
+    rejected = [source for source, found in verdicts if any(one.is_rejected for one in found)]
     if rejected and not options["repaired"]:
         raise CommandError(_("Would be rejected: %(names)s.") % {"names": ", ".join(rejected)})
 

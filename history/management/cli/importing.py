@@ -9,32 +9,26 @@ from history import importing
 from history.access.keys import NotAllowedError, first_staff_user
 from history.formats.note_texts import filled_in, level_word, note_words, worded
 from history.importing import ImportItem, ImportOutcome, ImportReport
-from history.management.history_commands.arguments import Options, user_named
+from history.management.cli.arguments import Options, user_named
 from history.management.output import Stream, print_counts, print_json_line, print_line, progress_bar
 
 HELP = "Import conversations of other products, and exports of Parley: files, folders, archives."
 
+# Printed one by one only with more verbosity.
+QUIET = (ImportOutcome.THERE, ImportOutcome.IGNORED)
 STYLES = {
-    ImportOutcome.IMPORTED: "green",
-    ImportOutcome.GROWN: "green",
-    ImportOutcome.THERE: "dim",
+    **dict.fromkeys((ImportOutcome.IMPORTED, ImportOutcome.GROWN), "green"),
+    **dict.fromkeys(QUIET, "dim"),
     ImportOutcome.REFUSED: "bold red",
     ImportOutcome.NOTED: "yellow",
-    ImportOutcome.IGNORED: "dim",
 }
-# Printed one by one only with more verbosity.
-QUIET = frozenset({ImportOutcome.THERE, ImportOutcome.IGNORED})
 
 
 def add_arguments(parser: CommandParser) -> None:
-    parser.add_argument(
-        "paths", nargs="+", type=Path, metavar="PATH", help="files, folders, zip, gzip or zstd archives"
-    )
-    parser.add_argument(
-        "--owner",
-        metavar="USER",
-        help="the owner; default: the first staff account, and the original owner for exports of Parley",
-    )
+    kinds = "files, folders, zip, gzip or zstd archives"
+    parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help=kinds)
+    owner = "the owner; default: the first staff account, and the original owner for exports of Parley"
+    parser.add_argument("--owner", metavar="USER", help=owner)
     parser.add_argument("--dry-run", action="store_true", help="say what would be imported, and do nothing")
 
 
@@ -51,8 +45,8 @@ def run(options: Options, *, out: Stream, err: Stream) -> None:
         import_ = importing.Import(owner, on_bytes=advance, restore_owners=restore_owners, dry_run=dry_run)
         report = import_.run(importing.files_at(options["paths"]), lambda item: _print_item(item, options, out))
     _print_report(report, options, out=out, err=err)
-    if report[ImportOutcome.REFUSED]:
-        raise CommandError(_("Refused: %(count)s. See the reasons above.") % {"count": report[ImportOutcome.REFUSED]})
+    if refused := report[ImportOutcome.REFUSED]:
+        raise CommandError(_("Refused: %(count)s. See the reasons above.") % {"count": refused})
 
 
 def _size(path: Path) -> int:
