@@ -27,9 +27,7 @@ class SignInForm(AuthenticationForm):
         known = lockout.is_known_browser(self.request, name=name)
         if not lockout.claim_attempt(name, address=address, from_known_browser=known):
             self.blocked = True
-            raise ValidationError(
-                _("Too many wrong attempts. Wait 15 minutes, or ask for a one-time link."), code="blocked"
-            )
+            raise ValidationError(_("Too many wrong attempts. Wait 15 minutes, or ask for a one-time link."), "blocked")
         cleaned = super().clean()
         lockout.forget_failures(name, address=address)
         return cleaned

@@ -19,19 +19,15 @@ def create_link(user: User, *, created_by: User | None = None) -> str:
     token = secrets.token_urlsafe(32)
     now = timezone.now()
     SignInLink.objects.filter(expires_at__lt=now - DELETED_AFTER).delete()
-    SignInLink.objects.create(
-        token_hash=hash_of(token), user=user, created_by=created_by, expires_at=now + timedelta(hours=HOURS)
-    )
+    end = now + timedelta(hours=HOURS)
+    SignInLink.objects.create(token_hash=hash_of(token), user=user, created_by=created_by, expires_at=end)
     return settings.PARLEY_URL + reverse("accounts:link", args=[token])
 
 
 def find_link(token: str) -> SignInLink | None:
     """A link that is still valid. Looking does not use it up."""
-    return (
-        SignInLink.objects.select_related("user")
-        .filter(token_hash=hash_of(token), used_at=None, expires_at__gt=timezone.now(), user__is_active=True)
-        .first()
-    )
+    valid = SignInLink.objects.filter(used_at=None, expires_at__gt=timezone.now(), user__is_active=True)
+    return valid.select_related("user").filter(token_hash=hash_of(token)).first()
 
 
 def claim_link(token: str) -> SignInLink | None:
@@ -39,8 +35,7 @@ def claim_link(token: str) -> SignInLink | None:
     link = find_link(token)
     if link is None:
         return None
-    claimed = SignInLink.objects.filter(pk=link.pk, used_at=None).update(used_at=timezone.now())
-    return link if claimed == 1 else None
+    return link if SignInLink.objects.filter(pk=link.pk, used_at=None).update(used_at=timezone.now()) else None
 
 
 def hash_of(token: str) -> str:

@@ -19,34 +19,20 @@ class Role(models.TextChoices):
 
 SHORT_LABELS = {Role.OPERATOR: _("operator"), Role.AUDITOR: _("auditor")}
 GROUPS = {Role.OPERATOR: "Operators", Role.AUDITOR: "Auditors"}
+# Per app. Pages link to owners and keys, so both may see these.
 PERMISSIONS = {
-    Role.OPERATOR: [
-        "history.view_session",
-        "history.view_exchange",
-        "history.view_apikey",
-        "history.change_apikey",
-        "relay.view_agent",
-        "relay.add_agent",
-        "relay.change_agent",
-        "relay.view_allowance",
-        "relay.add_allowance",
-        "relay.change_allowance",
-        # To choose the user of an allowance, and to follow the links to owners.
-        "accounts.view_user",
-    ],
-    Role.AUDITOR: [
-        "history.view_session",
-        "history.read_session",
-        "history.export_session",
-        "history.hold_session",
-        "history.view_message",
-        "history.view_toolcall",
-        "history.view_exchange",
-        "history.view_auditevent",
-        # Pages of sessions link to their owners and keys.
-        "history.view_apikey",
-        "accounts.view_user",
-    ],
+    Role.OPERATOR: {
+        "history": ["view_session", "view_exchange", "view_apikey", "change_apikey"],
+        "relay": [f"{verb}_{model}" for model in ("agent", "allowance") for verb in ("view", "add", "change")],
+        "accounts": ["view_user"],
+    },
+    Role.AUDITOR: {
+        "history": [
+            *("view_session", "read_session", "export_session", "hold_session"),
+            *("view_message", "view_toolcall", "view_exchange", "view_auditevent", "view_apikey"),
+        ],
+        "accounts": ["view_user"],
+    },
 }
 
 
@@ -59,9 +45,8 @@ def give_role(person: User, role: Role) -> None:
         group, is_new = Group.objects.get_or_create(name=name)
         if is_new:
             wanted = Q()
-            for permission in PERMISSIONS[role]:
-                app, _dot, codename = permission.partition(".")
-                wanted |= Q(content_type__app_label=app, codename=codename)
+            for app, codenames in PERMISSIONS[role].items():
+                wanted |= Q(content_type__app_label=app, codename__in=codenames)
             group.permissions.set(Permission.objects.filter(wanted))
         person.groups.add(group)
 

@@ -108,7 +108,7 @@ def people(request: SignedInRequest) -> HttpResponse:
 @staff_only
 @require_POST
 def link_for(request: SignedInRequest, pk: int) -> HttpResponse:
-    person = get_object_or_404(_users(), pk=pk, is_active=True)
+    person = get_object_or_404(_users(), pk=pk)
     if not may_make_link(request.user, person):
         raise Http404
     return show_link(request, person)
@@ -123,6 +123,8 @@ def may_make_link(maker: User, person: Any) -> bool:
 
     It must not give more rights than its creator has, nor sessions without a reason, unless they may change users.
     """
+    if not person.is_active:
+        return False
     if person == maker or maker.is_superuser:
         return True
     if person.is_staff or person.is_superuser:
@@ -140,11 +142,7 @@ def show_link(request: SignedInRequest, person: User) -> HttpResponse:
 
 def show_people(request: SignedInRequest, **context: Any) -> HttpResponse:
     users = [
-        {
-            "person": person,
-            "roles": role_labels(person),
-            "may_make_link": person.is_active and may_make_link(request.user, person),
-        }
+        {"person": person, "roles": role_labels(person), "may_make_link": may_make_link(request.user, person)}
         for person in _users().order_by("username").prefetch_related("groups")
     ]
     return render(request, "accounts/people.html", {"users": users, **context})
