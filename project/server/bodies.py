@@ -43,21 +43,13 @@ def limit_bodies(application: Application) -> Application:
     """The application behind the limits."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        headers = dict(scope.get("headers", ()))
-        length = announced_length(scope, headers)
-        if not _checks_itself(scope) and not has_known_charset(headers):
-            await RequestBody(scope, headers, receive, send, length=length).refuse(415)
-            return
-        if length == 0:
+        body = RequestBody(scope, receive, send)
+        if refusal := await body.admit():
+            await body.refuse(refusal)
+        elif body.length == 0:
             await application(scope, receive, send)
-            return
-        body = RequestBody(scope, headers, receive, send, length=length)
-        if not _checks_itself(scope) and (length is None or length > ANYONE_BYTES):
-            refusal = await body.admit()
-            if refusal:
-                await body.refuse(refusal)
-                return
-        await application(scope, body.receive, body)
+        else:
+            await application(scope, body.receive, body)
 
     return answer
 
@@ -81,19 +73,16 @@ def has_known_charset(headers: Mapping[bytes, bytes]) -> bool:
     return kind.lower().count(b"charset") == len(_CHARSET.findall(kind))
 
 
-def _checks_itself(scope: Scope) -> bool:
-    return gateway.serves(scope["path"]) or mcp.serves(scope["path"])
-
-
 class RequestBody:
     """The body of one request on its way to the application. As a callable it is the `send` of this request."""
 
-    def __init__(
-        self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, send: Send, *, length: int | None
-    ) -> None:
-        self.scope, self.headers, self.length = scope, headers, length
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope, self.headers = scope, dict[bytes, bytes](scope.get("headers", ()))
+        self.length = announced_length(scope, self.headers)
         self._receive, self._send = receive, send
-        self.limit: int | None = None if _checks_itself(scope) else ANYONE_BYTES
+        # The relay and the MCP server check key and size themselves.
+        is_checked_later = gateway.serves(scope["path"]) or mcp.serves(scope["path"])
+        self.limit: int | None = None if is_checked_later else ANYONE_BYTES
         self.size, self.seconds = 0, 0.0
         self.is_complete = self.is_refused = self.is_waiting = False
         self.has_begun = self.must_linger = False
@@ -102,7 +91,13 @@ class RequestBody:
             self.cut = cut
 
     async def admit(self) -> int:
-        """Look the sender up and set the limit. Returns the status of a refusal, or 0."""
+        """Check charset and length; look the sender of a large body up. Returns the status of a refusal, or 0."""
+        if self.limit is None:
+            return 0
+        if not has_known_charset(self.headers):
+            return 415
+        if self.length is not None and self.length <= ANYONE_BYTES:
+            return 0
         most = body_limit_of(self.scope["path"]) or KNOWN_BYTES
         if self.length is not None and self.length > most:
             return 413

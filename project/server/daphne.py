@@ -213,22 +213,13 @@ class Socket(WebSocketProtocol):  # type: ignore[misc]
 
 
 class Server(DaphneServer):  # type: ignore[misc]
-    @property
-    def ws_factory(self) -> Any:
-        return self._ws_factory
-
-    @ws_factory.setter
-    def ws_factory(self, factory: Any) -> None:
-        factory.protocol = Socket
-        self._ws_factory = factory
-
-    @property
-    def http_factory(self) -> Any:
-        return self._http_factory
-
-    @http_factory.setter
-    def http_factory(self, factory: Any) -> None:
-        self._http_factory = Factory(self)
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Put our protocols in place of those with which Daphne's `run` makes its two factories."""
+        if name == "http_factory":
+            value = Factory(self)
+        elif name == "ws_factory":
+            value.protocol = Socket
+        super().__setattr__(name, value)
 
     def create_application(self, protocol: Any, scope: Any) -> Any:
         """Give requests an `Inbox`. Sockets keep the queue of Daphne."""

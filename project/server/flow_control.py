@@ -47,8 +47,7 @@ class _Producer:
     def resumeProducing(self) -> None:  # noqa: N802
         self.may_send.set()
 
-    def stopProducing(self) -> None:  # noqa: N802
-        self.may_send.set()
+    stopProducing = resumeProducing  # noqa: N815
 
 
 class _Paced(_Producer):
