@@ -29,9 +29,10 @@ env = Environment.of_process(BASE_DIR / ".env")
 PARLEY_DATA_DIR = env.path("PARLEY_DATA_DIR", BASE_DIR / "data", base=BASE_DIR)
 HOST = env.text("HOST", "127.0.0.1")
 PORT = env.whole_number("PORT", 8000, least=1, most=65535)
-PARLEY_URL = env.url(
-    "PARLEY_URL", local_url(HOST, PORT), schemes=("http", "https"), example="https://parley.example.org"
-).rstrip("/")
+_WEB = ("http", "https")
+PARLEY_URL = env.url("PARLEY_URL", local_url(HOST, PORT), schemes=_WEB, example="https://parley.example.org").rstrip(
+    "/"
+)
 PARLEY_TRUSTED_PROXIES = env.whole_number("PARLEY_TRUSTED_PROXIES", 0, most=10)
 PARLEY_BACKGROUND = env.flag("PARLEY_BACKGROUND", True)
 
@@ -61,12 +62,12 @@ try:
     SECRET_KEY = SECRET_KEY or key_from(PARLEY_DATA_DIR / "secret.key")
     PARLEY_FINGERPRINT_KEY = (_fingerprint_key or key_from(PARLEY_DATA_DIR / "fingerprint.key")).encode()
 except OSError as error:
-    env.refuse_because(
+    env.problems.append(
         f'PARLEY_DATA_DIR is "{PARLEY_DATA_DIR}", which cannot be written ({error.strerror}):'
         " write the path of a folder that you own."
     )
 except ValueError as error:
-    env.refuse_because(str(error))
+    env.problems.append(str(error))
 
 # History
 
@@ -97,7 +98,7 @@ PARLEY_DIGESTER = env.choice("PARLEY_DIGESTER", "auto", among=("auto", "process"
 
 
 def _service_url(name: str, *, example: str) -> str:
-    address = env.url(name, schemes=("http", "https"), example=example).rstrip("/")
+    address = env.url(name, schemes=_WEB, example=example).rstrip("/")
     if address and not is_address(address):
         env.refuse(name, f"write an address like {example}, without a name, a password or a question mark")
     return address
@@ -267,10 +268,8 @@ CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
 }
 CACHES: dict[str, dict[str, Any]] = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
 if REDIS_URL:
-    CHANNEL_LAYERS["default"] = {
-        "BACKEND": "relay.runtime.redis_layer.RedisChannelLayer",
-        "CONFIG": {"url": REDIS_URL, "capacity": _CAPACITY},
-    }
+    _config = {"url": REDIS_URL, "capacity": _CAPACITY}
+    CHANNEL_LAYERS["default"] = {"BACKEND": "relay.runtime.redis_layer.RedisChannelLayer", "CONFIG": _config}
     CACHES["default"] = {
         "BACKEND": "django.core.cache.backends.redis.RedisCache",
         "LOCATION": REDIS_URL,

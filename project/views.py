@@ -24,11 +24,11 @@ def healthz(request: HttpRequest) -> JsonResponse:
 def readyz(request: HttpRequest) -> JsonResponse:
     """Readiness. The error of the database stays in the log, because it may name hosts and users."""
     if cancellation.is_stopping():
-        return JsonResponse({"ready": False, "missing": ["this process is being stopped"]}, status=503)
-    if readiness.database_problem():
-        return JsonResponse({"ready": False, "missing": ["database"]}, status=503)
-    unapplied = readiness.unapplied_migrations()
-    missing = [f"migration {name}" for name in unapplied]
+        missing = ["this process is being stopped"]
+    elif readiness.database_problem():
+        missing = ["database"]
+    else:
+        missing = [f"migration {name}" for name in readiness.unapplied_migrations()]
     return JsonResponse({"ready": not missing, "missing": missing}, status=503 if missing else 200)
 
 

@@ -22,6 +22,9 @@ class Job:
     stop: str = ""
 
 
+_SWEEPER, _FORGET_LOCKS = "relay.live.sweeper", "relay.runtime.process_locks.forget"
+_STATS, _DIGEST = "relay.gateway.process_stats", "relay.digest.process"
+
 JOBS: list[Job] = [
     Job("flush partial answers", "history.record.exchanges.flush_partials", every=0.25, at_end=True),
     Job("sweep dead exchanges", "history.record.exchanges.sweep", every=5, once_per="installation"),
@@ -29,13 +32,8 @@ JOBS: list[Job] = [
     Job("refresh pages without Redis", "relay.live.relayed_updates.refresh_open_sessions", every=1),
     Job("refresh lists without Redis", "relay.live.relayed_updates.refresh_session_lists", every=0.5),
     Job("look who has signed out", "relay.live.sign_outs.notify_ended_sign_ins", every=2),
-    Job(
-        "end runs of dead processes",
-        "relay.live.sweeper.end_runs_of_dead_processes",
-        every=5,
-        stop="relay.runtime.process_locks.forget",
-    ),
-    Job("sweep dead runs", "relay.live.sweeper.sweep", every=5, once_per="installation"),
+    Job("end runs of dead processes", f"{_SWEEPER}.end_runs_of_dead_processes", every=5, stop=_FORGET_LOCKS),
+    Job("sweep dead runs", f"{_SWEEPER}.sweep", every=5, once_per="installation"),
     Job("purge what is due", "history.retention.purge_due", every=3600, once_per="installation"),
     Job("check the counts by day", "history.record.daily_counts.check", every=3600, once_per="installation"),
     Job("run imports", "history.importing.scheduler.work", every=1),
@@ -44,18 +42,7 @@ JOBS: list[Job] = [
     Job("end calls of revoked keys", "relay.gateway.call.cancellation.end_revoked", every=0.5),
     Job("note issued answers", "relay.gateway.references.ownership.write_issued", every=1, at_end=True),
     Job("tidy counts of keys", "relay.usage.tables.delete_expired", every=300, once_per="installation"),
-    Job(
-        "say how this process fares",
-        "relay.gateway.process_stats.write",
-        every=2,
-        stop="relay.gateway.process_stats.stop",
-    ),
-    Job(
-        "digest the relay's journal",
-        "relay.digest.process.keep_running",
-        every=0.1,
-        once_per="host",
-        stop="relay.digest.process.stop",
-    ),
+    Job("say how this process fares", f"{_STATS}.write", every=2, stop=f"{_STATS}.stop"),
+    Job("digest the relay's journal", f"{_DIGEST}.keep_running", every=0.1, once_per="host", stop=f"{_DIGEST}.stop"),
     Job("list models", "relay.providers.registry.refresh", every=300),
 ]

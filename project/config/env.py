@@ -122,9 +122,6 @@ class Environment:
     def refuse(self, name: str, what_to_write: str) -> None:
         self.problems.append(f"{name} is {shown(name, self.text(name))}: {what_to_write}.")
 
-    def refuse_because(self, problem: str) -> None:
-        self.problems.append(problem)
-
     def stop_if_wrong(self) -> None:
         if self.problems:
             sys.stderr.write(f"Parley cannot start. {' '.join(self.problems)}\n")

@@ -22,7 +22,6 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 from markdown.extensions.tables import TableExtension
 from markdown.extensions.toc import TocExtension
-from markdown.postprocessors import Postprocessor
 from markdown.treeprocessors import Treeprocessor
 
 
@@ -69,9 +68,7 @@ class HelpPage:
 def list_pages() -> list[HelpPage]:
     """All pages, by folder and title."""
     pages = [HelpPage(name, _title(path)) for name, path in _files().items()]
-    return sorted(
-        pages, key=lambda page: (page.folder, page.name if page.folder == "decisions" else page.title.lower())
-    )
+    return sorted(pages, key=lambda one: (one.folder, one.name if one.folder == "decisions" else one.title.lower()))
 
 
 def find_page(name: str) -> HelpPage | None:
@@ -92,14 +89,12 @@ def _title(path: Path) -> str:
 @lru_cache(maxsize=128)
 def _render(name: str, path: Path, changed: int) -> HelpPage:
     """`changed` makes an edited file another page."""
-    contents = TocExtension(
-        slugify=slugify, permalink="#", permalink_title="", permalink_leading=False, toc_depth="2-3"
-    )
+    contents = TocExtension(slugify=slugify, permalink="#", permalink_title="", toc_depth="2-3")
     tables = TableExtension(use_align_attribute=True)
     parser = markdown.Markdown(extensions=["fenced_code", "sane_lists", tables, contents], output_format="html")
     parser.treeprocessors.register(_LinkProcessor(parser, name), "help_links", 1)
-    parser.postprocessors.register(_CodeProcessor(parser), "help_code", 1)
-    html = parser.convert(path.read_text(encoding="utf-8"))
+    # Wide code scrolls by keyboard, too.
+    html = parser.convert(path.read_text(encoding="utf-8")).replace("<pre>", '<pre tabindex="0">')
     toc = getattr(parser, "toc", "") if getattr(parser, "toc_tokens", None) else ""
     # Made from files of this repository.
     return HelpPage(name, _title(path), mark_safe(html), mark_safe(toc))  # noqa: S308
@@ -108,13 +103,6 @@ def _render(name: str, path: Path, changed: int) -> HelpPage:
 def slugify(value: str, separator: str) -> str:
     """The anchor that GitHub gives a heading, so that links between the files work in both places."""
     return _NOT_IN_SLUG.sub("", value.strip().lower()).replace(" ", separator)
-
-
-class _CodeProcessor(Postprocessor):
-    """Wide code scrolls by keyboard, too. Fenced code is no element before this step."""
-
-    def run(self, text: str) -> str:
-        return text.replace("<pre>", '<pre tabindex="0">')
 
 
 class _LinkProcessor(Treeprocessor):

@@ -38,10 +38,8 @@ def first_staff_user() -> User:
         return found
     user, created = User.objects.get_or_create(username="admin", defaults={"is_staff": True, "is_superuser": True})
     if not created:
-        raise CommandError(
-            "No staff member can sign in: the user “admin” is not active staff."
-            " Create another one: manage.py createsuperuser"
-        )
+        problem = "No staff member can sign in: the user “admin” is not active staff."
+        raise CommandError(f"{problem} Create another one: manage.py createsuperuser")
     user.set_unusable_password()
     user.save()
     return user

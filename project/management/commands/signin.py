@@ -33,9 +33,8 @@ class Command(BaseCommand):
 def active_user(name: str) -> User:
     user = User.objects.filter(username=name).first()
     if user is None:
-        raise CommandError(
-            f"There is no user “{name}”. Make one on the page /accounts/people/ or with createsuperuser."
-        )
+        text = f"There is no user “{name}”. Make one on the page /accounts/people/ or with createsuperuser."
+        raise CommandError(text)
     if not user.is_active:
         raise CommandError(f"The user “{name}” is disabled. Enable it in the admin first.")
     return user
