@@ -24,23 +24,14 @@ class ClientProgram:
     mark: str = ""
     user_agents: tuple[str, ...] = ()
     header: str = ""
-    is_sdk: bool = False
     instruction_file: str = ""
     subagent_tools: tuple[str, ...] = ()
+    is_sdk: bool = False
 
 
 PROGRAMS = (
-    ClientProgram(
-        "Claude Code",
-        "CC",
-        ("claude-cli",),
-        SESSION_HEADER,
-        instruction_file="claude",
-        subagent_tools=("Task", "Agent"),
-    ),
-    ClientProgram(
-        "Codex", "CX", ("codex",), "x-codex-window-id", instruction_file="agents", subagent_tools=("spawn_agent",)
-    ),
+    ClientProgram("Claude Code", "CC", ("claude-cli",), SESSION_HEADER, "claude", ("Task", "Agent")),
+    ClientProgram("Codex", "CX", ("codex",), "x-codex-window-id", "agents", ("spawn_agent",)),
     ClientProgram("Gemini CLI", "GC", ("geminicli",), instruction_file="gemini"),
     ClientProgram("Cursor", "CU"),
     ClientProgram("opencode", "OC", ("opencode",), "x-session-affinity", subagent_tools=("task",)),
