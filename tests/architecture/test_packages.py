@@ -15,7 +15,7 @@ pytestmark = pytest.mark.any_database
 
 # What Django looks for at the top of an app. Migrations import `fields`.
 TOP = {
-    "project": {"apps", "asgi", "settings", "urls", "views"},
+    "project": {"asgi", "settings", "urls", "views"},
     "relay": {"apps", "routing", "urls"},
     "history": {"apps", "fields", "urls"},
 }
