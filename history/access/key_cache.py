@@ -199,7 +199,7 @@ class KeyRing:
         """Ask the database. False if it did not answer and the key, valid in the last ten minutes, passes on trust."""
         asked = self._clock()  # before the query, so that a later revocation is found within a second
         try:
-            api_key = _row(prefix, digest)
+            found = ApiKey.objects.select_related("owner").filter(prefix=prefix).first()
         except (OperationalError, InterfaceError) as error:
             # Outside of a request a broken connection would stay. A caller's transaction is left alone.
             if not connection.in_atomic_block:
@@ -209,8 +209,10 @@ class KeyRing:
                 raise KeysUnavailable(text) from error
             seen.looked_up = asked
             return False
-        seen.api_key, seen.looked_up = api_key, asked
-        if api_key is not None:
+        # Compared in any case, so that a wrong secret takes the same time as an unknown prefix.
+        is_right = hmac.compare_digest(found.secret_hash if found else _NO_HASH, digest)
+        seen.api_key, seen.looked_up = found if is_right else None, asked
+        if seen.api_key is not None:
             seen.verified = asked
             with self._lock:
                 self._strangers.pop(digest, None)
@@ -244,10 +246,3 @@ class KeyRing:
         if scope is not None and not has_scope(api_key, scope):
             raise ScopeMissing(f"The API key {api_key.prefix} lacks the scope '{scope}': use a key that has it.")
         return api_key
-
-
-def _row(prefix: str, digest: bytes) -> ApiKey | None:
-    """The key with this prefix and hash. The hash is compared in any case, so that both cases take the same time."""
-    found = ApiKey.objects.select_related("owner").filter(prefix=prefix).first()
-    is_right = hmac.compare_digest(found.secret_hash if found else _NO_HASH, digest)
-    return found if is_right else None

@@ -216,9 +216,8 @@ def _checked_scopes(scopes: Iterable[str], owner: AbstractUser) -> list[str]:
     wanted = set(scopes)
     known = {"known": ", ".join(SCOPES)}
     if unknown := sorted(wanted - set(SCOPES)):
-        raise CannotCreateError(
-            _("Unknown scope %(scope)s. Choose from %(known)s.") % {"scope": ", ".join(unknown), **known}
-        )
+        refusal = _("Unknown scope %(scope)s. Choose from %(known)s.")
+        raise CannotCreateError(refusal % {"scope": ", ".join(unknown), **known})
     if not wanted:
         raise CannotCreateError(_("A key needs at least one scope. Choose from %(known)s.") % known)
     if "admin" in wanted and not owner.is_staff:

@@ -154,8 +154,8 @@ def _rule(reach: Reach, *, sees_held: bool, moment: datetime, prefix: str = "") 
 
 def _sees_held(viewer: Viewer, purpose: Purpose) -> bool:
     """Whether they see deleted sessions under hold. No key does."""
-    is_person = not isinstance(viewer, ApiKey) and purpose is not Purpose.WRITE
-    return is_person and can_access_others(viewer, Purpose.HOLD)
+    is_key = isinstance(viewer, ApiKey)
+    return not is_key and purpose is not Purpose.WRITE and can_access_others(viewer, Purpose.HOLD)
 
 
 # The rule for SQL written by hand.
@@ -171,10 +171,8 @@ def sql_for(viewer: Viewer, purpose: Purpose, columns: tuple[str, ...]) -> tuple
         return None
     kind = Reach(owner_id=reach.owner_id and _SOME_ID, api_key_id=reach.api_key_id and _SOME_ID)
     sql, parameters = _compiled(kind, _sees_held(viewer, purpose), columns, connection.vendor)
-    given = {
-        _SOME_TIME: connection.ops.adapt_datetimefield_value(timezone.now()),
-        _SOME_ID: reach.owner_id or reach.api_key_id,
-    }
+    now = connection.ops.adapt_datetimefield_value(timezone.now())
+    given = {_SOME_TIME: now, _SOME_ID: reach.owner_id or reach.api_key_id}
     return sql, [given.get(value, value) for value in parameters]
 
 

@@ -26,10 +26,7 @@ from history.text import whole_number
 TITLES = 1_000  # titles have no index: this many of the newest are searched
 CALLS = 50
 COUNTERS = (*Session.COUNTERS, "cost", "version", "head", "trimmed_through")
-TIMES = (
-    *("created_at", "last_activity_at", "stored_at"),
-    *("pinned_at", "archived_at", "hidden_at", "hold", "expires_at"),
-)
+TIMES = ("created_at", "last_activity_at", "stored_at", "pinned_at", "archived_at", "hidden_at", "hold", "expires_at")
 
 
 class ByOwner(admin.SimpleListFilter):

@@ -71,7 +71,8 @@ class Entry(Value):
     @property
     def text(self) -> str:
         """The text that users read and search finds."""
-        return getattr(self, self.text_field) if self.text_field else ""
+        value = getattr(self, self.text_field) if self.text_field else ""
+        return value if isinstance(value, str) else text_of(value)
 
     def renumbered(self, numbers: Numbering) -> Self:
         """This entry with its references changed to the numbers of a copied path."""
@@ -118,13 +119,10 @@ class ModelInput(Entry):
 
     kind: ClassVar[str] = "model_input"
     role: ClassVar[str] = "user"
+    text_field: ClassVar[str] = "parts"
     channel: str = "chat"
     parts: tuple[Part, ...] = ()
     raw: str | None = None
-
-    @property
-    def text(self) -> str:
-        return text_of(self.parts)
 
     @property
     def attachments(self) -> tuple[Media, ...]:
@@ -137,6 +135,7 @@ class ModelOutput(Entry):
 
     kind: ClassVar[str] = "model_output"
     role: ClassVar[str] = "assistant"
+    text_field: ClassVar[str] = "parts"
     plan: str | None = None
     parts: tuple[Part, ...] = ()
     provider: str = ""
@@ -148,10 +147,6 @@ class ModelOutput(Entry):
     latency: float | None = None
     duration: float | None = None
     request_id: str = ""
-
-    @property
-    def text(self) -> str:
-        return text_of(self.parts)
 
     @property
     def tool_requests(self) -> tuple[ToolRequest, ...]:

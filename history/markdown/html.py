@@ -44,14 +44,16 @@ class HtmlWriter:
                 self._write_words(token.children or (), out)
             elif (fixed := _FIXED.get(kind)) is not None:
                 out.append(fixed)
-            elif kind in ("paragraph_open", "paragraph_close"):
-                out.append(_paragraph(tokens, place))
             else:
                 out.append(self._block(token, tokens, place))
         return "".join(out)
 
     def _block(self, token: Token, tokens: Sequence[Token], place: int) -> str:
         match token.type:
+            case "paragraph_open" | "paragraph_close" if not token.hidden:
+                return "<p>" if token.nesting > 0 else "</p>\n"
+            case "paragraph_close":  # in a list without gaps only its words
+                return "\n" if place + 1 < len(tokens) and tokens[place + 1].type != "list_item_close" else ""
             case "heading_open" | "heading_close":
                 name = token.tag if token.tag > "h3" else "h3"
                 return f"<{name}>" if token.nesting > 0 else f"</{name}>\n"
@@ -119,15 +121,6 @@ class HtmlWriter:
 def plain_html(text: str) -> str:
     """The text as typed, lines kept."""
     return f'<div class="plain">{escape(text)}</div>'
-
-
-def _paragraph(tokens: Sequence[Token], place: int) -> str:
-    """A paragraph; in a list without gaps only its words."""
-    token = tokens[place]
-    if not token.hidden:
-        return "<p>" if token.nesting > 0 else "</p>\n"
-    continues = token.nesting < 0 and place + 1 < len(tokens) and tokens[place + 1].type != "list_item_close"
-    return "\n" if continues else ""
 
 
 def _link(token: Token, attribute: str) -> str:
