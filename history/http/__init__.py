@@ -8,9 +8,9 @@
 Class-based views set `body_limit = staticmethod(...)`. `project.server.bodies` enforces it before the body is read.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from functools import wraps
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, StreamingHttpResponse
@@ -19,6 +19,8 @@ from django.utils.http import content_disposition_header, url_has_allowed_host_a
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django_htmx.middleware import HtmxDetails
+
+from history.exporting import Export
 
 MEGABYTE = 1024 * 1024
 # What a form puts around its files.
@@ -70,21 +72,11 @@ def staff_only(view: View) -> View:
     return cast(View, guarded)
 
 
-class Download(Protocol):
-    """An export, for example."""
-
-    @property
-    def content_type(self) -> str: ...
-    @property
-    def file_name(self) -> str: ...
-    def __aiter__(self) -> AsyncIterator[bytes]: ...
-
-
-def download(content: Download) -> StreamingHttpResponse:
+def download(export: Export) -> StreamingHttpResponse:
     """A stream that is produced as fast as it is sent."""
-    disposition = content_disposition_header(as_attachment=True, filename=content.file_name) or "attachment"
+    disposition = content_disposition_header(as_attachment=True, filename=export.file_name) or "attachment"
     headers = {"Content-Disposition": disposition, "X-Content-Type-Options": "nosniff"}
-    return StreamingHttpResponse(content, content_type=content.content_type, headers=headers)
+    return StreamingHttpResponse(export, content_type=export.content_type, headers=headers)
 
 
 def accepts_body(limit: Callable[[], int]) -> Callable[[View], View]:
