@@ -1,7 +1,6 @@
 """Actions of staff on sessions: export, hold, release, archive, delete and fork, each with a permission and a reason.
 
-An action is chosen in the list. A page explains it and asks for the reason; then it is done session by session by
-`retention` and `sessions.actions`, and audited. Sessions for which it is refused are counted and listed.
+A page explains the chosen action and asks for the reason. `retention` and `sessions.actions` do it session by session.
 """
 
 from collections.abc import Callable

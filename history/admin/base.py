@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from django.contrib import admin
-from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
@@ -89,21 +88,13 @@ class LongListAdmin(ReadOnlyAdmin[M]):
     def has_module_permission(self, request: HttpRequest) -> bool:
         return self.has_view_permission(request)
 
-    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        return _List
-
     def get_changelist_instance(self, request: HttpRequest) -> Any:
         """Keep the date hierarchy for the filters, which make a range of it, but replace its queries."""
         changelist: Any = super().get_changelist_instance(request)
         changelist.calendar = calendar(changelist, self.date_hierarchy) if self.date_hierarchy else None
         changelist.date_hierarchy = None
+        changelist.is_capped = changelist.result_count >= MOST_COUNTED
         return changelist
-
-
-class _List(ChangeList):
-    def get_results(self, request: HttpRequest) -> None:
-        super().get_results(request)
-        self.is_capped = self.result_count >= MOST_COUNTED
 
 
 def calendar(changelist: Any, field: str) -> dict[str, Any]:

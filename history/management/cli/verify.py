@@ -1,7 +1,6 @@
 """`history verify`: check the history for altered, missing and dangling rows.
 
-Findings are printed as they are found. A checkpoint that is stored elsewhere shows later that no newest entries were
-removed.
+A checkpoint that is stored elsewhere shows later that no newest entries were removed.
 """
 
 import json

@@ -1,7 +1,6 @@
 """`manage.py history`: list, read, search, export, import, delete and verify sessions from a shell.
 
-Each sub-command is a module of `history.management.cli`. Exit codes: 0 done, 1 not found, refused or
-damaged, 2 wrong usage.
+Sub-commands: `history.management.cli`. Exit codes: 0 done, 1 not found, refused or damaged, 2 wrong usage.
 """
 
 import os
