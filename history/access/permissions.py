@@ -2,11 +2,9 @@
 
 Users may do everything with their own sessions. Staff reach those of other users with one permission per purpose, each
 together with `view_session`; only owners continue a session. A key needs a scope per purpose. It reaches the sessions
-recorded under it, all of its owner (`owner_wide`), or all (`admin`, while its owner is staff).
-
-Deleted and expired sessions are not shown, except deleted ones under hold to users who may hold.
-
-The texts of other users' sessions also need a reason: `history.access.reasons`.
+recorded under it, all of its owner (`owner_wide`), or all (`admin`, while its owner is staff). Deleted and expired
+sessions are not shown, except deleted ones under hold to users who may hold. The texts of other users' sessions also
+need a reason: `history.access.reasons`.
 """
 
 from dataclasses import dataclass

@@ -110,10 +110,8 @@ def _stop_nesting(state: StateBlock, start_line: int, end_line: int, silent: boo
 def parse_quote(state: StateBlock, start_line: int, end_line: int, silent: bool) -> bool:
     """Block rule at `>`: a quote, with a limit on the lines that are read.
 
-    The library's rule looks for the end of a quote down to the next empty line, because any line may continue the last
-    paragraph of the quote. Where such a line does not, the quote ends early and the next one begins the search anew:
-    text like `> # a` and `b` in turns takes quadratic time. So the lines are counted, and quotes beyond the limit are
-    text.
+    The library's rule looks for the end of a quote down to the next empty line, and each quote begins the search anew:
+    text like `> # a` and `b` in turns takes quadratic time. So the lines are counted; quotes beyond the limit are text.
     """
     if silent or state.src[state.bMarks[start_line] + state.tShift[start_line]] != ">":
         return blockquote(state, start_line, end_line, silent)

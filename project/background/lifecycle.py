@@ -136,7 +136,8 @@ async def _drain_and_cancel() -> None:
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
-    await asyncio.wait(others, timeout=2) if others else None
+    if others:
+        await asyncio.wait(others, timeout=2)
 
 
 _endings: list[Future[None]] = []

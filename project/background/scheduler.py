@@ -117,9 +117,12 @@ class FailureLog:
     def watch(self, work: Callable[[], object], *, name: str, keeps_connection: bool = False) -> None:
         try:
             work()
-        except Exception as error:  # noqa: BLE001 - the worker must live on; the traceback is in the log
+        except Exception as error:
             keeps_connection = False
-            self._note(name, error)
+            text = f"{type(error).__name__}: {error}"
+            if self._failing.get(name) != text:
+                self._failing[name] = text
+                logger.exception("“%s” failed and is tried again each time.", name)
         else:
             if self._failing.pop(name, None):
                 logger.info("“%s” works again.", name)
@@ -127,9 +130,3 @@ class FailureLog:
             if not keeps_connection:
                 connections.close_all()
             release_large_values()
-
-    def _note(self, name: str, error: Exception) -> None:
-        text = f"{type(error).__name__}: {error}"
-        if self._failing.get(name) != text:
-            self._failing[name] = text
-            logger.error("“%s” failed and is tried again each time.", name, exc_info=error)

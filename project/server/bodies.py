@@ -168,8 +168,7 @@ class RequestBody:
         return {**message, "headers": [*others, (b"connection", b"close")]}
 
     async def _drop_rest(self) -> None:
-        """Read on for a moment. Not beside a task of the application that waits for the body itself, nor where the
-        client waits to be asked for it (`Expect`)."""
+        """Read on for a moment, unless a task of the application waits for the body, or the client for `Expect`."""
         if self.is_waiting or (b"expect" in self.headers and not self.size):
             return
         end = asyncio.get_running_loop().time() + LINGER_SECONDS
