@@ -12,7 +12,7 @@ from django.conf import settings
 
 from history.access.key_cache import ApiKeyError
 from history.answers.events import ErrorKind
-from relay.errors import NoSuchModel, ProviderError
+from relay.errors import ProviderError
 from relay.gateway import models_endpoint, rate_limits, routes
 from relay.gateway.call import addresses, bodies, cancellation, errors, session_ids
 from relay.gateway.call.addresses import Address
@@ -23,7 +23,7 @@ from relay.gateway.call.client import Client
 from relay.gateway.call.decompression import READ_HERE, UnknownEncoding, decompress
 from relay.gateway.call.errors import LONGEST_NAME, Refusal
 from relay.gateway.call.headers import RequestHeaders, decode_headers
-from relay.gateway.call.json_scanner import NotAnObject, Unreadable, model_in_form, without_field
+from relay.gateway.call.json_scanner import NotAnObject, Unreadable, without_field
 from relay.gateway.recording import Recording, mode_of
 from relay.gateway.references import continuations, ownership
 from relay.gateway.routes import Upstream
@@ -139,7 +139,7 @@ async def _peek(call: Call) -> None:
 
 
 async def _send_on(call: Call, client: Client) -> None:
-    upstreams = await parse_apart(len(call.body), _find_upstreams, call)
+    upstreams = await parse_apart(len(call.body), routes.find_upstreams, call)
     has_choice = len(upstreams) > 1
     if has_choice:
         upstreams = _capable_upstreams(call, ownership.upstreams_with_answer(call, upstreams))
@@ -195,29 +195,6 @@ def _capable_upstreams(call: Call, upstreams: list[Upstream]) -> list[Upstream]:
     if continuations.is_ours(ownership.previous_response(call)):
         return upstreams
     return [upstream for upstream in upstreams if upstream.is_native(call.address.dialect)] or upstreams
-
-
-def _find_upstreams(call: Call) -> list[Upstream]:
-    try:
-        if call.address.kind == "other":
-            return _passthrough_upstreams(call)
-        if not call.model:
-            raise Refusal(bodies.explain_missing_model(call.body))
-        return routes.upstreams_for(call.model, dialect=call.address.dialect, affinity=call.affinity)
-    except NoSuchModel as error:
-        raise errors.model_not_found(error.model) from None
-
-
-def _passthrough_upstreams(call: Call) -> list[Upstream]:
-    dialect = call.address.dialect
-    if provider := routes.find_listed_provider(call.method, call.path):
-        return [Upstream(provider=provider, model="", dialect=dialect)]
-    call.set_fields({"model": bodies.peek_fields(call.body).get("model") or model_in_form(call.body)})
-    # It belongs to no conversation, so it need not stay at one upstream.
-    found = routes.passthrough_upstreams(dialect, model=call.model, affinity=lambda: call.exchange.bytes)
-    if not found:
-        raise errors.not_found(f"No provider here takes {call.path}.", dialect)
-    return found
 
 
 async def _refuse(scope: Scope, headers: dict[str, str], client: Client, exchange: UUID, refusal: Refusal) -> None:

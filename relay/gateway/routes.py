@@ -16,6 +16,10 @@ from django.conf import settings
 
 from history.db.process_state import process_state
 from relay.errors import NoSuchModel
+from relay.gateway.call import bodies, errors
+from relay.gateway.call.calls import Call
+from relay.gateway.call.errors import Refusal
+from relay.gateway.call.json_scanner import model_in_form
 from relay.providers import registry
 from relay.providers.base import Target
 from relay.providers.http import HttpProvider
@@ -153,3 +157,27 @@ def _score(upstream: Upstream, affinity: bytes) -> float:
     name = f"{upstream.provider.name}\0{upstream.model}\0".encode()
     number = int.from_bytes(hashlib.blake2b(name + affinity, digest_size=8).digest(), "big") + 1
     return -upstream.weight / math.log(number / (2**64 + 1)) if upstream.weight else 0.0
+
+
+def find_upstreams(call: Call) -> list[Upstream]:
+    """The upstreams of a call, in the order of attempts. Raises Refusal where there is none."""
+    try:
+        if call.address.kind == "other":
+            return _passthrough_upstreams(call)
+        if not call.model:
+            raise Refusal(bodies.explain_missing_model(call.body))
+        return upstreams_for(call.model, dialect=call.address.dialect, affinity=call.affinity)
+    except NoSuchModel as error:
+        raise errors.model_not_found(error.model) from None
+
+
+def _passthrough_upstreams(call: Call) -> list[Upstream]:
+    dialect = call.address.dialect
+    if provider := find_listed_provider(call.method, call.path):
+        return [Upstream(provider=provider, model="", dialect=dialect)]
+    call.set_fields({"model": bodies.peek_fields(call.body).get("model") or model_in_form(call.body)})
+    # It belongs to no conversation, so it need not stay at one upstream.
+    found = passthrough_upstreams(dialect, model=call.model, affinity=lambda: call.exchange.bytes)
+    if not found:
+        raise errors.not_found(f"No provider here takes {call.path}.", dialect)
+    return found

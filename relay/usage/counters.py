@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 
@@ -36,19 +37,19 @@ LIMITS = (
 )
 
 
+@dataclass(eq=False)
 class UsageCounters:
     """All accounts of this process."""
 
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.keys: dict[int, KeyAccount] = {}
-        self.owners: dict[int, OwnerAccount] = {}
-        self.processes = 1  # that may have calls, this one included
-        # Key, owner and count, which wait to be written.
-        self.ended_days: list[tuple[int, int, Count[date]]] = []
-        # Goes up when `sync` begins to write and when it has read back: what was read while it is odd, or while it
-        # changed, may lack what is being written or have it twice.
-        self.turns = 0
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    keys: dict[int, KeyAccount] = field(default_factory=dict)
+    owners: dict[int, OwnerAccount] = field(default_factory=dict)
+    processes: int = 1  # that may have calls, this one included
+    # Key, owner and count, which wait to be written.
+    ended_days: list[tuple[int, int, Count[date]]] = field(default_factory=list)
+    # Goes up when `sync` begins to write and when it has read back: what was read while it is odd, or while it changed,
+    # may lack what is being written or have it twice.
+    turns: int = 0
 
     def has_written_since(self, turn: int) -> bool:
         return turn != self.turns or bool(turn % 2)

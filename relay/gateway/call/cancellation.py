@@ -9,6 +9,7 @@ or come back after the restart.
 import asyncio
 import logging
 import threading
+from dataclasses import dataclass, field
 
 from django.conf import settings
 from django.db.models import Q
@@ -80,14 +81,14 @@ class CallCancellation:
             self._timer.cancel()
 
 
+@dataclass(eq=False)
 class RunningCalls:
     """The relayed calls of this process; `draining` have no client any more."""
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.calls: set[CallCancellation] = set()
-        self.draining: set[CallCancellation] = set()
-        self.is_stopping = False
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    calls: set[CallCancellation] = field(default_factory=set)
+    draining: set[CallCancellation] = field(default_factory=set)
+    is_stopping: bool = False
 
 
 # Revoked keys.
