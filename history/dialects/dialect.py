@@ -6,7 +6,8 @@ from datetime import datetime
 from history.answers.events import Event, Failed
 from history.context.values import Context
 from history.dialects.http_api import HttpApi
-from history.dialects.reply_decoder import ReplyDecoder, read_body
+from history.dialects.replies import read_body
+from history.dialects.reply_decoder import ReplyDecoder
 from history.dialects.reply_encoder import ReplyEncoder
 from history.dialects.request_decoder import RequestDecoder
 from history.dialects.request_encoder import RequestEncoder

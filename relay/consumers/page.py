@@ -7,6 +7,7 @@ being written is shown from numbered frames.
 import asyncio
 import logging
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs
 from uuid import UUID
@@ -123,7 +124,7 @@ class ChatConsumer(ActionSocket, PageSocket):
     async def sidebar_changed(self, message: Message) -> None:
         session_id, view = UUID(message["session"]), self.view
         key = ("sidebar", message.get("id"), view.reader, view.user.pk, session_id == view.session_id)
-        await self.show(await run_once(key, lambda: in_database(fragments.sidebar_row, session_id, view)))
+        await self.show(await run_once(key, partial(in_database, fragments.sidebar_row, session_id, view)))
 
     async def run_frame(self, frame: Frame) -> None:
         """One frame of a run of this session. Runs of other branches are ignored."""
@@ -140,7 +141,7 @@ class ChatConsumer(ActionSocket, PageSocket):
             if self.run != run:
                 self.other_runs.add(run)
             if kind == "ended" and frame["leaf"] == self.view.shown:
-                ended = await run_once(("outcome", frame["id"]), lambda: in_database(fragments.outcome_of, run))
+                ended = await run_once(("outcome", frame["id"]), partial(in_database, fragments.outcome_of, run))
                 await self._announce(run, ended)
         if self.cursor is not None and run == self.run:
             await self._show_frame(self.cursor, frame)
@@ -195,10 +196,7 @@ class ChatConsumer(ActionSocket, PageSocket):
         self._delayed = ""
         before, cursor = self.run, self.cursor
         view, element = self.view, cursor.element if cursor else ""
-
-        async def read() -> PageUpdate:
-            return await in_database(fragments.catch_up, view, live=element, followed=before)
-
+        read = partial(in_database, partial(fragments.catch_up, view, live=element, followed=before))
         key = (because, view.session_id, view.user.pk, view.reader, view.shown, view.leaf, element, before)
         caught = await run_once(key, read) if because else await read()
         self.view = replace(self.view, shown=caught.shown, leaf=caught.leaf)

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from history.answers import events
 from history.dialects.json_access import count, obj, objs, string, whole
-from history.dialects.reply_decoder import STATUS_OF_KIND, ReplyDecoder, failed, read_body
+from history.dialects.replies import STATUS_OF_KIND, failed, read_body
+from history.dialects.reply_decoder import ReplyDecoder
 from history.dialects.request_decoder import as_other
 from history.dialects.sse import Finality
 from history.dialects.tools import arguments_text, parse_arguments
@@ -52,8 +53,7 @@ class AnthropicReplyDecoder(ReplyDecoder):
     final_marks = (b'"message_stop"', b'"error"')
     decode_error = staticmethod(decode_error)
 
-    def __init__(self, provider: str = "") -> None:
-        super().__init__(provider)
+    def set_up(self) -> None:
         # Block index → the part of its deltas.
         self._parts: dict[int | None, str] = {}
         # Block index → a call of a hosted tool, and its input so far.

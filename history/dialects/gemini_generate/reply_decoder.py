@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from history.answers import events
 from history.dialects.json_access import count, from_base64, index_of, obj, objs, string, whole
-from history.dialects.reply_decoder import ReplyDecoder, failed, read_body
+from history.dialects.replies import failed, read_body
+from history.dialects.reply_decoder import ReplyDecoder
 from history.dialects.request_decoder import as_other
 from history.dialects.sse import Finality
 from history.dialects.tools import arguments_text, call_id_for
@@ -82,8 +83,7 @@ class GeminiReplyDecoder(ReplyDecoder):
     final_marks = (b'"finishReason"', b'"blockReason"', b'"error"')
     decode_error = staticmethod(decode_error)
 
-    def __init__(self, provider: str = "") -> None:
-        super().__init__(provider)
+    def set_up(self) -> None:
         self._call_ids: set[str] = set()
         self._repeats: dict[str, int] = {}
         self._first: int | None = None

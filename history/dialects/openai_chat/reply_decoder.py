@@ -132,8 +132,7 @@ class ChatReplyDecoder(ReplyDecoder):
     final_marks = (b"[DONE]", b'"finish_reason":"', b'"finish_reason": "', b'"error":{', b'"error": {')
     decode_error = staticmethod(decode_error)
 
-    def __init__(self, provider: str = "") -> None:
-        super().__init__(provider)
+    def set_up(self) -> None:
         self._answers: dict[int, _Answer] = {}
         self._has_failed = False
 

@@ -55,8 +55,7 @@ class ResponsesReplyDecoder(ReplyDecoder):
     final_marks = (*(f'"{name}"'.encode() for name in _FINAL_EVENTS), b'"type":"error"', b'"type": "error"')
     decode_error = staticmethod(decode_error)
 
-    def __init__(self, provider: str = "") -> None:
-        super().__init__(provider)
+    def set_up(self) -> None:
         # Output index → the part of its deltas; and the kinds of content that have come in deltas.
         self._parts: dict[int, str] = {}
         self._received: set[tuple[int, str]] = set()
