@@ -5,8 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
 
-from history.context.remarks import Remark, RemarkCode
-from history.context.values import ContextEntry, Role, Snapshot
+from history.context.values import ContextEntry, Remark, RemarkCode, Role, Snapshot
 from history.entries import (
     Entry,
     Gap,

@@ -6,11 +6,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from history.context.messages import ConversationEntry, masked_results, messages_of, pieces_of, to_context
-from history.context.remarks import Remark, RemarkCode, RepairReport
 from history.context.repair import curate, validate, with_opening, with_unique_ids
 from history.context.tokens import calibrate, estimate_context, estimate_text
 from history.context.turns import ContextTurn, turn_of, turns_newest_first
-from history.context.values import NO_NOTEBOOK, Context, ContextEntry, ContextOptions, Entries, Role, Snapshot
+from history.context.values import (
+    NO_NOTEBOOK,
+    Context,
+    ContextEntry,
+    ContextOptions,
+    Entries,
+    Remark,
+    RemarkCode,
+    RepairReport,
+    Role,
+    Snapshot,
+)
 from history.entries import Gap, ModelInput, ModelOutput, Node, Text, ToolResults
 
 

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from history.context.remarks import Remark, RemarkCode, RepairReport
-from history.context.values import ContextEntry, Entries, Role
+from history.context.values import ContextEntry, Entries, Remark, RemarkCode, RepairReport, Role
 from history.entries import OtherPart, Part, ResultStatus, Text, ToolRequest, ToolResult
 
 OPENING = "(The conversation begins with the following message of yours.)"

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from history.context.messages import Masks, is_instruction, masked_results, messages_of, pieces_of
-from history.context.remarks import Remark
 from history.context.repair import curate, pair, with_opening
 from history.context.tokens import estimate_entry
-from history.context.values import Entries, Snapshot
+from history.context.values import Entries, Remark, Snapshot
 from history.entries import Entry, Gap, ModelInput, ModelOutput, Node, Summary, ToolResults
 
 

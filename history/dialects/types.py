@@ -7,9 +7,8 @@ from typing import Literal
 
 from history.context.messages import ConversationEntry as ConversationEntry
 from history.context.messages import to_context
-from history.context.remarks import Remark
 from history.context.repair import repair
-from history.context.values import Context
+from history.context.values import Context, Remark
 from history.entries import JsonDict, JsonObject, ToolDefinition, empty_object
 from history.text.lazy import SentenceCode
 from history.text.lazy import gettext_noop as _

@@ -5,9 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, count
 
-from history.context.remarks import Remark, RemarkCode
 from history.context.repair import with_opening
-from history.context.values import Context, ContextEntry, Role
+from history.context.values import Context, ContextEntry, Remark, RemarkCode, Role
 from history.dialects import CallOptions
 from history.entries import JsonDict, JsonObject, OtherPart, Part, ToolDefinition, ToolRequest
 from history.linting.parse_input import MODEL

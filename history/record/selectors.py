@@ -16,9 +16,9 @@ from history.record.loading import MAX_PAGE as MAX_PAGE
 from history.record.loading import entries_of as entries_of
 from history.record.loading import ledger_of as ledger_of
 from history.record.loading import nodes_of as nodes_of
-from history.record.snapshots import plan_at as plan_at
-from history.record.snapshots import snapshot as snapshot
-from history.record.snapshots import snapshot_behind as snapshot_behind
+from history.record.loading import plan_at as plan_at
+from history.record.loading import snapshot as snapshot
+from history.record.loading import snapshot_behind as snapshot_behind
 
 PAGE = 20
 

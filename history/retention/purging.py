@@ -1,4 +1,7 @@
-"""The purge: everything that is due under the current policies, in an order that a crash cannot confuse."""
+"""The purge: everything that is due under the current policies, in an order that a crash cannot confuse.
+
+It begins with the queries for what is due, and the updates of stored expiry times.
+"""
 
 import time
 from collections.abc import Callable, Iterator
@@ -8,15 +11,80 @@ from itertools import chain
 from typing import Any
 from uuid import UUID
 
-from django.db.models import F, QuerySet
+from django.conf import settings
+from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from history.db.bulk import one_by_one
-from history.models import Exchange, Message, SearchRow, Session
+from history.db.transactions import writing
+from history.models import ApiKey, Exchange, Message, SearchRow, Session
 from history.record.expiry import RetentionScope, scopes
-from history.retention import due, removal, trimming
-from history.retention.removal import Progress, Removed
+from history.retention import removal, trimming
+from history.retention.removal import BATCH, Progress, Removed
 from history.retention.trimming import TrimPlan
+
+LIVES_FOR = timedelta(hours=1)  # of a copy, after its last batch
+
+
+def expired(scope: RetentionScope, now: datetime) -> QuerySet[Session]:
+    return scope.sessions().removable().filter(scope.policy.expired(now))
+
+
+def trashed(scope: RetentionScope, now: datetime) -> QuerySet[Session]:
+    limit = now - timedelta(hours=settings.PARLEY_TRASH_HOURS)
+    hidden = scope.sessions().removable().deleted().filter(hidden_at__lte=limit)
+    return hidden.exclude(pk__in=expired(scope, now).values("pk"))
+
+
+def unfinished(now: datetime) -> QuerySet[Session]:
+    """Abandoned copies: every batch of a copy updates `stored_at`."""
+    return Session.objects.filter(state=Session.State.INCOMPLETE, stored_at__lt=now - LIVES_FOR)
+
+
+def over_cap() -> Iterator[QuerySet[Session]]:
+    """Per key, the sessions beyond its newest ones. Deleted and held sessions do not count."""
+    for key in one_by_one(ApiKey.objects.all()):
+        mine = Session.objects.open().filter(api_key=key, hold=False)
+        cap = key.max_sessions
+        if cap is None:
+            mine, cap = mine.filter(source=Session.Source.RELAY), settings.CHAT_HISTORY_MAX_SESSIONS
+        kept = mine.order_by("-last_activity_at", "-id").values_list("last_activity_at", "pk")
+        for moment, pk in kept[cap - 1 : cap] if cap else ():
+            yield mine.filter(Q(last_activity_at__lt=moment) | Q(last_activity_at=moment, pk__lt=pk))
+
+
+def loose_exchanges(now: datetime) -> Iterator[QuerySet[Exchange]]:
+    """Exchanges without a session (of keys that record metadata only) are kept as long as relayed sessions."""
+    for scope in scopes():
+        if scope.source == Session.Source.RELAY and scope.policy.keep_days:
+            before = now - timedelta(days=scope.policy.keep_days)
+            ended = Exchange.objects.filter(session=None, ended_at__lt=before)
+            yield ended.filter(scope.keys)
+
+
+def remaining_sessions(scope: RetentionScope, now: datetime) -> QuerySet[Session]:
+    return scope.sessions().removable().open().exclude(pk__in=expired(scope, now).values("pk"))
+
+
+def align_expiry(scope: RetentionScope, *, after_batch: Callable[[], None]) -> None:
+    """Bring stored expiry times in line with the current policy."""
+    stale, until = stale_expiry(scope)
+    last = UUID(int=0)
+    # In the order of the key, so that no batch scans the finished ones.
+    while ids := list(stale.filter(pk__gt=last).order_by("pk").values_list("pk", flat=True)[:BATCH]):
+        with writing():
+            Session.objects.filter(pk__in=ids).update(expires_at=until)
+        last = ids[-1]
+        after_batch()
+
+
+def stale_expiry(scope: RetentionScope) -> tuple[QuerySet[Session], Any]:
+    """Sessions with a wrong expiry time, and the right one."""
+    rows, right = scope.sessions().removable(), scope.policy.expiry(F)
+    if right is None:
+        return rows.exclude(expires_at=None), None
+    return rows.filter(Q(expires_at=None) | Q(expires_at__lt=right) | Q(expires_at__gt=right)), right
+
 
 HOURLY_BUDGET = timedelta(seconds=60)
 
@@ -75,13 +143,13 @@ class _Purge:
 
     def due_sessions(self) -> Iterator[tuple[str, QuerySet[Session]]]:
         """The sessions to remove, by reason. Each is looked up when the ones before it are gone."""
-        yield "unfinished", due.unfinished(self.now)
+        yield "unfinished", unfinished(self.now)
         for scope in scopes():
             if not self.dry_run:
-                due.align_expiry(scope, after_batch=self.check_time)
-            yield "expired", due.expired(scope, self.now)
-            yield "trashed", due.trashed(scope, self.now)
-        for sessions in due.over_cap():
+                align_expiry(scope, after_batch=self.check_time)
+            yield "expired", expired(scope, self.now)
+            yield "trashed", trashed(scope, self.now)
+        for sessions in over_cap():
             yield "over_cap", sessions
 
     def staying(self, sessions: QuerySet[Session]) -> Iterator[Session]:
@@ -125,7 +193,7 @@ def _remove_due(run: _Purge) -> None:
     for why, sessions in run.due_sessions():
         while ids := removal.mark(sessions, why=why):
             _finish(run, ids, why=why)
-    for exchanges in due.loose_exchanges(run.now):
+    for exchanges in loose_exchanges(run.now):
         for batch in removal.batches(exchanges):
             run.count_removed(removal.remove_exchanges(batch))
     for scope in scopes():
@@ -147,7 +215,7 @@ def _finish(run: _Purge, ids: list[UUID], *, why: str) -> None:
 
 def _trims(run: _Purge, scope: RetentionScope) -> Iterator[TrimPlan]:
     if limit := scope.policy.max_messages:
-        sessions = due.remaining_sessions(scope, run.now)
+        sessions = remaining_sessions(scope, run.now)
         for session in run.staying(sessions.filter(hold=False, version__gt=F("trimmed_through") + limit)):
             yield trimming.plan_trim(session, limit=limit)
 
@@ -155,7 +223,7 @@ def _trims(run: _Purge, scope: RetentionScope) -> Iterator[TrimPlan]:
 def _drops(run: _Purge, scope: RetentionScope) -> Iterator[TrimPlan]:
     if days := scope.policy.keep_body_days:
         before = run.now - timedelta(days=days)
-        for session in run.staying(trimming.with_old_texts(due.remaining_sessions(scope, run.now), before=before)):
+        for session in run.staying(trimming.with_old_texts(remaining_sessions(scope, run.now), before=before)):
             yield trimming.plan_drop(session, before=before)
 
 
@@ -170,7 +238,7 @@ def _count_due(run: _Purge) -> None:
         run.count(over_cap=len(ids))
         for start in range(0, len(ids), removal.BATCH):
             _count_rows(run, Session.objects.filter(pk__in=ids[start : start + removal.BATCH]))
-    for exchanges in due.loose_exchanges(run.now):
+    for exchanges in loose_exchanges(run.now):
         run.count(exchanges=exchanges.count())
     for scope in scopes():
         trimmed: dict[UUID, int] = {}

@@ -13,7 +13,7 @@ from history.access import audit
 from history.db.bulk import one_by_one
 from history.models import Exchange, Session
 from history.verification.checkpoints import Checkpoint, checkpoint, compare
-from history.verification.rebuilding import rebuild
+from history.verification.projections_check import rebuild
 from history.verification.rows import Blobs, FindingSeverity, VerificationFinding, audited_state
 from history.verification.sessions import SessionCheck
 

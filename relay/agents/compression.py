@@ -34,9 +34,8 @@ from history.context.compression.record import (
     record_lines,
 )
 from history.context.messages import masked_results
-from history.context.remarks import Remark
 from history.context.tokens import estimate_context
-from history.context.values import Context, ContextOptions
+from history.context.values import Context, ContextOptions, Remark
 from history.db.transactions import writing
 from history.dialects import CallOptions, Switches
 from history.entries import Entry, Retracted, Summary

@@ -5,10 +5,9 @@ from uuid import UUID
 
 from django.conf import settings
 
-from history.context.remarks import RemarkCode
 from history.context.rendering import render_context
 from history.context.tokens import estimate_context
-from history.context.values import RENDERER_VERSION, Context, ContextOptions
+from history.context.values import RENDERER_VERSION, Context, ContextOptions, RemarkCode
 from history.dialects import CallOptions, Switches
 from history.entries import JsonObject, Media
 from history.models import Blob, Exchange, Session, TokenCalibration

@@ -1,10 +1,17 @@
-"""Tools: name, description, schema of the arguments, function and context of a call."""
+"""Tools: name, description, function and context of a call, and the schema of the arguments.
+
+A typed signature becomes a JSON schema, and a model's arguments are held against it. Every vendor knows another part of
+the standard, so there is no `null`, no `anyOf` and no reference: a parameter that may be left out is not required, and
+a `null` for it means just that. Other keywords of foreign schemas are ignored.
+"""
 
 import inspect
-from collections.abc import Awaitable, Callable
+import json
+import types
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -15,7 +22,6 @@ from history.entries import Entry, JsonObject, Media, ToolDefinition, ToolResult
 from history.models import ApiKey
 from history.search.session_query import parse_time
 from relay.models import User
-from relay.tools.schemas import schema_of
 
 Directive = Literal["", "finish_task", "ask_user", "compress"]
 Run = Callable[..., "str | Output | Awaitable[str | Output]"]
@@ -127,3 +133,119 @@ def read_time(text: str, *, zone: ZoneInfo, is_end: bool = False) -> datetime:
         return parse_time(text.strip(), zone=zone, is_end=is_end)
     except ValueError:
         raise ToolError(f"{text[:60]} is not a valid time. Write 2026-11-01 or 2026-11-01T14:00.") from None
+
+
+_NAMES = {str: "string", int: "integer", float: "number", bool: "boolean"}
+_WORDS = {
+    "string": "a text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+_TYPES = {"string": str, "integer": int, "number": int, "array": list, "object": Mapping, "null": types.NoneType}
+SHOWN_CHARS = 80
+
+
+class BadArguments(ValueError):
+    """The text says to the caller what is wrong."""
+
+
+def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The schema of all parameters but the first, which is the context that every tool gets."""
+    hints = get_type_hints(function, include_extras=True)
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    properties = {one.name: _property(hints.get(one.name, str), one.default) for one in parameters}
+    required = [one.name for one in parameters if one.default is one.empty]
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _property(hint: Any, default: Any) -> dict[str, Any]:
+    described: dict[str, Any] = {}
+    if get_origin(hint) is Annotated:
+        hint, description, *_ = get_args(hint)
+        described["description"] = description
+    if get_origin(hint) in (Union, types.UnionType):
+        kinds = [kind for kind in get_args(hint) if kind is not types.NoneType]
+        hint = kinds[0] if len(kinds) == 1 else hint
+    schema = _schema(hint) | described
+    return schema if default is inspect.Parameter.empty or default is None else schema | {"default": default}
+
+
+def _schema(hint: Any) -> dict[str, Any]:
+    if hint in _NAMES:
+        return {"type": _NAMES[hint]}
+    if get_origin(hint) is Literal:
+        values = get_args(hint)
+        return {"type": _NAMES[type(values[0])], "enum": list(values)}
+    if get_origin(hint) is list:
+        return {"type": "array", "items": _schema(get_args(hint)[0])}
+    raise TypeError(f"no schema can be made of {hint}: write str, int, float, bool, Literal or a list of them")
+
+
+# Arguments.
+
+
+def check_arguments(schema: JsonObject, arguments: object) -> dict[str, Any]:
+    """The arguments as the function takes them; raises BadArguments with everything that is wrong with them."""
+    if not isinstance(arguments, Mapping):
+        raise BadArguments(f"the arguments must be an object, not {_shown(arguments)}")
+    required = schema.get("required", ())
+    present = {name: value for name, value in arguments.items() if value is not None or name in required}
+    if problems := list(_problems(schema, present, "")):
+        raise BadArguments("; ".join(problems))
+    properties = schema.get("properties", {})
+    return {name: _converted(properties.get(name, {}), value) for name, value in present.items()}
+
+
+def _problems(schema: JsonObject, value: object, place: str) -> Iterator[str]:
+    kinds = _kinds(schema)
+    if kinds and not any(_is(kind, value) for kind in kinds):
+        yield f"{place or 'the value'} must be {' or '.join(_WORDS[kind] for kind in kinds)}, not {_shown(value)}"
+    elif "enum" in schema and value not in schema["enum"]:
+        yield f"{place or 'the value'} must be one of {', '.join(map(str, schema['enum']))}, not {_shown(value)}"
+    elif isinstance(value, list):
+        for number, item in enumerate(value, 1):
+            yield from _problems(schema.get("items", {}), item, f"item {number} of {place or 'the list'}")
+    elif isinstance(value, Mapping):
+        yield from _problems_of_object(schema, value, f"{place}." if place else "")
+
+
+def _problems_of_object(schema: JsonObject, value: Mapping[str, Any], before: str) -> Iterator[str]:
+    properties = schema.get("properties", {})
+    for name in schema.get("required", ()):
+        if name not in value:
+            yield f"{before}{name} is missing"
+    for name, item in value.items():
+        if name in properties:
+            yield from _problems(properties[name], item, f"{before}{name}")
+        elif schema.get("additionalProperties", True) is False:
+            yield f"there is no parameter {before}{name[:SHOWN_CHARS]}; there are: {', '.join(properties) or 'none'}"
+
+
+def _kinds(schema: JsonObject) -> list[str]:
+    kinds = schema.get("type", ())
+    return [kind for kind in ([kinds] if isinstance(kinds, str) else kinds) if kind in _WORDS]
+
+
+def _is(kind: str, value: object) -> bool:
+    """JSON knows one kind of number, so 3.0 is a whole one; and in Python True is a number."""
+    if isinstance(value, bool):
+        return kind == "boolean"
+    if isinstance(value, float):
+        return kind == "number" or (kind == "integer" and value.is_integer())
+    return isinstance(value, _TYPES.get(kind, ()))
+
+
+def _converted(schema: JsonObject, value: object) -> Any:
+    return int(value) if isinstance(value, float) and _kinds(schema) == ["integer"] else value
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return f'the text "{value if len(value) <= SHOWN_CHARS else value[:SHOWN_CHARS] + "…"}"'
+    if isinstance(value, list | Mapping):
+        return "a list" if isinstance(value, list) else "an object"
+    return json.dumps(value)[:SHOWN_CHARS]

@@ -6,8 +6,8 @@ from enum import auto
 
 from history.context.compression.planning import SummarySpan
 from history.context.messages import SUMMARY_ENDS, to_context
-from history.context.remarks import Remark
 from history.context.tokens import estimate_entry
+from history.context.values import Remark
 from history.entries import ModelInput, Node, Summary
 from history.text.lazy import SentenceCode
 from history.text.lazy import gettext_noop as _

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from history.context.compression.planning import MASK_TOKENS, CompressionPlan, CompressionPolicy, SummarySpan
-from history.context.remarks import Remark
 from history.context.tokens import calibrate, estimate_text
+from history.context.values import Remark
 from history.entries import JsonDict, Summary
 
 AFTER_THAT = "(What came after this, up to entry "

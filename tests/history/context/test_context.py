@@ -9,10 +9,9 @@ import pytest
 from mypy import api as mypy
 
 from history.context.messages import SUMMARY_ENDS, active_summaries, dropped_entry, summarised_ranges, to_context
-from history.context.remarks import RemarkCode
 from history.context.rendering import VIEWS, environment_text, is_task_finished, reaches_far_enough, render_context
 from history.context.repair import InvalidContextError, curate, is_valid, validate
-from history.context.values import NO_NOTEBOOK, ContextEntry, ContextOptions, Role, Snapshot
+from history.context.values import NO_NOTEBOOK, ContextEntry, ContextOptions, RemarkCode, Role, Snapshot
 from history.entries import (
     DebugLog,
     Entry,

@@ -5,10 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from history.context.messages import summarised_ranges
-from history.context.remarks import RemarkCode
 from history.context.rendering import reaches_far_enough, render_context
 from history.context.repair import find_unpaired, repair
-from history.context.values import Context, ContextOptions, Role, Snapshot
+from history.context.values import Context, ContextOptions, RemarkCode, Role, Snapshot
 from history.entries import ModelOutput, Node, Retracted, Summary
 from tests.contexts import context_to_bytes
 from tests.history.conformance.parley import told_in

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from history.context.remarks import Remark, RemarkCode
 from history.context.repair import NO_RESULT, OPENING, find_unpaired, repair
-from history.context.values import ContextEntry, Role
+from history.context.values import ContextEntry, Remark, RemarkCode, Role
 from history.entries import Part, Reasoning, Text, ToolRequest, ToolResult
 from history.text.lazy import SentenceCode
 

@@ -185,7 +185,7 @@ def test_the_guard_is_lifted_in_few_modules_only() -> None:
         "history/retention/trimming.py",
         "history/retention/removal.py",
         "history/record/writer.py",
-        "history/verification/rebuilding.py",
+        "history/verification/projections_check.py",
     }
 
 

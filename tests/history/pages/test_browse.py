@@ -21,7 +21,7 @@ from history import retention
 from history.access import keys, reasons
 from history.models import AuditEvent, Session, ToolCall
 from history.pages.browse import facets
-from history.pages.browse import results as finding
+from history.pages.browse import views as finding
 from history.record import recorder
 from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
 

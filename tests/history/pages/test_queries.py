@@ -13,7 +13,7 @@ from history.access.permissions import Purpose, sessions_for
 from history.entries import DebugLog
 from history.models import Exchange, Message, Session
 from history.record import exchanges, recorder
-from history.retention import due, trimming
+from history.retention import purging, trimming
 from history.transcripts.page import TranscriptEntry, TranscriptPosition, read_page
 from tests.factories import create_chat, model_input
 from tests.measures import analyze_tables, measure_db_work
@@ -43,7 +43,7 @@ def test_one_agents_history_in_one_workspace_is_found_among_thousands_of_others(
 
 def test_old_calls_without_a_session_are_found_among_thousands_of_young_ones(ada: Any) -> None:
     def find() -> None:
-        results.append([exchange for loose in due.loose_exchanges(timezone.now()) for exchange in loose])
+        results.append([exchange for loose in purging.loose_exchanges(timezone.now()) for exchange in loose])
 
     results: list[list[Exchange]] = []
     old = exchanges.open_exchange(None, owner=ada)

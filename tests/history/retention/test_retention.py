@@ -23,7 +23,7 @@ from history.errors import NoSuchEntry
 from history.models import ApiKey, AuditEvent, Blob, Exchange, Message, SearchRow, Session, ToolCall
 from history.record import exchanges, recorder
 from history.record.expiry import scopes
-from history.retention import due, removal
+from history.retention import purging, removal
 from history.retention.removal import BATCH
 from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
 
@@ -258,7 +258,7 @@ def test_expiry_follows_the_rule_of_today(ada: Any, settings: Any) -> None:
 
 def agreed_expiry(session: Session) -> datetime:
     """What is stored, after a look whether the purge reckons the same to the instant."""
-    assert not any(due.stale_expiry(scope)[0].exists() for scope in scopes())
+    assert not any(purging.stale_expiry(scope)[0].exists() for scope in scopes())
     until = Session.objects.get(pk=session.pk).expires_at
     assert until is not None
     assert retention.purge(now=until - timedelta(microseconds=1)).expired == 0
@@ -302,7 +302,7 @@ def test_updating_expiry_reads_every_session_once_during_other_writes(ada: Any, 
         assert len(looks) < 5
 
     [chats] = [scope for scope in scopes() if scope.source == "chat"]
-    due.align_expiry(chats, after_batch=write_again)
+    purging.align_expiry(chats, after_batch=write_again)
     assert looks == [BATCH, 1]
 
 

@@ -10,7 +10,7 @@ import pytest
 from django.db import connections
 from django.db.models.functions import Now
 
-from project.background.leases import Leases, release_leases, take_lease
+from project.background.scheduler import Leases, release_leases, take_lease
 from project.models import Lease
 from tests.servers.processes import wait_for
 

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.commands import BadCommand, Command, help_text, parse, suggestions, unescape_slashes, words_of
-from relay.tools.base import Tool, ToolContext, tool
+from relay.tools.base import Tool, ToolContext, check_arguments, tool
 from relay.tools.registry import all_tools
-from relay.tools.schemas import check_arguments
 
 
 @tool()

@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from relay.tools.base import ToolContext, tool
-from relay.tools.schemas import BadArguments, check_arguments, schema_of
+from relay.tools.base import BadArguments, ToolContext, check_arguments, schema_of, tool
 
 
 def weather(

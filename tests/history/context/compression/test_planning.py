@@ -9,9 +9,8 @@ import pytest
 from history.context.compression.checks import ProblemCode
 from history.context.compression.entries import SummaryOutcome, entries_of_plan
 from history.context.compression.planning import CompressionPlan, CompressionPolicy, make_plan, stretch_between
-from history.context.remarks import Remark
 from history.context.rendering import render_context
-from history.context.values import ContextOptions, Snapshot
+from history.context.values import ContextOptions, Remark, Snapshot
 from history.entries import Entry, MaskedResult, Node, Summary
 from tests.factories import model_input, model_output, tool_request, tool_result, tool_results
 
