@@ -3,8 +3,8 @@ r"""The Markdown parser: markdown-it-py with GitHub's extensions and formulas, a
 A text is parsed in two steps. The first finds its blocks (paragraphs, lists, tables, …) and the definitions of links
 and footnotes. The second reads the words inside one block, so that blocks can be rendered and cached one by one.
 
-Formulas are `$…$` and `\(…\)` in a line, `$$…$$` and `\[…\]` in a line or on lines of their own. The TeX stays as it was
-written, marked by a class, and a script of the page typesets it. Dollars between words are prices: a formula begins
+Formulas are `$…$` and `\(…\)` in a line, `$$…$$` and `\[…\]` in a line or on lines of their own. The TeX stays as it
+was written, marked by a class, and a script of the page typesets it. Dollars between words are prices: a formula begins
 and ends at a character that is not a space, and no digit or letter follows its last dollar.
 """
 
