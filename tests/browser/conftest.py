@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
+from axe_playwright_python.base import AXE_SCRIPT, AxeResults
 from django.conf import settings as live_settings
 from django.test import Client, override_settings
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, ViewportSize, expect, sync_playwright
@@ -315,7 +315,15 @@ def picture(page: Page, name: str) -> None:
 
 def judge(page: Page, name: str) -> None:
     # Diagrams are drawn in frames that other pages cannot read.
-    found = Axe().run(page, options={"resultTypes": ["violations"], "iframes": False})
+    found = find_violations(page, iframes=False)
     assert found.violations_count == 0, f"{name}: {found.generate_report()}"
     too_wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     assert too_wide <= 0, f"{name} is {too_wide} px wider than the screen"
+
+
+def find_violations(page: Page, **options: Any) -> AxeResults:
+    """Run axe. The script stays in the page, and only violations leave it: this halves the CPU time of a second run."""
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(f"{AXE_SCRIPT}; null")
+    run = "options => axe.run(options).then(({violations}) => ({violations}))"
+    return AxeResults(page.evaluate(run, {"resultTypes": ["violations"], **options}))

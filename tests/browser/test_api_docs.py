@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import LOOKS, picture, wear
+from tests.browser.conftest import LOOKS, find_violations, picture, wear
 
 pytestmark = pytest.mark.browser
 
@@ -34,6 +33,6 @@ def check_in_every_look(page: Page, name: str, request: pytest.FixtureRequest) -
         page.evaluate("Promise.allSettled(document.getAnimations().map((one) => one.finished))")
         if request.config.getoption("--pictures"):
             picture(page, f"{name}-{width}-{scheme}")
-        report = Axe().run(page, options={"resultTypes": ["violations"], "rules": rules})
+        report = find_violations(page, rules=rules)
         assert report.violations_count == 0, f"{name}-{width}-{scheme}: {report.generate_report()}"
         assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), width
