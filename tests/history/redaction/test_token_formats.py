@@ -189,9 +189,13 @@ def secrets() -> list[tuple[str, str]]:
 FRAMES = ("{}", "the key is {} and works", '{{"key": "{}"}}', "export X={}\n", "first\\n{}\\nlast", "（{}）", "`{}`")
 
 
-@pytest.mark.parametrize("number", range(len(secrets())), ids=lambda number: f"{secrets()[number][0]}-{number}")
-def test_a_key_is_found_wherever_it_stands(number: int) -> None:
-    name, secret = secrets()[number]
+SECRETS = secrets()
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"), SECRETS, ids=[f"{name}-{number}" for number, (name, _) in enumerate(SECRETS)]
+)
+def test_a_key_is_found_wherever_it_stands(name: str, secret: str) -> None:
     told = re.split(r"Key=|KEY=|Token=|ada:|\"Token\": |[ /\n]", secret)[-1].strip('"}=')
     for frame in FRAMES:
         hits: Counter[str] = Counter()
