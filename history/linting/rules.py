@@ -106,7 +106,7 @@ OPENAI_CHAT: RuleTable = OPENAI | {
     "role": (REJECTED, _("A role is system, developer, user, assistant or tool, not %(role)s."), "Invalid value"),
     "content": (REJECTED, _("A message has content; it may be null only beside tool calls."),
         "Invalid value for 'content': expected a string, got null."),
-    "media-in-result": (REJECTED, _("A tool message contains only text. Media belong into a user message after it."),
+    "media-in-result": (REJECTED, _("A tool message contains only text. Media belong in a user message after it."),
         "Invalid value: 'image_url'. Supported values are: 'text'."),
     "no-answer": (REJECTED, _("Each call has a tool message; %(name)s (%(id)s) has none."), UNANSWERED),
     "late-answer": (REJECTED,
@@ -160,11 +160,11 @@ OPENAI_RESPONSES: RuleTable = OPENAI | {
 ANTHROPIC: RuleTable = {
     "malformed": (REJECTED, _("%(what)s must be %(wanted)s."), "Input should be valid"),
     "no-model": (REJECTED, _("A request names a model."), "model: Field required"),
-    "no-limit": (REJECTED, _("A request says max_tokens."), "max_tokens: Field required"),
+    "no-limit": (REJECTED, _("A request needs max_tokens."), "max_tokens: Field required"),
     "no-messages": (REJECTED, _("A request holds at least one message."), "messages: at least one message is required"),
     "role": (REJECTED, _("A role is user or assistant, not %(role)s."), "Input should be 'user' or 'assistant'"),
     "system": (ODD,
-        _("The instruction belongs into its own field. Only newer models accept it as a role, with the beta "
+        _("The instruction belongs in its own field. Only newer models accept it as a role, with the beta "
         "mid-conversation-system."), "Input should be 'user' or 'assistant'"),
     "content": (REJECTED, _("A message has content."), "all messages must have non-empty content"),
     "empty-text": (REJECTED, _("A text is not blank."), "messages: text content blocks must be non-empty"),
