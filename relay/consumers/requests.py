@@ -45,7 +45,7 @@ class ActionRequest:
     @classmethod
     def of(cls, document: object, *, types: Mapping[str, object]) -> "ActionRequest":
         if not isinstance(document, dict) or not isinstance(document.get("type"), str):
-            raise InvalidRequest(_("An intent must be an object with a “type”."))
+            raise InvalidRequest(_("A request must be an object with a “type”."))
         if document["type"] not in types:
             raise InvalidRequest(_("Unknown message type “%(type)s”.") % {"type": document["type"][:40]})
         return cls(document["type"], document)

@@ -11,7 +11,7 @@ import pytest
 from history.exporting import Selection, begin
 from history.linting import lint_request, parse_conversation
 from history.record import recorder
-from history.record.loading import snapshot as context_of
+from history.record.selectors import snapshot as context_of
 from history.text.titles import title_from
 from project.accounts.models import User
 from relay.runtime.async_db import in_database

@@ -17,7 +17,7 @@ from history.dialects import DecodedRequest
 from history.dialects.types import joined
 from history.entries import Media, ModelInput, ModelOutput, ToolResults
 from history.models import Blob, Session
-from history.record.loading import snapshot
+from history.record.selectors import snapshot
 from relay.gateway.call.calls import Call, Earlier
 from relay.gateway.call.errors import LONGEST_NAME, Refusal, not_found
 from relay.gateway.references import ownership

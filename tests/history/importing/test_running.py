@@ -25,8 +25,7 @@ from history.formats.jsonl import restoring
 from history.importing import ImportItem, ImportOutcome, ImportReport, storing, unpacking
 from history.models import AuditEvent, Message, Session
 from history.record import recorder
-from history.record.loading import snapshot
-from history.record.selectors import entries_of
+from history.record.selectors import entries_of, snapshot
 from history.verification import verify
 from project.accounts.models import User
 from tests.factories import create_chat, model_input

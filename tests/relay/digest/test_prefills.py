@@ -20,7 +20,7 @@ from history.context.values import ContextOptions
 from history.entries import OtherPart, Text, thaw
 from history.linting import lint_session
 from history.models import Message
-from history.record.loading import snapshot
+from history.record.selectors import snapshot
 from project.accounts.models import User
 from relay.digest.requests import read_request
 from relay.gateway.journal.records import Accepted

@@ -12,7 +12,7 @@ from history.access import keys
 from history.db.process_state import process_state
 from history.entries import ModelInput, ModelOutput
 from history.models import ApiKey, Session
-from history.record.loading import snapshot
+from history.record.selectors import snapshot
 from project.accounts.models import User
 from relay.digest.digester import Digester
 from relay.gateway.call.calls import Earlier
