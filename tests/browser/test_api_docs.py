@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import LOOKS, find_violations, picture, wear
+from tests.browser.conftest import LOOKS, end_transitions, find_violations, picture, wear
 
 pytestmark = pytest.mark.browser
 
@@ -30,7 +30,7 @@ def check_in_every_look(page: Page, name: str, request: pytest.FixtureRequest) -
     rules = {rule: {"enabled": False} for rule in SWAGGER_MARKUP}
     for width, scheme in LOOKS:
         wear(page, (width, scheme))
-        page.evaluate("Promise.allSettled(document.getAnimations().map((one) => one.finished))")
+        end_transitions(page)
         if request.config.getoption("--pictures"):
             picture(page, f"{name}-{width}-{scheme}")
         report = find_violations(page, rules=rules)
