@@ -171,7 +171,7 @@ async def send_next(
             sent: SendResult = await carry_out()
         except _Refused as refusal:
             refused = refused or refusal.error
-            await in_database(_hold, refusal.row, type(refused).__name__[:40])
+            await in_database(_hold, refusal.row, type(refusal.error).__name__[:40])
             groups.notify_session(session_id)
             continue
         if sent.run:

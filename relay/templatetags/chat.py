@@ -68,6 +68,6 @@ def advice_for(reader: Any, session: Session, entry: ModelOutput) -> Advice | No
     facts = failure if isinstance(failure, Mapping) else cut
     error = error_from(facts, message=entry.error, provider=entry.provider)
     is_staff = bool(getattr(reader, "is_staff", False))
-    endpoints = (status.provider.endpoint for status in router().providers() if is_staff)
+    endpoints = [status.provider.endpoint for status in router().providers()] if is_staff else []
     named = (endpoint.key_variable for endpoint in endpoints if endpoint.name == entry.provider)
     return advise(error, is_staff=is_staff, variable=next(named, ""))

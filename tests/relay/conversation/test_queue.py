@@ -308,6 +308,22 @@ async def test_a_refused_message_is_held_alone_and_those_behind_it_are_sent(talk
     assert await waiting() == []
 
 
+async def test_each_refused_message_is_held_with_its_own_reason(talk: Talk) -> None:
+    gate = asyncio.Event()
+    talk.scripted(["First", gate])
+    await in_database(lambda: Agent.objects.create(name="helper"))
+    await talk.begin("one")
+    await talk.until(lambda: Exchange.objects.exists())
+    await talk.send("two", agent="helper")
+    await talk.send("three")
+    await in_database(lambda: Agent.objects.filter(name="helper").delete())
+    await in_database(lambda: QueuedMessage.objects.filter(text="three").update(model="gone/model"))
+    gate.set()
+    await talk.until(lambda: not QueuedMessage.objects.filter(held_at=None).exists())
+    errors = await in_database(lambda: dict(QueuedMessage.objects.values_list("text", "error")))
+    assert errors == {"two": "NoSuchAgent", "three": "NoSuchModel"}
+
+
 @pytest.mark.parametrize("is_first", [True, False])
 async def test_a_typed_tool_command_is_a_row_while_it_runs(talk: Talk, slow_tool: Any, is_first: bool) -> None:
     """What a process leaves behind that dies in the middle, and what its successor makes of it."""
