@@ -65,8 +65,8 @@ def _list_models(dialect: str) -> JsonObject:
 def _find_model(path: str, dialect: str) -> JsonObject:
     name = path.partition("/models/")[2]
     is_alias = "*" not in name and any(rule.matches(name) for rule in settings.PARLEY_ROUTES)
-    offered = dict(offered_models())
-    found = offered.get(name) or next((route for route in offered.values() if route.name == name), None)
+    offered = list(offered_models())
+    found = dict(offered).get(name) or next((route for _, route in offered if route.name == name), None)
     if found is None and not is_alias:
         raise model_not_found(name)
     return DIALECTS[dialect].HTTP_API.encode_model(_model(name, found))

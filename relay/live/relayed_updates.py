@@ -1,6 +1,6 @@
 """Refresh of open pages without Redis: what the digester and `manage.py work` wrote, read once a second.
 
-With Redis those processes notify the pages themselves (`relay.digest.page_updates`). Several web processes need Redis,
+With Redis those processes notify the pages themselves (`relay.digest.digester`). Several web processes need Redis,
 so nothing here looks for what another web process does.
 """
 

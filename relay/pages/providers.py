@@ -63,7 +63,7 @@ def _item(status: ProviderStatus, checked: Checked | None) -> dict[str, Any]:
     advice = {
         name: advise(error, is_staff=True, variable=variable) if error else None for name, error in errors.items()
     }
-    return {"status": status, "checked": checked, **advice}
+    return {"status": status, "checked": checked, "failed_at": trouble.at if trouble else None, **advice}
 
 
 @staff_only

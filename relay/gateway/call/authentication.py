@@ -25,7 +25,7 @@ def _find_key(headers: Mapping[str, str], query: str) -> str:
     if authorization.startswith("Bearer parley_"):
         return authorization[7:].strip()
     kind, _, credential = authorization.partition(" ")
-    sent = [credential.strip()] if kind.lower() == "bearer" and credential else []
+    sent = [secret] if kind.lower() == "bearer" and (secret := credential.strip()) else []
     sent += [headers[name] for name in ("x-api-key", "x-goog-api-key", "api-key") if headers.get(name)]
     if "key=" in query and (key := dict(reversed(parse_qsl(query))).get("key")):
         sent.append(key)

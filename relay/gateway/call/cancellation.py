@@ -61,8 +61,8 @@ class CallCancellation:
         self._loop.call_soon_threadsafe(self._end, reason)
 
     def _end(self, reason: str) -> None:
-        if self.reason != reason:
-            self.reason = self.reason or reason
+        if not self.reason:
+            self.reason = reason
             self.cancel()
 
     def uncancel(self) -> bool:

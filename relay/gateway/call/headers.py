@@ -74,7 +74,8 @@ def headers_for_upstream(pairs: Pairs, own: Mapping[str, str], *, has_connection
             if pair[0] not in NOT_SENT and pair[0] not in named and not pair[0].startswith(NOT_SENT_PREFIXES)
         ]
     )
-    passed.update(own)
+    for name, value in own.items():  # `update` would keep names of `own` that differ in case only
+        passed[name] = value
     # A stream must not wait until a block is full.
     passed["Accept-Encoding"] = "identity"
     return passed

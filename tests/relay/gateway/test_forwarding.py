@@ -19,6 +19,7 @@ from history.dialects import DIALECTS, Switches
 from history.models import ApiKey
 from relay.gateway.call import bodies, decompression, json_scanner
 from relay.gateway.call.client import Client
+from relay.gateway.call.headers import headers_for_upstream
 from relay.gateway.recording import Recording
 from relay.providers import registry
 from relay.providers.base import Rule, Target
@@ -86,6 +87,13 @@ def test_headers_pass_unless_they_are_credentials_between_hops_or_ours(
     assert heard.headers["accept-encoding"] == "identity"
     assert heard.line == "POST /v1/messages?beta=true HTTP/1.1"
     assert key not in heard.head
+
+
+@pytest.mark.any_database
+def test_headers_of_a_provider_that_differ_in_case_only_are_sent_once() -> None:
+    own = {"anthropic-version": "2023-06-01", "Anthropic-Version": "2023-01-01"}
+    sent = headers_for_upstream([("anthropic-version", "2022-01-01")], own)
+    assert sent.getall("anthropic-version") == ["2023-01-01"]
 
 
 def test_a_request_gets_no_header_that_its_caller_did_not_send(
