@@ -145,7 +145,7 @@ class _EntryInserter(Draft):
 
     def _put_row(self, restored: RestoredEntry, position: Position) -> None:
         row, session = restored.row, self.session
-        row.session = session
+        row.session, row.pk = session, None  # an attempt that was rolled back may have set it
         if restored.entry is not None:
             row.fingerprint = fingerprints.fingerprint(restored.entry, after=position.fingerprint, scope=self.scope)
         elif row.kind in CONVERSATION:

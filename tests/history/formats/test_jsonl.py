@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from django.db import connection
 from django.test import override_settings
 from django.utils import timezone
 
@@ -21,6 +22,7 @@ from history.entries import Media, ModelInput, SystemInstructionSet
 from history.formats import jsonl, sources
 from history.formats.base import FormatError
 from history.formats.jsonl import owners, reading
+from history.formats.reports import ImportOutcome
 from history.models import ApiKey, AuditEvent, Blob, EarlierTry, Exchange, Message, Session, ToolCall
 from history.record import exchanges, recorder, selectors
 from project.accounts.models import User
@@ -594,3 +596,32 @@ def test_the_ids_of_earlier_tries_lead_to_a_restored_call(ada: User) -> None:
     retention.erase(session, actor=ada, reason="for the test")
     restored(file, owner=ada)
     assert list(EarlierTry.objects.values_list("pk", "exchange__session")) == [(UUID(ID), session.pk)]
+
+
+REFUSE = {
+    "sqlite": [
+        "CREATE TRIGGER refuse BEFORE INSERT ON history_message WHEN NEW.content = 'Refuse me.' "
+        "BEGIN SELECT RAISE(ABORT, 'refused'); END"
+    ],
+    "postgresql": [
+        "CREATE FUNCTION refuse() RETURNS trigger AS $$ BEGIN RAISE unique_violation; END $$ LANGUAGE plpgsql",
+        "CREATE TRIGGER refuse BEFORE INSERT ON history_message FOR EACH ROW "
+        "WHEN (NEW.content = 'Refuse me.') EXECUTE FUNCTION refuse()",
+    ],
+}
+
+
+def test_a_session_that_the_database_refuses_costs_no_other_session_of_its_batch(ada: User) -> None:
+    """The others are stored again, one by one: rows that were rolled back are new ones then."""
+    # Sessions of a batch are stored in the order of their ids, and a hundred rows in one statement.
+    create_chat(ada, *(f"Question {number}" for number in range(60)), id=UUID(int=1, version=4))
+    create_chat(ada, *(f"Another {number}" for number in range(120)), id=UUID(int=2, version=4))
+    create_chat(ada, "Refuse me.", "No.", id=UUID(int=3, version=4))
+    before = everything()
+    wipe()
+    with connection.cursor() as cursor:
+        for statement in REFUSE[connection.vendor]:
+            cursor.execute(statement)
+    outcomes = [item.outcome for item in restored(before)]
+    assert sorted(outcomes) == [ImportOutcome.IMPORTED, ImportOutcome.IMPORTED, ImportOutcome.REFUSED]
+    assert sorted(Session.objects.values_list("message_count", flat=True)) == [60, 120]
