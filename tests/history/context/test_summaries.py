@@ -21,7 +21,7 @@ from history.context.rendering import render_context
 from history.context.values import ContextOptions
 from history.entries import DebugLog, Entry, MaskedResult, Node, Retracted, Summary, SystemInstructionSet
 from history.models import Message
-from history.record import loading, recorder, selectors
+from history.record import recorder, selectors
 from tests.contexts import context_to_bytes
 from tests.factories import model_input, model_output, tool_request, tool_result, tool_results
 from tests.history.conformance.parley import ParleyStore, told_in
@@ -143,7 +143,7 @@ def told_by_entries(store: ParleyStore, session: str) -> list[SentMessage]:
 def test_what_is_read_under_limits_renders_like_the_whole_path(
     ada: Any, monkeypatch: pytest.MonkeyPatch, path: tuple[Node, ...], wanted: ContextOptions, first_load: int
 ) -> None:
-    monkeypatch.setattr(loading, "FIRST_LOAD", first_load)  # so that a short path has many pages
+    monkeypatch.setattr(selectors, "FIRST_LOAD", first_load)  # so that a short path has many pages
     session = recorder.start_session(owner=ada, source="relay")
     for node in path:
         # What hangs beside the path takes up the numbers that are missing on it.
@@ -155,7 +155,7 @@ def test_what_is_read_under_limits_renders_like_the_whole_path(
 
 
 def test_a_retraction_that_another_summary_stands_for_counts_all_the_same(ada: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(loading, "FIRST_LOAD", 1)
+    monkeypatch.setattr(selectors, "FIRST_LOAD", 1)
     store, wanted = ParleyStore(ada), ContextOptions(max_turns=4)
     session = store.start(source="relay")
     turns = [model_input("one"), model_output("two"), Summary(first=1, last=2, summary="short")]
