@@ -11,6 +11,7 @@ from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.test import RequestFactory
+from django_htmx.middleware import HtmxDetails
 
 from bench.load import Loaded, Talk, fill, vocabulary
 from bench.measure import Line, Table, in_turns
@@ -77,6 +78,7 @@ def _page(view: Any, address: str, viewer: Any, **named: Any) -> Callable[[], ob
     def read() -> object:
         request = RequestFactory().get(address)
         request.user = viewer
+        request.htmx = HtmxDetails(request)  # type: ignore[attr-defined]  # as its middleware sets it
         response = view(request, **named)
         assert response.status_code == 200
         return response
