@@ -78,6 +78,7 @@ def _page(view: Any, address: str, viewer: Any, **named: Any) -> Callable[[], ob
     def read() -> object:
         request = RequestFactory().get(address)
         request.user = viewer
+        request.session = {}  # type: ignore[assignment]
         request.htmx = HtmxDetails(request)  # type: ignore[attr-defined]  # as its middleware sets it
         response = view(request, **named)
         assert response.status_code == 200
