@@ -3,9 +3,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 # On all cores, and some more, because many tests wait for a process or a socket. A file stays together: its tests share
-# what takes long to set up. Browser tests run beside them, and a browser has processes of its own.
+# what takes long to set up.
 WORKERS = $(shell "$(PYTHON)" -c "import os; print((os.cpu_count() or 2) * 3 // 2)" 2> /dev/null)
-BROWSERS = $(shell "$(PYTHON)" -c "import os; print((os.cpu_count() or 2) // 2 or 1)" 2> /dev/null)
+BROWSERS = $(shell "$(PYTHON)" -c "import os; print(os.cpu_count() or 2)" 2> /dev/null)
 PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Apart from the others: once a browser has run in a process, async tests fail in it.
 BROWSER = $(BIN)/pytest -n $(BROWSERS) -m browser
@@ -50,10 +50,7 @@ help:
 run: .venv/.run
 	@MALLOC_ARENA_MAX=1 MALLOC_MMAP_THRESHOLD_=524288 exec $(BIN)/python manage.py serve
 
-# Browser tests wait half of their time: they go beside the others, as in `make check`.
-test:
-	@$(MAKE) --no-print-directory --jobs 2 .venv/.dev debian-packages
-	@"$(PYTHON)" scripts/run_in_parallel.py "$(MAKE) --no-print-directory" "on-sqlite" "in-browser"
+test: on-sqlite in-browser
 
 # Pages wait and types take one core: they go beside the long tests.
 check:
