@@ -1,7 +1,9 @@
 """A running call ends when its key is revoked or expires, or its owner is locked out."""
 
+import asyncio
 import json
 import threading
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -90,3 +92,20 @@ def test_nothing_is_asked_of_the_database_while_no_call_runs(django_assert_num_q
         cancellation.end_revoked()
     (job,) = [job for job in JOBS if job.run == "relay.gateway.call.cancellation.end_revoked"]
     assert (job.every <= 0.5, job.once_per) == (True, "process")
+
+
+async def test_a_call_that_is_stopped_is_not_cancelled_again_by_its_revoked_key() -> None:
+    """The job looks twice a second: a second cancellation would interrupt what records the end of the call."""
+
+    async def call() -> tuple[int, str]:
+        task = asyncio.current_task()
+        assert task is not None
+        cancelling = cancellation.CallCancellation(asyncio.get_running_loop(), 1)
+        for reason in (cancellation.STOPPED, cancellation.REVOKED, cancellation.REVOKED):
+            cancelling.end(reason)
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(10)
+        cancelling.close()
+        return task.cancelling(), cancelling.reason
+
+    assert await asyncio.create_task(call()) == (1, cancellation.STOPPED)
