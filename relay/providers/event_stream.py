@@ -11,6 +11,7 @@ from history.answers.events import Ended, Event, Failed
 from history.dialects import DIALECTS
 from relay.errors import Cut, ProviderError, Unreachable, VendorFault, error_of
 from relay.providers.endpoints import Endpoint, host_of
+from relay.providers.sessions import read_available
 from relay.runtime.event_loop import StreamParser
 
 # Counts may follow the end of an answer, but not for long.
@@ -54,10 +55,10 @@ class EventStream:
         if self._is_over:  # errors of the connection do not matter any more
             with suppress(TimeoutError, aiohttp.ClientError, OSError):
                 async with asyncio.timeout(LINGER_SECONDS):
-                    return await self._response.content.readany()
+                    return await read_available(self._response.content)
             return b""
         with network_errors(self.endpoint, has_begun=True):
-            return await self._response.content.readany()
+            return await read_available(self._response.content)
 
 
 class network_errors:  # noqa: N801 - reads as a clause: with network_errors(endpoint, has_begun=True)

@@ -168,7 +168,7 @@ async def _begun(endpoint: Endpoint, response: aiohttp.ClientResponse) -> EventS
     if response.content_type == "text/html":
         raise _wrong_address(endpoint, "answered with a web page")
     with network_errors(endpoint, has_begun=False):
-        first = await response.content.readany()
+        first = await sessions.read_available(response.content)
     if not first:
         raise Unreachable(f"{host_of(endpoint.base_url)} gave an empty answer", provider=endpoint.name)
     return EventStream(response, first, endpoint)
@@ -196,7 +196,7 @@ async def _beginning(response: aiohttp.ClientResponse) -> bytes:
     read = bytearray()
     with suppress(TimeoutError, aiohttp.ClientError, OSError):
         async with asyncio.timeout(ERROR_SECONDS):
-            while len(read) < ERROR_BYTES and (chunk := await response.content.readany()):
+            while len(read) < ERROR_BYTES and (chunk := await sessions.read_available(response.content)):
                 read += chunk
     return bytes(read[:ERROR_BYTES])
 

@@ -45,6 +45,16 @@ def session(*, keeps_alive: bool = True) -> aiohttp.ClientSession:
     return found
 
 
+def available(content: aiohttp.StreamReader) -> bytes:
+    """What has come and was not read, also if the connection broke after it: then aiohttp only raises the error."""
+    return content.read_nowait() if content.exception() is None else content._read_nowait(-1)
+
+
+async def read_available(content: aiohttp.StreamReader) -> bytes:
+    """What has come, or else what comes next; nothing at the end."""
+    return available(content) or await content.readany()
+
+
 def connector(loop: asyncio.AbstractEventLoop, *, keeps_alive: bool) -> aiohttp.TCPConnector:
     """The connections of a running loop, shared by sessions and `raw_http`."""
     of_loop = _connectors.of(loop)

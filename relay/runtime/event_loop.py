@@ -33,8 +33,8 @@ class StreamParser(Generic[T]):
 
     async def feed(self, chunk: bytes) -> list[T]:
         found = await parse_apart(self._held + len(chunk), self._feed, chunk)
-        # What completed nothing is parsed with what follows it.
-        self._held = 0 if found else self._held + len(chunk)
+        # What completed nothing is parsed with what follows it, and so may be the end of what completed something.
+        self._held = len(chunk) + (0 if found else self._held)
         return found
 
     async def close(self, close: Callable[[], list[T]]) -> list[T]:

@@ -20,7 +20,7 @@ from relay.gateway.call.headers import headers_to_record
 from relay.gateway.journal.records import Attempt
 from relay.gateway.recording import Recording
 from relay.gateway.routes import Upstream
-from relay.providers import raw_http
+from relay.providers import raw_http, sessions
 from relay.providers.endpoints import Endpoint
 from relay.providers.event_stream import network_errors
 from relay.providers.http import retry_after
@@ -57,12 +57,11 @@ class Reply:
         return self.response.headers.get("content-type", "").lower().startswith("text/event-stream")
 
     async def next(self) -> bytes:
-        content = self.response.content
-        if content.exception() is None and (available := content.read_nowait()):
+        if available := sessions.available(self.response.content):
             return available
         self.timeout = self.timeout or idle_timeout(self.endpoint, self.loop, has_begun=True)
         with self.timeout:
-            return await content.readany()
+            return await self.response.content.readany()
 
     async def problem(self) -> str:
         """Why a reply with a good status is not an answer. Of a whole reply the first bytes are read for it."""
@@ -148,7 +147,7 @@ async def _attempt(call: Call, upstream: Upstream, make_request: MakeRequest, *,
         return reply
     try:  # while there is another upstream, a reply counts only once it has begun
         with idle_timeout(endpoint, call.loop, has_begun=False):
-            reply.first = await response.content.readany()
+            reply.first = await sessions.read_available(response.content)
         if not reply.first and reply.status == 200:
             raise Unreachable(f"The provider {endpoint.name} gave an empty answer", provider=endpoint.name)
     except BaseException:

@@ -13,6 +13,7 @@ import pytest
 from relay.errors import AccessRefused
 from relay.providers import raw_http, sessions
 from relay.providers.raw_http import RawRequest, Response
+from tests.vendors.raw_upstream import RawUpstream, streamed_reply
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 LONG = b"x" * 300_000
@@ -98,6 +99,21 @@ async def test_a_connection_whose_reply_was_read_is_used_again_and_no_other(upst
     half.close()
     await read(await upstream.ask())
     assert upstream.connections == 2
+
+
+async def test_what_came_before_the_connection_broke_is_read() -> None:
+    loop = asyncio.get_running_loop()
+    with RawUpstream() as bare:
+        bare.says.append(streamed_reply(b"the ", b"beginning", ends=False))
+        request = RawRequest(url=bare.url, headers={}, body=b"")
+        half = await raw_http.ask(request, method="POST", loop=loop, keeps_alive=True, connect_seconds=5)
+        while half.content.exception() is None:  # noqa: ASYNC110 (aiohttp has no event for it)
+            await asyncio.sleep(0.01)
+    assert await sessions.read_available(half.content) == b"the beginning"
+    with pytest.raises(aiohttp.ClientPayloadError):
+        await sessions.read_available(half.content)
+    half.close()
+    await sessions.close()
 
 
 async def test_where_connections_are_not_kept_the_upstream_is_told(upstream: Upstream) -> None:
