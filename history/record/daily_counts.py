@@ -81,6 +81,12 @@ def recounting(
             run_last(daily_sums.add, item)
 
 
+def count_exchanges(exchanges: QuerySet[Exchange]) -> None:
+    """Count rows that were not counted before."""
+    for item in sums_of_rows(None, exchanges).items():
+        run_last(daily_sums.add, item)
+
+
 @contextmanager
 def repairing(messages: QuerySet[Message]) -> Iterator[None]:
     """Mark days for a recount if the block changes their sums: it is unknown whether the damage was counted."""

@@ -88,27 +88,36 @@ def finish(
     if error := fields.get("error"):
         redactors = _redactors_of(exchange)
         fields["error"] = redaction.redacted_text(error, redactors)[0][: packing.LONG_TEXT] if redactors else ""
+    values = bulk.fit_values(Exchange, fields) | {"end_reason": end_reason, "cost": cost or Decimal(0)}
+    values |= {"ended_at": timezone.now(), "partial": ""}
+    if output and output.usage:
+        values["usage"] = packing.clean_json(thaw(entry_to_json(output)["usage"]))
     rows = Exchange.objects.filter(pk=exchange.pk)
-    with _locked_and_counted(exchange):
-        endable = rows.filter(ended_at=None, **{"heartbeat_at__lt": silent_since} if silent_since else {})
-        swept_answer = 0
-        lost = rows.filter(end_reason=SERVER_LOST)
-        if output and silent_since is None and (swept := lost.values_list("message__seq").first()):
-            endable, swept_answer = lost, swept[0] or 0
-        values = bulk.fit_values(Exchange, fields) | {"end_reason": end_reason, "cost": cost or 0}
-        if not endable.update(ended_at=timezone.now(), partial="", **values):
+    running = rows.filter(ended_at=None, **{"heartbeat_at__lt": silent_since} if silent_since else {})
+    lost = rows.filter(end_reason=SERVER_LOST).values_list("message__seq")
+    with _locked(exchange):
+        if running.update(**values):
+            appended = _append_answer(exchange, output, end_reason)
+            if cost or appended is None:  # a running one has neither usage nor cost, and was not counted
+                daily_counts.count_exchanges(rows)
+        elif output and silent_since is None and (swept := lost.first()):
+            with daily_counts.recounting(exchanges=rows):
+                rows.update(**values)
+                appended = _append_answer(exchange, output, end_reason, swept=swept[0] or 0)
+        else:
             if silent_since is None:
                 running_exchanges().forget(exchange.pk)
             return None
-        appended = _append_answer(exchange, output, end_reason, swept=swept_answer) if output else None
-        if output and output.usage:
-            rows.update(usage=packing.clean_json(thaw(entry_to_json(output)["usage"])))
+        if output:
             _calibrate(exchange, output)
         if exchange.session_id and (cost or appended is None):
             writer.change(exchange.session_id, cost=F("cost") + (cost or 0))
     running_exchanges().forget(exchange.pk)
     counters.ended["chat", end_reason] += 1
-    exchange.refresh_from_db()
+    for name, value in values.items():
+        setattr(exchange, name, value)
+    if appended:
+        exchange.message_id = appended.message_id
     return appended
 
 
@@ -160,13 +169,12 @@ def _redactors_of(exchange: Exchange) -> Redactors | None:
 
 
 @contextmanager
-def _locked_and_counted(exchange: Exchange) -> Iterator[None]:
+def _locked(exchange: Exchange) -> Iterator[None]:
     """Lock the session before the exchange, like a removal, so that `finish` and removals take turns."""
     with writing():
         if exchange.session_id and connection.features.has_select_for_update:
             Session.objects.lock(exchange.session_id)
-        with daily_counts.recounting(exchanges=Exchange.objects.filter(pk=exchange.pk)):
-            yield
+        yield
 
 
 def message_of(output: ModelOutput, *, end_reason: str) -> ModelOutput | None:
@@ -179,8 +187,10 @@ def message_of(output: ModelOutput, *, end_reason: str) -> ModelOutput | None:
     return replace(output, status=status, end_reason=output.end_reason or end_reason)
 
 
-def _append_answer(exchange: Exchange, output: ModelOutput, end_reason: str, *, swept: int) -> Appended | None:
-    answer = message_of(output, end_reason=end_reason)
+def _append_answer(
+    exchange: Exchange, output: ModelOutput | None, end_reason: str, *, swept: int = 0
+) -> Appended | None:
+    answer = message_of(output, end_reason=end_reason) if output else None
     if exchange.session is None or answer is None or not settings.CHAT_HISTORY_ENABLED:
         return None
     try:

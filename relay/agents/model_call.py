@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from itertools import count
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -160,7 +161,10 @@ class ModelCall:
         run_id = observer.id if observer else None
         with exchanges.being_stored(self.exchange.pk):
             async with self.reservation.settling(spent):
-                seq = await in_database_after_outages(_finish, run_id, self, output, end_reason, spent)
+                attempts = count()
+                seq = await in_database_after_outages(
+                    lambda: _finish(run_id, self, output, end_reason, spent, is_repeated=next(attempts) > 0)
+                )
         self.turn.budget.spend(spent.tokens)
         if observer is not None:
             await observer.on_stored(leaf=seq)
@@ -180,8 +184,13 @@ async def open_call(turn: Turn, rendered: RenderedCall) -> AsyncIterator[ModelCa
         reservation.release()
 
 
-def _finish(run_id: UUID | None, call: ModelCall, output: ModelOutput, end_reason: str, spent: Use) -> int:
-    """The answer becomes a message, and the run's leaf. Safe to repeat: a commit may succeed unnoticed."""
+def _finish(
+    run_id: UUID | None, call: ModelCall, output: ModelOutput, end_reason: str, spent: Use, *, is_repeated: bool
+) -> int:
+    """The answer becomes a message, and the run's leaf.
+
+    `is_repeated`: an earlier attempt failed, and may have been committed unnoticed.
+    """
     for content in call.assembler.blobs.values() if run_id else ():
         recorder.store_blob(content, media_type="application/octet-stream")
     exchange, notes = call.exchange, call.notes
@@ -194,7 +203,7 @@ def _finish(run_id: UUID | None, call: ModelCall, output: ModelOutput, end_reaso
         fields["usage"] = thaw(entry_to_json(output)["usage"])
     cost = call.reservation.price(output.usage) if output.usage else Decimal(0)
     with writing():
-        if (stored := _stored_answer(exchange)) is not None:
+        if is_repeated and (stored := _stored_answer(exchange)) is not None:
             return stored
         appended = exchanges.finish(exchange, output if run_id else None, end_reason=end_reason, cost=cost, **fields)
         if spent:
