@@ -171,6 +171,19 @@ def test_model_with_a_colon_in_its_name_has_the_dialect_of_the_caller(
         of_openai.models.retrieve("qwen3:9b")
 
 
+def test_a_model_of_two_providers_is_found_by_each_name_that_leads_to_it(
+    relay: RunningRelay, key: str, vendors: Vendors
+) -> None:
+    endpoints = [endpoint_at(vendors, "openai-chat", name=name) for name in ("first", "second")]
+    process_state.set(registry.Router([HttpProvider(endpoint) for endpoint in endpoints]))
+    listed = send_request(relay, "/v1/models", method="GET", x_api_key=key).json["data"]
+    assert [(model["id"], model["owned_by"]) for model in listed] == [("model", "first"), ("second/model", "second")]
+    for name, owner in (("model", "first"), ("first/model", "first"), ("second/model", "second")):
+        found = send_request(relay, f"/v1/models/{name}", method="GET", x_api_key=key).json
+        assert (found["id"], found["owned_by"]) == (name, owner)
+    assert send_request(relay, "/v1/models/third/model", method="GET", x_api_key=key).status == 404
+
+
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings", "/v1/responses/input_tokens"])
 def test_a_name_that_no_model_can_have_is_not_found_and_not_remembered(
     relay: RunningRelay, key: str, vendors: Vendors, path: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -27,11 +28,14 @@ from relay.pages.chat import fragments
 from relay.pages.panel import panel_of
 from relay.providers import local, registry
 from relay.providers.base import Model
+from relay.providers.http import HttpProvider
 from relay.providers.local_server import MODEL_NAME
 from relay.runtime.async_db import in_database
 from relay.runtime.locale import ViewerLocale
 from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
 from tests.relay.conftest import Scripted, Talk
+from tests.vendors import Vendors
+from tests.vendors.setup import endpoint_at
 
 pytestmark = pytest.mark.any_database
 
@@ -259,6 +263,27 @@ def test_an_answer_that_ended_badly_says_what_to_do(reader: Client, ada: Any, st
     ended = html[html.index(f'class="ended {status}"') : html.index("Change the model")]
     assert re.findall(r'"type": "(\w+)"', ended) == verbs
     assert "The connection to the provider was lost." in ended
+
+
+@pytest.mark.django_db
+def test_only_staff_read_which_key_to_check_and_what_the_provider_wrote(
+    reader: Client, ada: Any, vendors: Vendors
+) -> None:
+    endpoint = endpoint_at(vendors, "openai-chat", name="looms", key_variable="LOOMS_API_KEY")
+    process_state.set(registry.Router([HttpProvider(endpoint)]))
+    session = create_chat(ada, "Why?")
+    answer = model_output(
+        "", status="failed", end_reason="upstream_error", provider="looms", error="Account 4711 knows no such key."
+    )
+    recorder.append(session, replace(answer, metadata={"failure": {"kind": "authentication"}}), after=1)
+    shown = page(reader, session)
+    assert "contact your administrator" in shown
+    assert "LOOMS_API_KEY" not in shown
+    assert "4711" not in shown
+    type(ada).objects.filter(pk=ada.pk).update(is_staff=True)
+    seen_by_staff = page(reader, session)
+    assert "Check LOOMS_API_KEY and restart Parley." in seen_by_staff
+    assert "Account 4711 knows no such key." in seen_by_staff
 
 
 @pytest.mark.django_db
