@@ -65,10 +65,11 @@ def open_exchange(
 
 def request_stop(exchange: Exchange) -> bool:
     """Ask the process that runs it to stop. False if it has ended."""
-    waiting = Exchange.objects.running().filter(pk=exchange.pk, stop_requested_at=None)
+    running = Exchange.objects.running().filter(pk=exchange.pk)
     with writing():
-        waiting.update(stop_requested_at=timezone.now())
-    return Exchange.objects.running().filter(pk=exchange.pk).exists()
+        is_new = running.filter(stop_requested_at=None).update(stop_requested_at=timezone.now())
+    # After a new request it may have stopped already.
+    return bool(is_new) or running.exists()
 
 
 def finish(
