@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import ijson
 
@@ -39,31 +39,18 @@ class ReplyCopy:
 
     pieces: list[bytes] | None = None
     size: int = 0
-    _head: list[bytes] = field(default_factory=list)
-    _tail: list[bytes] = field(default_factory=list)
-    _tail_size: int = 0
+    head: bytes = b""
+    tail: bytes = b""
 
     def add(self, chunk: bytes) -> None:
         if self.size < EDGE_BYTES:
-            self._head.append(chunk)
+            self.head = (self.head + chunk)[:EDGE_BYTES]
         self.size += len(chunk)
-        self._tail.append(chunk)
-        self._tail_size += len(chunk)
-        if self._tail_size > 4 * EDGE_BYTES:
-            self._tail = [self.tail]
-            self._tail_size = EDGE_BYTES
+        self.tail = (self.tail + chunk)[-EDGE_BYTES:]
         if self.pieces is not None:
             self.pieces.append(chunk)
             if self.size > MOST_COPIED:
                 self.pieces = None
-
-    @property
-    def head(self) -> bytes:
-        return b"".join(self._head)[:EDGE_BYTES]
-
-    @property
-    def tail(self) -> bytes:
-        return b"".join(self._tail)[-EDGE_BYTES:]
 
     def beginning(self, encoding: str) -> bytes:
         """The head, decompressed."""
