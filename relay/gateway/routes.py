@@ -175,7 +175,7 @@ def _passthrough_upstreams(call: Call) -> list[Upstream]:
     dialect = call.address.dialect
     if provider := find_listed_provider(call.method, call.path):
         return [Upstream(provider=provider, model="", dialect=dialect)]
-    call.set_fields({"model": bodies.peek_fields(call.body).get("model") or model_in_form(call.body)})
+    call.set_fields({"model": bodies.peek_model(call.body) or model_in_form(call.body)})
     # It belongs to no conversation, so it need not stay at one upstream.
     found = passthrough_upstreams(dialect, model=call.model, affinity=lambda: call.exchange.bytes)
     if not found:
