@@ -80,9 +80,6 @@ def _check_pace(key: ApiKey, counted: Counted) -> None:
         raise over_limit(f"{key.concurrent_streams} calls at once", 1)
 
 
-# Budgets.
-
-
 async def reserve(call: Call, upstream: Upstream) -> None:
     """Reserve what the call may use at most. Raises a Refusal."""
     payer = payer_of(call.key)
@@ -116,9 +113,6 @@ def _estimate_most_use(call: Call, upstream: Upstream, found: list[BudgetLimit])
         provider=upstream.provider.name,
         model=upstream.model,
     )
-
-
-# Refusals.
 
 
 def _used_up(budget: BudgetLimit) -> Refusal:

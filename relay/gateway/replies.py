@@ -76,9 +76,6 @@ class ReplyCopy:
         return plain
 
 
-# Ids.
-
-
 def read_answer_id(head: bytes) -> str:
     """The id of an answer that the vendor stores: a client may continue from it."""
     return next((name for name in read_ids(head) if name.startswith("resp_")), "") if b'"resp_' in head else ""
@@ -92,9 +89,6 @@ def read_ids(head: bytes) -> Iterator[str]:
         for place, event, value in ijson.parse(head):
             if event == "string" and place in ID_PLACES and value:
                 yield str(value)[:LONGEST_ID]
-
-
-# Usage.
 
 
 def find_usage(dialect: str, head: bytes, tail: bytes) -> Usage | None:

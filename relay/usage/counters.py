@@ -93,9 +93,6 @@ def owner_account(pk: int) -> OwnerAccount:
         return account
 
 
-# Relayed calls.
-
-
 def enter(key: ApiKey, name: str, *, is_checked: bool = False) -> KeyAccount:
     """Count a call in, unless the key or its owner has limits that must be checked first."""
     with counters().lock:
@@ -129,9 +126,6 @@ def count_running() -> int:
         return sum(len(account.running) for account in counters().keys.values())
 
 
-# Chats.
-
-
 def set_limits(owner: int, limits: Limits) -> None:
     """Take over limits that a chat has just read. An owner without limits needs no account here."""
     with counters().lock:
@@ -154,9 +148,6 @@ def end_writing_chat(owner: int, spent: Use) -> None:
         account.chats_writing -= 1
         account.chats_written += 1
         account.day.known += spent
-
-
-# Exchange with the database.
 
 
 def sync() -> None:

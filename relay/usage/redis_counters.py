@@ -107,8 +107,6 @@ def keep_alive(running: Mapping[str, Collection[str]]) -> None:
         logger.warning("Redis does not answer (%s).", type(error).__name__)
 
 
-# Budgets.
-
 # Longer than a month. The reservations in the script are kept for a day, longer than any call.
 COUNTER_KEPT_SECONDS = 35 * 86_400
 

@@ -58,9 +58,6 @@ class Total:
     elsewhere: int = 0
 
 
-# Add.
-
-
 def add_days(days: Iterable[DayUse]) -> None:
     """Add to the rows of keys and of their owners."""
     if used := [day for day in days if day[3]]:
@@ -135,9 +132,6 @@ def add_minutes(minutes: Sequence[tuple[int, int, Use, int]]) -> None:
             unique_fields=["key", "process"],
             update_fields=["count", "at"],
         )
-
-
-# Read.
 
 
 def total_of(key: int, *, minute: int, day: date) -> Total:

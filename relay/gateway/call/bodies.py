@@ -75,9 +75,6 @@ async def read_body(receive: Receive, *, limit: int) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-# Fields.
-
-
 def peek_model(body: bytes) -> str:
     """The `model` of a JSON object, also of one that only a lenient parser accepts; empty for other values."""
     with suppress(ValueError, RecursionError):
@@ -117,9 +114,6 @@ def explain_missing_model(body: bytes) -> str:
     except (ValueError, RecursionError) as error:
         return f"The body of the request cannot be read as JSON ({error})."
     return "you must provide a model parameter" if parsed is is_object else "The request must be a JSON object."
-
-
-# References.
 
 
 class _Report(threading.local):

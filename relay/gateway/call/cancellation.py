@@ -91,9 +91,6 @@ class RunningCalls:
     is_stopping: bool = False
 
 
-# Revoked keys.
-
-
 def end_revoked() -> None:
     """End the calls of keys that are not valid any more: a background job. Without the database nothing is ended."""
     running = process_state.get(RunningCalls)
@@ -108,9 +105,6 @@ def end_revoked() -> None:
         calls = [call for call in running.calls if call.key in ended]
     for call in calls:
         call.end(REVOKED)
-
-
-# The end of the process.
 
 
 def accept_new_calls() -> None:

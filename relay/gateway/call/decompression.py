@@ -31,9 +31,6 @@ def _encodings(header: str) -> list[str]:
     return [name for name in reversed(names) if name not in ("", "identity")]
 
 
-# Requests.
-
-
 def decompress(body: bytes, encoding: str, *, limit: int) -> bytes:
     """Raises TooLarge as soon as a small body becomes a large one, Unreadable and UnknownEncoding."""
     names = _encodings(encoding)
@@ -65,9 +62,6 @@ def _decompress(body: bytes, encoding: str, limit: int) -> bytes:
     except (zlib.error, zstandard.ZstdError) as error:
         raise Unreadable(f"the body is not {encoding} ({error})") from None
     raise UnknownEncoding(encoding)
-
-
-# Replies.
 
 
 class Decompression:

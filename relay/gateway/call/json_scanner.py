@@ -151,9 +151,6 @@ def _string_end(body: bytes, place: int) -> int:
         place = end
 
 
-# Cut and replace.
-
-
 def without_field(body: bytes, name: str) -> bytes:
     """The body without a top-level field and the comma beside it. Raises Unreadable."""
     all_fields = list(fields(body))

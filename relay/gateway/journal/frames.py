@@ -171,8 +171,6 @@ class _Reading:
             self.position = since
         return True
 
-    # What is missing.
-
     def _look_ahead(self, frame: _Frame | None) -> tuple[RecordPosition, Lost] | None:
         """Go to the next whole record, or to the end. Returns what is missing before it, if anything."""
         start = self.at
@@ -217,8 +215,6 @@ class _Reading:
             return None
         written, calls = _COUNTS.unpack_from(counts)
         return int(written), int(calls)
-
-    # Frames.
 
     def _next_frame(self, after: int) -> _Frame | None:
         """The next whole record with a later position, at any byte."""

@@ -156,8 +156,6 @@ class Journal:
             self._timer = None
         self._close_segment()
 
-    # Writing
-
     def _flush(self, under_way: _Open) -> None:
         if under_way.pieces:
             head = head_of_reply(under_way.exchange, time.time(), offset=under_way.size - under_way.waiting)
@@ -237,8 +235,6 @@ class Journal:
         if self._available < size:
             raise OSError(f"the journal holds its {self.most_bytes} bytes already")
 
-    # What could not be written
-
     def _catch_up(self) -> None:
         """Write the ends that are owed, then what was lost."""
         lost = self.unreported
@@ -247,8 +243,6 @@ class Journal:
             self._owed, self.unreported = [], Losses()
             text = "The relay's journal is written again: %d calls, %d bytes lost."
             logger.warning(text, lost.calls, lost.lost_bytes)
-
-    # Time
 
     def _wake(self) -> None:
         if self._timer is not None and self._loop is not None and self._loop.is_running():

@@ -156,9 +156,6 @@ async def _attempt(call: Call, upstream: Upstream, make_request: MakeRequest, *,
     return reply
 
 
-# Timeouts.
-
-
 _deadlines = PerLoop(partial(Deadlines, CHECK_SECONDS))
 
 
