@@ -22,8 +22,7 @@ from relay.gateway.call.decompression import PlainReply
 
 # Of a request, and of a stream of events, whose envelopes are longer than their content.
 BYTES_PER_TOKEN, BYTES_PER_STREAMED_TOKEN = 4, 40
-# Longer replies are not decoded to count them.
-MOST_READ = 512 * 1024
+MOST_READ = 512 * 1024  # longer replies are not decoded to count them
 _DECODER = json.JSONDecoder()
 # Of a reply and its conversation: in a whole reply, or in the first event of a stream.
 ID_PLACES = frozenset({"id", "conversation.id", "response.id", "response.conversation.id"})

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from typing import Generic, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
-# Larger input is parsed in a thread.
-LARGE = 64 * 1024
+LARGE = 64 * 1024  # larger input is parsed in a thread
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -10,8 +10,7 @@ from history.models import ApiKey
 from relay.usage.allowances import Limits
 from relay.usage.amounts import NO_USE, Use
 
-# Accounts that were not used for this time are dropped.
-ACTIVE_SECONDS = 120.0
+ACTIVE_SECONDS = 120.0  # accounts that were not used for this time are dropped
 # Accounts that were not used for this time are not kept up to date: the next call reads what others have counted.
 BUSY_SECONDS = 5.0
 NEVER = float("-inf")

@@ -27,8 +27,7 @@ from relay.usage.amounts import Use, this_minute, today
 
 logger = logging.getLogger(__name__)
 
-# How long a call waits to read the limits of its owner.
-OWNER_SECONDS = 1.0
+OWNER_SECONDS = 1.0  # how long a call waits to read the limits of its owner
 # How often a read that met a write is repeated, and after how long; a call does not wait longer for a slow database.
 READ_AGAIN, READ_AFTER = 5, 0.01
 LIMITS = (

@@ -19,8 +19,7 @@ from relay.runtime.event_loop import PerLoop
 logger = logging.getLogger(__name__)
 
 PREFIX = "parley:key"
-# A call counts as ended when its process has not renewed it for this time.
-ALIVE_SECONDS = 10.0
+ALIVE_SECONDS = 10.0  # a call counts as ended when its process has not renewed it for this time
 PATIENCE_SECONDS = 0.25
 KEPT_SECONDS, MINUTE_KEPT_SECONDS = 60, 120
 

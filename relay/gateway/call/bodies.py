@@ -29,8 +29,7 @@ LONGEST_KEY = 100
 _REFERRING_FIELDS = ("previous_response_id", "conversation")
 
 
-# msgspec takes `object` for a type of its own.
-Value = Any
+Value = Any  # msgspec takes `object` for a type of its own
 
 
 class PeekedFields(TypedDict, total=False):

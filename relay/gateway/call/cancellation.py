@@ -24,8 +24,7 @@ logger = logging.getLogger(__name__)
 REVOKED = "The API key was revoked or has expired while the call was running."
 STOPPED = "The server was stopped while the call was running."
 RETRY_SECONDS = 5
-# To write the end of a call that was cut.
-CUT_SECONDS = 2.0
+CUT_SECONDS = 2.0  # to write the end of a call that was cut
 
 
 class CallCancellation:

@@ -15,8 +15,7 @@ from relay.gateway.call.json_scanner import SLICE, Unreadable
 READ_HERE = ("gzip", "deflate", "zstd")
 MOST_ENCODINGS = 3
 GZIP = 31  # zlib's number for it
-# Of a compressed reply: a few bytes may become very many.
-REPLY_SLICE = 256
+REPLY_SLICE = 256  # of a compressed reply: a few bytes may become very many
 # Answers are shorter. Beyond this, the relay does not look for the final event or for ids.
 MOST_READ = 16 * 1024 * 1024
 

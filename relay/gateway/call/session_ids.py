@@ -30,8 +30,7 @@ OF_CLIENTS = (
     *("thread-id", "thread_id", "session-id", "session_id", "conversation_id"),
     *("x-session-id", "x-session-affinity"),
 )
-# Fields of bodies, which come last.
-OF_BODIES = ("litellm_session_id", "session_id", "conversation_id")
+OF_BODIES = ("litellm_session_id", "session_id", "conversation_id")  # fields of bodies, which come last
 _LIKE_A_SESSION = re.compile(r"x-(?!parent-|parley-|crs-).+-session-id")
 LONGEST = 200
 LONGEST_USER_ID = 2_000

@@ -35,8 +35,7 @@ COUNTS_SIZE = _COUNTS.size + _CHECK.size
 COUNTS_AT = len(MAGIC)
 START = COUNTS_AT + COUNTS_SIZE
 
-# The head of a record, and what is behind it untouched.
-Payload = tuple[bytes, bytes]
+Payload = tuple[bytes, bytes]  # the head of a record, and what is behind it untouched
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,7 @@ BETWEEN = 1_000_000
 ASIDE = ".damaged"
 # A record larger than a reader wants to hold, and damaged bytes, are read in pieces of this size.
 CHUNK = 1024 * 1024
-# A segment before it has its name.
-UNNAMED = ".new"
+UNNAMED = ".new"  # a segment before it has its name
 
 
 def heading(version: int) -> bytes:

@@ -37,10 +37,8 @@ IDLE_SECONDS = 5.0
 SEGMENT_SECONDS = 60.0
 MEASURE_SECONDS = 1.0
 MOST_BYTES = 1024 * 1024 * 1024
-# Ends that could not be written are short; so many are kept until there is space.
-MOST_OWED = 1_000
-# How many pieces the kernel takes in one write.
-MOST_PIECES = 500
+MOST_OWED = 1_000  # ends that could not be written are short; so many are kept until there is space
+MOST_PIECES = 500  # how many pieces the kernel takes in one write
 
 _this_process = os.getpid()  # `os.getpid` takes a system call
 

@@ -38,8 +38,7 @@ from relay.runtime.async_db import in_database
 MOST_REMEMBERED = 20_000
 RETRY_DELAYS = (0.3, 0.5, 0.7)
 T = TypeVar("T")
-# Kinds of things whose ids replies give out.
-GIVEN_OUT = (kinds.ITEM, kinds.AUDIO, kinds.CONTAINER)
+GIVEN_OUT = (kinds.ITEM, kinds.AUDIO, kinds.CONTAINER)  # kinds of things whose ids replies give out
 # Where things are made that requests can refer to. Prompts are made by hand: an operator who lists their path lends
 # them.
 MADE_AT = {

@@ -30,8 +30,7 @@ from relay.runtime.event_loop import Deadlines, PerLoop, parse_apart
 BUSY_OR_BROKEN = frozenset({408, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 # Another upstream may succeed: this one is busy, broken, or does not accept our key any more.
 ANOTHER_MAY_HELP = BUSY_OR_BROKEN | {401, 402, 403, 404}
-# The upstream does not have the answer that the call continues.
-NOT_THERE = frozenset({400, 404})
+NOT_THERE = frozenset({400, 404})  # the upstream does not have the answer that the call continues
 CHECK_SECONDS = 0.25
 # A request is still being sent for as long as its size takes at so many bytes a second.
 SLOWEST_UPLOAD = 64 * 1024

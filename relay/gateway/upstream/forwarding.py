@@ -26,8 +26,7 @@ from relay.providers.endpoints import Endpoint
 from relay.providers.raw_http import RawRequest
 
 NOT_MODIFIED = 304
-# Switches are for requests that Parley encodes itself.
-NO_SWITCHES = Switches()
+NO_SWITCHES = Switches()  # switches are for requests that Parley encodes itself
 # How long to wait for the upstream to close after its final event, so that its connection can be used again.
 CLOSING_SECONDS = 0.25
 REDIRECTED = "The upstream sends us to another address: check its base URL."
