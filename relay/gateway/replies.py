@@ -20,6 +20,7 @@ from history.dialects import DIALECTS
 from history.entries import JsonObject, Usage
 from relay.gateway.call.decompression import PlainReply
 
+COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 # Of a request, and of a stream of events, whose envelopes are longer than their content.
 BYTES_PER_TOKEN, BYTES_PER_STREAMED_TOKEN = 4, 40
 MOST_READ = 512 * 1024  # longer replies are not decoded to count them
