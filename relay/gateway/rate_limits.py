@@ -30,8 +30,6 @@ _MOST_OUTPUT = re.compile(rb'"max(?:_completion_tokens|_output_tokens|_tokens|Ou
 class Admission:
     """Context of a call: counts it in or refuses it, and counts it out however it ends."""
 
-    __slots__ = ("account", "call", "is_shared")
-
     def __init__(self, call: Call) -> None:
         self.call = call
         self.is_shared = False

@@ -40,8 +40,6 @@ class RawRequest:
 class Response:
     """Status and headers have come, `content` follows. Always close it."""
 
-    __slots__ = ("_connection", "content", "headers", "raw_headers", "status")
-
     def __init__(self, connection: Connection, message: RawResponseMessage, content: aiohttp.StreamReader) -> None:
         self._connection, self.content = connection, content
         self.status, self.headers, self.raw_headers = message.code, message.headers, message.raw_headers

@@ -30,8 +30,6 @@ CUT_SECONDS = 2.0  # to write the end of a call that was cut
 class CallCancellation:
     """Cancels the task in which it is created. Until `close` it is one of the running calls of this process."""
 
-    __slots__ = ("_is_cancelled", "_loop", "_timer", "key", "reason", "task")
-
     def __init__(self, loop: asyncio.AbstractEventLoop, key: int) -> None:
         self._loop, self.key = loop, key
         self.task = asyncio.current_task(loop)

@@ -87,8 +87,6 @@ class Decompression:
 class PlainReply:
     """A reply decompressed for the relay's own reading, in pieces. It blocks the event loop, so its size is limited."""
 
-    __slots__ = ("_decompression", "_left", "is_unreadable")
-
     def __init__(self, encoding: str = "", *, most: int = MOST_READ) -> None:
         self._left, self.is_unreadable = most, False
         try:

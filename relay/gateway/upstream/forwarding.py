@@ -123,8 +123,6 @@ async def _pass_on(reply: Reply, client: Client, recording: Recording, end: Repl
 class ReplyEnd:
     """Reads a reply for its final event. A whole JSON reply has none: it ends with its connection."""
 
-    __slots__ = ("_over_at", "_plain", "_scanner", "is_delivered")
-
     def __init__(self, call: Call, reply: Reply, dialect: str, encoding: str = "") -> None:
         self.is_delivered = False
         self._over_at: float | None = None
