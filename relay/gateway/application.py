@@ -73,6 +73,7 @@ async def _answer(scope: Scope, decoded: RequestHeaders, receive: Receive, clien
     call = Call(
         loop=client.loop,
         exchange=exchange,
+        name=str(exchange),
         method=method,
         path=path,
         query=without_key(query),
