@@ -17,14 +17,14 @@ from history.entries import ModelOutput, Part, Reasoning, Text, Usage
 from relay.digest.calls import PendingCall, RecordedAnswer
 from relay.digest.requests import RelayedRequest
 from relay.gateway.call.decompression import Decompression, UnknownEncoding
+from relay.gateway.call.errors import UNREADABLE
 from relay.gateway.call.json_scanner import Unreadable, is_reply_too_heavy
 from relay.gateway.journal.records import Accepted, Ended
 from relay.gateway.references.issued_ids import stored_item_ids
-from relay.gateway.replies import estimate_usage, is_streamed, usage_of_answer
+from relay.gateway.replies import COUNTS, estimate_usage, is_streamed, usage_of_answer
 from relay.providers import registry
 
 DONE, UPSTREAM_ERROR, UPSTREAM_CUT = "done", "upstream_error", "upstream_cut"
-UNREADABLE = "upstream_unreadable"  # the reply is not an answer of a model: a web page, or bytes that cannot be read
 _UNREACHABLE = "The vendor could not be reached."
 _NO_ANSWER = "The provider sent something that is no answer of a model."
 _EMPTY = "The provider sent an empty reply."
@@ -34,7 +34,6 @@ TOO_LARGE = "too large"
 CHUNK = 64 * 1024  # a stream is decoded in chunks: its events need not be in memory together
 MOST_ITEMS = 50
 PREFILLED = "prefilled"  # how many characters of an answer its client had written; on the answer and on the exchange
-COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 
 
 class AnsweringModel(NamedTuple):

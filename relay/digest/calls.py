@@ -90,8 +90,7 @@ class PendingCall:
     received: int = 0
     is_held: bool = True
     has_gap: bool = False
-    # Read from the journal before the transaction that files it.
-    answer: RecordedAnswer | None = None
+    answer: RecordedAnswer | None = None  # read from the journal before the transaction that files it
     large_request: LargeBody | None = None
     large_reply: LargeBody | None = None
     ended: Ended | None = None
@@ -198,8 +197,7 @@ class CallPlan:
     message_seq: int = 0
     way_back: HeadMoved | None = None
     gap: Gap | None = None  # what is missing of the answer
-    # Redacted before the transaction.
-    appends: list[Append] = field(default_factory=list)
+    appends: list[Append] = field(default_factory=list)  # redacted before the transaction
     further: list[Append] = field(default_factory=list)
     note: Append | None = None
     columns: JsonObject = field(default_factory=dict)

@@ -10,10 +10,11 @@ from history.db import bulk, packing
 from history.entries import JsonDict, Usage, thaw
 from history.models import Exchange
 from history.redaction.walker import Redactors
-from relay.digest.answers import COUNTS, answering_model
+from relay.digest.answers import answering_model
 from relay.digest.calls import NO_COST, CallPlan, RecordedAnswer
 from relay.digest.recognisers.retries import NAMED, TRY, cost_of_tries, session_name
 from relay.gateway.journal.records import Ended
+from relay.gateway.replies import COUNTS
 from relay.usage import prices
 
 HELPER = "helper"  # the kind of side call that an exchange is

@@ -19,6 +19,7 @@ from django.conf import settings
 from django.contrib.auth.models import AbstractUser
 from django.db.models import F, Q
 
+from history.db.parameters import among
 from history.entries import JsonObject
 from history.models import AuditEvent, EarlierTry, Exchange
 from history.privacy import PersonalData
@@ -30,7 +31,6 @@ FOLDER = "large"
 DAY_SECONDS = 86_400.0
 # A segment gets its name within a moment of its creation. One without a name is left by a process that was killed.
 UNNAMED_SECONDS = 3_600.0
-BATCH = 500
 
 
 def name_of(exchange: UUID, body: str, *, owner: int) -> str:
@@ -82,19 +82,17 @@ def _journal() -> Path:
 
 
 def _without_owner(folder: Path, copies: Sequence[Path]) -> Iterator[Path]:
-    for start in range(0, len(copies), BATCH):
-        batch = copies[start : start + BATCH]
-        named = _named_copies({exchange for path in batch if (exchange := _exchange_of(path)) is not None})
-        for path in batch:
-            is_held = named.get(str(path.relative_to(folder)))
-            if is_held is None or (not is_held and _is_old(path)):
-                yield path
+    named = _named_copies({exchange for path in copies if (exchange := _exchange_of(path)) is not None})
+    for path in copies:
+        is_held = named.get(str(path.relative_to(folder)))
+        if is_held is None or (not is_held and _is_old(path)):
+            yield path
 
 
 def _named_copies(exchanges: set[UUID]) -> dict[str, bool]:
     """The copies that these exchanges name, each with whether its session is held. Trimmed turns name none."""
-    tries = EarlierTry.objects.filter(pk__in=exchanges).values_list("exchange_id", flat=True)
-    rows = Exchange.objects.filter(pk__in={*exchanges, *tries}).filter(
+    tries = EarlierTry.objects.filter(pk__in=among(exchanges)).values_list("exchange_id", flat=True)
+    rows = Exchange.objects.filter(pk__in=among({*exchanges, *tries})).filter(
         Q(session=None) | Q(session__hold=True) | Q(after__gte=F("session__trimmed_through"))
     )
     named: dict[str, bool] = {}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from relay.digest import process
 from relay.gateway.journal.frames import START
-from relay.gateway.journal.segments import names
+from relay.gateway.journal.segments import names, number_of
 from relay.gateway.process_stats import all_stats
 from relay.models import JournalPosition
 
@@ -70,7 +70,7 @@ def _backlog(folder: Path, digested_to: dict[str, int]) -> int:
 
 def _age_of_backlog(folder: Path, own: JournalPosition | None, now: datetime) -> float:
     """Since the last time that everything was digested, or since the oldest segment was begun."""
-    created = [int(name.partition("-")[0]) / 1e9 for name in names(folder) if name.partition("-")[0].isdecimal()]
+    created = [number / 1e9 for number in map(number_of, names(folder)) if number]
     digested = [own.digested_at.timestamp()] if own and own.digested_at else []
     oldest = max([*digested, min(created, default=now.timestamp())])
     return max(0.0, now.timestamp() - oldest)

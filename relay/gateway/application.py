@@ -73,6 +73,7 @@ async def _answer(scope: Scope, decoded: RequestHeaders, receive: Receive, clien
     call = Call(
         loop=client.loop,
         exchange=exchange,
+        name=str(exchange),
         method=method,
         path=path,
         query=without_key(query),
@@ -97,33 +98,29 @@ def _listed_address(method: str, path: str, raw: bytes, headers: dict[str, str])
 
 
 async def _read_body(call: Call, receive: Receive) -> None:
-    limit = settings.PARLEY_RELAY_BODY_MB * 1024 * 1024
+    limit, length = settings.PARLEY_RELAY_BODY_MB * 1024 * 1024, call.headers.get("content-length") or "0"
+    if not length.isdecimal():
+        raise Refusal("The request has no proper content-length.")
     try:
-        if int(call.headers.get("content-length") or 0) > limit:
+        if int(length) > limit:
             raise bodies.TooLarge
         call.body = call.wire_body = await bodies.read_body(receive, limit=limit)
         if encoding := call.headers.get("content-encoding", ""):
             # In a thread: a few bytes may become many, and all streams would wait meanwhile.
             call.body = await asyncio.to_thread(decompress, call.wire_body, encoding, limit=limit)
+        if call.address.kind != "other":
+            await _peek(call)
+            await ownership.check_references(call)
     except bodies.TooLarge:
         text = f"The request is larger than {settings.PARLEY_RELAY_BODY_MB} MB, the most that is taken here."
         raise Refusal(text, "too_large") from None
     except UnknownEncoding as error:
         text = f"The request is compressed as {error}: {', '.join(READ_HERE)} or none is read here."
         raise Refusal(text, status=415, headers=(("accept-encoding", ", ".join(READ_HERE)),)) from None
-    except Unreadable as error:
-        raise Refusal(f"The request cannot be read: {error}.") from None
-    except ValueError:
-        raise Refusal("The request has no proper content-length.") from None
-    if call.address.kind == "other":
-        return
-    try:
-        await _peek(call)
     except NotAnObject:
         raise Refusal(await parse_apart(len(call.body), bodies.explain_missing_model, call.body)) from None
     except Unreadable as error:
         raise Refusal(f"The request cannot be read: {error}.") from None
-    await ownership.check_references(call)
 
 
 async def _peek(call: Call) -> None:

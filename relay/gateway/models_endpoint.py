@@ -41,9 +41,6 @@ async def answer_get(path: str, headers: Mapping[str, str], key: ApiKey, client:
     return True
 
 
-# Models.
-
-
 def offered_models() -> Iterator[tuple[str, Route]]:
     """Each by its bare name if that is unique so far, else with its provider's."""
     taken: set[str] = set()
@@ -76,9 +73,6 @@ def _model(name: str, route: Route | None) -> ListedModel:
     if route is None:
         return ListedModel(name=name, label=name)
     return ListedModel(name=name, label=route.model.shown, window=route.model.window, owner=route.provider.name)
-
-
-# The key.
 
 
 async def _describe_key(key: ApiKey) -> JsonObject:

@@ -30,8 +30,6 @@ _MOST_OUTPUT = re.compile(rb'"max(?:_completion_tokens|_output_tokens|_tokens|Ou
 class Admission:
     """Context of a call: counts it in or refuses it, and counts it out however it ends."""
 
-    __slots__ = ("account", "call", "is_shared")
-
     def __init__(self, call: Call) -> None:
         self.call = call
         self.is_shared = False
@@ -80,9 +78,6 @@ def _check_pace(key: ApiKey, counted: Counted) -> None:
         raise over_limit(f"{key.concurrent_streams} calls at once", 1)
 
 
-# Budgets.
-
-
 async def reserve(call: Call, upstream: Upstream) -> None:
     """Reserve what the call may use at most. Raises a Refusal."""
     payer = payer_of(call.key)
@@ -116,9 +111,6 @@ def _estimate_most_use(call: Call, upstream: Upstream, found: list[BudgetLimit])
         provider=upstream.provider.name,
         model=upstream.model,
     )
-
-
-# Refusals.
 
 
 def _used_up(budget: BudgetLimit) -> Refusal:

@@ -23,7 +23,7 @@ from relay.gateway.call.headers import Pairs
 from relay.gateway.journal.records import Accepted, Ended, without_credentials
 from relay.gateway.journal.writer import WITHOUT_BODIES, WITHOUT_REPLIES, Journal, Losses
 from relay.gateway.references.issued_ids import IssuedIdScanner, scanner_for
-from relay.gateway.replies import MOST_PLAIN, ReplyCopy, count_other_usage, count_usage, read_answer_id
+from relay.gateway.replies import COUNTS, MOST_PLAIN, ReplyCopy, count_other_usage, count_usage, read_answer_id
 from relay.gateway.routes import Upstream
 from relay.runtime.event_loop import parse_apart
 from relay.usage import counters as usage_counters
@@ -32,7 +32,6 @@ from relay.usage.prices import cost_of, price_of
 
 logger = logging.getLogger(__name__)
 
-COUNTS = (*("source", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens"),)
 OFF, NO_REPLIES = "off", "no_replies"
 
 
@@ -133,7 +132,7 @@ class Recording:
         metadata |= self._fallback
         usage_hint: dict[str, object] = {}
         if self.usage is not None:
-            usage_hint = {name: getattr(self.usage, name) for name in COUNTS}
+            usage_hint = {name: getattr(self.usage, name) for name in ("source", *COUNTS)}
             metadata["cost"] = str(self.cost)
             if self.is_assumed_price:
                 metadata["price"] = "assumed"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import ijson
 
@@ -20,10 +20,10 @@ from history.dialects import DIALECTS
 from history.entries import JsonObject, Usage
 from relay.gateway.call.decompression import PlainReply
 
+COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 # Of a request, and of a stream of events, whose envelopes are longer than their content.
 BYTES_PER_TOKEN, BYTES_PER_STREAMED_TOKEN = 4, 40
-# Longer replies are not decoded to count them.
-MOST_READ = 512 * 1024
+MOST_READ = 512 * 1024  # longer replies are not decoded to count them
 _DECODER = json.JSONDecoder()
 # Of a reply and its conversation: in a whole reply, or in the first event of a stream.
 ID_PLACES = frozenset({"id", "conversation.id", "response.id", "response.conversation.id"})
@@ -39,31 +39,18 @@ class ReplyCopy:
 
     pieces: list[bytes] | None = None
     size: int = 0
-    _head: list[bytes] = field(default_factory=list)
-    _tail: list[bytes] = field(default_factory=list)
-    _tail_size: int = 0
+    head: bytes = b""
+    tail: bytes = b""
 
     def add(self, chunk: bytes) -> None:
         if self.size < EDGE_BYTES:
-            self._head.append(chunk)
+            self.head = (self.head + chunk)[:EDGE_BYTES]
         self.size += len(chunk)
-        self._tail.append(chunk)
-        self._tail_size += len(chunk)
-        if self._tail_size > 4 * EDGE_BYTES:
-            self._tail = [self.tail]
-            self._tail_size = EDGE_BYTES
+        self.tail = (self.tail + chunk)[-EDGE_BYTES:]
         if self.pieces is not None:
             self.pieces.append(chunk)
             if self.size > MOST_COPIED:
                 self.pieces = None
-
-    @property
-    def head(self) -> bytes:
-        return b"".join(self._head)[:EDGE_BYTES]
-
-    @property
-    def tail(self) -> bytes:
-        return b"".join(self._tail)[-EDGE_BYTES:]
 
     def beginning(self, encoding: str) -> bytes:
         """The head, decompressed."""
@@ -89,9 +76,6 @@ class ReplyCopy:
         return plain
 
 
-# Ids.
-
-
 def read_answer_id(head: bytes) -> str:
     """The id of an answer that the vendor stores: a client may continue from it."""
     return next((name for name in read_ids(head) if name.startswith("resp_")), "") if b'"resp_' in head else ""
@@ -105,9 +89,6 @@ def read_ids(head: bytes) -> Iterator[str]:
         for place, event, value in ijson.parse(head):
             if event == "string" and place in ID_PLACES and value:
                 yield str(value)[:LONGEST_ID]
-
-
-# Usage.
 
 
 def find_usage(dialect: str, head: bytes, tail: bytes) -> Usage | None:

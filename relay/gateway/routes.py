@@ -21,7 +21,6 @@ from relay.gateway.call.calls import Call
 from relay.gateway.call.errors import Refusal
 from relay.gateway.call.json_scanner import model_in_form
 from relay.providers import registry
-from relay.providers.base import Target
 from relay.providers.http import HttpProvider
 from relay.providers.vendors import VENDOR_OF_NAME
 
@@ -61,7 +60,13 @@ def upstreams_for(model: str, *, dialect: str, affinity: Callable[[], bytes] = b
     rule = next((rule for rule in settings.PARLEY_ROUTES if rule.matches(model)), None)
     if rule is None:
         return [_route(registry.router(), model, dialect, int(time.monotonic()))]
-    found = [upstream for target in rule.targets if (upstream := _target(target, model, dialect=dialect))]
+    # Targets whose provider has no key or does not exist are left out.
+    providers = [(registry.router().provider(target.provider), target) for target in rule.targets]
+    found = [
+        _upstream(provider, target.model or model, dialect=dialect, weight=target.weight)
+        for provider, target in providers
+        if provider is not None
+    ]
     if not found:
         raise NoSuchModel(model)
     return _ordered(found, affinity()) if len(found) > 1 else found
@@ -117,10 +122,10 @@ def start_cooldown(upstream: Upstream, *, seconds: float | None) -> None:
 
 def end_cooldown(upstream: Upstream) -> None:
     """After an answer. A time that the provider itself asked for stays."""
-    if cooldowns := _cooldowns():
-        until, is_requested = cooldowns.get((upstream.provider.name, upstream.model), (0.0, True))
-        if not is_requested or until <= time.monotonic():
-            cooldowns.pop((upstream.provider.name, upstream.model), None)
+    cooldowns, name = _cooldowns(), (upstream.provider.name, upstream.model)
+    until, is_requested = cooldowns.get(name, (0.0, False))
+    if not is_requested or until <= time.monotonic():
+        cooldowns.pop(name, None)
 
 
 @lru_cache(maxsize=1_000)
@@ -131,14 +136,6 @@ def _route(router: registry.Router, model: str, dialect: str, second: int) -> Up
         alike = (other for other in router.named_alike(model) if other.provider.endpoint.speaks(dialect))
         route = next(alike, route)
     return _upstream(route.provider, route.model.name, dialect=dialect)
-
-
-def _target(target: Target, model: str, *, dialect: str) -> Upstream | None:
-    """None if the provider has no key or does not exist."""
-    provider = registry.router().provider(target.provider)
-    if provider is None:
-        return None
-    return _upstream(provider, target.model or model, dialect=dialect, weight=target.weight)
 
 
 def _upstream(provider: HttpProvider, model: str, *, dialect: str, weight: float = 1.0) -> Upstream:
@@ -175,7 +172,7 @@ def _passthrough_upstreams(call: Call) -> list[Upstream]:
     dialect = call.address.dialect
     if provider := find_listed_provider(call.method, call.path):
         return [Upstream(provider=provider, model="", dialect=dialect)]
-    call.set_fields({"model": bodies.peek_fields(call.body).get("model") or model_in_form(call.body)})
+    call.set_fields({"model": bodies.peek_model(call.body) or model_in_form(call.body)})
     # It belongs to no conversation, so it need not stay at one upstream.
     found = passthrough_upstreams(dialect, model=call.model, affinity=lambda: call.exchange.bytes)
     if not found:

@@ -14,8 +14,7 @@ from relay.providers import sessions
 from relay.providers.http import Route
 
 QUESTION = "Reply with the single word OK."
-# Enough for a model that thinks before it speaks; some refuse less.
-MAX_TOKENS = 200
+MAX_TOKENS = 200  # enough for a model that thinks before it speaks; some refuse less
 SECONDS = 60.0
 
 

@@ -14,8 +14,7 @@ from relay.providers.endpoints import Endpoint, host_of
 from relay.providers.sessions import read_available
 from relay.runtime.event_loop import StreamParser
 
-# Counts may follow the end of an answer, but not for long.
-LINGER_SECONDS = 5.0
+LINGER_SECONDS = 5.0  # counts may follow the end of an answer, but not for long
 
 
 class EventStream:

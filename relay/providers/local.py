@@ -39,8 +39,7 @@ END_SECONDS = 3.0
 # It reads some 70 tokens a second and caches them between turns. The rest of its window is for the answer and for the
 # error of our estimate.
 CONTEXT_TOKENS = 2_000
-# Without a limit it writes until its window is full.
-ANSWER_TOKENS = 400
+ANSWER_TOKENS = 400  # without a limit it writes until its window is full
 TEMPERATURE = 0.2
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -162,8 +161,7 @@ def demo_state(model: str) -> Literal["", "starting", "reading"]:
 
 class LocalProvider(HttpProvider):
     is_demo = True
-    # With connections kept alive half of the streams failed.
-    keeps_alive = False
+    keeps_alive = False  # with connections kept alive half of the streams failed
 
     def __init__(self, server: LocalServer = SERVER) -> None:
         super().__init__(

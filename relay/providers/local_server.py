@@ -43,10 +43,8 @@ def _serve(weights: str) -> dict[str, str]:
     params.n_parallel, params.n_ctx = SLOTS, WINDOW * SLOTS
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 2 if (os.cpu_count() or 1) >= 4 else 1
     params.hostnames, params.port = ["127.0.0.1"], 0
-    # Without a key any page in a browser on this machine could talk to it.
-    params.api_keys = [key]
-    # So small a model easily says the same again and again.
-    params.sampling.penalty_repeat = 1.1
+    params.api_keys = [key]  # without a key any page in a browser on this machine could talk to it
+    params.sampling.penalty_repeat = 1.1  # so small a model easily says the same again and again
     params.ui = False
     params.cache_ram_mib = 0
     # It lives as long as this is referred to.

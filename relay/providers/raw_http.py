@@ -22,8 +22,7 @@ from yarl import URL
 from relay.providers import sessions
 from relay.providers.sessions import LONGEST_HEADER
 
-# A longer body is not joined with the head.
-SHORT = 64 * 1024
+SHORT = 64 * 1024  # a longer body is not joined with the head
 WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS"})
 # Repeated once if a kept connection turns out to be closed.
 REPEATABLE = WITHOUT_BODY | {"PUT", "DELETE"}
@@ -40,8 +39,6 @@ class RawRequest:
 
 class Response:
     """Status and headers have come, `content` follows. Always close it."""
-
-    __slots__ = ("_connection", "content", "headers", "raw_headers", "status")
 
     def __init__(self, connection: Connection, message: RawResponseMessage, content: aiohttp.StreamReader) -> None:
         self._connection, self.content = connection, content

@@ -16,8 +16,7 @@ from relay.errors import AccessRefused
 from relay.runtime.event_loop import PerLoop
 
 USER_AGENT = "Parley"
-# Vendors close idle connections after a minute or more.
-KEEPALIVE_SECONDS = 30.0
+KEEPALIVE_SECONDS = 30.0  # vendors close idle connections after a minute or more
 # Of a vendor's reply: policies for browsers and the like are longer than the eight thousand that aiohttp takes.
 LONGEST_HEADER = 64 * 1024
 

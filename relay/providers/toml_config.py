@@ -53,8 +53,7 @@ WORDS: dict[type | tuple[type, ...], str] = {
     dict: "a table like { … }",
     list: "a list like [ … ]",
 }
-# As they are stored with every answer.
-NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")  # as they are stored with every answer
 PATH = re.compile(r"(?:(?:GET|POST|PUT|PATCH|DELETE) )?/v1(?:beta)?/[\w./:-]*(?:(?<=/)\*)?")
 LONGEST_MODEL = 100
 MOST_SECONDS, MOST_ATTEMPTS = 86_400, 10

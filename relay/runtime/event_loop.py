@@ -10,8 +10,7 @@ from collections.abc import Callable
 from typing import Generic, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
-# Larger input is parsed in a thread.
-LARGE = 64 * 1024
+LARGE = 64 * 1024  # larger input is parsed in a thread
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,7 +41,7 @@ class StreamParser(Generic[T]):
 
 
 class PerLoop(Generic[T]):
-    """One object per event loop, created on first use and dropped with its loop. The last one is cached.
+    """One object per event loop, created on first use and dropped with its loop.
 
     A server has one loop; tests and commands have many, one after the other. The object must not refer to its loop,
     which would then never be freed.
@@ -51,20 +50,14 @@ class PerLoop(Generic[T]):
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
         self._all: WeakKeyDictionary[AbstractEventLoop, T] = WeakKeyDictionary()
-        self._last: tuple[AbstractEventLoop, T] | None = None
 
     def of(self, loop: AbstractEventLoop) -> T:
-        last = self._last
-        if last is not None and last[0] is loop:
-            return last[1]
         found = self._all.get(loop)
         if found is None:
             found = self._all[loop] = self._make()
-        self._last = (loop, found)
         return found
 
     def pop(self, loop: AbstractEventLoop) -> T | None:
-        self._last = None
         return self._all.pop(loop, None)
 
 

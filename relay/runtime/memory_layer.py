@@ -17,8 +17,7 @@ Message = dict[str, Any]
 
 # Sent in place of lost messages: the socket reads its state from the database.
 RESYNC: Message = {"type": "resync"}
-# All sockets of this process.
-PROCESS_GROUP = "process"
+PROCESS_GROUP = "process"  # all sockets of this process
 
 
 class LocalChannelLayer(BaseChannelLayer):

@@ -25,12 +25,10 @@ from relay.runtime.memory_layer import RESYNC, LocalChannelLayer, Message
 
 logger = logging.getLogger(__name__)
 
-# How long one command may take; a hanging Redis is away after that.
-ANSWER_SECONDS = 3.0
+ANSWER_SECONDS = 3.0  # how long one command may take; a hanging Redis is away after that
 RETRY_SECONDS = 1.0
 BEAT_SECONDS, SILENCE_SECONDS = 2.0, 5.0
-# How long the first socket of a process waits for the subscription.
-START_SECONDS = 1.0
+START_SECONDS = 1.0  # how long the first socket of a process waits for the subscription
 # Unsent messages; what does not fit is made up for by a `RESYNC` of the other processes.
 MOST_WAITING, MOST_AT_ONCE = 10_000, 256
 

@@ -3,15 +3,13 @@
 import time
 from dataclasses import dataclass, field
 from datetime import date
-from decimal import Decimal
 from typing import Generic, TypeVar
 
 from history.models import ApiKey
 from relay.usage.allowances import Limits
 from relay.usage.amounts import NO_USE, Use
 
-# Accounts that were not used for this time are dropped.
-ACTIVE_SECONDS = 120.0
+ACTIVE_SECONDS = 120.0  # accounts that were not used for this time are dropped
 # Accounts that were not used for this time are not kept up to date: the next call reads what others have counted.
 BUSY_SECONDS = 5.0
 NEVER = float("-inf")
@@ -20,31 +18,23 @@ P = TypeVar("P", int, date)
 
 @dataclass(slots=True)
 class Count(Generic[P]):
-    """Use in one minute or day: counted by all processes (`known`), being written, and new since, as plain numbers."""
+    """Use in one minute or day: counted by all processes (`known`), being written, and new since."""
 
     period: P
     known: Use = NO_USE
     writing: Use = NO_USE
-    requests: int = 0
-    tokens: int = 0
-    cost: Decimal = NO_USE.cost
+    new: Use = NO_USE
 
     @property
     def unwritten(self) -> Use:
-        return self.writing + Use(self.requests, self.tokens, self.cost)
+        return self.writing + self.new
 
     @property
     def used(self) -> Use:
         return self.known + self.unwritten
 
-    def add(self, tokens: int, cost: Decimal) -> None:
-        self.tokens += tokens
-        if cost:
-            self.cost += cost
-
     def begin_writing(self) -> None:
-        self.writing = self.unwritten
-        self.requests, self.tokens, self.cost = NO_USE
+        self.writing, self.new = self.unwritten, NO_USE
 
     def end_writing(self) -> None:
         self.known, self.writing = self.known + self.writing, NO_USE

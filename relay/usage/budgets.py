@@ -139,9 +139,6 @@ class Objection(NamedTuple):
     is_used_up: bool
 
 
-# Read.
-
-
 def budgets_of(payer: Payer) -> list[BudgetLimit]:
     key, limits = payer.key, owner_account(payer.owner).limits
     found: list[tuple[PoolName, Unit, int | Decimal | None]] = []
@@ -190,9 +187,6 @@ def estimate_most_use(budgets: list[BudgetLimit], *, read: int, written: int, pr
     return Use(0, read + written, cost)
 
 
-# Reserve.
-
-
 async def reserve(payer: Payer, name: str, amount: Use, budgets: list[BudgetLimit]) -> Objection | None:
     """Reserve the amount for the call `name` unless a budget objects. Also here: Redis may not know all calls."""
     verdict = None
@@ -224,9 +218,6 @@ def _reserve_here(
         for account in payer.accounts:
             account.reserved[name] = amount
     return None
-
-
-# Settle.
 
 
 def settle(payer: Payer, name: str, spent: Use) -> None:

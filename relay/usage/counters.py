@@ -27,10 +27,10 @@ from relay.usage.amounts import Use, this_minute, today
 
 logger = logging.getLogger(__name__)
 
-# How long a call waits to read the limits of its owner.
-OWNER_SECONDS = 1.0
+OWNER_SECONDS = 1.0  # how long a call waits to read the limits of its owner
 # How often a read that met a write is repeated, and after how long; a call does not wait longer for a slow database.
 READ_AGAIN, READ_AFTER = 5, 0.01
+ONE_REQUEST = Use(requests=1)
 LIMITS = (
     *("requests_per_minute", "tokens_per_minute", "concurrent_streams"),
     *("tokens_per_day", "tokens_per_month", "cost_per_day", "cost_per_month"),
@@ -93,9 +93,6 @@ def owner_account(pk: int) -> OwnerAccount:
         return account
 
 
-# Relayed calls.
-
-
 def enter(key: ApiKey, name: str, *, is_checked: bool = False) -> KeyAccount:
     """Count a call in, unless the key or its owner has limits that must be checked first."""
     with counters().lock:
@@ -104,8 +101,8 @@ def enter(key: ApiKey, name: str, *, is_checked: bool = False) -> KeyAccount:
             account.key, account.has_limits = key, has_limits(key)
         account.is_limited = account.has_limits or owner_account(key.owner_id).is_limited
         if is_checked or not account.is_limited:
-            account.minute.requests += 1
-            account.day.requests += 1
+            account.minute.new += ONE_REQUEST
+            account.day.new += ONE_REQUEST
             account.running.add(name)
         return account
 
@@ -119,7 +116,7 @@ def note(key: ApiKey, tokens: int, cost: Decimal) -> None:
     with counters().lock:
         account = key_account(key.id)
         for count in (account.minute, account.day, owner_account(key.owner_id).day):
-            count.add(tokens, cost)
+            count.new += Use(0, tokens, cost)
     if key.tokens_per_minute is not None and redis_counters.is_enabled():
         redis_counters.note_tokens(key.prefix, tokens)
 
@@ -127,9 +124,6 @@ def note(key: ApiKey, tokens: int, cost: Decimal) -> None:
 def count_running() -> int:
     with counters().lock:
         return sum(len(account.running) for account in counters().keys.values())
-
-
-# Chats.
 
 
 def set_limits(owner: int, limits: Limits) -> None:
@@ -154,9 +148,6 @@ def end_writing_chat(owner: int, spent: Use) -> None:
         account.chats_writing -= 1
         account.chats_written += 1
         account.day.known += spent
-
-
-# Exchange with the database.
 
 
 def sync() -> None:

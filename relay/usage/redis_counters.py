@@ -19,8 +19,7 @@ from relay.runtime.event_loop import PerLoop
 logger = logging.getLogger(__name__)
 
 PREFIX = "parley:key"
-# A call counts as ended when its process has not renewed it for this time.
-ALIVE_SECONDS = 10.0
+ALIVE_SECONDS = 10.0  # a call counts as ended when its process has not renewed it for this time
 PATIENCE_SECONDS = 0.25
 KEPT_SECONDS, MINUTE_KEPT_SECONDS = 60, 120
 
@@ -106,8 +105,6 @@ def keep_alive(running: Mapping[str, Collection[str]]) -> None:
     except _faults() as error:
         logger.warning("Redis does not answer (%s).", type(error).__name__)
 
-
-# Budgets.
 
 # Longer than a month. The reservations in the script are kept for a day, longer than any call.
 COUNTER_KEPT_SECONDS = 35 * 86_400

@@ -39,13 +39,10 @@ ADD_MINUTE = """
     INSERT INTO relay_keyminute (key_id, minute, requests, tokens) VALUES (%s, %s, 0, %s)
     ON CONFLICT (key_id, minute) DO UPDATE SET tokens = relay_keyminute.tokens + excluded.tokens
 """
-# A process that has not written for this time has no calls any more.
-ALIVE = timedelta(seconds=5)
-# The vendors keep answers for a month.
-ISSUED_FOR = timedelta(days=40)
+ALIVE = timedelta(seconds=5)  # a process that has not written for this time has no calls any more
+ISSUED_FOR = timedelta(days=40)  # the vendors keep answers for a month
 
-# Key, owner, day and use.
-DayUse = tuple[int, int, date, Use]
+DayUse = tuple[int, int, date, Use]  # key, owner, day and use
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +53,6 @@ class Total:
     day: Use = NO_USE
     month_before: Use = NO_USE
     elsewhere: int = 0
-
-
-# Add.
 
 
 def add_days(days: Iterable[DayUse]) -> None:
@@ -135,9 +129,6 @@ def add_minutes(minutes: Sequence[tuple[int, int, Use, int]]) -> None:
             unique_fields=["key", "process"],
             update_fields=["count", "at"],
         )
-
-
-# Read.
 
 
 def total_of(key: int, *, minute: int, day: date) -> Total:

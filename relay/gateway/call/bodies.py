@@ -11,6 +11,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypedDict
 
 import msgspec
@@ -28,8 +29,7 @@ LONGEST_KEY = 100
 _REFERRING_FIELDS = ("previous_response_id", "conversation")
 
 
-# msgspec takes `object` for a type of its own.
-Value = Any
+Value = Any  # msgspec takes `object` for a type of its own
 
 
 class PeekedFields(TypedDict, total=False):
@@ -74,23 +74,14 @@ async def read_body(receive: Receive, *, limit: int) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-# Fields.
-
-
-def peek_fields(body: bytes) -> JsonObject:
-    """The `PeekedFields` of a JSON object, also of one that only a lenient parser accepts. Empty for other values."""
-    try:
-        return dict(_peeker.decode(body))
-    except (ValueError, RecursionError):
-        pass
-    found = {}
-    try:
-        for field in fields(body):
-            if field.name in PeekedFields.__annotations__ and field.end - field.value <= LARGE:
-                found[field.name] = read_json(body[field.value : field.end], dict)
-    except (Unreadable, ValueError, RecursionError):
-        return {}
-    return found
+def peek_model(body: bytes) -> str:
+    """The `model` of a JSON object, also of one that only a lenient parser accepts; empty for other values."""
+    with suppress(ValueError, RecursionError):
+        return string(_peeker.decode(body).get("model"))
+    with suppress(Unreadable, ValueError, RecursionError):
+        models = [body[field.value : field.end] for field in fields(body) if field.name == "model"]
+        return string(read_json(models[-1], dict)) if models else ""
+    return ""
 
 
 def parse_object(body: bytes) -> JsonObject:
@@ -122,9 +113,6 @@ def explain_missing_model(body: bytes) -> str:
     except (ValueError, RecursionError) as error:
         return f"The body of the request cannot be read as JSON ({error})."
     return "you must provide a model parameter" if parsed is is_object else "The request must be a JSON object."
-
-
-# References.
 
 
 class _Report(threading.local):

@@ -52,7 +52,7 @@ class Call:
     headers: dict[str, str]
     peer: str
     exchange: UUID
-    name: str = ""
+    name: str  # of the exchange: it is used several times
     at: float = field(default_factory=time.time)
     key: ApiKey
     recording: str = "off"
@@ -72,9 +72,6 @@ class Call:
     earlier: Earlier | None = None
     lasting_system: str = ""
     attempts: list[Attempt] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.name = str(self.exchange)  # used several times
 
     def set_fields(self, fields: JsonObject, references: Sequence[Reference] = ()) -> None:
         self.fields, self.references = fields, references

@@ -24,14 +24,11 @@ logger = logging.getLogger(__name__)
 REVOKED = "The API key was revoked or has expired while the call was running."
 STOPPED = "The server was stopped while the call was running."
 RETRY_SECONDS = 5
-# To write the end of a call that was cut.
-CUT_SECONDS = 2.0
+CUT_SECONDS = 2.0  # to write the end of a call that was cut
 
 
 class CallCancellation:
     """Cancels the task in which it is created. Until `close` it is one of the running calls of this process."""
-
-    __slots__ = ("_is_cancelled", "_loop", "_timer", "key", "reason", "task")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, key: int) -> None:
         self._loop, self.key = loop, key
@@ -91,9 +88,6 @@ class RunningCalls:
     is_stopping: bool = False
 
 
-# Revoked keys.
-
-
 def end_revoked() -> None:
     """End the calls of keys that are not valid any more: a background job. Without the database nothing is ended."""
     running = process_state.get(RunningCalls)
@@ -108,9 +102,6 @@ def end_revoked() -> None:
         calls = [call for call in running.calls if call.key in ended]
     for call in calls:
         call.end(REVOKED)
-
-
-# The end of the process.
 
 
 def accept_new_calls() -> None:

@@ -15,8 +15,7 @@ from relay.gateway.call.json_scanner import SLICE, Unreadable
 READ_HERE = ("gzip", "deflate", "zstd")
 MOST_ENCODINGS = 3
 GZIP = 31  # zlib's number for it
-# Of a compressed reply: a few bytes may become very many.
-REPLY_SLICE = 256
+REPLY_SLICE = 256  # of a compressed reply: a few bytes may become very many
 # Answers are shorter. Beyond this, the relay does not look for the final event or for ids.
 MOST_READ = 16 * 1024 * 1024
 
@@ -29,9 +28,6 @@ def _encodings(header: str) -> list[str]:
     """The last one that was applied comes first."""
     names = [name.strip().lower() for name in header.split(",")]
     return [name for name in reversed(names) if name not in ("", "identity")]
-
-
-# Requests.
 
 
 def decompress(body: bytes, encoding: str, *, limit: int) -> bytes:
@@ -67,9 +63,6 @@ def _decompress(body: bytes, encoding: str, limit: int) -> bytes:
     raise UnknownEncoding(encoding)
 
 
-# Replies.
-
-
 class Decompression:
     """`encoding` is the reply's header of that name. Raises UnknownEncoding at once, Unreadable while it is fed."""
 
@@ -93,8 +86,6 @@ class Decompression:
 
 class PlainReply:
     """A reply decompressed for the relay's own reading, in pieces. It blocks the event loop, so its size is limited."""
-
-    __slots__ = ("_decompression", "_left", "is_unreadable")
 
     def __init__(self, encoding: str = "", *, most: int = MOST_READ) -> None:
         self._left, self.is_unreadable = most, False

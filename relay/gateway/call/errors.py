@@ -14,8 +14,7 @@ from history.dialects import DIALECTS
 from history.dialects.json_access import as_bytes
 from relay.providers.endpoints import Endpoint, host_of
 
-# Names that callers invent are repeated up to this length.
-LONGEST_NAME = 200
+LONGEST_NAME = 200  # names that callers invent are repeated up to this length
 # The end of a call whose upstream sent no answer: a web page, or bytes that cannot be read.
 UNREADABLE = "upstream_unreadable"
 KIND_OF_KEY_ERROR: dict[int, ErrorKind] = {401: "authentication", 403: "permission", 503: "overloaded"}

@@ -49,10 +49,9 @@ def decode_headers(raw: Sequence[tuple[bytes, bytes]]) -> RequestHeaders:
     try:
         pairs = [(name.decode("latin-1").lower(), value.decode()) for name, value in raw]
     except UnicodeDecodeError:
-        names = [name.decode("latin-1").lower() for name, _ in raw]
-        texts = [_text(value) for _, value in raw]
-        escaped = [value.decode("utf-8", "surrogateescape") for _, value in raw]
-        return RequestHeaders(list(zip(names, texts, strict=True)), list(zip(names, escaped, strict=True)))
+        named = [(name.decode("latin-1").lower(), value) for name, value in raw]
+        escaped = [(name, value.decode("utf-8", "surrogateescape")) for name, value in named]
+        return RequestHeaders([(name, _text(value)) for name, value in named], escaped)
     return RequestHeaders(pairs, pairs)
 
 

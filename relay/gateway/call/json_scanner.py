@@ -151,9 +151,6 @@ def _string_end(body: bytes, place: int) -> int:
         place = end
 
 
-# Cut and replace.
-
-
 def without_field(body: bytes, name: str) -> bytes:
     """The body without a top-level field and the comma beside it. Raises Unreadable."""
     all_fields = list(fields(body))
@@ -237,8 +234,7 @@ BYTES_PER_VALUE = 170
 COPIES_OF_TEXT = 3
 # docs/settings.md: digestion stays below 64 MB with the default of PARLEY_MAX_DIGEST_MB.
 MEMORY_PER_BYTE = 8
-# Shorter events of a stream are not checked: each is parsed alone.
-SHORT_EVENT = 64 * 1024
+SHORT_EVENT = 64 * 1024  # shorter events of a stream are not checked: each is parsed alone
 # Each entry of a conversation has one of these. Within a string the quotes are escaped.
 ENTRIES = (b'"role"', b'_call"', b'_output"')
 

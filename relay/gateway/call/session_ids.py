@@ -11,7 +11,6 @@ import re
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from uuid import UUID
 
 from django.conf import settings
@@ -31,11 +30,7 @@ OF_CLIENTS = (
     *("thread-id", "thread_id", "session-id", "session_id", "conversation_id"),
     *("x-session-id", "x-session-affinity"),
 )
-# Fields of bodies, which come last.
-OF_BODIES = ("litellm_session_id", "session_id", "conversation_id")
-_FIELDS = frozenset({BODY_FIELD, "metadata", *OF_BODIES})
-# One of these words is in each of all these names, and in few others.
-_SESSION_WORD = re.compile(r"session|thread|conversation")
+OF_BODIES = ("litellm_session_id", "session_id", "conversation_id")  # fields of bodies, which come last
 _LIKE_A_SESSION = re.compile(r"x-(?!parent-|parley-|crs-).+-session-id")
 LONGEST = 200
 LONGEST_USER_ID = 2_000
@@ -56,8 +51,6 @@ NOT_NAMED = SessionName()
 
 
 def read_session(headers: Mapping[str, str], body: JsonObject, *, key: int) -> SessionName:
-    if not _may_name_session(tuple(headers)) and _FIELDS.isdisjoint(body):
-        return NOT_NAMED
     ours, crs = EXPLICIT
     explicit = headers.get(ours) or headers.get(crs) or string(body.get(BODY_FIELD))
     if explicit.lower() == "new" or any(headers.get(name, "").lower() not in NO for name in FORCED_NEW):
@@ -69,18 +62,11 @@ def read_session(headers: Mapping[str, str], body: JsonObject, *, key: int) -> S
     return NOT_NAMED
 
 
-@lru_cache(maxsize=1_000)
-def _may_name_session(names: tuple[str, ...]) -> bool:
-    """Cached, because a program sends the same headers each time."""
-    return bool(_SESSION_WORD.search(" ".join(names)))
-
-
 def client_names(headers: Mapping[str, str], body: JsonObject) -> Iterator[str]:
     """The most specific first."""
     if session := headers.get(SESSION_HEADER):
         yield _with_agent(session, headers)
-    if not headers.keys().isdisjoint(OF_CLIENTS):
-        yield from (headers[name] for name in OF_CLIENTS if headers.get(name))
+    yield from (headers[name] for name in OF_CLIENTS if headers.get(name))
     for name, value in headers.items():
         if name.endswith("-session-id") and value and _LIKE_A_SESSION.fullmatch(name):
             yield value

@@ -35,8 +35,7 @@ COUNTS_SIZE = _COUNTS.size + _CHECK.size
 COUNTS_AT = len(MAGIC)
 START = COUNTS_AT + COUNTS_SIZE
 
-# The head of a record, and what is behind it untouched.
-Payload = tuple[bytes, bytes]
+Payload = tuple[bytes, bytes]  # the head of a record, and what is behind it untouched
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +170,6 @@ class _Reading:
             self.position = since
         return True
 
-    # What is missing.
-
     def _look_ahead(self, frame: _Frame | None) -> tuple[RecordPosition, Lost] | None:
         """Go to the next whole record, or to the end. Returns what is missing before it, if anything."""
         start = self.at
@@ -217,8 +214,6 @@ class _Reading:
             return None
         written, calls = _COUNTS.unpack_from(counts)
         return int(written), int(calls)
-
-    # Frames.
 
     def _next_frame(self, after: int) -> _Frame | None:
         """The next whole record with a later position, at any byte."""

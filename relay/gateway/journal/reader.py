@@ -20,8 +20,7 @@ class JournalReader:
         self.folder = folder
         self.most = most  # bytes of a record that are held in memory
         self.read_to: dict[str, int] = dict(since or {})
-        # Segments without a writer that are read to their end.
-        self.finished: set[str] = set()
+        self.finished: set[str] = set()  # segments without a writer that are read to their end
 
     def read(self) -> Iterator[tuple[RecordPosition, Record]]:
         there = [name for name in names(self.folder) if name not in self.finished]

@@ -38,8 +38,7 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     query: str = ""
     headers: list[tuple[str, str]] = []
     body: bytes = b""
-    # As received, also where the body itself is not kept.
-    body_size: int = 0
+    body_size: int = 0  # as received, also where the body itself is not kept
     provider: str = ""
     model: str = ""
     stream: bool = False
@@ -91,8 +90,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     lost_bytes: int = 0
     error: str = ""
     metadata: dict[str, Any] = {}
-    # Never written, as in `Accepted`.
-    skipped: int = 0
+    skipped: int = 0  # never written, as in `Accepted`
 
 
 class Lost(msgspec.Struct, frozen=True, kw_only=True):

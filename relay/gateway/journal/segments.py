@@ -28,8 +28,7 @@ BETWEEN = 1_000_000
 ASIDE = ".damaged"
 # A record larger than a reader wants to hold, and damaged bytes, are read in pieces of this size.
 CHUNK = 1024 * 1024
-# A segment before it has its name.
-UNNAMED = ".new"
+UNNAMED = ".new"  # a segment before it has its name
 
 
 def heading(version: int) -> bytes:
@@ -81,29 +80,21 @@ def names(folder: Path) -> list[str]:
 
 def bytes_in(folder: Path) -> int:
     total = 0
-    try:
+    with contextlib.suppress(FileNotFoundError):
         for entry in os.scandir(folder):
-            if entry.name.endswith(ASIDE):
-                continue
-            with contextlib.suppress(FileNotFoundError):
-                total += entry.stat().st_size
-    except FileNotFoundError:
-        return 0
+            if not entry.name.endswith(ASIDE):
+                with contextlib.suppress(FileNotFoundError):
+                    total += entry.stat().st_size
     return total
 
 
 def is_written(path: Path) -> bool:
     """Whether a running process has it open for writing."""
     try:
-        fd = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(fd)
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return not isinstance(error, FileNotFoundError)
     return False
 
 

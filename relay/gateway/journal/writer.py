@@ -37,10 +37,8 @@ IDLE_SECONDS = 5.0
 SEGMENT_SECONDS = 60.0
 MEASURE_SECONDS = 1.0
 MOST_BYTES = 1024 * 1024 * 1024
-# Ends that could not be written are short; so many are kept until there is space.
-MOST_OWED = 1_000
-# How many pieces the kernel takes in one write.
-MOST_PIECES = 500
+MOST_OWED = 1_000  # ends that could not be written are short; so many are kept until there is space
+MOST_PIECES = 500  # how many pieces the kernel takes in one write
 
 _this_process = os.getpid()  # `os.getpid` takes a system call
 
@@ -156,8 +154,6 @@ class Journal:
             self._timer = None
         self._close_segment()
 
-    # Writing
-
     def _flush(self, under_way: _Open) -> None:
         if under_way.pieces:
             head = head_of_reply(under_way.exchange, time.time(), offset=under_way.size - under_way.waiting)
@@ -237,8 +233,6 @@ class Journal:
         if self._available < size:
             raise OSError(f"the journal holds its {self.most_bytes} bytes already")
 
-    # What could not be written
-
     def _catch_up(self) -> None:
         """Write the ends that are owed, then what was lost."""
         lost = self.unreported
@@ -247,8 +241,6 @@ class Journal:
             self._owed, self.unreported = [], Losses()
             text = "The relay's journal is written again: %d calls, %d bytes lost."
             logger.warning(text, lost.calls, lost.lost_bytes)
-
-    # Time
 
     def _wake(self) -> None:
         if self._timer is not None and self._loop is not None and self._loop.is_running():

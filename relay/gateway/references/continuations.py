@@ -81,9 +81,6 @@ def remember(call: Call, request: DecodedRequest, output: ModelOutput) -> None:
     ownership.remember(call, [call.reply_id])
 
 
-# The memory of this process.
-
-
 @dataclass(slots=True)
 class ContinuationMemory:
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -110,9 +107,6 @@ class ContinuationMemory:
                 return
             self.conversations.popitem(last=False)
             self.size -= oldest.size
-
-
-# The record.
 
 
 async def _from_record(key: int, name: str) -> Earlier | None:

@@ -15,8 +15,7 @@ from relay.runtime.event_loop import LARGE
 
 # Of a whole reply, or of the long lines of a stream: images may be in either.
 LONGEST_REPLY = 32 * 1024 * 1024
-# Ids of replies and conversations.
-ANSWER_PREFIXES = ("resp_", "conv_")
+ANSWER_PREFIXES = ("resp_", "conv_")  # ids of replies and conversations
 
 
 def stored_item_ids(reply: bytes) -> list[str]:

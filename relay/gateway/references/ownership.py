@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from django.db import DatabaseError, InterfaceError
 
+from history.db.parameters import among
 from history.db.process_state import process_state
 from history.db.transactions import writing
 from history.dialects import references as kinds
@@ -36,10 +37,8 @@ from relay.runtime.async_db import in_database
 
 MOST_REMEMBERED = 20_000
 RETRY_DELAYS = (0.3, 0.5, 0.7)
-IDS_PER_QUERY = 500
 T = TypeVar("T")
-# Kinds of things whose ids replies give out.
-GIVEN_OUT = (kinds.ITEM, kinds.AUDIO, kinds.CONTAINER)
+GIVEN_OUT = (kinds.ITEM, kinds.AUDIO, kinds.CONTAINER)  # kinds of things whose ids replies give out
 # Where things are made that requests can refer to. Prompts are made by hand: an operator who lists their path lends
 # them.
 MADE_AT = {
@@ -155,11 +154,8 @@ async def look_up(query: Awaitable[T], what: str) -> T:
 
 
 def _issued_among(key: int, names: Iterable[str]) -> set[str]:
-    ids, found = [name[:LONGEST_ID] for name in names], set[str]()
-    for start in range(0, len(ids), IDS_PER_QUERY):
-        some = ids[start : start + IDS_PER_QUERY]
-        found.update(IssuedId.objects.filter(key_id=key, name__in=some).values_list("name", flat=True))
-    return found
+    ids = among((name[:LONGEST_ID] for name in names), kind=str)
+    return set(IssuedId.objects.filter(key_id=key, name__in=ids).values_list("name", flat=True))
 
 
 def note_issued(call: Call, head: bytes, provider: str = "") -> None:

@@ -30,8 +30,7 @@ from relay.runtime.event_loop import Deadlines, PerLoop, parse_apart
 BUSY_OR_BROKEN = frozenset({408, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 # Another upstream may succeed: this one is busy, broken, or does not accept our key any more.
 ANOTHER_MAY_HELP = BUSY_OR_BROKEN | {401, 402, 403, 404}
-# The upstream does not have the answer that the call continues.
-NOT_THERE = frozenset({400, 404})
+NOT_THERE = frozenset({400, 404})  # the upstream does not have the answer that the call continues
 CHECK_SECONDS = 0.25
 # A request is still being sent for as long as its size takes at so many bytes a second.
 SLOWEST_UPLOAD = 64 * 1024
@@ -90,7 +89,7 @@ class Reply:
         )
 
 
-MakeRequest = Callable[[Call, Upstream, Endpoint], RawRequest]
+MakeRequest = Callable[[Upstream, Endpoint], RawRequest]
 
 
 async def dial(call: Call, upstreams: Sequence[Upstream], make_request: MakeRequest) -> Reply:
@@ -131,9 +130,9 @@ def _concerns_model(call: Call, upstream: Upstream, status: int) -> bool:
 async def _attempt(call: Call, upstream: Upstream, make_request: MakeRequest, *, is_last: bool) -> Reply:
     endpoint = await upstream.provider.reach()
     if upstream.is_native(call.address.dialect) and upstream.model in ("", call.model):
-        request = make_request(call, upstream, endpoint)
+        request = make_request(upstream, endpoint)
     else:  # a body that is changed or translated is parsed
-        request = await parse_apart(len(call.body), make_request, call, upstream, endpoint)
+        request = await parse_apart(len(call.body), make_request, upstream, endpoint)
     with idle_timeout(endpoint, call.loop, has_begun=False, sending=len(request.body)):
         response = await raw_http.ask(
             request,
@@ -154,9 +153,6 @@ async def _attempt(call: Call, upstream: Upstream, make_request: MakeRequest, *,
         response.close()
         raise
     return reply
-
-
-# Timeouts.
 
 
 _deadlines = PerLoop(partial(Deadlines, CHECK_SECONDS))

@@ -26,8 +26,7 @@ from relay.providers.endpoints import Endpoint
 from relay.providers.raw_http import RawRequest
 
 NOT_MODIFIED = 304
-# Switches are for requests that Parley encodes itself.
-NO_SWITCHES = Switches()
+NO_SWITCHES = Switches()  # switches are for requests that Parley encodes itself
 # How long to wait for the upstream to close after its final event, so that its connection can be used again.
 CLOSING_SECONDS = 0.25
 REDIRECTED = "The upstream sends us to another address: check its base URL."
@@ -123,8 +122,6 @@ async def _pass_on(reply: Reply, client: Client, recording: Recording, end: Repl
 
 class ReplyEnd:
     """Reads a reply for its final event. A whole JSON reply has none: it ends with its connection."""
-
-    __slots__ = ("_over_at", "_plain", "_scanner", "is_delivered")
 
     def __init__(self, call: Call, reply: Reply, dialect: str, encoding: str = "") -> None:
         self.is_delivered = False

@@ -56,14 +56,12 @@ VENDORS: tuple[Vendor, ...] = (
         models=_models(1_048_576, "gemini-flash-latest", "gemini-pro-latest", "gemini-flash-lite-latest"),
     ),
 )
-# The provider of the embedded demo model.
-DEMO_NAME = "local"
+DEMO_NAME = "local"  # the provider of the embedded demo model
 VENDOR_OF_NAME = {vendor.name: vendor for vendor in VENDORS}
 # The vendor of a model that no provider lists, by the beginning of its name.
 FAMILIES = dict.fromkeys(("gpt-", "chatgpt-", "o1", "o3", "o4"), "openai")
 FAMILIES |= {"claude": "anthropic", "gemini": "gemini"}
-# For help texts.
-EXAMPLE_PATTERN = "claude-*"
+EXAMPLE_PATTERN = "claude-*"  # for help texts
 HOW_TO_ADD_MODELS = (
     "the operator of this server sets a key of OpenAI, Anthropic or Gemini, or runs Ollama (docs/providers.md)"
 )

@@ -24,8 +24,7 @@ OLLAMA, LM_STUDIO = (
     for name, label, port in (("ollama", "Ollama", 11434), ("lmstudio", "LM Studio", 1234))
 )
 LOCAL_SERVERS = (OLLAMA, LM_STUDIO)
-# Each model takes a request.
-MOST_MODELS = 50
+MOST_MODELS = 50  # each model takes a request
 
 
 async def list_local_models(endpoint: Endpoint) -> tuple[Model, ...]:
