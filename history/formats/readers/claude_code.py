@@ -87,7 +87,6 @@ class _Transcript:
         thread.end()
         return thread.conversation(
             source_id,
-            updated_at=thread.last_at if thread.first_at else None,
             workspace=self.facts.get("cwd", ""),
             agent=thread.agent,
             metadata={name: self.facts[name] for name in ("gitBranch", "version") if self.facts.get(name)},
