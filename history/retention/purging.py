@@ -118,8 +118,6 @@ class OutOfTime(Exception):
 
 @dataclass
 class _Purge:
-    """Counts and budget of one purge."""
-
     now: datetime
     ends: float
     dry_run: bool
