@@ -12,9 +12,10 @@ from uuid import UUID
 from django.db import connection
 from django.utils import timezone
 
+from history.access.permissions import Viewer
 from history.db.packing import clean, dump
 from history.db.transactions import writing
-from history.models import AuditEvent
+from history.models import ApiKey, AuditEvent
 from history.models.seals import audit_seal_of
 
 _LOCK = 0x5061726C6579  # any number that no other advisory lock uses
@@ -55,6 +56,13 @@ def record_each(
             event.seal = seal = _seal(event, seal)
             events.append(event)
         return AuditEvent.objects.bulk_create(events)
+
+
+def who(viewer: Viewer | None) -> dict[str, Any]:
+    """The user or the key of an event. None is the server."""
+    if isinstance(viewer, ApiKey):
+        return {"actor": None, "key": viewer.pk}
+    return {"actor": viewer.pk if viewer else None, "key": None}
 
 
 def flaws() -> Iterator[Flaw]:

@@ -77,6 +77,7 @@ def prefix_of(raw: str) -> str:
 
 
 def hash_of(raw: str) -> bytes:
+    # Plain SHA-256 is enough: keys and share links have 256 random bits.
     return hashlib.sha256(raw.encode("utf-8", "surrogatepass")).digest()
 
 

@@ -156,14 +156,12 @@ def _sees_held(viewer: Viewer, purpose: Purpose) -> bool:
     return not is_key and purpose is not Purpose.WRITE and can_access_others(viewer, Purpose.HOLD)
 
 
-# The rule for SQL written by hand.
-
 # Placeholders of the time and the id in a compiled rule.
 _SOME_TIME, _SOME_ID = datetime(2000, 1, 1, tzinfo=UTC), -1
 
 
 def sql_for(viewer: Viewer, purpose: Purpose, columns: tuple[str, ...]) -> tuple[str, list[Any]] | None:
-    """`sessions_for` as SQL, compiled once per kind of viewer. None means no session at all."""
+    """`sessions_for` for SQL written by hand, compiled once per kind of viewer. None means no session at all."""
     reach = reach_of(viewer, purpose)
     if reach is None:
         return None

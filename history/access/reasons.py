@@ -64,7 +64,7 @@ def open_each(
         raise NotPermitted(f"no right to {purpose} this session")
     others = [session.pk for session in sessions if not is_own(viewer, session)]
     if others and reason.strip():
-        audit.record_each(ACTIONS[purpose], others, reason=check_reason(reason), **_who(viewer))
+        audit.record_each(ACTIONS[purpose], others, reason=check_reason(reason), **audit.who(viewer))
     elif others:
         known = _events(viewer, others, purpose)
         if shut := next((session for session in others if session not in known), None):
@@ -97,17 +97,13 @@ def is_own(viewer: Viewer, session: Session) -> bool:
 def _events(viewer: Viewer, ids: Iterable[UUID] | None, purpose: Purpose) -> set[UUID]:
     """Those of these sessions (None means all) that this reader has opened within the hour."""
     since = timezone.now() - HOLDS_FOR
-    mine = AuditEvent.objects.filter(Q(**_who(viewer)), action__in=OPENS[purpose], at__gt=since)
+    mine = AuditEvent.objects.filter(Q(**audit.who(viewer)), action__in=OPENS[purpose], at__gt=since)
     mine = mine if ids is None else mine.filter(session__in=ids)
     return {session for session in mine.values_list("session", flat=True) if session}
 
 
 def person_of(viewer: Viewer) -> int | None:
     return viewer.owner_id if isinstance(viewer, ApiKey) else viewer.pk
-
-
-def _who(viewer: Viewer) -> dict[str, Any]:
-    return {"key": viewer.pk, "actor": None} if isinstance(viewer, ApiKey) else {"actor": viewer.pk, "key": None}
 
 
 @dataclass(frozen=True)

@@ -103,8 +103,6 @@ class SessionAdmin(SessionActions, LongListAdmin[Session]):
             ids |= set(find_newest(request.user, search_term).values())
         return queryset.filter(pk__in=ids), False
 
-    # Columns.
-
     @admin.display(description=_("title"))
     def shown_title(self, session: Session) -> str:
         return session.title or str(_("Untitled"))
@@ -121,8 +119,6 @@ class SessionAdmin(SessionActions, LongListAdmin[Session]):
     @admin.display(description=_("recognised by"))
     def recognised(self, session: Session) -> str:
         return recognised(session.recognised_by) or "–"
-
-    # The page of one session, and its transcript.
 
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view(self.transcript)

@@ -192,8 +192,6 @@ class _Pieces:
 
 
 class _PartBuilder:
-    """Builds one part from pieces."""
-
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
         self.texts: dict[str, _Pieces] = {}

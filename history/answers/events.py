@@ -85,10 +85,9 @@ class UsageReported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """The end of an answer; `raw_reason` is the vendor's value. A later one corrects an earlier one."""
+    """The end of an answer. A later one corrects an earlier one."""
 
     reason: EndReason
-    raw_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

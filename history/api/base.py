@@ -8,7 +8,7 @@ from uuid import UUID
 from django.utils.cache import patch_vary_headers
 from django.utils.translation import gettext as _
 from rest_framework.exceptions import ParseError
-from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
@@ -25,13 +25,8 @@ BODY_BYTES = 65_536
 REASON_HEADER, CSRF_HEADER = "X-Parley-Reason", "X-CSRFToken"
 
 
-class JsonOnly(BaseContentNegotiation):
+class JsonOnly(DefaultContentNegotiation):
     """There is one format, so the Accept header is ignored."""
-
-    def select_parser(self, request: Request, parsers: Iterable[BaseParser]) -> BaseParser | None:
-        """None is answered by 415."""
-        media_type = (request.content_type or "").partition(";")[0].strip().lower()
-        return next((parser for parser in parsers if parser.media_type in (media_type, "*/*")), None)
 
     def select_renderer(
         self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
@@ -87,7 +82,7 @@ class ApiView(APIView):
 
 def viewer_of(request: Request) -> Viewer:
     """The key if there is one: it may see less than its owner."""
-    return request.auth if isinstance(request.auth, ApiKey) else request.user
+    return key_of(request) or request.user
 
 
 def key_of(request: Request) -> ApiKey | None:
@@ -99,7 +94,7 @@ def reason_of(request: Request) -> str:
 
     With a link of another site the browser sends its cookie, but no header: then the parameter is ignored.
     """
-    is_deliberate = isinstance(request.auth, ApiKey) or CSRF_HEADER in request.headers
+    is_deliberate = key_of(request) or CSRF_HEADER in request.headers
     reason = request.query_params.get("reason", "") if is_deliberate else ""
     return str(reason or request.headers.get(REASON_HEADER, ""))
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
-from drf_spectacular.utils import extend_schema_field, extend_schema_serializer
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
@@ -164,7 +164,6 @@ class SearchParameters(QueryParameters):
     limit = serializers.IntegerField(min_value=1, max_value=100, default=20)
 
 
-@extend_schema_serializer(component_name="SessionChange")
 class SessionChange(BodySerializer):
     """Fields that are left out stay as they are."""
 

@@ -1,6 +1,7 @@
 """REST: export of sessions as a stream, and import of a file that is read in the background."""
 
 from collections import deque
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO
@@ -51,7 +52,7 @@ class ExportSessions(ApiView):
         export = _begin(request, self.parameters)
         if self.parameters["report"]:
             deque(export.pieces(), maxlen=0)
-            return Response(export.report.to_json())
+            return Response(asdict(export.report))
         return download(export)
 
 

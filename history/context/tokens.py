@@ -126,11 +126,9 @@ def estimate_tools(tools: Sequence[ToolDefinition]) -> int:
     return TOOL_OVERHEAD * len(tools) + sum(map(estimate_text, texts))
 
 
-def estimate_context(
-    entries: Iterable[ContextEntry], *, system: str = "", tools: Sequence[ToolDefinition] = (), factor: float = 1.0
-) -> int:
-    raw = MESSAGE_OVERHEAD + estimate_text(system) if system else 0
-    return calibrate(raw + estimate_tools(tools) + sum(map(estimate_entry, entries)), factor=factor)
+def estimate_context(entries: Iterable[ContextEntry], *, system: str = "", tools: Sequence[ToolDefinition] = ()) -> int:
+    instruction = MESSAGE_OVERHEAD + estimate_text(system) if system else 0
+    return instruction + estimate_tools(tools) + sum(map(estimate_entry, entries))
 
 
 # Calibration: counts of a model's vendor compared with our estimates.

@@ -7,23 +7,20 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from enum import StrEnum, auto
 from typing import Self
 
 from history.entries import (
     JsonDict,
     JsonObject,
-    ModelInput,
     Node,
     Part,
     ToolDefinition,
     ToolRequest,
     ToolResult,
-    ToolResults,
     empty_object,
-    entry_to_json,
     text_of,
+    values_to_json,
 )
 from history.text.lazy import LazyText, SentenceCode
 from history.text.lazy import gettext_noop as _
@@ -193,15 +190,12 @@ class Context:
     tokens: int = 0
 
 
-_NO_TIME = datetime.fromtimestamp(0, UTC)
-
-
 def entry_view(entry: ContextEntry) -> JsonDict:
     written: JsonDict = {"role": entry.role.value, "origin": list(entry.origin)}
     if entry.parts:
-        written["parts"] = entry_to_json(ModelInput(at=_NO_TIME, parts=entry.parts))["parts"]
+        written["parts"] = values_to_json(entry.parts)
     if entry.results:
-        written["results"] = entry_to_json(ToolResults(at=_NO_TIME, results=entry.results))["results"]
+        written["results"] = values_to_json(entry.results)
     if entry.live_screen is not None:
         written["live_screen"] = entry.live_screen
     return written

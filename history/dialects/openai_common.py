@@ -109,7 +109,6 @@ def session_hints(body: JsonObject, names: tuple[str, ...]) -> dict[str, str]:
 
 
 # Plain text input of tools, as an object with one field. It may come in pieces.
-
 INPUT_START, INPUT_END = '{"input":"', '"}'
 
 
@@ -118,14 +117,12 @@ def input_piece(text: str) -> str:
     return compact(text)[1:-1]
 
 
-# Usage: input tokens include cached ones
-
-
 def usage_from_chat(raw: JsonObject) -> Usage:
     return usage_from_responses(raw, "prompt", "completion")
 
 
 def usage_from_responses(raw: JsonObject, sent: str = "input", written: str = "output") -> Usage:
+    """Input tokens include cached ones."""
     details = obj(raw.get(f"{sent}_tokens_details"))
     return Usage(
         input_tokens=count(raw.get(f"{sent}_tokens")),
@@ -189,8 +186,6 @@ def encode_error(error: Failed) -> tuple[int, JsonDict]:
     body = {"message": error.message, "type": error_type, "param": None, "code": code}
     return STATUS_OF_KIND[error.kind], {"error": body}
 
-
-# HTTP API
 
 # Names of the context window at vLLM, OpenRouter, Mistral and llama.cpp; OpenAI does not list it.
 _WINDOWS = ("max_model_len", "context_length", "max_context_length", "context_window")

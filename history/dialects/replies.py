@@ -1,40 +1,14 @@
-"""What the replies of all dialects share: the names of their parts, and errors with their HTTP status."""
+"""Errors in replies of all dialects, with their HTTP status."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from string import ascii_letters, digits
 
-from history.answers.events import ErrorKind, Failed, Started
-from history.dialects.json_access import parse_json, string
+from history.answers.events import ErrorKind, Failed
+from history.dialects.json_access import parse_json
 from history.entries import JsonObject
 
-# How much of an unreadable event or body is shown.
-SHOWN_OF_EVENT, SHOWN_OF_BODY = 200, 500
-
-
-class ReplyState:
-    """Whether a reply has started, and how its parts are named."""
-
-    def __init__(self, provider: str = "") -> None:
-        self.provider = provider
-        self.has_started = False
-        self._part_count, self._part_kind = 0, ""
-
-    def start(self, reply: JsonObject, *, model: str = "model", request_id: str = "id") -> Iterator[Started]:
-        if not self.has_started:
-            self.has_started = True
-            names = {"model": string(reply.get(model)), "request_id": string(reply.get(request_id))}
-            yield Started(**names, provider=self.provider)
-
-    def same_part(self, kind: str) -> str:
-        """The name of the current part if it is of this kind, else a new name: its consecutive pieces are one part."""
-        if kind != self._part_kind:
-            self._part_count, self._part_kind = self._part_count + 1, kind
-        return f"{kind}-{self._part_count}"
-
-    def new_part(self, kind: str) -> str:
-        self._part_kind = ""
-        return self.same_part(kind)
+SHOWN_OF_BODY = 500  # of an unreadable body
 
 
 STATUS_OF_KIND: dict[ErrorKind, int] = {

@@ -1,19 +1,19 @@
 """Base class of reply decoders: JSON events from the bytes of a stream or a whole reply."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import ClassVar
 
-from history.answers.events import Event, Failed, Skipped
-from history.dialects.json_access import parse_json
-from history.dialects.replies import SHOWN_OF_EVENT, ReplyState
+from history.answers.events import Event, Failed, Skipped, Started
+from history.dialects.json_access import parse_json, string
 from history.dialects.sse import Documents, Finality, ServerSentEvent, SSEDecoder
 from history.entries import JsonObject
 
 _SPACE = b" \t\r\n\xef\xbb\xbf"
+SHOWN_OF_EVENT = 200  # of an unreadable event
 
 
-class ReplyDecoder(ReplyState):
+class ReplyDecoder:
     """Decodes the chunks of a stream into events. A stream that breaks off gives no `Ended`.
 
     Each object of a body that is JSON instead of an event stream (an error, a reply, an array) goes to `read_reply`.
@@ -23,7 +23,9 @@ class ReplyDecoder(ReplyState):
     final_marks: ClassVar[tuple[bytes, ...]]
 
     def __init__(self, provider: str = "") -> None:
-        super().__init__(provider)
+        self.provider = provider
+        self.has_started = False
+        self._part_count, self._part_kind = 0, ""
         self._sse = SSEDecoder()
         self._documents = Documents()
         self._is_json: bool | None = None
@@ -51,6 +53,22 @@ class ReplyDecoder(ReplyState):
     def done(self) -> Iterable[Event]:
         """Called when the stream says ``[DONE]``."""
         return ()
+
+    def start(self, reply: JsonObject, *, model: str = "model", request_id: str = "id") -> Iterator[Started]:
+        if not self.has_started:
+            self.has_started = True
+            names = {"model": string(reply.get(model)), "request_id": string(reply.get(request_id))}
+            yield Started(**names, provider=self.provider)
+
+    def same_part(self, kind: str) -> str:
+        """The name of the current part if it is of this kind, else a new name: its consecutive pieces are one part."""
+        if kind != self._part_kind:
+            self._part_count, self._part_kind = self._part_count + 1, kind
+        return f"{kind}-{self._part_count}"
+
+    def new_part(self, kind: str) -> str:
+        self._part_kind = ""
+        return self.same_part(kind)
 
     def feed(self, chunk: bytes) -> list[Event]:
         if self._is_json is None:

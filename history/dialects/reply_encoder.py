@@ -137,8 +137,6 @@ class ReplyEncoder:
             written += [self._write_waiting(), self.close_block(self._open.pop(0))]
         return b"".join(written)
 
-    # What a dialect writes.
-
     @staticmethod
     def encode_error(error: events.Failed) -> tuple[int, JsonDict]:
         """The HTTP status and the body."""
@@ -164,8 +162,6 @@ class ReplyEncoder:
 
     def write_end(self, ended: events.Ended) -> bytes:
         raise NotImplementedError
-
-    # Blocks.
 
     def _write_to_block(self, piece: events.Piece) -> bytes:
         block = None if _is_empty(piece) else self._block_of(piece)

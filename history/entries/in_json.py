@@ -21,7 +21,7 @@ from history.entries.values import (
     thaw,
 )
 
-__all__ = ["SCHEMA_VERSION", "entry_from_json", "entry_to_json", "kind_of", "read_entry"]
+__all__ = ["SCHEMA_VERSION", "entry_from_json", "entry_to_json", "kind_of", "read_entry", "values_to_json"]
 
 SCHEMA_VERSION = 1
 
@@ -93,15 +93,16 @@ def _value_to_json(value: Value) -> JsonDict:
     for name, (_, default) in _shape(type(value)).items():  # type: ignore[arg-type]
         item = getattr(value, name)
         if item is not default and item != default:
-            written[name] = item if isinstance(item, str) else _to_json(item)
+            written[name] = item if isinstance(item, str) else values_to_json(item)
     for name, item in value.extra.items():
         written.setdefault(name, thaw(item))
     return written
 
 
-def _to_json(item: object) -> Any:
+def values_to_json(item: object) -> Any:
+    """A field of an entry, such as its parts."""
     if isinstance(item, tuple):
-        return [_to_json(one) for one in item]
+        return [values_to_json(one) for one in item]
     if isinstance(item, Value):
         if isinstance(item, OtherPart):
             return thaw(item.data)

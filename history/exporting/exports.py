@@ -16,7 +16,6 @@ from django.db import connections
 from django.utils import timezone
 
 from history.access.permissions import Viewer
-from history.entries import JsonDict
 from history.exporting.cursors import ExportCursor, Mark, horizon
 from history.exporting.selection import CannotExport, ChosenSessions, Selection
 from history.formats.base import Note, Notes
@@ -130,9 +129,6 @@ class ExportReport:
     notes: tuple[Note, ...] = ()
     cursor: str = ""
 
-    def to_json(self) -> JsonDict:
-        return asdict(self)
-
 
 class Export:
     """Read it once: with `async for`, or `pieces()` where there is no event loop."""
@@ -227,7 +223,7 @@ class Export:
         for session in self._sessions():
             name = self.exporter.name_of(session)
             yield from archive.add(name, self._content(session), at=session.last_activity_at)
-        report = json.dumps(self.report.to_json(), ensure_ascii=False, indent=2).encode()
+        report = json.dumps(asdict(self.report), ensure_ascii=False, indent=2).encode()
         yield from archive.add(REPORT, [report], at=self._begun)
         yield archive.close()
 

@@ -28,7 +28,7 @@ from history.access.permissions import (
 from history.access.reasons import NotPermitted, check_reason, open_each, person_of
 from history.errors import HistoryError
 from history.exporting.cursors import ExportCursor, Mark
-from history.models import ApiKey, AuditEvent, Exchange, Session
+from history.models import AuditEvent, Exchange, Session
 from history.search import SessionQuery
 
 BATCH = 50
@@ -103,8 +103,7 @@ class ChosenSessions:
         return Session.objects.filter(pk=UUID(bytes=self._ids)).first() if len(self) == 1 else None
 
     def record_event(self, **details: Any) -> None:
-        who = {"key": self.viewer.pk} if isinstance(self.viewer, ApiKey) else {"actor": self.owner_id}
-        audit.record("export", reason=self.reason, count=len(self), **who, **details)
+        audit.record("export", reason=self.reason, count=len(self), **audit.who(self.viewer), **details)
 
     def loose_exchanges(self, *, since: datetime | None) -> QuerySet[Exchange]:
         """Exchanges without a session. They belong to exports that are narrowed by owner at most."""

@@ -75,7 +75,6 @@ class Conversation:
     leaf: int | None = None
     title: str = ""
     created_at: datetime | None = None
-    updated_at: datetime | None = None
     model: str = ""
     agent: str = ""
     workspace: str = ""

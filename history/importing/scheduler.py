@@ -49,8 +49,7 @@ def _start_waiting(running: deque[_RunningJob], runner: UUID) -> int:
     busy = {one.job.owner_id for one in running}
     waiting = ImportJob.objects.filter(state=ImportJob.State.WAITING).exclude(owner__in=busy).order_by("created_at")
     for job in waiting[:20] if len(running) < TOGETHER else ():
-        is_next = job.owner_id not in busy and len(running) < TOGETHER
-        if not is_next or not folder_of(job).is_dir():
+        if job.owner_id in busy or len(running) >= TOGETHER or not folder_of(job).is_dir():
             continue
         row = ImportJob.objects.filter(pk=job.pk, state=ImportJob.State.WAITING)
         if row.update(state=ImportJob.State.RUNNING, claim=runner, heartbeat_at=timezone.now()):

@@ -21,8 +21,6 @@ class NotAConversation(LazyTextError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintInput:
-    """A request and its dialect."""
-
     body: JsonObject
     language: str
 

@@ -33,9 +33,6 @@ Stream = OutputWrapper | TextIO
 Piece = str | tuple[str, str]
 
 
-# Lines.
-
-
 def print_line(stream: Stream, *pieces: Piece, indent: int = 0) -> None:
     """One line of texts, some with a style: `("failed", "red")`. Only a terminal gets the styles."""
     text = Text(" " * indent)
@@ -78,9 +75,6 @@ def _drawn(item: RenderableType, *, width: int, soft_wrap: bool = False) -> str:
     return out.getvalue()
 
 
-# Tables.
-
-
 def print_table(stream: Stream, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     cells = [[as_cell(value) for value in row] for row in rows]
     if not stream.isatty():
@@ -110,9 +104,6 @@ def _aligned(lines: Sequence[Sequence[str]]) -> str:
     widths = [max(cell_len(cell) for cell in column) for column in zip(*lines, strict=True)]
     padded = (map(set_cell_size, line, widths) for line in lines)
     return "".join("  ".join(line).rstrip() + "\n" for line in padded)
-
-
-# JSON.
 
 
 def print_json(stream: Stream, value: object) -> None:

@@ -128,8 +128,6 @@ def _link(token: Token, attribute: str) -> str:
     return f'<a href="{escape(str(token.attrs[attribute]))}"{title}>'
 
 
-# The allow-list.
-
 TAGS = {
     "a", "blockquote", "br", "code", "del", "div", "em", "h3", "h4", "h5", "h6", "hr", "kbd", "li", "ol", "p", "pre",
     "span", "strong", "sub", "sup", "table", "tbody", "td", "th", "thead", "tr", "ul",

@@ -70,8 +70,7 @@ def parse_emphasis(state: StateInline, silent: bool) -> bool:
 def _push(state: StateInline, content: str, *, length: int, can_open: bool, can_close: bool) -> None:
     state.push("text", "", 0).content = content
     place = len(state.tokens) - 1
-    marker = ord(content[0])
-    state.delimiters.append(Delimiter(marker, length, place, -1, can_open, can_close))
+    state.delimiters.append(Delimiter(ord(content[0]), length, place, -1, can_open, can_close))
 
 
 def _flanking(before: Neighbour, after: Neighbour, *, splits_words: bool) -> tuple[bool, bool]:

@@ -10,8 +10,7 @@ from history.models.exchanges import EarlierTry, Exchange, TokenCalibration
 from history.models.imports import ImportJob
 from history.models.keys import ApiKey
 from history.models.messages import Blob, Message, SearchRow, ToolCall
-from history.models.sessions import Session, SessionQuerySet, neutral_name
-from history.models.share_links import ShareLink
+from history.models.sessions import Session, SessionQuerySet, ShareLink, neutral_name
 
 __all__ = (
     "ApiKey", "AuditEvent", "Blob", "DayTally", "EarlierTry", "Exchange", "ImportJob", "Message", "SearchRow",

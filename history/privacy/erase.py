@@ -7,7 +7,7 @@ reasons, because it would break without them.
 
 import secrets
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
@@ -50,9 +50,6 @@ class Receipt:
     removed: dict[str, int]
     kept: list[JsonObject]
     checkpoint: JsonObject = field(default_factory=dict)
-
-    def to_json(self) -> JsonObject:
-        return asdict(self)
 
 
 def plan_for(person: AbstractUser) -> ErasurePlan:

@@ -92,9 +92,6 @@ def _is_about(event: AuditEvent, person: AbstractUser) -> bool:
     return not named or person.pk in named or event.actor == person.pk
 
 
-# The archive.
-
-
 class CannotWrite(HistoryError):
     """The text names the path and the reason."""
 

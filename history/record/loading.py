@@ -17,7 +17,6 @@ PAGE_CHARS = 4_000_000  # of texts, about, that are in memory at a time
 
 
 def entries_of(messages: Sequence[Message]) -> list[Entry]:
-    """The entries of these rows."""
     blobs = _blobs(message.body for message in messages)
     return [_entry(row.kind, row.created_at, row.body, blobs) for row in messages]
 

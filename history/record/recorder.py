@@ -178,7 +178,7 @@ def fork(session: Session, *, at: int, owner: Any) -> Session:
 def rename(session: Session, *, title: str, by: Viewer | None = None) -> None:
     """Set a title, redacted as the key of the session requires. `by` is a user or a key, by default the owner."""
     _set_text(session, "title", " ".join(title.split()))
-    who = {"key": by.pk} if isinstance(by, ApiKey) else {"actor": by.pk if by else session.owner_id}
+    who = audit.who(by) if by else {"actor": session.owner_id}
     with writing():
         writer.change(session.pk, title=session.title, marked_at=timezone.now())
         audit.record("rename", session=session.pk, title=title_mark_of(session.pk, session.title).hex(), **who)

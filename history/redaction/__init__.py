@@ -92,15 +92,12 @@ def _redactors_for(mode: str, hooks: tuple[str, ...], personal: tuple[str, ...])
     return Redactors(credentials=True, others=others, keeps_replies=mode != "no_replies")
 
 
-# Hooks: callables of the operator's own.
-
-
 class WrongHookError(ValueError):
     """A path of PARLEY_REDACTION_HOOKS does not lead to a callable; the text says what to write instead."""
 
 
 def load_hook(path: str) -> Redactor:
-    """A foreign callable that may fail in any way: then the text goes, never the clear text through."""
+    """A callable of the operator that may fail in any way: then the text goes, never the clear text through."""
     try:
         function = import_string(path)
     except ImportError as error:

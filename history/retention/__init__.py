@@ -27,7 +27,7 @@ from history.access import audit
 from history.access.permissions import Viewer
 from history.db.transactions import writing
 from history.errors import HistoryError
-from history.models import ApiKey, Session
+from history.models import Session
 from history.retention import removal
 from history.retention.purging import PurgeReport as PurgeReport
 from history.retention.purging import purge as purge
@@ -83,12 +83,12 @@ def erase(session: Session, *, actor: Viewer | None, reason: str) -> removal.Rem
     """Remove a session now. Raises UnderHold for a held one."""
     me = Session.objects.filter(pk=session.pk)
     below = Session.objects.filter(pk__in=[opened.pk for opened in _opened_from(session)])
-    ids = removal.mark(me, why="erased", reason=reason, **_who(actor))
+    ids = removal.mark(me, why="erased", reason=reason, **audit.who(actor))
     # If it is marked, an earlier removal was interrupted. If not, it is held.
     if not ids and me.exists() and not Session.objects.being_removed().filter(pk=session.pk).exists():
         raise UnderHold(f"session {session.pk} is under hold: release it first")
     ids = [session.pk]
-    while more := removal.mark(below, why="erased", reason=reason, **_who(actor)):
+    while more := removal.mark(below, why="erased", reason=reason, **audit.who(actor)):
         ids += more
     return sum(removal.finish(ids), removal.Removed())
 
@@ -111,7 +111,7 @@ def _change(session: Session, action: str, *, only_if: Q, to: dict[str, Any], by
         if not Session.objects.filter(only_if, pk=session.pk).update(**to, changed_at=timezone.now()):
             return False
         times: dict[str, Any] = {name: at.isoformat() for name, at in to.items() if isinstance(at, datetime)}
-        audit.record(action, session=session.pk, reason=why, **_who(by), **times)
+        audit.record(action, session=session.pk, reason=why, **audit.who(by), **times)
     for name, value in to.items():
         setattr(session, name, value)
     return True
@@ -122,8 +122,3 @@ def _refuse_when_going(session: Session) -> bool:
     if Session.objects.being_removed().filter(pk=session.pk).exists():
         raise BeingRemoved(f"session {session.pk} is being removed")
     return False
-
-
-def _who(actor: Viewer | None) -> dict[str, int | None]:
-    """The id of a user or a key. None is the server."""
-    return {"key" if isinstance(actor, ApiKey) else "actor": actor.pk if actor is not None else None}

@@ -58,8 +58,7 @@ def loose_exchanges(now: datetime) -> Iterator[QuerySet[Exchange]]:
     for scope in scopes():
         if scope.source == Session.Source.RELAY and scope.policy.keep_days:
             before = now - timedelta(days=scope.policy.keep_days)
-            ended = Exchange.objects.filter(session=None, ended_at__lt=before)
-            yield ended.filter(scope.keys)
+            yield Exchange.objects.filter(scope.keys, session=None, ended_at__lt=before)
 
 
 def remaining_sessions(scope: RetentionScope, now: datetime) -> QuerySet[Session]:
@@ -118,8 +117,6 @@ class OutOfTime(Exception):
 
 @dataclass
 class _Purge:
-    """Counts and budget of one purge."""
-
     now: datetime
     ends: float
     dry_run: bool

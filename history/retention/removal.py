@@ -27,8 +27,6 @@ Progress = Callable[[str, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """Numbers of removed rows."""
-
     messages: int = 0
     tool_calls: int = 0
     search_rows: int = 0

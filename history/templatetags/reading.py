@@ -16,6 +16,7 @@ from django.utils.translation import gettext_lazy, pgettext
 from history.access.keys import SCOPE_LABELS
 from history.clients import split_client_tags
 from history.context.compression.checks import ProblemCode
+from history.dialects.tools import parse_arguments
 from history.entries import JsonObject, Media, ToolResult, ToolResults, thaw
 from history.markdown import render
 from history.text.media_types import IMAGES
@@ -109,11 +110,7 @@ def in_full(time: datetime) -> str:
 @register.filter
 def argument(arguments: str, name: str) -> Any:
     """One argument of a call; empty if the JSON is invalid."""
-    try:
-        value = json.loads(arguments)
-    except ValueError:
-        return ""
-    return value.get(name) or "" if isinstance(value, dict) else ""
+    return (parse_arguments(arguments) or {}).get(name) or ""
 
 
 @register.filter
@@ -139,12 +136,8 @@ def result_path(result: ToolResult, entry: ToolResults) -> str:
 def as_line(arguments: str) -> str:
     """Arguments of a tool on one line; text that is not a JSON object is unchanged."""
     text = preview(arguments, 10 * LINE_CHARS).text
-    try:
-        value = json.loads(text)
-    except ValueError:
-        value = None
-    if isinstance(value, dict):
-        text = ", ".join(f"{name} = {json.dumps(item, ensure_ascii=False)}" for name, item in value.items())
+    if (values := parse_arguments(text)) is not None:
+        text = ", ".join(f"{name} = {json.dumps(item, ensure_ascii=False)}" for name, item in values.items())
     text = " ".join(text.split())
     return text if len(text) <= LINE_CHARS else f"{text[:LINE_CHARS]}…"
 

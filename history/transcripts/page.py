@@ -67,8 +67,6 @@ class TranscriptCall:
 
 @dataclass(slots=True, kw_only=True)
 class TranscriptEntry:
-    """An entry on the page."""
-
     message: Message
     entry: Entry
     place: TranscriptPosition

@@ -6,7 +6,6 @@ of the token, so a copy of the database opens nothing, and existing links outliv
 
 import base64
 from datetime import datetime, timedelta
-from hashlib import sha256
 
 from django.conf import settings
 from django.db.models import F, Q, QuerySet
@@ -14,6 +13,7 @@ from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
 from history.access import audit
+from history.access.key_cache import hash_of
 from history.access.permissions import Viewer
 from history.db.transactions import writing
 from history.entries import CONVERSATION, Gap
@@ -114,11 +114,6 @@ def shared_attachment(link: ShareLink, name: str) -> Attachment | None:
     places = shown.filter(blobs=name).values_list("seq", "on_path")
     on_the_way = {seq for seq, on_path in places if (on_path and seq <= joins) or seq in beside}
     return find_attachment(shown.filter(seq__in=on_the_way), name)
-
-
-def hash_of(token: str) -> bytes:
-    # Plain SHA-256 is enough: a token has 256 random bits.
-    return sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
 def _token(link: ShareLink) -> str:

@@ -126,8 +126,6 @@ class SessionCheck:
     def _damage(self, seq: int, code: str, sentence: str) -> VerificationFinding:
         return VerificationFinding(self.session.pk, seq, code, sentence)
 
-    # Entries.
-
     def _check_row(self, row: Message) -> Iterator[VerificationFinding]:
         self.entries += 1
         yield from self._check_kept(row) if row.seq <= self.session.trimmed_through else self._check_link(row)
@@ -179,8 +177,6 @@ class SessionCheck:
     def _missing(self, first: int, last: int) -> VerificationFinding:
         sentence = "it is missing" if first == last else f"it is missing, like everything up to entry {last}"
         return self._damage(first, "missing_entry", sentence)
-
-    # Columns of the session.
 
     def _check_audited_columns(self) -> Iterator[VerificationFinding]:
         session = self.session

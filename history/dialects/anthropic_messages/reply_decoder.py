@@ -143,4 +143,4 @@ class AnthropicReplyDecoder(ReplyDecoder):
 
     def _end(self, reply: JsonObject) -> Iterator[events.Ended]:
         if word := string(reply.get("stop_reason")):
-            yield events.Ended(reason=REASONS.get(word, "other"), raw_reason=word)
+            yield events.Ended(reason=REASONS.get(word, "other"))

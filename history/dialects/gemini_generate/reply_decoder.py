@@ -122,8 +122,8 @@ class GeminiReplyDecoder(ReplyDecoder):
         yield from self._parts(candidate)
         if usage := obj(chunk.get("usageMetadata")):
             yield events.UsageReported(usage=usage_from(usage))
-        if blocked := string(obj(chunk.get("promptFeedback")).get("blockReason")):
-            yield events.Ended(reason="content_filter", raw_reason=blocked)
+        if string(obj(chunk.get("promptFeedback")).get("blockReason")):
+            yield events.Ended(reason="content_filter")
         else:
             yield from self._end(candidate)
         for index, other in others.items():
@@ -164,4 +164,4 @@ class GeminiReplyDecoder(ReplyDecoder):
     def _end(self, candidate: JsonObject) -> Iterator[events.Ended]:
         if word := string(candidate.get("finishReason")):
             reason = REASONS.get(word, "other")
-            yield events.Ended(reason="tool_use" if reason == "stop" and self._call_ids else reason, raw_reason=word)
+            yield events.Ended(reason="tool_use" if reason == "stop" and self._call_ids else reason)

@@ -98,7 +98,7 @@ class _Answer:
             reason = "refusal"
         elif self._calls and reason == "stop":
             reason = "tool_use"
-        return events.Ended(reason=reason, raw_reason=word)
+        return events.Ended(reason=reason)
 
     def _read_call(self, call: JsonObject, *, place: int) -> Iterator[events.ToolCallPiece]:
         index = index_of(call, place)

@@ -27,7 +27,7 @@ from history.entries import (
     ToolResults,
 )
 from history.formats.base import Conversation, FormatError
-from history.formats.conversations import CHANNEL, ConversationReader, instruction, moment, read_each, reasoning
+from history.formats.conversations import CHANNEL, ConversationReader, instruction, read_each, reasoning
 from history.formats.sources import Companion, Reader, Sample, Source
 from history.text.lazy import gettext_noop as _
 from history.text.media_types import media_type_of
@@ -58,7 +58,6 @@ def _conversation(item: JsonObject, source: Source) -> Conversation:
         source_id,
         leaf=ends.get(string(item.get("current_node")), ""),
         title=string(item.get("title")),
-        updated_at=moment(item.get("update_time")),
         model=string(item.get("default_model_slug")),
         agent=string(item.get("gizmo_id")),
         metadata={"archived": True} if item.get("is_archived") is True else {},

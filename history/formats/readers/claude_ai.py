@@ -21,7 +21,7 @@ from history.entries import (
     ToolResults,
 )
 from history.formats.base import Conversation, FormatError
-from history.formats.conversations import CHANNEL, ConversationReader, moment, read_each
+from history.formats.conversations import CHANNEL, ConversationReader, read_each
 from history.formats.sources import Reader, Sample
 from history.text.lazy import gettext_noop as _
 
@@ -50,7 +50,6 @@ def _conversation(item: JsonObject) -> Conversation:
     return reader.conversation(
         uuid,
         title=string(item.get("name")),
-        updated_at=moment(item.get("updated_at")),
         model=reader.model,
         metadata={"summary": summary} if (summary := string(item.get("summary"))) else {},
     )

@@ -87,7 +87,6 @@ class _Transcript:
         thread.end()
         return thread.conversation(
             source_id,
-            updated_at=thread.last_at if thread.first_at else None,
             workspace=self.facts.get("cwd", ""),
             agent=thread.agent,
             metadata={name: self.facts[name] for name in ("gitBranch", "version") if self.facts.get(name)},
@@ -205,8 +204,7 @@ class Thread(ConversationReader):
             covers = self.covered.get(parent, parent)
             return self.tree.add(name, Summary(at=entry.at, summary=entry.text), parent=parent, covers=covers)
         text = entry.text.lstrip()
-        is_noise = text.startswith(NOISE) and not title_from(text)
-        if record.get("isMeta") is True or is_noise:
+        if record.get("isMeta") is True or (text.startswith(NOISE) and not title_from(text)):
             self.notes("ignored", _("Text that the program wrote in the user’s name is internal."))
             entry = replace(entry, is_internal=True)
         return self.tree.add(name, entry, parent=parent)

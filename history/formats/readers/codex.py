@@ -127,7 +127,6 @@ class _Rollout(ConversationReader):
         spawn = obj(obj(obj(self.meta.get("source")).get("subagent")).get("thread_spawn"))
         return self.conversation(
             source_id,
-            updated_at=self.last_at if self.first_at else None,
             model=self.model,
             agent=string(self.meta.get("agent_nickname")),
             workspace=string(self.meta.get("cwd")) or self.folder,

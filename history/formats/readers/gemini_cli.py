@@ -147,7 +147,6 @@ class _Log:
             session_id,
             leaf=ends.get(self.path[-1], "") if self.path else "",
             title=string(self.record.get("summary")),
-            updated_at=moment(self.record.get("lastUpdated")),
             workspace=string(directories[0]) if directories else "",
             parent_id=PurePosixPath(source_name).parent.name if is_child else "",
             metadata={"projectHash": project} if (project := string(self.record.get("projectHash"))) else {},

@@ -53,7 +53,7 @@ def read(source: Source) -> Iterator[Conversation]:
         at, is_first = reader.entry_time(message.get("timestamp")), not reader.tree.items
         for suffix, entry in _entries(message, last, at, is_first, reader.notes):
             parent = reader.tree.add(f"{last}{suffix}", entry, parent=parent)
-    yield reader.conversation(session_id, updated_at=moment(record.get("updated_at")))
+    yield reader.conversation(session_id)
 
 
 def _entries(message: JsonObject, name: str, at: datetime, is_first: bool, notes: Notes) -> Iterator[tuple[str, Entry]]:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 from django.core.management.base import CommandError, CommandParser
@@ -109,7 +110,7 @@ def _write_file(path: Path, pieces: Iterable[bytes]) -> None:
 
 def _print_report(report: ExportReport, options: Options, err: Stream) -> None:
     if options["json"]:
-        print_json_line(err, report.to_json())
+        print_json_line(err, asdict(report))
         return
     totals = {"sessions": report.sessions, "bytes": f"{report.bytes:,}"}
     print_line(err, _("Sessions exported: %(sessions)s (%(bytes)s bytes)") % totals)

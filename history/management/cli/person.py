@@ -1,6 +1,7 @@
 """`history person USER`: export or erase the personal data of one user."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 from django.contrib.auth.models import AbstractUser
@@ -65,9 +66,9 @@ def _erase(person: AbstractUser, options: Options, out: Stream) -> None:
     with progress_bar(_("Erasing")) as advance:
         receipt = erase_person(person, reason=options["reason"], progress=advance)
     if path:
-        path.write_text(json.dumps(receipt.to_json(), cls=DjangoJSONEncoder, ensure_ascii=False, indent=2) + "\n")
+        path.write_text(json.dumps(asdict(receipt), cls=DjangoJSONEncoder, ensure_ascii=False, indent=2) + "\n")
     if options["json"]:
-        print_json(out, receipt.to_json())
+        print_json(out, asdict(receipt))
     else:
         _print(receipt, out)
 

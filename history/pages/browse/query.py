@@ -78,8 +78,7 @@ class BrowseQuery:
         pairs += [(name, value) for name in MANY_VALUES for value in getattr(query, name)]
         pairs += [("error", "1" if query.has_error else ""), ("archived", "1" if query.archived else "")]
         pairs += [(name, day.isoformat() if (day := getattr(query, name)) else "") for name in ("since", "until")]
-        text = urlencode([pair for pair in (*pairs, ("before", query.before)) if pair[1]])
-        return f"?{text}" if text else "?"
+        return "?" + urlencode([pair for pair in (*pairs, ("before", query.before)) if pair[1]])
 
     @property
     def message(self) -> int | None:

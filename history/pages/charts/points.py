@@ -68,8 +68,7 @@ class ChartQuery:
         query = replace(self, **changes)
         name = query.range if query.range != DEFAULT else ""
         pairs = {"range": name, "by": query.by, "whose": "me" if query.mine else ""}
-        text = urlencode({name: value for name, value in pairs.items() if value})
-        return f"?{text}" if text else "?"
+        return "?" + urlencode({name: value for name, value in pairs.items() if value})
 
 
 @dataclass(frozen=True, kw_only=True)

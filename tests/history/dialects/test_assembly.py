@@ -69,7 +69,7 @@ def test_an_answer_without_an_end_is_interrupted() -> None:
 
 
 def test_an_answer_with_an_end_is_complete_and_says_why_it_ended() -> None:
-    output = assembled(TextPiece(part="0", text="Hello"), Ended(reason="length", raw_reason="max_tokens"))
+    output = assembled(TextPiece(part="0", text="Hello"), Ended(reason="length"))
     assert (output.status, output.end_reason) == ("complete", "length")
 
 
