@@ -81,6 +81,8 @@ STOP_SECONDS = 5.0
 OFTEN_SECONDS = 1.0
 # How soon a job notices that this process got its lease.
 LEASE_POLL_SECONDS = 1.0
+# How soon a job is tried again for which the system had no thread.
+RETRY_SECONDS = 1.0
 
 
 class Scheduler:
@@ -138,7 +140,10 @@ class Scheduler:
                     if jobs[name].once_per == "installation" and name not in self.leases:
                         self._due[name] = now + LEASE_POLL_SECONDS
                     else:
-                        self._begin(jobs[name], due=self._due.pop(name))
+                        begin = partial(self._begin, jobs[name], due=self._due.pop(name))
+                        self.failures.watch(begin, name=f"thread of {name}", keeps_connection=True)
+                        if name not in self._running:
+                            self._due[name] = now + RETRY_SECONDS
                 self._changed.wait(min(self._due.values()) - now if self._due else None)
 
     def _renew(self, names: list[str]) -> None:
@@ -146,12 +151,12 @@ class Scheduler:
             self.failures.watch(partial(self.leases.renew, name), name=f"lease of {name}")
 
     def _begin(self, job: Job, *, due: float) -> None:
+        if len(self._running) == len(self._workers):
+            worker = threading.Thread(target=self._work, name=f"background {len(self._workers) + 1}", daemon=True)
+            worker.start()  # fails while the system has no thread left
+            self._workers.append(worker)
         self._running.add(job.name)
         self._queue.put((job, due))
-        if len(self._running) > len(self._workers):
-            worker = threading.Thread(target=self._work, name=f"background {len(self._workers) + 1}", daemon=True)
-            self._workers.append(worker)
-            worker.start()
 
     def _work(self) -> None:
         while (item := self._queue.get()) is not None:

@@ -1,5 +1,6 @@
 """Checks before serving: the database answers, and its migrations are applied."""
 
+import os
 import sys
 from itertools import pairwise
 from typing import Any
@@ -56,12 +57,12 @@ def workers_problem(receive: Any) -> str:
 
 
 def _count_workers(receive: Any) -> int:
-    """Uvicorn's from its configuration; Granian's, which keeps its own to itself, from its command line."""
+    """Uvicorn's from its configuration; Granian's, which keeps its own to itself, from where it reads it."""
     lifespan = getattr(receive, "__self__", None)
     if type(lifespan).__module__.startswith("uvicorn."):
         return int(lifespan.config.workers)  # type: ignore[union-attr]
     if not type(lifespan).__module__.startswith("granian."):
         return 1
     words = [part for word in sys.argv for part in word.split("=", 1)]
-    given = dict(pairwise(words)).get("--workers", "")
+    given = dict(pairwise(words)).get("--workers") or os.environ.get("GRANIAN_WORKERS", "")
     return int(given) if given.isdecimal() else 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -50,14 +50,19 @@ def refresh_open_sessions() -> None:
     if not opened:
         return
     now, below, calls = time.monotonic(), _sessions_below(opened), _open_calls(opened)
-    for session_id, version in Session.objects.filter(pk__in=among(opened)).values_list("pk", "version"):
+    rows = Session.objects.filter(pk__in=among(opened)).values_list("pk", "version", "source")
+    for session_id, version, source in rows:
         first = opened[session_id]
         before = _seen.get(session_id) or SessionState(first.at, first.version)
         state = SessionState(now, version, frozenset(below[session_id]), frozenset(calls[session_id]))
         _seen[session_id] = state
+        if state == before:
+            continue
         # Changes that this process made were sent to its pages already.
-        if state != before and first.sent_at < before.at:
+        if first.sent_at < before.at:
             groups.refresh_local_sockets(session_id)
+        elif source == Session.Source.RELAY:  # perhaps before the digester wrote this: the next look decides
+            _seen[session_id] = replace(before, at=now)
 
 
 def refresh_session_lists() -> None:

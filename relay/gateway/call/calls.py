@@ -83,6 +83,11 @@ class Call:
         return self.address.api.reply_id_prefix + self.exchange.hex
 
     @property
+    def size(self) -> int:
+        """Of the body, and of the conversation that is encoded before it."""
+        return len(self.body) + (self.earlier.size if self.earlier else 0)
+
+    @property
     def wants_stream(self) -> bool:
         return self.address.api.wants_stream(self.fields, self.address.verb)
 

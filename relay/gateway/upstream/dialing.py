@@ -129,10 +129,10 @@ def _concerns_model(call: Call, upstream: Upstream, status: int) -> bool:
 
 async def _attempt(call: Call, upstream: Upstream, make_request: MakeRequest, *, is_last: bool) -> Reply:
     endpoint = await upstream.provider.reach()
-    if upstream.is_native(call.address.dialect) and upstream.model in ("", call.model):
+    if call.earlier is None and upstream.is_native(call.address.dialect) and upstream.model in ("", call.model):
         request = make_request(upstream, endpoint)
     else:  # a body that is changed or translated is parsed
-        request = await parse_apart(len(call.body), make_request, upstream, endpoint)
+        request = await parse_apart(call.size, make_request, upstream, endpoint)
     with idle_timeout(endpoint, call.loop, has_begun=False, sending=len(request.body)):
         response = await raw_http.ask(
             request,

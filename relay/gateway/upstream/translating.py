@@ -39,7 +39,7 @@ async def call_upstream(call: Call, upstreams: Sequence[Upstream], client: Clien
     if request.is_forwarded_to(reply.upstream):
         await forwarding.pass_back(call, reply, client, recording)
         return
-    lost = await parse_apart(len(call.body), request.losses)
+    lost = await parse_apart(call.size, request.losses)
     try:
         await TranslatedReply(call, reply, client, recording, request.decoded, lost).run()
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 from functools import partial
 
@@ -11,7 +12,7 @@ from django.db import connection
 from django.utils.module_loading import import_string
 
 from project.background.jobs import JOBS, Job
-from project.background.scheduler import FailureLog
+from project.background.scheduler import FailureLog, Scheduler
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: str(job.name))
@@ -53,3 +54,27 @@ def test_an_error_is_logged_when_it_comes_changes_and_ends(log: LogLines) -> Non
 def test_no_run_leaves_a_connection_open() -> None:
     FailureLog().watch(lambda: connection.ensure_connection(), name="job")
     assert connection.connection is None
+
+
+beaten = threading.Event()
+
+
+def beat() -> None:
+    beaten.set()
+
+
+def test_jobs_go_on_when_the_system_had_no_thread_for_a_moment(monkeypatch: pytest.MonkeyPatch, log: LogLines) -> None:
+    start, refusals = threading.Thread.start, iter(["can't start new thread"])
+
+    def start_later(thread: threading.Thread) -> None:
+        if thread.name.startswith("background ") and (refusal := next(refusals, "")):
+            raise RuntimeError(refusal)
+        start(thread)
+
+    beaten.clear()
+    monkeypatch.setattr(threading.Thread, "start", start_later)
+    scheduler = Scheduler([Job("beat", f"{__name__}.beat", every=60)], lease_seconds=30)
+    scheduler.start()
+    assert beaten.wait(10)
+    scheduler.stop()
+    assert log.lines == ["ERROR can't start new thread", "INFO"]

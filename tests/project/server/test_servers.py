@@ -150,13 +150,23 @@ def test_background_off_leaves_alone_what_runs_once_and_still_looks_after_its_ow
     assert sum(tracks.count("lead").values()) == 0
 
 
-@pytest.mark.parametrize("server", ["uvicorn", "granian"])
+@pytest.mark.parametrize(
+    ("server", "options", "variables"),
+    [
+        ("uvicorn", ["--workers", "2"], {}),
+        ("uvicorn", [], {"WEB_CONCURRENCY": "2"}),
+        ("granian", ["--workers", "2"], {}),
+        ("granian", ["--workers=2"], {}),
+        ("granian", [], {"GRANIAN_WORKERS": "2"}),
+    ],
+)
 def test_several_workers_without_redis_are_refused_with_one_line(
-    server: str, environment: dict[str, str], tmp_path: Path
+    server: str, options: list[str], variables: dict[str, str], environment: dict[str, str], tmp_path: Path
 ) -> None:
     words = [word.format(port=free_port(), application="project.asgi:application") for word in SERVERS[server]]
-    command = [sys.executable, "-m", *words, "--workers", "2"]
-    with run_process(command, log=tmp_path / "log", environment=clean_environment(**environment, REDIS_URL="")) as run:
+    command = [sys.executable, "-m", *words, *options]
+    without_redis = clean_environment(**environment, **variables, REDIS_URL="")
+    with run_process(command, log=tmp_path / "log", environment=without_redis) as run:
         run.popen.wait(60)
         assert "Several web processes need Redis. Set REDIS_URL, or start the server with one worker." in run.output
         assert "Traceback" not in run.output

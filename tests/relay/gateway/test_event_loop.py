@@ -12,13 +12,17 @@ from history.access import keys
 from history.dialects import json_access, reply_decoder
 from project.accounts.models import User
 from relay.gateway.references import issued_ids, ownership
+from relay.gateway.upstream import translated_request
 from relay.models import IssuedId
 from relay.providers import registry
+from relay.providers.raw_http import RawRequest
 from relay.runtime.event_loop import LARGE
 from tests.relay.digest.relayed import half_bytes, said
-from tests.relay_client import SMALLEST_CALLS, RunningRelay, open_reply
+from tests.relay_client import SMALLEST_CALLS, RunningRelay, open_reply, send_request
 from tests.servers.processes import wait_for
+from tests.vendors import Vendors
 from tests.vendors.raw_upstream import RawUpstream, complete_reply, streamed_reply, use_raw_provider
+from tests.vendors.setup import use_one_provider
 
 ANTHROPIC, CHAT, RESPONSES, GEMINI = "anthropic-messages", "openai-chat", "openai-responses", "gemini-generate"
 LONG = "One two three. " * 20_000
@@ -103,6 +107,27 @@ def test_a_long_event_is_translated_beside_the_loop(
     bare.says.append(streamed_reply(half_bytes(dialect, said(LONG, usage=None)), ends=False))
     ask(relay, ANTHROPIC, key)
     assert (max(threads.on_the_loop, default=0) <= LARGE, max(threads.elsewhere) > LARGE) == (True, True)
+
+
+@pytest.mark.parametrize("second", [CHAT, RESPONSES])
+def test_a_long_conversation_that_a_short_call_continues_is_encoded_beside_the_loop(
+    relay: RunningRelay, key: str, vendors: Vendors, monkeypatch: pytest.MonkeyPatch, second: str
+) -> None:
+    encoders, encode = [], translated_request._encode
+
+    def note_thread(*arguments: Any) -> RawRequest:
+        encoders.append(threading.current_thread().name)
+        return encode(*arguments)
+
+    use_one_provider(vendors, CHAT)
+    first = send_request(relay, "/v1/responses", {"model": "model", "input": LONG}, authorization=f"Bearer {key}")
+    monkeypatch.setattr(translated_request, "_encode", note_thread)
+    use_one_provider(vendors, second)
+    then = {"model": "model", "input": "Go on.", "previous_response_id": first.json["id"]}
+    assert send_request(relay, "/v1/responses", then, authorization=f"Bearer {key}").status == 200
+    assert len(json.dumps(vendors.requests[-1].body)) > LARGE
+    assert encoders
+    assert "relay" not in encoders
 
 
 def issued() -> set[str]:

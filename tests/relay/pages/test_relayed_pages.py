@@ -13,7 +13,7 @@ from history.access import keys
 from history.models import ApiKey, Exchange, Session
 from history.record import recorder
 from project.accounts.models import User
-from relay.live import relayed_updates
+from relay.live import groups, relayed_updates
 from relay.runtime.async_db import in_database
 from tests.factories import model_input, model_output, tool_request
 from tests.relay.conftest import Talk
@@ -79,6 +79,22 @@ async def test_a_page_tells_that_the_program_waits_and_once_that_an_answer_is_he
     assert WAITS not in came
     await in_database(relayed_updates.refresh_open_sessions)
     assert await page.nothing_more()
+    await page.socket.disconnect(timeout=10)
+
+
+@pytest.mark.any_database
+async def test_a_call_in_the_same_second_as_a_change_of_this_process_is_on_the_page_too(
+    talk: Talk, session: Session, settings: Any
+) -> None:
+    settings.REDIS_URL = ""
+    page = await opened(talk)
+    await in_database(relayed_updates.refresh_open_sessions)
+    groups.notify_session(session.pk)  # it was renamed, for example
+    await page.until('id="session-status"')
+    await in_database(ask, session, "What is a fjord?")
+    await in_database(relayed_updates.refresh_open_sessions)
+    await in_database(relayed_updates.refresh_open_sessions)
+    assert "What is a fjord?" in await page.until(WAITS)
     await page.socket.disconnect(timeout=10)
 
 
