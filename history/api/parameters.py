@@ -129,7 +129,7 @@ class MessageListParameters(ReasonParameters):
 
 
 class ToolCallListParameters(ReasonParameters):
-    tool = NameParameter(help_text="NameParameter of the tool.")
+    tool = NameParameter(help_text="Name of the tool.")
     status = serializers.ChoiceField(ToolCall.Status.choices, required=False)
     session = serializers.UUIDField(required=False)
     from_ = TimeParameter(required=False, help_text="Asked at this time or later.")

@@ -5,11 +5,11 @@ blocks all others. Each first checks that the session is unchanged; if not, all 
 lock. Rows of calls without texts are left as they are.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from uuid import UUID
 
-from django.db.models import F, QuerySet
+from django.db.models import QuerySet
 
 from history import search
 from history.db.transactions import writing
@@ -178,13 +178,14 @@ def rebuild(session: Session) -> None:
 
 def _rebuild(session_id: UUID) -> None:
     session = Session.objects.get(pk=session_id)
-    replay, wrong_moves = Replay(session), []
+    replay, moves = Replay(session), dict[int, bool]()
     last, rows = 0, Message.objects.in_order(session)
     while page := list(rows.filter(seq__gt=last)[:PAGE]):
-        entries = zip(page, entries_of(page), strict=True)
-        wrong_moves += [row.seq for row, entry in entries if replay.add(row, entry) != row.moved_head]
+        for row, entry in zip(page, entries_of(page), strict=True):
+            if (moved_head := replay.add(row, entry)) != row.moved_head:
+                moves[row.seq] = moved_head
         last = page[-1].seq
-    _write_path(session, replay, wrong_moves)
+    _write_path(session, replay, moves)
     calling = sorted(replay.calls)
     for start in range(0, len(calling), PAGE):
         _write_calls(session, replay, calling[start : start + PAGE])
@@ -200,13 +201,11 @@ def _lock_unchanged(session: Session) -> Iterator[Session]:
         yield locked
 
 
-def _write_path(session: Session, replay: Replay, wrong_moves: Sequence[int]) -> None:
-    wrong_marks, wrong_calls, totals = replay.wrong_marks(), _wrong_calls(session, replay), replay.totals()
-    entries = Message.objects.of(session)
+def _write_path(session: Session, replay: Replay, moves: Mapping[int, bool]) -> None:
+    marks, wrong_calls, totals = replay.wrong_marks(), _wrong_calls(session, replay), replay.totals()
     with _lock_unchanged(session) as locked:
-        for name, wrong in (("moved_head", wrong_moves), ("on_path", wrong_marks)):
-            for start in range(0, len(wrong), PAGE):
-                writable(entries.filter(seq__in=wrong[start : start + PAGE])).update(**{name: ~F(name)})
+        _write_marks(session, "moved_head", moves)
+        _write_marks(session, "on_path", marks)
         for start in range(0, len(wrong_calls), PAGE):
             _replace_calls(ToolCall.objects.filter(pk__in=wrong_calls[start : start + PAGE]))
         for name in (*HEAD_COLUMNS, *Session.COUNTERS):
@@ -215,6 +214,15 @@ def _write_path(session: Session, replay: Replay, wrong_moves: Sequence[int]) ->
         locked.dropped_through = 0  # the next purge looks again
         locked.expires_at = expiry_of(locked)
         locked.save(update_fields=[*HEAD_COLUMNS, *Session.COUNTERS, "dropped_through", "expires_at"])
+
+
+def _write_marks(session: Session, name: str, marks: Mapping[int, bool]) -> None:
+    """Set them, instead of inverting the stored ones: another rebuild may have corrected those meanwhile."""
+    for value in (True, False):
+        seqs = [seq for seq, mark in marks.items() if mark is value]
+        for start in range(0, len(seqs), PAGE):
+            entries = Message.objects.of(session).filter(seq__in=seqs[start : start + PAGE])
+            writable(entries).update(**{name: value})
 
 
 def _wrong_calls(session: Session, replay: Replay) -> list[int]:

@@ -81,18 +81,15 @@ class Replay:
     def position_of(self, seq: int) -> Position:
         return self.steps[seq].position if seq in self.steps else Position(fingerprints.START)
 
-    def wrong_marks(self) -> list[int]:
-        """The entries that are wrong about whether they are on the path to the head."""
+    def wrong_marks(self) -> dict[int, bool]:
+        """The entries that are wrong about whether they are on the path to the head, with the right value."""
         first = self.head or 0
         while first in self.steps:
             first = self.steps[first].parent
         is_anchored = 0 < first <= self.trimmed_through  # the path begins after something that was trimmed
         on_path = {seq for seq, step in self.steps.items() if step.on_path}
-        return [
-            seq
-            for seq, mark in self.marks.items()
-            if mark != (seq in on_path if seq > self.trimmed_through else is_anchored)
-        ]
+        right = {seq: seq in on_path if seq > self.trimmed_through else is_anchored for seq in self.marks}
+        return {seq: mark for seq, mark in right.items() if mark != self.marks[seq]}
 
     def _move_head(self, to: int) -> None:
         beside, joins = [], to

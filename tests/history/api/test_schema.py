@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from django.test import Client
 from pytest_django.live_server_helper import LiveServer
 
+from history.api import fields
 from history.api.schema import operation_name, read_examples, schema
 from history.entries import Summary
 from history.models import ImportJob, Session
@@ -80,6 +82,13 @@ def test_every_operation_is_in_the_docs_with_its_examples(name: str) -> None:
     assert curl.startswith("curl ")
     assert python.startswith("import os\n")
     assert PYTHON[name] in DOCS
+
+
+def test_no_description_names_a_field_class() -> None:
+    classes = {name for name in vars(fields) if name.endswith(("Field", "Parameter", "Serializer"))}
+    texts = re.findall(r'"description": "([^"]*)"', json.dumps(schema()))
+    assert texts
+    assert [text for text in texts if classes & set(text.split())] == []
 
 
 def test_every_code_of_an_error_is_in_the_docs() -> None:

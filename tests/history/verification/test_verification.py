@@ -466,6 +466,20 @@ def test_others_write_while_projections_are_made_anew_and_lose_nothing_by_it(ada
 
 
 @pytest.mark.django_db(transaction=True)
+def test_projections_that_another_process_made_anew_meanwhile_stay_right(ada: Any) -> None:
+    session = shaken(ada)
+    without_guards(Message.objects.filter(seq__lt=150)).update(moved_head=False)
+
+    def rebuild_as_well(place: int) -> None:
+        if place == 1:  # the first page was read before, with its wrong marks
+            run_on_other_connection(lambda: verification.rebuild(Session.objects.get(pk=session.pk)))
+
+    with run_before_statements(READING, rebuild_as_well):
+        verification.rebuild(session)
+    assert found() == []
+
+
+@pytest.mark.django_db(transaction=True)
 def test_projections_of_a_session_that_never_rests_are_made_anew_all_the_same(ada: Any) -> None:
     session = shaken(ada)
 
