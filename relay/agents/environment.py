@@ -71,7 +71,8 @@ def live_screen(context: ToolContext, agent: Agent) -> str:
     """What the agent's tools show of this moment, if it is to see that."""
     if not agent.live_screen:
         return ""
-    return "\n\n".join(panel for tool in toolbox(agent.tools) if (panel := _panel(tool, context)))[:MOST_SCREEN_CHARS]
+    panels = (_panel(tool, context) for tool in toolbox(agent.tools).values())
+    return "\n\n".join(filter(None, panels))[:MOST_SCREEN_CHARS]
 
 
 def _panel(tool: Tool, context: ToolContext) -> str:

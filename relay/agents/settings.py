@@ -61,7 +61,7 @@ def _ends_instruction_of_program(before: Snapshot, agent: Agent) -> bool:
 
 def offered_tools(agent: Agent) -> tuple[ToolDefinition, ...]:
     """Definitions of the agent's tools; that of `call_agent` lists the agents that it may call."""
-    definitions = toolbox(agent.tools).definitions()
+    definitions = tuple(tool.definition for tool in toolbox(agent.tools).values())
     if CALL_AGENT not in agent.tools:
         return definitions
     others = callable_agents(agent)

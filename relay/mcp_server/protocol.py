@@ -103,7 +103,7 @@ async def _answer(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def _list_tools(context: Context, params: object) -> ListToolsResult:
-    return ListToolsResult(tools=[_describe(tool) for tool in tools_for(_key(context))])
+    return ListToolsResult(tools=[_describe(tool) for tool in tools_for(_key(context)).values()])
 
 
 async def _call_tool(context: Context, params: CallToolRequestParams) -> CallToolResult:

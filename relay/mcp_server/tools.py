@@ -30,7 +30,7 @@ HOW_TO_OPEN = "give read_session a reason, which its owner can see"
 
 
 def tools_for(key: ApiKey) -> Toolbox:
-    return Toolbox(tuple(tool for tool in TOOLS if has_scope(key, SCOPES[tool.name])))
+    return {tool.name: tool for tool in TOOLS if has_scope(key, SCOPES[tool.name])}
 
 
 @tool()

@@ -80,7 +80,7 @@ async def run_call(request: ToolRequest, *, toolbox: Toolbox, context: ToolConte
     call, context = _Call(request), replace(context, call_id=request.call_id)
     tool = toolbox.get(request.name)
     if tool is None:
-        there = ", ".join(toolbox.names) or "none"
+        there = ", ".join(toolbox) or "none"
         return call.failed(f"There is no tool called {request.name[:SUMMARY_CHARS]}. There are: {there}.")
     try:
         size = len(request.arguments)
