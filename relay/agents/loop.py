@@ -14,7 +14,7 @@ from history.models import Message
 from history.record import exchanges, selectors
 from relay.agents.compression import compress, compress_at_end, read_run_updates
 from relay.agents.model_call import ModelCall, open_call
-from relay.agents.requests import ContextFull, RenderedCall, render_call
+from relay.agents.requests import RenderedCall, render_call
 from relay.agents.tool_calls import run_tool_calls
 from relay.agents.turn import (
     CompressionRequest,
@@ -106,12 +106,10 @@ async def _render(turn: Turn, observer: TurnObserver, role: RoleName, route: Rou
     leaf, request = await in_database_after_outages(read_run_updates, observer.id, turn.session_id, leaf)
     options: Any = {"agent": turn.agent, "role": role, "route": route, "client": turn.client}
     if request is None:
-        try:
-            return await in_database_after_outages(
-                render_call, turn.session_id, leaf=leaf, may_be_full=False, **options
-            )
-        except ContextFull:
-            request = CompressionRequest(why="full")
+        rendered = await in_database_after_outages(render_call, turn.session_id, leaf=leaf, **options)
+        if not rendered.is_full:
+            return rendered
+        request = CompressionRequest(why="full")
     leaf = await compress(turn, observer, leaf, route=route, request=request)
     return await in_database_after_outages(render_call, turn.session_id, leaf=leaf, **options)
 
