@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 
 from channels.layers import get_channel_layer
 
-from relay.runtime.memory_layer import PROCESS_GROUP, Message
+from relay.runtime.memory_layer import Message
 
 SESSION_CHANGED: Message = {"type": "session.changed"}
 
@@ -74,15 +74,6 @@ async def leave_user(user_id: int, channel: str) -> None:
         if _users[user_id] <= 0:
             del _users[user_id]
     await _layer().group_discard(user_group(user_id), channel)
-
-
-async def join_process(channel: str) -> None:
-    """A socket of this process was accepted. Messages to this group do not leave the process."""
-    await _layer().group_add(PROCESS_GROUP, channel)
-
-
-async def leave_process(channel: str) -> None:
-    await _layer().group_discard(PROCESS_GROUP, channel)
 
 
 def local_users() -> set[int]:
