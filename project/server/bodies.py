@@ -109,8 +109,6 @@ class RequestBody:
             self.limit = most
         return 0 if is_known or self.length is None else 401
 
-    # Receiving.
-
     async def receive(self) -> Message:
         if self.is_refused:
             return DISCONNECT
@@ -141,8 +139,6 @@ class RequestBody:
         self.size += len(message.get("body", b""))
         self.is_complete = message["type"] == "http.disconnect" or not message.get("more_body", False)
         return message
-
-    # Sending.
 
     async def __call__(self, message: Message) -> None:
         if self.is_refused:
@@ -187,9 +183,6 @@ class RequestBody:
         self.is_refused = True
 
 
-# The sender.
-
-
 def is_known_sender(scope: Scope) -> bool:
     """A valid API key or the cookie of a signed-in user. Asks the database."""
     if raw := read_api_key(scope):
@@ -206,11 +199,8 @@ def is_known_sender(scope: Scope) -> bool:
     return False
 
 
-# Refusals, in the form that callers of each path expect.
-
-
 def refusal_of(scope: Scope, status: int) -> tuple[bytes, bytes]:
-    """Content type and body."""
+    """Content type and body, in the form that callers of each path expect."""
     path, message = scope["path"], refusal(status)[1]
     if status == 401:
         message = _("Sign in to send more than %(size)d KB.") % {"size": ANYONE_BYTES // 1024}

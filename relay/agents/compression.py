@@ -139,9 +139,6 @@ async def _show_summarising(observer: TurnObserver, *, is_on: bool) -> None:
     await observer.on_summarising(is_on=is_on)
 
 
-# What is to be done.
-
-
 def plan_compression(
     turn: Turn, leaf: int, *, model: Model, request: CompressionRequest
 ) -> tuple[CompressionPlan, CompressionPolicy]:
@@ -187,9 +184,6 @@ def _plan_again(session: Session, leaf: int, *, summary: int, model: Model) -> C
     return CompressionPlan(
         stretches=stretches, factor=read_calibration(model.name), masked=masked_results(behind.nodes)
     )
-
-
-# What the summary says.
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,9 +86,6 @@ def _panel(tool: Tool, context: ToolContext) -> str:
         return f"{tool.name}\nnot available just now"
 
 
-# Working folders.
-
-
 MOST_LINES = 200
 MOST_FOLDERS = 20
 AT_ONCE = 8

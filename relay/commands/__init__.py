@@ -126,9 +126,6 @@ def free_text(tool: Tool) -> str:
     return first if is_free and set(tool.parameters.get("required", ())) <= {first} else ""
 
 
-# The words of a line.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Word:
     """`text` without its quotes; `raw` as it was typed. `name` is what stood before an equals sign, if anything."""
@@ -176,9 +173,6 @@ def _end_of_quoted(line: str, start: int, unclosed: set[str]) -> int | None:
 def _end(pattern: re.Pattern[str], line: str, place: int) -> int:
     match = pattern.match(line, place)
     return match.end() if match else place
-
-
-# Arguments of tools.
 
 
 def tool_arguments(tool: Tool, line: str) -> dict[str, Any]:
@@ -240,9 +234,6 @@ def _fits(schema: JsonObject, value: object) -> bool:
     return True
 
 
-# Arguments of our own commands.
-
-
 def own_arguments(name: str, line: str) -> dict[str, Any]:
     if name == "context" and (folder := re.fullmatch(r"add\s+(\S.*)", line.strip(), re.IGNORECASE)):
         return {"folder": folder[1].strip("\"'")}
@@ -261,9 +252,6 @@ def own_arguments(name: str, line: str) -> dict[str, Any]:
         return {}
     problem = _("This argument does not fit.") if line else _("An argument is missing.")
     raise BadCommand(problem, usage=own_usage(name))
-
-
-# The command itself.
 
 
 def parse(text: str, tools: Toolbox) -> Command | None:

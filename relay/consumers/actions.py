@@ -102,9 +102,6 @@ class ActionSocket(Socket):
             raise InvalidRequest(_("This is not JSON.")) from None
 
 
-# What both sockets can do.
-
-
 async def rollback(at: ActionSocket, session: Session, request: ActionRequest) -> Session:
     await conversation.rollback(at.user, session, to=request.number("to"))
     await in_database(session.refresh_from_db)

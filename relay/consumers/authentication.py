@@ -75,9 +75,6 @@ def read_api_key(scope: Any) -> str:
     return bearer_secret(headers.get(b"authorization", "")) or headers.get(b"x-api-key", "").strip()
 
 
-# The origin of a page: scheme, host and port have to be ours.
-
-
 class Origin(NamedTuple):
     scheme: str
     host: str

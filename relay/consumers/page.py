@@ -72,8 +72,6 @@ class ChatConsumer(ActionSocket, PageSocket):
             await self.degraded_changed({"is_degraded": True})
         await self.catch_up()
 
-    # Actions.
-
     def size_error(self, text_data: str | None) -> str:
         return _("This is too long for one message. Attach it as a file.")
 
@@ -105,8 +103,6 @@ class ChatConsumer(ActionSocket, PageSocket):
             words = _("The conversation continued before your message arrived. Your message is on its own branch.")
         if words or result.seq or result.is_queued:
             await self.show(fragments.notices([words] if words else [], self.view.reader))
-
-    # Updates.
 
     async def session_changed(self, message: Message) -> None:
         self.other_runs.clear()

@@ -46,8 +46,6 @@ class ProgramConsumer(ProgramSessions):
         await self.send_event("welcome", **known, is_degraded=groups.is_degraded(), **self.client)
         return None
 
-    # Actions.
-
     def size_error(self, text_data: str | None) -> str:
         if text_data is None:
             return _("Send text frames with JSON.")

@@ -219,12 +219,9 @@ def _take(
             raise _Refused(row, error) from error
 
 
-# Tool commands: recorded as what was typed, the call and its result.
-
-
 @dataclass(frozen=True, slots=True)
 class ToolCommand:
-    """A tool command in the queue. It leaves the queue when its result is recorded."""
+    """A tool command in the queue. It leaves the queue when what was typed, the call and its result are recorded."""
 
     user: User
     session: Session

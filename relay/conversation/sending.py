@@ -136,9 +136,6 @@ async def _carry_out(session: Session, filed: SendResult, work: Turn | ToolComma
     return await (work.carry_out_typed() if isinstance(work, ToolCommand) else start_answer(session, filed, work))
 
 
-# Other actions that a model answers.
-
-
 def answering(
     prepare: Callable[Concatenate[User, Session, P], Turn],
 ) -> Callable[Concatenate[User, Session, P], Coroutine[Any, Any, SendResult]]:

@@ -152,9 +152,6 @@ def get_message(session: Session, seq: int) -> Message:
     return found
 
 
-# Where a message belongs.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewerPosition:
     """What a writer saw: the last entry, the run that was being answered there, and whether a branch was chosen."""

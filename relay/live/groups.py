@@ -43,9 +43,6 @@ def user_group(user_id: int) -> str:
     return f"person.{user_id}"
 
 
-# Membership.
-
-
 async def join_session(session_id: UUID, channel: str, *, version: int) -> None:
     """A socket opens this session and shows it as it was at `version`."""
     with _lock:
@@ -89,9 +86,6 @@ def local_sessions() -> dict[UUID, OpenSession]:
 def count_local_sockets(session_id: UUID) -> int:
     session = _sessions.get(session_id)
     return session.sockets if session else 0
-
-
-# Sending.
 
 
 def notify_session(session_id: UUID) -> None:
