@@ -29,19 +29,8 @@ from relay.agents.settings import pick_agent
 from relay.agents.turn import Turn
 from relay.chat import attachments
 from relay.commands import Command
-from relay.conversation.turns import (
-    Draft,
-    InsertPosition,
-    NotPossible,
-    SendResult,
-    ViewerPosition,
-    append_message,
-    find_branch_end,
-    last_run_at,
-    parse_command,
-    read_head,
-    text_parts,
-)
+from relay.conversation import turns
+from relay.conversation.turns import Draft, InsertPosition, NotPossible, SendResult, ViewerPosition
 from relay.errors import RelayError
 from relay.live import groups, runs
 from relay.live.run_task import start_task
@@ -135,7 +124,7 @@ async def send_queued(user: User, session: Session, *, after: int, run: UUID | N
     def release() -> None:
         with writing():
             writer.lock([session.pk])
-            QueuedMessage.objects.release_all(session.pk, find_branch_end(session.pk, seen).seq)
+            QueuedMessage.objects.release_all(session.pk, turns.find_branch_end(session.pk, seen).seq)
 
     await in_database(release)
     return await send_next(user.pk, session.pk, seen, is_requested=True) or SendResult()
@@ -199,19 +188,19 @@ def _take(
         if (session := owned.first()) is None:
             return None
         writer.lock([session_id])
-        place = find_branch_end(session_id, seen)
+        place = turns.find_branch_end(session_id, seen)
         waiting = QueuedMessage.objects.sendable(session_id, place.seq)
         if place.run is not None or not waiting or (row := waiting[0]).held_at is not None:
             return None
         try:
             draft = Draft(text=row.text, attachments=row.attachments, agent=row.agent, model=row.model)
-            command = parse_command(draft)
+            command = turns.parse_command(draft)
             if command is not None and command.is_tool:
                 tool = ToolCommand(session.owner, session, row, command, place.seq)
                 return tool.carry_out if tool.claim() else None
             QueuedMessage.objects.filter(pk=row.pk).delete()
-            follows = follows or last_run_at(session_id, place.seq)
-            sent, turn = append_message(
+            follows = follows or turns.last_run_at(session_id, place.seq)
+            sent, turn = turns.append_message(
                 session.owner, session, draft, after=place.seq, client={}, on_leaf=True, follows=follows
             )
             return partial(start_answer, session, sent, turn)
@@ -273,15 +262,15 @@ class ToolCommand:
         """`is_repeated`: an earlier attempt failed, and may have been committed unnoticed."""
         typed = {"source": "command"}
         entries: list[Entry] = [
-            ModelInput(parts=text_parts(self.row.text), metadata=typed, at=at),
+            ModelInput(parts=turns.text_parts(self.row.text), metadata=typed, at=at),
             ModelOutput(parts=(request,), end_reason="tool_use", metadata=typed, at=at),
             *results,
         ]
         with writing():
             is_removed, _rows = QueuedMessage.objects.filter(pk=self.row.pk).delete()
             if is_repeated and not is_removed:
-                return SendResult(seq=read_head(self.session))
-            if self.on_leaf and self.after != read_head(self.session):
+                return SendResult(seq=turns.read_head(self.session))
+            if self.on_leaf and self.after != turns.read_head(self.session):
                 entries.insert(0, HeadMoved(to=self.after, reason="switch", at=at))
             appended = recorder.append_many(self.session, entries, after=self.after)[-1]
         return SendResult(seq=appended.seq, is_branch=not appended.moved_head)
