@@ -16,15 +16,7 @@ from history.entries import JsonObject
 from history.models import Session
 from relay import conversation
 from relay.consumers.base import ReaderTooSlow
-from relay.consumers.requests import (
-    MAX_MESSAGE_CHARS,
-    ActionRefused,
-    ActionRequest,
-    InvalidRequest,
-    MessageRate,
-    SocketClosed,
-    refusal_of,
-)
+from relay.consumers.requests import ActionRefused, ActionRequest, InvalidRequest, MessageRate, SocketClosed, refusal_of
 from relay.consumers.sockets import Socket
 from relay.conversation import SendResult
 from relay.models import User
@@ -32,6 +24,7 @@ from relay.runtime.async_db import in_database
 from relay.runtime.event_loop import parse_apart
 from relay.runtime.locale import ViewerLocale
 
+MAX_MESSAGE_CHARS = 1_000_000
 # What came of an action: a message that was sent, a session that was changed or copied, or an answer for programs.
 Result = SendResult | Session | dict[str, Any] | None
 

@@ -13,10 +13,10 @@ from history.models import Session
 from history.record.listing import ListCursor, list_sessions
 from history.transcripts import serializers
 from relay import conversation
-from relay.consumers.actions import ACTIONS, Action, Result
+from relay.consumers.actions import ACTIONS, MAX_MESSAGE_CHARS, Action, Result
 from relay.consumers.base import NOT_SIGNED_IN, connection_info
 from relay.consumers.program_sessions import Answer, ProgramSessions, id_of
-from relay.consumers.requests import MAX_MESSAGE_CHARS, ActionRequest, InvalidRequest, MessageRate
+from relay.consumers.requests import ActionRequest, InvalidRequest, MessageRate
 from relay.conversation import SendResult
 from relay.conversation.controls import plain_history
 from relay.live import groups
