@@ -19,6 +19,7 @@ from history.db.transactions import writing
 from history.entries import Entry, JsonObject, ModelOutput, ToolRequest, ToolResult
 from history.models import Exchange, Message, Session
 from history.record import recorder
+from history.record.branches import behind_notes
 from relay.errors import ProviderError
 from relay.models import Agent, Run
 from relay.models.agents import RoleName
@@ -169,18 +170,21 @@ def request_compression(run_id: UUID) -> bool:
         return bool(waiting.update(compression_asked_at=timezone.now()))
 
 
-def take_compression_request(run_id: UUID) -> bool:
-    """Whether a summary was requested. The request is removed."""
+def read_updates(run_id: UUID, session_id: UUID, leaf: int) -> tuple[int, CompressionRequest | None]:
+    """The leaf behind notes that were added to the path of the run, and a request to compress, taken once."""
+    now = behind_notes(session_id, leaf)
+    if now != leaf:
+        with writing():
+            set_leaf(run_id, now)
+    return now, CompressionRequest(why="asked") if _take_compression_request(run_id) else None
+
+
+def _take_compression_request(run_id: UUID) -> bool:
     requested = Run.objects.filter(pk=run_id, compression_asked_at__isnull=False)
     if not requested.exists():
         return False
     with writing():
         return bool(requested.update(compression_asked_at=None))
-
-
-def set_summarising(run_id: UUID, *, is_on: bool) -> None:
-    with writing():
-        Run.objects.filter(pk=run_id).update(summarising_at=timezone.now() if is_on else None)
 
 
 def read_leaf(run_id: UUID) -> int:
