@@ -290,7 +290,6 @@ LOGIN_URL = "accounts:signin"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "accounts:signin"
 SESSION_COOKIE_NAME = "parley_session"
-SESSION_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_NAME = "parley_csrf"
 
 # Security: behind https as soon as PARLEY_URL says so
@@ -298,10 +297,8 @@ CSRF_COOKIE_NAME = "parley_csrf"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _served_over_https
 CSRF_TRUSTED_ORIGINS = [f"{_url.scheme}://{_url.netloc}"]
 SECURE_HSTS_SECONDS = 365 * 24 * 3600 if _served_over_https else 0
-SECURE_REFERRER_POLICY = "same-origin"
 if PARLEY_TRUSTED_PROXIES:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
-X_FRAME_OPTIONS = "DENY"
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": [SELF],
@@ -322,8 +319,6 @@ LANGUAGES = [("en", _("English")), ("zh-hans", _("Simplified Chinese"))]
 LANGUAGE_CODE = env.choice("PARLEY_LANGUAGE", "en", among=("en", "zh-hans"))
 LOCALE_PATHS = [BASE_DIR / "locale"]
 FORMAT_MODULE_PATH = ["project.locale_formats"]
-USE_I18N = True
-USE_TZ = True
 TIME_ZONE = env.time_zone("PARLEY_TIME_ZONE", "UTC")
 
 # MCP servers whose tools agents use
