@@ -101,7 +101,6 @@ class Socket(AsyncWebsocketConsumer):
         await self.channel_layer.group_add(PROCESS_GROUP, self.channel_name)
 
     async def release(self) -> None:
-        """Release everything when the socket has ended."""
         for task in self._later.values():
             task.cancel()
         if self.is_accepted:

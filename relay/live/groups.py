@@ -109,7 +109,6 @@ def send_to_user(user_id: int, message: Message) -> None:
 
 
 def send_to_process(message: Message) -> None:
-    """To all sockets of this process."""
     _layer().send_to_process(message)
 
 

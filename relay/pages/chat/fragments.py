@@ -150,7 +150,6 @@ def _has_answered(run: Run) -> bool:
 
 
 def _render_undone_summaries(rows: Sequence[TranscriptEntry], context: dict[str, Any]) -> str:
-    """Render the summaries above that were undone since."""
     seqs = [row.entry.seq for row in rows if isinstance(row.entry, Retracted)]
     around = [row for seq in seqs for row in read_page(context["session"], TranscriptPosition(at=seq)).rows]
     return "".join(_row(row, context) for row in around if isinstance(row, TranscriptEntry) and row.message.seq in seqs)
