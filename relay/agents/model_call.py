@@ -32,7 +32,6 @@ from relay.providers.base import CallNotes
 from relay.providers.http import Route
 from relay.runtime.async_db import in_database_after_outages
 from relay.usage import allowances, budgets, counters
-from relay.usage.allowances import Limits
 from relay.usage.amounts import NO_USE, Use
 from relay.usage.budgets import BudgetLimit, Payer
 from relay.usage.prices import cost_of
@@ -89,22 +88,22 @@ class Reservation:
             budgets.settle(self.payer, self.name, NO_USE)
 
 
-async def reserve(owner: int, limits: Limits, *, route: Route, read: int, written: int | None) -> Reservation:
-    """Reserve what a call may use at most; `read` is its input in tokens, `written` the most that it may write.
+async def reserve(owner: int, rendered: RenderedCall) -> Reservation:
+    """Reserve what a call may use at most.
 
     Raises OverAllowance where a budget is used up, BudgetReserved where running calls may use up the rest of it.
     """
-    payer = Payer(owner)
-    reservation = Reservation(payer, route, read)
-    counters.set_limits(owner, limits)
-    if not limits.has_budget:
+    payer, route = Payer(owner), rendered.route
+    reservation = Reservation(payer, route, rendered.tokens)
+    counters.set_limits(owner, rendered.limits)
+    if not rendered.limits.has_budget:
         return reservation
     if counters.owner_account(owner).is_stale:
         await counters.load_owner(owner)
     reservation.budgets = found = budgets.budgets_of(payer)
-    name, model = route.provider.name, route.model.name
-    most = settings.PARLEY_RELAY_RESERVED_TOKENS if written is None else written
-    amount = budgets.estimate_most_use(found, read=read, written=most, provider=name, model=model)
+    name, model, most = route.provider.name, route.model.name, rendered.options.max_tokens
+    written = settings.PARLEY_RELAY_RESERVED_TOKENS if most is None else most
+    amount = budgets.estimate_most_use(found, read=rendered.tokens, written=written, provider=name, model=model)
     until = time.monotonic() + WAIT_SECONDS
     while (objection := await budgets.reserve(payer, reservation.name, amount, found)) is not None:
         what = allowances.TOKENS if objection.budget.unit == "tokens" else allowances.COST
@@ -174,9 +173,7 @@ class ModelCall:
 @asynccontextmanager
 async def open_call(turn: Turn, rendered: RenderedCall) -> AsyncIterator[ModelCall]:
     """Reserve what the call may use at most, and record it. Nothing has been sent yet."""
-    reservation = await reserve(
-        turn.user.pk, rendered.limits, route=rendered.route, read=rendered.tokens, written=rendered.options.max_tokens
-    )
+    reservation = await reserve(turn.user.pk, rendered)
     try:
         exchange = await in_database_after_outages(record_call, rendered)
         yield ModelCall(turn, rendered, exchange, reservation)
