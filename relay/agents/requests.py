@@ -69,6 +69,7 @@ def render_call(
     elif plans.TOOL in agent.tools:
         shown = replace(shown, live_screen=plans.on_screen(taken.plan, shown.live_screen))
     context = without_unsupported_images(render_context(taken, shown), route.model)
+    limit = compression_limit(route.model, agent)
     options = CallOptions(
         model=route.model.name,
         provider=route.provider.name,
@@ -95,7 +96,7 @@ def render_call(
         tokens=estimate_context(context.entries, system=context.system, tools=context.tools),
         inputs=inputs,
         metadata={**client, "repairs": repairs} if repairs else client,
-        is_full=_is_full(context, compression_limit(route.model, agent)),
+        is_full=bool(limit) and (context.tokens > limit or not OVERFULL.isdisjoint(context.report.codes)),
     )
 
 
@@ -131,10 +132,6 @@ def compression_limit(model: Model, agent: Agent) -> int:
         return 0
     share = agent.compress_at or settings.PARLEY_COMPRESS_AT
     return min(int((model.window or UNKNOWN_WINDOW) * share), context_limit(model, agent.max_answer_tokens))
-
-
-def _is_full(context: Context, limit: int) -> bool:
-    return bool(limit) and (context.tokens > limit or not OVERFULL.isdisjoint(context.report.codes))
 
 
 def read_calibration(model: str) -> float:

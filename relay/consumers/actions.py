@@ -1,8 +1,7 @@
 """Actions of the page and program sockets: how they are read and carried out, and what both can do in a session.
 
-A client sends a JSON object with a `type` and a few fields. `ACTIONS` says for each type which fields it has, which
-permission it needs and which function of `relay.conversation` carries it out. Both sockets read, limit and refuse
-requests in the same way; the page socket answers with HTML, the program socket with JSON.
+`ACTIONS` says for each type of request which permission it needs and which function of `relay.conversation` carries it
+out. Both sockets read, limit and refuse requests in the same way; one answers with HTML, the other with JSON.
 """
 
 import json

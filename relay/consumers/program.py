@@ -1,8 +1,4 @@
-"""The socket for programs: JSON in, JSON out, with the same actions as the chat page. docs/websocket.md lists them.
-
-An action is an object with a `type`, and an `id` that its answer repeats. What happens in the open session comes as
-events. An action that makes no sense gets an error event, and the socket stays open.
-"""
+"""The socket for programs: JSON in, JSON out, with the same actions as the chat page. docs/websocket.md lists them."""
 
 import logging
 from uuid import UUID, uuid4
