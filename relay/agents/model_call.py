@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from itertools import count
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -25,7 +25,7 @@ from history.entries import ModelOutput, Usage, entry_to_json, thaw
 from history.models import Exchange
 from history.record import exchanges, recorder
 from relay.agents.requests import RenderedCall, record_call
-from relay.agents.turn import StoredAnswer, Turn, TurnObserver, set_leaf
+from relay.agents.turn import StoredAnswer, Turn, TurnObserver, set_leaf, store_once
 from relay.errors import BudgetReserved, OverAllowance, ProviderError
 from relay.providers.advice import failure_of
 from relay.providers.base import CallNotes
@@ -160,10 +160,7 @@ class ModelCall:
         run_id = observer.id if observer else None
         with exchanges.being_stored(self.exchange.pk):
             async with self.reservation.settling(spent):
-                attempts = count()
-                seq = await in_database_after_outages(
-                    lambda: _finish(run_id, self, output, end_reason, spent, is_repeated=next(attempts) > 0)
-                )
+                seq = await store_once(partial(_finish, run_id, self, output, end_reason, spent))
         self.turn.budget.spend(spent.tokens)
         if observer is not None:
             await observer.on_stored(leaf=seq)
@@ -184,10 +181,7 @@ async def open_call(turn: Turn, rendered: RenderedCall) -> AsyncIterator[ModelCa
 def _finish(
     run_id: UUID | None, call: ModelCall, output: ModelOutput, end_reason: str, spent: Use, *, is_repeated: bool
 ) -> int:
-    """The answer becomes a message, and the run's leaf.
-
-    `is_repeated`: an earlier attempt failed, and may have been committed unnoticed.
-    """
+    """The answer becomes a message, and the run's leaf."""
     for content in call.assembler.blobs.values() if run_id else ():
         recorder.store_blob(content, media_type="application/octet-stream")
     exchange, notes = call.exchange, call.notes

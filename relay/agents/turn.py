@@ -140,15 +140,12 @@ class TurnFailed(Exception):
 
 
 async def store_entries(turn: Turn, observer: TurnObserver, *entries: Entry, after: int) -> int:
-    attempts = count()
-    append = partial(_append, observer.id, turn.session_id, entries, after)
-    leaf = await finish_if_cancelled(in_database_after_outages(lambda: append(is_repeated=next(attempts) > 0)))
+    leaf = await finish_if_cancelled(store_once(partial(_append, observer.id, turn.session_id, entries, after)))
     await observer.on_stored(leaf=leaf)
     return leaf
 
 
 def _append(run_id: UUID, session_id: UUID, entries: Sequence[Entry], after: int, *, is_repeated: bool) -> int:
-    """`is_repeated`: an earlier attempt failed, and may have been committed unnoticed."""
     with writing():
         session = Session.objects.get(pk=session_id)
         last = entries[-1]
@@ -189,6 +186,12 @@ def _take_compression_request(run_id: UUID) -> bool:
 
 def read_leaf(run_id: UUID) -> int:
     return Run.objects.values_list("leaf", flat=True).get(pk=run_id)
+
+
+async def store_once(write: Callable[..., T]) -> T:
+    """Write as soon as the database is back. `is_repeated`: an earlier attempt may have been committed unnoticed."""
+    attempts = count()
+    return await in_database_after_outages(lambda: write(is_repeated=next(attempts) > 0))
 
 
 async def finish_if_cancelled(work: Coroutine[Any, Any, T]) -> T:

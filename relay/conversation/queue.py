@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from itertools import count
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -26,7 +25,7 @@ from history.errors import HistoryError
 from history.models import Session
 from history.record import recorder, writer
 from relay.agents.settings import pick_agent
-from relay.agents.turn import Turn
+from relay.agents.turn import Turn, store_once
 from relay.chat import attachments
 from relay.commands import Command
 from relay.conversation import turns
@@ -251,15 +250,11 @@ class ToolCommand:
         results = await run_calls([request], toolbox=all_tools(), context=context)
         entries = [results, *context.kept_by(results)]
         started_at = results.results[0].started_at or results.at
-        attempts = count()
-        sent = await in_database_after_outages(
-            lambda: self._record(request, entries, started_at, is_repeated=next(attempts) > 0)
-        )
+        sent = await store_once(partial(self._record, request, entries, started_at))
         groups.notify_session(self.session.pk)
         return sent
 
     def _record(self, request: ToolRequest, results: Sequence[Entry], at: datetime, *, is_repeated: bool) -> SendResult:
-        """`is_repeated`: an earlier attempt failed, and may have been committed unnoticed."""
         typed = {"source": "command"}
         entries: list[Entry] = [
             ModelInput(parts=turns.text_parts(self.row.text), metadata=typed, at=at),
