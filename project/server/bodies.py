@@ -80,7 +80,6 @@ class RequestBody:
         self.scope, self.headers = scope, dict[bytes, bytes](scope.get("headers", ()))
         self.length = announced_length(scope, self.headers)
         self._receive, self._send = receive, send
-        # The relay and the MCP server check key and size themselves.
         is_checked_later = gateway.serves(scope["path"]) or mcp.serves(scope["path"])
         self.limit: int | None = None if is_checked_later else ANYONE_BYTES
         self.size, self.seconds = 0, 0.0

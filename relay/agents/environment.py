@@ -89,7 +89,6 @@ def _panel(tool: Tool, context: ToolContext) -> str:
 MOST_LINES = 200
 MOST_FOLDERS = 20
 AT_ONCE = 8
-# Folders that are not listed.
 IGNORED = frozenset({"node_modules", "__pycache__", "venv", "dist", "build", "target"})
 
 

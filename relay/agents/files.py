@@ -160,9 +160,6 @@ def _unknown_names(agent: Agent) -> Iterator[str]:
             yield _("There is no agent %(name)s yet.") % {"name": name[:100]}
 
 
-# The section of exports: a record knows agents only by name.
-
-
 FIELDS = tuple(field.name for field in Agent._meta.concrete_fields if not field.primary_key)
 
 

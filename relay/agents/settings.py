@@ -37,9 +37,6 @@ def callable_agents(agent: Agent) -> list[Agent]:
     return list(Agent.objects.filter(name__in=agent.agents) if agent.agents else Agent.objects.exclude(name=agent.name))
 
 
-# A change of an agent is an entry in every session that continues with it.
-
-
 def setting_changes(before: Snapshot, agent: Agent, *, at: datetime) -> list[Entry]:
     """Entries that record the agent's instruction and tools, if they differ from those `before`."""
     entries: list[Entry] = []

@@ -128,7 +128,6 @@ class ChatConsumer(ActionSocket, PageSocket):
         if kind != "ended" and run != self.run and (self.run or run in self.other_runs):
             return
         if run == self.run and kind in ("stored", "summarising"):
-            # The last entry of a run and its end come one after the other, and are shown in one update.
             self._delayed = self._delayed or frame["id"]
             self.run_later(self._show_delayed)
             return
@@ -229,9 +228,6 @@ class ChatConsumer(ActionSocket, PageSocket):
         with self.view.reader.reading():
             html = fragments.render_update(kind, **context)
         await self.show(html)
-
-
-# Actions that only a page has, or has in another form than a program.
 
 
 async def send(page: ChatConsumer, session: Session, request: ActionRequest) -> SendResult:

@@ -69,9 +69,6 @@ def _sent(session: Session, sent: SendResult) -> Answer:
     return answer | ({"forked": str(sent.go_to)} if sent.go_to else {})
 
 
-# Actions that only a program has, or has in another form than a page.
-
-
 async def create(program: ProgramConsumer, _none: object, request: ActionRequest) -> Session:
     program.require_scope("write")
     session = await in_database(program.create_session, request.text("agent"), request.text("title"), uuid4())

@@ -42,7 +42,6 @@ logger = logging.getLogger(__name__)
 GAP_SECONDS = 0.35
 # How long a socket waits until it reads again what it could not read while the database was away.
 RETRY_SECONDS = 1.0
-# How long closing all sockets of this process may take.
 CLOSE_SECONDS = 3.0
 KEY_NOT_ALLOWED = "This socket is for browser pages. Use /ws/v1/ with an API key."
 _open: set[Socket] = set()

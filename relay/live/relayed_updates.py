@@ -97,15 +97,13 @@ def _sessions_below(opened: Collection[UUID]) -> dict[UUID, set[UUID]]:
     return below
 
 
-# Open calls of programs. Their heartbeat is in the journal, so `heartbeat_at` is a time in the future.
-
-
 def has_open_call(session: Session) -> bool:
     """Whether a program waits for an answer in this session. Only the newest calls: a session may have thousands."""
     if session.source != Session.Source.RELAY:
         return False
     calls = Exchange.objects.filter(session=session).order_by("-started_at", "-id")
     newest = calls.values_list("ended_at", "heartbeat_at")[:NEWEST_CALLS]
+    # The heartbeat of relayed calls is in the journal, so `heartbeat_at` is a time in the future.
     return any(ended is None and until > timezone.now() for ended, until in newest)
 
 

@@ -20,7 +20,7 @@ from history.entries import ToolRequest
 from history.models import ApiKey
 from relay.gateway.call.json_scanner import is_too_heavy
 from relay.mcp_server.application import HttpRefusal
-from relay.mcp_server.tools import HOW_TO_OPEN, READS, tools_for
+from relay.mcp_server.tools import HOW_TO_OPEN, SCOPES, tools_for
 from relay.runtime.asgi import Message, Receive, Scope, Send
 from relay.runtime.event_loop import LARGE
 from relay.tools.base import Tool as AgentTool
@@ -129,7 +129,7 @@ def _key(context: Context) -> ApiKey:
 
 
 def _describe(tool: AgentTool) -> Tool:
-    hints = {"readOnlyHint": tool.name in READS, "destructiveHint": False, "openWorldHint": False}
+    hints = {"readOnlyHint": SCOPES[tool.name] == "read", "destructiveHint": False, "openWorldHint": False}
     about = {"name": tool.name, "description": tool.description, "inputSchema": dict(tool.parameters)}
     return Tool.model_validate({**about, "annotations": hints})
 

@@ -132,5 +132,4 @@ def _without(original: Tool, *names: str) -> Tool:
 
 
 SCOPES = {"search_history": "read", "read_session": "read", "list_sessions": "read", "append_note": "write"}
-READS = tuple(name for name, scope in SCOPES.items() if scope == "read")
 TOOLS = (_without(search_history, "this_conversation"), read_session, list_sessions, append_note)
