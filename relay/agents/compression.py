@@ -196,7 +196,6 @@ class _SummaryCalls:
             session=Session.objects.select_related("owner", "api_key").get(pk=turn.session_id),
             leaf=self.leaf,
             role=SUMMARISER,
-            agent=turn.agent.name,
             context=context,
             options=CallOptions(
                 model=model.name,

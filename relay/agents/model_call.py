@@ -172,7 +172,7 @@ async def open_call(turn: Turn, rendered: RenderedCall) -> AsyncIterator[ModelCa
     """Reserve what the call may use at most, and record it. Nothing has been sent yet."""
     reservation = await reserve(turn.user.pk, rendered)
     try:
-        exchange = await in_database_after_outages(record_call, rendered)
+        exchange = await in_database_after_outages(record_call, rendered, turn.agent.name)
         yield ModelCall(turn, rendered, exchange, reservation)
     finally:
         reservation.release()

@@ -39,7 +39,6 @@ class RenderedCall:
     session: Session
     leaf: int
     role: str
-    agent: str
     context: Context
     options: CallOptions
     route: Route
@@ -88,7 +87,6 @@ def render_call(
         session=session,
         leaf=leaf,
         role=role,
-        agent=agent.name,
         context=context,
         options=options,
         route=route,
@@ -100,14 +98,14 @@ def render_call(
     )
 
 
-def record_call(rendered: RenderedCall) -> Exchange:
+def record_call(rendered: RenderedCall, agent: str) -> Exchange:
     route, session = rendered.route, rendered.session
     return exchanges.open_exchange(
         session,
         owner=session.owner,
         after=rendered.leaf,
         inputs=rendered.inputs,
-        agent=rendered.agent,
+        agent=agent,
         provider=route.provider.name,
         model=route.model.name,
         dialect=route.provider.dialect,
