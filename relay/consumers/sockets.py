@@ -180,7 +180,7 @@ class PageSocket(Socket):
         if not user.is_authenticated:
             await self.end(NOT_SIGNED_IN)
         self.sign_in = sign_outs.register(user, self.scope)
-        await groups.join_user(user.pk, self.channel_name)
+        await self.channel_layer.group_add(groups.user_group(user.pk), self.channel_name)
         await self.connect_page(user)
 
     async def connect_page(self, user: User) -> None:
@@ -190,7 +190,7 @@ class PageSocket(Socket):
     async def release(self) -> None:
         if hasattr(self, "sign_in"):
             sign_outs.unregister(self.sign_in)
-            await groups.leave_user(self.sign_in.user_id, self.channel_name)
+            await self.channel_layer.group_discard(groups.user_group(self.sign_in.user_id), self.channel_name)
         await super().release()
 
     async def signed_out(self, message: Message) -> None:

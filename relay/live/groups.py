@@ -6,7 +6,6 @@ Redis only sockets of this process are reached.
 
 import threading
 import time
-from collections import Counter
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -31,7 +30,6 @@ class OpenSession:
 
 _PROCESS, _numbers = uuid4().hex, count()
 _sessions: dict[UUID, OpenSession] = {}
-_users: Counter[int] = Counter()  # number of open pages of each user
 _lock = threading.Lock()
 
 
@@ -57,25 +55,6 @@ async def leave_session(session_id: UUID, channel: str) -> None:
             if session.sockets <= 0:
                 del _sessions[session_id]
     await _layer().group_discard(session_group(session_id), channel)
-
-
-async def join_user(user_id: int, channel: str) -> None:
-    with _lock:
-        _users[user_id] += 1
-    await _layer().group_add(user_group(user_id), channel)
-
-
-async def leave_user(user_id: int, channel: str) -> None:
-    with _lock:
-        _users[user_id] -= 1
-        if _users[user_id] <= 0:
-            del _users[user_id]
-    await _layer().group_discard(user_group(user_id), channel)
-
-
-def local_users() -> set[int]:
-    with _lock:
-        return set(_users)
 
 
 def local_sessions() -> dict[UUID, OpenSession]:

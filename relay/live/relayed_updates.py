@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from history.db.parameters import among
 from history.models import Exchange, Session
-from relay.live import groups
+from relay.live import groups, sign_outs
 
 RECENT = timedelta(seconds=60)
 MOST_LISTED = 200
@@ -62,7 +62,7 @@ def refresh_open_sessions() -> None:
 
 def refresh_session_lists() -> None:
     """A job of every process: what was relayed a moment ago appears in the open lists."""
-    users = {} if settings.REDIS_URL else groups.local_users()
+    users = {} if settings.REDIS_URL else sign_outs.local_users()
     if not users:
         _listed.clear()
         return
