@@ -7,6 +7,7 @@ import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from threading import BoundedSemaphore
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -40,7 +41,7 @@ INSTRUCTIONS = (
 # The SDK logs every request; errors are enough.
 logging.getLogger("mcp").setLevel(logging.WARNING)
 
-_running: set[object] = set()
+_places = BoundedSemaphore(AT_ONCE)
 # Separate threads, because parsing must not wait for slow tools.
 _threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="mcp")
 
@@ -108,17 +109,15 @@ async def _list_tools(context: Context, params: object) -> ListToolsResult:
 
 async def _call_tool(context: Context, params: CallToolRequestParams) -> CallToolResult:
     """Run a tool as an agent would: checked arguments, limits on time and size, an error that says what to do."""
-    call = object()
-    if len(_running) >= AT_ONCE:
+    if not _places.acquire(blocking=False):
         return _result("Too many calls are under way: try again in a few seconds.", is_error=True)
-    _running.add(call)
     try:
         arguments = as_bytes(params.arguments or {}).decode()
         request = ToolRequest(call_id=uuid4().hex, name=params.name, arguments=arguments)
         on_behalf_of = ToolContext(user=_key(context), session_id=NOWHERE, how_to_open=HOW_TO_OPEN)
         done = await run_call(request, toolbox=tools_for(_key(context)), context=on_behalf_of)
     finally:
-        _running.discard(call)
+        _places.release()
     return _result(done.text or done.error, is_error=done.status != "success")
 
 
