@@ -109,24 +109,16 @@ class TurnObserver(Protocol):
     run_subagent: Callable[[Turn], Awaitable[Run]]
 
     async def on_call(self, exchange: Exchange, assembler: Assembler, *, model: str, role: RoleName) -> None: ...
-
     def on_retry(self, error: ProviderError, seconds: float) -> None: ...  # of the wait before the next attempt
-
     def on_event(self, event: Event) -> None: ...
-
     async def on_stored(self, *, leaf: int) -> None: ...
-
     async def on_summarising(self, *, is_on: bool) -> None: ...
-
     async def on_tool_calls(self, *, seq: int, requests: Sequence[ToolRequest]) -> None: ...
-
     def on_tool_result(self, *, seq: int, index: int, result: ToolResult) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """A stored answer and its entry."""
-
     seq: int
     output: ModelOutput
 
