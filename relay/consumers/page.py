@@ -25,7 +25,7 @@ from relay.consumers.base import NOT_FOUND, NOT_SIGNED_IN, connection_info, run_
 from relay.consumers.frame_cursor import PageCursor
 from relay.consumers.requests import ActionRefused, ActionRequest, MessageRate, SocketClosed
 from relay.consumers.sockets import PageSocket
-from relay.conversation import SendResult
+from relay.conversation import SendResult, ViewerPosition
 from relay.live import groups, runs, sign_outs
 from relay.live.answer_html import AnswerCursor
 from relay.live.frames import Frame
@@ -240,10 +240,8 @@ async def send(page: ChatConsumer, session: Session, request: ActionRequest) -> 
     if page.last_sent is not None and page.last_sent[0] == shown:
         before = page.last_sent[1]
         after, run = before.seq or after, before.run or run
-    on_leaf = request.optional_number("leaf") is not None
-    sent = await conversation.send(
-        page.user, session, draft=request.draft(), after=after, run=run, on_leaf=on_leaf, client=page.client
-    )
+    seen = ViewerPosition(after=after, run=run, on_leaf=request.optional_number("leaf") is not None)
+    sent = await conversation.send(page.user, session, request.draft(), seen, client=page.client)
     if sent.seq:
         page.last_sent = (shown, sent)
     return sent

@@ -13,7 +13,7 @@ from relay.consumers.actions import ACTIONS, MAX_MESSAGE_CHARS, Action, Result
 from relay.consumers.base import NOT_SIGNED_IN, connection_info
 from relay.consumers.program_sessions import Answer, ProgramSessions, id_of
 from relay.consumers.requests import ActionRequest, InvalidRequest, MessageRate
-from relay.conversation import SendResult
+from relay.conversation import SendResult, ViewerPosition
 from relay.conversation.controls import plain_history
 from relay.live import groups
 from relay.models import QueuedMessage
@@ -105,10 +105,8 @@ async def send(program: ProgramConsumer, _none: object, request: ActionRequest) 
         session = await program.find_session(request, scope="write")
     await program.open_session(session)
     after, run = await _after(session, request), request.optional_id("run")
-    on_leaf, draft = bool(request.fields.get("on_leaf")), request.draft()
-    sent = await conversation.send(
-        program.user, session, draft=draft, after=after, run=run, on_leaf=on_leaf, client=program.client
-    )
+    seen = ViewerPosition(after=after, run=run, on_leaf=bool(request.fields.get("on_leaf")))
+    sent = await conversation.send(program.user, session, request.draft(), seen, client=program.client)
     return _sent(session, sent)
 
 

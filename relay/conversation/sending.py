@@ -6,7 +6,6 @@ A message is sent at once, or through the queue while an answer is being written
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
-from uuid import UUID
 
 from django.utils.translation import gettext as _
 
@@ -57,23 +56,12 @@ def _start(
 
 
 async def send(
-    user: User,
-    session: Session,
-    *,
-    draft: Draft,
-    after: int,
-    run: UUID | None = None,
-    on_leaf: bool = False,
-    client: Client = EMPTY,
+    user: User, session: Session, draft: Draft, seen: ViewerPosition, *, client: Client = EMPTY
 ) -> SendResult:
-    """Send a message after what its writer saw last: the entry `after`, and the `run` that was being answered there.
-
-    `on_leaf`: the writer has chosen that branch on purpose.
-    """
+    """Send a message after what its writer has `seen`."""
     command = turns.parse_command(draft)
     if command is not None and not command.is_tool:
         return await run_command(user, session, command)
-    seen = ViewerPosition(after=after, run=run, on_leaf=on_leaf)
     filed, work, is_stalled = await in_database(_file, user, session, draft, seen, client, command)
     sent = await _carry_out(session, filed, work)
     if is_stalled:
