@@ -29,7 +29,7 @@ from relay.agents.turn import Turn, store_once
 from relay.chat import attachments
 from relay.commands import Command
 from relay.conversation import turns
-from relay.conversation.turns import Draft, InsertPosition, NotPossible, SendResult, ViewerPosition
+from relay.conversation.turns import Draft, NotPossible, SendResult, ViewerPosition
 from relay.errors import RelayError
 from relay.live import groups, runs
 from relay.live.run_task import start_task
@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 MAX_QUEUED = 20
 
 
-def enqueue(user: User, session: Session, draft: Draft, place: InsertPosition) -> QueuedMessage:
+def enqueue(user: User, session: Session, draft: Draft, after: int) -> QueuedMessage:
     """Put a message behind those that wait there already, and release these: their owner continues."""
     if QueuedMessage.objects.filter(session=session.pk).count() >= MAX_QUEUED:
         raise NotPossible(_("Too many messages are waiting. Wait for the answer, or stop it."))
@@ -57,7 +57,7 @@ def enqueue(user: User, session: Session, draft: Draft, place: InsertPosition) -
     pick_agent(draft.agent, otherwise=session.agent)
     if draft.model:
         router().route(draft.model)
-    waiting = [row.pk for row in QueuedMessage.objects.sendable(session.pk, place.seq)]
+    waiting = [row.pk for row in QueuedMessage.objects.sendable(session.pk, after)]
     QueuedMessage.objects.filter(pk__in=waiting, held_at__isnull=False).update(held_at=None)
     return QueuedMessage.objects.create(
         session=session,
@@ -66,7 +66,7 @@ def enqueue(user: User, session: Session, draft: Draft, place: InsertPosition) -
         attachments=list(draft.attachments),
         agent=draft.agent,
         model=draft.model,
-        after=place.seq,
+        after=after,
     )
 
 

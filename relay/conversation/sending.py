@@ -22,7 +22,7 @@ from relay.commands import Command, help_text
 from relay.conversation import turns
 from relay.conversation.controls import run_command
 from relay.conversation.queue import ToolCommand, enqueue, send_next, start_answer
-from relay.conversation.turns import Client, Draft, InsertPosition, NotPossible, SendResult, ViewerPosition
+from relay.conversation.turns import Client, Draft, NotPossible, SendResult, ViewerPosition
 from relay.live import runs
 from relay.models import Agent, QueuedMessage, User
 from relay.runtime.async_db import in_database
@@ -52,7 +52,7 @@ def _start(
         if command is not None:
             allowances.check_allowance(user)
         session = recorder.start_session(owner=user, agent=pick_agent(draft.agent).name)
-        return session, *_append_or_claim(user, session, draft, InsertPosition(0), client, command)
+        return session, *_append_or_claim(user, session, draft, 0, client, command, on_leaf=False)
 
 
 async def send(
@@ -80,25 +80,18 @@ def _file(
         writer.lock([session.pk])
         place = turns.find_insert_position(session.pk, seen)
         if place.run is not None or QueuedMessage.objects.sendable(session.pk, place.seq):
-            row = enqueue(user, session, draft, place)
+            row = enqueue(user, session, draft, place.seq)
             return SendResult(is_queued=True, queued_id=row.pk), None, place.run is None
-        return *_append_or_claim(user, session, draft, place, client, command, on_leaf=seen.on_leaf), False
+        return *_append_or_claim(user, session, draft, place.seq, client, command, on_leaf=seen.on_leaf), False
 
 
 def _append_or_claim(
-    user: User,
-    session: Session,
-    draft: Draft,
-    place: InsertPosition,
-    client: Client,
-    command: Command | None,
-    *,
-    on_leaf: bool = False,
+    user: User, session: Session, draft: Draft, after: int, client: Client, command: Command | None, *, on_leaf: bool
 ) -> tuple[SendResult, Turn | ToolCommand]:
     """A tool command is a row before it is carried out: a process that dies in the middle loses nothing of it."""
     if command is None:
-        return turns.append_message(user, session, draft, after=place.seq, client=client, on_leaf=on_leaf)
-    tool = ToolCommand(user, session, enqueue(user, session, draft, place), command, place.seq, on_leaf)
+        return turns.append_message(user, session, draft, after=after, client=client, on_leaf=on_leaf, follows=None)
+    tool = ToolCommand(user, session, enqueue(user, session, draft, after), command, after, on_leaf)
     tool.claim()
     return SendResult(), tool
 
