@@ -110,7 +110,8 @@ async def _turns(provider: Any, *, count: int, window: int, question: str) -> To
             session = await conversation.start_session(user, conversation.Draft(text=text))
         else:
             head = await in_database(lambda pk: Session.objects.get(pk=pk).head, session.pk)
-            await conversation.send(user, session, draft=conversation.Draft(text=text), after=head)
+            seen = conversation.ViewerPosition(after=head)
+            await conversation.send(user, session, conversation.Draft(text=text), seen)
         await asyncio.gather(*(live.task for live in [*run_task.local_tasks.values()] if live.task))
     told.seconds = time.monotonic() - began
     told.most = provider.most

@@ -4,6 +4,7 @@ An invalid value stops the start with one line that says what to write instead.
 """
 
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,10 +15,9 @@ from csp.constants import NONE, SELF
 from django.utils.translation import gettext_lazy as _
 
 from project.config.env import Environment, key_from, local_url
-from relay.providers.base import Rule
-from relay.providers.endpoints import Endpoint, is_address, is_key
-from relay.providers.toml_config import WrongProviders, read_file
-from relay.usage.prices import Price, WrongPrices, read_prices
+from relay.providers.endpoints import is_address, is_key
+from relay.providers.toml_config import ProvidersFile, read_file
+from relay.usage.prices import Price, read_prices
 
 django_stubs_ext.monkeypatch()
 
@@ -117,28 +117,15 @@ ANTHROPIC_API_KEY = _service_key("ANTHROPIC_API_KEY")
 ANTHROPIC_BASE_URL = _service_url("ANTHROPIC_BASE_URL", example="https://api.anthropic.com")
 GEMINI_API_KEY = _service_key("GEMINI_API_KEY")
 GOOGLE_GEMINI_BASE_URL = _service_url("GOOGLE_GEMINI_BASE_URL", example="https://generativelanguage.googleapis.com")
-PARLEY_PROVIDERS: tuple[Endpoint, ...] = ()
-PARLEY_ROUTES: tuple[Rule, ...] = ()
-_providers = env.path("PARLEY_PROVIDERS", Path(), base=BASE_DIR)
-if _providers != Path():
-    try:
-        _written = read_file(_providers, variables=lambda name: (env.variables.get(name) or "").strip())
-        PARLEY_PROVIDERS, PARLEY_ROUTES = _written.providers, _written.routes
-    except WrongProviders as error:
-        env.refuse("PARLEY_PROVIDERS", str(error))
+_read = partial(read_file, variables=lambda name: (env.variables.get(name) or "").strip())
+PARLEY_PROVIDERS, PARLEY_ROUTES = env.file("PARLEY_PROVIDERS", ProvidersFile(), _read, base=BASE_DIR)
 PARLEY_DEMO_MODEL = env.flag("PARLEY_DEMO_MODEL", True)
 PARLEY_FIND_LOCAL_MODELS = env.flag("PARLEY_FIND_LOCAL_MODELS", True)
 PARLEY_LOOPBACK_ONLY = env.flag("PARLEY_LOOPBACK_ONLY", False)
 
 # The relay
 
-PARLEY_PRICES: tuple[Price, ...] = ()
-_prices = env.path("PARLEY_PRICES", Path(), base=BASE_DIR)
-if _prices != Path():
-    try:
-        PARLEY_PRICES = read_prices(_prices)
-    except WrongPrices as error:
-        env.refuse("PARLEY_PRICES", str(error))
+PARLEY_PRICES: tuple[Price, ...] = env.file("PARLEY_PRICES", (), read_prices, base=BASE_DIR)
 PARLEY_UNKNOWN_INPUT_PRICE = env.amount("PARLEY_UNKNOWN_INPUT_PRICE", Decimal(15))
 PARLEY_UNKNOWN_OUTPUT_PRICE = env.amount("PARLEY_UNKNOWN_OUTPUT_PRICE", Decimal(75))
 PARLEY_RELAY_RESERVED_TOKENS = env.whole_number("PARLEY_RELAY_RESERVED_TOKENS", 8_192, least=1, most=10**9)
@@ -290,7 +277,6 @@ LOGIN_URL = "accounts:signin"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "accounts:signin"
 SESSION_COOKIE_NAME = "parley_session"
-SESSION_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_NAME = "parley_csrf"
 
 # Security: behind https as soon as PARLEY_URL says so
@@ -298,10 +284,8 @@ CSRF_COOKIE_NAME = "parley_csrf"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _served_over_https
 CSRF_TRUSTED_ORIGINS = [f"{_url.scheme}://{_url.netloc}"]
 SECURE_HSTS_SECONDS = 365 * 24 * 3600 if _served_over_https else 0
-SECURE_REFERRER_POLICY = "same-origin"
 if PARLEY_TRUSTED_PROXIES:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
-X_FRAME_OPTIONS = "DENY"
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": [SELF],
@@ -322,8 +306,6 @@ LANGUAGES = [("en", _("English")), ("zh-hans", _("Simplified Chinese"))]
 LANGUAGE_CODE = env.choice("PARLEY_LANGUAGE", "en", among=("en", "zh-hans"))
 LOCALE_PATHS = [BASE_DIR / "locale"]
 FORMAT_MODULE_PATH = ["project.locale_formats"]
-USE_I18N = True
-USE_TZ = True
 TIME_ZONE = env.time_zone("PARLEY_TIME_ZONE", "UTC")
 
 # MCP servers whose tools agents use

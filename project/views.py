@@ -32,10 +32,9 @@ def readyz(request: HttpRequest) -> JsonResponse:
     return JsonResponse({"ready": not missing, "missing": missing}, status=503 if missing else 200)
 
 
-# Under /api/ errors are JSON, elsewhere they are pages.
-
-
 def _error_view(status: int, page: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """Under /api/ errors are JSON, elsewhere they are pages."""
+
     def view(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
         # Django's pages look for a CSRF token in the form, and would fail on a form that cannot be parsed.
         if not hasattr(request, "_post"):

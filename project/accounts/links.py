@@ -33,9 +33,8 @@ def find_link(token: str) -> SignInLink | None:
 def claim_link(token: str) -> SignInLink | None:
     """Use the link up. If two requests come at once, the row count decides which one signs in."""
     link = find_link(token)
-    if link is None:
-        return None
-    return link if SignInLink.objects.filter(pk=link.pk, used_at=None).update(used_at=timezone.now()) else None
+    is_first = link and SignInLink.objects.filter(pk=link.pk, used_at=None).update(used_at=timezone.now())
+    return link if is_first else None
 
 
 def hash_of(token: str) -> str:

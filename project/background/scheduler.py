@@ -26,30 +26,6 @@ from project.background.jobs import Job
 from project.models import Lease
 
 
-def process_name() -> str:
-    return f"{socket.gethostname()[:80]}:{os.getpid()}:{secrets.token_hex(4)}"
-
-
-def take_lease(name: str, *, holder: str, seconds: float) -> bool:
-    """Take or renew a lease. False if another holder has it."""
-    if _claim(name, holder=holder, seconds=seconds):
-        return True
-    if Lease.objects.filter(name=name).exists():
-        return False
-    Lease.objects.bulk_create([Lease(name=name, holder="", expires_at=Now())], ignore_conflicts=True)
-    return _claim(name, holder=holder, seconds=seconds)
-
-
-def _claim(name: str, *, holder: str, seconds: float) -> bool:
-    claimable = Lease.objects.filter(Q(holder=holder) | Q(expires_at__lte=Now()), name=name)
-    return claimable.update(holder=holder, expires_at=Now() + timedelta(seconds=seconds)) == 1
-
-
-def release_leases(holder: str) -> None:
-    """Let other processes continue at once instead of waiting until the leases expire."""
-    Lease.objects.filter(holder=holder).update(expires_at=Now())
-
-
 class Leases:
     """The leases of this process, as far as it knows without a query: each until it runs out."""
 
@@ -63,15 +39,29 @@ class Leases:
     def renew(self, name: str) -> None:
         # Counted from before the query, so that this process lets go a little early rather than a little late.
         start = time.monotonic()
-        if take_lease(name, holder=self.holder, seconds=self.seconds):
+        if self._take(name):
             self._until[name] = start + self.seconds
         else:
             self._until.pop(name, None)
 
+    def _take(self, name: str) -> bool:
+        """False if another holder has it."""
+        if self._claim(name):
+            return True
+        if Lease.objects.filter(name=name).exists():
+            return False
+        Lease.objects.bulk_create([Lease(name=name, holder="", expires_at=Now())], ignore_conflicts=True)
+        return self._claim(name)
+
+    def _claim(self, name: str) -> bool:
+        claimable = Lease.objects.filter(Q(holder=self.holder) | Q(expires_at__lte=Now()), name=name)
+        return claimable.update(holder=self.holder, expires_at=Now() + timedelta(seconds=self.seconds)) == 1
+
     def release(self) -> None:
+        """Let other processes continue at once instead of waiting until the leases expire."""
         if self._until:
             self._until.clear()
-            release_leases(self.holder)
+            Lease.objects.filter(holder=self.holder).update(expires_at=Now())
 
 
 logger = logging.getLogger(__name__)
@@ -90,7 +80,8 @@ class Scheduler:
 
     def __init__(self, jobs: Iterable[Job], *, lease_seconds: float) -> None:
         self.jobs = list(jobs)
-        self.leases = Leases(holder=process_name(), seconds=lease_seconds)
+        name = f"{socket.gethostname()[:80]}:{os.getpid()}:{secrets.token_hex(4)}"
+        self.leases = Leases(holder=name, seconds=lease_seconds)
         self.failures = FailureLog()
         self.is_stopping = False
         self._changed = threading.Condition()

@@ -94,6 +94,15 @@ class Environment:
             return default
         return base / Path(value).expanduser() if value else default
 
+    def file(self, name: str, default: T, read: Callable[[Path], T], *, base: Path) -> T:
+        """What `read` makes of a file. Its error says what to write instead."""
+        path = self.path(name, Path(), base=base)
+        try:
+            return default if path == Path() else read(path)
+        except ValueError as error:
+            self.refuse(name, str(error))
+            return default
+
     def folders(self, name: str) -> list[Path]:
         """Folders that need not be there yet, separated by commas."""
         paths = [Path(word).expanduser() for word in self.words(name) if "\0" not in word]

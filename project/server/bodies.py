@@ -80,7 +80,6 @@ class RequestBody:
         self.scope, self.headers = scope, dict[bytes, bytes](scope.get("headers", ()))
         self.length = announced_length(scope, self.headers)
         self._receive, self._send = receive, send
-        # The relay and the MCP server check key and size themselves.
         is_checked_later = gateway.serves(scope["path"]) or mcp.serves(scope["path"])
         self.limit: int | None = None if is_checked_later else ANYONE_BYTES
         self.size, self.seconds = 0, 0.0
@@ -108,8 +107,6 @@ class RequestBody:
         if is_known:
             self.limit = most
         return 0 if is_known or self.length is None else 401
-
-    # Receiving.
 
     async def receive(self) -> Message:
         if self.is_refused:
@@ -141,8 +138,6 @@ class RequestBody:
         self.size += len(message.get("body", b""))
         self.is_complete = message["type"] == "http.disconnect" or not message.get("more_body", False)
         return message
-
-    # Sending.
 
     async def __call__(self, message: Message) -> None:
         if self.is_refused:
@@ -187,9 +182,6 @@ class RequestBody:
         self.is_refused = True
 
 
-# The sender.
-
-
 def is_known_sender(scope: Scope) -> bool:
     """A valid API key or the cookie of a signed-in user. Asks the database."""
     if raw := read_api_key(scope):
@@ -206,11 +198,8 @@ def is_known_sender(scope: Scope) -> bool:
     return False
 
 
-# Refusals, in the form that callers of each path expect.
-
-
 def refusal_of(scope: Scope, status: int) -> tuple[bytes, bytes]:
-    """Content type and body."""
+    """Content type and body, in the form that callers of each path expect."""
     path, message = scope["path"], refusal(status)[1]
     if status == 401:
         message = _("Sign in to send more than %(size)d KB.") % {"size": ANYONE_BYTES // 1024}

@@ -1,5 +1,3 @@
 """Pages of the relay in the admin."""
 
-from relay.admin import agents as agents
-from relay.admin import mcp_servers as mcp_servers
-from relay.admin import usage as usage
+from relay.admin import agents, mcp_servers, usage  # noqa: F401 - registered by their import

@@ -41,7 +41,7 @@ class AgentForm(forms.ModelForm[Agent]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        tools = {tool.name: f"{tool.name}: {tool.summary}" for tool in [*all_tools(), *all_mcp_tools()]}
+        tools = {tool.name: f"{tool.name}: {tool.summary}" for tool in [*all_tools().values(), *all_mcp_tools()]}
         agents = {agent.name: str(agent) for agent in Agent.objects.all()}
         self._set_choices("tools", tools, chosen=self.instance.tools)
         self.initial["folders"] = "\n".join(self.instance.folders)

@@ -12,36 +12,20 @@ in the conversation, so viewers do not see it being written; its text is in the 
 import asyncio
 import logging
 from dataclasses import dataclass, replace
-from uuid import UUID
 
 from django.conf import settings
 
+from history.context.compression import planning, record
 from history.context.compression.checks import ProblemCode, find_problem, required_identifiers
 from history.context.compression.entries import SummaryOutcome, entries_of_plan
-from history.context.compression.planning import (
-    CompressionPlan,
-    CompressionPolicy,
-    SummarySpan,
-    make_plan,
-    stretch_between,
-)
-from history.context.compression.record import (
-    RecordLine,
-    ask_for_summary,
-    earlier_summary,
-    parts_that_fit,
-    record_budget,
-    record_lines,
-)
+from history.context.compression.planning import CompressionPlan, CompressionPolicy, SummarySpan
 from history.context.messages import masked_results
 from history.context.tokens import estimate_context
 from history.context.values import Context, ContextOptions, Remark
-from history.db.transactions import writing
 from history.dialects import CallOptions, Switches
 from history.entries import Entry, Retracted, Summary
 from history.models import Session
 from history.record import selectors
-from history.record.branches import behind_notes
 from relay.agents.environment import environment_options
 from relay.agents.model_call import open_call
 from relay.agents.requests import (
@@ -52,16 +36,7 @@ from relay.agents.requests import (
     context_limit,
     read_calibration,
 )
-from relay.agents.turn import (
-    CompressionRequest,
-    Turn,
-    TurnObserver,
-    finish_if_cancelled,
-    set_leaf,
-    set_summarising,
-    store_entries,
-    take_compression_request,
-)
+from relay.agents.turn import CompressionRequest, Turn, TurnObserver, finish_if_cancelled, read_updates, store_entries
 from relay.errors import RelayError
 from relay.models import Agent
 from relay.models.runs import SUMMARISER
@@ -85,20 +60,11 @@ LEAST_RECORD = 120
 WORDS_PER_TOKEN = 0.6
 
 
-def read_run_updates(run_id: UUID, session_id: UUID, leaf: int) -> tuple[int, CompressionRequest | None]:
-    """The leaf behind notes that were added to the path of the run, and a request to compress, taken once."""
-    now = behind_notes(session_id, leaf)
-    if now != leaf:
-        with writing():
-            set_leaf(run_id, now)
-    return now, CompressionRequest(why="asked") if take_compression_request(run_id) else None
-
-
 async def compress_at_end(turn: Turn, observer: TurnObserver, leaf: int) -> None:
     """Write the summary that is the whole turn, or that was requested during the last call of a run."""
     request = turn.compression
     if request is None:
-        leaf, request = await in_database_after_outages(read_run_updates, observer.id, turn.session_id, leaf)
+        leaf, request = await in_database_after_outages(read_updates, observer.id, turn.session_id, leaf)
     if request is not None:
         route = router().route(request.model or turn.agent.model_for("executor", picked=turn.model))
         await compress(turn, observer, leaf, route=route, request=request)
@@ -127,19 +93,11 @@ async def _write_summaries(
     turn: Turn, observer: TurnObserver, leaf: int, plan: CompressionPlan, policy: CompressionPolicy, *, route: Route
 ) -> list[SummaryOutcome]:
     """One summary after the other; viewers see that older messages are being summarised."""
-    await _show_summarising(observer, is_on=True)
+    await observer.on_summarising(is_on=True)
     try:
         return [await summarise(turn, one, plan, policy, route=route, leaf=leaf) for one in plan.stretches]
     finally:
-        await finish_if_cancelled(_show_summarising(observer, is_on=False))
-
-
-async def _show_summarising(observer: TurnObserver, *, is_on: bool) -> None:
-    await in_database_after_outages(set_summarising, observer.id, is_on=is_on)
-    await observer.on_summarising(is_on=is_on)
-
-
-# What is to be done.
+        await finish_if_cancelled(observer.on_summarising(is_on=False))
 
 
 def plan_compression(
@@ -154,7 +112,7 @@ def plan_compression(
     around, _ = environment_options(turn.user, session.pk, turn.agent)
     options = ContextOptions(max_turns=None, calibration=read_calibration(model.name), **around)
     taken = selectors.snapshot(session, leaf=leaf, options=options)
-    return make_plan(taken, options, policy), policy
+    return planning.make_plan(taken, options, policy), policy
 
 
 def make_policy(model: Model, agent: Agent, request: CompressionRequest) -> CompressionPolicy:
@@ -182,14 +140,11 @@ def _plan_again(session: Session, leaf: int, *, summary: int, model: Model) -> C
     old = next((node.entry for node in behind.nodes if node.seq == summary), None)
     if not isinstance(old, Summary) or not old.first:
         return CompressionPlan()
-    stretch = stretch_between(behind, first=old.first, last=old.last, within_turn=old.within_turn)
+    stretch = planning.stretch_between(behind, first=old.first, last=old.last, within_turn=old.within_turn)
     stretches = (stretch,) if stretch else ()
     return CompressionPlan(
         stretches=stretches, factor=read_calibration(model.name), masked=masked_results(behind.nodes)
     )
-
-
-# What the summary says.
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,15 +165,15 @@ class _SummaryCalls:
         """How much of the record fits into one question, with the summary so far beside it."""
         whole = int(context_limit(self.route.model, self.answer_tokens) / factor)
         overhead = self.policy.summary_tokens + 40  # a summary so far, and the reason why one was refused
-        return max(LEAST_RECORD, record_budget(whole, words=self.words, keep=self.required) - overhead)
+        return max(LEAST_RECORD, record.record_budget(whole, words=self.words, keep=self.required) - overhead)
 
     @property
     def answer_tokens(self) -> int:
         """An agent that is to answer briefly may still write a whole summary."""
         return max(self.turn.agent.max_answer_tokens or 0, ANSWER_TOKENS)
 
-    async def request(self, pieces: list[RecordLine], *, keep: tuple[str, ...], problem: Remark | None) -> str:
-        context = ask_for_summary(pieces, words=self.words, keep=keep, problem=problem.text if problem else "")
+    async def request(self, pieces: list[record.RecordLine], *, keep: tuple[str, ...], problem: Remark | None) -> str:
+        context = record.ask_for_summary(pieces, words=self.words, keep=keep, problem=problem.text if problem else "")
         end_reason = "server_error"
         async with open_call(self.turn, await in_database_after_outages(self._render, context)) as call:
             try:
@@ -241,7 +196,6 @@ class _SummaryCalls:
             session=Session.objects.select_related("owner", "api_key").get(pk=turn.session_id),
             leaf=self.leaf,
             role=SUMMARISER,
-            agent=turn.agent.name,
             context=context,
             options=CallOptions(
                 model=model.name,
@@ -265,22 +219,23 @@ async def summarise(
     calls = _SummaryCalls(turn, route, policy, leaf, required_identifiers(stretch.pieces))
     names = {"provider": route.provider.name, "model": route.model.name}
     try:
-        pieces = list(record_lines(stretch.pieces, plan.masked, session_id=str(turn.session_id)))
-        text, problem = await _summary_of(calls, stretch, parts_that_fit(pieces, budget=calls.input_limit(plan.factor)))
+        pieces = list(record.record_lines(stretch.pieces, plan.masked, session_id=str(turn.session_id)))
+        parts = record.parts_that_fit(pieces, budget=calls.input_limit(plan.factor))
+        text, problem = await _summary_of(calls, stretch, parts)
     except RelayError as error:
         text, problem = "", Remark(code=ProblemCode.FAILED, values={"error": type(error).__name__})
     return SummaryOutcome(stretch=stretch, text="" if problem else text, problem=problem, **names)
 
 
 async def _summary_of(
-    calls: _SummaryCalls, stretch: SummarySpan, parts: list[list[RecordLine]]
+    calls: _SummaryCalls, stretch: SummarySpan, parts: list[list[record.RecordLine]]
 ) -> tuple[str, Remark | None]:
     """Part by part, each with the summary so far, which is looked at each time."""
     so_far, problem, tries = "", None, TRIES
     left = [*parts]
     while left:
         required = calls.required if len(left) == 1 else ()
-        earlier = [earlier_summary(so_far, budget=calls.policy.summary_tokens)] if so_far else []
+        earlier = [record.earlier_summary(so_far, budget=calls.policy.summary_tokens)] if so_far else []
         text = await calls.request([*earlier, *left[0]], keep=required, problem=problem)
         problem = find_problem(text, stretch, required=required)
         if problem is None:

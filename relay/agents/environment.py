@@ -11,6 +11,7 @@ import tempfile
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -70,7 +71,8 @@ def live_screen(context: ToolContext, agent: Agent) -> str:
     """What the agent's tools show of this moment, if it is to see that."""
     if not agent.live_screen:
         return ""
-    return "\n\n".join(panel for tool in toolbox(agent.tools) if (panel := _panel(tool, context)))[:MOST_SCREEN_CHARS]
+    panels = (_panel(tool, context) for tool in toolbox(agent.tools).values())
+    return "\n\n".join(filter(None, panels))[:MOST_SCREEN_CHARS]
 
 
 def _panel(tool: Tool, context: ToolContext) -> str:
@@ -84,13 +86,9 @@ def _panel(tool: Tool, context: ToolContext) -> str:
         return f"{tool.name}\nnot available just now"
 
 
-# Working folders.
-
-
 MOST_LINES = 200
 MOST_FOLDERS = 20
 AT_ONCE = 8
-# Folders that are not listed.
 IGNORED = frozenset({"node_modules", "__pycache__", "venv", "dist", "build", "target"})
 
 
@@ -118,11 +116,10 @@ def list_folders(folders: Sequence[str]) -> list[str]:
 
 def list_folder(place: Path) -> str:
     """A folder as an indented tree, level by level until there are enough lines."""
-    shown = _first_entries(place)
-    lines = [f"{place}{os.sep}", *_tree(place, shown, depth=1)]
-    if len(shown) > MOST_LINES:
-        lines.append("… and more")
-    return "\n".join(lines)
+    found = list(islice(_entries_below(place), MOST_LINES + 1))
+    lines = [_line(names, is_folder) for names, is_folder in sorted(found[:MOST_LINES])]
+    more = ["… and more"] if len(found) > MOST_LINES else []
+    return "\n".join([f"{place}{os.sep}", *lines, *more])
 
 
 def _listing_or_nothing(folder: str) -> str:
@@ -132,19 +129,16 @@ def _listing_or_nothing(folder: str) -> str:
         return ""
 
 
-def _first_entries(place: Path) -> dict[Path, bool]:
-    """So many entries, the uppermost first, and whether each is a folder; one more says that there are others."""
-    found: dict[Path, bool] = {}
-    folders = deque([place])
+def _entries_below(place: Path) -> Iterator[tuple[tuple[str, ...], bool]]:
+    """The names that lead to each entry, the uppermost first, and whether it is a folder."""
+    folders: deque[tuple[str, ...]] = deque([()])
     while folders:
-        for entry in _entries(folders.popleft()):
-            path = Path(entry.path)
-            found[path] = entry.is_dir(follow_symlinks=False)
-            if len(found) > MOST_LINES:
-                return found
-            if found[path]:
-                folders.append(path)
-    return found
+        above = folders.popleft()
+        for entry in _entries(place.joinpath(*above)):
+            names, is_folder = (*above, entry.name), entry.is_dir(follow_symlinks=False)
+            yield names, is_folder
+            if is_folder:
+                folders.append(names)
 
 
 def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
@@ -156,12 +150,7 @@ def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
     yield from sorted(shown, key=lambda entry: entry.name)
 
 
-def _tree(place: Path, shown: dict[Path, bool], *, depth: int) -> Iterator[str]:
-    for number, (path, is_folder) in enumerate(shown.items()):
-        if path.parent != place or number >= MOST_LINES:
-            continue
-        # A name may hold anything, and a listing has one line for each.
-        name = path.name.encode(errors="replace").decode().replace("\n", "�").replace("\r", "�")
-        yield f"{'  ' * depth}{name}{os.sep if is_folder else ''}"
-        if is_folder:
-            yield from _tree(path, shown, depth=depth + 1)
+def _line(names: tuple[str, ...], is_folder: bool) -> str:
+    """A name may hold anything, and a listing has one line for each."""
+    name = names[-1].encode(errors="replace").decode().replace("\n", "�").replace("\r", "�")
+    return f"{'  ' * len(names)}{name}{os.sep if is_folder else ''}"

@@ -150,15 +150,14 @@ def _is_text(value: object) -> bool:
 
 
 def _unknown_names(agent: Agent) -> Iterator[str]:
-    for name in toolbox(agent.tools).unknown:
-        yield _("There is no tool %(name)s. The agent works without it.") % {"name": name[:100]}
+    there = toolbox(agent.tools)
+    for name in dict.fromkeys(agent.tools):
+        if name not in there:
+            yield _("There is no tool %(name)s. The agent works without it.") % {"name": name[:100]}
     known = {agent.name, *Agent.objects.filter(name__in=agent.agents).values_list("name", flat=True)}
     for name in agent.agents:
         if name not in known:
             yield _("There is no agent %(name)s yet.") % {"name": name[:100]}
-
-
-# The section of exports: a record knows agents only by name.
 
 
 FIELDS = tuple(field.name for field in Agent._meta.concrete_fields if not field.primary_key)

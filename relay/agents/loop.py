@@ -12,9 +12,9 @@ from uuid import UUID
 from history.entries import ModelInput, ModelOutput, Text
 from history.models import Message
 from history.record import exchanges, selectors
-from relay.agents.compression import compress, compress_at_end, read_run_updates
+from relay.agents.compression import compress, compress_at_end
 from relay.agents.model_call import ModelCall, open_call
-from relay.agents.requests import ContextFull, RenderedCall, render_call
+from relay.agents.requests import RenderedCall, render_call
 from relay.agents.tool_calls import run_tool_calls
 from relay.agents.turn import (
     CompressionRequest,
@@ -24,6 +24,7 @@ from relay.agents.turn import (
     TurnObserver,
     finish_if_cancelled,
     read_leaf,
+    read_updates,
     store_entries,
 )
 from relay.chat import error_texts
@@ -103,15 +104,13 @@ async def call_model(turn: Turn, observer: TurnObserver, role: RoleName, leaf: i
 
 async def _render(turn: Turn, observer: TurnObserver, role: RoleName, route: Route, leaf: int) -> RenderedCall:
     """The next call of a run, from its path; compressed first if it is full or a summary was requested."""
-    leaf, request = await in_database_after_outages(read_run_updates, observer.id, turn.session_id, leaf)
+    leaf, request = await in_database_after_outages(read_updates, observer.id, turn.session_id, leaf)
     options: Any = {"agent": turn.agent, "role": role, "route": route, "client": turn.client}
     if request is None:
-        try:
-            return await in_database_after_outages(
-                render_call, turn.session_id, leaf=leaf, may_be_full=False, **options
-            )
-        except ContextFull:
-            request = CompressionRequest(why="full")
+        rendered = await in_database_after_outages(render_call, turn.session_id, leaf=leaf, **options)
+        if not rendered.is_full:
+            return rendered
+        request = CompressionRequest(why="full")
     leaf = await compress(turn, observer, leaf, route=route, request=request)
     return await in_database_after_outages(render_call, turn.session_id, leaf=leaf, **options)
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from itertools import count
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -25,14 +25,13 @@ from history.entries import ModelOutput, Usage, entry_to_json, thaw
 from history.models import Exchange
 from history.record import exchanges, recorder
 from relay.agents.requests import RenderedCall, record_call
-from relay.agents.turn import StoredAnswer, Turn, TurnObserver, set_leaf
+from relay.agents.turn import StoredAnswer, Turn, TurnObserver, set_leaf, store_once
 from relay.errors import BudgetReserved, OverAllowance, ProviderError
 from relay.providers.advice import failure_of
 from relay.providers.base import CallNotes
 from relay.providers.http import Route
 from relay.runtime.async_db import in_database_after_outages
 from relay.usage import allowances, budgets, counters
-from relay.usage.allowances import Limits
 from relay.usage.amounts import NO_USE, Use
 from relay.usage.budgets import BudgetLimit, Payer
 from relay.usage.prices import cost_of
@@ -89,22 +88,22 @@ class Reservation:
             budgets.settle(self.payer, self.name, NO_USE)
 
 
-async def reserve(owner: int, limits: Limits, *, route: Route, read: int, written: int | None) -> Reservation:
-    """Reserve what a call may use at most; `read` is its input in tokens, `written` the most that it may write.
+async def reserve(owner: int, rendered: RenderedCall) -> Reservation:
+    """Reserve what a call may use at most.
 
     Raises OverAllowance where a budget is used up, BudgetReserved where running calls may use up the rest of it.
     """
-    payer = Payer(owner)
-    reservation = Reservation(payer, route, read)
-    counters.set_limits(owner, limits)
-    if not limits.has_budget:
+    payer, route = Payer(owner), rendered.route
+    reservation = Reservation(payer, route, rendered.tokens)
+    counters.set_limits(owner, rendered.limits)
+    if not rendered.limits.has_budget:
         return reservation
     if counters.owner_account(owner).is_stale:
         await counters.load_owner(owner)
     reservation.budgets = found = budgets.budgets_of(payer)
-    name, model = route.provider.name, route.model.name
-    most = settings.PARLEY_RELAY_RESERVED_TOKENS if written is None else written
-    amount = budgets.estimate_most_use(found, read=read, written=most, provider=name, model=model)
+    name, model, most = route.provider.name, route.model.name, rendered.options.max_tokens
+    written = settings.PARLEY_RELAY_RESERVED_TOKENS if most is None else most
+    amount = budgets.estimate_most_use(found, read=rendered.tokens, written=written, provider=name, model=model)
     until = time.monotonic() + WAIT_SECONDS
     while (objection := await budgets.reserve(payer, reservation.name, amount, found)) is not None:
         what = allowances.TOKENS if objection.budget.unit == "tokens" else allowances.COST
@@ -161,10 +160,7 @@ class ModelCall:
         run_id = observer.id if observer else None
         with exchanges.being_stored(self.exchange.pk):
             async with self.reservation.settling(spent):
-                attempts = count()
-                seq = await in_database_after_outages(
-                    lambda: _finish(run_id, self, output, end_reason, spent, is_repeated=next(attempts) > 0)
-                )
+                seq = await store_once(partial(_finish, run_id, self, output, end_reason, spent))
         self.turn.budget.spend(spent.tokens)
         if observer is not None:
             await observer.on_stored(leaf=seq)
@@ -174,11 +170,9 @@ class ModelCall:
 @asynccontextmanager
 async def open_call(turn: Turn, rendered: RenderedCall) -> AsyncIterator[ModelCall]:
     """Reserve what the call may use at most, and record it. Nothing has been sent yet."""
-    reservation = await reserve(
-        turn.user.pk, rendered.limits, route=rendered.route, read=rendered.tokens, written=rendered.options.max_tokens
-    )
+    reservation = await reserve(turn.user.pk, rendered)
     try:
-        exchange = await in_database_after_outages(record_call, rendered)
+        exchange = await in_database_after_outages(record_call, rendered, turn.agent.name)
         yield ModelCall(turn, rendered, exchange, reservation)
     finally:
         reservation.release()
@@ -187,10 +181,7 @@ async def open_call(turn: Turn, rendered: RenderedCall) -> AsyncIterator[ModelCa
 def _finish(
     run_id: UUID | None, call: ModelCall, output: ModelOutput, end_reason: str, spent: Use, *, is_repeated: bool
 ) -> int:
-    """The answer becomes a message, and the run's leaf.
-
-    `is_repeated`: an earlier attempt failed, and may have been committed unnoticed.
-    """
+    """The answer becomes a message, and the run's leaf."""
     for content in call.assembler.blobs.values() if run_id else ():
         recorder.store_blob(content, media_type="application/octet-stream")
     exchange, notes = call.exchange, call.notes

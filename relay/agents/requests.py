@@ -29,18 +29,16 @@ MARGIN = 0.95
 OVERFULL = frozenset({RemarkCode.LIMIT_TOKENS, RemarkCode.OVER_TOKENS})
 
 
-class ContextFull(Exception):
-    """The context is so long that older turns have to be summarised first."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderedCall:
-    """A call before it is recorded: first it reserves its share of the user's `limits`."""
+    """A call before it is recorded: first it reserves its share of the user's `limits`.
+
+    `is_full`: the context is so long that older turns should be summarised first.
+    """
 
     session: Session
     leaf: int
     role: str
-    agent: str
     context: Context
     options: CallOptions
     route: Route
@@ -48,22 +46,13 @@ class RenderedCall:
     tokens: int
     inputs: JsonObject
     metadata: JsonObject
+    is_full: bool = False
 
 
 def render_call(
-    session_id: UUID,
-    *,
-    leaf: int,
-    agent: Agent,
-    role: RoleName,
-    route: Route,
-    client: JsonObject,
-    may_be_full: bool = True,
+    session_id: UUID, *, leaf: int, agent: Agent, role: RoleName, route: Route, client: JsonObject
 ) -> RenderedCall:
-    """Read the history up to `leaf` and render it for this model.
-
-    Raises ContextFull where the context has come to its limit and `may_be_full` is false.
-    """
+    """Read the history up to `leaf` and render it for this model."""
     session = Session.objects.select_related("owner", "api_key").get(pk=session_id)
     limits = allowances.check_budget(session.owner)
     around, sources = environment_options(session.owner, session_id, agent)
@@ -79,8 +68,7 @@ def render_call(
     elif plans.TOOL in agent.tools:
         shown = replace(shown, live_screen=plans.on_screen(taken.plan, shown.live_screen))
     context = without_unsupported_images(render_context(taken, shown), route.model)
-    if not may_be_full and _is_full(context, compression_limit(route.model, agent)):
-        raise ContextFull
+    limit = compression_limit(route.model, agent)
     options = CallOptions(
         model=route.model.name,
         provider=route.provider.name,
@@ -99,7 +87,6 @@ def render_call(
         session=session,
         leaf=leaf,
         role=role,
-        agent=agent.name,
         context=context,
         options=options,
         route=route,
@@ -107,17 +94,18 @@ def render_call(
         tokens=estimate_context(context.entries, system=context.system, tools=context.tools),
         inputs=inputs,
         metadata={**client, "repairs": repairs} if repairs else client,
+        is_full=bool(limit) and (context.tokens > limit or not OVERFULL.isdisjoint(context.report.codes)),
     )
 
 
-def record_call(rendered: RenderedCall) -> Exchange:
+def record_call(rendered: RenderedCall, agent: str) -> Exchange:
     route, session = rendered.route, rendered.session
     return exchanges.open_exchange(
         session,
         owner=session.owner,
         after=rendered.leaf,
         inputs=rendered.inputs,
-        agent=rendered.agent,
+        agent=agent,
         provider=route.provider.name,
         model=route.model.name,
         dialect=route.provider.dialect,
@@ -142,10 +130,6 @@ def compression_limit(model: Model, agent: Agent) -> int:
         return 0
     share = agent.compress_at or settings.PARLEY_COMPRESS_AT
     return min(int((model.window or UNKNOWN_WINDOW) * share), context_limit(model, agent.max_answer_tokens))
-
-
-def _is_full(context: Context, limit: int) -> bool:
-    return bool(limit) and (context.tokens > limit or not OVERFULL.isdisjoint(context.report.codes))
 
 
 def read_calibration(model: str) -> float:

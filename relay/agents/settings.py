@@ -37,9 +37,6 @@ def callable_agents(agent: Agent) -> list[Agent]:
     return list(Agent.objects.filter(name__in=agent.agents) if agent.agents else Agent.objects.exclude(name=agent.name))
 
 
-# A change of an agent is an entry in every session that continues with it.
-
-
 def setting_changes(before: Snapshot, agent: Agent, *, at: datetime) -> list[Entry]:
     """Entries that record the agent's instruction and tools, if they differ from those `before`."""
     entries: list[Entry] = []
@@ -61,7 +58,7 @@ def _ends_instruction_of_program(before: Snapshot, agent: Agent) -> bool:
 
 def offered_tools(agent: Agent) -> tuple[ToolDefinition, ...]:
     """Definitions of the agent's tools; that of `call_agent` lists the agents that it may call."""
-    definitions = toolbox(agent.tools).definitions()
+    definitions = tuple(tool.definition for tool in toolbox(agent.tools).values())
     if CALL_AGENT not in agent.tools:
         return definitions
     others = callable_agents(agent)

@@ -19,6 +19,7 @@ from history.db.transactions import writing
 from history.entries import Entry, JsonObject, ModelOutput, ToolRequest, ToolResult
 from history.models import Exchange, Message, Session
 from history.record import recorder
+from history.record.branches import behind_notes
 from relay.errors import ProviderError
 from relay.models import Agent, Run
 from relay.models.agents import RoleName
@@ -108,24 +109,16 @@ class TurnObserver(Protocol):
     run_subagent: Callable[[Turn], Awaitable[Run]]
 
     async def on_call(self, exchange: Exchange, assembler: Assembler, *, model: str, role: RoleName) -> None: ...
-
     def on_retry(self, error: ProviderError, seconds: float) -> None: ...  # of the wait before the next attempt
-
     def on_event(self, event: Event) -> None: ...
-
     async def on_stored(self, *, leaf: int) -> None: ...
-
     async def on_summarising(self, *, is_on: bool) -> None: ...
-
     async def on_tool_calls(self, *, seq: int, requests: Sequence[ToolRequest]) -> None: ...
-
     def on_tool_result(self, *, seq: int, index: int, result: ToolResult) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """A stored answer and its entry."""
-
     seq: int
     output: ModelOutput
 
@@ -139,15 +132,12 @@ class TurnFailed(Exception):
 
 
 async def store_entries(turn: Turn, observer: TurnObserver, *entries: Entry, after: int) -> int:
-    attempts = count()
-    append = partial(_append, observer.id, turn.session_id, entries, after)
-    leaf = await finish_if_cancelled(in_database_after_outages(lambda: append(is_repeated=next(attempts) > 0)))
+    leaf = await finish_if_cancelled(store_once(partial(_append, observer.id, turn.session_id, entries, after)))
     await observer.on_stored(leaf=leaf)
     return leaf
 
 
 def _append(run_id: UUID, session_id: UUID, entries: Sequence[Entry], after: int, *, is_repeated: bool) -> int:
-    """`is_repeated`: an earlier attempt failed, and may have been committed unnoticed."""
     with writing():
         session = Session.objects.get(pk=session_id)
         last = entries[-1]
@@ -169,8 +159,16 @@ def request_compression(run_id: UUID) -> bool:
         return bool(waiting.update(compression_asked_at=timezone.now()))
 
 
-def take_compression_request(run_id: UUID) -> bool:
-    """Whether a summary was requested. The request is removed."""
+def read_updates(run_id: UUID, session_id: UUID, leaf: int) -> tuple[int, CompressionRequest | None]:
+    """The leaf behind notes that were added to the path of the run, and a request to compress, taken once."""
+    now = behind_notes(session_id, leaf)
+    if now != leaf:
+        with writing():
+            set_leaf(run_id, now)
+    return now, CompressionRequest(why="asked") if _take_compression_request(run_id) else None
+
+
+def _take_compression_request(run_id: UUID) -> bool:
     requested = Run.objects.filter(pk=run_id, compression_asked_at__isnull=False)
     if not requested.exists():
         return False
@@ -178,13 +176,14 @@ def take_compression_request(run_id: UUID) -> bool:
         return bool(requested.update(compression_asked_at=None))
 
 
-def set_summarising(run_id: UUID, *, is_on: bool) -> None:
-    with writing():
-        Run.objects.filter(pk=run_id).update(summarising_at=timezone.now() if is_on else None)
-
-
 def read_leaf(run_id: UUID) -> int:
     return Run.objects.values_list("leaf", flat=True).get(pk=run_id)
+
+
+async def store_once(write: Callable[..., T]) -> T:
+    """Write as soon as the database is back. `is_repeated`: an earlier attempt may have been committed unnoticed."""
+    attempts = count()
+    return await in_database_after_outages(lambda: write(is_repeated=next(attempts) > 0))
 
 
 async def finish_if_cancelled(work: Coroutine[Any, Any, T]) -> T:

@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 from history.entries import Media
 from history.errors import HistoryOff
 from history.record import recorder
-from history.text.media_types import IMAGES, media_type_of
+from history.text.media_types import media_type_of
 from relay.errors import AttachmentRefused
 from relay.models import User
 
@@ -35,10 +35,6 @@ class Attached:
     size: int = 0
     note: str = ""
     problem: str = ""
-
-    @property
-    def is_image(self) -> bool:
-        return self.media_type in IMAGES
 
 
 def attach(user: User, file: UploadedFile[bytes]) -> Attached:

@@ -6,7 +6,7 @@ looks like a slip of the keys (`/histroy`) is refused. Two slashes send a text t
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
@@ -17,6 +17,7 @@ from django_stubs_ext import StrOrPromise
 
 from history.entries import EMPTY, JsonObject, ToolRequest, thaw
 from relay.tools.base import BadArguments, Tool, check_arguments
+from relay.tools.registry import Toolbox
 
 MOST_SHOWN = 500
 TITLE_CHARS = 200
@@ -77,16 +78,16 @@ OWN: dict[str, tuple[StrOrPromise, StrOrPromise]] = {
 }
 
 
-def suggestions(tools: Iterable[Tool]) -> list[Suggestion]:
+def suggestions(tools: Toolbox) -> list[Suggestion]:
     """All commands, our own first."""
     own = [(name, own_usage(name), description) for name, (_usage, description) in OWN.items()]
     others = [(tool.name, tool_usage(tool), tool.summary) for tool in usable(tools).values()]
     return [Suggestion(name=name, usage=usage, description=str(about)) for name, usage, about in own + others]
 
 
-def usable(tools: Iterable[Tool]) -> dict[str, Tool]:
+def usable(tools: Toolbox) -> dict[str, Tool]:
     """Tools that a person can use: to finish a task, to ask the person or to call an agent is for agents alone."""
-    meant = (tool for tool in tools if not tool.directive and not tool.is_for_agents)
+    meant = (tool for tool in tools.values() if not tool.directive and not tool.is_for_agents)
     return {tool.name: tool for tool in meant if tool.name not in OWN}
 
 
@@ -123,9 +124,6 @@ def free_text(tool: Tool) -> str:
     first = next(iter(properties), "")
     is_free = first and properties[first].get("type") == "string" and "enum" not in properties[first]
     return first if is_free and set(tool.parameters.get("required", ())) <= {first} else ""
-
-
-# The words of a line.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,9 +173,6 @@ def _end_of_quoted(line: str, start: int, unclosed: set[str]) -> int | None:
 def _end(pattern: re.Pattern[str], line: str, place: int) -> int:
     match = pattern.match(line, place)
     return match.end() if match else place
-
-
-# Arguments of tools.
 
 
 def tool_arguments(tool: Tool, line: str) -> dict[str, Any]:
@@ -239,9 +234,6 @@ def _fits(schema: JsonObject, value: object) -> bool:
     return True
 
 
-# Arguments of our own commands.
-
-
 def own_arguments(name: str, line: str) -> dict[str, Any]:
     if name == "context" and (folder := re.fullmatch(r"add\s+(\S.*)", line.strip(), re.IGNORECASE)):
         return {"folder": folder[1].strip("\"'")}
@@ -262,10 +254,7 @@ def own_arguments(name: str, line: str) -> dict[str, Any]:
     raise BadCommand(problem, usage=own_usage(name))
 
 
-# The command itself.
-
-
-def parse(text: str, tools: Iterable[Tool]) -> Command | None:
+def parse(text: str, tools: Toolbox) -> Command | None:
     """The command that this text is, or None: then it is a message. Raises BadCommand where it is one that is wrong."""
     match = _COMMAND.fullmatch(text)
     if match is None:
@@ -290,7 +279,7 @@ def unescape_slashes(text: str) -> str:
     return _TWO_SLASHES.sub("/", text, count=1) if _TWO_SLASHES.match(text) else text
 
 
-def help_text(tools: Iterable[Tool]) -> str:
+def help_text(tools: Toolbox) -> str:
     """All commands as a list, in Markdown."""
     lines = [f"- `{one.usage}` {one.description}" for one in suggestions(tools)]
     return "\n".join([*lines, "", _("Begin with // to send a text that starts with a slash: //text.")])

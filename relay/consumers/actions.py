@@ -1,8 +1,7 @@
 """Actions of the page and program sockets: how they are read and carried out, and what both can do in a session.
 
-A client sends a JSON object with a `type` and a few fields. `ACTIONS` says for each type which fields it has, which
-permission it needs and which function of `relay.conversation` carries it out. Both sockets read, limit and refuse
-requests in the same way; the page socket answers with HTML, the program socket with JSON.
+`ACTIONS` says for each type of request which permission it needs and which function of `relay.conversation` carries it
+out. Both sockets read, limit and refuse requests in the same way; one answers with HTML, the other with JSON.
 """
 
 import json
@@ -16,15 +15,7 @@ from history.entries import JsonObject
 from history.models import Session
 from relay import conversation
 from relay.consumers.base import ReaderTooSlow
-from relay.consumers.requests import (
-    MAX_MESSAGE_CHARS,
-    ActionRefused,
-    ActionRequest,
-    InvalidRequest,
-    MessageRate,
-    SocketClosed,
-    refusal_of,
-)
+from relay.consumers.requests import ActionRefused, ActionRequest, InvalidRequest, MessageRate, SocketClosed, refusal_of
 from relay.consumers.sockets import Socket
 from relay.conversation import SendResult
 from relay.models import User
@@ -32,6 +23,7 @@ from relay.runtime.async_db import in_database
 from relay.runtime.event_loop import parse_apart
 from relay.runtime.locale import ViewerLocale
 
+MAX_MESSAGE_CHARS = 1_000_000
 # What came of an action: a message that was sent, a session that was changed or copied, or an answer for programs.
 Result = SendResult | Session | dict[str, Any] | None
 
@@ -100,9 +92,6 @@ class ActionSocket(Socket):
             return await parse_apart(len(text_data), json.loads, text_data)
         except (ValueError, RecursionError):
             raise InvalidRequest(_("This is not JSON.")) from None
-
-
-# What both sockets can do.
 
 
 async def rollback(at: ActionSocket, session: Session, request: ActionRequest) -> Session:

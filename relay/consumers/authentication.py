@@ -36,15 +36,19 @@ class SocketAuthentication:
         self.inner = inner
         self.for_pages: Any = AuthMiddlewareStack(inner)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> Any:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             if raw := read_api_key(scope):
-                return await self.inner({**scope, **await _authenticate(raw)}, receive, send)
-            if not is_same_origin(scope):
-                return await reject(scope, receive, send)
-            return await self.for_pages(scope, receive, send)
+                await self.inner({**scope, **await _authenticate(raw)}, receive, send)
+            elif is_same_origin(scope):
+                await self.for_pages(scope, receive, send)
+            else:
+                await reject(scope, receive, send)
         except (KeysUnavailable, *DATABASE_AWAY):  # a consumer sees to its own errors: this is the authentication
-            return await close_as_unavailable(receive, send)
+            # Accepted first, so that the client gets the code: it may connect again in a few seconds.
+            await receive()
+            await send({"type": "websocket.accept"})
+            await send({"type": "websocket.close", "code": UNAVAILABLE})
 
 
 async def _authenticate(raw: str) -> dict[str, Any]:
@@ -63,19 +67,9 @@ async def reject(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "websocket.close", "code": NOT_ALLOWED})
 
 
-async def close_as_unavailable(receive: Receive, send: Send) -> None:
-    """Accept and close, so that the client gets a code: it may connect again in a few seconds."""
-    await receive()
-    await send({"type": "websocket.accept"})
-    await send({"type": "websocket.close", "code": UNAVAILABLE})
-
-
 def read_api_key(scope: Any) -> str:
     headers: dict[bytes, str] = {name: value.decode("latin-1") for name, value in scope.get("headers", ())}
     return bearer_secret(headers.get(b"authorization", "")) or headers.get(b"x-api-key", "").strip()
-
-
-# The origin of a page: scheme, host and port have to be ours.
 
 
 class Origin(NamedTuple):

@@ -1,4 +1,4 @@
-"""What every socket can do: send without waiting, end with a close code, join groups, and work beside its messages.
+"""Parts of sockets: close codes, a queue of what is not sent yet, and calls that several pages share.
 
 The output queue of a socket is bounded in bytes: a client that does not read is dropped, not buffered. `Outbox.send`
 never waits, so a consumer continues with its other work while a slow client reads. A task passes the messages on to the
@@ -10,17 +10,12 @@ import asyncio
 import logging
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
-from typing import Any, NoReturn, TypeVar
-from uuid import UUID
+from typing import Any, TypeVar
 
-from channels.exceptions import StopConsumer
-from channels.generic.websocket import AsyncWebsocketConsumer
 from django.db import InterfaceError, OperationalError
 from django.utils import timezone
-
-from relay.live import groups
 
 logger = logging.getLogger(__name__)
 
@@ -28,13 +23,11 @@ logger = logging.getLogger(__name__)
 # After these, connecting again does not help.
 NOT_SIGNED_IN, NOT_ALLOWED, NOT_FOUND = 4401, 4403, 4404
 # After these it does. 4011 to 4013 mean what 1011 to 1013 mean.
-TOO_SLOW, RESTARTING, UNAVAILABLE = 4008, 4012, 4013
+TOO_SLOW, FAILED, RESTARTING, UNAVAILABLE = 4008, 4011, 4012, 4013
 # A single message may be larger: it is accepted as long as what waits before it is below this.
 MOST_UNSENT_BYTES = 1_000_000
 # How long the last messages may take, and the close frame of a client that does not read.
 LAST_SECONDS, SLOW_SECONDS = 3.0, 60.0
-# Close code: the server failed, and connecting again helps.
-FAILED = 4011
 DATABASE_AWAY = (OperationalError, InterfaceError)
 # How long the result of a call is shared by pages that need it because of the same message.
 CACHE_SECONDS = 2.0
@@ -90,53 +83,6 @@ class Outbox:
             # A client that is still there connects again and reads what it missed. It must not wait for ever.
             with suppress(Exception):
                 await self._server_send({"type": "websocket.close", "code": FAILED})
-
-
-class SocketBase(AsyncWebsocketConsumer):
-    outbox: Outbox
-    is_accepted = False
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.turn = asyncio.Lock()
-        self.has_ended = asyncio.Event()
-        self.sessions: set[UUID] = set()
-        self._later: dict[str, asyncio.Task[None]] = {}
-
-    async def accept(self, subprotocol: str | None = None, headers: Any = None) -> None:
-        await super().accept(subprotocol, headers)
-        self.is_accepted = True
-        await groups.join_process(self.channel_name)
-
-    async def release(self) -> None:
-        """Release everything when the socket has ended."""
-        for task in self._later.values():
-            task.cancel()
-        if self.is_accepted:
-            await groups.leave_process(self.channel_name)
-        for session_id in list(self.sessions):
-            await self.close_group(session_id)
-
-    async def end(self, code: int) -> NoReturn:
-        """Close with a code, also where the socket was not accepted yet: of a refusal browsers see 1006, as offline."""
-        if not self.is_accepted:
-            await self.accept()
-        await self.close(code)
-        raise StopConsumer
-
-    def run_later(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run this beside the messages until the socket ends, unless it is running already."""
-        task = self._later.get(work.__name__)
-        if task is None or task.done():
-            self._later[work.__name__] = asyncio.get_running_loop().create_task(work())
-
-    async def open_group(self, session_id: UUID, *, version: int) -> None:
-        self.sessions.add(session_id)
-        await groups.join_session(session_id, self.channel_name, version=version)
-
-    async def close_group(self, session_id: UUID) -> None:
-        self.sessions.discard(session_id)
-        await groups.leave_session(session_id, self.channel_name)
 
 
 async def run_once(key: Hashable, call: Callable[[], Awaitable[T]]) -> T:

@@ -35,7 +35,6 @@ class PageCursor(FrameCursor):
         return f"run-{self.run}" if self.answer is not None else ""
 
     def open_answer(self, frame: Frame) -> AnswerCursor:
-        """The answer that this frame begins."""
         answer = _answers.get(self.run)
         if answer is None or answer.exchange != frame["exchange"]:
             answer = AnswerCursor(self.run, exchange=frame["exchange"], n=frame["n"], label=frame["model"])

@@ -25,7 +25,7 @@ from relay.consumers.base import NOT_FOUND, NOT_SIGNED_IN, connection_info, run_
 from relay.consumers.frame_cursor import PageCursor
 from relay.consumers.requests import ActionRefused, ActionRequest, MessageRate, SocketClosed
 from relay.consumers.sockets import PageSocket
-from relay.conversation import SendResult
+from relay.conversation import SendResult, ViewerPosition
 from relay.live import groups, runs, sign_outs
 from relay.live.answer_html import AnswerCursor
 from relay.live.frames import Frame
@@ -72,8 +72,6 @@ class ChatConsumer(ActionSocket, PageSocket):
             await self.degraded_changed({"is_degraded": True})
         await self.catch_up()
 
-    # Actions.
-
     def size_error(self, text_data: str | None) -> str:
         return _("This is too long for one message. Attach it as a file.")
 
@@ -106,8 +104,6 @@ class ChatConsumer(ActionSocket, PageSocket):
         if words or result.seq or result.is_queued:
             await self.show(fragments.notices([words] if words else [], self.view.reader))
 
-    # Updates.
-
     async def session_changed(self, message: Message) -> None:
         self.other_runs.clear()
         caught = await self.catch_up(because=message.get("id", ""))
@@ -132,7 +128,6 @@ class ChatConsumer(ActionSocket, PageSocket):
         if kind != "ended" and run != self.run and (self.run or run in self.other_runs):
             return
         if run == self.run and kind in ("stored", "summarising"):
-            # The last entry of a run and its end come one after the other, and are shown in one update.
             self._delayed = self._delayed or frame["id"]
             self.run_later(self._show_delayed)
             return
@@ -235,9 +230,6 @@ class ChatConsumer(ActionSocket, PageSocket):
         await self.show(html)
 
 
-# Actions that only a page has, or has in another form than a program.
-
-
 async def send(page: ChatConsumer, session: Session, request: ActionRequest) -> SendResult:
     """What the page showed is in the form: the last entry, the run, and the version of the session.
 
@@ -248,10 +240,8 @@ async def send(page: ChatConsumer, session: Session, request: ActionRequest) -> 
     if page.last_sent is not None and page.last_sent[0] == shown:
         before = page.last_sent[1]
         after, run = before.seq or after, before.run or run
-    on_leaf = request.optional_number("leaf") is not None
-    sent = await conversation.send(
-        page.user, session, draft=request.draft(), after=after, run=run, on_leaf=on_leaf, client=page.client
-    )
+    seen = ViewerPosition(after=after, run=run, on_leaf=request.optional_number("leaf") is not None)
+    sent = await conversation.send(page.user, session, request.draft(), seen, client=page.client)
     if sent.seq:
         page.last_sent = (shown, sent)
     return sent

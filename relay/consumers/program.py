@@ -1,8 +1,4 @@
-"""The socket for programs: JSON in, JSON out, with the same actions as the chat page. docs/websocket.md lists them.
-
-An action is an object with a `type`, and an `id` that its answer repeats. What happens in the open session comes as
-events. An action that makes no sense gets an error event, and the socket stays open.
-"""
+"""The socket for programs: JSON in, JSON out, with the same actions as the chat page. docs/websocket.md lists them."""
 
 import logging
 from uuid import UUID, uuid4
@@ -13,11 +9,11 @@ from history.models import Session
 from history.record.listing import ListCursor, list_sessions
 from history.transcripts import serializers
 from relay import conversation
-from relay.consumers.actions import ACTIONS, Action, Result
+from relay.consumers.actions import ACTIONS, MAX_MESSAGE_CHARS, Action, Result
 from relay.consumers.base import NOT_SIGNED_IN, connection_info
 from relay.consumers.program_sessions import Answer, ProgramSessions, id_of
-from relay.consumers.requests import MAX_MESSAGE_CHARS, ActionRequest, InvalidRequest, MessageRate
-from relay.conversation import SendResult
+from relay.consumers.requests import ActionRequest, InvalidRequest, MessageRate
+from relay.conversation import SendResult, ViewerPosition
 from relay.conversation.controls import plain_history
 from relay.live import groups
 from relay.models import QueuedMessage
@@ -46,8 +42,6 @@ class ProgramConsumer(ProgramSessions):
         await self.send_event("welcome", **known, is_degraded=groups.is_degraded(), **self.client)
         return None
 
-    # Actions.
-
     def size_error(self, text_data: str | None) -> str:
         if text_data is None:
             return _("Send text frames with JSON.")
@@ -73,9 +67,6 @@ def _sent(session: Session, sent: SendResult) -> Answer:
     if sent.words:
         answer["text"] = sent.words
     return answer | ({"forked": str(sent.go_to)} if sent.go_to else {})
-
-
-# Actions that only a program has, or has in another form than a page.
 
 
 async def create(program: ProgramConsumer, _none: object, request: ActionRequest) -> Session:
@@ -114,10 +105,8 @@ async def send(program: ProgramConsumer, _none: object, request: ActionRequest) 
         session = await program.find_session(request, scope="write")
     await program.open_session(session)
     after, run = await _after(session, request), request.optional_id("run")
-    on_leaf, draft = bool(request.fields.get("on_leaf")), request.draft()
-    sent = await conversation.send(
-        program.user, session, draft=draft, after=after, run=run, on_leaf=on_leaf, client=program.client
-    )
+    seen = ViewerPosition(after=after, run=run, on_leaf=bool(request.fields.get("on_leaf")))
+    sent = await conversation.send(program.user, session, request.draft(), seen, client=program.client)
     return _sent(session, sent)
 
 

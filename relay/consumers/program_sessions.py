@@ -146,8 +146,6 @@ class ProgramSessions(ActionSocket):
         if session is not None:
             await self.close_group(session)
 
-    # Events.
-
     async def send_event(self, kind: str, **fields: Any) -> None:
         await self.send(clean(json.dumps({"type": kind, **fields}, ensure_ascii=False)))
 

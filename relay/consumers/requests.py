@@ -19,7 +19,6 @@ from relay.errors import RelayError, Unavailable
 
 logger = logging.getLogger(__name__)
 
-MAX_MESSAGE_CHARS = 1_000_000
 MAX_MESSAGES, PERIOD_SECONDS = 30, 10.0
 LARGEST_NUMBER = 2**53
 

@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, NoReturn
+from uuid import UUID
 
 from channels.consumer import get_handler_name
 from channels.exceptions import StopConsumer
+from channels.generic.websocket import AsyncWebsocketConsumer
 
 from history.record import counters
 from relay.consumers.base import (
@@ -27,12 +30,11 @@ from relay.consumers.base import (
     UNAVAILABLE,
     Outbox,
     ReaderTooSlow,
-    SocketBase,
 )
 from relay.live import groups, sign_outs
 from relay.live.sign_outs import SignIn
 from relay.models import User
-from relay.runtime.memory_layer import Message
+from relay.runtime.memory_layer import PROCESS_GROUP, Message
 
 logger = logging.getLogger(__name__)
 
@@ -40,14 +42,23 @@ logger = logging.getLogger(__name__)
 GAP_SECONDS = 0.35
 # How long a socket waits until it reads again what it could not read while the database was away.
 RETRY_SECONDS = 1.0
-# How long closing all sockets of this process may take.
 CLOSE_SECONDS = 3.0
 KEY_NOT_ALLOWED = "This socket is for browser pages. Use /ws/v1/ with an API key."
 _open: set[Socket] = set()
 
 
-class Socket(SocketBase):
+class Socket(AsyncWebsocketConsumer):
     """One message at a time. Subclasses handle them, and say whether they miss frames."""
+
+    outbox: Outbox
+    is_accepted = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.turn = asyncio.Lock()
+        self.has_ended = asyncio.Event()
+        self.sessions: set[UUID] = set()
+        self._later: dict[str, asyncio.Task[None]] = {}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         counters.now["sockets"] += 1
@@ -82,6 +93,40 @@ class Socket(SocketBase):
         except Exception:
             logger.exception("A socket failed.")
             await self.end(FAILED)
+
+    async def accept(self, subprotocol: str | None = None, headers: Any = None) -> None:
+        await super().accept(subprotocol, headers)
+        self.is_accepted = True
+        await self.channel_layer.group_add(PROCESS_GROUP, self.channel_name)
+
+    async def release(self) -> None:
+        for task in self._later.values():
+            task.cancel()
+        if self.is_accepted:
+            await self.channel_layer.group_discard(PROCESS_GROUP, self.channel_name)
+        for session_id in list(self.sessions):
+            await self.close_group(session_id)
+
+    async def end(self, code: int) -> NoReturn:
+        """Close with a code, also where the socket was not accepted yet: of a refusal browsers see 1006, as offline."""
+        if not self.is_accepted:
+            await self.accept()
+        await self.close(code)
+        raise StopConsumer
+
+    def run_later(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run this beside the messages until the socket ends, unless it is running already."""
+        task = self._later.get(work.__name__)
+        if task is None or task.done():
+            self._later[work.__name__] = asyncio.get_running_loop().create_task(work())
+
+    async def open_group(self, session_id: UUID, *, version: int) -> None:
+        self.sessions.add(session_id)
+        await groups.join_session(session_id, self.channel_name, version=version)
+
+    async def close_group(self, session_id: UUID) -> None:
+        self.sessions.discard(session_id)
+        await groups.leave_session(session_id, self.channel_name)
 
     # What the channel layer sends to every socket of this process.
 
@@ -135,7 +180,7 @@ class PageSocket(Socket):
         if not user.is_authenticated:
             await self.end(NOT_SIGNED_IN)
         self.sign_in = sign_outs.register(user, self.scope)
-        await groups.join_user(user.pk, self.channel_name)
+        await self.channel_layer.group_add(groups.user_group(user.pk), self.channel_name)
         await self.connect_page(user)
 
     async def connect_page(self, user: User) -> None:
@@ -145,7 +190,7 @@ class PageSocket(Socket):
     async def release(self) -> None:
         if hasattr(self, "sign_in"):
             sign_outs.unregister(self.sign_in)
-            await groups.leave_user(self.sign_in.user_id, self.channel_name)
+            await self.channel_layer.group_discard(groups.user_group(self.sign_in.user_id), self.channel_name)
         await super().release()
 
     async def signed_out(self, message: Message) -> None:

@@ -25,3 +25,4 @@ from relay.conversation.sending import start_session as start_session
 from relay.conversation.turns import Draft as Draft
 from relay.conversation.turns import NotPossible as NotPossible
 from relay.conversation.turns import SendResult as SendResult
+from relay.conversation.turns import ViewerPosition as ViewerPosition

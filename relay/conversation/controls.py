@@ -66,9 +66,6 @@ def _delete(user: User, session: Session) -> None:
     retention.hide(session, actor=user)
 
 
-# Slash commands.
-
-
 async def run_command(user: User, session: Session, command: Command) -> SendResult:
     """Carry out a command. The command itself is not recorded in the conversation."""
     arguments = command.arguments

@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from itertools import count
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -26,22 +25,11 @@ from history.errors import HistoryError
 from history.models import Session
 from history.record import recorder, writer
 from relay.agents.settings import pick_agent
-from relay.agents.turn import Turn
+from relay.agents.turn import Turn, store_once
 from relay.chat import attachments
 from relay.commands import Command
-from relay.conversation.turns import (
-    Draft,
-    InsertPosition,
-    NotPossible,
-    SendResult,
-    ViewerPosition,
-    append_message,
-    find_branch_end,
-    last_run_at,
-    parse_command,
-    read_head,
-    text_parts,
-)
+from relay.conversation import turns
+from relay.conversation.turns import Draft, NotPossible, SendResult, ViewerPosition
 from relay.errors import RelayError
 from relay.live import groups, runs
 from relay.live.run_task import start_task
@@ -60,7 +48,7 @@ logger = logging.getLogger(__name__)
 MAX_QUEUED = 20
 
 
-def enqueue(user: User, session: Session, draft: Draft, place: InsertPosition) -> QueuedMessage:
+def enqueue(user: User, session: Session, draft: Draft, after: int) -> QueuedMessage:
     """Put a message behind those that wait there already, and release these: their owner continues."""
     if QueuedMessage.objects.filter(session=session.pk).count() >= MAX_QUEUED:
         raise NotPossible(_("Too many messages are waiting. Wait for the answer, or stop it."))
@@ -69,7 +57,7 @@ def enqueue(user: User, session: Session, draft: Draft, place: InsertPosition) -
     pick_agent(draft.agent, otherwise=session.agent)
     if draft.model:
         router().route(draft.model)
-    waiting = [row.pk for row in QueuedMessage.objects.sendable(session.pk, place.seq)]
+    waiting = [row.pk for row in QueuedMessage.objects.sendable(session.pk, after)]
     QueuedMessage.objects.filter(pk__in=waiting, held_at__isnull=False).update(held_at=None)
     return QueuedMessage.objects.create(
         session=session,
@@ -78,7 +66,7 @@ def enqueue(user: User, session: Session, draft: Draft, place: InsertPosition) -
         attachments=list(draft.attachments),
         agent=draft.agent,
         model=draft.model,
-        after=place.seq,
+        after=after,
     )
 
 
@@ -135,7 +123,7 @@ async def send_queued(user: User, session: Session, *, after: int, run: UUID | N
     def release() -> None:
         with writing():
             writer.lock([session.pk])
-            QueuedMessage.objects.release_all(session.pk, find_branch_end(session.pk, seen).seq)
+            QueuedMessage.objects.release_all(session.pk, turns.find_branch_end(session.pk, seen).seq)
 
     await in_database(release)
     return await send_next(user.pk, session.pk, seen, is_requested=True) or SendResult()
@@ -199,19 +187,19 @@ def _take(
         if (session := owned.first()) is None:
             return None
         writer.lock([session_id])
-        place = find_branch_end(session_id, seen)
+        place = turns.find_branch_end(session_id, seen)
         waiting = QueuedMessage.objects.sendable(session_id, place.seq)
         if place.run is not None or not waiting or (row := waiting[0]).held_at is not None:
             return None
         try:
             draft = Draft(text=row.text, attachments=row.attachments, agent=row.agent, model=row.model)
-            command = parse_command(draft)
+            command = turns.parse_command(draft)
             if command is not None and command.is_tool:
                 tool = ToolCommand(session.owner, session, row, command, place.seq)
                 return tool.carry_out if tool.claim() else None
             QueuedMessage.objects.filter(pk=row.pk).delete()
-            follows = follows or last_run_at(session_id, place.seq)
-            sent, turn = append_message(
+            follows = follows or turns.last_run_at(session_id, place.seq)
+            sent, turn = turns.append_message(
                 session.owner, session, draft, after=place.seq, client={}, on_leaf=True, follows=follows
             )
             return partial(start_answer, session, sent, turn)
@@ -219,12 +207,9 @@ def _take(
             raise _Refused(row, error) from error
 
 
-# Tool commands: recorded as what was typed, the call and its result.
-
-
 @dataclass(frozen=True, slots=True)
 class ToolCommand:
-    """A tool command in the queue. It leaves the queue when its result is recorded."""
+    """A tool command in the queue. It leaves the queue when what was typed, the call and its result are recorded."""
 
     user: User
     session: Session
@@ -265,26 +250,22 @@ class ToolCommand:
         results = await run_calls([request], toolbox=all_tools(), context=context)
         entries = [results, *context.kept_by(results)]
         started_at = results.results[0].started_at or results.at
-        attempts = count()
-        sent = await in_database_after_outages(
-            lambda: self._record(request, entries, started_at, is_repeated=next(attempts) > 0)
-        )
+        sent = await store_once(partial(self._record, request, entries, started_at))
         groups.notify_session(self.session.pk)
         return sent
 
     def _record(self, request: ToolRequest, results: Sequence[Entry], at: datetime, *, is_repeated: bool) -> SendResult:
-        """`is_repeated`: an earlier attempt failed, and may have been committed unnoticed."""
         typed = {"source": "command"}
         entries: list[Entry] = [
-            ModelInput(parts=text_parts(self.row.text), metadata=typed, at=at),
+            ModelInput(parts=turns.text_parts(self.row.text), metadata=typed, at=at),
             ModelOutput(parts=(request,), end_reason="tool_use", metadata=typed, at=at),
             *results,
         ]
         with writing():
             is_removed, _rows = QueuedMessage.objects.filter(pk=self.row.pk).delete()
             if is_repeated and not is_removed:
-                return SendResult(seq=read_head(self.session))
-            if self.on_leaf and self.after != read_head(self.session):
+                return SendResult(seq=turns.read_head(self.session))
+            if self.on_leaf and self.after != turns.read_head(self.session):
                 entries.insert(0, HeadMoved(to=self.after, reason="switch", at=at))
             appended = recorder.append_many(self.session, entries, after=self.after)[-1]
         return SendResult(seq=appended.seq, is_branch=not appended.moved_head)

@@ -6,7 +6,6 @@ A message is sent at once, or through the queue while an answer is being written
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
-from uuid import UUID
 
 from django.utils.translation import gettext as _
 
@@ -20,27 +19,10 @@ from relay.agents.settings import find_agent, pick_agent, setting_changes
 from relay.agents.turn import Turn
 from relay.chat import attachments
 from relay.commands import Command, help_text
+from relay.conversation import turns
 from relay.conversation.controls import run_command
 from relay.conversation.queue import ToolCommand, enqueue, send_next, start_answer
-from relay.conversation.turns import (
-    LAST_TURN,
-    Client,
-    Draft,
-    InsertPosition,
-    NotPossible,
-    SendResult,
-    ViewerPosition,
-    append_input,
-    append_message,
-    check_draft,
-    choose_model,
-    find_insert_position,
-    find_run_answering,
-    get_message,
-    parse_command,
-    read_head,
-    text_parts,
-)
+from relay.conversation.turns import Client, Draft, NotPossible, SendResult, ViewerPosition
 from relay.live import runs
 from relay.models import Agent, QueuedMessage, User
 from relay.runtime.async_db import in_database
@@ -54,7 +36,7 @@ CONTINUE = "Continue exactly where you stopped."
 
 async def start_session(user: User, draft: Draft, *, client: Client = EMPTY) -> Session:
     """A new session with its first message, which is being answered. If that is refused, no session is left."""
-    command = parse_command(draft)
+    command = turns.parse_command(draft)
     # Other commands than tools need a conversation.
     if command is not None and not command.is_tool:
         raise NotPossible(help_text(all_tools()))
@@ -70,27 +52,16 @@ def _start(
         if command is not None:
             allowances.check_allowance(user)
         session = recorder.start_session(owner=user, agent=pick_agent(draft.agent).name)
-        return session, *_append_or_claim(user, session, draft, InsertPosition(0), client, command)
+        return session, *_append_or_claim(user, session, draft, 0, client, command, on_leaf=False)
 
 
 async def send(
-    user: User,
-    session: Session,
-    *,
-    draft: Draft,
-    after: int,
-    run: UUID | None = None,
-    on_leaf: bool = False,
-    client: Client = EMPTY,
+    user: User, session: Session, draft: Draft, seen: ViewerPosition, *, client: Client = EMPTY
 ) -> SendResult:
-    """Send a message after what its writer saw last: the entry `after`, and the `run` that was being answered there.
-
-    `on_leaf`: the writer has chosen that branch on purpose.
-    """
-    command = parse_command(draft)
+    """Send a message after what its writer has `seen`."""
+    command = turns.parse_command(draft)
     if command is not None and not command.is_tool:
         return await run_command(user, session, command)
-    seen = ViewerPosition(after=after, run=run, on_leaf=on_leaf)
     filed, work, is_stalled = await in_database(_file, user, session, draft, seen, client, command)
     sent = await _carry_out(session, filed, work)
     if is_stalled:
@@ -107,36 +78,26 @@ def _file(
     """
     with writing():
         writer.lock([session.pk])
-        place = find_insert_position(session.pk, seen)
+        place = turns.find_insert_position(session.pk, seen)
         if place.run is not None or QueuedMessage.objects.sendable(session.pk, place.seq):
-            row = enqueue(user, session, draft, place)
+            row = enqueue(user, session, draft, place.seq)
             return SendResult(is_queued=True, queued_id=row.pk), None, place.run is None
-        return *_append_or_claim(user, session, draft, place, client, command, on_leaf=seen.on_leaf), False
+        return *_append_or_claim(user, session, draft, place.seq, client, command, on_leaf=seen.on_leaf), False
 
 
 def _append_or_claim(
-    user: User,
-    session: Session,
-    draft: Draft,
-    place: InsertPosition,
-    client: Client,
-    command: Command | None,
-    *,
-    on_leaf: bool = False,
+    user: User, session: Session, draft: Draft, after: int, client: Client, command: Command | None, *, on_leaf: bool
 ) -> tuple[SendResult, Turn | ToolCommand]:
     """A tool command is a row before it is carried out: a process that dies in the middle loses nothing of it."""
     if command is None:
-        return append_message(user, session, draft, after=place.seq, client=client, on_leaf=on_leaf)
-    tool = ToolCommand(user, session, enqueue(user, session, draft, place), command, place.seq, on_leaf)
+        return turns.append_message(user, session, draft, after=after, client=client, on_leaf=on_leaf, follows=None)
+    tool = ToolCommand(user, session, enqueue(user, session, draft, after), command, after, on_leaf)
     tool.claim()
     return SendResult(), tool
 
 
 async def _carry_out(session: Session, filed: SendResult, work: Turn | ToolCommand | None) -> SendResult:
     return await (work.carry_out_typed() if isinstance(work, ToolCommand) else start_answer(session, filed, work))
-
-
-# Other actions that a model answers.
 
 
 def answering(
@@ -154,13 +115,13 @@ def answering(
 
 async def edit(user: User, session: Session, *, seq: int, draft: Draft, client: Client = EMPTY) -> SendResult:
     """A branch beside entry `seq`, which becomes the path, and its answer."""
-    check_draft(draft)
+    turns.check_draft(draft)
     return await _edit(user, session, seq, draft, client)
 
 
 @answering
 def _edit(user: User, session: Session, seq: int, draft: Draft, client: Client) -> Turn:
-    message = get_message(session, seq)
+    message = turns.get_message(session, seq)
     if message.kind != ModelInput.kind:
         raise NotPossible(_("Only messages of users can be edited."))
     runs.request_stop_in_session(session.pk)
@@ -171,24 +132,24 @@ def _edit(user: User, session: Session, seq: int, draft: Draft, client: Client) 
     else:
         entry = selectors.entries_of([message])[0]
         media = tuple(entry.attachments) if isinstance(entry, ModelInput) else ()
-    edited = ModelInput(parts=(*text_parts(draft.text), *media))
-    appended = append_input(session, edited, agent, after=message.parent_seq, moving="edit")
-    model = choose_model(session, draft.model)
+    edited = ModelInput(parts=(*turns.text_parts(draft.text), *media))
+    appended = turns.append_input(session, edited, agent, after=message.parent_seq, moving="edit")
+    model = turns.choose_model(session, draft.model)
     return Turn(session_id=session.pk, user=user, leaf=appended.seq, agent=agent, model=model, client=client)
 
 
 @answering
 def regenerate(user: User, session: Session, *, seq: int, model: str = "", client: Client = EMPTY) -> Turn:
     """Another answer beside entry `seq`, by our agent with its instruction and tools."""
-    message = get_message(session, seq)
+    message = turns.get_message(session, seq)
     if message.kind != ModelOutput.kind:
         raise NotPossible(_("Only answers can be regenerated."))
     runs.request_stop_in_session(session.pk)
     allowances.note_message(user)
-    picked = choose_model(session, model)
+    picked = turns.choose_model(session, model)
     agent = find_agent(message.agent or session.agent)
     leaf = recorder.regenerate(session, seq=seq)
-    changes = setting_changes(selectors.snapshot(session, leaf=leaf, options=LAST_TURN), agent, at=now())
+    changes = setting_changes(selectors.snapshot(session, leaf=leaf, options=turns.LAST_TURN), agent, at=now())
     leaf = _append(session, changes, after=leaf)
     return Turn(session_id=session.pk, user=user, leaf=leaf, agent=agent, model=picked, client=client)
 
@@ -198,10 +159,10 @@ def continue_(
     user: User, session: Session, *, leaf: int | None = None, model: str = "", client: Client = EMPTY
 ) -> Turn:
     """Continue a cut answer, or answer a message that has no answer."""
-    leaf = read_head(session) if leaf is None else leaf
-    if find_run_answering(session.pk, leaf):
+    leaf = turns.read_head(session) if leaf is None else leaf
+    if turns.find_run_answering(session.pk, leaf):
         raise NotPossible(_("The answer is already being written."))
-    before = selectors.snapshot(session, leaf=leaf, options=LAST_TURN)
+    before = selectors.snapshot(session, leaf=leaf, options=turns.LAST_TURN)
     if is_task_finished(before.nodes):
         raise NotPossible(_("This task is finished. Write what to do next."))
     if not before.nodes:
@@ -209,13 +170,13 @@ def continue_(
     allowances.note_message(user)
     agent = find_agent(session.agent)
     leaf = _prepare_to_continue(session, leaf, agent, before=before)
-    picked = choose_model(session, model)
+    picked = turns.choose_model(session, model)
     return Turn(session_id=session.pk, user=user, leaf=leaf, agent=agent, model=picked, client=client)
 
 
 def _prepare_to_continue(session: Session, leaf: int, agent: Agent, *, before: Snapshot) -> int:
     """Append changes of the agent, and a request to continue a cut answer, or results of interrupted calls."""
-    entry = selectors.entries_of([get_message(session, leaf)])[0]
+    entry = selectors.entries_of([turns.get_message(session, leaf)])[0]
     added: list[Entry] = setting_changes(before, agent, at=now())
     if isinstance(entry, ModelOutput) and entry.tool_requests:
         added.insert(0, answer_all(entry.tool_requests, {}, agent=agent.name))
@@ -231,16 +192,16 @@ def _append(session: Session, entries: list[Entry], *, after: int) -> int:
 @answering
 def answer(user: User, session: Session, *, seq: int, call_id: str, text: str, client: Client = EMPTY) -> Turn:
     """The user's answer to a call of `ask_user` in entry `seq`."""
-    check_draft(Draft(text=text))
-    message = get_message(session, seq)
+    turns.check_draft(Draft(text=text))
+    message = turns.get_message(session, seq)
     entry = selectors.entries_of([message])[0]
     requests = entry.tool_requests if isinstance(entry, ModelOutput) else ()
     is_answered = Message.objects.of(session).filter(parent_seq=seq, kind=ToolResults.kind).exists()
     if is_answered or call_id not in {request.call_id for request in requests}:
         raise NotPossible(_("This question no longer waits for an answer."))
-    if find_run_answering(session.pk, seq):
+    if turns.find_run_answering(session.pk, seq):
         raise NotPossible(_("The answer is already being written."))
     allowances.note_message(user)
     agent = find_agent(message.agent or session.agent)
-    model, answers = choose_model(session, ""), {call_id: text}
+    model, answers = turns.choose_model(session, ""), {call_id: text}
     return Turn(session_id=session.pk, user=user, leaf=seq, agent=agent, model=model, answers=answers, client=client)

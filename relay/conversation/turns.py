@@ -109,14 +109,7 @@ def append_input(
 
 
 def append_message(
-    user: User,
-    session: Session,
-    draft: Draft,
-    *,
-    after: int,
-    client: Client,
-    on_leaf: bool = False,
-    follows: UUID | None = None,
+    user: User, session: Session, draft: Draft, *, after: int, client: Client, on_leaf: bool, follows: UUID | None
 ) -> tuple[SendResult, Turn]:
     """The message becomes an entry, and its run a row, in the caller's transaction."""
     allowances.note_message(user)
@@ -150,9 +143,6 @@ def get_message(session: Session, seq: int) -> Message:
     if found is None:
         raise NoSuchEntry(f"session {session.pk} has no entry {seq}")
     return found
-
-
-# Where a message belongs.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
 from history.markdown import render, split_blocks
+from history.markdown.blocks import Split
 from history.markdown.code import MAX_CHARS as MAX_HIGHLIGHTED_CHARS
 from relay.live.frames import Frame, FrameCursor, Piece, RunSnapshot
 
@@ -81,24 +82,17 @@ def text_part_html(element: str, blocks: Iterable[str], tail: Tail, added: str =
     return mark_safe(f'<div class="prose" id="{element}">{inner}</div>')  # noqa: S308  see above
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedText:
-    """A rendered text: HTML of its finished blocks, source of its open end, and HTML of that."""
+def render_text(text: str, *, index: int, number: int) -> tuple[Split, tuple[str, ...], Tail]:
+    """Split the open end of a part, and render its finished blocks and its new open end.
 
-    blocks: tuple[str, ...]
-    text: str
-    tail: Tail
-    open_fence: str = ""
-
-
-def render_text(text: str, *, index: int, number: int) -> RenderedText:
-    """Split and render the open end of a part; `number` blocks of it are finished already."""
+    `number` blocks of the part are finished already.
+    """
     split = split_blocks(text)
     sources = [*split.finished, split.tail] if split.tail else split.finished
     html = [render_block(block, index=index, number=place) for place, block in enumerate(sources, number)]
     last = html.pop() if split.tail else ""
     tail = Tail.of(split.tail, last, is_code=bool(split.open_fence)) if last else Tail()
-    return RenderedText(tuple(html), split.tail, tail, split.open_fence)
+    return split, tuple(html), tail
 
 
 def render_block(block: str, *, index: int, number: int) -> str:
@@ -257,8 +251,8 @@ class AnswerCursor(FrameCursor):
             return PartUpdate(part, is_new, text=text if can_append else "")
         render = partial(render_text, part.text + text, index=part.index, number=len(part.blocks))
         is_short = len(part.text) + len(text) <= MAX_CHARS_ON_LOOP
-        rendered = render() if is_short else await asyncio.to_thread(render)
-        part.blocks += rendered.blocks
-        part.text, part.tail, part.open_fence = rendered.text, rendered.tail, rendered.open_fence
+        split, blocks, tail = render() if is_short else await asyncio.to_thread(render)
+        part.blocks += blocks
+        part.text, part.tail, part.open_fence = split.tail, tail, split.open_fence
         part.shown, part.added = len(part.text), ""
-        return PartUpdate(part, is_new, blocks=rendered.blocks, tail=rendered.tail)
+        return PartUpdate(part, is_new, blocks=blocks, tail=tail)

@@ -6,7 +6,6 @@ Redis only sockets of this process are reached.
 
 import threading
 import time
-from collections import Counter
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -14,7 +13,7 @@ from uuid import UUID, uuid4
 
 from channels.layers import get_channel_layer
 
-from relay.runtime.memory_layer import PROCESS_GROUP, Message
+from relay.runtime.memory_layer import Message
 
 SESSION_CHANGED: Message = {"type": "session.changed"}
 
@@ -31,7 +30,6 @@ class OpenSession:
 
 _PROCESS, _numbers = uuid4().hex, count()
 _sessions: dict[UUID, OpenSession] = {}
-_users: Counter[int] = Counter()  # number of open pages of each user
 _lock = threading.Lock()
 
 
@@ -41,9 +39,6 @@ def session_group(session_id: UUID | str) -> str:
 
 def user_group(user_id: int) -> str:
     return f"person.{user_id}"
-
-
-# Membership.
 
 
 async def join_session(session_id: UUID, channel: str, *, version: int) -> None:
@@ -62,34 +57,6 @@ async def leave_session(session_id: UUID, channel: str) -> None:
     await _layer().group_discard(session_group(session_id), channel)
 
 
-async def join_user(user_id: int, channel: str) -> None:
-    with _lock:
-        _users[user_id] += 1
-    await _layer().group_add(user_group(user_id), channel)
-
-
-async def leave_user(user_id: int, channel: str) -> None:
-    with _lock:
-        _users[user_id] -= 1
-        if _users[user_id] <= 0:
-            del _users[user_id]
-    await _layer().group_discard(user_group(user_id), channel)
-
-
-async def join_process(channel: str) -> None:
-    """A socket of this process was accepted. Messages to this group do not leave the process."""
-    await _layer().group_add(PROCESS_GROUP, channel)
-
-
-async def leave_process(channel: str) -> None:
-    await _layer().group_discard(PROCESS_GROUP, channel)
-
-
-def local_users() -> set[int]:
-    with _lock:
-        return set(_users)
-
-
 def local_sessions() -> dict[UUID, OpenSession]:
     with _lock:
         return dict(_sessions)
@@ -98,9 +65,6 @@ def local_sessions() -> dict[UUID, OpenSession]:
 def count_local_sockets(session_id: UUID) -> int:
     session = _sessions.get(session_id)
     return session.sockets if session else 0
-
-
-# Sending.
 
 
 def notify_session(session_id: UUID) -> None:
@@ -124,7 +88,6 @@ def send_to_user(user_id: int, message: Message) -> None:
 
 
 def send_to_process(message: Message) -> None:
-    """To all sockets of this process."""
     _layer().send_to_process(message)
 
 

@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from history.db.parameters import among
 from history.models import Exchange, Session
-from relay.live import groups
+from relay.live import groups, sign_outs
 
 RECENT = timedelta(seconds=60)
 MOST_LISTED = 200
@@ -67,7 +67,7 @@ def refresh_open_sessions() -> None:
 
 def refresh_session_lists() -> None:
     """A job of every process: what was relayed a moment ago appears in the open lists."""
-    users = {} if settings.REDIS_URL else groups.local_users()
+    users = {} if settings.REDIS_URL else sign_outs.local_users()
     if not users:
         _listed.clear()
         return
@@ -102,15 +102,13 @@ def _sessions_below(opened: Collection[UUID]) -> dict[UUID, set[UUID]]:
     return below
 
 
-# Open calls of programs. Their heartbeat is in the journal, so `heartbeat_at` is a time in the future.
-
-
 def has_open_call(session: Session) -> bool:
     """Whether a program waits for an answer in this session. Only the newest calls: a session may have thousands."""
     if session.source != Session.Source.RELAY:
         return False
     calls = Exchange.objects.filter(session=session).order_by("-started_at", "-id")
     newest = calls.values_list("ended_at", "heartbeat_at")[:NEWEST_CALLS]
+    # The heartbeat of relayed calls is in the journal, so `heartbeat_at` is a time in the future.
     return any(ended is None and until > timezone.now() for ended, until in newest)
 
 

@@ -8,8 +8,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
+from django.utils import timezone
+
 from history.answers.assembly import Assembler
 from history.answers.events import Event
+from history.db.transactions import writing
 from history.entries import ToolRequest, ToolResult
 from history.models import Exchange
 from history.record import exchanges
@@ -19,6 +22,7 @@ from relay.live import groups
 from relay.live.frames import Frame, Piece, RunSnapshot, merge_pieces, piece_of, pieces_of
 from relay.models import Run
 from relay.models.agents import RoleName
+from relay.runtime.async_db import in_database_after_outages
 
 # Seconds between two frames with text. It grows with the number of sockets, up to the maximum.
 MIN_INTERVAL, INTERVAL_PER_SOCKET, MAX_INTERVAL = 0.05, 0.0025, 1.0
@@ -81,6 +85,7 @@ class RunTask:
         self._send_next("stored", leaf=leaf)
 
     async def on_summarising(self, *, is_on: bool) -> None:
+        await in_database_after_outages(_set_summarising, self.id, is_on=is_on)
         self._send_next("summarising", is_on=is_on)
 
     async def on_tool_calls(self, *, seq: int, requests: Sequence[ToolRequest]) -> None:
@@ -139,6 +144,11 @@ class RunTask:
         frame |= {"type": "run.frame", "run": str(self.id), "n": self.n}
         frame |= {"exchange": str(self._exchange or ""), "after": self._after}
         groups.send_to_session(self.turn.session_id, frame)
+
+
+def _set_summarising(run_id: UUID, *, is_on: bool) -> None:
+    with writing():
+        Run.objects.filter(pk=run_id).update(summarising_at=timezone.now() if is_on else None)
 
 
 def send_interval() -> float:

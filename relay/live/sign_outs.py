@@ -55,6 +55,12 @@ def unregister(sign_in: SignIn) -> None:
             del _open[sign_in]
 
 
+def local_users() -> set[int]:
+    """Users who have a page of this process open."""
+    with _lock:
+        return {sign_in.user_id for sign_in in _open}
+
+
 async def read_current_user(scope: Any) -> Any:
     """The user of this moment. The scope has the one of the handshake."""
     fresh = import_module(settings.SESSION_ENGINE).SessionStore(scope["session"].session_key)

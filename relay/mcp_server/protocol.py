@@ -7,6 +7,7 @@ import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from threading import BoundedSemaphore
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -20,7 +21,7 @@ from history.entries import ToolRequest
 from history.models import ApiKey
 from relay.gateway.call.json_scanner import is_too_heavy
 from relay.mcp_server.application import HttpRefusal
-from relay.mcp_server.tools import HOW_TO_OPEN, READS, tools_for
+from relay.mcp_server.tools import HOW_TO_OPEN, SCOPES, tools_for
 from relay.runtime.asgi import Message, Receive, Scope, Send
 from relay.runtime.event_loop import LARGE
 from relay.tools.base import Tool as AgentTool
@@ -40,7 +41,7 @@ INSTRUCTIONS = (
 # The SDK logs every request; errors are enough.
 logging.getLogger("mcp").setLevel(logging.WARNING)
 
-_running: set[object] = set()
+_places = BoundedSemaphore(AT_ONCE)
 # Separate threads, because parsing must not wait for slow tools.
 _threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="mcp")
 
@@ -103,22 +104,20 @@ async def _answer(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def _list_tools(context: Context, params: object) -> ListToolsResult:
-    return ListToolsResult(tools=[_describe(tool) for tool in tools_for(_key(context))])
+    return ListToolsResult(tools=[_describe(tool) for tool in tools_for(_key(context)).values()])
 
 
 async def _call_tool(context: Context, params: CallToolRequestParams) -> CallToolResult:
     """Run a tool as an agent would: checked arguments, limits on time and size, an error that says what to do."""
-    call = object()
-    if len(_running) >= AT_ONCE:
+    if not _places.acquire(blocking=False):
         return _result("Too many calls are under way: try again in a few seconds.", is_error=True)
-    _running.add(call)
     try:
         arguments = as_bytes(params.arguments or {}).decode()
         request = ToolRequest(call_id=uuid4().hex, name=params.name, arguments=arguments)
         on_behalf_of = ToolContext(user=_key(context), session_id=NOWHERE, how_to_open=HOW_TO_OPEN)
         done = await run_call(request, toolbox=tools_for(_key(context)), context=on_behalf_of)
     finally:
-        _running.discard(call)
+        _places.release()
     return _result(done.text or done.error, is_error=done.status != "success")
 
 
@@ -129,7 +128,7 @@ def _key(context: Context) -> ApiKey:
 
 
 def _describe(tool: AgentTool) -> Tool:
-    hints = {"readOnlyHint": tool.name in READS, "destructiveHint": False, "openWorldHint": False}
+    hints = {"readOnlyHint": SCOPES[tool.name] == "read", "destructiveHint": False, "openWorldHint": False}
     about = {"name": tool.name, "description": tool.description, "inputSchema": dict(tool.parameters)}
     return Tool.model_validate({**about, "annotations": hints})
 

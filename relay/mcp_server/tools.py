@@ -30,7 +30,7 @@ HOW_TO_OPEN = "give read_session a reason, which its owner can see"
 
 
 def tools_for(key: ApiKey) -> Toolbox:
-    return Toolbox(tuple(tool for tool in TOOLS if has_scope(key, SCOPES[tool.name])))
+    return {tool.name: tool for tool in TOOLS if has_scope(key, SCOPES[tool.name])}
 
 
 @tool()
@@ -132,5 +132,4 @@ def _without(original: Tool, *names: str) -> Tool:
 
 
 SCOPES = {"search_history": "read", "read_session": "read", "list_sessions": "read", "append_note": "write"}
-READS = tuple(name for name, scope in SCOPES.items() if scope == "read")
 TOOLS = (_without(search_history, "this_conversation"), read_session, list_sessions, append_note)

@@ -17,12 +17,13 @@ from history.access.access_log import mark_readings_seen, who_read
 from history.context.tokens import calibrate
 from history.entries import ModelInput, ModelOutput, SystemInstructionSet
 from history.http import HtmxRequest, user_action, user_page
-from history.models import Exchange, Message, Session, TokenCalibration, ToolCall
+from history.models import Exchange, Message, Session, ToolCall
 from history.pages.session import session_or_404
 from history.record import recorder
 from history.record.exchanges import end_of_work
 from history.transcripts.previews import entries_in_brief
 from history.transcripts.timeline import Span
+from relay.agents.requests import read_calibration
 from relay.errors import NoSuchModel
 from relay.models import Agent, Run
 from relay.pages.chat.choices import pickers_for
@@ -76,8 +77,7 @@ def _gauge(session: Session) -> Gauge | None:
     if last is None:
         return _gauge_of_call(session)
     exchange = Exchange.objects.filter(message=last).only("estimated_tokens", "model").first()
-    known = TokenCalibration.objects.filter(pk=exchange.model).first() if exchange else None
-    estimate = calibrate(exchange.estimated_tokens, factor=known.factor if known else 1.0) if exchange else 0
+    estimate = calibrate(exchange.estimated_tokens, factor=read_calibration(exchange.model)) if exchange else 0
     counted = last.input_tokens + last.output_tokens
     is_counted = last.usage_source == "provider" and counted > 0
     return Gauge(used=counted or estimate, is_counted=is_counted, estimate=estimate, window=_window(last))

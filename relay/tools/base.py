@@ -111,9 +111,6 @@ def tool(*, name: str = "", summary: StrOrPromise = "", **options: Any) -> Calla
     return made
 
 
-# Times in the zone of the user.
-
-
 def zone_of(user: User) -> ZoneInfo:
     """The zone that the person chose, or the owner of the key, or that of the server."""
     person = user.owner if isinstance(user, ApiKey) else user
@@ -183,9 +180,6 @@ def _schema(hint: Any) -> dict[str, Any]:
     if get_origin(hint) is list:
         return {"type": "array", "items": _schema(get_args(hint)[0])}
     raise TypeError(f"no schema can be made of {hint}: write str, int, float, bool, Literal or a list of them")
-
-
-# Arguments.
 
 
 def check_arguments(schema: JsonObject, arguments: object) -> dict[str, Any]:

@@ -37,6 +37,7 @@ INTERRUPTED = "The call was interrupted before it ended."
 # Sent instead of an empty result, which models take for an error or for an answer of their own.
 NO_OUTPUT = "The tool ended without any output."
 
+T = TypeVar("T")
 OnResult = Callable[[int, ToolResult], None]
 
 
@@ -80,7 +81,7 @@ async def run_call(request: ToolRequest, *, toolbox: Toolbox, context: ToolConte
     call, context = _Call(request), replace(context, call_id=request.call_id)
     tool = toolbox.get(request.name)
     if tool is None:
-        there = ", ".join(toolbox.names) or "none"
+        there = ", ".join(toolbox) or "none"
         return call.failed(f"There is no tool called {request.name[:SUMMARY_CHARS]}. There are: {there}.")
     try:
         size = len(request.arguments)
@@ -176,17 +177,12 @@ async def _output(tool: Tool, context: ToolContext, arguments: Mapping[str, Any]
     return output
 
 
-# Threads for tools that are ordinary functions.
-#
-# A thread cannot be stopped from outside. In a pool, a tool that hangs would keep a place for ever and the process from
-# ending; a daemon thread of its own does neither.
-
-
-T = TypeVar("T")
-
-
 async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """What the function returns or raises. Cancelling stops the waiting, not the thread."""
+    """What the function returns or raises. Cancelling stops the waiting, not the thread.
+
+    A thread cannot be stopped from outside. In a pool, a tool that hangs would keep a place for ever and the process
+    from ending; a daemon thread of its own does neither.
+    """
     call = partial(contextvars.copy_context().run, partial(function, *args, **kwargs))
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()

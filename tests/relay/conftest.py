@@ -69,9 +69,9 @@ class Talk:
         return self.session
 
     async def send(self, text: str, *, after: int | None = None, **options: Any) -> conversation.SendResult:
-        seen = await self.head() if after is None else after
         draft = conversation.Draft(text=text, **{k: options.pop(k) for k in ("agent", "model") if k in options})
-        return await conversation.send(self.user, self.session, draft=draft, after=seen, **options)
+        seen = conversation.ViewerPosition(after=await self.head() if after is None else after, **options)
+        return await conversation.send(self.user, self.session, draft, seen)
 
     async def agent(self, **fields: Any) -> Agent:
         """Create or change the default agent."""

@@ -112,7 +112,7 @@ def test_files_of_other_systems_have_their_fixed_names_and_keys(
 
 def test_tools_have_their_fixed_names() -> None:
     fixed = {"sys_monitor", "finish_task", "ask_user", "call_agent", "compress_chat_history"}
-    assert fixed <= set(all_tools().names)
+    assert fixed <= set(all_tools())
 
 
 @pytest.mark.parametrize(

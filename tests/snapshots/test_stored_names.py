@@ -44,7 +44,7 @@ def test_tools_and_slash_commands_are_as_recorded(snapshot: Snapshot) -> None:
     snapshot(
         "tools.json",
         {
-            "agents": {tool.name: _without_descriptions(tool.parameters) for tool in all_tools()},
+            "agents": {tool.name: _without_descriptions(tool.parameters) for tool in all_tools().values()},
             "mcp": {tool.name: _without_descriptions(tool.parameters) for tool in TOOLS},
             "slash commands": sorted(one.name for one in suggestions(all_tools())),
         },

@@ -16,7 +16,6 @@ from project.server.static_files import collect_when_changed
 
 class Command(BaseCommand):
     help = "Bring the database up to date, print a one-time sign-in link and serve (HOST, PORT)."
-    requires_migrations_checks = False
 
     def handle(self, *args: Any, **options: Any) -> None:
         os.umask(0o077)  # the database and other files are readable for this user only

@@ -6,7 +6,6 @@ such trees, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -31,25 +30,15 @@ class Branch:
     is_answering: bool
     below: tuple[Branch, ...] = ()
 
-    def walk(self) -> Iterator[Branch]:
-        yield self
-        for branch in self.below:
-            yield from branch.walk()
-
-
-@dataclass(frozen=True, slots=True)
-class Tree:
-    root: Branch
-
     @property
     def count(self) -> int:
-        """Number of sessions that agents have opened."""
-        return sum(1 for _ in self.root.walk()) - 1
+        """Number of sessions below."""
+        return sum(1 + branch.count for branch in self.below)
 
     @property
     def answering(self) -> int:
         """Number of these with a run."""
-        return sum(branch.is_answering for below in self.root.below for branch in below.walk())
+        return sum(branch.is_answering + branch.answering for branch in self.below)
 
 
 def work_of(session: Session, *, reader: Any, leaf: int | None = None) -> dict[str, Any]:
@@ -61,14 +50,14 @@ def plan_of(session: Session, *, leaf: int | None = None) -> TaskPlan | None:
     return plan if plan.steps else None
 
 
-def tree_of(session: Session, *, reader: Any) -> Tree | None:
+def tree_of(session: Session, *, reader: Any) -> Branch | None:
     """The tree around this session, as far as the reader may see it. None without other sessions."""
     root = _root_of(session, reader)
     children = _below(root, reader)
     if not children:
         return None
     ids = {root.pk, *(child.pk for those in children.values() for child in those)}
-    return Tree(_branch(root, children, current=session.pk, working=Run.objects.sessions_running(ids)))
+    return _branch(root, children, current=session.pk, working=Run.objects.sessions_running(ids))
 
 
 def _root_of(session: Session, reader: Any) -> Session:

@@ -18,6 +18,7 @@ from history.access.permissions import Purpose, find
 from history.entries import ModelOutput, Retracted
 from history.models import Message, Session
 from history.record.branches import newest_below
+from history.record.paths import is_on_way
 from history.transcripts.page import Transcript, TranscriptEntry, TranscriptPosition, read_page
 from relay.conversation.turns import is_unanswered
 from relay.live.answer_html import AnswerCursor, Change
@@ -123,12 +124,10 @@ def _current_leaf(session: Session, leaf: int | None) -> int | None:
 
 
 def _is_on_path(session: Session, seq: int, leaf: int | None) -> bool:
-    """Whether what the page shows last is on the way to where it is going; on a branch that is a few steps up."""
+    """Whether what the page shows last is on the way to where it is going."""
     if leaf is None:
         return Message.objects.at(session, seq).filter(on_path=True).exists()
-    while leaf > seq:
-        leaf = Message.objects.at(session, leaf).values_list("parent_seq", flat=True).first() or 0
-    return leaf == seq
+    return is_on_way(session.pk, seq, to=leaf)
 
 
 def outcome_of(run_id: str) -> str:
@@ -150,7 +149,6 @@ def _has_answered(run: Run) -> bool:
 
 
 def _render_undone_summaries(rows: Sequence[TranscriptEntry], context: dict[str, Any]) -> str:
-    """Render the summaries above that were undone since."""
     seqs = [row.entry.seq for row in rows if isinstance(row.entry, Retracted)]
     around = [row for seq in seqs for row in read_page(context["session"], TranscriptPosition(at=seq)).rows]
     return "".join(_row(row, context) for row in around if isinstance(row, TranscriptEntry) and row.message.seq in seqs)

@@ -63,16 +63,13 @@ async def session_page(request: HtmxRequest, session_id: UUID) -> HttpResponse:
         return await sync_to_async(_session_page)(request, session_id)
     session = await sync_to_async(own_session)(request, session_id)
     after = whole_number(request.POST.get("after"))
+    seen = conversation.ViewerPosition(
+        after=session.head if after is None else after,
+        run=parse_id(request.POST.get("run", "")),
+        on_leaf=bool(request.POST.get("leaf")),
+    )
     try:
-        sent = await conversation.send(
-            request.user,
-            session,
-            draft=_draft_of(request),
-            after=session.head if after is None else after,
-            run=parse_id(request.POST.get("run", "")),
-            on_leaf=bool(request.POST.get("leaf")),
-            client=_client(request),
-        )
+        sent = await conversation.send(request.user, session, _draft_of(request), seen, client=_client(request))
     except (RelayError, HistoryError) as error:
         return await sync_to_async(_session_page)(request, session_id, problem=of_error(error))
     if sent.words:

@@ -124,7 +124,6 @@ def _each(request: HtmxRequest, change: Callable[[Session], Any]) -> HttpRespons
 
 
 def selected_ids(request: HttpRequest) -> list[UUID]:
-    """Ids of the selected sessions."""
     return [found for text in request.POST.getlist("session")[:MOST_AT_ONCE] if (found := parse_id(text))]
 
 

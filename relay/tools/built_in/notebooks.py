@@ -32,7 +32,6 @@ class CannotWrite(Exception):
 class Notebook:
     """`version` 0: it is empty."""
 
-    agent: str
     content: str = ""
     version: int = 0
     session_id: UUID | None = None
@@ -51,8 +50,7 @@ class Version:
 
 
 def read(owner: User, agent: str) -> Notebook:
-    """The notebook as it is now."""
-    return _newest(_session_of(owner, agent), agent)
+    return _newest(_session_of(owner, agent))
 
 
 def write(owner: User, agent: str, content: str, *, seen: int, by_agent: bool = False) -> Notebook:
@@ -64,7 +62,7 @@ def write(owner: User, agent: str, content: str, *, seen: int, by_agent: bool = 
         # Of two who write the first version, one waits here and then finds the other's.
         get_user_model().objects.select_for_update(no_key=True).only("pk").get(pk=owner.pk)
         session = _session_of(owner, agent)
-        now = _newest(session, agent)
+        now = _newest(session)
         if now.version != seen:
             raise CannotWrite("changed")
         if text == now.content:
@@ -75,7 +73,7 @@ def write(owner: User, agent: str, content: str, *, seen: int, by_agent: bool = 
         author = agent if by_agent else owner.get_username()
         entry = NotebookSet(content=text, author=author, agent=agent if by_agent else "")
         seq = recorder.append(session, entry, after=session.head).seq
-    return Notebook(agent=agent, content=text, version=seq, session_id=session.pk)
+    return Notebook(content=text, version=seq, session_id=session.pk)
 
 
 def versions(owner: User, agent: str) -> list[Version]:
@@ -113,11 +111,11 @@ def _session_of(owner: User, agent: str) -> Session | None:
     return sessions.order_by("created_at", "pk").first()
 
 
-def _newest(session: Session | None, agent: str) -> Notebook:
+def _newest(session: Session | None) -> Notebook:
     newest = _versions_of(session).last() if session else None
     if session is None or newest is None:
-        return Notebook(agent=agent)
-    return Notebook(agent=agent, content=_entry(newest).content, version=newest.seq, session_id=session.pk)
+        return Notebook()
+    return Notebook(content=_entry(newest).content, version=newest.seq, session_id=session.pk)
 
 
 def _versions_of(session: Session) -> QuerySet[Message]:

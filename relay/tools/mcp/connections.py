@@ -189,8 +189,6 @@ async def _all_tools(client: Any) -> list[Any]:
     return found
 
 
-# Those of this process.
-
 _lock = threading.Lock()
 _connections: Connections | None = None
 

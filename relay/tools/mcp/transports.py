@@ -45,9 +45,6 @@ def open_streams(server: McpSettings, notes: Notes) -> AbstractAsyncContextManag
     return _process(server, notes) if server.command else _http(server)
 
 
-# A program.
-
-
 @asynccontextmanager
 async def _process(server: McpSettings, notes: Notes) -> AsyncGenerator[Streams]:
     if not django_settings.PARLEY_MCP_COMMANDS:
@@ -137,9 +134,6 @@ async def _end(process: asyncio.subprocess.Process) -> None:
                 await process.wait()
         if process.returncode is not None and number is not None:
             return
-
-
-# HTTP.
 
 
 @asynccontextmanager

@@ -10,9 +10,15 @@ import pytest
 from django.db import connections
 from django.db.models.functions import Now
 
-from project.background.scheduler import Leases, release_leases, take_lease
+from project.background.scheduler import Leases
 from project.models import Lease
 from tests.servers.processes import wait_for
+
+
+def take_lease(name: str, *, holder: str, seconds: float) -> bool:
+    held = Leases(holder=holder, seconds=seconds)
+    held.renew(name)
+    return name in held
 
 
 @pytest.mark.django_db
@@ -32,8 +38,9 @@ def test_a_dead_holders_lease_is_taken_over_when_it_runs_out() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_what_is_given_back_can_be_taken_at_once() -> None:
-    take_lease("sweep", holder="a", seconds=30)
-    release_leases("a")
+    held = Leases(holder="a", seconds=30)
+    held.renew("sweep")
+    held.release()
     assert take_lease("sweep", holder="b", seconds=30)
 
 

@@ -62,7 +62,7 @@ class TestTheFirstAgent:
     def test_the_first_start_creates_an_agent(self) -> None:
         agent = Agent.objects.get()
         assert (agent.name, agent.label, agent.is_default) == ("assistant", "Assistant", True)
-        assert set(all_tools().names) - set(agent.tools) == {"call_agent", "read_caller"}
+        assert set(all_tools()) - set(agent.tools) == {"call_agent", "read_caller"}
         assert agent.instruction
 
     def test_a_start_with_agents_creates_no_further_one(self) -> None:
@@ -75,7 +75,7 @@ class TestAgents:
     def test_tools_are_ticked_among_those_there_are(self, admin: Client, read: Callable[[str], str]) -> None:
         agent = Agent.objects.get()
         page = read(f"/admin/relay/agent/{agent.pk}/change/")
-        assert re.findall(r'<input type="checkbox" name="tools" value="(\w+)"', page) == list(all_tools().names)
+        assert re.findall(r'<input type="checkbox" name="tools" value="(\w+)"', page) == list(all_tools())
         assert "sys_monitor: Shows how busy the server is" in page
         admin.post(f"/admin/relay/agent/{agent.pk}/change/", form_of(agent, tools=["current_time"]))
         agent.refresh_from_db()

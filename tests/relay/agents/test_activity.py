@@ -15,7 +15,7 @@ from history.models import Session
 from history.record.recorder import append
 from relay.live import groups
 from relay.models import Run
-from relay.pages.chat.agent_activity import Tree, plan_of, tree_of
+from relay.pages.chat.agent_activity import Branch, plan_of, tree_of
 from tests.factories import create_chat, model_output, tool_request
 from tests.history.access.test_permissions import with_right
 from tests.relay.agents.test_subagents import agents, ask
@@ -31,8 +31,12 @@ def family(ada: Any) -> list[Session]:
     return [root, first, second, create_chat(ada, "third", parent=second, parent_call="c1", agent="scout")]
 
 
-def names(tree: Tree | None) -> list[tuple[str, bool]]:
-    return [(branch.session.title, branch.is_current) for branch in tree.root.walk()] if tree else []
+def walk(branch: Branch | None) -> list[Branch]:
+    return [branch, *(one for below in branch.below for one in walk(below))] if branch else []
+
+
+def names(tree: Branch | None) -> list[tuple[str, bool]]:
+    return [(branch.session.title, branch.is_current) for branch in walk(tree)]
 
 
 @pytest.mark.django_db
@@ -53,7 +57,7 @@ class TestTrees:
         tree = tree_of(family[0], reader=ada)
         assert tree is not None
         assert tree.answering == 1
-        assert [branch.session.title for branch in tree.root.walk() if branch.is_answering] == ["third"]
+        assert [branch.session.title for branch in walk(tree) if branch.is_answering] == ["third"]
 
     def test_what_was_deleted_or_is_not_for_the_reader_is_not_in_it(
         self, ada: Any, bob: Any, family: list[Session]

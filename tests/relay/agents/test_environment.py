@@ -154,7 +154,7 @@ def test_a_panel_that_fails_costs_a_line_and_not_the_call(monkeypatch: pytest.Mo
         def panel(self, context: Any) -> str:
             raise RuntimeError
 
-    monkeypatch.setattr(environment, "toolbox", lambda names: [Broken()])
+    monkeypatch.setattr(environment, "toolbox", lambda names: {"broken": Broken()})
     screen = environment.live_screen(None, Agent(live_screen=True))  # type: ignore[arg-type]
     assert screen.startswith("broken\n")
     assert "not available" in screen

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.commands import BadCommand, Command, help_text, parse, suggestions, unescape_slashes, words_of
-from relay.tools.base import Tool, ToolContext, check_arguments, tool
-from relay.tools.registry import all_tools
+from relay.tools.base import ToolContext, check_arguments, tool
+from relay.tools.registry import Toolbox, all_tools
 
 
 @tool()
@@ -34,7 +34,7 @@ def roll(
     return ""
 
 
-TOOLS: list[Tool] = [*all_tools(), translate, roll]
+TOOLS: Toolbox = {**all_tools(), "translate": translate, "roll": roll}
 
 
 def command(text: str) -> Command:
@@ -263,7 +263,7 @@ class TestAnyText:
         except BadCommand:
             return
         if found.is_tool:
-            tool = next(one for one in TOOLS if one.name == name)
+            tool = TOOLS[name]
             assert check_arguments(tool.parameters, found.arguments) == found.arguments
 
     def test_a_megabyte_of_quotes_is_quick(self) -> None:

@@ -129,7 +129,7 @@ async def test_a_page_that_was_closed_is_told_nothing_more(talk: Talk, here: Bro
     assert await here.is_closed()
     groups.send_to_user(talk.user.pk, {"type": "sidebar.changed", "session": "…"})
     assert await here.page.nothing_more()
-    assert not groups.local_users()
+    assert not sign_outs.local_users()
 
 
 @pytest.mark.django_db

@@ -154,6 +154,6 @@ async def test_a_page_of_a_chat_of_5000_messages_is_brought_up_to_date_by_as_man
     short, long = [await in_database(long_chat, talk.user, length) for length in (10, 5_000)]
     sent = conversation.Draft(text="/current_time")
     for session in (short, long):
-        await conversation.send(talk.user, session, draft=sent, after=session.head)
+        await conversation.send(talk.user, session, sent, conversation.ViewerPosition(after=session.head))
     few, many = [await in_database(queries_of_catching_up, session, talk.user) for session in (short, long)]
     assert few == many > 0

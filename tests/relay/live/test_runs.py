@@ -24,7 +24,7 @@ from relay.live.run_task import RunTask
 from relay.models import Allowance, QueuedMessage, Run
 from relay.runtime.async_db import in_database
 from relay.tools.base import ToolContext, tool
-from relay.tools.registry import Toolbox, toolbox
+from relay.tools.registry import toolbox
 from tests.relay.conftest import Talk
 
 
@@ -141,7 +141,7 @@ async def test_a_stop_while_tools_run_keeps_what_is_done_and_says_which_calls_we
         return "never"
 
     there = toolbox(["current_time"])
-    monkeypatch.setattr(tool_calls, "toolbox", lambda names: Toolbox((never_done, *there)))
+    monkeypatch.setattr(tool_calls, "toolbox", lambda names: {"never_done": never_done, **there})
     heard = asyncio.Event()
     note = RunTask.on_tool_result
 

@@ -45,7 +45,7 @@ def _length(context: ToolContext, text: str) -> str:
 
 
 def box(*tools: Tool) -> Toolbox:
-    return Toolbox(tools or (add, add_in_the_loop))
+    return {one.name: one for one in tools or (add, add_in_the_loop)}
 
 
 def made(function: Callable[..., Any], **limits: Any) -> Toolbox:
