@@ -20,7 +20,7 @@ PROFILE_FIELDS = (
 def register() -> None:
     register_personal_data(rows_of_table("sign_in_links", SignInLink, of="user", secrets=("token_hash",)))
     register_personal_data(PersonalData("sign_in_failures", _failures, _forget_failures))
-    register_personal_data(PersonalData("admin_admin_log", _admin_log, _anonymise_log))
+    register_personal_data(PersonalData("admin_log", _admin_log, _anonymise_log))
     register_personal_data(PersonalData("profile", _profile, _anonymise, last=True))
 
 

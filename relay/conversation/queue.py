@@ -17,7 +17,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from django.utils import timezone
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _
 
 from history.db.transactions import writing
 from history.entries import Entry, HeadMoved, ModelInput, ModelOutput, ToolRequest

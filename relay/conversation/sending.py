@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
 
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _
 
 from history.context.rendering import is_task_finished
 from history.context.values import Snapshot

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.utils import timezone
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _
 
 from history.context.values import ContextOptions
 from history.db.transactions import writing

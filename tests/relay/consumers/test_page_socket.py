@@ -15,6 +15,8 @@ import pytest
 from channels.testing import WebsocketCommunicator
 from django.conf import settings as live_settings
 from django.test import Client
+from django.utils import translation
+from django.utils.translation import gettext
 
 from history import retention
 from history.answers.events import ReasoningPiece, TextPiece, ToolCallPiece
@@ -327,6 +329,22 @@ async def test_what_makes_no_sense_gets_a_notice_and_the_socket_lives_on(page: O
     assert "error" in await page.until('id="notices"')
     await page.say("ping")
     await page.until('id="pong"')
+
+
+async def test_an_error_of_a_database_thread_is_in_the_language_of_the_user(talk: Talk) -> None:
+    talk.user.language = "zh-hans"
+    await in_database(talk.user.save)
+    talk.session = await in_database(empty_session, talk.user)
+    page, _ = await open_page(talk.user, talk.session)
+    talk.scripted("Hello.")
+    await page.say("send", text="Hello", after=0)
+    await talk.until_ended()
+    await page.say("edit", seq=await talk.head(), text="Hello again")
+    with translation.override("zh-hans"):
+        refused = gettext("Only messages of users can be edited.")
+    assert refused != "Only messages of users can be edited."
+    await page.until(refused)
+    await page.socket.disconnect(timeout=10)
 
 
 async def test_the_selected_agent_answers_that_message(talk: Talk, page: OpenPage) -> None:
