@@ -28,7 +28,7 @@ from markdown.treeprocessors import Treeprocessor
 @login_required
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
-    labels = {"": _("Guides"), "clients": _("Clients"), "decisions": _("Decisions")}
+    labels = {"": _("Guides"), "clients": _("Clients"), "decisions": _("Decisions"), "internals": _("Internals")}
     folders = groupby(list_pages(), key=lambda page: page.folder)
     groups = [(labels.get(folder, folder), list(pages)) for folder, pages in folders]
     return render(request, "help/index.html", {"groups": groups})
