@@ -323,8 +323,8 @@ def test_the_commands_for_an_upgrade_and_back_run(tmp_path: Path, own_database: 
             assert language == "sh"
             code = in_this_environment(code).replace("after-upgrade.jsonl", f"{tmp_path}/after-upgrade.jsonl")
             printed[heading] = run(["sh", "-ec", code], **variables)
-        assert "backups" in printed["Before"]
-        assert printed["After"].startswith("Healthy.")
+        assert "backups" in printed["Backup"]
+        assert printed["Check of the record"].startswith("Healthy.")
         assert (tmp_path / "after-upgrade.jsonl").read_text(encoding="utf-8").startswith('{"format":"parley"')
         assert "Unapplying relay.0002" in printed["Rollback"]
         assert "OK" in installation.manage("migrate").stdout
