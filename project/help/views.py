@@ -28,7 +28,13 @@ from markdown.treeprocessors import Treeprocessor
 @login_required
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
-    labels = {"": _("Guides"), "clients": _("Clients"), "decisions": _("Decisions"), "internals": _("Internals")}
+    labels = {
+        "": _("Guides"),
+        "clients": _("Clients"),
+        "decisions": _("Decisions"),
+        "internals": _("Internals"),
+        "zh": "简体中文",
+    }
     folders = groupby(list_pages(), key=lambda page: page.folder)
     groups = [(labels.get(folder, folder), list(pages)) for folder, pages in folders]
     return render(request, "help/index.html", {"groups": groups})
