@@ -1,1 +1,1 @@
-"""Long versions of what the tests show in seconds: `python -m faults` (or `make faults`). See docs/testing.md."""
+"""Long versions of what tests show in seconds: `python -m faults` (`make faults`). See docs/internals/testing.md."""

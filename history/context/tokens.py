@@ -1,7 +1,7 @@
 """Token estimates without a tokenizer: by script, with a calibration factor per model.
 
 For all tokenizers Latin text costs by the word, Chinese by the character, and code by its punctuation. So each
-character gets a class by the first byte of its UTF-8 form, which is fast. See docs/tokens.md.
+character gets a class by the first byte of its UTF-8 form, which is fast. See docs/internals/tokens.md.
 """
 
 import json
@@ -47,7 +47,7 @@ _KIND_OF_BYTE = {
 CLASSES = bytes(_KIND_OF_BYTE.get(byte, MARK) for byte in range(256))
 CONTINUATION = bytes(range(0x80, 0xC0))
 
-# Tokens per word, letter, …: the mean of four vendors' tokenizers (docs/tokens.md).
+# Tokens per word, letter, …: the mean of four vendors' tokenizers (docs/internals/tokens.md).
 PER_WORD, PER_LETTER = 0.68, 0.092
 PER_NUMBER, PER_DIGIT = 1.1, 0.32
 PER_MARK, PER_MARKS = 0.02, 0.7

@@ -1,6 +1,6 @@
 """Values of context rendering: messages to a model, snapshots, options, rendered contexts, remarks, and their JSON.
 
-Remarks name repairs, limits and omissions, each with a stable code. docs/context.md lists them.
+Remarks name repairs, limits and omissions, each with a stable code. docs/internals/context.md lists them.
 """
 
 from __future__ import annotations

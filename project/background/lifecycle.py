@@ -114,7 +114,7 @@ def prepare_daphne() -> None:
 
 
 def _tune_interpreter() -> None:
-    """Short turns for threads, and no garbage collection of what is loaded for good (docs/performance.md).
+    """Short turns for threads, and no garbage collection of what is loaded for good (docs/internals/performance.md).
 
     Database threads run beside the event loop: with Python's five milliseconds a stream stutters while one computes.
     """

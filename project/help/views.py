@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import markdown
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import FileResponse, Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.safestring import mark_safe
@@ -28,7 +28,13 @@ from markdown.treeprocessors import Treeprocessor
 @login_required
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
-    labels = {"": _("Guides"), "clients": _("Clients"), "decisions": _("Decisions")}
+    labels = {
+        "": _("Guides"),
+        "clients": _("Clients"),
+        "decisions": _("Decisions"),
+        "internals": _("Internals"),
+        "zh": "简体中文",
+    }
     folders = groupby(list_pages(), key=lambda page: page.folder)
     groups = [(labels.get(folder, folder), list(pages)) for folder, pages in folders]
     return render(request, "help/index.html", {"groups": groups})
@@ -43,8 +49,18 @@ def page(request: HttpRequest, name: str) -> HttpResponse:
     return render(request, "help/page.html", {"page": found})
 
 
+@login_required
+@require_safe
+def picture(request: HttpRequest, name: str) -> FileResponse:
+    path = DOCS / "images" / f"{name}.png"
+    if not path.is_file():
+        raise Http404
+    return FileResponse(path.open("rb"))
+
+
 DOCS = Path(settings.BASE_DIR) / "docs"
 _TITLE = re.compile(r"^# +(.+?)\s*$", re.MULTILINE)
+_PICTURE = re.compile(r'(?<=["\s])(src|srcset)="[^":]*\bimages/([\w-]+)\.png"')
 _NOT_IN_SLUG = re.compile(r"[^\w\- ]")
 
 
@@ -95,6 +111,7 @@ def _render(name: str, path: Path, changed: int) -> HelpPage:
     parser.treeprocessors.register(_LinkProcessor(parser, name), "help_links", 1)
     # Wide code scrolls by keyboard, too.
     html = parser.convert(path.read_text(encoding="utf-8")).replace("<pre>", '<pre tabindex="0">')
+    html = _PICTURE.sub(lambda found: f'{found[1]}="{reverse("help:picture", args=[found[2]])}"', html)
     toc = getattr(parser, "toc", "") if getattr(parser, "toc_tokens", None) else ""
     # Made from files of this repository.
     return HelpPage(name, _title(path), mark_safe(html), mark_safe(toc))  # noqa: S308

@@ -13,7 +13,12 @@ pytestmark = pytest.mark.any_database
 PATH = re.compile(r"`((?:project|relay|history|tests|docs|templates|static|scripts)/[\w./-]*)`")
 
 
-@pytest.mark.parametrize("page", ["docs/architecture.md", "docs/glossary.md", "CONTRIBUTING.md", "README.md"])
+INTERNALS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs" / "internals").glob("*.md"))
+
+
+@pytest.mark.parametrize(
+    "page", ["docs/architecture.md", "docs/glossary.md", "CONTRIBUTING.md", "README.md", *INTERNALS]
+)
 def test_files_that_a_page_names_exist(page: str) -> None:
     named = set(PATH.findall((ROOT / page).read_text(encoding="utf-8")))
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []

@@ -13,7 +13,18 @@ import pytest
 
 from tests.servers.processes import ROOT
 
-FOLDERS = ["project", "history", "relay", "templates", "static", "tests", "docs", "docs/decisions", "bench"]
+FOLDERS = [
+    "project",
+    "history",
+    "relay",
+    "templates",
+    "static",
+    "tests",
+    "docs",
+    "docs/decisions",
+    "docs/internals",
+    "bench",
+]
 FILES = [
     "manage.py",
     "requirements.txt",

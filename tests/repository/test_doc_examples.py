@@ -37,6 +37,15 @@ PRINTED = {
     "Search": "punched cards",
     "Export": '"type":"end"',
 }
+# The same of a recipe of docs/cookbook.md.
+PRINTED_BY_RECIPE = {
+    "How to call a model with the OpenAI SDK": "Hello.",
+    "How to call a model with the Anthropic SDK": "Hello.",
+    "How to call a model with the Gemini SDK": "Hello.",
+    "How to list sessions": "What is a loom?",
+    "How to import a file": "done",
+    "How to send a chat message": "Hello.",
+}
 # `claude` for the example of its page: one request of Claude Code with the variables that the example exports.
 CLAUDE = """#!/bin/sh
 exec curl --fail-with-body --silent "$ANTHROPIC_BASE_URL/v1/messages?beta=true" \
@@ -132,8 +141,7 @@ def rest_variables(installation: Installation, server: Server, tmp_path: Path) -
     variables["FILE"] = str(tmp_path / "conversations.jsonl")
     export = f"{url}/api/history/export?format=jsonl&session={sent['session_id']}"
     run(["curl", "--fail", "--silent", "--header", f"Authorization: Bearer {key}", "-o", variables["FILE"], export])
-    (tmp_path / ".curlrc").write_text("fail-with-body\nsilent\nshow-error\n")
-    return variables | {"CURL_HOME": str(tmp_path)}
+    return variables | silent_curl(tmp_path)
 
 
 @pytest.mark.parametrize("language", ["sh", "python"])
@@ -235,6 +243,97 @@ def test_the_variables_for_claude_code_lead_to_a_model(
     code = "".join(block.code for block in blocks("docs/clients/claude-code.md") if block.language == "sh")
     code = code.replace(":8000", f":{server.port}").replace("parley_…", installation.ada.key)
     assert '"text":"Hello."' in run(["sh", "-ec", code], PATH=put_on_path(tmp_path, "claude", CLAUDE))
+
+
+def test_every_recipe_of_the_cookbook_runs(installation: Installation, server: Server, tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{server.port}"
+    installation.manage("createsuperuser", "--noinput", "--username", "hopper", "--email", "hopper@example.org")
+    variables, preamble = installation.variables | silent_curl(tmp_path), ""
+    for heading, language, code in blocks("docs/cookbook.md"):
+        code = code.replace("local/smollm2-135m-instruct", "played/model").replace(
+            "history.jsonl", f"{tmp_path}/h.jsonl"
+        )
+        if heading == "How to prepare" and language == "sh":
+            code = in_this_environment(code).replace("http://127.0.0.1:8000", url)
+            printed = run(["sh", "-ec", code + 'echo "$KEY"\n'], **variables)
+            variables |= {"PARLEY": url, "KEY": printed.split()[-1]}
+            continue
+        if heading == "How to prepare":
+            preamble = code
+            continue
+        if "api." in code:
+            code = preamble + code
+        command = ["sh", "-ec", code] if language == "sh" else [sys.executable, "-c", code]
+        printed = run(command, **variables)
+        assert PRINTED_BY_RECIPE.get(heading, "") in printed, heading
+    assert {block.heading for block in blocks("docs/cookbook.md")} >= set(PRINTED_BY_RECIPE)
+
+
+def test_every_command_of_the_page_on_troubleshooting_runs(
+    installation: Installation, server: Server, rest_variables: dict[str, str], tmp_path: Path
+) -> None:
+    # `make run` itself is tested in test_make.py.
+    variables = installation.variables | silent_curl(tmp_path)
+    variables["PATH"] = put_on_path(tmp_path, "make", '#!/bin/sh\necho "$1 on port $PORT"\n')
+    printed: dict[str, str] = {}
+    for heading, language, code in blocks("docs/troubleshooting.md"):
+        assert language == "sh"
+        code = in_this_environment(code).replace(":8000", f":{server.port}").replace("parley_…", installation.ada.key)
+        code = code.replace("conversations.zip", rest_variables["FILE"])
+        code = code.replace("data/*", f"{variables['PARLEY_DATA_DIR']}/*").replace("signin admin", "signin ada")
+        printed[heading] = run(["sh", "-ec", code], **variables)
+    assert "All migrations are applied." in printed["Troubleshooting"]
+    assert '"ready": true' in printed["Troubleshooting"]
+    assert "run on port 8001" in printed["Start"]
+    assert "/accounts/link/" in printed["Sign-in"]
+    assert printed["Websocket"].startswith("101")
+    assert '"scopes"' in printed["Gateway"]
+    assert "already there" in printed["Import and upload"]
+    assert "secret.key" in printed["Database and disk"]
+
+
+def test_errors_of_the_page_on_troubleshooting_are_texts_of_the_code() -> None:
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    errors = [error for error in re.findall(r"`([A-Z][^`]+)`", page) if len(error.split()) > 4]
+    assert len(errors) > 20
+    assert [error for error in errors if not any(words in source_texts() for words in three_words(error))] == []
+
+
+def three_words(text: str) -> list[str]:
+    """Parts of an error that do not include the values in it, which differ."""
+    words = text.split()
+    return [" ".join(words[place : place + 3]) for place in range(len(words) - 2)]
+
+
+@cache
+def source_texts() -> str:
+    """The code and templates, with texts of several lines in one."""
+    files = [*(ROOT / "templates").rglob("*.html")]
+    for app in ("project", "history", "relay"):
+        files += (ROOT / app).rglob("*.py")
+    code = " ".join(path.read_text(encoding="utf-8") for path in files)
+    return re.sub(r"\s+", " ", re.sub(r'"\s+f?"', "", code))
+
+
+def test_the_commands_for_an_upgrade_and_back_run(tmp_path: Path, own_database: None) -> None:
+    with create_installation(tmp_path) as installation:
+        variables = installation.variables | {"PIP_NO_INDEX": "1"}
+        printed: dict[str, str] = {}
+        for heading, language, code in blocks("docs/upgrade.md"):
+            assert language == "sh"
+            code = in_this_environment(code).replace("after-upgrade.jsonl", f"{tmp_path}/after-upgrade.jsonl")
+            printed[heading] = run(["sh", "-ec", code], **variables)
+        assert "backups" in printed["Backup"]
+        assert printed["Check of the record"].startswith("Healthy.")
+        assert (tmp_path / "after-upgrade.jsonl").read_text(encoding="utf-8").startswith('{"format":"parley"')
+        assert "Unapplying relay.0002" in printed["Rollback"]
+        assert "OK" in installation.manage("migrate").stdout
+
+
+def silent_curl(folder: Path) -> dict[str, str]:
+    """Variables with which curl fails where the server refuses, and shows no progress."""
+    (folder / ".curlrc").write_text("fail-with-body\nsilent\nshow-error\n")
+    return {"CURL_HOME": str(folder)}
 
 
 def put_on_path(folder: Path, name: str, script: str) -> str:

@@ -1,4 +1,4 @@
-"""Messages that a path sends to a model, by the rules of docs/context.md: simple and slow."""
+"""Messages that a path sends to a model, by the rules of docs/internals/context.md: simple and slow."""
 
 from __future__ import annotations
 

@@ -200,6 +200,6 @@ def test_what_a_vendor_would_refuse_is_named() -> None:
 
 
 def test_every_code_has_a_sentence_and_a_line_in_the_documents() -> None:
-    documented = (Path(__file__).parents[3] / "docs" / "context.md").read_text(encoding="utf-8")
+    documented = (Path(__file__).parents[3] / "docs" / "internals" / "context.md").read_text(encoding="utf-8")
     assert all(code.sentence for code in RemarkCode)
     assert [code.value for code in RemarkCode if f"`{code.value}`" not in documented] == []

@@ -1,4 +1,4 @@
-"""The page about dialects says what is so."""
+"""The pages about dialects and translation list every dialect, test and loss."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,8 @@ from history.dialects import DIALECTS, LossCode
 pytestmark = pytest.mark.no_database
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "dialects.md").read_text()
+PAGE = (ROOT / "docs" / "internals" / "dialects.md").read_text()
+LOSSES = (ROOT / "docs" / "translation.md").read_text()
 
 
 def defined_tests() -> dict[str, set[str]]:
@@ -29,7 +30,7 @@ def test_every_test_that_the_page_names_exists() -> None:
 
 def test_every_loss_is_on_the_page_and_has_a_sentence() -> None:
     for code in LossCode:
-        assert f"`{code.value}`" in PAGE
+        assert f"`{code.value}`" in LOSSES
         assert code.sentence
 
 

@@ -43,6 +43,17 @@ def test_a_page_has_a_title_and_links_that_lead_somewhere(name: str) -> None:
         assert f'id="{anchor}"' in page.html, anchor
 
 
+def test_pictures_of_pages_are_served(reader: Client) -> None:
+    pages = "".join(page.html for name in NAMES if (page := find_page(name)))
+    pictures = set(re.findall(r'(?:src|srcset)="([^"]*)"', pages))
+    assert len(pictures) >= 8
+    for address in sorted(pictures):
+        response = reader.get(address)
+        content = b"".join(response.streaming_content)  # type: ignore[attr-defined]
+        assert (response["Content-Type"], content[:4]) == ("image/png", b"\x89PNG"), address
+        assert len(content) < 150_000, address
+
+
 def test_tables_and_code_can_be_used_without_a_mouse_and_without_sight() -> None:
     pages = [page.html for name in NAMES if (page := find_page(name))]
     assert [html for html in pages if "<th></th>" in html or "<pre>" in html] == []
@@ -63,7 +74,8 @@ def test_the_frame_of_a_page_speaks_the_readers_language(reader: Client) -> None
 
 
 @pytest.mark.parametrize(
-    "address", ["/help/nothing/", "/help/../README/", "/help/..%2FREADME/", "/help/images/take.py/"]
+    "address",
+    ["/help/nothing/", "/help/../README/", "/help/..%2FREADME/", "/help/images/take.py/", "/help/images/nothing.png"],
 )
 def test_what_is_no_page_is_not_found(reader: Client, address: str) -> None:
     assert reader.get(address).status_code == 404
