@@ -98,7 +98,7 @@ async def _turns(provider: Any, *, count: int, window: int, question: str) -> To
     from relay.agents.settings import find_agent
     from relay.live import run_task, runs
     from relay.providers import registry, sessions
-    from relay.runtime.async_db import in_database
+    from relay.runtime.event_loop import in_database
 
     process_state.set(registry.Router([provider]))
     told = Told(await in_database(lambda: context_limit(provider.models[0], find_agent("").max_answer_tokens)))

@@ -25,7 +25,7 @@ from relay.gateway.journal.records import Accepted, Ended, Record, ReplyBytes
 from relay.gateway.journal.writer import Journal
 from relay.gateway.references import continuations, ownership
 from relay.providers import sessions
-from relay.runtime.async_db import close_connections
+from relay.runtime.event_loop import close_connections
 from relay.usage import counters, redis_counters
 from tests.servers.processes import wait_for
 

@@ -22,16 +22,16 @@ class Job:
     stop: str = ""
 
 
-_SWEEPER, _FORGET_LOCKS = "relay.live.sweeper", "relay.runtime.process_locks.forget"
+_SWEEPER, _FORGET_LOCKS = "relay.live.runs", "relay.runtime.process_locks.forget"
 _STATS, _DIGEST = "relay.gateway.process_stats", "relay.digest.process"
 
 JOBS: list[Job] = [
     Job("flush partial answers", "history.record.exchanges.flush_partials", every=0.25, at_end=True),
     Job("sweep dead exchanges", "history.record.exchanges.sweep", every=5, once_per="installation"),
     Job("look after runs", "relay.live.runs.send_heartbeats", every=1),
-    Job("refresh pages without Redis", "relay.live.relayed_updates.refresh_open_sessions", every=1),
-    Job("refresh lists without Redis", "relay.live.relayed_updates.refresh_session_lists", every=0.5),
-    Job("look who has signed out", "relay.live.sign_outs.notify_ended_sign_ins", every=2),
+    Job("refresh pages without Redis", "relay.live.open_pages.refresh_open_sessions", every=1),
+    Job("refresh lists without Redis", "relay.live.open_pages.refresh_session_lists", every=0.5),
+    Job("look who has signed out", "relay.live.open_pages.notify_ended_sign_ins", every=2),
     Job("end runs of dead processes", f"{_SWEEPER}.end_runs_of_dead_processes", every=5, stop=_FORGET_LOCKS),
     Job("sweep dead runs", f"{_SWEEPER}.sweep", every=5, once_per="installation"),
     Job("purge what is due", "history.retention.purge_due", every=3600, once_per="installation"),

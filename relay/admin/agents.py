@@ -13,10 +13,10 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from relay.agents import files
-from relay.agents.environment import FolderNotAllowed, resolve_folder
+from relay.agents.requests import FolderNotAllowed, resolve_folder
 from relay.models import Agent
+from relay.tools.base import all_tools
 from relay.tools.mcp.servers import all_tools as all_mcp_tools
-from relay.tools.registry import all_tools
 
 
 class AgentForm(forms.ModelForm[Agent]):

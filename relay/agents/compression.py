@@ -26,7 +26,6 @@ from history.dialects import CallOptions, Switches
 from history.entries import Entry, Retracted, Summary
 from history.models import Session
 from history.record import selectors
-from relay.agents.environment import environment_options
 from relay.agents.model_call import open_call
 from relay.agents.requests import (
     ANSWER_TOKENS,
@@ -34,6 +33,7 @@ from relay.agents.requests import (
     RenderedCall,
     compression_limit,
     context_limit,
+    environment_options,
     read_calibration,
 )
 from relay.agents.turn import CompressionRequest, Turn, TurnObserver, finish_if_cancelled, read_updates, store_entries
@@ -43,7 +43,7 @@ from relay.models.runs import SUMMARISER
 from relay.providers.base import Model
 from relay.providers.http import Route
 from relay.providers.registry import router
-from relay.runtime.async_db import in_database_after_outages
+from relay.runtime.event_loop import in_database_after_outages
 from relay.usage import allowances
 
 logger = logging.getLogger(__name__)

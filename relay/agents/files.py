@@ -20,7 +20,7 @@ from history.entries import JsonObject
 from history.formats.jsonl import ExtraSection
 from history.text.lazy import LazyText, gettext_noop
 from relay.models import Agent
-from relay.tools.registry import toolbox
+from relay.tools.base import toolbox
 
 MOST_BYTES = 1_000_000
 

@@ -25,16 +25,15 @@ from history.entries import ModelOutput, Usage, entry_to_json, thaw
 from history.models import Exchange
 from history.record import exchanges, recorder
 from relay.agents.requests import RenderedCall, record_call
-from relay.agents.turn import StoredAnswer, Turn, TurnObserver, set_leaf, store_once
+from relay.agents.turn import StoredAnswer, Turn, TurnObserver, set_leaf
 from relay.errors import BudgetReserved, OverAllowance, ProviderError
 from relay.providers.advice import failure_of
 from relay.providers.base import CallNotes
 from relay.providers.http import Route
-from relay.runtime.async_db import in_database_after_outages
+from relay.runtime.event_loop import in_database_after_outages, store_once
 from relay.usage import allowances, budgets, counters
-from relay.usage.amounts import NO_USE, Use
 from relay.usage.budgets import BudgetLimit, Payer
-from relay.usage.prices import cost_of
+from relay.usage.prices import NO_USE, Use, cost_of
 
 # How long a call waits for running ones, and how often it tries.
 WAIT_SECONDS, TRY_EVERY_SECONDS = 60.0, 0.2

@@ -11,7 +11,7 @@ from history.entries import Entry, SystemInstructionSet, ToolDefinition, ToolsOf
 from history.models import Session
 from relay.errors import NoSuchAgent
 from relay.models import Agent
-from relay.tools.registry import toolbox
+from relay.tools.base import toolbox
 
 CALL_AGENT = "call_agent"
 

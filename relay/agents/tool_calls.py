@@ -17,9 +17,8 @@ from history.record import recorder, selectors
 from relay.agents.settings import callable_agents, setting_changes
 from relay.agents.turn import StoredAnswer, Turn, TurnObserver, finish_if_cancelled, request_compression, store_entries
 from relay.models import Agent, Run
-from relay.runtime.async_db import in_database_after_outages
-from relay.tools.base import ToolContext, ToolError
-from relay.tools.registry import Toolbox, toolbox
+from relay.runtime.event_loop import in_database_after_outages
+from relay.tools.base import Toolbox, ToolContext, ToolError, toolbox
 from relay.tools.running import answer_all, run_call, run_calls
 
 # The result of a question beside the one that was answered.

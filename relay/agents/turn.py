@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
 from typing import Any, Literal, Protocol, TypeVar
 from uuid import UUID
 
@@ -23,7 +22,7 @@ from history.record.branches import behind_notes
 from relay.errors import ProviderError
 from relay.models import Agent, Run
 from relay.models.agents import RoleName
-from relay.runtime.async_db import in_database_after_outages
+from relay.runtime.event_loop import store_once
 
 T = TypeVar("T")
 
@@ -178,12 +177,6 @@ def _take_compression_request(run_id: UUID) -> bool:
 
 def read_leaf(run_id: UUID) -> int:
     return Run.objects.values_list("leaf", flat=True).get(pk=run_id)
-
-
-async def store_once(write: Callable[..., T]) -> T:
-    """Write as soon as the database is back. `is_repeated`: an earlier attempt may have been committed unnoticed."""
-    attempts = count()
-    return await in_database_after_outages(lambda: write(is_repeated=next(attempts) > 0))
 
 
 async def finish_if_cancelled(work: Coroutine[Any, Any, T]) -> T:

@@ -16,8 +16,7 @@ from django.utils.translation import gettext_lazy
 from django_stubs_ext import StrOrPromise
 
 from history.entries import EMPTY, JsonObject, ToolRequest, thaw
-from relay.tools.base import BadArguments, Tool, check_arguments
-from relay.tools.registry import Toolbox
+from relay.tools.base import BadArguments, Tool, Toolbox, check_arguments
 
 MOST_SHOWN = 500
 TITLE_CHARS = 200

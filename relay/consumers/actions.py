@@ -14,13 +14,19 @@ from django.utils.translation import gettext as _
 from history.entries import JsonObject
 from history.models import Session
 from relay import conversation
-from relay.consumers.base import ReaderTooSlow
-from relay.consumers.requests import ActionRefused, ActionRequest, InvalidRequest, MessageRate, SocketClosed, refusal_of
+from relay.consumers.base import (
+    ActionRefused,
+    ActionRequest,
+    InvalidRequest,
+    MessageRate,
+    ReaderTooSlow,
+    SocketClosed,
+    refusal_of,
+)
 from relay.consumers.sockets import Socket
 from relay.conversation import SendResult
 from relay.models import User
-from relay.runtime.async_db import in_database
-from relay.runtime.event_loop import parse_apart
+from relay.runtime.event_loop import in_database, parse_apart
 from relay.runtime.locale import ViewerLocale
 
 MAX_MESSAGE_CHARS = 1_000_000

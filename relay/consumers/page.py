@@ -21,19 +21,26 @@ from history.models import Session
 from history.text import whole_number
 from relay import conversation
 from relay.consumers.actions import ACTIONS, Action, ActionSocket, Result
-from relay.consumers.base import NOT_FOUND, NOT_SIGNED_IN, connection_info, run_once
-from relay.consumers.frame_cursor import PageCursor
-from relay.consumers.requests import ActionRefused, ActionRequest, MessageRate, SocketClosed
+from relay.consumers.base import (
+    NOT_FOUND,
+    NOT_SIGNED_IN,
+    ActionRefused,
+    ActionRequest,
+    MessageRate,
+    SocketClosed,
+    connection_info,
+    run_once,
+)
 from relay.consumers.sockets import PageSocket
 from relay.conversation import SendResult, ViewerPosition
-from relay.live import groups, runs, sign_outs
-from relay.live.answer_html import AnswerCursor
+from relay.live import groups, open_pages, runs
+from relay.live.answer_html import AnswerCursor, PageCursor
 from relay.live.frames import Frame
-from relay.live.snapshots import read_snapshot
+from relay.live.run_task import read_snapshot
 from relay.models import User
 from relay.pages.chat import fragments
 from relay.pages.chat.fragments import PageUpdate, View
-from relay.runtime.async_db import in_database
+from relay.runtime.event_loop import in_database
 from relay.runtime.locale import reader_of
 from relay.runtime.memory_layer import Message
 
@@ -76,7 +83,7 @@ class ChatConsumer(ActionSocket, PageSocket):
         return _("This is too long for one message. Attach it as a file.")
 
     async def check_user(self) -> None:
-        user = await sign_outs.read_current_user(self.scope)
+        user = await open_pages.read_current_user(self.scope)
         session = await in_database(find, user, self.view.session_id, Purpose.WRITE)
         if session is None:
             await self.close(NOT_SIGNED_IN if not user.is_authenticated else NOT_FOUND)
@@ -129,7 +136,7 @@ class ChatConsumer(ActionSocket, PageSocket):
             return
         if run == self.run and kind in ("stored", "summarising"):
             self._delayed = self._delayed or frame["id"]
-            self.run_later(self._show_delayed)
+            self.side_tasks.start(self._show_delayed)
             return
         if run != self.run or kind == "ended" or self._delayed:
             await self.catch_up(because=frame["id"])

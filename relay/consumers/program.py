@@ -10,14 +10,13 @@ from history.record.listing import ListCursor, list_sessions
 from history.transcripts import serializers
 from relay import conversation
 from relay.consumers.actions import ACTIONS, MAX_MESSAGE_CHARS, Action, Result
-from relay.consumers.base import NOT_SIGNED_IN, connection_info
+from relay.consumers.base import NOT_SIGNED_IN, ActionRequest, InvalidRequest, MessageRate, connection_info
 from relay.consumers.program_sessions import Answer, ProgramSessions, id_of
-from relay.consumers.requests import ActionRequest, InvalidRequest, MessageRate
 from relay.conversation import SendResult, ViewerPosition
 from relay.conversation.controls import plain_history
 from relay.live import groups
 from relay.models import QueuedMessage
-from relay.runtime.async_db import in_database
+from relay.runtime.event_loop import in_database
 from relay.runtime.locale import reader_of
 
 logger = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """The life of a socket: its messages one at a time, missed frames, and its end.
 
 Channels lets a consumer look after its database connections at every message, by way of a thread. Ours ask the database
-through `relay.runtime.async_db`, which looks after its own, so a frame costs no thread.
+through `relay.runtime.event_loop`, which looks after its own, so a frame costs no thread.
 
 A socket never ends without a close frame: its code says whether connecting again helps. While the
 database is away, the socket stays open and reads what it missed as soon as the database is back.
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn
 from uuid import UUID
 
@@ -30,9 +29,10 @@ from relay.consumers.base import (
     UNAVAILABLE,
     Outbox,
     ReaderTooSlow,
+    SideTasks,
 )
-from relay.live import groups, sign_outs
-from relay.live.sign_outs import SignIn
+from relay.live import groups, open_pages
+from relay.live.open_pages import SignIn
 from relay.models import User
 from relay.runtime.memory_layer import PROCESS_GROUP, Message
 
@@ -58,7 +58,7 @@ class Socket(AsyncWebsocketConsumer):
         self.turn = asyncio.Lock()
         self.has_ended = asyncio.Event()
         self.sessions: set[UUID] = set()
-        self._later: dict[str, asyncio.Task[None]] = {}
+        self.side_tasks = SideTasks()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         counters.now["sockets"] += 1
@@ -79,7 +79,7 @@ class Socket(AsyncWebsocketConsumer):
             async with self.turn:
                 await getattr(self, get_handler_name(message))(message)
                 if self.has_gap():
-                    self.run_later(self._fill_gap)
+                    self.side_tasks.start(self._fill_gap)
         except StopConsumer:
             raise
         except ReaderTooSlow:
@@ -89,7 +89,7 @@ class Socket(AsyncWebsocketConsumer):
             if message["type"] == "websocket.connect":
                 await self.end(UNAVAILABLE)
             logger.warning("A socket reads again later, because the database is away: %s", type(error).__name__)
-            self.run_later(self._resync_until_read)
+            self.side_tasks.start(self._resync_until_read)
         except Exception:
             logger.exception("A socket failed.")
             await self.end(FAILED)
@@ -100,8 +100,7 @@ class Socket(AsyncWebsocketConsumer):
         await self.channel_layer.group_add(PROCESS_GROUP, self.channel_name)
 
     async def release(self) -> None:
-        for task in self._later.values():
-            task.cancel()
+        self.side_tasks.cancel()
         if self.is_accepted:
             await self.channel_layer.group_discard(PROCESS_GROUP, self.channel_name)
         for session_id in list(self.sessions):
@@ -113,12 +112,6 @@ class Socket(AsyncWebsocketConsumer):
             await self.accept()
         await self.close(code)
         raise StopConsumer
-
-    def run_later(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run this beside the messages until the socket ends, unless it is running already."""
-        task = self._later.get(work.__name__)
-        if task is None or task.done():
-            self._later[work.__name__] = asyncio.get_running_loop().create_task(work())
 
     async def open_group(self, session_id: UUID, *, version: int) -> None:
         self.sessions.add(session_id)
@@ -179,7 +172,7 @@ class PageSocket(Socket):
         user: Any = self.scope["user"]
         if not user.is_authenticated:
             await self.end(NOT_SIGNED_IN)
-        self.sign_in = sign_outs.register(user, self.scope)
+        self.sign_in = open_pages.register(user, self.scope)
         await self.channel_layer.group_add(groups.user_group(user.pk), self.channel_name)
         await self.connect_page(user)
 
@@ -189,7 +182,7 @@ class PageSocket(Socket):
 
     async def release(self) -> None:
         if hasattr(self, "sign_in"):
-            sign_outs.unregister(self.sign_in)
+            open_pages.unregister(self.sign_in)
             await self.channel_layer.group_discard(groups.user_group(self.sign_in.user_id), self.channel_name)
         await super().release()
 

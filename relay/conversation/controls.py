@@ -10,14 +10,14 @@ from history.entries import JsonObject, ModelInput
 from history.models import Message, Session
 from history.record import recorder
 from history.record.selectors import PAGE, messages_of
-from relay.agents.environment import FolderNotAllowed, list_folder, resolve_folder
+from relay.agents.requests import FolderNotAllowed, list_folder, resolve_folder
 from relay.commands import Command, help_text
 from relay.conversation import compression
 from relay.conversation.turns import NotPossible, SendResult, read_head, text_parts
 from relay.live import groups, runs
 from relay.models import User
-from relay.runtime.async_db import in_database
-from relay.tools.registry import all_tools
+from relay.runtime.event_loop import in_database
+from relay.tools.base import all_tools
 
 MOST_PLAIN_CHARS = 2_000
 

@@ -25,7 +25,7 @@ from history.errors import HistoryError
 from history.models import Session
 from history.record import recorder, writer
 from relay.agents.settings import pick_agent
-from relay.agents.turn import Turn, store_once
+from relay.agents.turn import Turn
 from relay.chat import attachments
 from relay.commands import Command
 from relay.conversation import turns
@@ -37,9 +37,8 @@ from relay.models import QueuedMessage, Run, User
 from relay.models.runs import INTERRUPTED
 from relay.providers.registry import router
 from relay.runtime import process_locks
-from relay.runtime.async_db import in_database, in_database_after_outages
-from relay.tools.base import ToolContext
-from relay.tools.registry import all_tools
+from relay.runtime.event_loop import in_database, in_database_after_outages, store_once
+from relay.tools.base import ToolContext, all_tools
 from relay.tools.running import run_calls
 from relay.usage import allowances
 

@@ -28,7 +28,7 @@ from relay.errors import RelayError
 from relay.live import runs
 from relay.models import Agent, Run, User
 from relay.providers.registry import router
-from relay.tools.registry import all_tools
+from relay.tools.base import all_tools
 from relay.usage import allowances
 
 MAX_CHARS = 400_000

@@ -285,7 +285,7 @@ class Digester:
 
 
 def _notify_pages(sessions: Mapping[UUID, int]) -> None:
-    """Notify open pages of changed sessions. Without Redis web processes poll (`relay.live.relayed_updates`)."""
+    """Notify open pages of changed sessions. Without Redis web processes poll (`relay.live.open_pages`)."""
     if settings.REDIS_URL:
         for session_id, owner in sessions.items():
             groups.notify_session(session_id)

@@ -24,7 +24,7 @@ from relay.digest.planning import Planner
 from relay.digest.recognisers import retries
 from relay.digest.recognisers.named_replies import store_names
 from relay.usage import tables
-from relay.usage.amounts import Use
+from relay.usage.prices import Use
 
 
 @dataclass(slots=True)

@@ -19,8 +19,8 @@ from relay.gateway.routes import Upstream
 from relay.runtime.event_loop import parse_apart
 from relay.usage import budgets, counters, redis_counters
 from relay.usage.accounts import KeyAccount
-from relay.usage.amounts import Use
 from relay.usage.budgets import BudgetLimit, payer_of
+from relay.usage.prices import Use
 from relay.usage.redis_counters import Counted
 
 # In the text of all dialects. Within a text the quotes would be escaped; the largest number counts.

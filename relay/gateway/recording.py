@@ -27,8 +27,7 @@ from relay.gateway.replies import COUNTS, MOST_PLAIN, ReplyCopy, count_other_usa
 from relay.gateway.routes import Upstream
 from relay.runtime.event_loop import parse_apart
 from relay.usage import counters as usage_counters
-from relay.usage.amounts import Use
-from relay.usage.prices import cost_of, price_of
+from relay.usage.prices import Use, cost_of, price_of
 
 logger = logging.getLogger(__name__)
 

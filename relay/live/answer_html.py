@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from uuid import UUID
+from weakref import WeakValueDictionary
 
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
@@ -256,3 +257,51 @@ class AnswerCursor(FrameCursor):
         part.text, part.tail, part.open_fence = split.tail, tail, split.open_fence
         part.shown, part.added = len(part.text), ""
         return PartUpdate(part, is_new, blocks=blocks, tail=tail)
+
+
+# Rendered answers by run, as long as a page shows them. All pages of a process use one event loop.
+_answers: WeakValueDictionary[UUID, AnswerCursor] = WeakValueDictionary()
+
+
+class PageCursor(FrameCursor):
+    """What a page shows of a run: an answer, if one is being written."""
+
+    answer: AnswerCursor | None = None
+
+    @property
+    def element(self) -> str:
+        """The id of the live answer on the page."""
+        return f"run-{self.run}" if self.answer is not None else ""
+
+    def open_answer(self, frame: Frame) -> AnswerCursor:
+        answer = _answers.get(self.run)
+        if answer is None or answer.exchange != frame["exchange"]:
+            answer = AnswerCursor(self.run, exchange=frame["exchange"], n=frame["n"], label=frame["model"])
+        return answer
+
+    async def resume_answer(self, snapshot: RunSnapshot) -> AnswerCursor:
+        """The answer of a snapshot, with the frames that wait here."""
+        answer = _answers.get(self.run)
+        if answer is None or answer.exchange != snapshot.exchange or answer.n < (snapshot.n or 0):
+            answer = await AnswerCursor.from_snapshot(snapshot, run=self.run)
+        self.skip_to(answer.n)
+        for frame in self.pop_next():
+            await answer.apply(frame)
+        return answer
+
+    def show(self, answer: AnswerCursor) -> None:
+        """The page is sent the whole answer; call it with the lock of the answer."""
+        _answers[self.run] = answer
+        self.answer = answer
+        self.skip_to(answer.n)
+
+    async def receive_changes(self, frame: Frame) -> list[Change] | None:
+        """What the page has to change for this frame. Nothing for a repetition; None where something was missed."""
+        answer = self.answer
+        if answer is None or answer.exchange != frame["exchange"]:
+            return None
+        if frame["n"] <= self.n:
+            return []
+        changes = [await answer.apply(one) for one in self.receive(frame)]
+        known = [change for change in changes if change is not None]
+        return known if known and len(known) == len(changes) else None

@@ -18,10 +18,9 @@ from history.record.listing import ListCursor
 from history.record.listing import list_sessions as listed
 from history.record.recorder import Append
 from history.search import SessionQuery, find_session_ids
-from relay.tools.base import Tool, ToolContext, ToolError, read_time, tool, zone_of
+from relay.tools.base import Tool, Toolbox, ToolContext, ToolError, read_time, tool, zone_of
 from relay.tools.built_in import read_session as reading
 from relay.tools.built_in.search_history import search_history
-from relay.tools.registry import Toolbox
 
 MOST = 50
 NOTE_CHARS = 20_000

@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from history.models import ApiKey, Session
 from relay.models import KeyUse
 from relay.usage.allowances import limits_of, spent_today
-from relay.usage.amounts import Use, today
+from relay.usage.prices import Use, today
 
 # Name of the field, label, and the period over which use is added up ("": counted by the minute).
 LIMITS = (

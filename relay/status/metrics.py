@@ -5,8 +5,7 @@ process values have one label per process of this machine, so that sums and rate
 Without a database the other metrics are still returned, with `parley_database_up` 0.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError
@@ -25,21 +24,6 @@ UNTOLD = "that could not be kept, since the journal last said so."
 Sample = tuple[dict[str, str], float]
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
-    name: str
-    kind: str
-    help: str
-    samples: list[Sample] = field(default_factory=list)
-
-    def lines(self) -> Iterator[str]:
-        yield f"# HELP {self.name} {self.help}"
-        yield f"# TYPE {self.name} {self.kind}"
-        for labels, value in self.samples:
-            label_text = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
-            yield f"{self.name}{{{label_text}}} {value:.15g}" if label_text else f"{self.name} {value:.15g}"
-
-
 @never_cache
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
@@ -49,7 +33,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
             return HttpResponse(refusal, status=401, headers={"WWW-Authenticate": 'Bearer realm="Parley"'})
     elif settings.PARLEY_METRICS != "open" and not (settings.PARLEY_METRICS == "admin" and request.user.is_staff):
         raise Http404
-    lines = (line for metric in (*_of_processes(all_stats()), *_of_database()) for line in metric.lines())
+    lines = [*_of_processes(all_stats()), *_of_database()]
     return HttpResponse("\n".join(lines) + "\n", content_type=CONTENT_TYPE)
 
 
@@ -62,13 +46,21 @@ def _refusal(authorization: str) -> str:
     return ""
 
 
-def _of_processes(found: Sequence[ProcessStats]) -> Iterator[Metric]:
+def _metric(name: str, kind: str, help_text: str, samples: Iterable[Sample]) -> Iterator[str]:
+    yield f"# HELP {name} {help_text}"
+    yield f"# TYPE {name} {kind}"
+    for labels, value in samples:
+        label_text = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+        yield f"{name}{{{label_text}}} {value:.15g}" if label_text else f"{name} {value:.15g}"
+
+
+def _of_processes(found: Sequence[ProcessStats]) -> Iterator[str]:
     ended = [
         ({"source": source, "outcome": reason, "process": one.process}, float(count))
         for one in found
         for source, reason, count in one.ended
     ]
-    yield Metric("parley_exchanges_total", "counter", "Calls to models that have ended, by outcome.", ended)
+    yield from _metric("parley_exchanges_total", "counter", "Calls to models that have ended, by outcome.", ended)
     for name, help_text, attribute in (
         ("parley_relay_calls", "Calls that are being carried.", "calls"),
         ("parley_sockets", "Open websockets.", "sockets"),
@@ -77,24 +69,24 @@ def _of_processes(found: Sequence[ProcessStats]) -> Iterator[Metric]:
         ("parley_journal_untold_bytes", f"Bytes {UNTOLD}", "unreported_bytes"),
     ):
         samples = [({"process": one.process}, float(getattr(one, attribute))) for one in found]
-        yield Metric(name, "gauge", help_text, samples)
+        yield from _metric(name, "gauge", help_text, samples)
 
 
-def _of_database() -> Iterator[Metric]:
+def _of_database() -> Iterator[str]:
     try:
         state, runs = read_state(), Run.objects.filter(ended_at=None).count()
     except (DatabaseError, InterfaceError):
-        yield Metric("parley_database_up", "gauge", "Whether the database answers.", [({}, 0)])
+        yield from _metric("parley_database_up", "gauge", "Whether the database answers.", [({}, 0)])
         return
-    yield Metric("parley_database_up", "gauge", "Whether the database answers.", [({}, 1)])
-    yield Metric("parley_runs", "gauge", "Answers of the chat that are on their way.", [({}, runs)])
+    yield from _metric("parley_database_up", "gauge", "Whether the database answers.", [({}, 1)])
+    yield from _metric("parley_runs", "gauge", "Answers of the chat that are on their way.", [({}, runs)])
     for name, kind, help_text, value in (
         ("parley_journal_waiting_bytes", "gauge", "Bytes of the relay's journal that are not digested.", state.waiting),
         ("parley_journal_behind_seconds", "gauge", "For how long the oldest of them waits.", state.behind),
         ("parley_journal_lost_calls_total", "counter", "Calls that could not be recorded.", state.stored_calls),
         ("parley_journal_lost_bytes_total", "counter", "Bytes that could not be recorded.", state.stored_bytes),
     ):
-        yield Metric(name, kind, help_text, [({}, float(value))])
+        yield from _metric(name, kind, help_text, [({}, float(value))])
 
 
 def _escaped(label: str) -> str:

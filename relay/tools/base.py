@@ -1,4 +1,4 @@
-"""Tools: name, description, function and context of a call, and the schema of the arguments.
+"""Tools: name, description, function and context of a call, the schema of the arguments, and which tools there are.
 
 A typed signature becomes a JSON schema, and a model's arguments are held against it. Every vendor knows another part of
 the standard, so there is no `null`, no `anyOf` and no reference: a parameter that may be left out is not required, and
@@ -8,9 +8,12 @@ a `null` for it means just that. Other keywords of foreign schemas are ignored.
 import inspect
 import json
 import types
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -22,6 +25,7 @@ from history.entries import Entry, JsonObject, Media, ToolDefinition, ToolResult
 from history.models import ApiKey
 from history.search.session_query import parse_time
 from relay.models import User
+from relay.tools import built_in
 
 Directive = Literal["", "finish_task", "ask_user", "compress"]
 Run = Callable[..., "str | Output | Awaitable[str | Output]"]
@@ -243,3 +247,27 @@ def _shown(value: object) -> str:
     if isinstance(value, list | Mapping):
         return "a list" if isinstance(value, list) else "an object"
     return json.dumps(value)[:SHOWN_CHARS]
+
+
+Toolbox = Mapping[str, Tool]  # tools by name
+
+
+def toolbox(names: Sequence[str]) -> Toolbox:
+    """The tools with these names, in this order. Asks the database where one of them is none of ours."""
+    there = all_tools()
+    if foreign := [name for name in names if name not in there]:
+        from relay.tools.mcp.servers import tools_named  # which makes tools of its own, and so imports us
+
+        there = {**there, **{tool.name: tool for tool in tools_named(foreign)}}
+    return {name: there[name] for name in names if name in there}
+
+
+@cache
+def all_tools() -> Toolbox:
+    """Those that come with Parley."""
+    modules = [import_module(f"{built_in.__name__}.{found.name}") for found in iter_modules(built_in.__path__)]
+    tools = [value for module in modules for value in vars(module).values() if isinstance(value, Tool)]
+    names = sorted(tool.name for tool in tools)
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"two tools have the name {twice[0]}")
+    return {tool.name: tool for tool in sorted(tools, key=lambda tool: tool.name)}

@@ -22,8 +22,7 @@ from django.db import connections
 from history.dialects.json_access import parse_json
 from history.entries import Media, ResultStatus, Text, ToolRequest, ToolResult, ToolResults, now
 from relay.runtime.event_loop import parse_apart
-from relay.tools.base import BadArguments, Output, Tool, ToolContext, ToolError, check_arguments
-from relay.tools.registry import Toolbox
+from relay.tools.base import BadArguments, Output, Tool, Toolbox, ToolContext, ToolError, check_arguments
 
 logger = logging.getLogger(__name__)
 

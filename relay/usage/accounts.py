@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from history.models import ApiKey
 from relay.usage.allowances import Limits
-from relay.usage.amounts import NO_USE, Use
+from relay.usage.prices import NO_USE, Use
 
 ACTIVE_SECONDS = 120.0  # accounts that were not used for this time are dropped
 # Accounts that were not used for this time are not kept up to date: the next call reads what others have counted.

@@ -20,7 +20,7 @@ from history.db.transactions import writing
 from relay.errors import BudgetReserved, OverAllowance
 from relay.models import Allowance, RecentMessage, Spending
 from relay.usage import tables
-from relay.usage.amounts import NO_USE, Use, start_of_tomorrow, today
+from relay.usage.prices import NO_USE, Use, start_of_tomorrow, today
 
 MINUTE = timedelta(seconds=60)
 MESSAGES, TOKENS, COST = "messages per minute", "tokens per day", "cost per day"

@@ -18,9 +18,8 @@ from history.entries import Usage
 from history.models import ApiKey
 from relay.usage import redis_counters
 from relay.usage.accounts import Account
-from relay.usage.amounts import NO_USE, Use, start_of_next_month, start_of_tomorrow, today
 from relay.usage.counters import counters, key_account, owner_account
-from relay.usage.prices import cost_of
+from relay.usage.prices import NO_USE, Use, cost_of, start_of_next_month, start_of_tomorrow, today
 
 Unit = Literal["tokens", "cost"]
 PoolName = Literal["owner_day", "key_day", "key_month"]

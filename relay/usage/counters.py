@@ -19,11 +19,11 @@ from django.db import DatabaseError, InterfaceError
 from history.db.process_state import process_state
 from history.models import ApiKey
 from relay.runtime import process_locks
-from relay.runtime.async_db import in_database
+from relay.runtime.event_loop import in_database
 from relay.usage import redis_counters, tables
 from relay.usage.accounts import NEVER, Count, KeyAccount, OwnerAccount
 from relay.usage.allowances import Limits, limits_of
-from relay.usage.amounts import Use, this_minute, today
+from relay.usage.prices import Use, this_minute, today
 
 logger = logging.getLogger(__name__)
 

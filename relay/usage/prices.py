@@ -1,4 +1,7 @@
-"""Prices of models: the cost of a call in dollars, by dated tables.
+"""Amounts of use (requests, tokens, cost), the days in which they are counted, and prices of models by dated tables.
+
+Minutes are the clock's, counted since 1970. Days are those of PARLEY_TIME_ZONE, so that no user starts a new day by
+moving to another zone.
 
 The operator's file (PARLEY_PRICES) is looked at first, then `prices_own.toml`, which is written by hand, then
 `prices.toml`, which `make prices` generates. A model that is in none of them costs 0. Under a budget in money it is
@@ -9,14 +12,19 @@ Our counts have all input in `input_tokens`, cache reads and writes included. Ea
 cache reads, cache writes (for Anthropic those that last an hour cost more), and output, reasoning included.
 """
 
+from __future__ import annotations
+
+import time
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
+from datetime import time as clock
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 from django.conf import settings
 
@@ -33,6 +41,52 @@ EXAMPLES = {
     "since": "a day without a time, like 2026-09-01",
     "above": "a whole number of tokens, like 200000",
 }
+
+
+class Use(NamedTuple):
+    """A tuple, because it is added up several times in every call."""
+
+    requests: int = 0
+    tokens: int = 0
+    cost: Decimal = Decimal(0)
+
+    def __add__(self, other: Use) -> Use:  # type: ignore[override]
+        return Use(self.requests + other.requests, self.tokens + other.tokens, self.cost + other.cost)
+
+    def __bool__(self) -> bool:
+        return bool(self.requests or self.tokens or self.cost)
+
+
+NO_USE = Use()
+
+
+def this_minute() -> int:
+    return int(time.time()) // 60
+
+
+def today() -> date:
+    return day_of(this_minute())
+
+
+def day_of(minute: int) -> date:
+    return _day_of(minute, settings.TIME_ZONE)
+
+
+@lru_cache(maxsize=4)
+def _day_of(minute: int, zone: str) -> date:
+    return datetime.fromtimestamp(minute * 60, ZoneInfo(zone)).date()
+
+
+def start_of_tomorrow() -> datetime:
+    return _start_of(today() + timedelta(days=1))
+
+
+def start_of_next_month() -> datetime:
+    return _start_of((today().replace(day=1) + timedelta(days=32)).replace(day=1))
+
+
+def _start_of(day: date) -> datetime:
+    return datetime.combine(day, clock.min, tzinfo=ZoneInfo(settings.TIME_ZONE))
 
 
 class WrongPrices(ValueError):

@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from history.db.transactions import writing
 from relay.models import IssuedId, KeyMinute, KeyStreams, KeyUse, Spending
-from relay.usage.amounts import NO_USE, Use, day_of
+from relay.usage.prices import NO_USE, Use, day_of
 
 # Of one call. Larger numbers are wrong, and many of them would not fit into the columns.
 MOST_TOKENS, MOST_COST = 10**12, Decimal(10**6)

@@ -14,7 +14,7 @@ from history.access import keys
 from history.models import ApiKey, Session
 from relay.live import groups
 from relay.models import Allowance, KeyUse
-from relay.usage import amounts
+from relay.usage import prices
 from tests.browser.conftest import enter
 from tests.factories import create_chat
 
@@ -44,7 +44,7 @@ def test_a_key_is_made_and_shown_once_by_keyboard(page: Page, see: See, site: st
 
 def test_a_holder_changes_what_is_kept_and_deletes_what_was(page: Page, see: See, site: str, ada: Any) -> None:
     key = keys.create(name="laptop", owner=ada, tokens_per_month=2_000_000, cost_per_day=Decimal(3)).api_key
-    KeyUse.objects.create(key=key, day=amounts.today(), requests=41, tokens=123_456, cost=Decimal("0.4321"))
+    KeyUse.objects.create(key=key, day=prices.today(), requests=41, tokens=123_456, cost=Decimal("0.4321"))
     for number in range(3):
         create_chat(ada, "Hello", "Hi", api_key=key, source="relay", title=f"Relayed {number}")
     enter(page, site, ada)

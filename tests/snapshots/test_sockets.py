@@ -25,15 +25,15 @@ from history.answers.events import ToolCallPiece
 from history.errors import HistoryOff, NoSuchBlob, NoSuchEntry
 from history.record import recorder
 from project.accounts.models import User
-from relay.consumers import requests
+from relay.consumers import base
 from relay.consumers.actions import Action
+from relay.consumers.base import ActionRequest
 from relay.consumers.page import ChatConsumer
 from relay.consumers.program import ProgramConsumer
-from relay.consumers.requests import ActionRequest
 from relay.conversation import NotPossible
 from relay.errors import AttachmentRefused, BudgetReserved, NoSuchAgent, NoSuchModel, OverAllowance, Unavailable
 from relay.routing import sockets
-from relay.runtime.async_db import in_database
+from relay.runtime.event_loop import in_database
 from tests.factories import create_chat
 from tests.relay.conftest import Talk
 from tests.snapshots.conftest import Snapshot
@@ -118,7 +118,7 @@ def read_fields(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
         return ActionRequest(request.type, ReadFields(request.fields, read.setdefault(request.type, set())))
 
     monkeypatch.setattr(ActionRequest, "of", parse_and_note)
-    monkeypatch.setattr(requests, "MAX_MESSAGES", 10_000)
+    monkeypatch.setattr(base, "MAX_MESSAGES", 10_000)
     return read
 
 
@@ -230,7 +230,7 @@ async def test_error_codes_of_the_program_socket_are_as_recorded(
     talk: Talk, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
     codes: dict[str, Any] = {}
-    monkeypatch.setattr(requests, "MAX_MESSAGES", 10_000)
+    monkeypatch.setattr(base, "MAX_MESSAGES", 10_000)
     async with connected(talk.user, "read", "write", recording="full") as program:
         for what, error in RAISED.items():
 
@@ -248,7 +248,7 @@ async def test_error_codes_of_the_program_socket_are_as_recorded(
         settings.CHAT_HISTORY_ENABLED = True
     async with connected(talk.user, "read", "write", recording="metadata") as program:
         codes["a key that records no texts"] = _error(await program.ask("send", text="Hello"))
-    monkeypatch.setattr(requests, "MAX_MESSAGES", 1)
+    monkeypatch.setattr(base, "MAX_MESSAGES", 1)
     async with connected(talk.user, "read") as program:
         await program.ask("list")
         codes["too many commands"] = _error(await program.ask("list"))

@@ -15,7 +15,7 @@ from history.entries import KINDS
 from history.linting import RULES
 from relay.commands import suggestions
 from relay.mcp_server.tools import TOOLS
-from relay.tools.registry import all_tools
+from relay.tools.base import all_tools
 from tests.snapshots.conftest import Snapshot
 
 pytestmark = pytest.mark.any_database

@@ -18,7 +18,7 @@ from relay.gateway.call.headers import Pairs
 from relay.gateway.call.session_ids import NOT_NAMED, SessionName
 from relay.gateway.journal.records import Attempt
 from relay.runtime.asgi import Headers
-from relay.usage.amounts import NO_USE, Use
+from relay.usage.prices import NO_USE, Use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

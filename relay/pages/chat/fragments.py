@@ -22,9 +22,9 @@ from history.record.paths import is_on_way
 from history.transcripts.page import Transcript, TranscriptEntry, TranscriptPosition, read_page
 from relay.conversation.turns import is_unanswered
 from relay.live.answer_html import AnswerCursor, Change
-from relay.live.relayed_updates import has_open_call
+from relay.live.open_pages import has_open_call
 from relay.models import QueuedMessage, Run
-from relay.pages.chat.agent_activity import work_of
+from relay.pages.panel import work_of
 from relay.providers.advice import error_from, what_happened
 from relay.providers.local import demo_state
 from relay.runtime.locale import ViewerLocale

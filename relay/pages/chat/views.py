@@ -30,13 +30,12 @@ from relay.chat.error_texts import of_error
 from relay.commands import BadCommand, help_text, parse, suggestions
 from relay.errors import RelayError
 from relay.models import Run
-from relay.pages.chat.agent_activity import work_of
 from relay.pages.chat.choices import examples, pickers_for
 from relay.pages.chat.fragments import state_at
-from relay.pages.panel import panel_of
+from relay.pages.panel import panel_of, work_of
 from relay.pages.sidebar.query import parse_id
 from relay.pages.sidebar.views import own_session
-from relay.tools.registry import all_tools
+from relay.tools.base import all_tools
 
 # Targets of htmx requests that get further rows instead of the page.
 REGIONS = ("older", "newer")

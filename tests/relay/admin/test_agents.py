@@ -17,7 +17,7 @@ from django.test import Client
 
 from project.accounts.models import User
 from relay.models import Agent, Allowance, QueuedMessage, Run, Spending
-from relay.tools.registry import all_tools
+from relay.tools.base import all_tools
 from relay.usage import allowances
 from tests.factories import create_chat
 

@@ -15,7 +15,7 @@ from history.models import Session
 from history.record.recorder import append
 from relay.live import groups
 from relay.models import Run
-from relay.pages.chat.agent_activity import Branch, plan_of, tree_of
+from relay.pages.panel import Branch, plan_of, tree_of
 from tests.factories import create_chat, model_output, tool_request
 from tests.history.access.test_permissions import with_right
 from tests.relay.agents.test_subagents import agents, ask

@@ -9,11 +9,11 @@ import pytest
 
 from history.context.values import ContextOptions
 from history.models import Exchange
-from relay.agents import environment
-from relay.agents.environment import MOST_LINES, FolderNotAllowed, list_folder, list_folders, resolve_folder
+from relay.agents import requests
+from relay.agents.requests import MOST_LINES, FolderNotAllowed, list_folder, list_folders, resolve_folder
 from relay.conversation import NotPossible
 from relay.models import Agent
-from relay.runtime.async_db import in_database
+from relay.runtime.event_loop import in_database
 from relay.tools.built_in import notebooks
 from tests.relay.conftest import Talk
 from tests.rows import inputs_of
@@ -154,12 +154,12 @@ def test_a_panel_that_fails_costs_a_line_and_not_the_call(monkeypatch: pytest.Mo
         def panel(self, context: Any) -> str:
             raise RuntimeError
 
-    monkeypatch.setattr(environment, "toolbox", lambda names: {"broken": Broken()})
-    screen = environment.live_screen(None, Agent(live_screen=True))  # type: ignore[arg-type]
+    monkeypatch.setattr(requests, "toolbox", lambda names: {"broken": Broken()})
+    screen = requests.live_screen(None, Agent(live_screen=True))  # type: ignore[arg-type]
     assert screen.startswith("broken\n")
     assert "not available" in screen
 
 
 def test_the_date_is_told_as_its_reader_writes_it(ada: Any) -> None:
     ada.language, ada.time_zone = "en", "Pacific/Kiritimati"
-    assert environment.local_date(ada).count(",") == 2
+    assert requests.local_date(ada).count(",") == 2

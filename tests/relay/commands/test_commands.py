@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.commands import BadCommand, Command, help_text, parse, suggestions, unescape_slashes, words_of
-from relay.tools.base import ToolContext, check_arguments, tool
-from relay.tools.registry import Toolbox, all_tools
+from relay.tools.base import Toolbox, ToolContext, all_tools, check_arguments, tool
 
 
 @tool()

@@ -22,9 +22,9 @@ from relay.errors import OverAllowance, error_of
 from relay.live import run_task
 from relay.models import Allowance, Run
 from relay.runtime import process_locks
-from relay.runtime.async_db import in_database
+from relay.runtime.event_loop import in_database
 from relay.usage import allowances, budgets, counters, redis_counters
-from relay.usage.amounts import Use
+from relay.usage.prices import Use
 from tests.relay.agents.compressing import SMALL
 from tests.relay.conftest import Talk
 from tests.relay.conversation.test_turns import call

@@ -20,7 +20,7 @@ from project.accounts.models import User
 from relay import conversation
 from relay.providers.base import Model, without_unsupported_images
 from relay.providers.registry import Router
-from relay.runtime.async_db import in_database
+from relay.runtime.event_loop import in_database
 from tests.factories import create_chat, model_output
 from tests.factories import model_input as wrote
 from tests.relay.conftest import Talk

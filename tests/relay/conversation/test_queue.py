@@ -18,12 +18,12 @@ from history.access import keys
 from history.models import Exchange, Message, Session
 from relay import conversation
 from relay.errors import NoSuchAgent
-from relay.live import groups, run_task, sweeper
+from relay.live import groups, run_task, runs
 from relay.models import Agent, QueuedMessage, Run
 from relay.runtime import process_locks
-from relay.runtime.async_db import in_database
+from relay.runtime.event_loop import in_database
 from relay.tools import built_in
-from relay.tools.registry import all_tools
+from relay.tools.base import all_tools
 from tests.relay.conftest import Talk
 from tests.relay.consumers.test_page_socket import open_page
 from tests.relay.consumers.test_program_socket import Program, connect
@@ -363,7 +363,7 @@ async def test_a_tool_command_of_a_dead_process_is_not_carried_out_again(talk: T
 
     await in_database(leave)
     page, _ = await open_page(talk.user, talk.session)
-    await in_database(sweeper.end_runs_of_dead_processes)
+    await in_database(runs.end_runs_of_dead_processes)
     await page.until("The server stopped before it finished.")
     assert not (await talk.send("two")).is_queued
     await until_quiet(talk)

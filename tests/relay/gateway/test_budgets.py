@@ -21,10 +21,9 @@ from relay.digest.digester import Digester
 from relay.errors import OverAllowance
 from relay.gateway import rate_limits
 from relay.models import Allowance, KeyUse, Spending
-from relay.usage import allowances, amounts, budgets, counters, redis_counters, tables
-from relay.usage.amounts import Use
+from relay.usage import allowances, budgets, counters, prices, redis_counters, tables
 from relay.usage.budgets import BudgetLimit, Pool
-from relay.usage.prices import Price
+from relay.usage.prices import Price, Use
 from tests.relay.gateway.test_limits import CHAT, TOKENS, key_with, until_counted
 from tests.relay.gateway.test_limits_shared import done
 from tests.relay_client import HI_BODY, RunningRelay, open_reply, send_request
@@ -307,5 +306,5 @@ def test_known_price_is_no_assumption(relay: RunningRelay, ada: User, settings: 
 
 def test_owner_who_was_removed_gets_no_row(ada: User) -> None:
     key = keys.create(name="k", owner=ada).api_key
-    tables.add_days([(key.pk, 999_999, amounts.today(), Use(1, 5, Decimal(1)))])
+    tables.add_days([(key.pk, 999_999, prices.today(), Use(1, 5, Decimal(1)))])
     assert (KeyUse.objects.get().tokens, Spending.objects.exists()) == (5, False)

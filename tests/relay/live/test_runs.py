@@ -18,13 +18,12 @@ from relay import conversation
 from relay.agents import tool_calls
 from relay.conversation import NotPossible
 from relay.errors import OverAllowance
-from relay.live import groups, run_task, runs, snapshots, sweeper
+from relay.live import groups, run_task, runs
 from relay.live.frames import RunSnapshot
 from relay.live.run_task import RunTask
 from relay.models import Allowance, QueuedMessage, Run
-from relay.runtime.async_db import in_database
-from relay.tools.base import ToolContext, tool
-from relay.tools.registry import toolbox
+from relay.runtime.event_loop import in_database
+from relay.tools.base import ToolContext, tool, toolbox
 from tests.relay.conftest import Talk
 
 
@@ -206,7 +205,6 @@ async def test_a_process_that_ends_keeps_what_there_is_and_the_answer_can_be_con
 async def test_a_run_whose_process_was_killed_is_swept_and_its_text_is_kept(
     talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sweeper, "local_tasks", {})  # another process sweeps: a process does not sweep its own runs
     talk.scripted(["Half an answer", asyncio.Event()])
     await talk.begin("Tell me.")
     await talk.until(lambda: Exchange.objects.exists())
@@ -215,7 +213,9 @@ async def test_a_run_whose_process_was_killed_is_swept_and_its_text_is_kept(
     long_ago = timezone.now() - timedelta(minutes=1)
     await in_database(lambda: Run.objects.update(heartbeat_at=long_ago))
     await in_database(lambda: Exchange.objects.update(heartbeat_at=long_ago))
-    await in_database(sweeper.sweep)
+    with monkeypatch.context() as another_process:  # a process does not sweep its own runs
+        another_process.setattr(runs, "local_tasks", {})
+        await in_database(runs.sweep)
     await in_database(exchanges.sweep)
     run = await in_database(Run.objects.get)
     assert run.outcome == Run.Outcome.LOST
@@ -225,7 +225,7 @@ async def test_a_run_whose_process_was_killed_is_swept_and_its_text_is_kept(
 
 async def until_it_says(text: str, run_id: UUID) -> RunSnapshot:
     for _ in range(1_000):
-        here = await snapshots.read_snapshot(run_id)
+        here = await run_task.read_snapshot(run_id)
         if here and "".join(piece[2] for piece in here.pieces) == text:
             return here
         await asyncio.sleep(0.01)
@@ -241,7 +241,7 @@ async def test_what_another_process_sees_of_an_answer_is_what_was_noted_with_the
     run = await talk.until(lambda: Run.objects.first())
     here = await until_it_says("one two ", run.pk)
     await talk.flush()
-    there = await in_database(snapshots.read_start, run.pk)
+    there = await in_database(run_task.read_start, run.pk)
     assert there is not None
     assert (there.n, there.exchange) == (here.n, here.exchange)
     assert there.pieces == here.pieces == [["text", "text", "one two "]]

@@ -20,7 +20,7 @@ from history import retention
 from history.access import keys
 from history.models import ApiKey, AuditEvent, Session
 from relay.models import Allowance, KeyUse
-from relay.usage import amounts
+from relay.usage import prices
 from relay.usage.allowances import note_usage
 from tests.factories import create_chat
 from tests.history.access.test_permissions import with_right
@@ -189,7 +189,7 @@ def test_revoking_asks_first_and_leaves_the_key_among_those_that_have_ended(read
 
 def test_use_is_shown_against_the_limits(reader: Client, key: ApiKey) -> None:
     ApiKey.objects.filter(pk=key.pk).update(tokens_per_day=10_000, cost_per_month=Decimal(5), requests_per_minute=7)
-    today = amounts.today()
+    today = prices.today()
     KeyUse.objects.create(key=key, day=today, requests=3, tokens=1_234, cost=Decimal("0.5"))
     KeyUse.objects.create(key=key, day=today - timedelta(days=40), requests=9, tokens=9_999, cost=9)
     html = read(reader, f"/keys/{key.prefix}/")
@@ -202,7 +202,7 @@ def test_use_is_shown_against_the_limits(reader: Client, key: ApiKey) -> None:
 
 def test_a_budget_that_is_used_up_is_told_in_the_list_and_with_what_to_do(reader: Client, key: ApiKey) -> None:
     ApiKey.objects.filter(pk=key.pk).update(tokens_per_day=100)
-    KeyUse.objects.create(key=key, day=amounts.today(), requests=3, tokens=99)
+    KeyUse.objects.create(key=key, day=prices.today(), requests=3, tokens=99)
     one = f"/keys/{key.prefix}/"
     assert "budget used up" not in read(reader, "/keys/") + read(reader, one)
     KeyUse.objects.filter(key=key).update(tokens=100)
@@ -336,7 +336,7 @@ def test_a_bad_limit_is_told_at_its_field_by_its_label(client: Client, key: ApiK
 
 def test_a_key_that_only_counts_says_how_much_it_has_counted(reader: Client, ada: Any) -> None:
     key = keys.create(name="counter", owner=ada, recording="metadata").api_key
-    KeyUse.objects.create(key=key, day=amounts.today(), requests=41, tokens=123, cost=Decimal(0))
+    KeyUse.objects.create(key=key, day=prices.today(), requests=41, tokens=123, cost=Decimal(0))
     html = read(reader, f"/keys/{key.prefix}/")
     assert "only counts calls: 41 this month" in html
     assert "0 sessions" not in html

@@ -19,8 +19,7 @@ from history.entries import DebugLog, ToolResult
 from history.models import Session
 from history.record import recorder
 from project.accounts.models import User
-from relay.tools.base import ToolContext
-from relay.tools.registry import all_tools, toolbox
+from relay.tools.base import ToolContext, all_tools, toolbox
 from relay.tools.running import run_call
 from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
 from tests.history.access.test_permissions import with_right

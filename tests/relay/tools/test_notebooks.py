@@ -15,9 +15,8 @@ from history.entries import ToolResult
 from history.models import Session
 from project.accounts.models import User
 from relay.models import Agent
-from relay.tools.base import ToolContext
+from relay.tools.base import ToolContext, all_tools
 from relay.tools.built_in import notebooks
-from relay.tools.registry import all_tools
 from relay.tools.running import run_call
 from tests.factories import create_chat, tool_request
 

@@ -21,8 +21,7 @@ from history.models import ToolCall
 from history.record import recorder
 from project.accounts.models import User
 from relay.tools import running
-from relay.tools.base import Tool, ToolContext, ToolError, tool
-from relay.tools.registry import Toolbox
+from relay.tools.base import Tool, Toolbox, ToolContext, ToolError, tool
 from relay.tools.running import AT_ONCE, answer_all, run_call, run_calls
 from tests.factories import model_input, model_output, tool_request
 

@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from history.answers.assembly import Assembler
 from history.answers.events import TextPiece, ToolCallPiece
 from history.entries import ModelOutput, Text
-from relay.consumers.frame_cursor import PageCursor, ProgramCursor
 from relay.consumers.program_sessions import ProgramSessions
-from relay.live.answer_html import AnswerCursor
-from relay.live.frames import Piece, RunSnapshot, pieces_of
+from relay.live.answer_html import AnswerCursor, PageCursor
+from relay.live.frames import Piece, ProgramCursor, RunSnapshot, pieces_of
 from relay.models import Run
-from relay.runtime.async_db import in_database
+from relay.runtime.event_loop import in_database
 from tests.factories import create_chat
 from tests.relay.conftest import Talk
 
