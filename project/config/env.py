@@ -143,6 +143,11 @@ def _amount(value: str) -> Decimal:
     return Decimal(value)
 
 
+def server_variable(name: str) -> str:
+    """A variable that the web server reads itself; `.env` does not set it."""
+    return os.environ.get(name, "")
+
+
 def local_url(host: str, port: int) -> str:
     """The URL of a server on its own machine."""
     if host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
