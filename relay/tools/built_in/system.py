@@ -32,7 +32,7 @@ def panel(context: ToolContext) -> str:
 
 @tool(summary=_("Shows how busy the server is"), panel=panel)
 def sys_monitor(
-    context: ToolContext, metric: Annotated[Literal["cpu", "memory", "disk", "all"], "What to look at."] = "all"
+    context: ToolContext, metric: Annotated[Literal["cpu", "memory", "disk", "all"], "What to show."] = "all"
 ) -> str:
     """Show how busy the server is: processor and load, memory, and the disk on which the data lies."""
     lines = {"cpu": _cpu, "memory": _memory, "disk": _disk}
