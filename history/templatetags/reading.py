@@ -199,12 +199,12 @@ def move_words(reason: str) -> str:
         "rollback": _("Rolled back to an earlier message."),
         "switch": _("Continued from another branch."),
         "edit": _("An earlier message was changed."),
-        "regenerate": _("Another answer was requested."),
+        "regenerate": _("The answer was regenerated."),
         "retry": _("The program repeated its call."),
         "rewritten": _("The program rewrote the conversation."),
         "compacted": _("The program summarised earlier messages."),
         "whole answer": _("The whole answer arrived after a part of it was stored."),
-        "import": _("Imported this way."),
+        "import": _("As in the imported file."),
     }
     return words.get(reason, reason)
 

@@ -99,7 +99,7 @@ class ActionSocket(Socket):
         try:
             return await parse_apart(len(text_data), json.loads, text_data)
         except (ValueError, RecursionError):
-            raise InvalidRequest(_("This is not JSON.")) from None
+            raise InvalidRequest(_("The message is not valid JSON.")) from None
 
 
 # What both sockets can do.

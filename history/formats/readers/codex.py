@@ -157,7 +157,7 @@ class _Rollout(ConversationReader):
         at, kind = self.entry_time(time), string(item.get("type"))
         self.identify(compact(item))
         if kind in BOOKKEEPING:
-            self.notes("ignored", _("A bookkeeping item was left out."), where=kind)
+            self.notes("ignored", _("An internal record of the program was left out."), where=kind)
         elif kind.endswith("_output"):
             self.flush()
             self.add_results(item, at)
