@@ -28,11 +28,11 @@ LINE_CHARS = 100
 _RECOGNISED_BY = {
     "new": gettext_lazy("not recognised: started a new session"),
     "header": gettext_lazy("session id in the call"),
-    "client id": gettext_lazy("the program’s own id"),
-    "previous response": gettext_lazy("the answer that it continues"),
+    "client id": gettext_lazy("program’s session id"),
+    "previous response": gettext_lazy("continued answer"),
     "cache key": gettext_lazy("cache key"),
     "fingerprint": gettext_lazy("earlier messages"),
-    "sticky": gettext_lazy("the same first message a moment ago"),
+    "sticky": gettext_lazy("same first message"),
 }
 
 register.filter("unwrapped", split_client_tags)

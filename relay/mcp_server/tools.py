@@ -95,9 +95,9 @@ def append_note(
     text: Annotated[str, "The note, in Markdown."],
     session: Annotated[str | None, "The id of the session that the note is about."] = None,
 ) -> str:
-    """Leave a note for later sessions: a decision, a fact, where the work stands. search_history finds it again.
+    """Leave a note for later sessions: a decision, a fact, the state of the work. search_history finds it later.
 
-    Notes stand in a session of their own. Nothing that was said elsewhere is changed.
+    Notes are stored in their own session. Other sessions are not changed.
     """
     if not text.strip() or len(text) > NOTE_CHARS:
         raise ToolError(f"A note has 1 to {NOTE_CHARS:,} characters.")

@@ -216,7 +216,7 @@ class _Rollout(ConversationReader):
             last = next(reversed(self.tree.items), "")
             self.put(Summary(at=at, summary=text, model=self.model), covers=last)
         else:
-            self.notes("lost", _("A compaction has no readable summary. The history before it counts again."))
+            self.notes("lost", _("A compaction has no readable summary. The history before it is used again."))
             self.put(DebugLog(at=at, category="compacted", message="The context was compacted."))
 
     def event(self, payload: JsonObject, time: object) -> None:

@@ -104,7 +104,7 @@ def _draw_charts(points: Points, totals: Sums, query: ChartQuery) -> list[Chart]
         draw("tokens", _("Tokens"), "tokens", _("tokens"), _tokens),
         draw("errors", _("Errors"), "count", _("failed answers and tool calls"), _sum("errors")),
         draw("tools", _("Time in tools"), "seconds", _("in tools"), _tool_seconds),
-        draw("latency", _("Time to the first token"), "seconds", _("median (approx.)"), _median),
+        draw("latency", _("Time to first token"), "seconds", _("median (approx.)"), _median),
     ]
     return [*charts, draw("cost", _("Cost"), "dollars", _("cost"), _sum("cost"))] if totals["cost"] else charts
 

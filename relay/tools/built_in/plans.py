@@ -83,10 +83,10 @@ def update_plan(
         str, "The whole plan in Markdown, one line per step: `- [ ] open`, `- [~] in progress`, `- [x] done`."
     ],
 ) -> str:
-    """Write or change the task plan, which the person sees as a checklist.
+    """Write or change the task plan, which the user sees as a checklist.
 
-    Write it before a task of several steps, and again whenever a step is begun or done: always the whole plan. An empty
-    text takes the plan away.
+    Write it before a task of several steps, and again when you start or finish a step. Always write the whole plan. An
+    empty text removes the plan.
     """
     text = plan.strip()
     steps = read_plan(text).steps

@@ -27,7 +27,7 @@ def read_session(
     after: Annotated[int | None, "Show the entries after this number."] = None,
     limit: Annotated[int, "Number of entries, at most 100."] = 20,
 ) -> str:
-    """Read one of the person's sessions: its newest entries, or those around, before or after an entry."""
+    """Read one of the user's sessions: its newest entries, or those around, before or after an entry."""
     found = open_session(context, session.strip())
     return render_entries(context, found, around=around, before=before, after=after, limit=limit)
 

@@ -30,9 +30,9 @@ def search_history(
     until: Annotated[str | None, "Up to this day or time."] = None,
     this_conversation: Annotated[bool, "Also search the current conversation."] = False,
 ) -> str:
-    """Search everything that was ever said in the person's sessions, newest first.
+    """Search all messages of the user's sessions, newest first.
 
-    Each hit has the id of its session and the number of the entry: read_session shows what stands around it.
+    Each hit has the id of its session and the number of the entry: read_session shows the entries around it.
     """
     zone = zone_of(context.user)
     try:
