@@ -86,7 +86,7 @@ class ProjectionsCheck:
                 yield self._wrong(self.session.version, "wrong_counter", f"{name} is {stored}, expected {count}")
         if self.wrong_search_rows:
             number, first = len(self.wrong_search_rows), self.wrong_search_rows[0]
-            sentence = f"the search index is wrong for {number} entries, starting with this one"
+            sentence = f"{number} entries, starting with this one, are wrong in the search index"
             yield self._wrong(first, "wrong_search_rows", sentence)
 
     def _wrong(self, seq: int, code: str, sentence: str) -> VerificationFinding:

@@ -425,7 +425,7 @@ def test_a_database_that_is_away_is_asked_at_most_once_a_second_per_key(ada: Use
 
 
 def test_an_unknown_key_is_told_to_come_back_while_the_database_is_away(ring: KeyRing) -> None:
-    with database_away(), pytest.raises(KeysUnavailable, match="try again"):
+    with database_away(), pytest.raises(KeysUnavailable, match="Try again"):
         ring.authenticate(f"parley_{'x' * 10}_{'x' * 43}")
 
 
