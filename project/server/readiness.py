@@ -42,7 +42,7 @@ def check_database() -> None:
 
 def check_migrations() -> None:
     if unapplied_migrations():
-        raise CommandError("The database is not up to date. Run: manage.py migrate")
+        raise CommandError("The database needs migrations. Run: manage.py migrate")
 
 
 def workers_problem(receive: Any) -> str:

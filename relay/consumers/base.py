@@ -77,7 +77,7 @@ class Outbox:
                 await self._server_send(message)
                 self.unsent_bytes -= size
         except Exception as error:  # noqa: BLE001 - each server has its own; nearly all mean that the client is gone
-            logger.debug("A socket went away while it was sent something: %s", error)
+            logger.debug("A socket closed during a send: %s", error)
             self.is_gone = True
             self._messages.clear()
             # A client that is still there connects again and reads what it missed. It must not wait for ever.

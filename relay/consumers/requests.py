@@ -52,7 +52,7 @@ class ActionRequest:
     def text(self, name: str) -> str:
         value = self.fields.get(name, "")
         if not isinstance(value, str):
-            raise InvalidRequest(_("“%(name)s” must be a text.") % {"name": name})
+            raise InvalidRequest(_("“%(name)s” must be a string.") % {"name": name})
         return value
 
     def texts(self, name: str) -> tuple[str, ...]:
@@ -60,7 +60,7 @@ class ActionRequest:
         value = self.fields.get(name) or []
         values = [value] if isinstance(value, str) else value
         if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
-            raise InvalidRequest(_("“%(name)s” must be a list of texts.") % {"name": name})
+            raise InvalidRequest(_("“%(name)s” must be a list of strings.") % {"name": name})
         return tuple(values)
 
     def optional_number(self, name: str) -> int | None:
