@@ -49,7 +49,7 @@ if _url.hostname and _url.hostname not in ALLOWED_HOSTS:
 def _secret(name: str) -> str:
     secret = env.text(name)
     if 0 < len(secret) < 32:
-        env.refuse(name, "write at least 32 random characters, or leave it out and one is made for you")
+        env.refuse(name, "write at least 32 random characters, or leave it out to generate one")
     return secret
 
 
@@ -100,14 +100,14 @@ PARLEY_DIGESTER = env.choice("PARLEY_DIGESTER", "auto", among=("auto", "process"
 def _service_url(name: str, *, example: str) -> str:
     address = env.url(name, schemes=_WEB, example=example).rstrip("/")
     if address and not is_address(address):
-        env.refuse(name, f"write an address like {example}, without a name, a password or a question mark")
+        env.refuse(name, f"write a URL like {example}, without a username, a password or a query")
     return address
 
 
 def _service_key(name: str) -> str:
     key = env.text(name)
     if not is_key(key):
-        env.refuse(name, "write the key alone, without spaces")
+        env.refuse(name, "write only the key, without spaces")
     return key
 
 
@@ -322,7 +322,7 @@ REST_FRAMEWORK = {"DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema", 
 SPECTACULAR_SETTINGS = {
     "TITLE": "Parley",
     "VERSION": "1",
-    "DESCRIPTION": "The record for programs: sessions, messages, tool calls, search, export and import.",
+    "DESCRIPTION": "REST API of the chat history: sessions, messages, tool calls, search, export and import.",
     "SCHEMA_PATH_PREFIX": "/api/",
     "SORT_OPERATIONS": False,
     "PREPROCESSING_HOOKS": ["history.api.schema.drop_slash_urls"],

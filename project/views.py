@@ -24,7 +24,7 @@ def healthz(request: HttpRequest) -> JsonResponse:
 def readyz(request: HttpRequest) -> JsonResponse:
     """Readiness. The error of the database stays in the log, because it may name hosts and users."""
     if cancellation.is_stopping():
-        missing = ["this process is being stopped"]
+        missing = ["this process is stopping"]
     elif readiness.database_problem():
         missing = ["database"]
     else:

@@ -182,7 +182,7 @@ class KeyRing:
     def _read(self, raw: str) -> tuple[str, bytes]:
         prefix, digest = prefix_of(raw), hash_of(raw)
         if not prefix:
-            raise MalformedKey("This is not an API key of Parley: it looks like parley_<prefix>_<secret>.")
+            raise MalformedKey("This is not an API key of Parley. A key looks like parley_<prefix>_<secret>.")
         return prefix, digest
 
     def _seen(self, digest: bytes) -> _Seen:
@@ -206,7 +206,7 @@ class KeyRing:
             if not connection.in_atomic_block:
                 connection.close_if_unusable_or_obsolete()
             if asked - seen.verified >= TRUSTED_SECONDS:
-                text = "Keys cannot be checked at the moment: please try again in a few seconds."
+                text = "API keys cannot be checked at the moment. Try again in a few seconds."
                 raise KeysUnavailable(text) from error
             seen.looked_up = asked
             return False
@@ -237,13 +237,13 @@ class KeyRing:
 
     def _accepted(self, api_key: ApiKey | None, scope: str | None) -> ApiKey:
         if api_key is None:
-            raise UnknownKey("There is no such API key: check that it was copied as a whole.")
+            raise UnknownKey("Unknown API key. Check that you copied all of it.")
         if api_key.revoked_at is not None:
-            raise RevokedKey(f"The API key {api_key.prefix} was revoked: ask its owner for a new one.")
+            raise RevokedKey(f"The API key {api_key.prefix} was revoked. Ask its owner for a new one.")
         if not api_key.owner.is_active:
-            raise RevokedKey(f"The owner of the API key {api_key.prefix} is not active any more: ask for another key.")
+            raise RevokedKey(f"The owner of the API key {api_key.prefix} is disabled. Use a key of another user.")
         if api_key.expires_at is not None and api_key.expires_at <= self._now():
-            raise ExpiredKey(f"The API key {api_key.prefix} has expired: ask its owner for a new one.")
+            raise ExpiredKey(f"The API key {api_key.prefix} has expired. Ask its owner for a new one.")
         if scope is not None and not has_scope(api_key, scope):
-            raise ScopeMissing(f"The API key {api_key.prefix} lacks the scope '{scope}': use a key that has it.")
+            raise ScopeMissing(f"The API key {api_key.prefix} lacks the scope '{scope}'. Use a key with this scope.")
         return api_key

@@ -47,7 +47,7 @@ def find_opened(viewer: Viewer, session_id: UUID | str, *, reason: str = "") -> 
     if session is not None:
         open_for_reading(viewer, session, reason=reason)
     elif find(viewer, session_id, Purpose.LIST):
-        raise NotPermitted("no right to read this session")
+        raise NotPermitted("no permission to read this session")
     return session
 
 
@@ -61,14 +61,14 @@ def open_each(
 ) -> None:
     """Open several sessions for the same reason: all of them or none."""
     if not all(can_access(viewer, purpose, session) for session in sessions):
-        raise NotPermitted(f"no right to {purpose} this session")
+        raise NotPermitted(f"no permission to {purpose} this session")
     others = [session.pk for session in sessions if not is_own(viewer, session)]
     if others and reason.strip():
         audit.record_each(ACTIONS[purpose], others, reason=check_reason(reason), **audit.who(viewer))
     elif others:
         known = _events(viewer, others, purpose)
         if shut := next((session for session in others if session not in known), None):
-            raise ReasonNeeded(f"say why, in {SHORTEST} to {LONGEST} characters", session=shut)
+            raise ReasonNeeded(f"give a reason of {SHORTEST} to {LONGEST} characters", session=shut)
     for session in sessions:
         session.reveal_title()
 
@@ -76,7 +76,7 @@ def open_each(
 def check_reason(reason: str) -> str:
     reason = reason.strip()
     if not SHORTEST <= len(reason) <= LONGEST:
-        raise ReasonNeeded(f"a reason has {SHORTEST} to {LONGEST} characters")
+        raise ReasonNeeded(f"a reason must have {SHORTEST} to {LONGEST} characters")
     return reason
 
 

@@ -183,7 +183,7 @@ class SessionActions(admin.ModelAdmin[Session]):
                 self.message_user(request, gettext("Forked. This is the new session."), messages.SUCCESS)
                 return HttpResponseRedirect(reverse("admin:history_session_change", args=[copy.pk]))
             except NoSuchEntry:
-                form.add_error("at", gettext("This session has no such entry."))
+                form.add_error("at", gettext("This session has no entry with this number."))
             except HistoryError as error:
                 form.add_error(None, str(error))
         return self._ask(request, [session], FORK, form)

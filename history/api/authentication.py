@@ -69,7 +69,7 @@ class HasScope(BasePermission):
         scopes: dict[str | None, str] = getattr(view, "scopes", {})
         scope = scopes.get("GET" if request.method == "HEAD" else request.method)
         if scope and isinstance(request.auth, ApiKey) and not has_scope(request.auth, scope):
-            text = f"The API key {request.auth.prefix} lacks the scope '{scope}': use a key that has it."
+            text = f"The API key {request.auth.prefix} lacks the scope '{scope}'. Use a key with this scope."
             raise KeyRefused(ScopeMissing(text))
         return True
 

@@ -22,8 +22,8 @@ from history.record.listing import list_calls
 class ToolCalls(ApiView):
     @documented("list_tool_calls", "List tool calls", ToolCallPageSerializer, ToolCallListParameters, has_tag=True)
     def get(self, request: Request) -> Response:
-        """Of all sessions that you may see, or of one; texts are cut at 2,000 characters. A page may be empty and still
-        have a next page: then the filters left nothing so far.
+        """Tool calls of all sessions that you may see, or of one. Texts are cut off after 2,000 characters. A page can
+        be empty and still have a next page, if no call matched the filters so far.
         """
         parameters = self.parameters
         filters = {"name": parameters["tool"], "status": parameters["status"]}
@@ -53,7 +53,7 @@ class OneExchange(ApiView):
 
     @documented("read_exchange", "Read an exchange", ExchangeSerializer, ReasonParameters, has_tag=True)
     def get(self, request: Request, exchange_id: str) -> Response:
-        """What became of one call to a model: how it ended, how long it took, what it used and cost."""
+        """The outcome, duration, token usage and cost of one call to a model."""
         exchange = _find_exchange(request, exchange_id)
         context = {"may_read": _may_read(request, exchange)}
         return tagged(request, ExchangeSerializer(exchange, context=context).data)

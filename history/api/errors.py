@@ -110,7 +110,7 @@ def _body(error: exceptions.APIException) -> dict[str, object]:
     if isinstance(error, exceptions.ValidationError):
         fields = _fields(error.detail)
         first = next((f"{name}: {texts[0]}" for name, texts in fields.items() if texts), "")
-        return _error("invalid", first or _("This is not valid."), fields)
+        return _error("invalid", first or _("The request is not valid."), fields)
     code = str(error.get_codes())
     return _error(CODES.get(code, code), str(error.detail))
 

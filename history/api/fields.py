@@ -72,7 +72,7 @@ class EndTimeParameter(TimeParameter):
 class CursorField(serializers.CharField):
     """Position of a page, opaque to clients: `read` parses texts with this pattern."""
 
-    default_error_messages = {"cursor": _("This is not a valid cursor.")}
+    default_error_messages = {"cursor": _("This cursor is not valid. Start again without it.")}
 
     def __init__(self, pattern: str, read: Callable[[str], Any], **options: Any) -> None:
         super().__init__(required=False, **options)

@@ -34,7 +34,7 @@ from history.search import SessionQuery
 
 PAGE, MOST = 50, 200
 MESSAGES = 20
-CURSOR_HELP = "Position of the page, as in `next` of the page before."
+CURSOR_HELP = "Cursor from `next` or `previous` of another page."
 
 
 class QueryParameters(PlainSerializer):
@@ -65,25 +65,27 @@ class ReasonParameters(QueryParameters):
     reason = Reason(
         required=False,
         max_length=LONGEST,
-        help_text="Why you want to read what is not yours; its owner can see it. Or the header `X-Parley-Reason`.",
+        help_text="Reason for reading a session of another user; its owner sees it. Or send `X-Parley-Reason`.",
     )
 
 
 class FilterParameters(QueryParameters):
     """Filters of sessions, for a list and an export."""
 
-    owner = NameParameter(help_text="User name of the owner.")
-    key = NameParameter(help_text="Prefix of the API key that it was recorded under.")
-    source_ = serializers.ChoiceField(Session.Source.choices, required=False, help_text="Where it came from.")
-    client = NameParameter(help_text="Which program, as far as it was recognised.")
+    owner = NameParameter(help_text="Username of the owner.")
+    key = NameParameter(help_text="Prefix of the API key that recorded the session.")
+    source_ = serializers.ChoiceField(Session.Source.choices, required=False, help_text="Where the session comes from.")
+    client = NameParameter(help_text="Client program, if it was recognised.")
     agent = NameParameter()
     workspace = NameParameter(max_length=255)
     model = NameParameter()
-    has_error = serializers.BooleanField(required=False, help_text="Whether an answer or a tool failed in it.")
+    has_error = serializers.BooleanField(
+        required=False, help_text="Sessions with or without a failed answer or tool call."
+    )
     pinned = serializers.BooleanField(required=False)
     archived = serializers.BooleanField(required=False)
-    from_ = TimeParameter(required=False, help_text="Active at this time or later; a day alone is its beginning.")
-    to_ = EndTimeParameter(required=False, help_text="Active before this time; a day alone counts as a whole.")
+    from_ = TimeParameter(required=False, help_text="Active at this time or later. A date means its start.")
+    to_ = EndTimeParameter(required=False, help_text="Active before this time. A date includes the whole day.")
 
 
 def filters_in(parameters: JsonObject) -> SessionQuery:
@@ -91,40 +93,47 @@ def filters_in(parameters: JsonObject) -> SessionQuery:
 
 
 class SessionListParameters(FilterParameters):
-    q = SearchField(help_text="Sessions in which this was said; as in search.")
+    q = SearchField(help_text="Sessions with matching messages. Same syntax as in search.")
     cursor = CursorField(SESSION_CURSOR, read_cursor, help_text=CURSOR_HELP)
     limit = serializers.IntegerField(min_value=1, max_value=MOST, default=PAGE)
 
 
 class ExportParameters(FilterParameters, ReasonParameters):
-    format = serializers.ChoiceField(list(EXPORTERS), default="jsonl", help_text="docs/export.md says more of each.")
+    format = serializers.ChoiceField(list(EXPORTERS), default="jsonl", help_text="Export format; see docs/export.md.")
     session = serializers.ListField(
-        child=serializers.UUIDField(), required=False, max_length=MOST, help_text="These alone; may be repeated."
+        child=serializers.UUIDField(),
+        required=False,
+        max_length=MOST,
+        help_text="Only these sessions. Can be repeated.",
     )
     mine = serializers.BooleanField(default=False, help_text="Only sessions of the caller.")
     since = CursorField(
         EXPORT_CURSOR,
         str,
-        help_text="`start`, or the cursor that an earlier export ended with: what has changed since. "
-        "Only `jsonl` tells what was deleted and ends with the next cursor.",
+        help_text="Only changes since this cursor: `start`, or the cursor at the end of an earlier export. "
+        "Only `jsonl` includes deletions and ends with the next cursor.",
     )
     gzip = serializers.BooleanField(default=False)
-    report = serializers.BooleanField(default=False, help_text="Only what the format cannot carry, as JSON.")
+    report = serializers.BooleanField(
+        default=False, help_text="Only the report of what the format cannot contain, as JSON."
+    )
 
 
 class ImportParameters(QueryParameters):
-    name = NameParameter(default="file", help_text="What the file is called; for the report.")
+    name = NameParameter(default="file", help_text="Name of the file in the report.")
 
 
 class MessageListParameters(ReasonParameters):
-    before = NumberField(help_text="Entries older than this one.")
+    before = NumberField(help_text="Only entries older than this one.")
     after = NumberField(
-        min_value=0, help_text="Entries newer than this one; 0 is the start. With `before`: those in between."
+        min_value=0,
+        help_text="Only entries newer than this one; 0 means the start. With `before`: the entries in between.",
     )
-    leaf = NumberField(help_text="Another branch: the path that ends with this entry.")
+    leaf = NumberField(help_text="Read another branch: the path that ends with this entry.")
     limit = serializers.IntegerField(min_value=1, max_value=MOST, default=MESSAGES)
     all = serializers.BooleanField(
-        default=False, help_text="Every entry of the path, also results, offered tools and notebooks by themselves."
+        default=False,
+        help_text="Every entry of the path, including results, offered tools and notebooks as separate entries.",
     )
 
 
@@ -132,8 +141,8 @@ class ToolCallListParameters(ReasonParameters):
     tool = NameParameter(help_text="Name of the tool.")
     status = serializers.ChoiceField(ToolCall.Status.choices, required=False)
     session = serializers.UUIDField(required=False)
-    from_ = TimeParameter(required=False, help_text="Asked at this time or later.")
-    to_ = EndTimeParameter(required=False, help_text="Asked before this time; a day alone counts as a whole.")
+    from_ = TimeParameter(required=False, help_text="Called at this time or later. A date means its start.")
+    to_ = EndTimeParameter(required=False, help_text="Called before this time. A date includes the whole day.")
     cursor = CursorField(CALL_CURSOR, CallPlace.read, help_text=CURSOR_HELP)
     limit = serializers.IntegerField(min_value=1, max_value=MOST, default=PAGE)
 
@@ -144,28 +153,32 @@ def _several(help_text: str = "", *, choices: Any = None) -> serializers.ListFie
 
 
 class SearchParameters(QueryParameters):
-    q = SearchField(help_text='words, "a phrase", begin*, -without, this OR that; empty: all that match the filters.')
-    owner = _several("User names.")
+    q = SearchField(
+        help_text='Words, "a phrase", begin*, -without, this OR that. Empty: all messages that match the filters.'
+    )
+    owner = _several("Usernames of owners.")
     key = _several("Prefixes of API keys.")
     source_ = _several(choices=Session.Source.choices)
     client = _several()
     agent = _several()
     model = _several()
-    tool = _several("Tools that are called or answer in the message.")
+    tool = _several("Tools with a call or a result in the message.")
     role = _several(choices=Message.Role.choices)
     status = _several(choices=Message.Status.choices)
     session = serializers.ListField(child=serializers.UUIDField(), required=False, max_length=20)
     has_error = serializers.BooleanField(required=False)
-    from_ = TimeParameter(required=False, help_text="Said at this time or later.")
-    to_ = EndTimeParameter(required=False, help_text="Said before this time; a day alone counts as a whole.")
-    facets = serializers.BooleanField(default=False, help_text="Also how the hits are spread.")
-    count = serializers.BooleanField(default=False, help_text="Also how many there are.")
+    from_ = TimeParameter(required=False, help_text="Written at this time or later. A date means its start.")
+    to_ = EndTimeParameter(required=False, help_text="Written before this time. A date includes the whole day.")
+    facets = serializers.BooleanField(
+        default=False, help_text="Include the number of hits per owner, model, tool and so on."
+    )
+    count = serializers.BooleanField(default=False, help_text="Include the total number of hits.")
     cursor = NumberField(help_text=CURSOR_HELP)
     limit = serializers.IntegerField(min_value=1, max_value=100, default=20)
 
 
 class SessionChange(BodySerializer):
-    """Fields that are left out stay as they are."""
+    """Changes of a session. Missing fields are unchanged."""
 
     unknown_field = gettext_lazy("Unknown or read-only field.")
 

@@ -31,28 +31,30 @@ from history.api.responses import tagged
 from history.api.serializers import ErrorSerializer
 
 STATUSES = {
-    304: "Nothing has changed since `If-None-Match`.",
-    400: "A parameter makes no sense: `fields` says which.",
-    401: "The user is not signed in, or the key is not valid.",
-    403: "The scope or the right for it is missing, or a reason.",
-    404: "There is no such thing, or you may not know of it.",
-    409: "Not now: the message says why.",
-    412: "It has changed since `If-Match`.",
-    413: "The body is too large.",
-    415: "The body is not of a type that is taken here.",
-    429: "Too many requests in this minute: `Retry-After` says how long to wait.",
-    503: "The database is away: try again in a few seconds.",
+    304: "Not changed since the version in `If-None-Match`.",
+    400: "A parameter or field is not valid; `fields` names it.",
+    401: "Not signed in, or the API key is not valid.",
+    403: "A scope, a permission or a reason is missing.",
+    404: "Not found, or not visible to you.",
+    409: "Not possible at the moment; the message says why.",
+    412: "Changed since the version in `If-Match`.",
+    413: "The request body is too large.",
+    415: "The content type of the body is not supported.",
+    429: "Too many requests in this minute. Wait for `Retry-After` seconds.",
+    503: "The database is not available. Try again in a few seconds.",
 }
 ALWAYS = (400, 401, 403, 404, 429, 503)
 
 SEQ = {"type": "integer", "minimum": 1, "maximum": LARGEST}
 _path = partial(OpenApiParameter, location=OpenApiParameter.PATH)
 PATH = {name: _path(name, UUID) for name in ("session_id", "exchange_id", "import_id")}
-PATH["seq"] = _path("seq", SEQ, description="Of an entry.")
+PATH["seq"] = _path("seq", SEQ, description="Number of an entry.")
 _header = partial(OpenApiParameter, type=str, location=OpenApiParameter.HEADER)
-IF_NONE_MATCH = _header("If-None-Match", description="The `ETag` of the answer that you have.")
-IF_MATCH = _header("If-Match", description="The `ETag` of what you have read: refuse if it changed.")
-REASON = _header("X-Parley-Reason", description="Why you want to read what is not yours.")
+IF_NONE_MATCH = _header("If-None-Match", description="The `ETag` of the response that you have.")
+IF_MATCH = _header(
+    "If-Match", description="The `ETag` of the version that you have read. The request fails if it has changed."
+)
+REASON = _header("X-Parley-Reason", description="Reason for reading a session of another user; its owner sees it.")
 _SETUP = re.compile(r"^## Operations$.*?^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _OPERATION = re.compile(
     r"^`(?P<name>[A-Z]+ /api/[^`\n]+)`\n(?:(?!^##).)*?^```sh\n(?P<curl>.*?)^```\n+```python\n(?P<python>.*?)^```$",
@@ -156,8 +158,13 @@ class KeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call
 
     def get_security_definition(self, auto_schema: object) -> list[dict[str, Any]]:
         return [
-            {"type": "http", "scheme": "bearer", "description": "An API key with the scopes that are needed."},
-            {"type": "apiKey", "in": "header", "name": "x-api-key", "description": "The same, in another header."},
+            {"type": "http", "scheme": "bearer", "description": "An API key with the required scopes."},
+            {
+                "type": "apiKey",
+                "in": "header",
+                "name": "x-api-key",
+                "description": "The same API key in another header.",
+            },
         ]
 
 

@@ -17,8 +17,8 @@ from history.search import facets, named_facets, search
 class Search(ApiView):
     @documented("search", "Search", SearchPageSerializer, SearchParameters)
     def get(self, request: Request) -> Response:
-        """Messages with these words, newest first. Where a hit is in the session of another user, its text is shown to
-        those who have given a reason for reading it within the last hour.
+        """Messages with these words, newest first. Text from a session of another user is included only if you gave a
+        reason for reading that session within the last hour.
         """
         parameters = self.parameters
         viewer, words, filters = viewer_of(request), parameters["q"] or "", filters_in(parameters)

@@ -20,16 +20,16 @@ class PageSerializer(PlainSerializer):
     """DRF's envelope of a list; subclasses add `results`."""
 
     next = serializers.URLField(allow_null=True, help_text="URL of the next page; null on the last page.")
-    previous = serializers.URLField(allow_null=True, help_text="URL of the previous page, where a list has one.")
+    previous = serializers.URLField(allow_null=True, help_text="URL of the previous page, if any.")
 
 
 class ErrorDetailSerializer(PlainSerializer):
-    code = serializers.CharField(help_text="For programs; docs/rest.md lists them.")
-    message = serializers.CharField(help_text="For people.")
+    code = serializers.CharField(help_text="Error code for programs; see docs/rest.md.")
+    message = serializers.CharField(help_text="Error message for users.")
     fields_ = serializers.DictField(
         child=serializers.ListField(child=serializers.CharField()),
         required=False,
-        help_text="Which parameter, and what is wrong with it.",
+        help_text="Problems by parameter or field.",
     )
 
 
@@ -45,38 +45,42 @@ class SessionSerializer(PlainSerializer):
     id = serializers.UUIDField()
     title = serializers.CharField()
     owner = serializers.CharField(source="owner.username")
-    key = serializers.CharField(source="api_key.prefix", allow_null=True, help_text="Prefix of its API key.")
+    key = serializers.CharField(
+        source="api_key.prefix", allow_null=True, help_text="Prefix of the API key that recorded it."
+    )
     source_ = serializers.ChoiceField(Session.Source.choices)
-    client = serializers.CharField(help_text="Which program, as far as it was recognised.")
-    recognised_by = serializers.CharField(help_text="How the relay knew that its calls belong together.")
+    client = serializers.CharField(help_text="Client program, if it was recognised.")
+    recognised_by = serializers.CharField(help_text="How the relay assigned its calls to this session.")
     agent = serializers.CharField()
     workspace = serializers.CharField()
     model = serializers.CharField()
-    parent_ = serializers.UUIDField(source="parent_id", allow_null=True, help_text="The session that called this one.")
-    forked_from = serializers.UUIDField(source="forked_from_id", allow_null=True)
-    forked_at = serializers.IntegerField(help_text="The last entry of the original that the copy has; 0: no copy.")
-    message_count = serializers.IntegerField(
-        help_text="Messages that people see, on the path to the head: said and answered."
+    parent_ = serializers.UUIDField(
+        source="parent_id", allow_null=True, help_text="The session whose agent called this one."
     )
+    forked_from = serializers.UUIDField(source="forked_from_id", allow_null=True)
+    forked_at = serializers.IntegerField(
+        help_text="Number of the last entry that was copied from the original; 0 if this is not a fork."
+    )
+    message_count = serializers.IntegerField(help_text="Visible messages and answers on the current path.")
     tool_call_count = serializers.IntegerField()
     error_count = serializers.IntegerField()
     input_tokens = serializers.IntegerField()
     output_tokens = serializers.IntegerField()
     cost = serializers.DecimalField(max_digits=14, decimal_places=6)
-    version = serializers.IntegerField(help_text="How many entries it has, on all branches.")
-    head = serializers.IntegerField(help_text="The entry that the next one follows.")
-    trimmed_through = serializers.IntegerField(help_text="Entries up to this one were removed by policy.")
+    version = serializers.IntegerField(help_text="Number of entries on all branches.")
+    head = serializers.IntegerField(help_text="Number of the entry that the next message follows.")
+    trimmed_through = serializers.IntegerField(help_text="Entries up to this number were removed by retention rules.")
     created_at = UtcTimeField()
     last_activity_at = UtcTimeField()
-    expires_at = UtcTimeField(allow_null=True, help_text="Until then it is kept; null: for ever.")
+    expires_at = UtcTimeField(allow_null=True, help_text="When it expires; null if never.")
     pinned = IsSetField(source="pinned_at")
     archived = IsSetField(source="archived_at")
-    hold = serializers.BooleanField(help_text="Kept regardless of retention rules.")
-    hidden = IsSetField(source="hidden_at", help_text="Its owner deleted it; held, and shown to staff only.")
+    hold = serializers.BooleanField(help_text="Under hold: retention rules do not remove it.")
+    hidden = IsSetField(source="hidden_at", help_text="Deleted by its owner, but under hold and visible to staff.")
     metadata = serializers.SerializerMethodField(
-        help_text="What a program or a file said about it. Empty for other users' sessions that were not opened."
+        help_text="Metadata from the client or the imported file. Empty for unopened sessions of other users."
     )
-    url = serializers.CharField(source="get_absolute_url", read_only=True, help_text="Its page.")
+    url = serializers.CharField(source="get_absolute_url", read_only=True, help_text="URL of its page.")
 
     def get_metadata(self, session: Session) -> dict[str, Any]:
         return {} if session.is_title_hidden else session.metadata
@@ -86,15 +90,15 @@ class SessionPageSerializer(PageSerializer):
     """A page of sessions."""
 
     results = SessionSerializer(many=True, help_text="Newest activity first.")
-    is_cut = serializers.BooleanField(help_text="`q` was said in so many sessions that only the newest are listed.")
+    is_cut = serializers.BooleanField(help_text="`q` matches so many sessions that only the newest are listed.")
 
 
 class MessageCallSerializer(PlainSerializer):
     """A tool call with its result."""
 
-    id = serializers.CharField(help_text="As the model named it; models use ids again.")
+    id = serializers.CharField(help_text="Id from the model; not unique.")
     tool_name = serializers.CharField()
-    arguments = serializers.JSONField(help_text="An object where it is one; cut-off JSON stays a text.")
+    arguments = serializers.JSONField(help_text="An object, or a string if the JSON is incomplete.")
     result = serializers.CharField()
     status = serializers.ChoiceField(ToolCall.Status.choices)
     duration = serializers.FloatField(allow_null=True, help_text="Seconds.")
@@ -104,12 +108,12 @@ class MessageCallSerializer(PlainSerializer):
 class MessageSerializer(PlainSerializer):
     """One entry of a session. `content` is the text for people, at most 65,536 characters of it."""
 
-    seq = serializers.IntegerField(help_text="Its number in the session.")
-    parent_ = serializers.IntegerField(source="parent_seq", help_text="The entry that it follows.")
+    seq = serializers.IntegerField(help_text="Number of the entry in its session.")
+    parent_ = serializers.IntegerField(source="parent_seq", help_text="Number of the entry that it follows.")
     kind = serializers.CharField()
     role = serializers.ChoiceField(Message.Role.choices)
     content = serializers.CharField()
-    is_cut = serializers.SerializerMethodField(help_text="`content` is only the beginning of a very long text.")
+    is_cut = serializers.SerializerMethodField(help_text="`content` has only the beginning of the text.")
     timestamp = UtcTimeField(source="created_at")
     status = serializers.ChoiceField(Message.Status.choices)
     end_reason = serializers.CharField()
@@ -120,10 +124,10 @@ class MessageSerializer(PlainSerializer):
     output_tokens = serializers.IntegerField()
     latency = serializers.FloatField(allow_null=True, help_text="Seconds to the first token.")
     duration = serializers.FloatField(allow_null=True, help_text="Seconds.")
-    on_path = serializers.BooleanField(help_text="It is on the path to the head.")
+    on_path = serializers.BooleanField(help_text="Whether it is on the current path.")
     is_internal = serializers.BooleanField()
-    request_id = serializers.CharField(help_text="The provider's id of the request; empty where there is none.")
-    dropped_at = UtcTimeField(allow_null=True, help_text="When its text was dropped by policy.")
+    request_id = serializers.CharField(help_text="The provider's request id; empty if there is none.")
+    dropped_at = UtcTimeField(allow_null=True, help_text="When retention rules removed its text.")
     tool_calls = serializers.SerializerMethodField()
     metadata = serializers.DictField()
 
@@ -142,7 +146,7 @@ class MessagePageSerializer(PageSerializer):
     """
 
     session_id = serializers.UUIDField()
-    message_count = serializers.IntegerField(help_text="Of the whole session, not of this page.")
+    message_count = serializers.IntegerField(help_text="Messages of the whole session.")
     version = serializers.IntegerField()
     head = serializers.IntegerField()
     results = MessageSerializer(many=True)
@@ -151,7 +155,7 @@ class MessagePageSerializer(PageSerializer):
 class WholeMessageSerializer(MessageSerializer):
     """One entry as a whole."""
 
-    entry = serializers.SerializerMethodField(help_text="The typed entry as it is stored; null: a part is missing.")
+    entry = serializers.SerializerMethodField(help_text="The entry as stored; null if a part is missing.")
 
     @extend_schema_field(serializers.DictField(allow_null=True))
     def get_entry(self, message: Message) -> JsonObject | None:
@@ -163,20 +167,22 @@ class ToolCallSerializer(PlainSerializer):
 
     id = serializers.IntegerField(source="pk")
     session_id = serializers.UUIDField()
-    seq = serializers.IntegerField(source="message.seq", help_text="The entry that asked for it.")
-    index = serializers.IntegerField(help_text="Its place among the calls of that entry, from 0.")
-    call_id = serializers.CharField(help_text="As the model named it; models use ids again.")
+    seq = serializers.IntegerField(source="message.seq", help_text="Number of the entry with the call.")
+    index = serializers.IntegerField(help_text="Index among the calls of that entry, from 0.")
+    call_id = serializers.CharField(help_text="Id from the model; not unique.")
     tool_name = serializers.CharField(source="name")
     status = serializers.ChoiceField(ToolCall.Status.choices)
-    created_at = UtcTimeField(help_text="When it was asked for.")
+    created_at = UtcTimeField(help_text="When the model requested it.")
     started_at = UtcTimeField(allow_null=True)
     duration = serializers.FloatField(allow_null=True, help_text="Seconds.")
-    answered_by = serializers.IntegerField(allow_null=True, help_text="The entry that holds the outcome.")
-    arguments = serializers.SerializerMethodField(help_text="An object where it is one, else a text.")
+    answered_by = serializers.IntegerField(allow_null=True, help_text="Number of the entry with the result.")
+    arguments = serializers.SerializerMethodField(help_text="An object, or a string if it is not an object.")
     result = serializers.SerializerMethodField()
     error = serializers.SerializerMethodField()
-    is_cut = serializers.SerializerMethodField(help_text="A text is longer than the 2,000 characters shown here.")
-    reason_needed = serializers.SerializerMethodField(help_text="The session belongs to another user: send a reason.")
+    is_cut = serializers.SerializerMethodField(help_text="Texts are cut off after 2,000 characters.")
+    reason_needed = serializers.SerializerMethodField(
+        help_text="The session belongs to another user. Send a reason to read it."
+    )
 
     def get_is_cut(self, call: Any) -> bool:
         return bool(call.longest > SHOWN_CHARS)
@@ -198,16 +204,18 @@ class ToolCallSerializer(PlainSerializer):
 class ToolCallPageSerializer(PageSerializer):
     """A page of tool calls."""
 
-    results = ToolCallSerializer(many=True, help_text="Session with the newest activity first, in it newest first.")
+    results = ToolCallSerializer(many=True, help_text="Sessions with the newest activity first, newest calls first.")
 
 
 class ExchangeSerializer(PlainSerializer):
     """One call to a model and its outcome."""
 
     id = serializers.UUIDField()
-    session_id = serializers.UUIDField(allow_null=True, help_text="null: nothing of it was recorded but this.")
-    seq = serializers.IntegerField(source="message.seq", allow_null=True, help_text="The entry with the answer.")
-    after = serializers.IntegerField(help_text="The entry that the answer follows.")
+    session_id = serializers.UUIDField(allow_null=True, help_text="null if only the call itself was recorded.")
+    seq = serializers.IntegerField(
+        source="message.seq", allow_null=True, help_text="Number of the entry with the answer."
+    )
+    after = serializers.IntegerField(help_text="Number of the entry that the answer follows.")
     key = serializers.CharField(source="api_key.prefix", allow_null=True)
     agent = serializers.CharField()
     provider = serializers.CharField()
@@ -216,20 +224,20 @@ class ExchangeSerializer(PlainSerializer):
     is_running = serializers.SerializerMethodField()
     started_at = UtcTimeField()
     ended_at = UtcTimeField(allow_null=True)
-    duration = serializers.SerializerMethodField(help_text="Seconds, so far if it is running.")
+    duration = serializers.SerializerMethodField(help_text="Seconds; so far, if it is still running.")
     end_reason = serializers.CharField()
     attempts = serializers.IntegerField()
-    status_code = serializers.IntegerField(allow_null=True, help_text="The vendor's HTTP status.")
-    error = serializers.SerializerMethodField(help_text="In the vendor's words; null: a text that you may not read.")
+    status_code = serializers.IntegerField(allow_null=True, help_text="The provider's HTTP status.")
+    error = serializers.SerializerMethodField(help_text="The provider's error message; null if you may not read it.")
     usage = serializers.DictField()
     cost = serializers.DecimalField(max_digits=14, decimal_places=6)
-    history_version = serializers.IntegerField(help_text="The version of the session that the request was made from.")
+    history_version = serializers.IntegerField(help_text="Version of the session that the request was built from.")
     renderer_version = serializers.CharField()
     request_hash = serializers.CharField()
-    recognised_by = serializers.SerializerMethodField(help_text="How the relay knew its session.")
+    recognised_by = serializers.SerializerMethodField(help_text="How the relay found its session.")
     relay = serializers.SerializerMethodField(
-        help_text="Of a relayed call, as far as it is known: the program (client), the kind of a side call (helper), "
-        "the dialect that it was translated to and what was lost, providers tried (upstream), earlier tries (retried)."
+        help_text="Known facts of a relayed call: the program (client), the kind of a side call (helper), "
+        "the dialect that it was translated to, losses, providers tried (upstream), earlier attempts (retried)."
     )
 
     def get_relay(self, exchange: Exchange) -> dict[str, Any]:
@@ -278,10 +286,12 @@ class HitSerializer(PlainSerializer):
     agent = serializers.CharField()
     model = serializers.CharField()
     timestamp = UtcTimeField(source="at")
-    snippet = serializers.SerializerMethodField(help_text="null: the session belongs to another user; send a reason.")
+    snippet = serializers.SerializerMethodField(
+        help_text="null if the session belongs to another user. Send a reason to read it."
+    )
     reason_needed = serializers.SerializerMethodField()
-    is_cut = serializers.BooleanField(help_text="It is so long that not all of it can be found.")
-    url = serializers.SerializerMethodField(help_text="Its page.")
+    is_cut = serializers.BooleanField(help_text="Only the beginning of this long message is indexed.")
+    url = serializers.SerializerMethodField(help_text="URL of its page.")
 
     @extend_schema_field(SnippetSerializer(allow_null=True))
     def get_snippet(self, hit: Hit) -> object:
@@ -296,7 +306,7 @@ class HitSerializer(PlainSerializer):
 
 class CountSerializer(PlainSerializer):
     number = serializers.IntegerField()
-    is_exact = serializers.BooleanField(help_text="false: there are at least so many.")
+    is_exact = serializers.BooleanField(help_text="false if the number is a lower bound.")
 
 
 class FacetSerializer(CountSerializer):
@@ -316,7 +326,7 @@ class SearchPageSerializer(PageSerializer):
 class ImportNoteSerializer(PlainSerializer):
     """What was repaired or lost during the import."""
 
-    level = serializers.CharField(help_text="repaired, lost or ignored.")
+    level = serializers.CharField(help_text="`repaired`, `lost` or `ignored`.")
     what = serializers.CharField()
     where = serializers.CharField()
     count = serializers.IntegerField()
@@ -330,8 +340,8 @@ class ImportItemSerializer(PlainSerializer):
     format = serializers.CharField()
     title = serializers.CharField()
     session = serializers.UUIDField(allow_null=True)
-    entries = serializers.IntegerField(help_text="That were stored now.")
-    why = serializers.CharField(help_text="Why it was refused.")
+    entries = serializers.IntegerField(help_text="Number of entries stored by this import.")
+    why = serializers.CharField(help_text="Reason of a refusal.")
     notes = ImportNoteSerializer(many=True)
 
 
@@ -341,16 +351,16 @@ class ImportSerializer(PlainSerializer):
     id = serializers.UUIDField()
     state = serializers.ChoiceField(ImportJob.State.choices)
     is_interrupted = serializers.SerializerMethodField(
-        help_text="The process that ran it has ended: send the file again."
+        help_text="The server stopped during the import. Send the file again."
     )
     files = serializers.ListField(child=serializers.DictField())
-    size = serializers.SerializerMethodField(help_text="Bytes.")
-    bytes_read = serializers.IntegerField(help_text="Of an archive: of what is in it.")
+    size = serializers.SerializerMethodField(help_text="Size in bytes.")
+    bytes_read = serializers.IntegerField(help_text="Bytes read so far; for archives, unpacked bytes.")
     created_at = UtcTimeField()
     ended_at = UtcTimeField(allow_null=True)
     error = serializers.CharField()
-    counts = serializers.DictField(child=serializers.IntegerField(), help_text="How many of each outcome.")
-    items = ImportItemSerializer(many=True, help_text="The first of very many.")
+    counts = serializers.DictField(child=serializers.IntegerField(), help_text="Number of items per outcome.")
+    items = ImportItemSerializer(many=True, help_text="The first items, if there are many.")
 
     def get_is_interrupted(self, job: ImportJob) -> bool:
         return jobs.is_interrupted(job)

@@ -40,7 +40,7 @@ CONVERSATION = frozenset(kind.kind for kind in (ModelInput, ModelOutput, SystemI
 class Sessions(ApiView):
     @documented("list_sessions", "List sessions", SessionPageSerializer, SessionListParameters, has_tag=True)
     def get(self, request: Request) -> Response:
-        """Those that you may see, newest activity first, without their texts."""
+        """The sessions that you may see, newest activity first, without their texts."""
         parameters, viewer, is_cut = self.parameters, viewer_of(request), False
         sessions = filters_in(parameters).apply(permissions.sessions_for(viewer, Purpose.LIST))
         if parameters["q"]:
@@ -57,12 +57,12 @@ class OneSession(ApiView):
 
     @documented("read_session", "Read a session", SessionSerializer, has_tag=True)
     def get(self, request: Request, session_id: str) -> Response:
-        """What a list shows of it; no texts."""
+        """The same fields as in the list, without texts."""
         return responses.tagged(request, SessionSerializer(session_for(request, session_id, Purpose.LIST)).data)
 
     @documented("change_session", "Change a session", SessionSerializer, body=SessionChange, statuses=(412, 413, 415))
     def patch(self, request: Request, session_id: str) -> Response:
-        """Title, pin and archive. With `If-Match` only if it is still what you have read."""
+        """Change the title, pin or archive a session. With `If-Match`, only if it has not changed since you read it."""
         session = session_for(request, session_id, Purpose.WRITE)
         change = SessionChange(data=request.data)
         change.is_valid(raise_exception=True)
@@ -72,8 +72,8 @@ class OneSession(ApiView):
 
     @documented("delete_session", "Delete a session", None, ReasonParameters, success=204, statuses=(409, 412))
     def delete(self, request: Request, session_id: str) -> Response:
-        """Gone at once, and for good when the trash is emptied. One's own under hold is hidden, and kept. A session of
-        another user needs a `reason`, and is refused under hold.
+        """Hide a session at once; it is removed when the trash is emptied. Your own session under hold is hidden but
+        kept. A session of another user needs a `reason`; the request fails if that session is under hold.
         """
         session = session_for(request, session_id, Purpose.DELETE)
         responses.refuse_if_changed(request, SessionSerializer(session).data)
@@ -85,8 +85,8 @@ class OneSession(ApiView):
 class Messages(ApiView):
     @documented("read_messages", "Read messages", MessagePageSerializer, MessageListParameters, has_tag=True)
     def get(self, request: Request, session_id: str) -> Response:
-        """The newest messages of a session, or those next to one in either direction. The ETag is made of the session's
-        version: asking again for what did not change costs next to nothing.
+        """The newest messages of a session, or the messages before or after one. The ETag is derived from the
+        session's version, so a repeated request for an unchanged page is cheap.
         """
         parameters, session = self.parameters, open_session(request, session_id)
         position = {name: parameters[name] for name in ("before", "after", "leaf", "limit")}
@@ -123,9 +123,9 @@ def _read_page(session: Session, position: JsonObject) -> Page:
 
 
 class OneMessage(ApiView):
-    @documented("read_message", "Read one message whole", WholeMessageSerializer, ReasonParameters, has_tag=True)
+    @documented("read_message", "Read a complete message", WholeMessageSerializer, ReasonParameters, has_tag=True)
     def get(self, request: Request, session_id: str, seq: int) -> Response:
-        """However long it is, with everything that is stored of it: parts, reasoning, attachments by hash."""
+        """A message of any length with everything that is stored: parts, reasoning, attachments by hash."""
         session = open_session(request, session_id)
         message = get_object_or_404(Message.objects.at(session, min(seq, LARGEST)))
         try:

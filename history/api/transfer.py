@@ -45,9 +45,9 @@ class ExportSessions(ApiView):
 
     @documented("export", "Export", EXPORTED, ExportParameters)
     def get(self, request: Request) -> HttpResponseBase:
-        """Everything that you may export, or what the filters leave of it, as a stream in one of the formats; several
-        files come as a zip. `jsonl` is complete and can be imported again. With `report` nothing is sent but the report
-        of what the format cannot carry.
+        """Stream all sessions that you may export and that match the filters, in one of the formats. Several files are
+        sent as a ZIP archive. `jsonl` is complete and can be imported again. With `report`, the response is only the
+        report of what the format cannot contain.
         """
         export = _begin(request, self.parameters)
         if self.parameters["report"]:
@@ -82,10 +82,10 @@ class ImportFile(ApiView):
         "import", "Import a file", ImportSerializer, ImportParameters, body=FILE, success=202, statuses=(409, 413, 415)
     )
     def post(self, request: Request) -> Response:
-        """The body is the file: an export of Parley or of another product, a zip of several, packed or not. It is read
-        in the background; the answer, and `Location`, say where to ask how far it is. Doing it again changes nothing.
-        The sessions are your own; a key that does not see all sessions of its owner imports under itself, and touches
-        nothing else.
+        """Send a file as the body: an export of Parley or of another product, or a ZIP archive of several files. The
+        import runs in the background; `Location` is the URL of its progress. Importing the same file again changes
+        nothing. The sessions belong to you. If the key does not see all sessions of its owner, the sessions are
+        recorded with this key, and other sessions are not changed.
         """
         refuse_when_off()
         if (request.content_type or "").partition(";")[0].strip().lower() in FORM_TYPES:
@@ -100,7 +100,7 @@ class OneImport(ApiView):
 
     @documented("read_import", "Read an import", ImportSerializer, has_tag=True)
     def get(self, request: Request, import_id: str) -> Response:
-        """How far it is; when it is done, what became of each conversation."""
+        """Progress of an import and, when it is done, the outcome of each conversation."""
         job = get_object_or_404(jobs.jobs_of(viewer_of(request)), pk=import_id)
         return tagged(request, ImportSerializer(job).data)
 

@@ -43,7 +43,7 @@ class RemarkCode(SentenceCode):
     # Not repairs: what rendering left out.
     FAILED_ANSWER_LEFT_OUT = auto(), _("A failed answer without text was left out.")
     INVALID_ANSWERS_LEFT_OUT = auto(), _("%(count)s consecutive answers were left out because one of them is empty.")
-    LIVE_SCREEN_LEFT_OUT = auto(), _("There was no message to attach the live screen to.")
+    LIVE_SCREEN_LEFT_OUT = auto(), _("The live panels were left out. There is no message to attach them to.")
     LIMIT_TURNS = auto(), _("Only the newest %(limit)s turns are used.")
     LIMIT_MESSAGES = auto(), _("Older turns were left out. They have more than %(limit)s messages.")
     LIMIT_TOKENS = auto(), _("Older turns were left out. They have more than %(limit)s tokens.")

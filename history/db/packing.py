@@ -65,7 +65,7 @@ def pack(entry: Entry) -> Packed:
     long_chars = _long_chars(value, limit)
     body = dump(_spilled(value, limit, blobs) if long_chars else value)
     if (size := len(body) + long_chars) > MAX_ENTRY_CHARS:
-        raise EntryTooLarge(f"an entry takes at most {MAX_ENTRY_CHARS:,} characters; this one has {size:,}")
+        raise EntryTooLarge(f"an entry can have up to {MAX_ENTRY_CHARS:,} characters; this one has {size:,}")
     if isinstance(entry, ToolsOffered) and entry.tools and size > limit:
         blobs.clear()
         value["tools"] = _Reference({"$json_blob": _keep(dump(value["tools"]), blobs)})

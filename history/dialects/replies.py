@@ -61,5 +61,5 @@ def failed(
     kind = kind or KIND_OF_STATUS.get(status, "server")
     if kind == "invalid_request" and _TOO_LONG.search(f"{details} {message}"):
         kind = "context_length"
-    message = message or (f"HTTP {status}" if status else "The vendor gave no reason.")
+    message = message or (f"HTTP {status}" if status else "The provider gave no reason.")
     return Failed(message=message, code=code, kind=kind, status=status, raw=reply)

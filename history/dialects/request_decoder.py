@@ -69,7 +69,7 @@ class RequestDecoder:
         if not any(name in body for name in needs):
             raise DialectError(f"a request has {' or '.join(needs)}; this one has neither")
         if is_too_deep(body):
-            raise DialectError("this request is nested too deeply to be read")
+            raise DialectError("this request is nested too deeply")
         return body
 
     def decode(self, body: JsonObject) -> DecodedRequest:

@@ -19,7 +19,7 @@ from history.db.transactions import writing
 from history.models import AuditEvent
 
 START = "start"
-NOT_A_CURSOR = "not a valid cursor: give the one that an export ended with, or 'start'"
+NOT_A_CURSOR = "not a valid cursor: use the cursor at the end of an export, or 'start'"
 CLOCK_SKEW = timedelta(seconds=10)  # between the clocks of several machines on one PostgreSQL
 
 _OLDEST = """

@@ -249,7 +249,7 @@ def begin(
     """Check the permission and record the audit event. Raises CannotExport, NotPermitted or ReasonNeeded."""
     exporter = EXPORTERS.get(format)
     if exporter is None:
-        raise CannotExport(f"there is no format {format!r}: take one of {', '.join(EXPORTERS)}")
+        raise CannotExport(f"unknown format {format!r}: choose from {', '.join(EXPORTERS)}")
     cursor: ExportCursor | None = None
     if since is not None:
         try:

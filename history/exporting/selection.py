@@ -62,7 +62,7 @@ class ChosenSessions:
         self.viewer, self.selection, self.reason = viewer, selection, check_reason(reason) if reason.strip() else ""
         self.owner_id = None if viewer is None else person_of(viewer)
         if len(selection.sessions or ()) > MOST_NAMED:
-            raise CannotExport(f"name at most {MOST_NAMED:,} sessions, or narrow by filters instead")
+            raise CannotExport(f"name at most {MOST_NAMED:,} sessions, or use filters")
         rows = selection.filters.apply(self._exportable())
         if selection.mine:
             rows = rows.filter(owner_id=self.owner_id)
@@ -164,5 +164,5 @@ class ChosenSessions:
         if not missing:
             return
         if self.viewer is not None and sessions_for(self.viewer, Purpose.LIST).filter(pk__in=missing).exists():
-            raise NotPermitted("no right to export this session")
+            raise NotPermitted("no permission to export this session")
         raise NothingSelected(f"there is no session {sorted(map(str, missing))[0]}")

@@ -51,7 +51,7 @@ def create(owner: Any, files: Sequence[tuple[str, int]], *, api_key: ApiKey | No
     jobs = ImportJob.objects.filter(owner=owner).exclude(state=ImportJob.State.DONE).only("pk", "files")
     unfinished = sum(file["size"] for job in jobs if folder_of(job).exists() for file in job.files)
     if unfinished + size > UNFINISHED * limit():
-        raise TooMany("imports that are not finished take too much space")
+        raise TooMany("unfinished imports use too much space")
     recording, named = api_key.recording if api_key else "full", []
     for path, file_size in files:
         name = path.replace("\\", "/").rpartition("/")[2][:200] or "file"
@@ -84,7 +84,7 @@ def add_piece(job: ImportJob, *, place: int, offset: int, content: bytes) -> int
     if offset != size or job.state != ImportJob.State.UPLOADING:
         raise Misplaced(size)
     if size + len(content) > whole:
-        raise UploadTooLarge("the file is longer than was said")
+        raise UploadTooLarge("the file is longer than announced")
     with path.open("ab") as file:
         file.write(content)
     ImportJob.objects.filter(pk=job.pk).update(heartbeat_at=timezone.now())

@@ -116,7 +116,7 @@ def unpacked(piece: UnpackedFile, *, level: int = 0, limit: _UnpackedLimit | Non
         yield piece
         return
     if level >= MAX_LEVELS:
-        raise FormatError(_("Archives nested more than twice are not opened."))
+        raise FormatError(_("The archive is nested more than twice. Unpack it first."))
     if head.startswith(ZIP):
         yield from _members(piece, level=level, limit=limit)
     else:

@@ -15,7 +15,7 @@ from history.text.lazy import gettext_noop as _
 
 Speaker = Literal["user", "model", "system"]
 # The expected types that the rule "malformed" names.
-A_LIST, A_TEXT, OBJECTS = LazyText(_("a list")), LazyText(_("a text")), LazyText(_("objects"))
+A_LIST, A_TEXT, OBJECTS = LazyText(_("a list")), LazyText(_("a string")), LazyText(_("objects"))
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 

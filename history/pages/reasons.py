@@ -33,7 +33,7 @@ def open_session(request: HttpRequest, session_id: UUID) -> HttpResponse:
     """Ask for a reason, then redirect to the page that was wanted."""
     session = get_object_or_404(sessions_for(request.user, Purpose.LIST), pk=session_id)
     if not can_access(request.user, Purpose.READ, session):
-        raise NotPermitted("no right to read this session")
+        raise NotPermitted("no permission to read this session")
     if is_own(request.user, session):
         return redirect(session)
     if request.method != "POST":

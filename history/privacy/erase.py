@@ -67,7 +67,7 @@ def erase_person(person: AbstractUser, *, reason: str, progress: Callable[[int],
     """Erase all but held sessions. The account row remains, because the audit chain and held sessions refer to it."""
     others = get_user_model().objects.filter(is_active=True, is_staff=True).exclude(pk=person.pk)
     if person.is_staff and person.is_active and not others.exists():
-        raise LastStaffMember("this is the last active staff account: make another user staff first")
+        raise LastStaffMember("this is the last active staff user: make another user staff first")
     name = person.get_username()
     _shut(person)
     with_sessions = {one.name: sum(1 for _ in one.rows(person)) for one in registered_data() if one.of_sessions}

@@ -138,7 +138,7 @@ class _Encoder(DjangoJSONEncoder):
 def archive_at(path: Path) -> Iterator[PersonalArchive]:
     """A zip if the path ends so, else a new folder; readable by its owner only."""
     if path.exists():
-        raise CannotWrite(f"{path} is there already: name another file")
+        raise CannotWrite(f"{path} already exists: name another file")
     try:
         if path.suffix.lower() == ".zip":
             yield from _zip(path)

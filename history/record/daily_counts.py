@@ -140,7 +140,7 @@ def _is_right(day: date) -> bool:
                 for revision in {revision for revision, _numbers in stored.values()}:
                     DayTally.objects.filter(day=day, revision=revision).update(checked_revision=revision)
             return True
-        logger.error("The counts of %s were wrong in %d rows and are made anew.", day, len(wrong))
+        logger.error("The counts of %s were wrong in %d rows and are recomputed.", day, len(wrong))
         recount(day)
         return False
     return True  # another process writes into this day: it stays marked for the next run

@@ -31,7 +31,7 @@ def copy_entries(original: Session, numbers: Sequence[int], *, edges: Sequence[i
         # Read outside of the transaction, so that others can write in between.
         nodes = Path(original.pk).numbered(batch, read_nodes)
         if len(nodes) < len(batch):
-            raise NoSuchEntry(f"entries of session {original.pk} were removed while it was copied: fork it anew")
+            raise NoSuchEntry(f"entries of session {original.pk} were removed during the copy: fork it again")
         with writing():
             draft = Draft(writer.lock([to], incomplete=True)[to], is_verbatim=True)
             for node in nodes:

@@ -41,7 +41,7 @@ class ListCursor:
         try:
             return cls(moment.astimezone(UTC), UUID(session))
         except OverflowError:
-            raise ValueError("a cursor lies within the calendar") from None
+            raise ValueError("a cursor must be a valid date") from None
 
     @classmethod
     def read_or_none(cls, text: str) -> "ListCursor | None":

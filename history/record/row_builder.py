@@ -235,7 +235,7 @@ def _in_order(entry: ToolResults, calls: Sequence[tuple[str, str]]) -> ToolResul
             raise PairingError(f"the call {call_id!r} of {name} has no result; answer every call, if only as skipped")
         ordered.append(index)
     if left := [result for index, result in enumerate(entry.results) if index not in ordered]:
-        raise PairingError(f"the result {left[0].call_id!r} answers no call that stands open here")
+        raise PairingError(f"the result {left[0].call_id!r} answers no open call")
     if ordered == sorted(ordered):
         return entry
     return replace(entry, results=tuple(entry.results[index] for index in ordered))

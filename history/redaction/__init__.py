@@ -79,7 +79,7 @@ def without_reply(entry: Entry) -> Entry:
 
 def _known(mode: str) -> str:
     if mode not in MODES:
-        raise ValueError(f"'{mode}' is no recording mode: choose from {', '.join(MODES)}.")
+        raise ValueError(f"'{mode}' is not a recording mode: choose from {', '.join(MODES)}.")
     return mode
 
 
@@ -113,7 +113,7 @@ def load_hook(path: str) -> Redactor:
                 return answer, Counter({HOOK: 1} if answer != text else {})
             cleaned, hits = answer
             if not isinstance(cleaned, str):
-                raise TypeError("a hook returns a text, or a text and a Counter")
+                raise TypeError("a hook must return a string, or a string and a Counter")
             return cleaned, Counter({str(name): int(count) for name, count in hits.items()})
         except Exception as error:  # noqa: BLE001 - foreign code; on any error the clear text must not be stored
             # The name alone: the message of an error often quotes the text that it failed on.
@@ -131,7 +131,7 @@ def check_redaction_settings(**_: Any) -> list[CheckMessage]:
         try:
             load_hook(path)
         except WrongHookError as error:
-            hint = "Write the dotted path of a function that takes a text and returns one: 'mycompany.privacy.clean'."
+            hint = "Write the dotted path of a function that takes and returns a string: 'mycompany.privacy.clean'."
             errors.append(Error(str(error), hint=hint, id="history.E001"))
     try:
         detectors.personal(settings.PARLEY_REDACTION_PERSONAL)

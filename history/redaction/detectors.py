@@ -263,5 +263,5 @@ def personal(names: Iterable[str]) -> tuple[Detector, ...]:
     wanted = set(names)
     known = {detector.name for detector in PERSONAL}
     if unknown := sorted(wanted - known):
-        raise ValueError(f"No detector is called {', '.join(unknown)}: choose from {', '.join(sorted(known))}.")
+        raise ValueError(f"Unknown detector {', '.join(unknown)}: choose from {', '.join(sorted(known))}.")
     return tuple(detector for detector in PERSONAL if detector.name in wanted)

@@ -29,11 +29,11 @@ LINE_CHARS = 100
 _RECOGNISED_BY = {
     "new": gettext_lazy("not recognised: started a new session"),
     "header": gettext_lazy("session id in the call"),
-    "client id": gettext_lazy("the program’s own id"),
-    "previous response": gettext_lazy("the answer that it continues"),
+    "client id": gettext_lazy("program’s session id"),
+    "previous response": gettext_lazy("continued answer"),
     "cache key": gettext_lazy("cache key"),
     "fingerprint": gettext_lazy("earlier messages"),
-    "sticky": gettext_lazy("the same first message a moment ago"),
+    "sticky": gettext_lazy("same first message"),
 }
 
 register.filter("unwrapped", split_client_tags)
@@ -192,12 +192,12 @@ def move_words(reason: str) -> str:
         "rollback": _("Rolled back to an earlier message."),
         "switch": _("Continued from another branch."),
         "edit": _("An earlier message was changed."),
-        "regenerate": _("Another answer was requested."),
+        "regenerate": _("The answer was regenerated."),
         "retry": _("The program repeated its call."),
         "rewritten": _("The program rewrote the conversation."),
         "compacted": _("The program summarised earlier messages."),
         "whole answer": _("The whole answer arrived after a part of it was stored."),
-        "import": _("Imported this way."),
+        "import": _("As in the imported file."),
     }
     return words.get(reason, reason)
 

@@ -48,7 +48,7 @@ def verify(
     if sessions is None:
         for link in one_by_one(Exchange.blobs.through.objects.select_related("exchange").only(*INPUT_LINK), page=500):
             if not blobs.is_healthy(link.blob_id):
-                sentence = f"the blob {link.blob_id[:12]}… that a call was made from is missing or was altered"
+                sentence = f"the blob {link.blob_id[:12]}… with the content of a call is missing or was altered"
                 yield VerificationFinding(link.exchange.session_id, 0, "broken_blob", sentence)
 
 

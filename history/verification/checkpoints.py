@@ -55,7 +55,7 @@ class Checkpoint:
             entries, last, root, tip = value["entries"], value["last_message_id"], value["root"], value["audit"]
             return cls(int(entries), int(last), str(root), int(tip["seq"]), str(tip["seal"]), states)
         except (KeyError, TypeError, ValueError) as error:
-            raise ValueError("not a valid checkpoint: give the file that verify wrote") from error
+            raise ValueError("not a valid checkpoint: use a file written by history verify") from error
 
 
 def checkpoint() -> Checkpoint:
@@ -81,11 +81,11 @@ def root_of(states: Iterable[SessionState]) -> str:
 def compare(known: Checkpoint) -> Iterator[VerificationFinding]:
     """Yield what is in the checkpoint and not in the record."""
     if root_of(known.sessions) != known.root:
-        sentence = "the checkpoint itself was altered: its root does not fit"
+        sentence = "the checkpoint itself was altered: its root does not match"
         yield VerificationFinding(None, 0, "altered_checkpoint", sentence)
     tip = AuditEvent.objects.filter(seq=known.audit_seq, seal=bytes.fromhex(known.audit_seal))
     if known.audit_seq and not tip.exists():
-        sentence = "this event of the audit chain was the newest at the checkpoint, and is gone or altered"
+        sentence = "this audit event was the newest at the checkpoint and is missing or altered"
         yield VerificationFinding(None, known.audit_seq, "audit_cut", sentence)
     newest = Message.objects.aggregate(last=Max("pk"))["last"] or 0
     removals = AuditEvent.objects.filter(seq__gt=known.audit_seq, action__in=["remove", "trim"])
@@ -101,18 +101,18 @@ def _compare_session(state: SessionState) -> Iterator[VerificationFinding]:
     session = Session.objects.filter(pk=name).only("version", "trimmed_through", "anchor_seal", "begin_seal").first()
     if session is None:
         if not audited_state(name).is_removed:
-            sentence = "the session is gone, and no audit event tells of its removal"
+            sentence = "the session is missing, and no audit event records its removal"
             yield VerificationFinding(name, version, "missing_session", sentence)
         return
     if state.begin and state.begin != bytes(session.begin_seal).hex():
-        yield VerificationFinding(name, 0, "altered_owner", "its owner, key or source is not the one of the checkpoint")
+        yield VerificationFinding(name, 0, "altered_owner", "its owner, key or source differs from the checkpoint")
     if version < session.trimmed_through:
         return
     seal = session.anchor_seal
     if version > session.trimmed_through:
         seal = Message.objects.at(session, version).values_list("seal", flat=True).first()
     if seal is None and not audited_state(name).is_removed:
-        yield VerificationFinding(name, version, "missing_entry", "it was there at the checkpoint and is missing")
+        yield VerificationFinding(name, version, "missing_entry", "it existed at the checkpoint and is missing")
     elif seal is not None and bytes(seal).hex() != state.seal:
-        sentence = "its seal is not the one of the checkpoint: history was written anew"
+        sentence = "its seal differs from the checkpoint: the history was rewritten"
         yield VerificationFinding(name, version, "rewritten", sentence)

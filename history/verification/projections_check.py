@@ -55,7 +55,7 @@ class ProjectionsCheck:
             if projections.searched_text(entry):
                 self.searchable.add(row.pk)
         if self.replay.add(row, entry) != row.moved_head:
-            yield self._wrong(row.seq, "wrong_move", "it is wrong about whether it became the head")
+            yield self._wrong(row.seq, "wrong_move", "its mark as head is wrong")
         if row.seq > self.session.trimmed_through:
             yield from self._check_fingerprint(row, entry)
 
@@ -69,7 +69,7 @@ class ProjectionsCheck:
         linked = set(LINKS.filter(message_id__in=checked).values_list("message_id", "blob_id"))
         seqs = {row.pk: row.seq for row in rows}
         for pk, name in sorted(expected ^ linked):
-            yield self._wrong(seqs[pk], "wrong_link", f"its link to the blob {name[:12]}… is missing, or one too many")
+            yield self._wrong(seqs[pk], "wrong_link", f"its link to the blob {name[:12]}… is missing or superfluous")
         self.searchable.clear()
         self.blobs.clear()
 
@@ -77,16 +77,16 @@ class ProjectionsCheck:
         made = self.replay.totals()
         yield from self._check_head(made)
         for seq in self.replay.wrong_marks():
-            yield self._wrong(seq, "wrong_path", "it is wrong about whether it is on the path to the head")
+            yield self._wrong(seq, "wrong_path", "its mark as part of the current path is wrong")
         of_dropped = yield from self._check_calls()
         made.tool_call_count += of_dropped
         for name in Session.COUNTERS:
             stored, count = getattr(self.session, name), getattr(made, name)
             if stored != count:
-                yield self._wrong(self.session.version, "wrong_counter", f"{name} is {stored}, but should be {count}")
+                yield self._wrong(self.session.version, "wrong_counter", f"{name} is {stored}, expected {count}")
         if self.wrong_search_rows:
             number, first = len(self.wrong_search_rows), self.wrong_search_rows[0]
-            sentence = f"{number} entries, this one first, are not in the search index as they should be"
+            sentence = f"{number} entries, starting with this one, are wrong in the search index"
             yield self._wrong(first, "wrong_search_rows", sentence)
 
     def _wrong(self, seq: int, code: str, sentence: str) -> VerificationFinding:
@@ -109,20 +109,20 @@ class ProjectionsCheck:
         after = self.replay.position_of(parent).fingerprint
         if row.fingerprint != fingerprints.fingerprint(entry, after=after, scope=self.scope):
             self.has_wrong_fingerprint = True
-            yield self._wrong(row.seq, "wrong_fingerprint", "its fingerprint does not follow from what was said")
+            yield self._wrong(row.seq, "wrong_fingerprint", "its fingerprint does not match its content")
 
     def _check_head(self, made: Session) -> Iterator[VerificationFinding]:
         """The head, and the copies of its row that the next append reads from the session row."""
         session, head = self.session, self.session.head
         if made.head != head:
-            sentence = f"the session has its head here, but it moved to entry {made.head}"
+            sentence = f"the session has its head here, expected entry {made.head}"
             yield self._wrong(head, "wrong_head", sentence)
         elif head in self.replay.steps:
             if bytes(session.head_fingerprint) != bytes(made.head_fingerprint):
-                yield self._wrong(head, "wrong_head", "the session has another fingerprint for it")
+                yield self._wrong(head, "wrong_head", "its fingerprint differs from the one of the session")
             is_known = self.replay.position_of(head).output not in self.dropped_answers
             if is_known and session.head_has_open_calls != made.head_has_open_calls:
-                yield self._wrong(head, "wrong_head", "the session is wrong about whether its calls are answered")
+                yield self._wrong(head, "wrong_head", "the session has the wrong state of its tool calls")
 
     def _check_calls(self) -> Generator[VerificationFinding, None, int]:
         """Compare the rows of calls. Returns how many belong to answers without texts."""
@@ -142,7 +142,7 @@ class ProjectionsCheck:
                 continue
             wanted = expected.pop(slot, None)
             if wanted != (_hash(values, CALL_COLUMNS), _hash(values, OUTCOME_COLUMNS)):
-                problem = "does not say what the entries say" if wanted else "belongs to no request"
+                problem = "differs from the entries" if wanted else "has no matching request"
                 yield self._wrong(slot[0], "wrong_call", f"the row of its tool call {slot[1]} {problem}")
         for seq, index in expected:
             yield self._wrong(seq, "wrong_call", f"the row of its tool call {index} is missing")

@@ -44,15 +44,12 @@ class Chain:
     def _find_problem(self, row: Message) -> Problem | None:
         digest = row.digest if row.body is None else digest_of(row.salt or b"", row.body)
         if self._fits(row, row.digest):
-            return None if digest == row.digest else ("altered_body", "its body is not the one that was sealed")
+            return None if digest == row.digest else ("altered_body", "its body was changed after it was sealed")
         if digest == row.digest:
-            return (
-                "altered_seal",
-                "its seal does not follow from the seal before it, its number, parent, kind and digest",
-            )
+            return ("altered_seal", "its seal does not match the previous seal, its number, parent, kind and digest")
         if self._fits(row, digest):
-            return "altered_digest", "its digest is not that of its body, which is the one that was sealed"
-        return "altered_entry", "neither its body nor its digest fits its seal"
+            return "altered_digest", "its digest does not match its body, which is unchanged"
+        return "altered_entry", "neither its body nor its digest matches its seal"
 
     def _fits(self, row: Message, digest: bytes) -> bool:
         return not self.before or any(_seal_of(row, before, digest) == row.seal for before in self.before)
@@ -110,7 +107,7 @@ class SessionCheck:
         yield from self._check_audited_columns()
         through = self.session.trimmed_through
         if through and self.audited.trimmed != (through, self.session.anchor_seal.hex()):
-            sentence = "entries up to here are gone, and no audit event tells of a trim"
+            sentence = "entries up to here are missing, and no audit event records a trim"
             yield self._damage(through, "untold_trim", sentence)
         for rows in pages_of(self.session, Message.objects.in_order(self.session), most=PAGE):
             for row in rows:
@@ -119,7 +116,7 @@ class SessionCheck:
         if self.last < self.session.version:
             yield self._missing(self.last + 1, self.session.version)
         elif self.last_seal != self.session.last_seal:
-            yield self._damage(self.last, "altered_end", "its seal is not the one that the session has as its last")
+            yield self._damage(self.last, "altered_end", "its seal differs from the last seal of the session")
         yield from self.projections.check_end()
         yield from self._check_derived_columns()
 
@@ -138,12 +135,12 @@ class SessionCheck:
         if problem:
             yield self._damage(row.seq, *problem)
         if row.seq <= self.session.dropped_through and not row.is_state:
-            sentence = "the session says that the texts up to here were dropped, but its own was not"
+            sentence = "the session records dropped texts up to here, but this text is still stored"
             yield projection_finding(self.session, row.seq, "undropped_text", sentence)
         if entry is not None:
             self._note_title(entry)
             for name in wrong_columns(row, entry):
-                yield self._damage(row.seq, "altered_column", f"the column {name} does not say what the entry says")
+                yield self._damage(row.seq, "altered_column", f"the column {name} differs from the entry")
         yield from self.projections.add(row, entry, names)
 
     def _check_link(self, row: Message) -> Iterator[VerificationFinding]:
@@ -153,38 +150,38 @@ class SessionCheck:
         if problem := self.chain.check(row):
             yield self._damage(row.seq, *problem)
         if row.parent_seq > self.session.trimmed_through and row.parent_seq not in self.projections.replay.steps:
-            sentence = f"its parent {row.parent_seq} is not there, or is nothing that can be followed"
+            sentence = f"its parent {row.parent_seq} is missing or not valid"
             yield self._damage(row.seq, "dangling_parent", sentence)
         self.last, self.last_seal = row.seq, row.seal
 
     def _check_kept(self, row: Message) -> Iterator[VerificationFinding]:
         """An entry before the anchor that a trim left, because it still holds: the audit event has its digest."""
         if self.audited.kept.get(row.seq) != row.digest.hex():
-            yield self._damage(row.seq, "altered_entry", "it is before the anchor, but no trim left it there")
+            yield self._damage(row.seq, "altered_entry", "it is before the anchor, but no trim left it")
         elif row.body is not None and digest_of(row.salt or b"", row.body) != row.digest:
-            yield self._damage(row.seq, "altered_body", "its body is not the one that was sealed")
+            yield self._damage(row.seq, "altered_body", "its body was changed after it was sealed")
 
     def _check_dropped(self, row: Message) -> Iterator[VerificationFinding]:
         if row.seq > self.audited.dropped_through:
-            sentence = "its body is gone, and no audit event says that it was dropped"
+            sentence = "its body is missing, and no audit event records that it was dropped"
             yield self._damage(row.seq, "missing_body", sentence)
         counts = {projections.FAILED_RESULTS} if row.kind == ToolResults.kind else set()  # which a drop keeps
         for name, rest in (("content", row.content), ("metadata", row.metadata.keys() - counts)):
             if rest:
-                sentence = f"its body was dropped, but there is still something in {name}"
+                sentence = f"its body was dropped, but {name} still has content"
                 yield projection_finding(self.session, row.seq, "text_left", sentence)
 
     def _missing(self, first: int, last: int) -> VerificationFinding:
-        sentence = "it is missing" if first == last else f"it is missing, like everything up to entry {last}"
+        sentence = "it is missing" if first == last else f"it is missing, with all entries up to {last}"
         return self._damage(first, "missing_entry", sentence)
 
     def _check_audited_columns(self) -> Iterator[VerificationFinding]:
         session = self.session
         if bytes(session.begin_seal) != session.expected_begin_seal():
-            yield self._damage(0, "altered_owner", "its owner, key or source is not the one that it began with")
+            yield self._damage(0, "altered_owner", "its owner, key or source was changed")
         if session.hold != self.audited.is_held:
             state = "held" if session.hold else "not held"
-            yield self._damage(0, "altered_hold", f"it is {state}, and the audit chain says otherwise")
+            yield self._damage(0, "altered_hold", f"it is {state}, but the audit log disagrees")
         if problem := self._deletion_problem():
             yield self._damage(0, "altered_deletion", problem)
 
@@ -193,19 +190,19 @@ class SessionCheck:
         if self.session.state == Session.State.INCOMPLETE:
             return ""
         if self.session.state == Session.State.REMOVING:
-            return "" if self.audited.is_removed else "its removal has begun, and no audit event tells of it"
+            return "" if self.audited.is_removed else "its removal has started without an audit event"
         if hidden_at is None or audited is None:
             state = "not deleted" if hidden_at is None else "deleted"
-            return "" if hidden_at == audited else f"it is {state}, and the audit chain says otherwise"
+            return "" if hidden_at == audited else f"it is {state}, but the audit log disagrees"
         is_same = abs(hidden_at - audited) <= SAME_MOMENT
-        return "" if is_same else "it was deleted at another time than the audit chain says"
+        return "" if is_same else "its time of deletion differs from the audit log"
 
     def _check_derived_columns(self) -> Iterator[VerificationFinding]:
         if not self._is_title_right():
-            sentence = "its title is neither the automatic one nor one that was set by hand"
+            sentence = "its title is neither automatic nor set by a user"
             yield self._damage(0, "altered_title", sentence)
         if self.session.expires_at != expiry_of(self.session):
-            sentence = "the time until which it is kept does not follow from the rules; the next purge sets it"
+            sentence = "its expiry does not match the retention rules; the next purge sets it"
             yield projection_finding(self.session, 0, "altered_expiry", sentence)
 
     def _note_title(self, entry: Entry) -> None:

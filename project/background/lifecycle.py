@@ -172,7 +172,7 @@ def _handler_before(
         try:
             await end()
         except Exception:
-            logger.exception("Live work did not end in good order.")
+            logger.exception("Live work did not end cleanly.")
         finally:
             server(number, None)
 

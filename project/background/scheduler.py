@@ -175,10 +175,10 @@ class FailureLog:
             text = f"{type(error).__name__}: {error}"
             if self._failing.get(name) != text:
                 self._failing[name] = text
-                logger.exception("“%s” failed and is tried again each time.", name)
+                logger.exception("Job “%s” failed and will be retried.", name)
         else:
             if self._failing.pop(name, None):
-                logger.info("“%s” works again.", name)
+                logger.info("Job “%s” works again.", name)
         finally:
             if not keeps_connection:
                 connections.close_all()

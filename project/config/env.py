@@ -107,7 +107,7 @@ class Environment:
         """Folders that need not be there yet, separated by commas."""
         paths = [Path(word).expanduser() for word in self.words(name) if "\0" not in word]
         if not all(path.is_absolute() for path in paths):
-            self.refuse(name, "write whole paths of folders like /srv/projects, separated by commas")
+            self.refuse(name, "write absolute paths of folders like /srv/projects, separated by commas")
             return []
         return paths
 
@@ -119,7 +119,7 @@ class Environment:
                 return value
             raise ValueError
 
-        return self._parsed(name, default, parse, f"write an address like {example}")
+        return self._parsed(name, default, parse, f"write a URL like {example}")
 
     def choice(self, name: str, default: str, *, among: Iterable[str]) -> str:
         choices = {value: value for value in among}
@@ -141,6 +141,11 @@ def _amount(value: str) -> Decimal:
     if not re.fullmatch(r"[0-9]{1,8}(?:\.[0-9]{1,4})?", value):
         raise ValueError
     return Decimal(value)
+
+
+def server_variable(name: str) -> str:
+    """A variable that the web server reads itself; `.env` does not set it."""
+    return os.environ.get(name, "")
 
 
 def local_url(host: str, port: int) -> str:
@@ -167,7 +172,7 @@ def key_from(path: Path) -> str:
         write_new(path, secrets.token_urlsafe(48))
     key = path.read_text(encoding="ascii").strip()
     if len(key) < 32:
-        raise ValueError(f"{path} holds no usable key. Delete it and a new one is made on the next start.")
+        raise ValueError(f"{path} does not contain a valid key. Delete the file; the next start creates a new one.")
     return key
 
 

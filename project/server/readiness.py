@@ -1,6 +1,5 @@
 """Checks before serving: the database answers, and its migrations are applied."""
 
-import os
 import sys
 from itertools import pairwise
 from typing import Any
@@ -10,7 +9,7 @@ from django.core.management.base import CommandError
 from django.db import DEFAULT_DB_ALIAS, Error, connections
 from django.db.migrations.executor import MigrationExecutor
 
-from project.config.env import shown
+from project.config.env import server_variable, shown
 
 
 def database_problem() -> str:
@@ -43,7 +42,7 @@ def check_database() -> None:
 
 def check_migrations() -> None:
     if unapplied_migrations():
-        raise CommandError("The database is not up to date. Run: manage.py migrate")
+        raise CommandError("The database needs migrations. Run: manage.py migrate")
 
 
 def workers_problem(receive: Any) -> str:
@@ -64,5 +63,5 @@ def _count_workers(receive: Any) -> int:
     if not type(lifespan).__module__.startswith("granian."):
         return 1
     words = [part for word in sys.argv for part in word.split("=", 1)]
-    given = dict(pairwise(words)).get("--workers") or os.environ.get("GRANIAN_WORKERS", "")
+    given = dict(pairwise(words)).get("--workers") or server_variable("GRANIAN_WORKERS")
     return int(given) if given.isdecimal() else 1

@@ -74,7 +74,7 @@ class AgentForm(forms.ModelForm[Agent]):
 
 class ImportForm(forms.Form):
     file = forms.FileField(label=_("TOML file"), widget=forms.FileInput(attrs={"accept": ".toml"}))
-    replace = forms.BooleanField(label=_("Update the agent of this name"), required=False)
+    replace = forms.BooleanField(label=_("Update existing agent"), required=False)
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data

@@ -42,7 +42,7 @@ class SecretLines(forms.CharField):
             if not between or not self.name.fullmatch(name):
                 raise forms.ValidationError(gettext("Write one per line: NAME%(sign)svalue") % {"sign": self.between})
             if value == HIDDEN and name not in known:
-                raise forms.ValidationError(gettext("No value is stored for %(name)s.") % {"name": name})
+                raise forms.ValidationError(gettext("No value is stored for %(name)s. Enter one.") % {"name": name})
             values[name] = known[name] if value == HIDDEN else value
         return seal(values)
 

@@ -92,7 +92,7 @@ def _is_empty(value: object) -> bool:
 
 def _parse_toml(content: bytes) -> dict[str, Any]:
     if len(content) > MOST_BYTES:
-        raise InvalidAgentFile(_("The file is too large for an agent."))
+        raise InvalidAgentFile(_("The file is too large. Choose a file from “Export as TOML”."))
     try:
         return tomllib.loads(content.decode())
     except UnicodeDecodeError:
@@ -132,7 +132,7 @@ def _type_error(field: str, value: object) -> str:
     is_int = isinstance(value, int) and not isinstance(value, bool)
     match Agent._meta.get_field(field):
         case models.JSONField():
-            fits, problem = isinstance(value, list) and all(map(_is_text, value)), _("expected a list of texts.")
+            fits, problem = isinstance(value, list) and all(map(_is_text, value)), _("expected a list of strings.")
         case models.BooleanField():
             fits, problem = isinstance(value, bool), _("expected true or false.")
         case models.FloatField():
@@ -140,7 +140,7 @@ def _type_error(field: str, value: object) -> str:
         case models.IntegerField():
             fits, problem = is_int, _("expected a whole number.")
         case _field:
-            fits, problem = _is_text(value), _("expected a text.")
+            fits, problem = _is_text(value), _("expected a string.")
     return "" if fits else problem
 
 

@@ -38,7 +38,7 @@ from relay.tools.running import answer_all
 
 # Messages from one role of an agent to the next: internal, so pages show them behind a toggle.
 BRIEFINGS: dict[RoleName, str] = {
-    "planner": "Before anybody acts: write a short plan for the task above. Do not carry it out yet.",
+    "planner": "Write a short plan for the task above. Do not carry it out yet.",
     "executor": "Carry out the plan above.",
     "reviewer": "Review the answer above: is it complete and right? Name what is wrong or missing, briefly.",
 }

@@ -217,7 +217,7 @@ def _panel(tool: Tool, context: ToolContext) -> str:
     except Exception:
         # A call is worth more than what it would have shown.
         logger.exception("the panel of %s failed", tool.name)
-        return f"{tool.name}\nnot available just now"
+        return f"{tool.name}\nnot available at the moment"
 
 
 MOST_LINES = 200

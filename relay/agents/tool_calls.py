@@ -100,8 +100,8 @@ ADDED_TOOL, REMOVED_TOOL = "read_caller", "ask_user"
 LAST = 20
 
 OUTCOME_TEXTS = {
-    Run.Outcome.LIMIT: "The agent {name} came to its limit before it was done.",
-    Run.Outcome.STOPPED: "The agent {name} was stopped by the person.",
+    Run.Outcome.LIMIT: "The agent {name} stopped at a limit before the task was done.",
+    Run.Outcome.STOPPED: "The agent {name} was stopped by the user.",
     Run.Outcome.FAILED: "The agent {name} failed: {error}.",
     Run.Outcome.LOST: "The agent {name} was interrupted.",
 }
@@ -113,12 +113,12 @@ async def call_agent(
     """The answer of the agent called `name`, which entry `seq` of the caller asks for; raises ToolError."""
     agent = await in_database_after_outages(_find, turn.agent, name.strip())
     if not task.strip():
-        raise ToolError("There is no task: say what the agent is to do, with everything that it has to know.")
+        raise ToolError("The task is empty. Describe the task with all information that the agent needs.")
     if len(turn.callers) >= settings.PARLEY_AGENT_DEPTH:
         deep = settings.PARLEY_AGENT_DEPTH
-        raise ToolError(f"Agents may call each other {deep} deep, and that is reached here: do it without calling one.")
+        raise ToolError(f"Agents can call each other at most {deep} levels deep. Do the task yourself.")
     if turn.budget.is_used_up or not turn.budget.take_call():
-        raise ToolError("No more agents may be called in this turn: do the rest without them.")
+        raise ToolError("No more agents can be called in this turn. Do the rest yourself.")
     below = await in_database_after_outages(_open, turn, agent, task.strip(), seq, context.call_id)
     run = await observer.run_subagent(below)
     return await in_database_after_outages(_answer, below, run)
@@ -129,7 +129,7 @@ def _find(caller: Agent, name: str) -> Agent:
     found = next((agent for agent in others if agent.name == name), None)
     if found is None:
         there = ", ".join(agent.name for agent in others) or "none"
-        raise ToolError(f"There is no agent called {name[:100]} that could be called here. There are: {there}.")
+        raise ToolError(f"There is no callable agent {name[:100]}. Available agents: {there}.")
     return found
 
 
@@ -166,10 +166,10 @@ def _open(turn: Turn, agent: Agent, task: str, seq: int, call_id: str) -> Turn:
 def _answer(turn: Turn, run: Run) -> str:
     text = _final_text(turn, run)
     if run.outcome == Run.Outcome.DONE:
-        return text or "The agent said nothing."
+        return text or "The agent returned no text."
     ended = OUTCOME_TEXTS.get(Run.Outcome(run.outcome), "The agent {name} did not answer.")
     why = ended.format(name=turn.agent.name, error=run.error or "unknown")
-    raise ToolError(f"{why}\n\nIts last words: {text}" if text else why)
+    raise ToolError(f"{why}\n\nIts last text: {text}" if text else why)
 
 
 def _final_text(turn: Turn, run: Run) -> str:

@@ -24,17 +24,22 @@ from relay.live import groups
 class SummaryRequest(BodySerializer):
     """Missing fields take the value of the session."""
 
-    model = serializers.RegexField(r"\S", required=False, max_length=160, help_text="Who writes it: `provider/model`.")
+    model = serializers.RegexField(
+        r"\S", required=False, max_length=160, help_text="Model that writes the summary: `provider/model`."
+    )
     instead_of = serializers.IntegerField(
-        required=False, min_value=1, max_value=LARGEST, help_text="A summary that is to be written anew."
+        required=False, min_value=1, max_value=LARGEST, help_text="Number of a summary to replace."
     )
 
 
 class SummariesSerializer(PlainSerializer):
     summaries = serializers.ListField(
-        child=serializers.IntegerField(), help_text="Numbers of the entries that came of it. None: there was nothing."
+        child=serializers.IntegerField(),
+        help_text="Numbers of the new summaries. Empty if there was nothing to summarise.",
     )
-    is_waiting = serializers.BooleanField(help_text="An answer is on its way: it happens before its next step.")
+    is_waiting = serializers.BooleanField(
+        help_text="Whether the summary is written before the next step of a running answer."
+    )
 
 
 @contextmanager
@@ -56,7 +61,7 @@ class Summaries(ApiView):
         "summarise", "Summarise older messages", SummariesSerializer, body=SummaryRequest, statuses=(409, 413, 415)
     )
     def post(self, request: Request, session_id: str) -> Response:
-        """A model is asked, which may take a while. What is summarised stays; only the model is told less."""
+        """Ask a model for a summary, which may take a while. The messages are kept; models get the summary instead."""
         session = session_for(request, session_id, Purpose.WRITE)
         parsed = SummaryRequest(data=request.data)
         parsed.is_valid(raise_exception=True)
@@ -72,9 +77,9 @@ class Summaries(ApiView):
 class OneSummary(ApiView):
     scopes = {"DELETE": "write"}
 
-    @documented("take_summary_back", "Take a summary back", None, success=204, statuses=(409,))
+    @documented("take_summary_back", "Undo a summary", None, success=204, statuses=(409,))
     def delete(self, request: Request, session_id: str, seq: int) -> Response:
-        """What it stood for counts again. The summary stays in the record, and says that it was taken back."""
+        """Models get the original messages again. The summary is kept in the record and marked as undone."""
         session = session_for(request, session_id, Purpose.WRITE)
         with _api_errors():
             compression.retract_summary(session.owner, session, seq=seq)

@@ -249,7 +249,7 @@ def own_arguments(name: str, line: str) -> dict[str, Any]:
         return {"model": line}
     if name in ("fork", "help") and not line:
         return {}
-    problem = _("This argument does not fit.") if line else _("An argument is missing.")
+    problem = _("This argument is not valid.") if line else _("An argument is missing.")
     raise BadCommand(problem, usage=own_usage(name))
 
 

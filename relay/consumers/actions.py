@@ -97,7 +97,7 @@ class ActionSocket(Socket):
         try:
             return await parse_apart(len(text_data), json.loads, text_data)
         except (ValueError, RecursionError):
-            raise InvalidRequest(_("This is not JSON.")) from None
+            raise InvalidRequest(_("The message is not valid JSON.")) from None
 
 
 async def rollback(at: ActionSocket, session: Session, request: ActionRequest) -> Session:

@@ -90,7 +90,7 @@ class Outbox:
                 await self._server_send(message)
                 self.unsent_bytes -= size
         except Exception as error:  # noqa: BLE001 - each server has its own; nearly all mean that the client is gone
-            logger.debug("A socket went away while it was sent something: %s", error)
+            logger.debug("A socket closed during a send: %s", error)
             self.is_gone = True
             self._messages.clear()
             # A client that is still there connects again and reads what it missed. It must not wait for ever.
@@ -158,7 +158,7 @@ class ActionRequest:
     def text(self, name: str) -> str:
         value = self.fields.get(name, "")
         if not isinstance(value, str):
-            raise InvalidRequest(_("“%(name)s” must be a text.") % {"name": name})
+            raise InvalidRequest(_("“%(name)s” must be a string.") % {"name": name})
         return value
 
     def texts(self, name: str) -> tuple[str, ...]:
@@ -166,7 +166,7 @@ class ActionRequest:
         value = self.fields.get(name) or []
         values = [value] if isinstance(value, str) else value
         if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
-            raise InvalidRequest(_("“%(name)s” must be a list of texts.") % {"name": name})
+            raise InvalidRequest(_("“%(name)s” must be a list of strings.") % {"name": name})
         return tuple(values)
 
     def optional_number(self, name: str) -> int | None:

@@ -225,7 +225,7 @@ class ChatConsumer(ActionSocket, PageSocket):
         try:
             await self.catch_up(because=because)
         except (DatabaseError, Session.DoesNotExist) as error:
-            logger.warning("A page could not be brought up to date and tries again: %s", type(error).__name__)
+            logger.warning("A page could not be updated and tries again: %s", type(error).__name__)
 
     async def show(self, html: str) -> None:
         if html:

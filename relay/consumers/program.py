@@ -44,7 +44,7 @@ class ProgramConsumer(ProgramSessions):
     def size_error(self, text_data: str | None) -> str:
         if text_data is None:
             return _("Send text frames with JSON.")
-        return _("A frame may have %(most)d characters.") % {"most": MAX_MESSAGE_CHARS}
+        return _("A frame can have up to %(most)d characters.") % {"most": MAX_MESSAGE_CHARS}
 
     async def send_result(self, request: ActionRequest, result: Result, session: Session) -> None:
         if isinstance(result, Session):

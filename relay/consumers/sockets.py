@@ -88,7 +88,7 @@ class Socket(AsyncWebsocketConsumer):
         except DATABASE_AWAY as error:
             if message["type"] == "websocket.connect":
                 await self.end(UNAVAILABLE)
-            logger.warning("A socket reads again later, because the database is away: %s", type(error).__name__)
+            logger.warning("A socket retries later, because the database is not available: %s", type(error).__name__)
             self.side_tasks.start(self._resync_until_read)
         except Exception:
             logger.exception("A socket failed.")

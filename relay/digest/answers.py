@@ -25,9 +25,9 @@ from relay.gateway.replies import COUNTS, estimate_usage, is_streamed, usage_of_
 from relay.providers import registry
 
 DONE, UPSTREAM_ERROR, UPSTREAM_CUT = "done", "upstream_error", "upstream_cut"
-_UNREACHABLE = "The vendor could not be reached."
-_NO_ANSWER = "The provider sent something that is no answer of a model."
-_EMPTY = "The provider sent an empty reply."
+_UNREACHABLE = "The provider could not be reached."
+_NO_ANSWER = "The provider sent an invalid response."
+_EMPTY = "The provider sent an empty response."
 NOT_KEPT = "not_kept"  # the caller had all of it, and the journal had no space for it
 DAMAGED = "damaged"  # bytes of the reply were damaged in the journal
 TOO_LARGE = "too large"

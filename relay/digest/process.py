@@ -98,7 +98,7 @@ def _step(digester: Digester) -> tuple[int, float]:
         count = digester.step()
     except OUTAGES as error:
         if _last_error["text"] != str(error):
-            logger.error("The relay's journal waits: the database does not take it (%s).", error)
+            logger.error("The relay's journal waits: the database is not available (%s).", error)
         _last_error["text"] = str(error)
         connections.close_all()
         return 0, PAUSE_WHEN_AWAY

@@ -34,7 +34,7 @@ def recover_calls(folder: Path, position: Position) -> tuple[Calls, Losses]:
     calls, lost = _read_again(folder, position)
     missing = [exchange for exchange, is_filed in position.filed.items() if is_filed and exchange not in calls]
     for lost_row in Exchange.objects.running().filter(pk__in=missing):
-        logger.error("Exchange %s is missing from the journal: nothing more is known of it.", lost_row.pk)
+        logger.error("Exchange %s is missing from the journal; its outcome is unknown.", lost_row.pk)
         exchanges.finish(lost_row, None, end_reason=DAMAGED)
     rows = Exchange.objects.in_bulk([exchange for exchange in calls if position.filed[exchange]])
     for exchange, call in list(calls.items()):

@@ -38,7 +38,7 @@ class NoSuchAgent(RelayError):
 
 class NoSuchModel(RelayError):
     def __init__(self, name: str) -> None:
-        super().__init__(f"no provider offers a model called {name!r}" if name else "no provider is configured")
+        super().__init__(f"no provider has a model {name!r}" if name else "no provider is configured")
         self.model = name
 
 
@@ -120,7 +120,7 @@ class Unavailable(RelayError):
     retry_after = 5
 
     def __init__(self) -> None:
-        super().__init__("the database cannot be used at the moment")
+        super().__init__("the database is not available")
 
 
 class OverAllowance(RelayError):

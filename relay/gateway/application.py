@@ -55,7 +55,13 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
         if client.has_begun:
             client.cut()
         else:
-            await _refuse(scope, dict(decoded.pairs), client, exchange, Refusal("The relay failed.", "server"))
+            await _refuse(
+                scope,
+                dict(decoded.pairs),
+                client,
+                exchange,
+                Refusal("The relay failed. The server log has the details.", "server"),
+            )
     finally:
         client.close()
 
@@ -93,16 +99,16 @@ async def _answer(scope: Scope, decoded: RequestHeaders, receive: Receive, clien
 def _listed_address(method: str, path: str, raw: bytes, headers: dict[str, str]) -> Address:
     dialect = addresses.guess_dialect(path, headers)
     if addresses.has_dot_segments(path) or routes.find_listed_provider(method, path) is None:
-        raise errors.not_found(f"There is nothing at {method} {path[:LONGEST_NAME]} here.", dialect)
+        raise errors.not_found(f"No such endpoint: {method} {path[:LONGEST_NAME]}.", dialect)
     return Address(dialect=dialect, kind="other", path=addresses.quote_path(path, raw))
 
 
 async def _read_body(call: Call, receive: Receive) -> None:
     limit, length = settings.PARLEY_RELAY_BODY_MB * 1024 * 1024, call.headers.get("content-length") or "0"
     if not length.isdecimal():
-        raise Refusal("The request has no proper content-length.")
+        raise Refusal("The header content-length is not valid.")
     try:
-        if int(length) > limit:
+        if len(length) > 18 or int(length) > limit:  # `int` refuses thousands of digits
             raise bodies.TooLarge
         call.body = call.wire_body = await bodies.read_body(receive, limit=limit)
         if encoding := call.headers.get("content-encoding", ""):
@@ -112,10 +118,10 @@ async def _read_body(call: Call, receive: Receive) -> None:
             await _peek(call)
             await ownership.check_references(call)
     except bodies.TooLarge:
-        text = f"The request is larger than {settings.PARLEY_RELAY_BODY_MB} MB, the most that is taken here."
+        text = f"The request is too large. The limit is {settings.PARLEY_RELAY_BODY_MB} MB."
         raise Refusal(text, "too_large") from None
     except UnknownEncoding as error:
-        text = f"The request is compressed as {error}: {', '.join(READ_HERE)} or none is read here."
+        text = f"Content encoding {error} is not supported. Use {', '.join(READ_HERE)}, or none."
         raise Refusal(text, status=415, headers=(("accept-encoding", ", ".join(READ_HERE)),)) from None
     except NotAnObject:
         raise Refusal(await parse_apart(len(call.body), bodies.explain_missing_model, call.body)) from None

@@ -75,7 +75,7 @@ def _check_pace(key: ApiKey, counted: Counted) -> None:
     if key.tokens_per_minute is not None and counted.tokens >= key.tokens_per_minute:
         raise over_limit(f"{key.tokens_per_minute} tokens per minute", wait)
     if key.concurrent_streams is not None and counted.running >= key.concurrent_streams:
-        raise over_limit(f"{key.concurrent_streams} calls at once", 1)
+        raise over_limit(f"{key.concurrent_streams} concurrent calls", 1)
 
 
 async def reserve(call: Call, upstream: Upstream) -> None:
@@ -114,7 +114,7 @@ def _estimate_most_use(call: Call, upstream: Upstream, found: list[BudgetLimit])
 
 
 def _used_up(budget: BudgetLimit) -> Refusal:
-    whose = "The owner of this key is over their" if budget.is_owners else "This key is over its"
+    whose = "The owner of this key has reached the" if budget.is_owners else "This key has reached its"
     return over_limit(budget.text, budget.seconds_to_reset, ("x-should-retry", "false"), whose=whose)
 
 
@@ -127,7 +127,7 @@ def _busy(budget: BudgetLimit) -> Refusal:
     return Refusal(text, "rate_limit", headers=(("retry-after", "1"),))
 
 
-def over_limit(limit: str, wait: int, *more: tuple[str, str], whose: str = "This key is over its") -> Refusal:
+def over_limit(limit: str, wait: int, *more: tuple[str, str], whose: str = "This key has reached its") -> Refusal:
     text = f"{whose} limit of {limit}. Try again in {_in_text(wait)}."
     return Refusal(text, "rate_limit", headers=(("retry-after", str(wait)), *more))
 

@@ -169,7 +169,7 @@ class Recording:
             self.usage = await parse_apart(size, self._read_usage, is_done=is_done)
             self._count()
         except Exception:  # an error in counting must not break the reply, which is on its way
-            logger.exception("What the call %s used cannot be counted.", self.call.name)
+            logger.exception("The usage of call %s cannot be counted.", self.call.name)
 
     def _read_usage(self, *, is_done: bool) -> Usage | None:
         if self.upstream is None or self.copy is None:

@@ -176,5 +176,5 @@ def _passthrough_upstreams(call: Call) -> list[Upstream]:
     # It belongs to no conversation, so it need not stay at one upstream.
     found = passthrough_upstreams(dialect, model=call.model, affinity=lambda: call.exchange.bytes)
     if not found:
-        raise errors.not_found(f"No provider here takes {call.path}.", dialect)
+        raise errors.not_found(f"No provider supports {call.path}.", dialect)
     return found

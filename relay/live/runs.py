@@ -114,7 +114,7 @@ async def _end(run_task: RunTask, outcome: Run.Outcome, error: str) -> Run | Non
     finally:
         local_tasks.pop(run_task.id, None)
     if run is None:
-        logger.info("A run ended after its session was removed for good.")
+        logger.info("A run ended after its session was removed.")
         return None
     run_task.send_end(run)
     _notify_other_pages(run_task.turn)

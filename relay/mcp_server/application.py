@@ -38,7 +38,7 @@ def serves(path: str) -> bool:
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
     try:
         if scope["method"] != "POST":
-            raise HttpRefusal(405, "This MCP server answers POST only.", (b"allow", b"POST"))
+            raise HttpRefusal(405, "This MCP server supports only POST.", (b"allow", b"POST"))
         _check_host(scope)
         key = await _authenticate(scope)
         # The SDK takes long to import, and is imported on first use.
@@ -61,24 +61,26 @@ def _check_host(scope: Scope) -> None:
     names = [name for name, _ in scope["headers"]]
     hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
     if len(hosts) != 1 or not validate_host(split_domain_port(hosts[0])[0], settings.ALLOWED_HOSTS):
-        raise HttpRefusal(421, "This host is not one of ALLOWED_HOSTS.")
+        raise HttpRefusal(421, "This host is not in ALLOWED_HOSTS.")
     if b"origin" in names and not is_same_origin(scope):
-        raise HttpRefusal(403, "Another site may not call this MCP server from a browser.")
+        raise HttpRefusal(403, "Browser pages of other sites cannot call this MCP server.")
 
 
 async def _authenticate(scope: Scope) -> ApiKey:
     raw = read_api_key(scope)
     try:
         if not raw:
-            raise MalformedKey("No API key: send one of Parley in Authorization: Bearer.")
+            raise MalformedKey("No API key. Send a key of Parley in Authorization: Bearer.")
         known = keys.recall(raw)
         key = known if known is not None else await in_database(keys.authenticate, raw)
         if not tools_for(key):
-            raise ScopeMissing(f"The API key {key.prefix} has neither the scope 'read' nor 'write': use one that has.")
+            raise ScopeMissing(
+                f"The API key {key.prefix} has neither the scope 'read' nor 'write'. Use a key with one of them."
+            )
     except ApiKeyError as error:
         hints = [(b"www-authenticate", b'Bearer realm="Parley"')] if error.status == 401 else []
         headers = [(b"retry-after", b"2")] if error.retry_helps else hints
         raise HttpRefusal(error.status, str(error), *headers) from None
     if not await in_database(is_within_limit, f"key-{key.pk}"):
-        raise HttpRefusal(429, "Too many requests in this minute.", (b"retry-after", b"60"))
+        raise HttpRefusal(429, "Too many requests in this minute. Try again later.", (b"retry-after", b"60"))
     return key

@@ -35,13 +35,13 @@ def tools_for(key: ApiKey) -> Toolbox:
 @tool()
 def list_sessions(
     context: ToolContext,
-    query: Annotated[str | None, "Only sessions in which this was said; words as in search_history."] = None,
-    source: Annotated[Literal["chat", "relay", "import", "notebook"] | None, "Where the session came from."] = None,
-    client: Annotated[str | None, f"Only sessions of this program, such as {EXAMPLE_CLIENT}."] = None,
-    since: Annotated[str | None, "Active on this day or time or later: 2026-11-01 or 2026-11-01T14:00."] = None,
-    until: Annotated[str | None, "Active up to this day or time."] = None,
-    cursor: Annotated[str | None, "Leads on: as the list before gave it."] = None,
-    limit: Annotated[int, "How many, at most 50."] = 20,
+    query: Annotated[str | None, "Only sessions with messages that match these words, as in search_history."] = None,
+    source: Annotated[Literal["chat", "relay", "import", "notebook"] | None, "Source of the session."] = None,
+    client: Annotated[str | None, f"Only sessions of this client, such as {EXAMPLE_CLIENT}."] = None,
+    since: Annotated[str | None, "Last activity at this day or time or later: 2026-11-01 or 2026-11-01T14:00."] = None,
+    until: Annotated[str | None, "Last activity up to this day or time."] = None,
+    cursor: Annotated[str | None, "Cursor at the end of the previous list."] = None,
+    limit: Annotated[int, "Number of sessions, at most 50."] = 20,
 ) -> str:
     """List earlier sessions, newest activity first: id, title, when, with which program and model."""
     zone = zone_of(context.user)
@@ -59,12 +59,12 @@ def list_sessions(
     try:
         before = ListCursor.read(cursor.strip()) if cursor else None
     except ValueError:
-        raise ToolError("Not a cursor that a list has returned.") from None
+        raise ToolError("This cursor is not valid. Use the cursor at the end of a list.") from None
     page = listed(sessions, before=before, limit=max(1, min(limit, MOST)))
     lines = [_line(session, zone) for session in page.sessions]
     if page.next_before:
         lines.append(f"There are more: cursor={page.next_before}")
-    return "\n".join(lines) or "There are no such sessions."
+    return "\n".join(lines) or "No sessions match."
 
 
 def _line(session: Session, zone: tzinfo) -> str:
@@ -77,11 +77,11 @@ def _line(session: Session, zone: tzinfo) -> str:
 def read_session(
     context: ToolContext,
     session: Annotated[str, "The id of the session."],
-    around: Annotated[int | None, "Show what stands around the entry with this number."] = None,
-    before: Annotated[int | None, "Show what stands before the entry with this number."] = None,
-    after: Annotated[int | None, "Show what comes after the entry with this number."] = None,
-    limit: Annotated[int, "How many entries, at most 100."] = 20,
-    reason: Annotated[str | None, "Why, if the session belongs to another user: its owner can see it."] = None,
+    around: Annotated[int | None, "Show the entries around this number."] = None,
+    before: Annotated[int | None, "Show the entries before this number."] = None,
+    after: Annotated[int | None, "Show the entries after this number."] = None,
+    limit: Annotated[int, "Number of entries, at most 100."] = 20,
+    reason: Annotated[str | None, "Reason, if the session belongs to another user. Its owner sees it."] = None,
 ) -> str:
     """Read one session: its newest entries, or those around, before or after an entry."""
     found = reading.open_session(context, session.strip(), reason=reason or "")
@@ -92,11 +92,11 @@ def read_session(
 def append_note(
     context: ToolContext,
     text: Annotated[str, "The note, in Markdown."],
-    session: Annotated[str | None, "The id of the session that it is about."] = None,
+    session: Annotated[str | None, "The id of the session that the note is about."] = None,
 ) -> str:
-    """Leave a note for later sessions: a decision, a fact, where the work stands. search_history finds it again.
+    """Leave a note for later sessions: a decision, a fact, the state of the work. search_history finds it later.
 
-    Notes stand in a session of their own. Nothing that was said elsewhere is changed.
+    Notes are stored in their own session. Other sessions are not changed.
     """
     if not text.strip() or len(text) > NOTE_CHARS:
         raise ToolError(f"A note has 1 to {NOTE_CHARS:,} characters.")
@@ -105,8 +105,8 @@ def append_note(
     try:
         kept, seq = _append_note(context.user, text, about=session.strip() if session else "")
     except HistoryError as error:
-        raise ToolError(f"The note was not kept: {error}.") from None
-    return f"Kept as entry {seq} of session {kept.pk}."
+        raise ToolError(f"The note was not stored: {error}.") from None
+    return f"Stored as entry {seq} of session {kept.pk}."
 
 
 def _append_note(key: ApiKey, text: str, *, about: str) -> tuple[Session, int]:

@@ -47,7 +47,9 @@ async def _check(route: Route) -> Checked:
     except ProviderError as failure:
         return Checked(model=route.model.name, error=failure)
     except TimeoutError:
-        slow = VendorFault(f"no whole answer within {SECONDS:g} seconds", provider=route.provider.name, kind="timeout")
+        slow = VendorFault(
+            f"no complete answer within {SECONDS:g} seconds", provider=route.provider.name, kind="timeout"
+        )
         return Checked(model=route.model.name, error=slow)
     finally:
         await sessions.close()

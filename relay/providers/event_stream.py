@@ -87,7 +87,7 @@ class network_errors:  # noqa: N801 - reads as a clause: with network_errors(end
             unreached.host, unreached.reason = host_of(endpoint.base_url), _reason(error)
             return unreached
         if isinstance(error, TimeoutError):
-            silent = f"{subject} said nothing for {endpoint.patience.idle:g} seconds"
+            silent = f"{subject} sent nothing for {endpoint.patience.idle:g} seconds"
             fault = Cut if self.has_begun else VendorFault
             return fault(silent, provider=endpoint.name, kind="timeout")
         if self.has_begun:
@@ -96,7 +96,7 @@ class network_errors:  # noqa: N801 - reads as a clause: with network_errors(end
 
 
 def _cut(endpoint: Endpoint, subject: str) -> Cut:
-    return Cut(f"{subject} stopped in the middle of an answer", provider=endpoint.name)
+    return Cut(f"{subject} stopped before the end of its answer", provider=endpoint.name)
 
 
 def _reason(error: Exception) -> str:

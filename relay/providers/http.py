@@ -170,13 +170,13 @@ async def _begun(endpoint: Endpoint, response: aiohttp.ClientResponse) -> EventS
     with network_errors(endpoint, has_begun=False):
         first = await sessions.read_available(response.content)
     if not first:
-        raise Unreachable(f"{host_of(endpoint.base_url)} gave an empty answer", provider=endpoint.name)
+        raise Unreachable(f"{host_of(endpoint.base_url)} sent an empty response", provider=endpoint.name)
     return EventStream(response, first, endpoint)
 
 
 async def _refusal(endpoint: Endpoint, response: aiohttp.ClientResponse) -> ProviderError:
     if 300 <= response.status < 400:
-        return _wrong_address(endpoint, "sends us to another address")
+        return _wrong_address(endpoint, "redirects to another address")
     failed = DIALECTS[endpoint.dialect].decode_error(response.status, await _beginning(response))
     wait = retry_after(response.headers)
     error = error_of(mask_secrets(failed, endpoint), provider=endpoint.name, retry_after=wait)
@@ -251,5 +251,5 @@ def _read_document(endpoint: Endpoint, status: int, document: bytes) -> JsonObje
     with suppress(ValueError):
         if status == 200 and isinstance(listed := parse_json(document), Mapping):
             return listed
-    problem = f"{host_of(endpoint.base_url)} gives no list of models"
+    problem = f"{host_of(endpoint.base_url)} does not list its models"
     raise RequestRefused(problem, provider=endpoint.name, kind="not_found")

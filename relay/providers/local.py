@@ -104,7 +104,7 @@ class LocalServer:
 
 def _start_process() -> Running:
     if missing := missing_packages():
-        raise _unable(f"{' and '.join(missing)} cannot be found: install the requirements, or set another provider")
+        raise _unable(f"missing {' and '.join(missing)}. Install the requirements, or set another provider")
     command = [sys.executable, "-m", "relay.providers.local_server", str(weights())]
     process = subprocess.Popen(  # noqa: S603 - our own module
         command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -192,10 +192,10 @@ class LocalProvider(HttpProvider):
         if failed.kind != "context_length":
             return failed
         tokens = count(obj(failed.raw.get("error")).get("n_prompt_tokens")) or count(failed.raw.get("n_prompt_tokens"))
-        size = f"This request has {tokens:,} tokens" if tokens else "This request is longer"
+        size = f"This request has {tokens:,} tokens" if tokens else "This request is too long"
         most = f"the demo model reads at most {WINDOW:,}"
         advice = f"Use a model of another provider: {HOW_TO_ADD_MODELS}."
-        return replace(failed, message=f"{size}, and {most}. {advice}", kind="invalid_request")
+        return replace(failed, message=f"{size}, but {most}. {advice}", kind="invalid_request")
 
     def request_for(self, context: Context, options: CallOptions, notes: CallNotes) -> ProviderRequest:
         """Without tools, images and reasoning, and with a maximum length."""

@@ -147,4 +147,4 @@ async def _first(protocol: ResponseHandler) -> tuple[RawResponseMessage, Any]:
             if message.code >= 200 or message.code == 101:
                 return message, content
     except HttpProcessingError as error:
-        raise aiohttp.ClientPayloadError(f"no proper reply ({error.message})") from error
+        raise aiohttp.ClientPayloadError(f"invalid HTTP response ({error.message})") from error

@@ -46,7 +46,7 @@ MODEL_KEYS: Types = {
     "switches": dict,
 }
 WORDS: dict[type | tuple[type, ...], str] = {
-    str: "a text in quotes",
+    str: "a string in quotes",
     bool: "true or false",
     int: "a whole number",
     NUMBER: "a number",
@@ -75,7 +75,7 @@ def read_file(path: Path, *, variables: Variables) -> ProvidersFile:
     except OSError as error:
         raise WrongProviders(f"it cannot be read ({error.strerror}); write the path of a TOML file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise WrongProviders(f"it is not TOML ({error}); write it as docs/providers.md shows") from None
+        raise WrongProviders(f"it is not valid TOML ({error}); write it as docs/providers.md shows") from None
     return ProvidersFile(read_tables(written, variables=variables), read_routes(written))
 
 
@@ -91,7 +91,7 @@ def _within(place: str) -> Iterator[None]:
 def _tables(written: Table, name: str) -> list[Table]:
     tables = written.get(name, [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise WrongProviders(f"“{name}” is no list of tables; write [[{name}]] before each")
+        raise WrongProviders(f"“{name}” is not a list of tables; write [[{name}]] before each")
     return tables
 
 
@@ -106,10 +106,10 @@ def read_routes(written: Table) -> tuple[Rule, ...]:
 def _rule(table: Table) -> Rule:
     _check(table, ROUTE_KEYS)
     if not table.get("model") or not table.get("to"):
-        raise WrongProviders(f'does not say what leads where; write model = "{EXAMPLE_PATTERN}" and to = ["provider"]')
+        raise WrongProviders(f'has no model or no provider; write model = "{EXAMPLE_PATTERN}" and to = ["provider"]')
     if "*" in table["model"][:-1]:
         raise WrongProviders(
-            f'has model = {table["model"]!r}; write a whole name, or the beginning of one: "{EXAMPLE_PATTERN}"'
+            f'has model = {table["model"]!r}; write a complete name, or a beginning with a star: "{EXAMPLE_PATTERN}"'
         )
     return Rule(model=table["model"], targets=tuple(map(_target, table["to"])))
 
@@ -120,17 +120,17 @@ def _target(written: object) -> Target:
         provider, _, model = written.partition("/")
         written = {"provider": provider, "model": model}
     if not isinstance(written, dict):
-        raise WrongProviders(f'leads to {written!r}; write "provider/model" or {{ provider = "…", weight = 2 }}')
+        raise WrongProviders(f'has to = {written!r}; write "provider/model" or {{ provider = "…", weight = 2 }}')
     _check(written, TARGET_KEYS)
     if not NAME.fullmatch(written.get("provider", "")) or not 0 <= written.get("weight", 1) < math.inf:
-        raise WrongProviders(f"leads to {written!r}; write the name of a provider, and a weight of 0 or more")
+        raise WrongProviders(f"has to = {written!r}; write the name of a provider, and a weight of 0 or more")
     return Target(**written)
 
 
 def read_tables(written: Table, *, variables: Variables) -> tuple[Endpoint, ...]:
     for key in written:
         if key not in ("providers", "routes"):
-            raise WrongProviders(f"it has the key “{key}” at its top; write only [[providers]] and [[routes]] there")
+            raise WrongProviders(f"it has the key “{key}” at the top level; write only [[providers]] and [[routes]]")
     found = tuple(_endpoint(table, place, variables) for place, table in enumerate(_tables(written, "providers"), 1))
     for name, count in Counter(endpoint.name for endpoint in found).items():
         if count > 1:
@@ -142,10 +142,10 @@ def _endpoint(table: Table, place: int, variables: Variables) -> Endpoint:
     name = table.get("name")
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise WrongProviders(
-            f'provider {place} has no proper name; write name = "…", at most 60 small letters, digits, - and _'
+            f'provider {place} has no valid name; write name = "…", up to 60 lowercase letters, digits, - and _'
         )
     if name == vendors.DEMO_NAME:
-        raise WrongProviders(f"it has a provider called “{name}”, as the demo model is; write another name")
+        raise WrongProviders(f"it has a provider called “{name}”, the name of the demo model; write another name")
     where = f"the provider “{name}”"
     with _within(where):
         _check(table, PROVIDER_KEYS)
@@ -192,7 +192,7 @@ def _start(table: Table, vendor: Vendor | None, variables: Variables) -> Endpoin
     dialect = str(table.get("dialect") or (vendor and vendors.default_dialect(vendor, base_url)) or "")
     azure = str(table.get("azure_api_version", ""))
     if not is_address(base_url):
-        raise WrongProviders("has no proper base_url; write an address like http://127.0.0.1:11434/v1")
+        raise WrongProviders("has no valid base_url; write a URL like http://127.0.0.1:11434/v1")
     if dialect not in DIALECTS:
         raise WrongProviders(f"has the dialect “{dialect}”; write one of {', '.join(DIALECTS)}")
     if azure and dialect != vendors.AZURE_DIALECT:
@@ -220,7 +220,7 @@ def _key(table: Table, start: Endpoint, variables: Variables) -> dict[str, Any]:
         raise WrongProviders(f"has the key_header “{header}”; write one of {', '.join(KEY_HEADERS)}")
     api_key = str(table.get("api_key") or (variable and variables(variable)) or "")
     if not is_key(api_key):
-        raise WrongProviders("has a key that no header can carry; write it without spaces and line breaks")
+        raise WrongProviders("has a key that is not valid in a header; write it without spaces and line breaks")
     needs_key = bool(table.get("api_key_env")) or (vendor is not None and start.base_url == vendor.base_url)
     return {"api_key": api_key, "key_variable": variable, "needs_key": needs_key, "key_header": header}
 
@@ -251,7 +251,7 @@ def _model(written: object) -> Model:
         raise WrongProviders(f'has no name; write name = "…" of at most {LONGEST_MODEL} characters')
     for key in ("window", "context_tokens"):
         if table.get(key, 1) < 1:
-            raise WrongProviders(f"has {key} = {table[key]}; write how many tokens, 1 or more")
+            raise WrongProviders(f"has {key} = {table[key]}; write a number of tokens, 1 or more")
     if "switches" in table:
         table = {**table, "switches": _switches(table["switches"], Switches())}
     return Model(**table)
@@ -274,7 +274,9 @@ def _switches(table: Table, start: Switches) -> Switches:
 def _patience(table: Table) -> Patience:
     for key in ("connect_seconds", "idle_seconds"):
         if not 0 < table.get(key, 1) <= MOST_SECONDS:
-            raise WrongProviders(f"has {key} = {table[key]}; write seconds above 0, at most {MOST_SECONDS}")
+            raise WrongProviders(
+                f"has {key} = {table[key]}; write a number of seconds greater than 0, up to {MOST_SECONDS}"
+            )
     if not 1 <= table.get("attempts", 1) <= MOST_ATTEMPTS:
         raise WrongProviders(f"has attempts = {table['attempts']}; write a number from 1 to {MOST_ATTEMPTS}")
     keys = ("connect_seconds", "idle_seconds", "attempts")

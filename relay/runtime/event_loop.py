@@ -71,12 +71,12 @@ async def _after_outages(first: Callable[[], T], again: Callable[[], T]) -> T:
             if not is_database_away(error):
                 raise
             if delay == FIRST_DELAY:
-                logger.warning("The database is away (%s). Trying again until it is back.", type(error).__name__)
+                logger.warning("The database is not available (%s). Retrying until it is back.", type(error).__name__)
             await asyncio.sleep(delay)
             delay = min(2 * delay, LONGEST_DELAY)
         else:
             if delay > FIRST_DELAY:
-                logger.warning("The database is back.")
+                logger.warning("The database is available again.")
             return result
 
 

@@ -110,7 +110,7 @@ class RedisChannelLayer(LocalChannelLayer):
             return
         self.is_degraded = is_degraded
         if is_degraded:
-            logger.warning("Redis is away (%s). This process serves its own sockets alone.", why)
+            logger.warning("Redis is not available (%s). Other processes are not notified.", why)
         else:
             logger.info("Redis is back.")
         self._notify_sockets()
@@ -188,9 +188,7 @@ class Publisher:
             pipeline.execute()
         except _FAULTS as error:
             if not self.retry_at:
-                logger.warning(
-                    "Redis does not take messages (%s); other processes catch up later.", type(error).__name__
-                )
+                logger.warning("Redis accepts no messages (%s); other processes catch up later.", type(error).__name__)
             self.has_lost, self.retry_at = True, time.monotonic() + RETRY_SECONDS
         else:
             self.retry_at = 0.0

@@ -20,7 +20,7 @@ from relay.gateway.process_stats import ProcessStats, all_stats
 from relay.models import Run
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-UNTOLD = "that could not be kept, since the journal last said so."
+UNTOLD = "that could not be recorded and are not yet reported in the journal."
 Sample = tuple[dict[str, str], float]
 
 
@@ -60,9 +60,9 @@ def _of_processes(found: Sequence[ProcessStats]) -> Iterator[str]:
         for one in found
         for source, reason, count in one.ended
     ]
-    yield from _metric("parley_exchanges_total", "counter", "Calls to models that have ended, by outcome.", ended)
+    yield from _metric("parley_exchanges_total", "counter", "Ended model calls by outcome.", ended)
     for name, help_text, attribute in (
-        ("parley_relay_calls", "Calls that are being carried.", "calls"),
+        ("parley_relay_calls", "Running relayed calls.", "calls"),
         ("parley_sockets", "Open websockets.", "sockets"),
         ("parley_resident_bytes", "Resident memory.", "resident"),
         ("parley_journal_untold_calls", f"Calls {UNTOLD}", "unreported_calls"),
@@ -79,10 +79,15 @@ def _of_database() -> Iterator[str]:
         yield from _metric("parley_database_up", "gauge", "Whether the database answers.", [({}, 0)])
         return
     yield from _metric("parley_database_up", "gauge", "Whether the database answers.", [({}, 1)])
-    yield from _metric("parley_runs", "gauge", "Answers of the chat that are on their way.", [({}, runs)])
+    yield from _metric("parley_runs", "gauge", "Running chat answers.", [({}, runs)])
     for name, kind, help_text, value in (
-        ("parley_journal_waiting_bytes", "gauge", "Bytes of the relay's journal that are not digested.", state.waiting),
-        ("parley_journal_behind_seconds", "gauge", "For how long the oldest of them waits.", state.behind),
+        (
+            "parley_journal_waiting_bytes",
+            "gauge",
+            "Bytes of the relay's journal that are not digested yet.",
+            state.waiting,
+        ),
+        ("parley_journal_behind_seconds", "gauge", "Age of the oldest of these bytes in seconds.", state.behind),
         ("parley_journal_lost_calls_total", "counter", "Calls that could not be recorded.", state.stored_calls),
         ("parley_journal_lost_bytes_total", "counter", "Bytes that could not be recorded.", state.stored_bytes),
     ):

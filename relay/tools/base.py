@@ -59,7 +59,7 @@ class ToolContext:
     session_id: UUID
     agent: str = ""
     by_hand: bool = False
-    how_to_open: str = "the person has to open its page and say why first"
+    how_to_open: str = "first open its page and give a reason"
     call_id: str = ""
     ask_agent: Callable[..., Awaitable[str]] | None = None
     entries: list[tuple[str, Entry]] = field(default_factory=list)
@@ -125,7 +125,7 @@ def find_zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        raise ToolError(f"There is no time zone called {name[:60]}: write a name such as Europe/Berlin.") from None
+        raise ToolError(f"There is no time zone {name[:60]}. Write a name such as Europe/Berlin.") from None
 
 
 def read_time(text: str, *, zone: ZoneInfo, is_end: bool = False) -> datetime:
@@ -138,7 +138,7 @@ def read_time(text: str, *, zone: ZoneInfo, is_end: bool = False) -> datetime:
 
 _NAMES = {str: "string", int: "integer", float: "number", bool: "boolean"}
 _WORDS = {
-    "string": "a text",
+    "string": "a string",
     "integer": "a whole number",
     "number": "a number",
     "boolean": "true or false",

@@ -81,7 +81,7 @@ async def run_call(request: ToolRequest, *, toolbox: Toolbox, context: ToolConte
     tool = toolbox.get(request.name)
     if tool is None:
         there = ", ".join(toolbox) or "none"
-        return call.failed(f"There is no tool called {request.name[:SUMMARY_CHARS]}. There are: {there}.")
+        return call.failed(f"There is no tool {request.name[:SUMMARY_CHARS]}. Available tools: {there}.")
     try:
         size = len(request.arguments)
         arguments = await parse_apart(size, lambda: check_arguments(tool.parameters, _read(request.arguments)))
@@ -93,7 +93,7 @@ async def run_call(request: ToolRequest, *, toolbox: Toolbox, context: ToolConte
         return call.failed(str(error))
     except _ToolTimeout:
         logger.warning("the tool %s took longer than %g seconds", tool.name, tool.timeout)
-        return call.failed(f"{tool.name} took longer than {tool.timeout:g} seconds and was given up.")
+        return call.failed(f"{tool.name} took longer than {tool.timeout:g} seconds and was cancelled.")
     except (Exception, SystemExit) as error:
         logger.exception("the tool %s failed", tool.name)
         text = " ".join(f"{type(error).__name__}: {error}".split())
@@ -117,7 +117,7 @@ class _Call:
         text = output.text if output.text.strip() or output.media else NO_OUTPUT
         if len(text) <= limit:
             return self._result("success", text=text, media=output.media)
-        cut = f"{text[:limit]}\n\n[Cut here: these are the first {limit:,} of {len(text):,} characters.]"
+        cut = f"{text[:limit]}\n\n[Cut off: the first {limit:,} of {len(text):,} characters.]"
         return self._result("success", text=cut, media=output.media, output_chars=len(text))
 
     def failed(self, error: str, **metadata: Any) -> ToolResult:
@@ -148,7 +148,7 @@ def _read(arguments: str) -> Any:
         return parse_json(arguments)
     except json.JSONDecodeError as error:
         is_cut = error.pos >= len(arguments.rstrip()) or error.msg.startswith("Unterminated string")
-        why = "; they look cut off, so write them again, and shorter" if is_cut else ""
+        why = "; they look incomplete: write them again, and shorter" if is_cut else ""
         raise BadArguments(f"the arguments are not valid JSON ({error.msg} at character {error.pos}){why}") from None
     except ValueError as error:
         raise BadArguments(f"the arguments are not valid JSON ({error})") from None

@@ -237,7 +237,7 @@ async def load_key(pk: int) -> None:
     try:
         await _read_repeatedly(_read_key, pk)
     except (DatabaseError, InterfaceError):
-        logger.warning("What the key %d has used cannot be read; it passes.", pk)
+        logger.warning("The usage of key %d cannot be read; its call passes.", pk)
 
 
 async def load_owner(pk: int) -> None:
@@ -247,7 +247,7 @@ async def load_owner(pk: int) -> None:
             await in_database(_count_processes)
             await _read_repeatedly(_read_owner, pk)
     except (DatabaseError, InterfaceError, TimeoutError):
-        logger.warning("What the owner %d of a key may use cannot be read; the call passes.", pk)
+        logger.warning("The allowance of user %d cannot be read; the call passes.", pk)
         owner_account(pk).read_at = time.monotonic()
 
 

@@ -34,7 +34,7 @@ from history.entries import Usage
 OWN, SHIPPED = Path(__file__).with_name("prices_own.toml"), Path(__file__).with_name("prices.toml")
 MILLION = Decimal(1_000_000)
 SMALLEST = Decimal("0.000001")
-DOLLARS = "dollars for a million tokens, like 2.50"
+DOLLARS = "dollars per million tokens, like 2.50"
 EXAMPLES = {
     "model": "a name in quotes",
     "provider": "a name in quotes",
@@ -167,13 +167,13 @@ def read_prices(path: Path) -> tuple[Price, ...]:
     except OSError as error:
         raise WrongPrices(f"it cannot be read ({error.strerror}); write the path of a TOML file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise WrongPrices(f"it is not TOML ({error}); write it as docs/relay.md shows") from None
+        raise WrongPrices(f"it is not valid TOML ({error}); write it as docs/relay.md shows") from None
     for key in written:
         if key != "prices":
-            raise WrongPrices(f"it has the key “{key}” at its top; write only [[prices]] there")
+            raise WrongPrices(f"it has the key “{key}” at the top level; write only [[prices]]")
     tables = written.get("prices", [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise WrongPrices("“prices” is no list of tables; write [[prices]] before each")
+        raise WrongPrices("“prices” is not a list of tables; write [[prices]] before each")
     return tuple(_price(table, place) for place, table in enumerate(tables, 1))
 
 
@@ -185,7 +185,7 @@ def _price(table: Mapping[str, Any], place: int) -> Price:
         if not _is_right(key, value):
             raise WrongPrices(f"price {place} has {key} = {value}; write {EXAMPLES.get(key, DOLLARS)}")
     if not table.get("model") or "*" in table["model"][:-1]:
-        raise WrongPrices(f'price {place} has no proper model; write model = "name", or model = "beginning*"')
+        raise WrongPrices(f'price {place} has no valid model; write model = "name", or model = "beginning*"')
     amounts: dict[str, Any] = {key: Decimal(table[key]) for key in table.keys() - EXAMPLES.keys()}
     return Price(**{**table, **amounts})
 

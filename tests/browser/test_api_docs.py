@@ -22,7 +22,7 @@ def test_the_api_reference_works_under_the_csp_of_all_pages(page: Page, request:
     expect(operation).to_be_visible()
     check_in_every_look(page, "api-docs", request)
     operation.locator("button").first.click()
-    expect(operation.get_by_text("Title, pin and archive.")).to_be_visible()
+    expect(operation.get_by_text("Change the title, pin or archive a session.")).to_be_visible()
     check_in_every_look(page, "api-docs-operation", request)
 
 

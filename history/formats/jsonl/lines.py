@@ -85,7 +85,7 @@ def check_year(moment: datetime) -> datetime:
     zones and in sums, and then lists and purges fail for all users.
     """
     if not _FIRST <= moment.year <= _LAST:
-        raise ValueError(f"the year {moment.year} is out of the question")
+        raise ValueError(f"the year {moment.year} is out of range")
     return moment
 
 

@@ -171,5 +171,5 @@ def cost_of(value: object) -> Decimal:
 def _text(facts: JsonObject, name: str) -> str:
     value = facts.get(name, "")
     if not isinstance(value, str):
-        raise FormatError(_("%(name)s is not a text: %(value)s"), name=name, value=repr(value))
+        raise FormatError(_("%(name)s is not a string: %(value)s"), name=name, value=repr(value))
     return value

@@ -156,7 +156,7 @@ class _Rollout(ConversationReader):
         at, kind = self.entry_time(time), string(item.get("type"))
         self.identify(compact(item))
         if kind in BOOKKEEPING:
-            self.notes("ignored", _("A bookkeeping item was left out."), where=kind)
+            self.notes("ignored", _("An internal record of the program was left out."), where=kind)
         elif kind.endswith("_output"):
             self.flush()
             self.add_results(item, at)
@@ -215,7 +215,7 @@ class _Rollout(ConversationReader):
             last = next(reversed(self.tree.items), "")
             self.put(Summary(at=at, summary=text, model=self.model), covers=last)
         else:
-            self.notes("lost", _("A compaction has no readable summary. The history before it counts again."))
+            self.notes("lost", _("A compaction has no readable summary. The history before it is used again."))
             self.put(DebugLog(at=at, category="compacted", message="The context was compacted."))
 
     def event(self, payload: JsonObject, time: object) -> None:

@@ -38,21 +38,17 @@ LINES, JSON = ("application/x-ndjson", ".jsonl"), ("application/json", ".json")
 
 _EXPORTERS = (
     Exporter("jsonl", _("Parley (complete, can be restored)"), *LINES, None, one_file=True),
-    Exporter("json", _("Messages with their calls (JSON)"), *JSON, nplt.write, base_name=nplt.base_name),
+    Exporter("json", _("Messages and tool calls (JSON)"), *JSON, nplt.write, base_name=nplt.base_name),
     Exporter("markdown", _("Markdown"), "text/markdown", ".md", markdown.write),
-    Exporter("html", _("A page to read and print (HTML)"), "text/html", ".html", html.write),
-    Exporter("csv", _("A table (CSV)"), "text/csv", ".csv", table.write, one_file=True, head=table.HEAD),
+    Exporter("html", _("Printable page (HTML)"), "text/html", ".html", html.write),
+    Exporter("csv", _("Table (CSV)"), "text/csv", ".csv", table.write, one_file=True, head=table.HEAD),
     Exporter("gemini-cli", _("Gemini CLI (JSON)"), *JSON, gemini_cli.write, base_name=gemini_cli.base_name),
     Exporter(
-        "gemini-cli-jsonl",
-        _("Gemini CLI (newer, a line per message)"),
-        *LINES,
-        gemini_cli.write_log,
-        base_name=gemini_cli.base_name,
+        "gemini-cli-jsonl", _("Gemini CLI (newer, JSONL)"), *LINES, gemini_cli.write_log, base_name=gemini_cli.base_name
     ),
-    Exporter("openai", _("OpenAI chat (a line per session)"), *LINES, requests.write_openai, one_file=True),
+    Exporter("openai", _("OpenAI Chat (JSONL)"), *LINES, requests.write_openai, one_file=True),
     Exporter("anthropic", _("Anthropic request (JSON)"), *JSON, requests.write_anthropic),
     Exporter("gemini", _("Gemini request (JSON)"), *JSON, requests.write_gemini),
-    Exporter("sharegpt", _("ShareGPT (a line per session)"), *LINES, requests.write_sharegpt, one_file=True),
+    Exporter("sharegpt", _("ShareGPT (JSONL)"), *LINES, requests.write_sharegpt, one_file=True),
 )
 EXPORTERS = {exporter.name: exporter for exporter in _EXPORTERS}

@@ -107,7 +107,7 @@ def note_beside(session: Session, notes: Notes) -> None:
     others = rows.filter(seq__gt=session.trimmed_through).without_leaves().count()
     counts = {
         gettext_noop("entries on other branches"): others,
-        gettext_noop("notes beside the path"): rows.filter(kind="debug_log").count(),
+        gettext_noop("notes outside the path"): rows.filter(kind="debug_log").count(),
         gettext_noop("entries that were trimmed before"): int(session.trimmed_through > 0),
     }
     for what, count in counts.items():

@@ -27,14 +27,16 @@ _UNITS = {"d": "days", "h": "hours", "m": "minutes"}
 
 
 def add_viewer(parser: CommandParser) -> None:
-    parser.add_argument("--as", dest="viewer", metavar="USER", help="see only what this user may see")
+    parser.add_argument("--as", dest="viewer", metavar="USER", help="use the permissions of this user")
 
 
 def add_times(parser: CommandParser, *, prefix: str = "", about: str = "") -> None:
     times = f"{about}2026-11-01, 2026-11-01T14:00, or 7d, 12h, 30m ago"
     parser.add_argument(f"--{prefix}since", type=time_argument, metavar="TIME", help=times)
     end_argument = partial(time_argument, is_end=True)
-    parser.add_argument(f"--{prefix}until", type=end_argument, metavar="TIME", help="likewise; a day counts as a whole")
+    parser.add_argument(
+        f"--{prefix}until", type=end_argument, metavar="TIME", help="same formats; a date includes the whole day"
+    )
 
 
 def require_reason(options: Options) -> None:
@@ -59,7 +61,7 @@ def session_named(name: str, viewer: AbstractUser | None, purpose: Purpose = Pur
     if not matches:
         raise CommandError(_("There is no session %(name)s. `history list` shows all sessions.") % {"name": name})
     if len(matches) > 1:
-        raise CommandError(_("Several sessions begin with %(name)s. Write more of the id.") % {"name": name})
+        raise CommandError(_("Several sessions begin with %(name)s. Write more characters of the id.") % {"name": name})
     return matches[0]
 
 
@@ -85,11 +87,11 @@ def time_argument(text: str, *, is_end: bool = False) -> datetime:
         return parse_time(text, zone=timezone.get_current_timezone(), is_end=is_end).astimezone(UTC)
     except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(
-            f"'{text}' is not a valid time: write 2026-11-01, 2026-11-01T14:00, or 7d, 12h, 30m for so long ago"
+            f"'{text}' is not a valid time: write 2026-11-01, 2026-11-01T14:00, or 7d, 12h, 30m for a time ago"
         ) from None
 
 
 def page_size(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= 500:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number from 1 to 500")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1 to 500")
     return int(text)

@@ -12,14 +12,14 @@ from history.management.output import Stream, print_json, print_line, print_tabl
 from history.models import Session
 from history.sessions import actions
 
-HELP = "Delete sessions: into the trash, or for good with --erase. A dry run unless --yes is given."
+HELP = "Move sessions to the trash, or remove them permanently with --erase. Without --yes, a dry run."
 
 
 def add_arguments(parser: CommandParser) -> None:
-    parser.add_argument("sessions", nargs="+", metavar="SESSION", help="ids, or as much of each as names one session")
-    parser.add_argument("--yes", action="store_true", help="do it")
-    parser.add_argument("--erase", action="store_true", help="for good, past the trash; needs --reason")
-    parser.add_argument("--reason", default="", help="kept in the audit trail")
+    parser.add_argument("sessions", nargs="+", metavar="SESSION", help="session ids, or unique beginnings of them")
+    parser.add_argument("--yes", action="store_true", help="delete the sessions")
+    parser.add_argument("--erase", action="store_true", help="remove permanently, without the trash; requires --reason")
+    parser.add_argument("--reason", default="", help="reason for the audit log")
     add_viewer(parser)
 
 

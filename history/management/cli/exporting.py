@@ -16,18 +16,18 @@ from history.management.output import Stream, print_json_line, print_line, progr
 from history.models import Session
 from history.search import SessionQuery
 
-HELP = "Export sessions: all of them, those that are named, or those that filters leave."
+HELP = "Export all sessions, the named sessions, or the sessions that match the filters."
 
 
 def add_arguments(parser: CommandParser) -> None:
-    parser.add_argument("sessions", nargs="*", metavar="SESSION", help="ids, or as much of each as names one session")
+    parser.add_argument("sessions", nargs="*", metavar="SESSION", help="session ids, or unique beginnings of them")
     parser.add_argument("--format", choices=list(EXPORTERS), default="jsonl")
-    output = "a file, or a folder (with / at its end); default: stdout"
+    output = "output file, or folder with a trailing /; default: stdout"
     parser.add_argument("-o", "--output", metavar="PATH", help=output)
-    parser.add_argument("--gzip", action="store_true", help="compress it")
-    since = "'start', or where the last export ended: what is new, jsonl only"
+    parser.add_argument("--gzip", action="store_true", help="compress the output")
+    since = "only changes since this cursor: 'start', or the cursor of the last export; jsonl only"
     parser.add_argument("--since", metavar="CURSOR", help=since)
-    parser.add_argument("--mine", action="store_true", help="with --as: only what is their own")
+    parser.add_argument("--mine", action="store_true", help="with --as: only sessions that this user owns")
     parser.add_argument("--reason", default="", help="with --as: the reason for exporting sessions of other users")
     parser.add_argument("--source", choices=Session.Source.values)
     metavars = {"owner": "USER", "key": "PREFIX", "agent": "NAME", "workspace": "PATH", "model": "NAME"}

@@ -12,7 +12,7 @@ from history.importing import ImportItem, ImportOutcome, ImportReport
 from history.management.cli.arguments import Options, user_named
 from history.management.output import Stream, print_counts, print_json_line, print_line, progress_bar
 
-HELP = "Import conversations of other products, and exports of Parley: files, folders, archives."
+HELP = "Import conversations of other products and exports of Parley."
 
 # Printed one by one only with more verbosity.
 QUIET = (ImportOutcome.THERE, ImportOutcome.IGNORED)
@@ -25,11 +25,11 @@ STYLES = {
 
 
 def add_arguments(parser: CommandParser) -> None:
-    kinds = "files, folders, zip, gzip or zstd archives"
+    kinds = "files, folders, or ZIP, gzip and zstd archives"
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help=kinds)
-    owner = "the owner; default: the first staff account, and the original owner for exports of Parley"
+    owner = "owner of the sessions; default: the first staff user, or the original owner for exports of Parley"
     parser.add_argument("--owner", metavar="USER", help=owner)
-    parser.add_argument("--dry-run", action="store_true", help="say what would be imported, and do nothing")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be imported, without importing")
 
 
 def run(options: Options, *, out: Stream, err: Stream) -> None:

@@ -15,9 +15,7 @@ from history.management.output import Stream, print_json, print_line, print_tabl
 from history.pages.lint import report as lint_report
 from history.text.lazy import error_text
 
-HELP = (
-    "Say for each of four vendors whether it would take a conversation: the rule broken, the place, a repaired version."
-)
+HELP = "Check whether four vendors would accept a conversation; show broken rules and a repaired version."
 
 PATH_CHARS = frozenset("./\\_ghijklmnopqrstuvwxyz")  # in paths, never in an id
 
@@ -25,12 +23,20 @@ STYLES = {"rejected": "red", "unportable": "yellow", "odd": "yellow", "taken": "
 
 
 def add_arguments(parser: CommandParser) -> None:
-    names = "ids, their beginnings, or files; - reads standard input"
+    names = "session ids, unique beginnings of them, or files; - reads standard input"
     parser.add_argument("session", nargs="*", metavar="SESSION", help=names)
-    parser.add_argument("--file", action="append", default=[], metavar="PATH", help="a request as JSON, or one a line")
-    parser.add_argument("--language", choices=NAMES, default="", help="what it is written in; else it is recognised")
-    parser.add_argument("--vendor", action="append", choices=NAMES, default=[], help="only this one counts")
-    parser.add_argument("--repaired", choices=NAMES, help="print nothing but the repaired version for this vendor")
+    parser.add_argument(
+        "--file",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="file with a request as JSON, or one request per line",
+    )
+    parser.add_argument("--language", choices=NAMES, default="", help="format of the request; default: detected")
+    parser.add_argument(
+        "--vendor", action="append", choices=NAMES, default=[], help="check only this vendor; can be repeated"
+    )
+    parser.add_argument("--repaired", choices=NAMES, help="print only the repaired request for this vendor")
     add_viewer(parser)
 
 

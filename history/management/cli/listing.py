@@ -17,14 +17,14 @@ HELP = "List sessions, newest activity first."
 
 def add_arguments(parser: CommandParser) -> None:
     parser.add_argument("--owner", metavar="USER")
-    parser.add_argument("--key", metavar="PREFIX", help="recorded under this API key")
+    parser.add_argument("--key", metavar="PREFIX", help="only sessions recorded with this API key")
     parser.add_argument("--source", choices=Session.Source.values)
     parser.add_argument("--agent")
     parser.add_argument("--workspace", help="with --agent: one agent's history in one workspace")
     parser.add_argument("--model")
     add_times(parser)
     parser.add_argument("--limit", type=page_size, default=50, metavar="N", help="1 to 500; default 50")
-    parser.add_argument("--before", type=_cursor, metavar="CURSOR", help="go on where a list ended")
+    parser.add_argument("--before", type=_cursor, metavar="CURSOR", help="cursor at the end of the previous page")
     add_viewer(parser)
 
 
@@ -58,4 +58,4 @@ def _cursor(text: str) -> ListCursor:
     try:
         return ListCursor.read(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is no cursor: copy the one that a list ended with") from None
+        raise argparse.ArgumentTypeError(f"'{text}' is not a valid cursor: copy it from the end of a list") from None

@@ -13,17 +13,19 @@ from history.management.cli.arguments import Options, require_reason, user_named
 from history.management.output import Stream, print_counts, print_json, print_line, print_table, progress_bar
 from history.privacy import Receipt, erase_person, export_person, plan_for
 
-HELP = "Give everything about one person, or erase it, with a receipt. Erasing is a dry run unless --yes is given."
+HELP = "Export or erase all data of one user. Erasing without --yes is a dry run."
 
 
 def add_arguments(parser: CommandParser) -> None:
-    parser.add_argument("user", metavar="USER", help="a user name")
+    parser.add_argument("user", metavar="USER", help="username")
     action = parser.add_mutually_exclusive_group(required=True)
-    action.add_argument("--export", metavar="FILE", help="a zip (….zip), or a folder that is made for it")
-    action.add_argument("--erase", action="store_true", help="for good, past the trash; never what is held")
-    parser.add_argument("--yes", action="store_true", help="erase it")
-    parser.add_argument("--reason", default="", help="kept in the audit trail; needed to erase")
-    parser.add_argument("--receipt", metavar="FILE", help="write the receipt into this file, too")
+    action.add_argument("--export", metavar="FILE", help="export to a ZIP file (….zip) or to a new folder")
+    action.add_argument(
+        "--erase", action="store_true", help="remove permanently, without the trash; sessions under hold are kept"
+    )
+    parser.add_argument("--yes", action="store_true", help="erase the data")
+    parser.add_argument("--reason", default="", help="reason for the audit log; required with --erase")
+    parser.add_argument("--receipt", metavar="FILE", help="also write the receipt to this file")
 
 
 def run(options: Options, *, out: Stream, err: Stream) -> None:

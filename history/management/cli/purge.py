@@ -11,12 +11,14 @@ from history import retention
 from history.management.cli.arguments import Options
 from history.management.output import Stream, print_counts, print_json, print_line, progress_bar
 
-HELP = "Remove what has expired, lies long in the trash or is over a cap. A dry run unless --yes is given."
+HELP = "Remove expired sessions, old trash and sessions over a limit. Without --yes, a dry run."
 
 
 def add_arguments(parser: CommandParser) -> None:
-    parser.add_argument("--yes", action="store_true", help="do it")
-    parser.add_argument("--budget", type=_seconds, metavar="SECONDS", help="stop after so long; the next run goes on")
+    parser.add_argument("--yes", action="store_true", help="remove the sessions")
+    parser.add_argument(
+        "--budget", type=_seconds, metavar="SECONDS", help="stop after this many seconds; the next run continues"
+    )
 
 
 def run(options: Options, *, out: Stream, err: Stream) -> None:
@@ -29,7 +31,7 @@ def run(options: Options, *, out: Stream, err: Stream) -> None:
     rows = (
         (_("sessions that expired"), report.expired),
         (_("sessions from the trash"), report.trashed),
-        (_("sessions over a cap"), report.over_cap),
+        (_("sessions over a limit"), report.over_cap),
         (_("unfinished forks"), report.unfinished),
         (_("sessions whose removal started earlier"), report.resumed),
         (_("entries of these sessions"), report.messages),
@@ -52,5 +54,5 @@ def _seconds(text: str) -> timedelta:
     except (ValueError, OverflowError):
         budget = timedelta(0)
     if budget <= timedelta(0):
-        raise argparse.ArgumentTypeError(f"'{text}' is not a valid time: write seconds, more than 0")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a valid time: write a number of seconds greater than 0")
     return budget

@@ -36,8 +36,8 @@ def add_arguments(parser: CommandParser) -> None:
     parser.add_argument("--has-error", action="store_true", default=None)
     add_times(parser)
     parser.add_argument("--limit", type=page_size, default=20, metavar="N", help="1 to 500; default 20")
-    parser.add_argument("--before", type=int, metavar="N", help="go on where a page ended")
-    parser.add_argument("--facets", action="store_true", help="how the hits are spread, instead of the hits")
+    parser.add_argument("--before", type=int, metavar="N", help="cursor at the end of the previous page")
+    parser.add_argument("--facets", action="store_true", help="show the number of hits per value instead of the hits")
     add_viewer(parser)
 
 

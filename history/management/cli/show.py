@@ -17,7 +17,7 @@ from history.record.selectors import Page, entries_of, ledger_of, messages_of, s
 from history.transcripts.previews import Preview, entries_in_brief, preview
 from history.transcripts.serializers import session_details_json
 
-HELP = "Show a session: ModelInput, ModelOutput, ToolResults and the rest, with times, tokens and branches."
+HELP = "Show the entries of a session with times, tokens and branches."
 
 TEXT_CHARS = 20_000
 LINE_CHARS = 200
@@ -25,16 +25,18 @@ STYLES = {"complete": "green", "success": "green", "failed": "red", "interrupted
 
 
 def add_arguments(parser: CommandParser) -> None:
-    parser.add_argument("session", metavar="SESSION", help="an id, or as much of its beginning as names one session")
+    parser.add_argument("session", metavar="SESSION", help="session id, or a unique beginning of it")
     parser.add_argument("--limit", type=page_size, default=20, metavar="N", help="1 to 500 entries; default 20")
     parser.add_argument("--before", type=int, metavar="SEQ", help="entries before this one")
     parser.add_argument("--after", type=int, metavar="SEQ", help="entries after this one")
     parser.add_argument("--leaf", type=int, metavar="SEQ", help="the branch that ends with this entry")
-    parser.add_argument("--at-version", type=int, metavar="N", help="as it was when it had N entries")
+    parser.add_argument("--at-version", type=int, metavar="N", help="the session when it had N entries")
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--raw", action="store_true", help="the stored JSON, one entry a line")
-    form.add_argument("--all", action="store_true", help="every entry as it was written: all branches, logs, moves")
-    form.add_argument("--view", choices=VIEWS, help="what a model is told: at first, in full, curated, validated")
+    form.add_argument("--raw", action="store_true", help="the stored JSON, one entry per line")
+    form.add_argument(
+        "--all", action="store_true", help="all entries in the order of writing: branches, logs, moved heads"
+    )
+    form.add_argument("--view", choices=VIEWS, help="the context sent to a model: initial, full, curated or validated")
     add_viewer(parser)
 
 

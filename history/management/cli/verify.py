@@ -15,13 +15,17 @@ from history.management.output import Stream, print_json_line, print_line, progr
 from history.models import Message
 from history.verification import Checkpoint
 
-HELP = "Look through the record for anything altered, missing or dangling."
+HELP = "Check the record for altered, missing or inconsistent data."
 
 
 def add_arguments(parser: CommandParser) -> None:
-    parser.add_argument("sessions", nargs="*", metavar="SESSION", help="only these; default: all, and the audit trail")
-    parser.add_argument("--checkpoint", type=Path, metavar="FILE", help="check against a checkpoint written before")
-    parser.add_argument("--write-checkpoint", type=Path, metavar="FILE", help="write one, if the record is healthy")
+    parser.add_argument(
+        "sessions", nargs="*", metavar="SESSION", help="session ids; default: all sessions and the audit log"
+    )
+    parser.add_argument("--checkpoint", type=Path, metavar="FILE", help="compare with this checkpoint")
+    parser.add_argument(
+        "--write-checkpoint", type=Path, metavar="FILE", help="write a checkpoint if the record is healthy"
+    )
 
 
 def run(options: Options, *, out: Stream, err: Stream) -> None:

@@ -22,7 +22,7 @@ ACTIONS: dict[str, ModuleType] = {
 
 
 class Command(BaseCommand):
-    help = "List, read, search, export, import, delete and verify what was recorded."
+    help = "List, read, search, export, import, delete and verify recorded sessions."
     # Skip the system checks, which import every page: `serve` runs them.
     requires_system_checks: list[str] = ["redaction"]
 

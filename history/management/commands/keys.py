@@ -24,20 +24,26 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True, metavar="create | list | revoke")
-        create = actions.add_parser("create", help="Make a key and show it, once.")
-        create.add_argument("name", help="what the key is for")
-        create.add_argument("--owner", help="user name; default: the first staff user")
-        create.add_argument("--scopes", default=",".join(keys.DEFAULT_SCOPES), help=f"of {','.join(keys.SCOPES)}")
+        create = actions.add_parser("create", help="Create a key and print it once.")
+        create.add_argument("name", help="name of the key")
+        create.add_argument("--owner", help="username of the owner; default: the first staff user")
+        create.add_argument(
+            "--scopes",
+            default=",".join(keys.DEFAULT_SCOPES),
+            help=f"comma-separated scopes out of {','.join(keys.SCOPES)}",
+        )
         create.add_argument("--recording", default=ApiKey.Recording.REDACTED.value, choices=ApiKey.Recording.values)
-        create.add_argument("--owner-wide", action="store_true", help="sees all sessions of its owner")
-        create.add_argument("--expires-days", type=_days, metavar="N", help="default: never")
+        create.add_argument("--owner-wide", action="store_true", help="the key sees all sessions of its owner")
+        create.add_argument(
+            "--expires-days", type=_days, metavar="N", help="days until the key expires; default: never"
+        )
         for name in keys.LIMITS:
             kind = _amount if name.startswith("cost_") else int
             create.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar="N")
-        shown = actions.add_parser("list", help="Show the keys that are in force.")
-        shown.add_argument("--all", action="store_true", help="revoked and expired keys, too")
-        revoke = actions.add_parser("revoke", help="End a key, everywhere within a second.")
-        revoke.add_argument("prefix", help="as `keys list` shows it")
+        shown = actions.add_parser("list", help="List the active keys.")
+        shown.add_argument("--all", action="store_true", help="include revoked and expired keys")
+        revoke = actions.add_parser("revoke", help="Revoke a key. All servers refuse it within a second.")
+        revoke.add_argument("prefix", help="prefix of the key as shown by `keys list`")
         for action in (create, shown, revoke):
             action.add_argument("--json", action="store_true", help="print JSON")
 

@@ -97,14 +97,14 @@ def _draw_charts(points: Points, totals: Sums, query: ChartQuery) -> list[Chart]
 
     is_answered = query.by in ("model", "agent")
     title, answers = (_("Answers"), _("answers")) if is_answered else (_("Messages"), _("messages"))
-    note = _("A session starts with a user or program, before any model or agent takes part.")
+    note = _("A session has no model or agent when it starts.")
     charts = [
         draw("sessions", _("Sessions"), "count", _("sessions started"), _sum("sessions"), note if is_answered else ""),
         draw("messages", title, "count", answers, _sum("answers" if is_answered else "messages")),
         draw("tokens", _("Tokens"), "tokens", _("tokens"), _tokens),
         draw("errors", _("Errors"), "count", _("failed answers and tool calls"), _sum("errors")),
-        draw("tools", _("Time of tools"), "seconds", _("in tools"), _tool_seconds),
-        draw("latency", _("Time to the first token"), "seconds", _("median (approx.)"), _median),
+        draw("tools", _("Time in tools"), "seconds", _("in tools"), _tool_seconds),
+        draw("latency", _("Time to first token"), "seconds", _("median (approx.)"), _median),
     ]
     return [*charts, draw("cost", _("Cost"), "dollars", _("cost"), _sum("cost"))] if totals["cost"] else charts
 

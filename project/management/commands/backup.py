@@ -20,17 +20,19 @@ PAGES = 2_000
 
 
 class Command(BaseCommand):
-    help = "Copy the SQLite database while it is in use, check the copy, and print where it is."
+    help = "Copy the SQLite database while it is in use, check the copy and print its path."
     # `serve` runs the system checks: they import every page, which takes longer than a small backup.
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("path", nargs="?", type=Path, help="default: a file named by the time, in data/backups")
-        parser.add_argument("--json", action="store_true", help="print an object for programs")
+        parser.add_argument(
+            "path", nargs="?", type=Path, help="path of the copy; default: a file named by the time, in data/backups"
+        )
+        parser.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if connection.vendor != "sqlite":
-            raise CommandError(f"This database is backed up by its own tool. Run: {pg_dump_command()}")
+            raise CommandError(f"Use the backup tool of this database. Run: {pg_dump_command()}")
         check_database()
         default = Path(settings.PARLEY_DATA_DIR, "backups", f"parley-{timezone.now():%Y%m%d-%H%M%S}.sqlite3")
         target = (options["path"] or default).absolute()
@@ -58,7 +60,7 @@ class BackupError(Exception):
 
 def copy_sqlite(source: Path, target: Path) -> None:
     if target.exists():
-        raise BackupError(f"{target} exists already. Choose another name: a backup never overwrites.")
+        raise BackupError(f"{target} already exists. Choose another name.")
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
@@ -85,4 +87,4 @@ def copy_pages(source: Path, draft: Path) -> None:
     with closing(sqlite3.connect(draft)) as copy:
         verdict = copy.execute("PRAGMA integrity_check").fetchone()[0]
     if verdict != "ok":
-        raise BackupError(f"The copy is damaged and was thrown away: {verdict}")
+        raise BackupError(f"The copy is damaged and was deleted: {verdict}")

@@ -15,7 +15,7 @@ from project.server.static_files import collect_when_changed
 
 
 class Command(BaseCommand):
-    help = "Bring the database up to date, print a one-time sign-in link and serve (HOST, PORT)."
+    help = "Migrate the database, print a one-time sign-in link and start the server on HOST and PORT."
 
     def handle(self, *args: Any, **options: Any) -> None:
         os.umask(0o077)  # the database and other files are readable for this user only
@@ -54,8 +54,8 @@ def listening_socket(host: str, port: int) -> socket.socket:
         listener.listen(1024)
     except OSError as error:
         raise CommandError(
-            f"Cannot listen on {host}:{port} ({error.strerror or error}). Is something else running there?"
-            f" Choose another port, for example: PORT={port + 1} make run"
+            f"Cannot listen on {host}:{port} ({error.strerror or error}). Another program may use this port."
+            f" Choose another one, for example: PORT={port + 1} make run"
         ) from error
     listener.setblocking(False)
     return listener

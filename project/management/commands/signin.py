@@ -11,13 +11,13 @@ from project.server.readiness import check_database, check_migrations
 
 
 class Command(BaseCommand):
-    help = "Print a fresh one-time sign-in link for a user."
+    help = "Print a new one-time sign-in link for a user."
     # The checks import every page, which takes longer than this command. `serve` runs them.
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("user", metavar="USER", help="the name the person signs in with")
-        parser.add_argument("--json", action="store_true", help="print an object for programs")
+        parser.add_argument("user", metavar="USER", help="username")
+        parser.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
         check_database()
@@ -33,8 +33,8 @@ class Command(BaseCommand):
 def active_user(name: str) -> User:
     user = User.objects.filter(username=name).first()
     if user is None:
-        text = f"There is no user “{name}”. Make one on the page /accounts/people/ or with createsuperuser."
+        text = f"There is no user “{name}”. Create the user on the page /accounts/people/ or with createsuperuser."
         raise CommandError(text)
     if not user.is_active:
-        raise CommandError(f"The user “{name}” is disabled. Enable it in the admin first.")
+        raise CommandError(f"The user “{name}” is disabled. Enable the user in the admin first.")
     return user

@@ -30,7 +30,7 @@ def _find_key(headers: Mapping[str, str], query: str) -> str:
     if "key=" in query and (key := dict(reversed(parse_qsl(query))).get("key")):
         sent.append(key)
     if not sent:
-        text = "No API key: send one of Parley in Authorization: Bearer, x-api-key, x-goog-api-key or ?key=."
+        text = "No API key. Send a key of Parley in Authorization: Bearer, x-api-key, x-goog-api-key or ?key=."
         raise ApiKeyError(text)
     return next((key for key in sent if key.startswith("parley_")), sent[0])
 

@@ -111,7 +111,7 @@ def explain_missing_model(body: bytes) -> str:
     try:
         parsed = read_json(body, lambda pairs: is_object)
     except (ValueError, RecursionError) as error:
-        return f"The body of the request cannot be read as JSON ({error})."
+        return f"The request body is not valid JSON ({error})."
     return "you must provide a model parameter" if parsed is is_object else "The request must be a JSON object."
 
 
@@ -180,7 +180,7 @@ def _leniently(body: bytes) -> tuple[JsonObject, list[Reference]]:
                 peeked[field.name] = read_json(value, dict)
     except (ValueError, RecursionError) as error:
         # Unread bodies are not passed on: the URL may name the model, and the vendor's parser be more lenient still.
-        raise Unreadable(f"it is not JSON ({str(error)[:LONGEST_KEY]})") from None
+        raise Unreadable(f"it is not valid JSON ({str(error)[:LONGEST_KEY]})") from None
     if (twice := names.most_common(1)) and twice[0][1] > 1:
         raise _ambiguous(twice[0][0])
     return peeked, list(dict.fromkeys(found))
@@ -204,7 +204,7 @@ def _check_unambiguous(body: bytes) -> None:
     try:
         read_json(body, _check_keys)
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"it is not JSON ({str(error)[:LONGEST_KEY]})") from None
+        raise Unreadable(f"it is not valid JSON ({str(error)[:LONGEST_KEY]})") from None
 
 
 def _check_keys(pairs: Pairs) -> None:

@@ -119,7 +119,7 @@ def is_stopping() -> bool:
 def check_not_stopping() -> None:
     if is_stopping():
         headers = (("retry-after", str(RETRY_SECONDS)),)
-        raise Refusal("The server is being stopped. Try again in a few seconds.", "overloaded", headers=headers)
+        raise Refusal("The server is restarting. Try again in a few seconds.", "overloaded", headers=headers)
 
 
 async def finish_calls(seconds: float) -> None:

@@ -56,10 +56,10 @@ def _decompress(body: bytes, encoding: str, limit: int) -> bytes:
                 if len(whole) > limit:
                     raise TooLarge
             if not decoder.is_complete:
-                raise Unreadable("the compressed body is cut off")
+                raise Unreadable("the compressed body is incomplete")
             return bytes(whole)
     except (zlib.error, zstandard.ZstdError) as error:
-        raise Unreadable(f"the body is not {encoding} ({error})") from None
+        raise Unreadable(f"the body is not valid {encoding} ({error})") from None
     raise UnknownEncoding(encoding)
 
 
@@ -79,7 +79,7 @@ class Decompression:
             try:
                 plain = decode(chunk[start : start + REPLY_SLICE])
             except (zlib.error, zstandard.ZstdError) as error:
-                raise Unreadable(f"it is not {name} ({error})") from None
+                raise Unreadable(f"it is not valid {name} ({error})") from None
             if plain:
                 yield from self.in_slices(plain, place + 1)
 

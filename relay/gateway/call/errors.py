@@ -53,7 +53,7 @@ def key_refusal(error: ApiKeyError) -> Refusal:
 
 
 def model_not_found(name: str) -> Refusal:
-    text = f"The model '{name[:LONGEST_NAME]}' does not exist here. GET /v1/models lists those that do."
+    text = f"The model '{name[:LONGEST_NAME]}' is not available. GET /v1/models lists the available models."
     return Refusal(text, "not_found")
 
 

@@ -52,10 +52,10 @@ def check_continuation(call: Call, upstreams: list[Upstream]) -> None:
     if not name or call.earlier is not None:
         return
     if is_ours(name):
-        text = f"Previous response with id '{name}' is not kept here any more. Send the whole conversation."
+        text = f"Previous response with id '{name}' is no longer stored. Send the whole conversation."
         raise not_found(text, call.address.dialect)
     if not all(one.is_native(call.address.dialect) for one in upstreams):
-        raise Refusal(f"The model '{call.model[:LONGEST_NAME]}' knows nothing of {name}: send the whole conversation.")
+        raise Refusal(f"The model '{call.model[:LONGEST_NAME]}' cannot continue {name}. Send the whole conversation.")
 
 
 def with_earlier(request: DecodedRequest, earlier: Earlier) -> DecodedRequest:

@@ -79,7 +79,7 @@ async def _check_session(call: Call) -> None:
         call.session_name = NOT_NAMED
         return
     if not is_own:
-        raise not_found(f"There is no session {call.session_name.session}.", call.address.dialect)
+        raise not_found(f"Session {call.session_name.session} not found.", call.address.dialect)
     call.session_name = replace(call.session_name, to_check=False)
 
 
@@ -119,12 +119,12 @@ def _unknown(reference: Reference, dialect: str) -> Refusal:
     kind, name = reference.kind, reference.name[:LONGEST_ID]
     if kind == kinds.ITEM:
         text = f"Item with id '{name}' not found. "
-        text += "Of what the vendor keeps, a key can refer to what it was given itself."
+        text += "A key can refer only to items that it received."
     elif kind in GIVEN_OUT:
-        text = f"The {kind} '{name}' was not found. A key can use those that it was given itself."
+        text = f"The {kind} '{name}' was not found. A key can use only its own."
     else:
         text = (
-            f"The {kind} '{name}' cannot be used here: what the vendor stores is shared by all keys, "
+            f"The {kind} '{name}' cannot be used: all keys share what the provider stores, "
             f"and the operator has not listed {MADE_AT[kind][0]} for this provider. Send its content instead."
         )
     return not_found(text, dialect)
@@ -139,7 +139,7 @@ async def _not_issued(key: int, names: Iterable[str]) -> set[str]:
             unknown = {name for name in unknown if (key, name[:LONGEST_ID]) not in issued.seen}
         if not unknown:
             break
-        known = await look_up(in_database(_issued_among, key, unknown), "Whose answer that was")
+        known = await look_up(in_database(_issued_among, key, unknown), "The owner of this response")
         unknown = {name for name in unknown if name[:LONGEST_ID] not in known}
     return unknown
 
@@ -149,7 +149,7 @@ async def look_up(query: Awaitable[T], what: str) -> T:
     try:
         return await query
     except (DatabaseError, InterfaceError):
-        text = f"{what} cannot be looked up just now."
+        text = f"{what} cannot be checked at the moment. Try again in a few seconds."
         raise Refusal(text, "overloaded", headers=(("retry-after", "2"),)) from None
 
 

@@ -71,12 +71,12 @@ class Reply:
             return ""
         self.first = self.first or await self.next()
         if not self.first:
-            return f"The provider {name} sent an empty reply. Check its base URL."
+            return f"The provider {name} sent an empty response. Check its base URL."
         # JSON or events, perhaps after spaces that keep the connection alive.
         text = self.first.lstrip(b" \t\r\n\xef\xbb\xbf")
         if not text or text.startswith((b"{", b"[", b"data:", b"event:", b"id:", b"retry:", b":")):
             return ""
-        return f"The provider {name} sent something that is no answer of a model. Check its base URL and its dialect."
+        return f"The provider {name} sent an invalid response. Check its base URL and its dialect."
 
     async def record_end(self, recording: Recording, reason: str, *, error: str = "", **metadata: str) -> None:
         await recording.end(
@@ -117,7 +117,7 @@ async def dial(call: Call, upstreams: Sequence[Upstream], make_request: MakeRequ
         if is_answer or is_last:
             return reply
         reply.response.close()
-    raise Unreachable("no upstream was left to ask")
+    raise Unreachable("no upstream is left")
 
 
 def _concerns_model(call: Call, upstream: Upstream, status: int) -> bool:
@@ -148,7 +148,7 @@ async def _attempt(call: Call, upstream: Upstream, make_request: MakeRequest, *,
         with idle_timeout(endpoint, call.loop, has_begun=False):
             reply.first = await sessions.read_available(response.content)
         if not reply.first and reply.status == 200:
-            raise Unreachable(f"The provider {endpoint.name} gave an empty answer", provider=endpoint.name)
+            raise Unreachable(f"The provider {endpoint.name} sent an empty response", provider=endpoint.name)
     except BaseException:
         response.close()
         raise

@@ -29,7 +29,7 @@ NOT_MODIFIED = 304
 NO_SWITCHES = Switches()  # switches are for requests that Parley encodes itself
 # How long to wait for the upstream to close after its final event, so that its connection can be used again.
 CLOSING_SECONDS = 0.25
-REDIRECTED = "The upstream sends us to another address: check its base URL."
+REDIRECTED = "The provider redirects to another address. Check its base URL."
 
 
 def make_request(call: Call, upstream: Upstream, endpoint: Endpoint) -> RawRequest:

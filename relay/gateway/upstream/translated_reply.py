@@ -144,11 +144,10 @@ class TranslatedReply:
         yield [self._observe(event) for event in await parser.close(decoder.close)]
         if not self._has_answered:
             raise _NoAnswer(
-                f"The provider {upstream.provider.name} sent something that is no answer of a model. "
-                "Check its base URL and its dialect."
+                f"The provider {upstream.provider.name} sent an invalid response. Check its base URL and its dialect."
             )
         if self._over_at is None:
-            raise Cut("The upstream stopped in the middle of its answer.", provider=upstream.provider.name)
+            raise Cut("The provider stopped before the end of its answer.", provider=upstream.provider.name)
 
     def _observe(self, event: Event) -> Event:
         """Note what the event says about the reply; of an error, the text that the caller may read."""
@@ -177,10 +176,10 @@ class TranslatedReply:
                     yield plain
                 chunk = await self._next(end)
         except UnknownEncoding as error:
-            text = f"The upstream's answer is compressed as {error}, which is not read here."
+            text = f"The provider's response uses the content encoding {error}, which is not supported."
             raise VendorFault(text, provider=provider) from None
         except Unreadable as error:
-            raise VendorFault(f"The upstream's answer cannot be unpacked: {error}.", provider=provider) from None
+            raise VendorFault(f"The provider's response cannot be decompressed: {error}.", provider=provider) from None
 
     async def _next(self, end: ReplyEnd) -> bytes:
         """Counts may follow the end of an answer: the client waits for them, but not long."""

@@ -17,17 +17,17 @@ from relay.models import Agent
 
 
 class Command(BaseCommand):
-    help = "List agents, write one into a TOML file, read one from there."
+    help = "List agents, export one to a TOML file, import one from a TOML file."
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True, metavar="list | export | import")
-        shown = actions.add_parser("list", help="Show the agents.")
-        exported = actions.add_parser("export", help="Write one as TOML, to stdout or into a file.")
-        exported.add_argument("name", help="as the list shows it")
-        exported.add_argument("--output", type=Path, metavar="FILE", help="default: stdout")
-        imported = actions.add_parser("import", help="Make an agent of a TOML file.")
-        imported.add_argument("file", help="- reads from stdin")
-        imported.add_argument("--replace", action="store_true", help="change the agent of this name, if there is one")
+        shown = actions.add_parser("list", help="List the agents.")
+        exported = actions.add_parser("export", help="Export an agent as TOML to stdout or to a file.")
+        exported.add_argument("name", help="name of the agent")
+        exported.add_argument("--output", type=Path, metavar="FILE", help="file to write; default: stdout")
+        imported = actions.add_parser("import", help="Create an agent from a TOML file.")
+        imported.add_argument("file", help="path of a TOML file; - reads standard input")
+        imported.add_argument("--replace", action="store_true", help="update the agent with this name if it exists")
         for parser in (shown, exported, imported):
             parser.add_argument("--json", action="store_true", help="print JSON")
 

@@ -56,5 +56,5 @@ def examples() -> list[tuple[str, str]]:
     return [
         (_("Write a haiku about a quiet library."), _("Asks the model selected below.")),
         ("/sys_monitor cpu", _("Shows how busy this server is, without a model.")),
-        ("/help", _("Commands that need no model")),
+        ("/help", _("Commands without a model")),
     ]

@@ -189,4 +189,4 @@ def session_changed(session: Session, what: str, **_signal: object) -> None:
         else:
             notify_pages(session)
     except Exception:
-        logger.exception("Open pages were not told that session %s was %s.", session.pk, what)
+        logger.exception("Open pages were not notified that session %s was %s.", session.pk, what)

@@ -63,7 +63,7 @@ FAMILIES = dict.fromkeys(("gpt-", "chatgpt-", "o1", "o3", "o4"), "openai")
 FAMILIES |= {"claude": "anthropic", "gemini": "gemini"}
 EXAMPLE_PATTERN = "claude-*"  # for help texts
 HOW_TO_ADD_MODELS = (
-    "the operator of this server sets a key of OpenAI, Anthropic or Gemini, or runs Ollama (docs/providers.md)"
+    "ask the operator of this server to set a key of OpenAI, Anthropic or Gemini, or to run Ollama (docs/providers.md)"
 )
 # Azure's older addresses, with the deployment in the path, exist for one dialect.
 AZURE_DIALECT = "openai-chat"

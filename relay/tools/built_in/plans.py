@@ -21,7 +21,7 @@ SPACES_PER_LEVEL = 2
 DEEPEST = 3
 
 NONE_YET = "[There is no task plan yet. If the task takes several steps, write one with update_plan before you begin.]"
-HOLDS = "[The task plan, as it stands. Call update_plan whenever a step is begun or done.]"
+HOLDS = "[The current task plan. Call update_plan whenever you start or finish a step.]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,21 +80,21 @@ MOST_STEPS = 100
 def update_plan(
     context: ToolContext,
     plan: Annotated[
-        str, "The whole plan in Markdown, a line for each step: `- [ ] open`, `- [~] in progress`, `- [x] done`."
+        str, "The whole plan in Markdown, one line per step: `- [ ] open`, `- [~] in progress`, `- [x] done`."
     ],
 ) -> str:
-    """Write or change the task plan, which the person sees as a checklist.
+    """Write or change the task plan, which the user sees as a checklist.
 
-    Write it before a task of several steps, and again whenever a step is begun or done: always the whole plan. An empty
-    text takes the plan away.
+    Write it before a task of several steps, and again when you start or finish a step. Always write the whole plan. An
+    empty text removes the plan.
     """
     text = plan.strip()
     steps = read_plan(text).steps
     if len(text) > MOST_CHARS or len(steps) > MOST_STEPS:
         raise ToolError(f"A plan has at most {MOST_STEPS} steps and {MOST_CHARS:,} characters: keep it short.")
     if text and not steps:
-        raise ToolError("There is no step in it. Write each on a line of its own: - [ ] open, - [x] done.")
+        raise ToolError("The plan has no steps. Write each step on its own line: - [ ] open, - [x] done.")
     context.keep(PlanSet(plan=text, agent=context.agent, is_internal=True))
     if not text:
-        return "There is no plan any more."
-    return f"The plan is kept: {read_plan(text).done} of {len(steps)} steps are done."
+        return "The plan was removed."
+    return f"Plan saved: {read_plan(text).done} of {len(steps)} steps are done."

@@ -22,12 +22,12 @@ ARGUMENT_CHARS = 500
 def read_session(
     context: ToolContext,
     session: Annotated[str, "The id of the session."],
-    around: Annotated[int | None, "Show what stands around the entry with this number."] = None,
-    before: Annotated[int | None, "Show what stands before the entry with this number."] = None,
-    after: Annotated[int | None, "Show what comes after the entry with this number."] = None,
-    limit: Annotated[int, "How many entries, at most 100."] = 20,
+    around: Annotated[int | None, "Show the entries around this number."] = None,
+    before: Annotated[int | None, "Show the entries before this number."] = None,
+    after: Annotated[int | None, "Show the entries after this number."] = None,
+    limit: Annotated[int, "Number of entries, at most 100."] = 20,
 ) -> str:
-    """Read one of the person's sessions: its newest entries, or those around, before or after an entry."""
+    """Read one of the user's sessions: its newest entries, or those around, before or after an entry."""
     found = open_session(context, session.strip())
     return render_entries(context, found, around=around, before=before, after=after, limit=limit)
 
@@ -36,7 +36,7 @@ def open_session(context: ToolContext, name: str, *, reason: str = "") -> Sessio
     try:
         found = find_opened(context.user, name, reason=reason)
     except NotPermitted:
-        raise ToolError("This session belongs to another user, and the person may not read it.") from None
+        raise ToolError("This session belongs to another user. You do not have permission to read it.") from None
     except ReasonNeeded as error:
         why = f" ({error})" if reason else ""
         raise ToolError(f"This session belongs to another user: {context.how_to_open}{why}.") from None
@@ -63,7 +63,7 @@ def render_entries(
     pairs = zip(shown, entries_in_brief(shown), strict=True)
     texts = [_render_entry(message, entry, zone, chars) for message, entry in pairs]
     begun = session.created_at.astimezone(zone)
-    head = f"{session.title or 'Untitled'} ({session.message_count} messages, begun {begun:%Y-%m-%d %H:%M})"
+    head = f"{session.title or 'Untitled'} ({session.message_count} messages, started {begun:%Y-%m-%d %H:%M})"
     ways = []
     if page.messages and page.has_older:
         ways.append(f"There are older entries: before={page.messages[0].seq}")
@@ -111,15 +111,15 @@ def _lines(entry: Entry, chars: int) -> Iterator[str]:
 def _brief(text: str, chars: int) -> str:
     begun = preview(text, max(1, chars))
     if begun.bytes:
-        return f"{begun.text} … ({begun.bytes:,} bytes in all)"
-    return f"{begun.text} … ({begun.chars:,} characters in all)" if begun.chars else begun.text
+        return f"{begun.text} … ({begun.bytes:,} bytes in total)"
+    return f"{begun.text} … ({begun.chars:,} characters in total)" if begun.chars else begun.text
 
 
 @tool(is_for_agents=True, summary=_("Shows a called agent the conversation of its caller; included automatically"))
 def read_caller(
     context: ToolContext,
-    before: Annotated[int | None, "Show what stands before the entry with this number."] = None,
-    limit: Annotated[int, "How many entries, at most 100."] = 20,
+    before: Annotated[int | None, "Show the entries before this number."] = None,
+    limit: Annotated[int, "Number of entries, at most 100."] = 20,
 ) -> str:
     """Read the conversation of your calling agent, up to the call: its newest entries, or those before an entry."""
     mine = Session.objects.only("parent_id", "metadata").get(pk=context.session_id)

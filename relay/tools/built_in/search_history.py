@@ -18,21 +18,21 @@ PAGES = 5
 def search_history(
     context: ToolContext,
     query: Annotated[str, 'Words that must all occur; "a phrase", pay*, -without, this OR that. May be empty.'],
-    limit: Annotated[int, "How many messages, at most 50."] = 10,
+    limit: Annotated[int, "Number of messages, at most 50."] = 10,
     role: Annotated[Literal["user", "assistant", "tool", "system"] | None, "Who said it."] = None,
-    tool: Annotated[str | None, "Only messages that call this tool or hold its result."] = None,
-    agent: Annotated[str | None, "Only what this agent said or heard."] = None,
+    tool: Annotated[str | None, "Only messages with a call or a result of this tool."] = None,
+    agent: Annotated[str | None, "Only messages to and from this agent."] = None,
     model: Annotated[str | None, "Only answers of this model."] = None,
-    source: Annotated[Literal["chat", "relay", "import", "notebook"] | None, "Where the session came from."] = None,
-    session: Annotated[str | None, "Only this session, by its id."] = None,
-    has_error: Annotated[bool | None, "Only messages with an error, or only without."] = None,
-    since: Annotated[str | None, "From this day or time on: 2026-11-01 or 2026-11-01T14:00."] = None,
+    source: Annotated[Literal["chat", "relay", "import", "notebook"] | None, "Source of the session."] = None,
+    session: Annotated[str | None, "Only the session with this id."] = None,
+    has_error: Annotated[bool | None, "Only messages with an error, or only messages without."] = None,
+    since: Annotated[str | None, "From this day or time: 2026-11-01 or 2026-11-01T14:00."] = None,
     until: Annotated[str | None, "Up to this day or time."] = None,
-    this_conversation: Annotated[bool, "Also search the conversation that is going on here."] = False,
+    this_conversation: Annotated[bool, "Also search the current conversation."] = False,
 ) -> str:
-    """Search everything that was ever said in the person's sessions, newest first.
+    """Search all messages of the user's sessions, newest first.
 
-    Each hit has the id of its session and the number of the entry: read_session shows what stands around it.
+    Each hit has the id of its session and the number of the entry: read_session shows the entries around it.
     """
     zone = zone_of(context.user)
     try:
@@ -52,8 +52,8 @@ def search_history(
     left_out = None if this_conversation or only else context.session_id
     hits, is_all = _found(context, query, filters, limit=max(1, min(limit, MOST)), left_out=left_out)
     if not hits:
-        return "Nothing was found." if is_all else "Nothing was found among the newest messages; narrow the search."
-    rest = "" if is_all else "\n\nThere are more: narrow the search, or ask for more."
+        return "Nothing found." if is_all else "Nothing found among the newest messages. Narrow the search."
+    rest = "" if is_all else "\n\nThere are more results. Narrow the search, or raise the limit."
     readable = readable_without_reason(context.user, [hit.session_id for hit in hits])
     texts = []
     for number, hit in enumerate(hits, 1):

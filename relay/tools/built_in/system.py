@@ -13,9 +13,9 @@ from relay.tools.base import ToolContext, find_zone, tool, zone_of
 @tool(summary=_("Shows the current time"))
 def current_time(
     context: ToolContext,
-    zone: Annotated[str | None, "An IANA time zone such as Europe/Berlin; left out: the person's own."] = None,
+    zone: Annotated[str | None, "An IANA time zone such as Europe/Berlin; default: the user's time zone."] = None,
 ) -> str:
-    """Tell the date, the day of the week and the time now."""
+    """Get the current date, day of the week and time."""
     place = find_zone(zone) if zone else zone_of(context.user)
     here = datetime.now(UTC).astimezone(place)
     return f"{here:%A} {here.isoformat(sep=' ', timespec='seconds')} ({place.key})"
@@ -32,9 +32,9 @@ def panel(context: ToolContext) -> str:
 
 @tool(summary=_("Shows how busy the server is"), panel=panel)
 def sys_monitor(
-    context: ToolContext, metric: Annotated[Literal["cpu", "memory", "disk", "all"], "What to look at."] = "all"
+    context: ToolContext, metric: Annotated[Literal["cpu", "memory", "disk", "all"], "What to show."] = "all"
 ) -> str:
-    """Show how busy the server is: processor and load, memory, and the disk on which the data lies."""
+    """Show how busy the server is: processor and load, memory, and the disk with the data."""
     lines = {"cpu": _cpu, "memory": _memory, "disk": _disk}
     return "\n".join(line() for name, line in lines.items() if metric in (name, "all"))
 

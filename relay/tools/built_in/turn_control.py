@@ -14,11 +14,11 @@ from relay.tools.base import ToolContext, ToolError, tool
 def ask_user(
     context: ToolContext,
     question: Annotated[str, "The question, with everything that is needed to answer it."],
-    choices: Annotated[list[str] | None, "Answers to pick from, if there are only a few."] = None,
+    choices: Annotated[list[str] | None, "Possible answers, if there are only a few."] = None,
 ) -> str:
-    """Ask the person a question and wait for the answer. Use it when only they can decide or know."""
+    """Ask the user a question and wait for the answer. Use it when only the user can decide or know."""
     if not has_visible_text(question):
-        raise ToolError("The question is empty: write what the person is to answer.")
+        raise ToolError("The question is empty. Write what the user should answer.")
     return "The question was asked."
 
 
@@ -26,12 +26,12 @@ def ask_user(
 async def call_agent(
     context: ToolContext,
     agent: Annotated[str, "The name of the agent."],
-    task: Annotated[str, "What it is to do, with everything that it has to know: it begins with nothing else."],
+    task: Annotated[str, "The task with all information that the agent needs. It knows nothing else."],
 ) -> str:
     """Let another agent do a part of the task and wait for its answer, which is the result of this call.
 
-    It works by itself and cannot ask anybody; it can read this conversation up to here. Several calls in one answer run
-    at the same time.
+    It works by itself and cannot ask the user; it can read this conversation up to this point. Several calls in one
+    answer run at the same time.
     """
     if context.ask_agent is None:
         raise ToolError("Only an agent can call another, in the middle of its turn.")
@@ -48,10 +48,8 @@ def compress_chat_history(context: ToolContext) -> str:
 
 
 @tool(name=FINISH_TOOL, directive="finish_task", summary=_("Ends the task with its result"))
-def finish_task(
-    context: ToolContext, result: Annotated[str, "What came of the task, in full: the person reads this."]
-) -> str:
-    """End the task with its result. Call it once, when nothing is left to do, and call nothing else beside it."""
+def finish_task(context: ToolContext, result: Annotated[str, "The complete result of the task, for the user."]) -> str:
+    """End the task with its result. Call it once, when nothing is left to do, without other calls."""
     if not result.strip():
-        raise ToolError("The result is empty: write what came of the task, the person reads it.")
+        raise ToolError("The result is empty. Write the result of the task for the user.")
     return "The task is finished."

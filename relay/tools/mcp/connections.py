@@ -75,7 +75,7 @@ class Connection:
                 return await asyncio.shield(self.ready)
         except TimeoutError:
             self.task.cancel()
-            raise McpGone(f"{self.server.name} gave no sign of life within {SECONDS_TO_CONNECT:g} seconds") from None
+            raise McpGone(f"{self.server.name} did not answer within {SECONDS_TO_CONNECT:g} seconds") from None
 
     def give_up(self) -> None:
         """No new call begins here; it ends with the last call."""
@@ -94,7 +94,7 @@ class Connection:
             error = error.exceptions[0]
         text = error_text(str(error), self.secrets) or type(error).__name__
         last = error_text(self.notes.error_output.decode("utf-8", "replace"), self.secrets)
-        problem = "; ".join(filter(None, [self.notes.problem or text, last and f"its last words: {last}"]))
+        problem = "; ".join(filter(None, [self.notes.problem or text, last and f"last output: {last}"]))
         return McpGone(f"{self.server.name} cannot be used: {problem}")
 
     async def close(self) -> None:
@@ -137,7 +137,9 @@ class Connections:
                 return await ask(client)
         except TimeoutError:
             connection.give_up()
-            raise McpGone(f"{server.name} did not answer within {server.seconds:g} seconds and was given up") from None
+            raise McpGone(
+                f"{server.name} did not answer within {server.seconds:g} seconds; the call was cancelled"
+            ) from None
         except MCPError as error:
             raise self._failure_of(connection, error) from None
         except McpFailure:

@@ -28,7 +28,7 @@ SLACK = 5.0
 def settings_of(row: McpServer) -> McpSettings:
     environment, headers = unseal(row.environment), unseal(row.headers)
     if environment is None or headers is None:
-        raise McpFailure(f"the secrets of {row.name} were encrypted under another SECRET_KEY: write them again")
+        raise McpFailure(f"the secrets of {row.name} were encrypted with another SECRET_KEY: enter them again")
     is_program = row.transport == McpServer.Transport.STDIO
     return McpSettings(
         name=row.name,
@@ -45,7 +45,7 @@ def look(row: McpServer) -> McpServer:
     """Ask the server what it offers, and keep that, or why it could not be had."""
     try:
         row.tools, left_out = describe_tools(row.name, connections.list_tools(settings_of(row)))
-        row.problem = f"left out, because they are too many or too large: {', '.join(left_out)}" if left_out else ""
+        row.problem = f"left out (too many or too large): {', '.join(left_out)}" if left_out else ""
     except (McpFailure, TimeoutError) as error:
         row.problem = str(error) or "it took too long"
     row.looked_at = timezone.now()
@@ -117,5 +117,5 @@ def _store_pictures(content: Sequence[Any]) -> dict[int, Media]:
 def _settings(pk: int) -> McpSettings:
     row = McpServer.objects.filter(pk=pk, is_enabled=True).first()
     if row is None:
-        raise McpFailure("the MCP server of this tool is switched off")
+        raise McpFailure("the MCP server of this tool is disabled")
     return settings_of(row)

@@ -98,7 +98,7 @@ async def _read_messages(process: asyncio.subprocess.Process, to_us: Any, notes:
                     except ValueError:
                         rubbish += 1
                         if rubbish > MOST_RUBBISH:
-                            notes.problem = "it sends what is no JSON-RPC"
+                            notes.problem = "it sends invalid JSON-RPC"
                             break
                         continue
                     await to_us.send(SessionMessage(message))

@@ -133,7 +133,7 @@ def test_only_an_export_of_everything_has_server_data(ada: User) -> None:
 
 
 def test_unknown_formats_and_cursors_are_refused_with_words(ada: User) -> None:
-    with pytest.raises(CannotExport, match="take one of"):
+    with pytest.raises(CannotExport, match="choose from"):
         begin(ada, Selection(), "docx")
     with pytest.raises(CannotExport, match="not a valid cursor"):
         begin(ada, Selection(), "jsonl", since="yesterday")

@@ -130,7 +130,7 @@ def test_an_unreadable_compaction_lets_the_history_count_again() -> None:
     )
     assert texts(path_of(found)) == ["One."] or len(found.nodes) == 2
     assert not any(isinstance(node.entry, Summary) for node in found.nodes)
-    assert "counts again" in said_by_notes(found, "lost")
+    assert "used again" in said_by_notes(found, "lost")
 
 
 def test_a_subagent_knows_its_parent_and_a_fork_repeats_its_beginning_once() -> None:

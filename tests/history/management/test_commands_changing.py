@@ -150,7 +150,7 @@ def test_a_purge_whose_time_is_up_says_that_the_next_goes_on(due: Session) -> No
 
 @pytest.mark.parametrize("budget", ["0", "-1", "soon", "nan", "1e400"])
 def test_a_budget_is_a_time(budget: str) -> None:
-    with pytest.raises(CommandError, match="write seconds"):
+    with pytest.raises(CommandError, match="write a number of seconds"):
         run_history("purge", f"--budget={budget}")
 
 

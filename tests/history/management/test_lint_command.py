@@ -35,7 +35,7 @@ def test_a_file_that_would_be_rejected_gives_exit_code_1_and_says_where(broken: 
     with pytest.raises(CommandError, match=r"Would be rejected: .*broken\.json") as refused:
         run_history("lint", *options, broken, out=out)
     assert refused.value.returncode == 1
-    assert "messages[1].tool_calls[0]  Each tool_use has its tool_result; f (a) has none." in out.getvalue()
+    assert "messages[1].tool_calls[0]  Each tool_use must have a tool_result; f (a) has none." in out.getvalue()
     assert "Anthropic Messages  rejected" in out.getvalue()
 
 
@@ -85,7 +85,7 @@ def test_a_session_is_named_like_everywhere(ada: Any, bob: Any) -> None:
     out = StringIO()
     with pytest.raises(CommandError, match=f"Would be rejected: {session.pk}"):
         run_history("lint", str(session.pk)[:8], out=out)
-    assert "#2  Each call has a tool message" in out.getvalue()
+    assert "#2  Each call must have a tool message" in out.getvalue()
     with pytest.raises(CommandError, match="There is no session"):
         run_history("lint", str(session.pk)[:8], "--as", "bob")
 

@@ -274,7 +274,7 @@ def test_history_begins_with_the_last_thirty_days_in_four_numbers(reader: Client
     assert shown == [
         ("1", "sessions in 30 days"),
         ("120", "tokens"),
-        ("0.8 s", "to the first token, median"),
+        ("0.8 s", "time to first token, median"),
         ("0.0 %", "answers cut short"),
     ]
     assert 'class="headlines"' not in reader.get("/history/?q=why").content.decode()

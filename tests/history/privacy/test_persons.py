@@ -329,7 +329,7 @@ def test_a_receipt_that_cannot_be_written_is_found_out_before_anything_is_erased
 def test_an_export_is_told_file_by_file_and_never_overwrites(ada: User, adas: list[Session], tmp_path: Path) -> None:
     out = run_history("person", "wombatname", "--export", tmp_path / "ada.zip")[0]
     assert "sessions.jsonl" in out
-    with pytest.raises(CommandError, match="there already"):
+    with pytest.raises(CommandError, match="already exists"):
         run_history("person", "wombatname", "--export", tmp_path / "ada.zip")
     assert [path.name for path in tmp_path.iterdir()] == ["ada.zip"]
     with pytest.raises(CommandError, match="no user called"):

@@ -186,7 +186,7 @@ def test_a_trim_of_what_was_not_copied_yet_ends_the_fork_with_an_error_and_the_n
     ada: Any, settings: Any
 ) -> None:
     session = create_chat(ada, *["word"] * LENGTH, source="relay")
-    with before_each_batch(trims(settings, at=1, to=10)), pytest.raises(NoSuchEntry, match="fork it anew"):
+    with before_each_batch(trims(settings, at=1, to=10)), pytest.raises(NoSuchEntry, match="fork it again"):
         recorder.fork(session, at=session.head, owner=ada)
     assert list(permissions.sessions_for(ada, Purpose.LIST)) == [session]
     again = recorder.fork(session, at=session.head, owner=ada)

@@ -60,7 +60,7 @@ def test_a_path_is_found_from_the_project_and_from_home(tmp_path: Path) -> None:
 def test_an_address_of_the_wrong_kind_is_refused_with_an_example(written: str) -> None:
     env = read(REDIS_URL=written)
     env.url("REDIS_URL", schemes=("redis", "postgres"), example="redis://127.0.0.1/0")
-    assert env.problems == [f'REDIS_URL is "{written}": write an address like redis://127.0.0.1/0.']
+    assert env.problems == [f'REDIS_URL is "{written}": write a URL like redis://127.0.0.1/0.']
 
 
 def test_a_refusal_never_shows_a_secret() -> None:

@@ -75,7 +75,7 @@ def test_a_copy_made_during_writes_shows_one_moment(source: Path, tmp_path: Path
 def test_a_backup_never_overwrites(source: Path, tmp_path: Path) -> None:
     target = tmp_path / "there.sqlite3"
     target.write_text("precious")
-    with pytest.raises(BackupError, match="exists already"):
+    with pytest.raises(BackupError, match="already exists"):
         copy_sqlite(source, target)
     assert target.read_text() == "precious"
 

@@ -95,15 +95,15 @@ class TestFiles:
             ("name =", "not valid TOML"),
             ("label = 'x'", "name:"),
             ("name = 'two words'", "name:"),
-            ("name = 3", "name: expected a text"),
-            ("name = 'a'\ntools = 'current_time'", "tools: expected a list of texts"),
+            ("name = 3", "name: expected a string"),
+            ("name = 'a'\ntools = 'current_time'", "tools: expected a list of strings"),
             ("name = 'a'\nmodels = 'large'", "models: expected a table"),
             ("name = 'a'\n[limits]\nmax_steps = '7'", "limits.max_steps: expected a whole number"),
             ("name = 'a'\n[limits]\nmax_steps = -1", "limits.max_steps:"),
             ("name = 'a'\n[limits]\nmax_steps = true", "limits.max_steps: expected a whole number"),
             ("name = 'a'\n[compression]\ncompress_at = 7.5", "compression.compress_at:"),
             ("name = 'a'\n[models]\ntemperature = nan", "models.temperature: expected a number"),
-            ('name = "a"\ninstruction = "\\u0000"', "instruction: expected a text"),
+            ('name = "a"\ninstruction = "\\u0000"', "instruction: expected a string"),
         ],
     )
     def test_what_is_wrong_is_refused_and_the_place_is_named(self, text: str, told: str) -> None:
@@ -145,7 +145,7 @@ class TestCommand:
         for words, told in (
             (["export", "unknown"], "no agent unknown"),
             (["import", str(tmp_path / "nothing.toml")], "cannot be read"),
-            (["import", str(tmp_path / "bad.toml")], "name: expected a text"),
+            (["import", str(tmp_path / "bad.toml")], "name: expected a string"),
         ):
             with pytest.raises(CommandError, match=told) as refused:
                 manage(*words)

@@ -56,7 +56,7 @@ async def test_an_agent_calls_the_tools_that_it_is_allowed_and_the_model_is_told
     assert f"EXAMPLE_TOKEN={SECRET}" in environment.text
     assert "OPENAI_API_KEY" not in environment.text
     assert hidden.text.endswith("\nplain text")
-    assert "There is no tool called near__fail" in failed.error
+    assert "There is no tool near__fail" in failed.error
 
 
 async def test_pictures_of_a_result_are_kept_shown_and_told_to_models_that_take_them(talk: Talk) -> None:
@@ -87,5 +87,5 @@ async def test_a_server_that_dies_in_the_middle_costs_one_call_and_not_the_run(t
     assert (await talk.until_ended()).outcome == Run.Outcome.DONE
     found = [entry.results for entry in await talk.entries() if isinstance(entry, ToolResults)]
     assert [[result.status for result in results] for results in found] == [["failed", "success"], ["success"]]
-    assert "its last words: out of cheese" in found[0][0].error
+    assert "last output: out of cheese" in found[0][0].error
     assert SECRET not in str(found)

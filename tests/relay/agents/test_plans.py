@@ -59,7 +59,7 @@ async def test_each_change_of_the_plan_is_an_entry_behind_its_results_and_the_ne
     assert screens[0] == NONE_YET
     assert [FIRST in screens[1], SECOND in screens[2]] == [True, True]
     results = next(entry for entry in await talk.entries() if isinstance(entry, ToolResults))
-    assert results.text == "The plan is kept: 0 of 2 steps are done."
+    assert results.text == "Plan saved: 0 of 2 steps are done."
 
 
 async def test_an_agent_that_keeps_no_plan_is_told_of_none(talk: Talk) -> None:

@@ -125,7 +125,7 @@ async def test_an_agent_that_may_call_others_gets_their_names(talk: Talk) -> Non
     tool = provider.calls[0].context.tools[0]
     assert tool.parameters["properties"]["agent"]["enum"] == ("scout",)
     assert "scout: I am scout." in tool.description
-    assert [(status, "There are: scout" in text) for status, text in await results_of(talk.session)] == [
+    assert [(status, "Available agents: scout" in text) for status, text in await results_of(talk.session)] == [
         ("failed", True)
     ]
 
@@ -187,7 +187,7 @@ async def test_two_agents_that_call_each_other_end_at_the_depth_limit_which_says
     assert (await talk.until_ended()).outcome == Run.Outcome.DONE
     assert await in_database(Session.objects.count) == 3
     assert await in_database(lambda: Run.objects.filter(ended_at=None).count()) == 0
-    assert "Agents may call each other 2 deep" in (await talk.said())[-1][1]
+    assert "Agents can call each other at most 2 levels deep" in (await talk.said())[-1][1]
 
 
 async def test_so_many_agents_are_called_in_one_turn_and_no_more(talk: Talk, settings: Any) -> None:
@@ -198,7 +198,7 @@ async def test_so_many_agents_are_called_in_one_turn_and_no_more(talk: Talk, set
     await talk.begin()
     await talk.until_ended()
     assert sorted(await results_of(talk.session))[0] == (
-        "failed", "No more agents may be called in this turn: do the rest without them.",
+        "failed", "No more agents can be called in this turn. Do the rest yourself.",
     )  # fmt: skip
     assert await in_database(lambda: Session.objects.filter(parent=talk.session).count()) == 2
 
@@ -252,7 +252,7 @@ async def test_a_called_agent_that_is_stopped_by_itself_costs_its_caller_one_fai
     await conversation.stop(await child_of(talk))
     assert (await talk.until_ended()).outcome == Run.Outcome.DONE
     (status, told), *_ = await results_of(talk.session)
-    assert (status, told) == ("failed", "The agent scout was stopped by the person.\n\nIts last words: Half")
+    assert (status, told) == ("failed", "The agent scout was stopped by the user.\n\nIts last text: Half")
     assert (await talk.said())[-1] == ("assistant", "Then without it.")
 
 
@@ -270,7 +270,7 @@ async def test_an_agent_that_fails_or_comes_to_its_limit_says_so_to_its_caller(t
     assert (await talk.until_ended()).outcome == Run.Outcome.DONE
     (lazy, why_lazy), (dumb, why_dumb) = await results_of(talk.session)
     assert (lazy, dumb) == ("failed", "failed")
-    assert why_lazy.startswith("The agent lazy came to its limit before it was done.")
+    assert why_lazy.startswith("The agent lazy stopped at a limit before the task was done.")
     assert why_dumb.startswith("The agent dumb failed: NoSuchModel.")
 
 

@@ -51,7 +51,7 @@ def test_budget_binds_all_keys_of_one_person(relay: RunningRelay, ada: User, set
     answered = send_request(relay, CHAT, HI_BODY, x_api_key=key_with(ada))
     assert (answered.status, answered.headers["x-should-retry"]) == (429, "false")
     told = answered.json["error"]["message"]
-    assert told.startswith(f"The owner of this key is over their limit of {TOKENS} tokens per day. Try again in ")
+    assert told.startswith(f"The owner of this key has reached the limit of {TOKENS} tokens per day. Try again in ")
 
 
 def test_next_key_made_on_the_page_has_no_budget_of_its_own(

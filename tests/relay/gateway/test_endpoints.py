@@ -291,7 +291,7 @@ def test_a_session_of_another_key_is_not_found_and_nothing_is_sent(
         answered = send_request(relay, "/v1/chat/completions", HI_BODY, x_api_key=key, x_parley_session_id=str(session))
         error = answered.json["error"]
         assert (answered.status, error["type"], error["code"]) == (404, "invalid_request_error", None)
-        assert error["message"] == f"There is no session {session}."
+        assert error["message"] == f"Session {session} not found."
     assert len(vendors.requests) == before
     assert session_of(relay, key, x_parley_session_id=str(ours.pk)) == str(ours.pk)
 
@@ -330,7 +330,7 @@ def test_continuation_of_a_stored_answer_stays_at_its_vendor(relay: RunningRelay
         registry.Router([HttpProvider(endpoint_at(vendors, "anthropic-messages", models=(Model(name="claude"),)))])
     )
     told = send_request(relay, "/v1/responses", then, x_api_key=key)
-    assert (told.status, "send the whole conversation" in told.json["error"]["message"]) == (400, True)
+    assert (told.status, "Send the whole conversation" in told.json["error"]["message"]) == (400, True)
     assert len(vendors.requests) == 1
     assert [ended.reason for ended in relay.ended(2)] == ["done", "refused"]
 
@@ -338,10 +338,10 @@ def test_continuation_of_a_stored_answer_stays_at_its_vendor(relay: RunningRelay
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (b'{"model": "model"', "cannot be read as JSON"),
+        (b'{"model": "model"', "is not valid JSON"),
         (b'["model"]', "must be a JSON object"),
         (b'{"messages": []}', "you must provide a model"),
-        (b'{"model": "' + b"m" * 10_000 + b'"}', "does not exist here. GET /v1/models lists those that do."),
+        (b'{"model": "' + b"m" * 10_000 + b'"}', "is not available. GET /v1/models lists the available models."),
     ],
 )
 def test_request_without_a_model_gets_the_reason(

@@ -144,7 +144,7 @@ def test_a_budget_that_is_used_up_says_when_it_goes_on_and_that_trying_again_is_
     assert (answered.status, answered.headers["x-should-retry"]) == (429, "false")
     assert 0 < int(answered.headers["retry-after"]) <= 31 * 86_400
     told = answered.json["error"]["message"]
-    assert told.startswith(f"This key is over its limit of {words}. Try again in ")
+    assert told.startswith(f"This key has reached its limit of {words}. Try again in ")
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_budget_that_is_used_up_says_when_it_goes_on_and_that_trying_again_is_
 )
 def test_how_long_a_limit_holds_is_said_as_people_say_it_and_never_too_short(seconds: int, words: str) -> None:
     refusal = rate_limits.over_limit("5 tokens per day", seconds)
-    assert refusal.message == f"This key is over its limit of 5 tokens per day. Try again in {words}."
+    assert refusal.message == f"This key has reached its limit of 5 tokens per day. Try again in {words}."
     assert ("retry-after", str(seconds)) in refusal.headers
 
 

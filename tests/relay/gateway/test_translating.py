@@ -563,7 +563,7 @@ def test_a_newcomers_sdk_works_on_the_demo_model(
             assert refused.status == 400
             message = refused.json["error"]["message"]
             assert re.match(
-                r"This request has \d,\d{3} tokens, and the demo model reads at most 4,096\. Use a ", message
+                r"This request has \d,\d{3} tokens, but the demo model reads at most 4,096\. Use a ", message
             )
             assert "127.0.0.1" not in message
             # Codex shows words of its own for this code.

@@ -98,14 +98,14 @@ class TestOneCall:
     async def test_an_unknown_tool_is_told_which_there_are(self) -> None:
         result = await outcome("{}", name="sub")
         assert result.status == "failed"
-        assert result.error == "There is no tool called sub. There are: add, add_in_the_loop."
+        assert result.error == "There is no tool sub. Available tools: add, add_in_the_loop."
 
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
-            ('{"a": 2, "b": ', "not valid JSON (Expecting value at character 14); they look cut off"),
-            ('{"a": "2', "not valid JSON (Unterminated string starting at at character 6); they look cut off"),
-            ('{"a": 2', "they look cut off, so write them again, and shorter."),
+            ('{"a": 2, "b": ', "not valid JSON (Expecting value at character 14); they look incomplete"),
+            ('{"a": "2', "not valid JSON (Unterminated string starting at at character 6); they look incomplete"),
+            ('{"a": 2', "they look incomplete: write them again, and shorter."),
             ("{a: 2}", "not valid JSON (Expecting property name enclosed in double quotes at character 1)."),
             ('{"a": NaN}', "not valid JSON (NaN is not JSON)."),
             ("[" * 100_000, "not valid JSON"),
@@ -170,7 +170,7 @@ class TestLimits:
             return ""
 
         result = await outcome_of(waits, timeout=0.05)
-        assert (result.status, result.error) == ("failed", "made took longer than 0.05 seconds and was given up.")
+        assert (result.status, result.error) == ("failed", "made took longer than 0.05 seconds and was cancelled.")
         assert result.duration is not None
         assert result.duration < 5
 
@@ -191,8 +191,8 @@ class TestLimits:
     async def test_ten_megabytes_are_cut_with_a_note_that_says_how_long_they_were(self) -> None:
         result = await outcome_of(lambda context: "é" * 10_000_000)
         assert result.status == "success"
-        assert result.text.startswith("é" * 50_000 + "\n\n[Cut here")
-        assert "these are the first 50,000 of 10,000,000 characters." in result.text
+        assert result.text.startswith("é" * 50_000 + "\n\n[Cut off")
+        assert "the first 50,000 of 10,000,000 characters." in result.text
         assert len(result.text) < 50_200
         assert result.metadata["output_chars"] == 10_000_000
 
@@ -342,7 +342,7 @@ def test_every_call_is_recorded_with_its_id_status_duration_and_error(ada: User)
         ("c1", "success", "2"), ("c1", "failed", ""), ("c3", "failed", ""),
     ]  # fmt: skip
     assert [row.error.split(":")[0] for row in rows] == [
-        "", "add was not called", "There is no tool called unknown. There are",
+        "", "add was not called", "There is no tool unknown. Available tools",
     ]  # fmt: skip
     assert all(row.duration is not None and row.started_at is not None for row in rows)
 

@@ -72,7 +72,7 @@ def test_good_arguments_pass_as_they_are() -> None:
 
 def test_a_null_means_left_out_where_that_is_allowed() -> None:
     assert check_arguments(SCHEMA, {"place": "Ulm", "days": None, "wind": None}) == {"place": "Ulm"}
-    assert refused({"place": None}) == "place must be a text, not null"
+    assert refused({"place": None}) == "place must be a string, not null"
 
 
 def test_a_whole_number_may_be_written_with_a_point() -> None:
@@ -86,15 +86,15 @@ def test_a_whole_number_may_be_written_with_a_point() -> None:
         ([], "the arguments must be an object, not a list"),
         ("cpu", 'the arguments must be an object, not the text "cpu"'),
         ({}, "place is missing"),
-        ({"place": 7}, "place must be a text, not 7"),
-        ({"place": 1, "days": 1.5}, "place must be a text, not 1; days must be a whole number, not 1.5"),
+        ({"place": 7}, "place must be a string, not 7"),
+        ({"place": 1, "days": 1.5}, "place must be a string, not 1; days must be a whole number, not 1.5"),
         ({"place": "Ulm", "days": "three"}, 'days must be a whole number, not the text "three"'),
         ({"place": "Ulm", "days": True}, "days must be a whole number, not true"),
         ({"place": "Ulm", "is_metric": 1}, "is_metric must be true or false, not 1"),
         ({"place": "Ulm", "unit": "k"}, 'unit must be one of c, f, not the text "k"'),
         ({"place": "Ulm", "hours": "8"}, 'hours must be a list, not the text "8"'),
-        ({"place": "Ulm", "hours": ["8", 9]}, "item 2 of hours must be a text, not 9"),
-        ({"place": {"a": 1}}, "place must be a text, not an object"),
+        ({"place": "Ulm", "hours": ["8", 9]}, "item 2 of hours must be a string, not 9"),
+        ({"place": {"a": 1}}, "place must be a string, not an object"),
         (
             {"place": "Ulm", "town": "Ulm"},
             "there is no parameter town; there are: place, days, wind, is_metric, unit, hours",
@@ -124,5 +124,5 @@ def test_a_foreign_schema_may_say_more_than_ours() -> None:
         "any": 3,
         "more": 1,
     }
-    with pytest.raises(BadArguments, match=r"at must be a text or null, not 3; who\.name is missing"):
+    with pytest.raises(BadArguments, match=r"at must be a string or null, not 3; who\.name is missing"):
         check_arguments(schema, {"at": 3, "who": {}})

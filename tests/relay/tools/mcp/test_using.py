@@ -116,8 +116,8 @@ def test_an_official_server_is_used_by_http(using: None, http_server: str) -> No
     ("habit", "words"),
     [
         ("hangs", "did not answer within 1 seconds"),
-        ("dies", "its last words: out of cheese"),
-        ("rubbish", "it sends what is no JSON-RPC"),
+        ("dies", "last output: out of cheese"),
+        ("rubbish", "it sends invalid JSON-RPC"),
         ("endless", "more than 4,194,304 bytes"),
         ("wrong", "failed"),
     ],
@@ -140,7 +140,7 @@ def test_a_server_that_misbehaves_costs_one_call(using: None, habit: str, words:
 def test_a_server_that_cannot_be_reached_says_why(using: None, monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(connections, "SECONDS_TO_CONNECT", 0.5)
-        assert "no sign of life" in program("silent", "silent").problem
+        assert "did not answer" in program("silent", "silent").problem
     missing = McpServer.objects.create(name="missing", transport="stdio", command="/no/such/program")
     assert "cannot be started" in servers.look(missing).problem
     absent = McpServer.objects.create(name="absent", transport="http", url=f"http://127.0.0.1:{free_port()}/mcp")
@@ -162,7 +162,7 @@ def test_a_change_of_settings_makes_a_new_connection_and_switching_off_ends_it(u
     McpServer.objects.filter(pk=row.pk).update(is_enabled=False)
     request = ToolRequest(call_id="c1", name="bad__fine", arguments="{}")
     context = ToolContext(user=None, session_id=uuid4())
-    assert "switched off" in async_to_sync(run_call)(request, toolbox=box, context=context).error
+    assert "disabled" in async_to_sync(run_call)(request, toolbox=box, context=context).error
     assert not toolbox(["bad__fine"])
 
 
@@ -172,7 +172,7 @@ def test_secrets_are_kept_encrypted_and_another_secret_key_cannot_read_them(usin
     assert SECRET not in row.headers
     assert SECRET not in repr(servers.settings_of(row))
     settings.SECRET_KEY = "another one, of thirty-two letters"
-    assert "write them again" in servers.look(row).problem
+    assert "enter them again" in servers.look(row).problem
 
 
 @pytest.mark.any_database
