@@ -97,7 +97,7 @@ async def _turns(provider: Any, *, count: int, window: int, question: str) -> To
     from relay.agents.requests import context_limit
     from relay.agents.settings import find_agent
     from relay.live import run_task, runs
-    from relay.providers import registry, sessions
+    from relay.providers import connections, registry
     from relay.runtime.event_loop import in_database
 
     process_state.set(registry.Router([provider]))
@@ -117,7 +117,7 @@ async def _turns(provider: Any, *, count: int, window: int, question: str) -> To
     told.most = provider.most
     await in_database(_look_back, session, told)
     await runs.stop_all()
-    await sessions.close()
+    await connections.close()
     process_state.reset(registry.Router)
     return told
 

@@ -19,7 +19,7 @@ from project.background import lifecycle  # noqa: E402
 from project.server import uvicorn  # noqa: E402
 from project.server.bodies import limit_bodies  # noqa: E402
 from project.server.flow_control import paced, paced_socket  # noqa: E402
-from project.server.frames import limit_frames  # noqa: E402
+from project.server.limits import limit_frames  # noqa: E402
 from project.server.readiness import workers_problem  # noqa: E402
 from relay.gateway import application as gateway  # noqa: E402
 from relay.mcp_server import application as mcp  # noqa: E402

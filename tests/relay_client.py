@@ -24,7 +24,7 @@ from relay.gateway.journal.reader import read
 from relay.gateway.journal.records import Accepted, Ended, Record, ReplyBytes
 from relay.gateway.journal.writer import Journal
 from relay.gateway.references import continuations, ownership
-from relay.providers import sessions
+from relay.providers import connections
 from relay.runtime.event_loop import close_connections
 from relay.usage import counters, redis_counters
 from tests.servers.processes import wait_for
@@ -148,7 +148,7 @@ async def _application(scope: Any, receive: Any, send: Any) -> None:
     while True:
         message = await receive()
         if message["type"] == "lifespan.shutdown":
-            await sessions.close()
+            await connections.close()
             await redis_counters.close()
         await send({"type": f"{message['type']}.complete"})
         if message["type"] == "lifespan.shutdown":

@@ -24,7 +24,7 @@ from history.http import body_limit_of
 from project.server.limits import ANYONE_BYTES, BODY_BYTES_PER_SECOND, BODY_SECONDS, KNOWN_BYTES, LINGER_SECONDS
 from relay.consumers.authentication import read_api_key
 from relay.gateway import application as gateway
-from relay.gateway.call.addresses import guess_dialect
+from relay.gateway.call.calls import guess_dialect
 from relay.gateway.call.errors import Refusal
 from relay.mcp_server import application as mcp
 from relay.runtime.asgi import Application, Message, Receive, Scope, Send

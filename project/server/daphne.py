@@ -17,8 +17,7 @@ from daphne.ws_protocol import WebSocketProtocol
 from twisted.internet.defer import Deferred
 from twisted.web.http import HTTPChannel
 
-from project.server.frames import FrameMeter
-from project.server.limits import HEADER_SECONDS
+from project.server.limits import HEADER_SECONDS, FrameMeter
 
 # Reading pauses when the application has not taken this much of a body.
 MOST_WAITING = 256 * 1024

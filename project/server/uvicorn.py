@@ -8,8 +8,7 @@ from typing import Any
 
 from django.conf import settings
 
-from project.server.frames import FrameMeter
-from project.server.limits import HEADER_SECONDS, KEEP_ALIVE_SECONDS, MOST_FRAME_BYTES
+from project.server.limits import HEADER_SECONDS, KEEP_ALIVE_SECONDS, MOST_FRAME_BYTES, FrameMeter
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from history.api.fields import LARGEST, BodySerializer, PlainSerializer
 from history.api.schema import documented
 from history.errors import NoSuchEntry
 from relay.chat import error_texts
-from relay.conversation import compression
+from relay.conversation import controls
 from relay.errors import NoSuchModel, RelayError
 from relay.live import groups
 
@@ -48,7 +48,7 @@ def _api_errors() -> Iterator[None]:
         yield
     except NoSuchModel as error:
         raise ValidationError({"model": [error_texts.of_error(error)]}) from error
-    except (NoSuchEntry, compression.NoSuchSummary) as error:
+    except (NoSuchEntry, controls.NoSuchSummary) as error:
         raise NoSuchThing from error
     except RelayError as error:
         raise ConflictError(error_texts.of_error(error), "not_possible") from error
@@ -67,10 +67,10 @@ class Summaries(ApiView):
         parsed.is_valid(raise_exception=True)
         made: list[int] = []
         is_waiting = False
-        with _api_errors(), suppress(compression.NothingToSummarise):
-            sent, turn = compression.prepare_compression(session.owner, session, client={}, **parsed.validated_data)
+        with _api_errors(), suppress(controls.NothingToSummarise):
+            sent, turn = controls.prepare_compression(session.owner, session, client={}, **parsed.validated_data)
             is_waiting = turn is None
-            made = async_to_sync(compression.run_compression)(session, sent, turn) if turn else []
+            made = async_to_sync(controls.run_compression)(session, sent, turn) if turn else []
         return Response({"summaries": made, "is_waiting": is_waiting})
 
 
@@ -82,6 +82,6 @@ class OneSummary(ApiView):
         """Models get the original messages again. The summary is kept in the record and marked as undone."""
         session = session_for(request, session_id, Purpose.WRITE)
         with _api_errors():
-            compression.retract_summary(session.owner, session, seq=seq)
+            controls.retract_summary(session.owner, session, seq=seq)
         groups.notify_session(session.pk)
         return Response(status=204)

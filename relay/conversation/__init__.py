@@ -6,14 +6,14 @@ written there: a message continues the end of that answer, and waits in the queu
 has continued from the same entry, the message becomes a branch beside it.
 """
 
-from relay.conversation.compression import compress as compress
-from relay.conversation.compression import undo_summary as undo_summary
+from relay.conversation.controls import compress as compress
 from relay.conversation.controls import delete as delete
 from relay.conversation.controls import fork as fork
 from relay.conversation.controls import rename as rename
 from relay.conversation.controls import rollback as rollback
 from relay.conversation.controls import stop as stop
 from relay.conversation.controls import switch as switch
+from relay.conversation.controls import undo_summary as undo_summary
 from relay.conversation.queue import send_queued as send_queued
 from relay.conversation.queue import unqueue as unqueue
 from relay.conversation.sending import answer as answer

@@ -23,10 +23,9 @@ from relay.digest import files_aside, long_calls, positions
 from relay.digest.bodies import largest_record
 from relay.digest.calls import FiledCall, PendingCall
 from relay.digest.filing import FilingBatch, Outcome
-from relay.digest.ordering import CallOrder, needs, provides
+from relay.digest.pending_calls import CallOrder, needs, provides, recover_calls
 from relay.digest.planning import Planner
 from relay.digest.positions import OUTAGES, OtherHosts, Position, is_outage
-from relay.digest.recovery import recover_calls
 from relay.digest.session_cache import SessionCache
 from relay.gateway.journal.frames import RecordPosition
 from relay.gateway.journal.reader import JournalReader

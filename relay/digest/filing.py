@@ -17,12 +17,12 @@ from history.models import Exchange
 from history.record import daily_counts, exchanges, recorder, writer
 from history.record.recorder import Append, Appended
 from history.record.row_builder import prepare
-from relay.digest import parents, side_call_notes
+from relay.digest import planning, side_call_notes
 from relay.digest.calls import CallPlan, FiledCall, PendingCall
 from relay.digest.exchange_rows import ENDING, redacted_columns, row_of
 from relay.digest.planning import Planner
 from relay.digest.recognisers import retries
-from relay.digest.recognisers.named_replies import store_names
+from relay.digest.recognisers.returned_answers import store_names
 from relay.usage import tables
 from relay.usage.prices import Use
 
@@ -62,7 +62,7 @@ class FilingBatch:
     def write(self) -> None:
         for plan in self.plans:
             if plan.child is not None:
-                parents.link_existing_child(plan.request, plan.child, self.cache)
+                planning.link_existing_child(plan.request, plan.child, self.cache)
         self._append_entries()
         self._write_exchanges()
         store_names(self.plans)
@@ -76,7 +76,7 @@ class FilingBatch:
         if appends or new_sessions:
             entries = [append for _, append in appends]
             written = recorder.append_batch(entries, new_sessions=new_sessions, files=self.files)
-            parents.link_new_sessions(self.plans, self.cache)
+            planning.link_new_sessions(self.plans, self.cache)
             for (plan, append), appended in zip(appends, written, strict=True):
                 _note_written(plan, append.entry, appended)
                 self.cache.note_version(append.session_id, appended.seq)

@@ -1,9 +1,12 @@
-"""Plans of what relayed calls add to the record: session, position, entries, answer.
+"""Plans of what relayed calls add to the record: session, parent, position, entries, answer.
 
 A plan is made before the transaction that writes it, because on SQLite no other process can write while that is open.
+
+A program names the parent with each call of a subagent; either may be filed first. A child that is filed before its
+parent is cached until the parent comes. After a restart, its next call looks again.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -12,26 +15,78 @@ from uuid import UUID
 from django.utils import timezone
 
 from history import redaction
+from history.clients import SUBAGENT_TOOLS
 from history.db import bulk
 from history.dialects.types import ConversationEntry
 from history.entries import Entry, HeadMoved, ModelInput, ToolResults
-from history.models import ApiKey, Session
+from history.models import ApiKey, Session, ToolCall
+from history.record import writer
 from history.record.fingerprints import essence_of
 from relay.digest import bodies, side_call_notes
 from relay.digest.answers import PREFILLED, answer_to, prefill_length
 from relay.digest.calls import AnswerCopy, CallPlan, PendingCall, SessionMatch
 from relay.digest.exchange_rows import cost_of, redact_name, request_metadata
-from relay.digest.ordering import CallOrder
-from relay.digest.parents import parent_of, subagent_call
-from relay.digest.recognisers import late_answers, named_side_calls, retries
+from relay.digest.pending_calls import CallOrder
+from relay.digest.recognisers import named_side_calls, retries, returned_answers
+from relay.digest.recognisers.session_lookup import current_session
 from relay.digest.recognisers.sessions import FINGERPRINT, end_of_named_session
-from relay.digest.recognisers.stored_forms import is_prefill, read_as_stored
-from relay.digest.recognisers.truncated_clients import with_omitted_beginning
+from relay.digest.recognisers.stored_forms import is_prefill, read_as_stored, with_omitted_beginning
+from relay.digest.requests import RelayedRequest
 from relay.digest.session_cache import SessionCache, changed_results, changed_states, states_at
 from relay.digest.side_calls import OTHER
 from relay.gateway.call.calls import new_session_id
 
+MOST_GENERATIONS = 20
 OFF = "off"
+
+
+def parent_of(request: RelayedRequest) -> Session | None:
+    """If its owner has deleted the parent, the session that continues in its place."""
+    return current_session(request.parent, key=request.record.key)[1] if request.parent else None
+
+
+def subagent_call(parent: Session) -> tuple[str, int | None]:
+    """The open call of a subagent in the newest answer, and its entry. Of two, either may have started the child."""
+    if not parent.head_has_open_calls:
+        return "", None
+    waiting = ToolCall.objects.filter(session=parent, message__on_path=True, answered_by=None, name__in=SUBAGENT_TOOLS)
+    newest = list(waiting.order_by("-message__seq").values_list("call_id", "message__seq")[:2])
+    is_alone = len(newest) == 1 or (len(newest) == 2 and newest[0][1] != newest[1][1])
+    return newest[0] if is_alone else ("", None)
+
+
+def link_existing_child(request: RelayedRequest, child: Session, cache: SessionCache) -> None:
+    if request.parent is None or child.parent_id is not None or child.pk in cache.orphans.get(request.parent, ()):
+        return
+    parent = parent_of(request)
+    if parent is not None:
+        _set_parent(child.pk, parent)
+    else:
+        cache.note_orphan(child.pk, parent=request.parent)
+
+
+def link_new_sessions(plans: Iterable[CallPlan], cache: SessionCache) -> None:
+    """New sessions get the children that were waiting for them, or wait for their own parent."""
+    for plan in plans:
+        session, request = plan.new_session, plan.request
+        if session is None:
+            continue
+        if request.parent is not None and session.parent_id is None:
+            cache.note_orphan(session.pk, parent=request.parent)
+        for child in cache.orphans.pop(request.session, ()) if request.session else ():
+            _set_parent(child, session)
+
+
+def _set_parent(child: UUID, parent: Session) -> None:
+    """No session becomes its own ancestor, even if its headers say so."""
+    ancestor: UUID | None = parent.pk
+    for _ in range(MOST_GENERATIONS):
+        if ancestor is None:
+            writer.change(child, parent=parent)
+            return
+        if ancestor == child:
+            return
+        ancestor = Session.objects.filter(pk=ancestor).values_list("parent_id", flat=True).first()
 
 
 class Planner:
@@ -45,7 +100,7 @@ class Planner:
         keys = ApiKey.objects.in_bulk({call.request.record.key for call in calls})
         for call in calls:
             bodies.read_bodies(self.folder, call, mode=_mode_of(call, keys[call.request.record.key]))
-        self.copies = late_answers.find_copies(calls) if self.order.other_hosts.exist else {}
+        self.copies = returned_answers.find_copies(calls) if self.order.other_hosts.exist else {}
         return [plan for call in calls if (plan := self._plan(call, keys[call.request.record.key]))]
 
     def _plan(self, call: PendingCall, key: ApiKey) -> CallPlan | None:

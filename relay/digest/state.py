@@ -1,17 +1,87 @@
-"""State of the journals: the backlog, its age, and what was lost. For the admin and /metrics."""
+"""State of the relay for the admin and /metrics: the processes, the backlog of the journals, and what was lost.
 
+Each process writes its statistics into a small file in the data directory, because the database may be away. A file is
+overwritten in place, so that a process can report lost records even when the disk is full.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+import psutil
+
+from history.record import counters
 from relay.digest import process
+from relay.gateway import recording
 from relay.gateway.journal.frames import START
 from relay.gateway.journal.segments import names, number_of
-from relay.gateway.process_stats import all_stats
 from relay.models import JournalPosition
+from relay.runtime.process_locks import ProcessFile
+from relay.usage import counters as usage_counters
 
+SIZE = 4096
 LATE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessStats:
+    """`unreported_*` is what the journal lost and could not report in itself yet. `ended`: source, reason, count."""
+
+    process: str
+    resident: int = 0
+    calls: int = 0
+    sockets: int = 0
+    unreported_calls: int = 0
+    unreported_bytes: int = 0
+    unreported_why: str = ""
+    ended: list[tuple[str, str, int]] = field(default_factory=list)
+
+
+own_file = ProcessFile("processes")
+
+
+def current_stats() -> ProcessStats:
+    losses = recording.unreported_losses()
+    return ProcessStats(
+        process=str(os.getpid()),
+        resident=psutil.Process().memory_info().rss,
+        calls=usage_counters.count_running(),
+        sockets=counters.now["sockets"],
+        unreported_calls=losses.calls,
+        unreported_bytes=losses.lost_bytes,
+        unreported_why=losses.why[:200],
+        ended=[(source, reason, count) for (source, reason), count in sorted(counters.ended.items())],
+    )
+
+
+def write_stats() -> None:
+    own_file.begin()
+    text = json.dumps(asdict(current_stats()), ensure_ascii=False).encode()
+    os.pwrite(own_file.fd, text[:SIZE].ljust(SIZE), 0)
+
+
+def stop_stats() -> None:
+    own_file.end()
+
+
+def all_stats() -> list[ProcessStats]:
+    """This process as it is now, and the others of this machine as they last said."""
+    return [current_stats(), *filter(None, map(_read, own_file.others()))]
+
+
+def _read(path: Path) -> ProcessStats | None:
+    with contextlib.suppress(OSError, ValueError, TypeError), path.open("r+b") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return ProcessStats(**json.loads(file.read()))
+        path.unlink(missing_ok=True)
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,10 +14,9 @@ from history.access.key_cache import ApiKeyError
 from history.answers.events import ErrorKind
 from relay.errors import ProviderError
 from relay.gateway import models_endpoint, rate_limits, routes
-from relay.gateway.call import addresses, bodies, cancellation, errors, session_ids
-from relay.gateway.call.addresses import Address
+from relay.gateway.call import bodies, calls, cancellation, errors, session_ids
 from relay.gateway.call.authentication import authenticate, without_key
-from relay.gateway.call.calls import Call, new_exchange_id
+from relay.gateway.call.calls import Address, Call, new_exchange_id
 from relay.gateway.call.cancellation import CallCancellation
 from relay.gateway.call.client import Client
 from relay.gateway.call.decompression import READ_HERE, UnknownEncoding, decompress
@@ -88,7 +87,7 @@ async def _answer(scope: Scope, decoded: RequestHeaders, receive: Receive, clien
         headers=headers,
         peer=(scope.get("client") or ("",))[0],
         key=key,
-        address=addresses.find_address(method, path, raw) or _listed_address(method, path, raw, headers),
+        address=calls.find_address(method, path, raw) or _listed_address(method, path, raw, headers),
     )
     cancellation.check_not_stopping()
     async with rate_limits.Admission(call):
@@ -97,10 +96,10 @@ async def _answer(scope: Scope, decoded: RequestHeaders, receive: Receive, clien
 
 
 def _listed_address(method: str, path: str, raw: bytes, headers: dict[str, str]) -> Address:
-    dialect = addresses.guess_dialect(path, headers)
-    if addresses.has_dot_segments(path) or routes.find_listed_provider(method, path) is None:
+    dialect = calls.guess_dialect(path, headers)
+    if calls.has_dot_segments(path) or routes.find_listed_provider(method, path) is None:
         raise errors.not_found(f"No such endpoint: {method} {path[:LONGEST_NAME]}.", dialect)
-    return Address(dialect=dialect, kind="other", path=addresses.quote_path(path, raw))
+    return Address(dialect=dialect, kind="other", path=calls.quote_path(path, raw))
 
 
 async def _read_body(call: Call, receive: Receive) -> None:
@@ -201,7 +200,7 @@ def _capable_upstreams(call: Call, upstreams: list[Upstream]) -> list[Upstream]:
 
 
 async def _refuse(scope: Scope, headers: dict[str, str], client: Client, exchange: UUID, refusal: Refusal) -> None:
-    address = addresses.find_address(scope["method"], scope["path"])
-    status, body = refusal.encode(address.dialect if address else addresses.guess_dialect(scope["path"], headers))
+    address = calls.find_address(scope["method"], scope["path"])
+    status, body = refusal.encode(address.dialect if address else calls.guess_dialect(scope["path"], headers))
     own = [(name.encode(), value.encode()) for name, value in refusal.headers]
     await client.send_json(status, body, [(b"x-parley-exchange-id", str(exchange).encode()), *own])

@@ -12,7 +12,7 @@ from history.dialects.http_api import ListedModel
 from history.dialects.json_access import as_bytes
 from history.entries import JsonObject
 from history.models import ApiKey
-from relay.gateway.call.addresses import guess_dialect
+from relay.gateway.call.calls import guess_dialect
 from relay.gateway.call.client import Client
 from relay.gateway.call.errors import model_not_found
 from relay.gateway.recording import mode_of

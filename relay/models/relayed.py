@@ -42,7 +42,7 @@ class NamedReply(models.Model):
     """The entry of an answer by the name that its provider gave it: a client may send only what follows it.
 
     Or by the text that a client may make of it, where the client wrote its beginning
-    (`relay.digest.recognisers.named_replies`).
+    (`relay.digest.recognisers.returned_answers`).
     """
 
     id = models.BigAutoField(primary_key=True)

@@ -25,7 +25,7 @@ from history.http import user_action, user_form
 from history.models import ApiKey
 from history.record.selectors import sessions_owned_by
 from history.sessions import actions
-from relay.status.key_usage import LIMITS, budget_of, load_key_usage
+from relay.usage.allowances import LIMITS, budget_of, load_key_usage
 
 MOST_KEYS = 50
 MOST_SHOWN = 200

@@ -12,8 +12,7 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.vary import vary_on_headers
 
 from history.http import HtmxRequest, user_page, wants_fragment
-from relay.pages.sidebar.query import words_of
-from relay.pages.sidebar.sessions import search_sidebar, sidebar_sessions
+from relay.pages.sidebar.sessions import search_sidebar, sidebar_sessions, words_of
 
 SESSIONS = 8
 HITS = 8

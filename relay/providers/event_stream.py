@@ -10,8 +10,8 @@ from django.utils.translation import gettext_noop
 from history.answers.events import Ended, Event, Failed
 from history.dialects import DIALECTS
 from relay.errors import Cut, ProviderError, Unreachable, VendorFault, error_of
+from relay.providers.connections import read_available
 from relay.providers.endpoints import Endpoint, host_of
-from relay.providers.sessions import read_available
 from relay.runtime.event_loop import StreamParser
 
 LINGER_SECONDS = 5.0  # counts may follow the end of an answer, but not for long

@@ -24,7 +24,7 @@ from history.dialects import DIALECTS, CallOptions
 from history.dialects.json_access import as_bytes, parse_json
 from history.entries import JsonObject
 from relay.errors import ProviderError, RequestRefused, Unreachable, detached, error_of
-from relay.providers import sessions
+from relay.providers import connections
 from relay.providers.base import CallNotes, Model
 from relay.providers.endpoints import Endpoint, Patience, host_of
 from relay.providers.event_stream import EventStream, mask_secrets, network_errors
@@ -135,7 +135,7 @@ class HttpProvider:
             **endpoint.request_headers(request.options.switches),
         }
         with network_errors(endpoint, has_begun=False):
-            response = await sessions.session(keeps_alive=self.keeps_alive).post(
+            response = await connections.session(keeps_alive=self.keeps_alive).post(
                 endpoint.url(request.path, model=request.options.model),
                 data=request.body,
                 headers=headers,
@@ -168,7 +168,7 @@ async def _begun(endpoint: Endpoint, response: aiohttp.ClientResponse) -> EventS
     if response.content_type == "text/html":
         raise _wrong_address(endpoint, "answered with a web page")
     with network_errors(endpoint, has_begun=False):
-        first = await sessions.read_available(response.content)
+        first = await connections.read_available(response.content)
     if not first:
         raise Unreachable(f"{host_of(endpoint.base_url)} sent an empty response", provider=endpoint.name)
     return EventStream(response, first, endpoint)
@@ -196,7 +196,7 @@ async def _beginning(response: aiohttp.ClientResponse) -> bytes:
     read = bytearray()
     with suppress(TimeoutError, aiohttp.ClientError, OSError):
         async with asyncio.timeout(ERROR_SECONDS):
-            while len(read) < ERROR_BYTES and (chunk := await sessions.read_available(response.content)):
+            while len(read) < ERROR_BYTES and (chunk := await connections.read_available(response.content)):
                 read += chunk
     return bytes(read[:ERROR_BYTES])
 
@@ -230,7 +230,7 @@ async def fetch(endpoint: Endpoint, url: str, *, body: JsonObject | None = None)
     """The JSON object at an address of this endpoint; with a `body`, by POST."""
     endpoint = replace(endpoint, patience=Patience(idle=DOCUMENT_SECONDS))
     with network_errors(endpoint, has_begun=False):
-        async with sessions.session().request(
+        async with connections.session().request(
             "GET" if body is None else "POST",
             url,
             data=None if body is None else as_bytes(body),

@@ -17,7 +17,7 @@ from django.conf import settings
 from history.db.process_state import process_state
 from history.dialects import DIALECTS
 from relay.errors import NoSuchModel, ProviderError, detached
-from relay.providers import sessions
+from relay.providers import connections
 from relay.providers.base import Model
 from relay.providers.endpoints import Endpoint, host_of
 from relay.providers.http import HttpProvider, Route, fetch
@@ -69,7 +69,7 @@ class Catalogue:
         try:
             await asyncio.gather(self._find_nearby(), *(self._fetch_list(provider) for provider in self.listing))
         finally:
-            await sessions.close()
+            await connections.close()
 
     async def _fetch_list(self, provider: HttpProvider) -> None:
         endpoint = provider.endpoint
@@ -279,5 +279,5 @@ def refresh() -> None:
 
 async def close_all() -> None:
     """At the end of this process or loop: end all calls and the demo model's server."""
-    await sessions.close()
+    await connections.close()
     await asyncio.to_thread(SERVER.end)

@@ -15,8 +15,7 @@ from django.views.decorators.http import require_safe
 
 from history.access import keys
 from history.access.key_cache import ApiKeyError, bearer_secret
-from relay.digest.state import read_state
-from relay.gateway.process_stats import ProcessStats, all_stats
+from relay.digest.state import ProcessStats, all_stats, read_state
 from relay.models import Run
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -9,7 +9,7 @@ from django.urls import reverse
 from history.entries import ModelOutput
 from history.models import Message, Session
 from relay.chat import error_texts
-from relay.pages.sidebar.query import SidebarQuery, load_sidebar, words_of
+from relay.pages.sidebar.sessions import SidebarQuery, load_sidebar, words_of
 from relay.providers.advice import Advice, advise, error_from
 from relay.providers.registry import router
 

@@ -1,29 +1,42 @@
-"""Allowances of users: messages per minute (any 60 seconds), tokens and cost per day.
+"""Allowances of users (messages per minute, tokens and cost per day) and use of API keys against their limits.
 
 Use is counted in rows of its own and not summed up from sessions or keys, so deleting those gives nothing back. Tokens
 and cost are known only when a call has ended, so each call reserves first (`relay.usage.budgets`).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
-from django.db.models import Q
+from django.db.models import Count, Q, Sum
 from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from history.db.transactions import writing
+from history.models import ApiKey, Session
 from relay.errors import BudgetReserved, OverAllowance
-from relay.models import Allowance, RecentMessage, Spending
+from relay.models import Allowance, KeyUse, RecentMessage, Spending
 from relay.usage import tables
 from relay.usage.prices import NO_USE, Use, start_of_tomorrow, today
 
 MINUTE = timedelta(seconds=60)
 MESSAGES, TOKENS, COST = "messages per minute", "tokens per day", "cost per day"
+# Name of the field, label, and the period over which use is added up ("": counted by the minute).
+LIMITS = (
+    ("requests_per_minute", gettext_lazy("requests per minute"), ""),
+    ("tokens_per_minute", gettext_lazy("tokens per minute"), ""),
+    ("concurrent_streams", gettext_lazy("concurrent calls"), ""),
+    ("tokens_per_day", gettext_lazy("tokens per day"), "day"),
+    ("tokens_per_month", gettext_lazy("tokens per month"), "month"),
+    ("cost_per_day", gettext_lazy("cost per day"), "day"),
+    ("cost_per_month", gettext_lazy("cost per month"), "month"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,3 +136,80 @@ def _check_budget(user: Any, limits: Limits) -> None:
         raise OverAllowance(what=TOKENS, until=start_of_tomorrow())
     if limits.cost_per_day and spent.cost >= limits.cost_per_day:
         raise OverAllowance(what=COST, until=start_of_tomorrow())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """`used` is None for limits that are counted by the minute."""
+
+    words: Any
+    most: Decimal
+    used: Decimal | None
+    is_cost: bool
+
+    @property
+    def is_used_up(self) -> bool:
+        return self.used is not None and self.used >= self.most
+
+    @property
+    def percent(self) -> int:
+        return min(100, round(100 * (self.used or 0) / self.most)) if self.most else 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyUsage:
+    key: ApiKey
+    day: Use
+    month: Use
+    sessions: int
+
+    @property
+    def state(self) -> str:
+        if self.key.revoked_at:
+            return "revoked"
+        return "expired" if self.key.expires_at and self.key.expires_at <= timezone.now() else "active"
+
+    @property
+    def is_active(self) -> bool:
+        return self.state == "active"
+
+    @property
+    def is_used_up(self) -> bool:
+        """Calls are refused until the day or month of the budget is over."""
+        return self.is_active and any(limit.is_used_up for limit in self.limits)
+
+    @property
+    def limits(self) -> list[Limit]:
+        limits = []
+        for name, words, period in LIMITS:
+            if (most := getattr(self.key, name)) is not None:
+                is_cost, use = name.startswith("cost"), {"day": self.day, "month": self.month}.get(period)
+                used = None if use is None else Decimal(use.cost if is_cost else use.tokens)
+                limits.append(Limit(words=words, most=Decimal(most), used=used, is_cost=is_cost))
+        return limits
+
+
+def budget_of(user: Any) -> list[Limit]:
+    """Daily limits of a user over chats and all keys. Empty without limits."""
+    limits, spent = limits_of(user), spent_today(user)
+    most, used = Decimal(limits.tokens_per_day), Decimal(spent.tokens)
+    tokens = Limit(words=gettext_lazy("tokens per day"), most=most, used=used, is_cost=False)
+    cost = Limit(words=gettext_lazy("cost per day"), most=limits.cost_per_day, used=spent.cost, is_cost=True)
+    return [limit for limit in (tokens, cost) if limit.most]
+
+
+def load_key_usage(keys: Sequence[ApiKey]) -> list[KeyUsage]:
+    """Three queries for any number of keys."""
+    days, months = _usage_by_key(keys, since=today()), _usage_by_key(keys, since=today().replace(day=1))
+    rows = Session.objects.open().filter(api_key__in=keys).order_by().values("api_key")
+    counts = dict(rows.annotate(count=Count("pk")).values_list("api_key", "count"))
+    return [
+        KeyUsage(key=key, day=days.get(key.pk, Use()), month=months.get(key.pk, Use()), sessions=counts.get(key.pk, 0))
+        for key in keys
+    ]
+
+
+def _usage_by_key(keys: Sequence[ApiKey], *, since: date) -> dict[int, Use]:
+    rows = KeyUse.objects.filter(key__in=keys, day__range=(since, today()))
+    sums = rows.order_by().values("key").annotate(Sum("requests"), Sum("tokens"), Sum("cost"))
+    return {row["key"]: Use(row["requests__sum"], row["tokens__sum"], row["cost__sum"]) for row in sums}

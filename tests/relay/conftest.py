@@ -19,7 +19,7 @@ from project.accounts.models import User
 from relay import conversation
 from relay.live import run_task, runs
 from relay.models import Agent, Run
-from relay.providers import registry, sessions
+from relay.providers import connections, registry
 from relay.runtime.event_loop import close_connections, in_database
 from tests.relay.providers.scripted import Answer, ScriptedProvider
 
@@ -54,7 +54,7 @@ async def talk(transactional_db: None, ada: User, scripted: Scripted) -> AsyncIt
     """Ada's conversation, and everything that a test wants to do in it."""
     yield Talk(ada, scripted)
     await runs.stop_all()
-    await sessions.close()
+    await connections.close()
     await asyncio.to_thread(close_connections)
 
 

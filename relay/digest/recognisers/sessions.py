@@ -17,7 +17,7 @@ from history.models import Message, Session
 from history.record import fingerprints
 from relay.digest.calls import SessionMatch
 from relay.digest.recognisers import session_lookup
-from relay.digest.recognisers.named_replies import with_referenced_answer
+from relay.digest.recognisers.returned_answers import with_referenced_answer
 from relay.digest.recognisers.session_lookup import has_other_instruction, offers_tools
 from relay.digest.requests import RelayedRequest
 from relay.gateway.call.session_ids import HEADER, session_id

@@ -20,11 +20,11 @@ from relay.gateway.call.headers import headers_to_record
 from relay.gateway.journal.records import Attempt
 from relay.gateway.recording import Recording
 from relay.gateway.routes import Upstream
-from relay.providers import raw_http, sessions
+from relay.providers import connections
+from relay.providers.connections import RawRequest, Response
 from relay.providers.endpoints import Endpoint
 from relay.providers.event_stream import network_errors
 from relay.providers.http import retry_after
-from relay.providers.raw_http import RawRequest, Response
 from relay.runtime.event_loop import Deadlines, PerLoop, parse_apart
 
 BUSY_OR_BROKEN = frozenset({408, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
@@ -56,7 +56,7 @@ class Reply:
         return self.response.headers.get("content-type", "").lower().startswith("text/event-stream")
 
     async def next(self) -> bytes:
-        if available := sessions.available(self.response.content):
+        if available := connections.available(self.response.content):
             return available
         self.timeout = self.timeout or idle_timeout(self.endpoint, self.loop, has_begun=True)
         with self.timeout:
@@ -134,7 +134,7 @@ async def _attempt(call: Call, upstream: Upstream, make_request: MakeRequest, *,
     else:  # a body that is changed or translated is parsed
         request = await parse_apart(call.size, make_request, upstream, endpoint)
     with idle_timeout(endpoint, call.loop, has_begun=False, sending=len(request.body)):
-        response = await raw_http.ask(
+        response = await connections.ask(
             request,
             method=call.method,
             loop=call.loop,
@@ -146,7 +146,7 @@ async def _attempt(call: Call, upstream: Upstream, make_request: MakeRequest, *,
         return reply
     try:  # while there is another upstream, a reply counts only once it has begun
         with idle_timeout(endpoint, call.loop, has_begun=False):
-            reply.first = await sessions.read_available(response.content)
+            reply.first = await connections.read_available(response.content)
         if not reply.first and reply.status == 200:
             raise Unreachable(f"The provider {endpoint.name} sent an empty response", provider=endpoint.name)
     except BaseException:

@@ -22,8 +22,8 @@ from relay.gateway.call.json_scanner import Unreadable, with_model, with_model_o
 from relay.gateway.recording import Recording
 from relay.gateway.routes import Upstream
 from relay.gateway.upstream.dialing import Reply
+from relay.providers.connections import RawRequest
 from relay.providers.endpoints import Endpoint
-from relay.providers.raw_http import RawRequest
 
 NOT_MODIFIED = 304
 NO_SWITCHES = Switches()  # switches are for requests that Parley encodes itself

@@ -25,8 +25,8 @@ from relay.gateway.upstream.dialing import dial
 from relay.gateway.upstream.losses import losses_of_request
 from relay.gateway.upstream.translated_reply import TranslatedReply
 from relay.providers.base import CallNotes
+from relay.providers.connections import RawRequest
 from relay.providers.endpoints import Endpoint
-from relay.providers.raw_http import RawRequest
 from relay.runtime.event_loop import parse_apart
 
 

@@ -33,7 +33,7 @@ from relay.models import Run
 from relay.pages.chat.choices import examples, pickers_for
 from relay.pages.chat.fragments import state_at
 from relay.pages.panel import panel_of, work_of
-from relay.pages.sidebar.query import parse_id
+from relay.pages.sidebar.sessions import parse_id
 from relay.pages.sidebar.views import own_session
 from relay.tools.base import all_tools
 

@@ -1,18 +1,24 @@
-"""Session list of the sidebar: sessions of a user by last activity, grouped by day, and their search.
+"""Session list of the sidebar: sessions of a user by last activity, grouped by day, their search, and its parameters.
 
 Only the user's own sessions are listed; staff find those of other users under /history/. Sessions of subagents and
-notebooks are not listed.
+notebooks are not listed. The list carries its state as `hx-vals`: each request from inside it names the open session,
+the search words and whether the archive is shown, and gets the same list back.
 """
 
+from __future__ import annotations
+
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, urlencode, urlsplit
 from uuid import UUID
 
 from django.conf import settings
 from django.db.models import QuerySet
+from django.http import QueryDict
 from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.translation import gettext as _
@@ -22,6 +28,7 @@ from history.pages.browse.views import SLOW_NETWORK, UNDO
 from history.record.listing import ListCursor, find_by_title, list_sessions
 from history.record.selectors import sessions_deleted_by, sessions_owned_by
 from history.search import Hit, SessionQuery, search
+from history.text import whole_number
 from relay.models import Run
 
 PAGE = 30
@@ -146,3 +153,71 @@ def search_sidebar(
         hits=tuple(hits),
         next_before=results.next_before,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SidebarQuery:
+    words: str = ""
+    archived: bool = False
+    current: UUID | None = None
+    before: str = ""
+
+    @classmethod
+    def of(cls, given: QueryDict) -> SidebarQuery:
+        """Parse a request for the list, or from inside it."""
+        return cls(
+            words=words_of(given),
+            archived=given.get("archived") == "1",
+            current=parse_id(given.get("current", "")),
+            before=given.get("before", ""),
+        )
+
+    @property
+    def as_json(self) -> str:
+        return json.dumps(self._state())
+
+    def link(self, **others: str) -> str:
+        """URL query of the same list with other parameters."""
+        return "?" + urlencode({name: value for name, value in (self._state() | others).items() if value})
+
+    @property
+    def chats(self) -> str:
+        return self.link(q="", archived="")
+
+    @property
+    def archive(self) -> str:
+        return self.link(q="", archived="1")
+
+    def _state(self) -> dict[str, str]:
+        return {"q": self.words, "archived": "1" if self.archived else "", "current": str(self.current or "")}
+
+
+def load_sidebar(person: Any, asked: SidebarQuery) -> dict[str, Any]:
+    """A page of the list, or search results (`found`)."""
+    part: SidebarPage | SidebarResults
+    if asked.words:
+        part = search_sidebar(person, asked.words, before=whole_number(asked.before), current=asked.current)
+    else:
+        before = ListCursor.read_or_none(asked.before)
+        part = read_sidebar_page(person, archived=asked.archived, before=before, current=asked.current)
+    more = "" if part.next_before is None else asked.link(before=str(part.next_before))
+    return {"asked": asked, "found" if asked.words else "page": part, "more": more}
+
+
+def address_with(address: str, *, words: str) -> str:
+    """URL of a page with other search words: only the path, never another host."""
+    parts = urlsplit(address)
+    kept = [(name, value) for name, value in parse_qsl(parts.query) if name != "q"]
+    query = urlencode([*kept, ("q", words)] if words else kept)
+    return "/" + parts.path.lstrip("/") + (f"?{query}" if query else "")
+
+
+def words_of(given: QueryDict) -> str:
+    return given.get("q", "").replace("\0", " ").strip()
+
+
+def parse_id(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None

@@ -19,8 +19,15 @@ from history.models import Session
 from history.record.selectors import sessions_owned_by
 from history.sessions import actions
 from relay.live import groups, runs
-from relay.pages.sidebar.query import SidebarQuery, address_with, load_sidebar, parse_id
-from relay.pages.sidebar.sessions import in_trash, just_deleted, rows_of
+from relay.pages.sidebar.sessions import (
+    SidebarQuery,
+    address_with,
+    in_trash,
+    just_deleted,
+    load_sidebar,
+    parse_id,
+    rows_of,
+)
 
 logger = logging.getLogger(__name__)
 

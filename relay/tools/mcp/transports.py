@@ -20,7 +20,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from relay.providers.sessions import USER_AGENT, is_loopback
+from relay.providers.connections import USER_AGENT, is_loopback
 from relay.tools.mcp.config import McpFailure, McpSettings
 
 MOST_BYTES = 4 * 1024 * 1024

@@ -11,8 +11,7 @@ import pytest
 from django.db import connection
 from django.utils.module_loading import import_string
 
-from project.background.jobs import JOBS, Job
-from project.background.scheduler import FailureLog, Scheduler
+from project.background.jobs import JOBS, FailureLog, Job, Scheduler
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: str(job.name))
@@ -32,7 +31,7 @@ class LogLines(logging.Handler):
 
 @pytest.fixture
 def log() -> Iterator[LogLines]:
-    handler, logger = LogLines(), logging.getLogger("project.background.scheduler")
+    handler, logger = LogLines(), logging.getLogger("project.background.jobs")
     logger.addHandler(handler)
     yield handler
     logger.removeHandler(handler)

@@ -22,8 +22,7 @@ import zstandard
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
-from project.server.frames import FrameMeter
-from project.server.limits import FRAMES_AT_ONCE
+from project.server.limits import FRAMES_AT_ONCE, FrameMeter
 from tests.servers.databases import copy_migrated_file
 from tests.servers.processes import SERVERS, Process, clean_environment, free_port, run_manage, run_server
 from tests.vendors import KEYS, Vendors

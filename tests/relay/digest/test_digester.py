@@ -110,7 +110,7 @@ class TestOrder:
         assert path_of(session) == ["u:One?", "a:1", "u:Two?", "a:2"]
 
     def test_but_not_for_ever(self, relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("relay.digest.ordering.WAIT_SECONDS", 0.2)
+        monkeypatch.setattr("relay.digest.pending_calls.WAIT_SECONDS", 0.2)
         talk = Chat(relay)
         talk.send("One?")
         relay.digest()

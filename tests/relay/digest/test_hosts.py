@@ -19,10 +19,10 @@ from history.access import keys
 from history.entries import Reasoning, Text
 from history.models import ApiKey, Exchange, Message
 from project.accounts.models import User
-from relay.digest import ordering, positions
+from relay.digest import pending_calls, positions
 from relay.digest.calls import WAIT_SECONDS, PendingCall, SessionMatch
 from relay.digest.process import name_of
-from relay.digest.recognisers import late_answers
+from relay.digest.recognisers import returned_answers
 from relay.models import JournalPosition
 from tests.relay.digest.programs import Chat, ClaudeCode, Program
 from tests.relay.digest.relayed import Relay, exchange_of, path_of, said, sessions
@@ -208,8 +208,8 @@ class TestWhoWaitedTooLong:
 
     @pytest.fixture(autouse=True)
     def _impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(ordering, "WAIT_SECONDS", 0.0)
-        monkeypatch.setattr(late_answers, "WAIT_SECONDS", 0.0)
+        monkeypatch.setattr(pending_calls, "WAIT_SECONDS", 0.0)
+        monkeypatch.setattr(returned_answers, "WAIT_SECONDS", 0.0)
 
     @pytest.mark.parametrize("program", [Chat, ClaudeCode])
     @pytest.mark.parametrize("open_here", [False, True])

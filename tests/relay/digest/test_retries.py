@@ -14,7 +14,7 @@ from django.utils import timezone
 from history.models import EarlierTry, Exchange, Message, Session
 from history.retention import erase
 from project.accounts.models import User
-from relay.digest import ordering
+from relay.digest import pending_calls
 from relay.gateway.call.session_ids import session_id
 from relay.gateway.journal.records import Attempt
 from tests.relay.digest.programs import Chat, ClaudeCode, Program
@@ -211,7 +211,7 @@ def test_two_hosts_need_not_have_the_same_time_to_the_second(relay: Relay) -> No
 def test_an_unfinished_attempt_is_overtaken_by_the_next(
     relay: Relay, monkeypatch: pytest.MonkeyPatch, is_late: bool
 ) -> None:
-    monkeypatch.setattr(ordering, "WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(pending_calls, "WAIT_SECONDS", 0.0)
     first = relay.send(CHAT, hello(), FIRST)
     relay.digest()
     again = relay.send(CHAT, hello(), SECOND)

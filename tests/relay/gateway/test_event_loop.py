@@ -15,7 +15,7 @@ from relay.gateway.references import issued_ids, ownership
 from relay.gateway.upstream.translating import TranslatedRequest
 from relay.models import IssuedId
 from relay.providers import registry
-from relay.providers.raw_http import RawRequest
+from relay.providers.connections import RawRequest
 from relay.runtime.event_loop import LARGE
 from tests.relay.digest.relayed import half_bytes, said
 from tests.relay_client import SMALLEST_CALLS, RunningRelay, open_reply, send_request

@@ -14,7 +14,7 @@ from django.conf import settings as live_settings
 from history.db.process_state import process_state
 from history.models import Exchange, Session
 from relay.digest.digester import Digester
-from relay.gateway.call import addresses, session_ids
+from relay.gateway.call import calls, session_ids
 from relay.providers import registry
 from relay.providers.base import Model
 from relay.providers.http import HttpProvider
@@ -45,7 +45,7 @@ def providers(bare: RawUpstream) -> registry.Router:
 
 
 def _model(request: dict[str, Any]) -> str:
-    found = addresses.find_address("POST", request["path"].partition("?")[0])
+    found = calls.find_address("POST", request["path"].partition("?")[0])
     return (found.model if found else "") or str(request["body"].get("model", ""))
 
 

@@ -151,7 +151,7 @@ def test_a_demo_model_that_cannot_run_says_what_is_missing(desk: Client, monkeyp
 def test_a_call_that_takes_too_long_is_given_up(
     desk: Client, vendors: Vendors, providers: Router, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relay.providers.checking.SECONDS", 0.3)
+    monkeypatch.setattr("relay.pages.providers.SECONDS", 0.3)
     vendors.plays("anthropic-messages", replace(says(*"slowly"), delay=1))
     assert "The provider took too long." in try_it(desk, "anthropic")
 

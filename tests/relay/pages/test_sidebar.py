@@ -22,9 +22,9 @@ from history.record import recorder
 from history.record.listing import find_by_title
 from history.templatetags.marks import origin, short_day, short_time
 from relay.models import Run
-from relay.pages.sidebar.query import address_with
 from relay.pages.sidebar.sessions import (
     PAGE,
+    address_with,
     day_label,
     just_deleted,
     read_sidebar_page,

@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from relay.providers import sessions
+from relay.providers import connections
 
 
 @pytest_asyncio.fixture(autouse=True)
 async def _no_session_left() -> AsyncIterator[None]:
     yield
-    await sessions.close()
+    await connections.close()

@@ -17,7 +17,7 @@ import pytest
 from history.answers.events import ErrorKind, Failed, TextPiece
 from history.dialects import DIALECTS, CallOptions
 from relay.errors import AccessRefused, Busy, Cut, ProviderError, RequestRefused, Unreachable, VendorFault
-from relay.providers import sessions
+from relay.providers import connections
 from relay.providers.endpoints import Endpoint, Patience
 from relay.providers.http import HttpProvider, retry_after, wait_after
 from tests.relay.providers.asking import ask, context
@@ -293,14 +293,14 @@ async def test_no_host_but_this_machine_is_called_in_tests(vendors: Vendors) -> 
         assert isinstance(asked.error, AccessRefused)
         assert "PARLEY_LOOPBACK_ONLY" in str(asked.error)
         assert asked.notes.attempts == 1
-    assert sessions.is_loopback("127.0.0.1")
-    assert sessions.is_loopback("::1")
-    assert sessions.is_loopback("localhost")
+    assert connections.is_loopback("127.0.0.1")
+    assert connections.is_loopback("::1")
+    assert connections.is_loopback("localhost")
 
 
 def test_no_process_that_a_test_starts_calls_another_machine(tmp_path: Path) -> None:
     code = (
-        "from relay.providers.checking import check; from relay.providers.registry import router;"
+        "from relay.pages.providers import check; from relay.providers.registry import router;"
         "print(repr(check(router().route('openai/gpt-x')).error))"
     )
     variables = {"PARLEY_DATA_DIR": str(tmp_path), "OPENAI_API_KEY": "sk-not-a-real-key-0123"}
@@ -310,17 +310,17 @@ def test_no_process_that_a_test_starts_calls_another_machine(tmp_path: Path) -> 
 
 async def test_any_request_of_a_session_is_held_back(vendors: Vendors) -> None:
     with pytest.raises(AccessRefused):
-        await sessions.session().get("https://api.anthropic.com/v1/models")
+        await connections.session().get("https://api.anthropic.com/v1/models")
 
 
 async def test_a_loop_has_one_session_and_closing_ends_it(vendors: Vendors) -> None:
-    first = sessions.session()
-    assert sessions.session() is first
-    assert sessions.session(keeps_alive=False) is not first
-    await sessions.close()
+    first = connections.session()
+    assert connections.session() is first
+    assert connections.session(keeps_alive=False) is not first
+    await connections.close()
     assert first.closed
     assert (await ask(provider_at(vendors))).error is None
-    assert sessions.session() is not first
+    assert connections.session() is not first
 
 
 async def test_the_latest_trouble_of_a_provider_is_remembered_until_it_works_again(vendors: Vendors) -> None:

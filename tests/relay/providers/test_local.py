@@ -19,7 +19,7 @@ import pytest
 from history.db.process_state import process_state
 from project.background import lifecycle
 from relay.errors import NoSuchModel, RequestRefused, Unreachable
-from relay.providers import local, registry, sessions
+from relay.providers import connections, local, registry
 from relay.providers.local import MODEL, LocalProvider, LocalServer
 from tests.relay.providers.asking import CPU, ask, context, user
 from tests.servers.processes import clean_environment, run_process, wait_for
@@ -105,7 +105,7 @@ async def test_the_shutdown_of_a_web_process_ends_it(monkeypatch: pytest.MonkeyP
     own = LocalServer()
     monkeypatch.setattr(registry, "SERVER", own)
     process = (await asyncio.to_thread(own.start)).process
-    session = sessions.session()
+    session = connections.session()
     await lifecycle.drain()
     assert process.poll() is not None
     assert session.closed

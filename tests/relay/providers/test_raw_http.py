@@ -11,8 +11,8 @@ import aiohttp
 import pytest
 
 from relay.errors import AccessRefused
-from relay.providers import raw_http, sessions
-from relay.providers.raw_http import RawRequest, Response
+from relay.providers import connections
+from relay.providers.connections import RawRequest, Response
 from tests.vendors.raw_upstream import RawUpstream, streamed_reply
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -52,7 +52,7 @@ class Upstream:
             url=f"http://127.0.0.1:{self.port}/v1/x?a=%2F", headers=given.pop("headers", {}), body=body
         )
         given = {"keeps_alive": True, "connect_seconds": 5.0, **given}
-        return await raw_http.ask(request, method=method, loop=asyncio.get_running_loop(), **given)
+        return await connections.ask(request, method=method, loop=asyncio.get_running_loop(), **given)
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ async def upstream() -> AsyncIterator[Upstream]:
     server = await asyncio.start_server(found.talk, "127.0.0.1", 0)
     found.port = server.sockets[0].getsockname()[1]
     yield found
-    await sessions.close()
+    await connections.close()
     server.close()
 
 
@@ -106,14 +106,14 @@ async def test_what_came_before_the_connection_broke_is_read() -> None:
     with RawUpstream() as bare:
         bare.says.append(streamed_reply(b"the ", b"beginning", ends=False))
         request = RawRequest(url=bare.url, headers={}, body=b"")
-        half = await raw_http.ask(request, method="POST", loop=loop, keeps_alive=True, connect_seconds=5)
+        half = await connections.ask(request, method="POST", loop=loop, keeps_alive=True, connect_seconds=5)
         while half.content.exception() is None:  # noqa: ASYNC110 (aiohttp has no event for it)
             await asyncio.sleep(0.01)
-    assert await sessions.read_available(half.content) == b"the beginning"
+    assert await connections.read_available(half.content) == b"the beginning"
     with pytest.raises(aiohttp.ClientPayloadError):
-        await sessions.read_available(half.content)
+        await connections.read_available(half.content)
     half.close()
-    await sessions.close()
+    await connections.close()
 
 
 async def test_where_connections_are_not_kept_the_upstream_is_told(upstream: Upstream) -> None:
@@ -164,7 +164,7 @@ async def test_what_is_no_reply_is_an_error_of_the_network_and_ends_the_connecti
     upstream._next = _once(last_words)  # type: ignore[assignment]
     with pytest.raises(aiohttp.ClientError):
         await upstream.ask()
-    assert not sessions.connector(asyncio.get_running_loop(), keeps_alive=True)._acquired
+    assert not connections.connector(asyncio.get_running_loop(), keeps_alive=True)._acquired
 
 
 def _once(function: Callable[[asyncio.StreamReader], Any]) -> Callable[[asyncio.StreamReader], Any]:
@@ -198,7 +198,7 @@ async def test_a_caller_that_gives_up_leaves_no_connection_behind(upstream: Upst
     await waiting.wait()
     asking.cancel()
     await asyncio.wait([asking])
-    assert not sessions.connector(asyncio.get_running_loop(), keeps_alive=True)._acquired
+    assert not connections.connector(asyncio.get_running_loop(), keeps_alive=True)._acquired
 
 
 async def test_refused_connection_is_reported_as_such() -> None:
@@ -206,12 +206,12 @@ async def test_refused_connection_is_reported_as_such() -> None:
 
     with pytest.raises(aiohttp.ClientConnectorError):
         await Upstream(port=free_port()).ask()
-    await sessions.close()
+    await connections.close()
 
 
 async def test_no_request_leaves_the_machine_where_that_is_forbidden() -> None:
     request = RawRequest(url="http://192.0.2.1/v1", headers={}, body=b"")
     with pytest.raises(AccessRefused, match=r"192\.0\.2\.1"):
-        await raw_http.ask(
+        await connections.ask(
             request, method="GET", loop=asyncio.get_running_loop(), keeps_alive=True, connect_seconds=1.0
         )

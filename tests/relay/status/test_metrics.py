@@ -16,8 +16,9 @@ from django.test import Client
 
 from history.access import keys
 from history.record import counters
+from relay.digest import state
 from relay.digest.state import read_state
-from relay.gateway import process_stats, recording
+from relay.gateway import recording
 from relay.gateway.journal.records import Accepted
 from relay.models import JournalPosition, Run
 from tests.factories import create_chat
@@ -33,7 +34,7 @@ def _its_own_house(settings: Any, tmp_path: Path) -> Iterator[None]:
     recording.close_journal()
     yield
     recording.close_journal()
-    process_stats.stop()
+    state.stop_stats()
 
 
 def read(text: str) -> dict[str, list[tuple[dict[str, str], float]]]:
@@ -131,9 +132,9 @@ OTHER = """
 import django, sys
 django.setup()
 from history.record import counters
-from relay.gateway import process_stats
+from relay.digest import state
 counters.ended["relay", "done"] += 41
-process_stats.write()
+state.write_stats()
 print(flush=True)
 sys.stdin.read()
 """
@@ -151,11 +152,11 @@ def test_other_processes_of_the_machine_are_told_apart_and_forgotten_when_they_a
     ) as other:
         assert other.stdout is not None
         other.stdout.readline()
-        process_stats.write()
+        state.write_stats()
         told = scraped(client)
         assert len({labels["process"] for labels, _ in told["parley_resident_bytes"]}) == 2
         theirs = {"source": "relay", "outcome": "done", "process": str(other.pid)}
         assert (theirs, 41) in told["parley_exchanges_total"]
         other.kill()
     assert len(scraped(client)["parley_resident_bytes"]) == 1
-    assert len(list(process_stats.own_file.folder.iterdir())) == 1
+    assert len(list(state.own_file.folder.iterdir())) == 1

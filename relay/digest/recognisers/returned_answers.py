@@ -1,24 +1,34 @@
-"""Answers known by a name: the vendor's id, ids of stored items, and the forms in which clients send answers back.
+"""Answers that clients send back: known by a name, or before they were filed.
 
 A vendor that stores answers lets a client name one (`previous_response_id`) or its items (the Vercel AI SDK) instead of
 sending it back. Other forms have a name that is made from their fingerprint: a prefill and its rest come as one text,
 as the blocks of one message or as two messages; several texts come back as one; a call of a text tool as a function's.
+
+If another digester gave up waiting for an answer, it has stored the client's copy. The exchange then refers to the
+copy. An answer that has something which the copy lacks becomes a branch beside it.
 """
 
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from datetime import timedelta
 from hashlib import sha256
+from uuid import UUID
 
 from history.dialects import DIALECTS
 from history.dialects.json_access import compact
 from history.dialects.tools import INPUT, input_of, parse_arguments
 from history.entries import ModelOutput, OtherPart, Part, Text, ToolRequest
 from history.models import Message, Session
-from history.record import fingerprints
-from relay.digest.answers import MOST_ITEMS, join_parts
-from relay.digest.calls import CallPlan, RecordedAnswer
+from history.record import exchanges, fingerprints
+from history.record.loading import entries_of
+from relay.digest.answers import DONE, MOST_ITEMS, answer_to, join_parts
+from relay.digest.calls import WAIT_SECONDS, AnswerCopy, CallPlan, PendingCall, RecordedAnswer
 from relay.digest.requests import RelayedRequest
+from relay.gateway.journal.records import Ended
 from relay.models import NamedReply
+
+CLOCKS_DIFFER = timedelta(seconds=2)  # between two hosts
 
 
 def store_names(plans: Iterable[CallPlan]) -> None:
@@ -132,3 +142,52 @@ def _with_named_answer(request: RelayedRequest, names: dict[str, int], searched:
     if stored is None or request.chain[index] == bytes(stored):
         return None
     return request.with_fingerprint_at(index, bytes(stored))
+
+
+def find_copies(calls: Iterable[PendingCall]) -> dict[UUID, AnswerCopy]:
+    """For calls that ended so long ago that another digester may have given up waiting for the answer."""
+    late = {call.id: (call, answer_to(call, call.ended)) for call in calls if call.ended and _is_late(call, call.ended)}
+    fingerprints = {
+        _fingerprint(call, answer.output, answer.reason): exchange
+        for exchange, (call, answer) in late.items()
+        if answer.output is not None
+    }
+    if not fingerprints:
+        return {}
+    # Many programs get the same answers: older rows are not copies.
+    since = min(call.request.at for call, _ in late.values()) - CLOCKS_DIFFER
+    rows = Message.objects.filter(fingerprint__in=list(fingerprints), kind=ModelOutput.kind, created_at__gte=since)
+    rows = rows.filter(exchange=None, session__state=Session.State.OPEN)
+    copies: dict[UUID, AnswerCopy] = {}
+    for row in rows.order_by("pk"):
+        exchange = fingerprints[row.fingerprint]
+        call, answer = late[exchange]
+        is_same_session = call.filed is None or call.filed.session_id == row.session_id
+        if row.created_at >= call.request.at - CLOCKS_DIFFER and is_same_session:
+            copies[exchange] = AnswerCopy(row, _is_complete(row, answer))
+    return copies
+
+
+def _is_late(call: PendingCall, ended: Ended) -> bool:
+    request = call.request
+    if call.is_given_up or request.side_call or request.retry or not request.chain:
+        return False
+    return time.time() - ended.at > WAIT_SECONDS and not (call.filed and call.filed.is_overtaken)
+
+
+def _fingerprint(call: PendingCall, output: ModelOutput, reason: str) -> bytes:
+    message = exchanges.message_of(output, end_reason=reason)
+    return call.request.fingerprint(message, after=call.request.end) if message else b""
+
+
+def _is_complete(row: Message, answer: RecordedAnswer) -> bool:
+    (copy,) = entries_of([row])
+    if answer.reason != DONE or answer.others or answer.output is None or not isinstance(copy, ModelOutput):
+        return False
+    return all(_is_in_fingerprint(part) or part in copy.parts for part in answer.output.parts)
+
+
+def _is_in_fingerprint(part: Part) -> bool:
+    if isinstance(part, Text):
+        return not part.extra and "<think>" not in part.text
+    return isinstance(part, ToolRequest) and not part.extra
