@@ -32,12 +32,11 @@ from relay.conversation import turns
 from relay.conversation.turns import Draft, NotPossible, SendResult, ViewerPosition
 from relay.errors import RelayError
 from relay.live import groups, runs
-from relay.live.run_task import start_task
 from relay.models import QueuedMessage, Run, User
 from relay.models.runs import INTERRUPTED
 from relay.providers.registry import router
 from relay.runtime import process_locks
-from relay.runtime.event_loop import in_database, in_database_after_outages, store_once
+from relay.runtime.event_loop import in_database, in_database_after_outages, start_task, store_once
 from relay.tools.base import ToolContext, all_tools
 from relay.tools.running import run_calls
 from relay.usage import allowances

@@ -24,6 +24,7 @@ from history.entries import JsonObject
 from history.models import AuditEvent, EarlierTry, Exchange
 from history.privacy import PersonalData
 from relay.gateway.journal.segments import ASIDE, UNNAMED, is_written
+from relay.gateway.recording import journal_folder, most_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -39,10 +40,6 @@ def name_of(exchange: UUID, body: str, *, owner: int) -> str:
 
 def free_bytes(folder: Path, *, without: str) -> int:
     return most_bytes() - sum(_size(path) for path in copies_in(folder) if path != folder / without)
-
-
-def most_bytes() -> int:
-    return int(settings.PARLEY_JOURNAL_MB) * 1024 * 1024
 
 
 def copies_in(folder: Path, *, owner: int | None = None) -> list[Path]:
@@ -69,16 +66,12 @@ def erase_for(folder: Path, user: AbstractUser) -> int:
 
 
 def personal_data() -> PersonalData:
-    return PersonalData("files_aside", _rows_of, lambda user: erase_for(_journal(), user))
+    return PersonalData("files_aside", _rows_of, lambda user: erase_for(journal_folder(), user))
 
 
 def _rows_of(user: AbstractUser) -> Iterator[JsonObject]:
-    for path in copies_in(_journal(), owner=user.pk):
-        yield {"file": str(path.relative_to(_journal())), "bytes": _size(path)}
-
-
-def _journal() -> Path:
-    return Path(settings.PARLEY_DATA_DIR) / "journal"
+    for path in copies_in(journal_folder(), owner=user.pk):
+        yield {"file": str(path.relative_to(journal_folder())), "bytes": _size(path)}
 
 
 def _without_owner(folder: Path, copies: Sequence[Path]) -> Iterator[Path]:

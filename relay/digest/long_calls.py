@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import BinaryIO
 from uuid import UUID
 
-from django.conf import settings
-
 from relay.digest.calls import PendingCall
 from relay.gateway.journal import frames
 from relay.gateway.journal.frames import RecordPosition
 from relay.gateway.journal.reader import JournalReader
 from relay.gateway.journal.segments import CHUNK, name_of, number_of, writer_of
+from relay.gateway.recording import most_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +59,7 @@ class Carrier:
         after that. If the commit fails, its outcome is unknown: the digester begins again, as after a crash.
         """
         held = {name: reader.read_to.get(name, 0) for name in reader.finished if name in needed}
-        is_much = sum(held.values()) > settings.PARLEY_JOURNAL_MB * 1024 * 1024 // PART
+        is_much = sum(held.values()) > most_bytes() // PART
         if not is_much or time.monotonic() < self._pause_until:
             return ()
         used_bytes = sum(place.end - place.start for call in calls for place in _within(call, held))

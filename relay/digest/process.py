@@ -25,6 +25,7 @@ from django.db import connections
 
 from history.access import keys
 from relay.digest.positions import OUTAGES
+from relay.gateway.recording import journal_folder
 
 if TYPE_CHECKING:
     from relay.digest.digester import Digester
@@ -39,10 +40,6 @@ PAUSE_WHEN_AWAY = 1.0
 LAST_SECONDS = 10.0
 LOOK_SECONDS = 1.0
 MOST_KEYS = 100
-
-
-def folder() -> Path:
-    return Path(settings.PARLEY_DATA_DIR) / "journal"
 
 
 def _take_lease(journal: Path) -> int | None:
@@ -77,9 +74,9 @@ def _new_digester(journal: Path) -> Digester:
 
 def run(ended: threading.Event) -> None:
     """Digest until told to end, then what is left, for a while. Does nothing if another process digests."""
-    if _take_lease(folder()) is None:
+    if _take_lease(journal_folder()) is None:
         return
-    digester = _new_digester(folder())
+    digester = _new_digester(journal_folder())
     while not ended.is_set():
         started = time.monotonic()
         _, pause = _step(digester)
@@ -154,7 +151,7 @@ def is_thread() -> bool:
 
 
 def _digest_in_thread() -> None:
-    journal = folder()
+    journal = journal_folder()
     if _own.digester is None or _own.digester.folder != journal:
         if not journal.is_dir() or (lease := _take_lease(journal)) is None:
             return
@@ -165,7 +162,7 @@ def _digest_in_thread() -> None:
 
 def _has_journal() -> bool:
     """Whether there is a journal, or may be one soon: then its folder is created here."""
-    journal = folder()
+    journal = journal_folder()
     if not journal.is_dir() and settings.CHAT_HISTORY_ENABLED:
         scopes = keys.list_keys().values_list("scopes", flat=True)[:MOST_KEYS]
         if any("relay" in of_key for of_key in scopes):
@@ -177,7 +174,7 @@ def _keep_child_running() -> None:
     if _own.child is not None and _own.child.poll() is None:
         return
     _own.child = None
-    if not _has_journal() or (lease := _take_lease(folder())) is None:
+    if not _has_journal() or (lease := _take_lease(journal_folder())) is None:
         return
     os.close(lease)
     environment = {**os.environ, "PARLEY_DATA_DIR": str(settings.PARLEY_DATA_DIR)}

@@ -4,7 +4,6 @@ Each process writes its statistics into a small file in the data directory, beca
 overwritten in place, so that a process can report lost records even when the disk is full.
 """
 
-import contextlib
 import fcntl
 import json
 import os
@@ -75,7 +74,7 @@ def all_stats() -> list[ProcessStats]:
 
 
 def _read(path: Path) -> ProcessStats | None:
-    with contextlib.suppress(OSError, ValueError, TypeError), path.open("r+b") as file:
+    with suppress(OSError, ValueError, TypeError), path.open("r+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -108,7 +107,7 @@ class JournalState:
 
 def read_state(now: datetime | None = None) -> JournalState:
     """Losses of all journals of the installation; the backlog of this machine's."""
-    folder, now = process.folder(), now or datetime.now(UTC)
+    folder, now = recording.journal_folder(), now or datetime.now(UTC)
     losing = [one for one in all_stats() if one.unreported_calls or one.unreported_bytes]
     rows = list(JournalPosition.objects.all())
     own_name = ""

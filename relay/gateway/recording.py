@@ -38,9 +38,17 @@ def mode_of(key: ApiKey) -> str:
     return key.recording if settings.CHAT_HISTORY_ENABLED else OFF
 
 
+def journal_folder() -> Path:
+    return Path(settings.PARLEY_DATA_DIR) / "journal"
+
+
+def most_bytes() -> int:
+    """How large the journal may become."""
+    return int(settings.PARLEY_JOURNAL_MB) * 1024 * 1024
+
+
 def journal() -> Journal:
-    folder, most_bytes = Path(settings.PARLEY_DATA_DIR) / "journal", settings.PARLEY_JOURNAL_MB * 1024 * 1024
-    return process_state.get(Journal, lambda: Journal(folder, most_bytes=most_bytes))
+    return process_state.get(Journal, lambda: Journal(journal_folder(), most_bytes=most_bytes()))
 
 
 def close_journal() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 from django.utils import timezone
@@ -32,10 +32,8 @@ MIN_INTERVAL, INTERVAL_PER_SOCKET, MAX_INTERVAL = 0.05, 0.0025, 1.0
 MIN_RETRY_NOTICE = 2.0
 
 
-T = TypeVar("T")
 _interval = {"until": 0.0, "seconds": MIN_INTERVAL}  # a cache for half a second
 local_tasks: dict[UUID, RunTask] = {}
-_tasks: set[asyncio.Task[Any]] = set()
 # How often a run is read again that changes while it is read.
 MOST_READS = 5
 
@@ -167,14 +165,6 @@ def _compute_interval() -> float:
     """Sending takes about a quarter of the time of this process, however many sockets there are."""
     receivers = sum(1 + groups.count_local_sockets(task.turn.session_id) for task in local_tasks.values())
     return min(max(MIN_INTERVAL, INTERVAL_PER_SOCKET * receivers), MAX_INTERVAL)
-
-
-def start_task(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """A task that is not lost: an event loop has only weak references to its tasks."""
-    task = asyncio.get_running_loop().create_task(work)
-    _tasks.add(task)
-    task.add_done_callback(_tasks.discard)
-    return task
 
 
 def local_snapshot(run_id: UUID) -> RunSnapshot | None:

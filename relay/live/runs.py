@@ -24,10 +24,10 @@ from relay.agents import loop
 from relay.agents.turn import Turn, TurnFailed
 from relay.errors import RelayError
 from relay.live import groups
-from relay.live.run_task import RunTask, local_tasks, start_task
+from relay.live.run_task import RunTask, local_tasks
 from relay.models import QueuedMessage, Run
 from relay.runtime import process_locks
-from relay.runtime.event_loop import in_database, in_database_after_outages
+from relay.runtime.event_loop import in_database, in_database_after_outages, start_task
 
 logger = logging.getLogger(__name__)
 

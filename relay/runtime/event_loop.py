@@ -12,7 +12,7 @@ import asyncio
 import logging
 import threading
 from asyncio import AbstractEventLoop
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -39,6 +39,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix=THREAD_NAMES)
+_tasks: set[asyncio.Task[Any]] = set()
 LARGE = 64 * 1024  # larger input is parsed in a thread
 
 
@@ -119,6 +120,14 @@ def _limit_locks(connection: BaseDatabaseWrapper, **_named: Any) -> None:
 
 
 connection_created.connect(_limit_locks)
+
+
+def start_task(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """A task that is not lost: an event loop has only weak references to its tasks."""
+    task = asyncio.get_running_loop().create_task(work)
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
+    return task
 
 
 async def parse_apart(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

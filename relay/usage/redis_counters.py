@@ -8,13 +8,13 @@ megabytes that most installations never need.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from django.conf import settings
 
 from history.db.process_state import process_state
-from relay.runtime.event_loop import PerLoop
+from relay.runtime.event_loop import PerLoop, start_task
 
 logger = logging.getLogger(__name__)
 
@@ -22,8 +22,6 @@ PREFIX = "parley:key"
 ALIVE_SECONDS = 10.0  # a call counts as ended when its process has not renewed it for this time
 PATIENCE_SECONDS = 0.25
 KEPT_SECONDS, MINUTE_KEPT_SECONDS = 60, 120
-
-_tasks: set[asyncio.Task[Any]] = set()
 
 
 class Counted(NamedTuple):
@@ -53,7 +51,7 @@ async def enter(key: str, name: str) -> Counted | None:
     try:
         answers = await _ask(pipeline.execute(), "Redis does not count the relay's calls (%s); this process does.")
     except asyncio.CancelledError:  # it may have been counted in
-        _start_task(leave(key, name))
+        start_task(leave(key, name))
         raise
     if answers is None:
         return None
@@ -74,7 +72,7 @@ def note_tokens(key: str, tokens: int) -> None:
     """Add to this minute, without waiting."""
     pipeline = _client().pipeline(transaction=False)
     _add(pipeline, _redis_key(key, int(time.time()) // 60), "tokens", tokens)
-    _start_task(_ask(pipeline.execute()))
+    start_task(_ask(pipeline.execute()))
 
 
 def _add(pipeline: Any, minute: str, name: str, amount: int) -> None:
@@ -196,7 +194,7 @@ def settle(name: str, scopes: tuple[str, ...], counters: Sequence[tuple[str, int
     for scope in scopes:
         pipeline.hdel(_redis_key(scope, "reserved"), name)
     pipeline.zrem(_redis_key(scopes[0], "running"), name)  # `leave` counts it out of its key
-    return _start_task(_ask(pipeline.execute()))
+    return start_task(_ask(pipeline.execute()))
 
 
 async def close() -> None:
@@ -213,13 +211,6 @@ async def _ask(work: Awaitable[Any], complaint: str = "Redis did not count the e
     except _faults() as error:
         logger.warning(complaint, type(error).__name__)
         return None
-
-
-def _start_task(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-    task = asyncio.get_running_loop().create_task(work)
-    _tasks.add(task)
-    task.add_done_callback(_tasks.discard)
-    return task
 
 
 def _redis_key(scope: str, what: int | Literal["running", "reserved"]) -> str:

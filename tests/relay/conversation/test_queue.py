@@ -18,9 +18,9 @@ from history.access import keys
 from history.models import Exchange, Message, Session
 from relay import conversation
 from relay.errors import NoSuchAgent
-from relay.live import groups, run_task, runs
+from relay.live import groups, runs
 from relay.models import Agent, QueuedMessage, Run
-from relay.runtime import process_locks
+from relay.runtime import event_loop, process_locks
 from relay.runtime.event_loop import in_database
 from relay.tools import built_in
 from relay.tools.base import all_tools
@@ -67,7 +67,7 @@ async def waiting() -> list[str]:
 
 async def until_quiet(talk: Talk) -> Run:
     run = await talk.until_ended()
-    await talk.until(lambda: not run_task._tasks)
+    await talk.until(lambda: not event_loop._tasks)
     return run
 
 

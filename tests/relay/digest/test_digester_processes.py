@@ -18,6 +18,7 @@ from history.access import keys
 from history.models import ApiKey, Exchange, Message, Session
 from project.accounts.models import User
 from relay.digest import process
+from relay.gateway.recording import journal_folder
 from tests.relay.digest.programs import Chat
 from tests.relay.digest.relayed import Relay, database_away, path_of, said, sessions
 from tests.servers.processes import ROOT, clean_environment, database_url, wait_for
@@ -163,8 +164,8 @@ class TestJob:
         process.keep_running()
         keys.create(name="reader", owner=ada, scopes=["read"])
         process.keep_running()
-        assert (process._own.child, process.folder().exists()) == (None, False)
+        assert (process._own.child, journal_folder().exists()) == (None, False)
         keys.create(name="laptop", owner=ada)
         process.keep_running()
         assert process._own.child is not None
-        assert process.folder().stat().st_mode & 0o777 == 0o700
+        assert journal_folder().stat().st_mode & 0o777 == 0o700

@@ -21,6 +21,7 @@ from relay.digest.digester import Digester
 from relay.errors import OverAllowance
 from relay.gateway import rate_limits
 from relay.models import Allowance, KeyUse, Spending
+from relay.runtime import event_loop
 from relay.usage import allowances, budgets, counters, prices, redis_counters, tables
 from relay.usage.budgets import BudgetLimit, Pool
 from relay.usage.prices import Price, Use
@@ -247,7 +248,7 @@ def test_redis_counts_reservations_of_all_processes(store: redis.Redis) -> None:
 
     async def settle(name: str, used: int) -> None:
         redis_counters.settle(name, ("owner-1", "k"), [("c", used)])
-        await next(iter(redis_counters._tasks))
+        await next(iter(event_loop._tasks))
 
     passed = (-1, False)
     assert [reserve(f"call-{place}") for place in range(11)] == [passed] * 10 + [(0, False)]

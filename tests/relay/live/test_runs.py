@@ -22,6 +22,7 @@ from relay.live import groups, run_task, runs
 from relay.live.frames import RunSnapshot
 from relay.live.run_task import RunTask
 from relay.models import Allowance, QueuedMessage, Run
+from relay.runtime import event_loop
 from relay.runtime.event_loop import in_database
 from relay.tools.base import ToolContext, tool, toolbox
 from tests.relay.conftest import Talk
@@ -313,7 +314,7 @@ async def test_what_waits_and_is_refused_goes_on_waiting_in_its_place(talk: Talk
         assert (await talk.send(text, after=await talk.head())).is_queued
     gate.set()
     await talk.until_ended()
-    await talk.until(lambda: not run_task._tasks)  # what its end sets off is done as well
+    await talk.until(lambda: not event_loop._tasks)  # what its end sets off is done as well
     waiting = QueuedMessage.objects.values_list("text", flat=True)
     assert await in_database(lambda: list(waiting.all())) == ["two", "three"]
     with pytest.raises(OverAllowance):
