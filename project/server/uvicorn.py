@@ -3,14 +3,11 @@
 Lifespan runs in each process before the first connection, so the limits hold for every way to start Uvicorn.
 """
 
-import logging
 from typing import Any
 
 from django.conf import settings
 
 from project.server.limits import HEADER_SECONDS, KEEP_ALIVE_SECONDS, MOST_FRAME_BYTES, FrameMeter
-
-logger = logging.getLogger(__name__)
 
 UVICORNS_KEEP_ALIVE = 5
 UVICORNS_FRAME_BYTES = 16 * 1024 * 1024

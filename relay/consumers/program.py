@@ -1,6 +1,5 @@
 """The socket for programs: JSON in, JSON out, with the same actions as the chat page. docs/websocket.md lists them."""
 
-import logging
 from uuid import UUID, uuid4
 
 from django.utils.translation import gettext as _
@@ -18,8 +17,6 @@ from relay.live import groups
 from relay.models import QueuedMessage
 from relay.runtime.event_loop import in_database
 from relay.runtime.locale import reader_of
-
-logger = logging.getLogger(__name__)
 
 PROTOCOL = 1
 

@@ -9,8 +9,6 @@ pages themselves (`relay.digest.digester`). Several web processes need Redis, so
 process does.
 """
 
-from __future__ import annotations
-
 import hashlib
 import threading
 import time

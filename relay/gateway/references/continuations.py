@@ -12,10 +12,11 @@ from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
+from history.db.packing import attachments_of
 from history.db.process_state import process_state
 from history.dialects import DecodedRequest
 from history.dialects.types import joined
-from history.entries import Media, ModelInput, ModelOutput, ToolResults
+from history.entries import ModelInput, ModelOutput, ToolResults
 from history.models import Blob, Session
 from history.record.selectors import snapshot
 from relay.gateway.call.calls import Call, Earlier
@@ -129,8 +130,7 @@ def _recorded(key: int, name: str) -> Earlier | None:
     # A key that records no replies has a user message there.
     if not entries or not isinstance(entries[-1], ModelOutput):
         return None
-    holders = [one for entry in entries for one in (entry.results if isinstance(entry, ToolResults) else (entry,))]
-    names = {part.sha256 for one in holders for part in one.parts if isinstance(part, Media) and part.sha256}
+    names = {name for entry in entries for name in attachments_of(entry)}
     blobs = {pk: bytes(data) for pk, data in Blob.objects.filter(pk__in=names).values_list("pk", "data")}
     size = sum(len(str(entry)) for entry in entries) + sum(map(len, blobs.values()))
     return Earlier(entries=entries, recorded_system=found.system_instruction, blobs=blobs, size=size)
