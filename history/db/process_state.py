@@ -31,6 +31,12 @@ class ProcessState:
         """The object of this class, if it has been created."""
         return self._objects.get(kind)
 
+    def keep(self, value: T) -> T:
+        """The object of this class: this one, unless another thread was first."""
+        with self._lock:
+            kept: T = self._objects.setdefault(type(value), value)
+            return kept
+
     def set(self, value: object) -> None:
         """Replace the object of this class."""
         self._objects[type(value)] = value

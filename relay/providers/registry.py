@@ -269,7 +269,7 @@ def _from_variables(vendor: Vendor) -> Endpoint:
 
 
 def router() -> Router:
-    return process_state.get(Router, router_from_settings)
+    return process_state.find(Router) or process_state.keep(router_from_settings())
 
 
 def refresh() -> None:
