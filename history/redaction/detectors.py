@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from string import ascii_letters, digits
 
-from history.redaction import token_formats
+from history.redaction.token_formats import SAFE, read_formats
 
 TOKEN_CHARS = 16  # no token of a vendor is shorter; few words of prose are longer
 SHORTEST = 6  # `://:x@` is the shortest thing that any detector finds
@@ -76,7 +76,7 @@ def search(text: str, seen: str, detectors: Iterable[Detector], hits: Counter[st
 
 
 def _read(table: str) -> tuple[Detector, ...]:
-    return tuple(Detector(name, needles, *patterns) for name, needles, patterns in token_formats.read_formats(table))
+    return tuple(Detector(name, needles, *patterns) for name, needles, patterns in read_formats(table))
 
 
 def _assigned(needles: str, name: str, capitals: str, bare: str) -> Detector:
@@ -111,7 +111,7 @@ _BEARER = r"(?:\s{1,4}|%20|\+)(?P<secret>(?=[A-Za-z._~+/=-]{0,80}[0-9])[A-Za-z0-
 _LOGIN = rf"""[^\s/@:"'<>\\]{{0,256}}:(?P<secret>{_FRESH}[^\s/"'<>`\\]{{1,512}})@"""
 
 
-TOKENS, FORMATS, NAMED_FORMATS = map(_read, (token_formats.TOKENS, token_formats.FORMATS, token_formats.NAMED_FORMATS))
+TOKENS, FORMATS, NAMED_FORMATS = map(_read, ("tokens", "formats", "named_formats"))
 SECRETS: tuple[Detector, ...] = (
     Detector("private-key", "private·key", rf"-----BEGIN {_PEM_NAME}(?:{_PEM_BODY}-----END {_PEM_NAME}|{_PEM_LINES})"),
     *NAMED_FORMATS,
@@ -159,7 +159,7 @@ def without_credentials(text: str, hits: Counter[str]) -> str:
     return search(text, seen, SECRETS, hits)
 
 
-_LONG_WORD = re.compile(rf"{token_formats.SAFE}{{{TOKEN_CHARS},}}+")
+_LONG_WORD = re.compile(rf"{SAFE}{{{TOKEN_CHARS},}}+")
 _LOOKS_RANDOM = re.compile(r"[0-9]|[a-z][A-Z].*?[a-z][A-Z].*?[a-z][A-Z]", re.DOTALL)
 _REST = re.compile(r"""[^\s"'`]*+""")
 _LOOKED_AT = 200
