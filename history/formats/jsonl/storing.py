@@ -63,7 +63,7 @@ def clear(session_id: UUID) -> None:
 
 def _insert_entries(batch: Sequence[SessionBuffer]) -> None:
     with_entries = [buffer for buffer in batch if buffer.entries]
-    locked = writer.lock((buffer.id for buffer in with_entries), incomplete=True) if with_entries else {}
+    locked = writer.lock([buffer.id for buffer in with_entries], incomplete=True) if with_entries else {}
     inserters = {pk: _EntryInserter(session) for pk, session in locked.items()}
     for buffer in with_entries:
         for restored in buffer.entries:
