@@ -1,8 +1,7 @@
 from django.urls import path
 
-from history.pages import export, imports, reasons, session
+from history.pages import charts, export, imports, reasons, session
 from history.pages.browse import views as browse
-from history.pages.charts import views as charts
 from history.pages.lint import views as lint
 
 app_name = "history"

@@ -19,7 +19,7 @@ from history.admin.base import LongListAdmin, recent, session_link
 from history.entries import JsonObject
 from history.models import Exchange
 from history.templatetags.reading import dollars, duration, end_words, recognised, thousands
-from history.transcripts.calls import facts_of
+from history.transcripts.previews import facts_of
 
 TEXTS = ("partial", "inputs", "metadata", "error", "session__metadata")
 CALL_FIELDS = ("path", "helper", "attempts", "status_code", "tokens", "usage", "estimated", "shown_cost")

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from history.answers.events import ErrorKind, Failed
 from history.context.messages import SYSTEM_CHANNEL
 from history.context.values import Context, ContextEntry
-from history.dialects.http_api import HttpApi, ListedModel, can_chat
+from history.dialects.dialect import HttpApi, ListedModel, can_chat
 from history.dialects.json_access import compact, count, items, obj, objs, string, truth, without_empty
 from history.dialects.replies import KIND_OF_STATUS, STATUS_OF_KIND, failed, read_body
 from history.dialects.request_decoder import RequestDecoder, read_function

@@ -19,8 +19,16 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from markdown_it.utils import EnvType
 
-from history.markdown.footnotes import Footnotes, parse_definition, parse_reference
-from history.markdown.inline import pair_tags, parse_email_address, parse_emphasis, parse_tag, parse_web_address
+from history.markdown.rules import (
+    Footnotes,
+    pair_tags,
+    parse_definition,
+    parse_email_address,
+    parse_emphasis,
+    parse_reference,
+    parse_tag,
+    parse_web_address,
+)
 
 _CLOSINGS = {"$$": "$$", "\\[": "\\]"}
 

@@ -165,7 +165,7 @@ class Session(UndeletableModel):
     # When it was deleted; null unless the state is `deleted` or `removing`.
     hidden_at = models.DateTimeField(_("hidden"), null=True, blank=True)
     hold = models.BooleanField(_("under hold"), default=False)
-    # The newest audit event of an access by others that its owner has seen (`access_log.unseen_readers`).
+    # The newest audit event of an access by others that its owner has seen (`reasons.unseen_readers`).
     readings_seen = models.PositiveBigIntegerField(default=0)
     expires_at = models.DateTimeField(_("kept until"), null=True, blank=True)
     metadata = models.JSONField(_("metadata"), default=dict, blank=True)

@@ -17,11 +17,12 @@ from uuid import UUID
 from django.conf import settings
 
 from history.context.compression.checks import ProblemCode, find_problem, required_identifiers
-from history.context.compression.entries import SummaryOutcome, entries_of_plan
 from history.context.compression.planning import (
     CompressionPlan,
     CompressionPolicy,
+    SummaryOutcome,
     SummarySpan,
+    entries_of_plan,
     make_plan,
     stretch_between,
 )
@@ -41,7 +42,7 @@ from history.dialects import CallOptions, Switches
 from history.entries import Entry, Retracted, Summary
 from history.models import Session
 from history.record import selectors
-from history.record.branches import behind_notes
+from history.record.paths import behind_notes
 from relay.agents.environment import environment_options
 from relay.agents.model_call import open_call
 from relay.agents.requests import (

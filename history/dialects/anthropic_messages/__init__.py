@@ -11,8 +11,7 @@ from history.dialects.anthropic_messages.reply_decoder import AnthropicReplyDeco
 from history.dialects.anthropic_messages.reply_encoder import AnthropicReplyEncoder
 from history.dialects.anthropic_messages.request_decoder import AnthropicRequestDecoder
 from history.dialects.anthropic_messages.request_encoder import AnthropicRequestEncoder
-from history.dialects.dialect import Dialect
-from history.dialects.http_api import HttpApi, ListedModel
+from history.dialects.dialect import Dialect, HttpApi, ListedModel
 from history.dialects.json_access import count, obj, objs, string
 from history.dialects.references import AnyObject, Container, ContentBlock, Identified, IssuedIds, Typed
 from history.dialects.types import Switches

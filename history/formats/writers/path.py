@@ -29,7 +29,7 @@ from history.record import paths
 from history.record.loading import read_nodes
 from history.record.projections import pair_results
 from history.text.lazy import LazyText, gettext_noop
-from history.transcripts.calls import find_unrecorded_answer
+from history.transcripts.previews import find_unrecorded_answer
 
 PAGE = 50
 

@@ -8,7 +8,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.utils.translation import gettext as _
 
 from history.access.permissions import Purpose
-from history.formats.note_texts import worded
+from history.formats.reports import worded
 from history.linting import NAMES, LintReport, LintSeverity, NotAConversation, parse_text
 from history.management.cli.arguments import Options, add_viewer, session_named, viewer_of
 from history.management.output import Stream, print_json, print_line, print_table

@@ -33,7 +33,7 @@ from history.pages.browse.facets import (
     spread_of_sessions,
 )
 from history.pages.browse.query import BrowseQuery
-from history.pages.charts.views import headlines
+from history.pages.charts import headlines
 from history.record.listing import ListCursor, find_by_title, list_sessions
 from history.search import Hit, newest_hits, search
 

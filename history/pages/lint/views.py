@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy as _
 
 from history.context.rendering import full_view
 from history.context.values import ContextOptions, entry_view
-from history.formats.note_texts import worded
+from history.formats.reports import worded
 from history.http import FORM_OVERHEAD, accepts_body, user_form
 from history.linting import NAMES, LintReport, LintSeverity, NotAConversation, Verdict, parse_text
 from history.pages.lint import report as reports

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import quote, unquote
 
 from history.dialects import DEFAULT_DIALECT, DIALECTS
-from history.dialects.http_api import CallKind, HttpApi
+from history.dialects.dialect import CallKind, HttpApi
 
 _DOT_SEGMENT = re.compile(r"[/\\]\.{1,2}(?:[/\\]|$)")
 

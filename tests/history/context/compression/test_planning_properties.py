@@ -10,8 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from history.context.compression.checks import ProblemCode
-from history.context.compression.entries import SummaryOutcome, entries_of_plan
-from history.context.compression.planning import CompressionPlan, CompressionPolicy, make_plan
+from history.context.compression.planning import (
+    CompressionPlan,
+    CompressionPolicy,
+    SummaryOutcome,
+    entries_of_plan,
+    make_plan,
+)
 from history.context.messages import pieces_of
 from history.context.rendering import render_context
 from history.context.repair import find_unpaired
