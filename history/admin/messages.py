@@ -18,7 +18,7 @@ from history.admin.base import LongListAdmin, M, ReadOnly, recent, session_link
 from history.markdown import render
 from history.models import Message, ToolCall
 from history.search import SessionQuery
-from history.search.ids import find_newest
+from history.search.finding import find_newest
 from history.transcripts.previews import entries_in_brief
 
 BEGINNING = 160

@@ -8,10 +8,9 @@ from rest_framework.response import Response
 
 from history.access import permissions, reasons
 from history.access.permissions import Purpose
-from history.api.base import ApiView, open_session, reason_of, session_for, viewer_of
+from history.api.base import ApiView, open_session, page_link, reason_of, session_for, tagged, viewer_of
 from history.api.errors import NoSuchThing
 from history.api.parameters import ReasonParameters, ToolCallListParameters
-from history.api.responses import page_link, tagged
 from history.api.schema import documented
 from history.api.serializers import ExchangeSerializer, ToolCallPageSerializer
 from history.entries import JsonObject

@@ -10,22 +10,7 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 
 from history.access.reasons import LONGEST
-from history.api.fields import (
-    CALL_CURSOR,
-    EXPORT_CURSOR,
-    SESSION_CURSOR,
-    BodySerializer,
-    CursorField,
-    EndTimeParameter,
-    NameParameter,
-    NumberField,
-    PlainSerializer,
-    SearchField,
-    StrictBooleanField,
-    TimeParameter,
-    TitleField,
-    read_cursor,
-)
+from history.api import fields
 from history.entries import JsonObject
 from history.formats.writers import EXPORTERS
 from history.models import Message, Session, ToolCall
@@ -37,20 +22,20 @@ MESSAGES = 20
 CURSOR_HELP = "Position of the page, as in `next` of the page before."
 
 
-class QueryParameters(PlainSerializer):
+class QueryParameters(fields.PlainSerializer):
     @classmethod
     def parse(cls, request: Request) -> dict[str, Any]:
         """Every parameter by name; None if it was not sent."""
-        fields, values = cls().fields, request.query_params
-        several = {name for name, field in fields.items() if isinstance(field, serializers.ListField)}
-        wrong = {name: [_("Unknown parameter.")] for name in values if name not in fields}
-        once = [name for name in values if name in fields and name not in several]
+        known, values = cls().fields, request.query_params
+        several = {name for name, field in known.items() if isinstance(field, serializers.ListField)}
+        wrong = {name: [_("Unknown parameter.")] for name in values if name not in known}
+        once = [name for name in values if name in known and name not in several]
         wrong |= {name: [_("Give this parameter only once.")] for name in once if len(values.getlist(name)) > 1}
         if wrong:
             raise ValidationError(wrong)
         parsed = cls(data={name: values.getlist(name) if name in several else values[name] for name in values})
         parsed.is_valid(raise_exception=True)
-        return {**dict.fromkeys(fields), **parsed.validated_data}
+        return {**dict.fromkeys(known), **parsed.validated_data}
 
 
 # Blanks alone are not a reason.
@@ -72,18 +57,20 @@ class ReasonParameters(QueryParameters):
 class FilterParameters(QueryParameters):
     """Filters of sessions, for a list and an export."""
 
-    owner = NameParameter(help_text="User name of the owner.")
-    key = NameParameter(help_text="Prefix of the API key that it was recorded under.")
+    owner = fields.NameParameter(help_text="User name of the owner.")
+    key = fields.NameParameter(help_text="Prefix of the API key that it was recorded under.")
     source_ = serializers.ChoiceField(Session.Source.choices, required=False, help_text="Where it came from.")
-    client = NameParameter(help_text="Which program, as far as it was recognised.")
-    agent = NameParameter()
-    workspace = NameParameter(max_length=255)
-    model = NameParameter()
+    client = fields.NameParameter(help_text="Which program, as far as it was recognised.")
+    agent = fields.NameParameter()
+    workspace = fields.NameParameter(max_length=255)
+    model = fields.NameParameter()
     has_error = serializers.BooleanField(required=False, help_text="Whether an answer or a tool failed in it.")
     pinned = serializers.BooleanField(required=False)
     archived = serializers.BooleanField(required=False)
-    from_ = TimeParameter(required=False, help_text="Active at this time or later; a day alone is its beginning.")
-    to_ = EndTimeParameter(required=False, help_text="Active before this time; a day alone counts as a whole.")
+    from_ = fields.TimeParameter(
+        required=False, help_text="Active at this time or later; a day alone is its beginning."
+    )
+    to_ = fields.EndTimeParameter(required=False, help_text="Active before this time; a day alone counts as a whole.")
 
 
 def filters_in(parameters: JsonObject) -> SessionQuery:
@@ -91,8 +78,8 @@ def filters_in(parameters: JsonObject) -> SessionQuery:
 
 
 class SessionListParameters(FilterParameters):
-    q = SearchField(help_text="Sessions in which this was said; as in search.")
-    cursor = CursorField(SESSION_CURSOR, read_cursor, help_text=CURSOR_HELP)
+    q = fields.SearchField(help_text="Sessions in which this was said; as in search.")
+    cursor = fields.CursorField(fields.SESSION_CURSOR, fields.read_cursor, help_text=CURSOR_HELP)
     limit = serializers.IntegerField(min_value=1, max_value=MOST, default=PAGE)
 
 
@@ -102,8 +89,8 @@ class ExportParameters(FilterParameters, ReasonParameters):
         child=serializers.UUIDField(), required=False, max_length=MOST, help_text="These alone; may be repeated."
     )
     mine = serializers.BooleanField(default=False, help_text="Only sessions of the caller.")
-    since = CursorField(
-        EXPORT_CURSOR,
+    since = fields.CursorField(
+        fields.EXPORT_CURSOR,
         str,
         help_text="`start`, or the cursor that an earlier export ended with: what has changed since. "
         "Only `jsonl` tells what was deleted and ends with the next cursor.",
@@ -113,15 +100,15 @@ class ExportParameters(FilterParameters, ReasonParameters):
 
 
 class ImportParameters(QueryParameters):
-    name = NameParameter(default="file", help_text="What the file is called; for the report.")
+    name = fields.NameParameter(default="file", help_text="What the file is called; for the report.")
 
 
 class MessageListParameters(ReasonParameters):
-    before = NumberField(help_text="Entries older than this one.")
-    after = NumberField(
+    before = fields.NumberField(help_text="Entries older than this one.")
+    after = fields.NumberField(
         min_value=0, help_text="Entries newer than this one; 0 is the start. With `before`: those in between."
     )
-    leaf = NumberField(help_text="Another branch: the path that ends with this entry.")
+    leaf = fields.NumberField(help_text="Another branch: the path that ends with this entry.")
     limit = serializers.IntegerField(min_value=1, max_value=MOST, default=MESSAGES)
     all = serializers.BooleanField(
         default=False, help_text="Every entry of the path, also results, offered tools and notebooks by themselves."
@@ -129,22 +116,24 @@ class MessageListParameters(ReasonParameters):
 
 
 class ToolCallListParameters(ReasonParameters):
-    tool = NameParameter(help_text="NameParameter of the tool.")
+    tool = fields.NameParameter(help_text="NameParameter of the tool.")
     status = serializers.ChoiceField(ToolCall.Status.choices, required=False)
     session = serializers.UUIDField(required=False)
-    from_ = TimeParameter(required=False, help_text="Asked at this time or later.")
-    to_ = EndTimeParameter(required=False, help_text="Asked before this time; a day alone counts as a whole.")
-    cursor = CursorField(CALL_CURSOR, CallPlace.read, help_text=CURSOR_HELP)
+    from_ = fields.TimeParameter(required=False, help_text="Asked at this time or later.")
+    to_ = fields.EndTimeParameter(required=False, help_text="Asked before this time; a day alone counts as a whole.")
+    cursor = fields.CursorField(fields.CALL_CURSOR, CallPlace.read, help_text=CURSOR_HELP)
     limit = serializers.IntegerField(min_value=1, max_value=MOST, default=PAGE)
 
 
 def _several(help_text: str = "", *, choices: Any = None) -> serializers.ListField:
-    child: Any = serializers.ChoiceField(choices) if choices else NameParameter(required=True)
+    child: Any = serializers.ChoiceField(choices) if choices else fields.NameParameter(required=True)
     return serializers.ListField(child=child, required=False, max_length=20, help_text=help_text)
 
 
 class SearchParameters(QueryParameters):
-    q = SearchField(help_text='words, "a phrase", begin*, -without, this OR that; empty: all that match the filters.')
+    q = fields.SearchField(
+        help_text='words, "a phrase", begin*, -without, this OR that; empty: all that match the filters.'
+    )
     owner = _several("User names.")
     key = _several("Prefixes of API keys.")
     source_ = _several(choices=Session.Source.choices)
@@ -156,19 +145,19 @@ class SearchParameters(QueryParameters):
     status = _several(choices=Message.Status.choices)
     session = serializers.ListField(child=serializers.UUIDField(), required=False, max_length=20)
     has_error = serializers.BooleanField(required=False)
-    from_ = TimeParameter(required=False, help_text="Said at this time or later.")
-    to_ = EndTimeParameter(required=False, help_text="Said before this time; a day alone counts as a whole.")
+    from_ = fields.TimeParameter(required=False, help_text="Said at this time or later.")
+    to_ = fields.EndTimeParameter(required=False, help_text="Said before this time; a day alone counts as a whole.")
     facets = serializers.BooleanField(default=False, help_text="Also how the hits are spread.")
     count = serializers.BooleanField(default=False, help_text="Also how many there are.")
-    cursor = NumberField(help_text=CURSOR_HELP)
+    cursor = fields.NumberField(help_text=CURSOR_HELP)
     limit = serializers.IntegerField(min_value=1, max_value=100, default=20)
 
 
-class SessionChange(BodySerializer):
+class SessionChange(fields.BodySerializer):
     """Fields that are left out stay as they are."""
 
     unknown_field = gettext_lazy("Unknown or read-only field.")
 
-    title = TitleField(r"\S", required=False, max_length=200)
-    pinned = StrictBooleanField(required=False)
-    archived = StrictBooleanField(required=False)
+    title = fields.TitleField(r"\S", required=False, max_length=200)
+    pinned = fields.StrictBooleanField(required=False)
+    archived = fields.StrictBooleanField(required=False)

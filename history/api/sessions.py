@@ -1,18 +1,21 @@
-"""REST: sessions (list, read, change, delete) and their messages (pages in both directions, one in full)."""
+"""REST: sessions (list, read, change, delete), their messages (in pages, one in full), and full-text search."""
+
+from dataclasses import asdict
 
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from history.access import permissions
+from history.access import permissions, reasons
 from history.access.permissions import Purpose
-from history.api import responses
-from history.api.base import ApiView, open_session, reason_of, session_for, viewer_of
+from history.api import base
+from history.api.base import ApiView, open_session, page_link, reason_of, session_for, viewer_of
 from history.api.errors import NoSuchThing
 from history.api.fields import LARGEST, format_cursor
 from history.api.parameters import (
     MessageListParameters,
     ReasonParameters,
+    SearchParameters,
     SessionChange,
     SessionListParameters,
     filters_in,
@@ -20,6 +23,7 @@ from history.api.parameters import (
 from history.api.schema import documented
 from history.api.serializers import (
     MessagePageSerializer,
+    SearchPageSerializer,
     SessionPageSerializer,
     SessionSerializer,
     WholeMessageSerializer,
@@ -29,7 +33,7 @@ from history.entries import Gap, JsonObject, ModelInput, ModelOutput, Summary, S
 from history.models import Message, Session
 from history.record.listing import list_sessions
 from history.record.selectors import Page, entries_of, messages_of
-from history.search import find_session_ids
+from history.search import facets, find_session_ids, named_facets, search
 from history.sessions import actions
 from history.transcripts.serializers import calls_by_message
 
@@ -47,9 +51,9 @@ class Sessions(ApiView):
             ids, is_all = find_session_ids(viewer, parameters["q"])
             sessions, is_cut = sessions.filter(pk__in=ids), not is_all
         page = list_sessions(sessions, before=parameters["cursor"], limit=parameters["limit"])
-        next_page = responses.page_link(request, cursor=format_cursor(page.next_before) if page.next_before else None)
+        next_page = base.page_link(request, cursor=format_cursor(page.next_before) if page.next_before else None)
         body = {"next": next_page, "previous": None, "results": page.sessions, "is_cut": is_cut}
-        return responses.tagged(request, SessionPageSerializer(body).data)
+        return base.tagged(request, SessionPageSerializer(body).data)
 
 
 class OneSession(ApiView):
@@ -58,7 +62,7 @@ class OneSession(ApiView):
     @documented("read_session", "Read a session", SessionSerializer, has_tag=True)
     def get(self, request: Request, session_id: str) -> Response:
         """What a list shows of it; no texts."""
-        return responses.tagged(request, SessionSerializer(session_for(request, session_id, Purpose.LIST)).data)
+        return base.tagged(request, SessionSerializer(session_for(request, session_id, Purpose.LIST)).data)
 
     @documented("change_session", "Change a session", SessionSerializer, body=SessionChange, statuses=(412, 413, 415))
     def patch(self, request: Request, session_id: str) -> Response:
@@ -66,9 +70,9 @@ class OneSession(ApiView):
         session = session_for(request, session_id, Purpose.WRITE)
         change = SessionChange(data=request.data)
         change.is_valid(raise_exception=True)
-        responses.refuse_if_changed(request, SessionSerializer(session).data)
+        base.refuse_if_changed(request, SessionSerializer(session).data)
         actions.change(session, **change.validated_data)
-        return responses.with_tag(SessionSerializer(session_for(request, session.pk, Purpose.WRITE)).data)
+        return base.with_tag(SessionSerializer(session_for(request, session.pk, Purpose.WRITE)).data)
 
     @documented("delete_session", "Delete a session", None, ReasonParameters, success=204, statuses=(409, 412))
     def delete(self, request: Request, session_id: str) -> Response:
@@ -76,7 +80,7 @@ class OneSession(ApiView):
         another user needs a `reason`, and is refused under hold.
         """
         session = session_for(request, session_id, Purpose.DELETE)
-        responses.refuse_if_changed(request, SessionSerializer(session).data)
+        base.refuse_if_changed(request, SessionSerializer(session).data)
         if not actions.delete(session, by=viewer_of(request), reason=reason_of(request)):
             raise NoSuchThing  # another request deleted it first
         return Response(status=204)
@@ -91,9 +95,9 @@ class Messages(ApiView):
         parameters, session = self.parameters, open_session(request, session_id)
         position = {name: parameters[name] for name in ("before", "after", "leaf", "limit")}
         removed = (session.trimmed_through, session.dropped_through)
-        tag = responses.tag_of(session.pk, session.version, *removed, *position.values(), parameters["all"])
-        if responses.is_known(request, tag):
-            return responses.unchanged(tag)
+        tag = base.tag_of(session.pk, session.version, *removed, *position.values(), parameters["all"])
+        if base.is_known(request, tag):
+            return base.unchanged(tag)
         if parameters["leaf"] and not Message.objects.at(session, parameters["leaf"]).exists():
             raise NoSuchThing
         page = _read_page(session, position)
@@ -104,8 +108,8 @@ class Messages(ApiView):
             "message_count": session.message_count,
             "version": session.version,
             "head": session.head,
-            "next": responses.message_link(request, after=newest if page.has_newer else None),
-            "previous": responses.message_link(request, before=oldest if page.has_older else None),
+            "next": base.message_link(request, after=newest if page.has_newer else None),
+            "previous": base.message_link(request, before=oldest if page.has_older else None),
             "results": shown,
         }
         serializer = MessagePageSerializer(body, context={"calls": calls_by_message(shown)})
@@ -133,4 +137,29 @@ class OneMessage(ApiView):
         except MissingBlob:
             entry = None
         context = {"calls": calls_by_message([message]), "entry": entry}
-        return responses.tagged(request, WholeMessageSerializer(message, context=context).data)
+        return base.tagged(request, WholeMessageSerializer(message, context=context).data)
+
+
+class Search(ApiView):
+    @documented("search", "Search", SearchPageSerializer, SearchParameters)
+    def get(self, request: Request) -> Response:
+        """Messages with these words, newest first. Where a hit is in the session of another user, its text is shown to
+        those who have given a reason for reading it within the last hour.
+        """
+        parameters = self.parameters
+        viewer, words, filters = viewer_of(request), parameters["q"] or "", filters_in(parameters)
+        page = search(viewer, words, filters=filters, before=parameters["cursor"], limit=parameters["limit"])
+        body: dict[str, object] = {
+            "next": page_link(request, cursor=page.next_before),
+            "previous": None,
+            "results": page.hits,
+            "count": page.count if parameters["count"] else None,
+            "facets": None,
+        }
+        if parameters["facets"]:
+            body["facets"] = {
+                facet: [{"value": str(value), **asdict(count)} for value, count in counts.items()]
+                for facet, counts in named_facets(facets(viewer, words, filters=filters)).items()
+            }
+        readable = reasons.readable_without_reason(viewer, {hit.session_id for hit in page.hits})
+        return Response(SearchPageSerializer(body, context={"opened": readable}).data)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
 
-from history.api import calls, schema, search, sessions, transfer
+from history.api import calls, schema, sessions, transfer
 
 
 def both(route: str, view: Callable[..., HttpResponseBase], *, name: str) -> list[URLPattern]:
@@ -20,7 +20,7 @@ urlpatterns = [
     *both("history/sessions/<str:session_id>/messages/<int:seq>", sessions.OneMessage.as_view(), name="message"),
     *both("history/tool-calls", calls.ToolCalls.as_view(), name="tool-calls"),
     *both("history/exchanges/<str:exchange_id>", calls.OneExchange.as_view(), name="exchange"),
-    *both("history/search", search.Search.as_view(), name="search"),
+    *both("history/search", sessions.Search.as_view(), name="search"),
     *both("history/export", transfer.ExportSessions.as_view(), name="export"),
     *both("history/import", transfer.ImportFile.as_view(), name="import"),
     *both("history/import/<str:import_id>", transfer.OneImport.as_view(), name="import-job"),

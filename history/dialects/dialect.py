@@ -12,8 +12,7 @@ from typing import ClassVar, Literal, NamedTuple
 from history.answers.events import ErrorKind, Event, Failed
 from history.context.values import Context
 from history.dialects.references import IssuedIds, Reference
-from history.dialects.replies import read_body
-from history.dialects.reply_decoder import ReplyDecoder
+from history.dialects.reply_decoder import ReplyDecoder, read_body
 from history.dialects.reply_encoder import ReplyEncoder
 from history.dialects.request_decoder import RequestDecoder
 from history.dialects.request_encoder import RequestEncoder

@@ -7,7 +7,7 @@ from history.context.messages import SYSTEM_CHANNEL
 from history.context.values import Context, ContextEntry
 from history.dialects.dialect import HttpApi, ListedModel, can_chat
 from history.dialects.json_access import compact, count, items, obj, objs, string, truth, without_empty
-from history.dialects.replies import KIND_OF_STATUS, STATUS_OF_KIND, failed, read_body
+from history.dialects.reply_decoder import KIND_OF_STATUS, STATUS_OF_KIND, failed, read_body
 from history.dialects.request_decoder import RequestDecoder, read_function
 from history.dialects.request_encoder import RequestEncoder, kind_of
 from history.dialects.tools import hosted_tool

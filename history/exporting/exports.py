@@ -16,8 +16,7 @@ from django.db import connections
 from django.utils import timezone
 
 from history.access.permissions import Viewer
-from history.exporting.cursors import ExportCursor, Mark, horizon
-from history.exporting.selection import CannotExport, ChosenSessions, Selection
+from history.exporting.selection import CannotExport, ChosenSessions, ExportCursor, Mark, Selection, horizon
 from history.formats.base import Note, Notes
 from history.formats.jsonl import JsonlWriter
 from history.formats.jsonl.lines import time_text

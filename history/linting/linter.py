@@ -15,10 +15,9 @@ from history.entries import JsonDict, JsonObject, Media, OtherPart, Part, Text, 
 from history.linting.anthropic_messages import MessagesWalk
 from history.linting.gemini_generate import GenerateWalk
 from history.linting.openai import ChatWalk, ResponsesWalk
-from history.linting.order import check_order, check_tools
 from history.linting.parse_input import FIELDS, MODEL, LintInput, NotAConversation
 from history.linting.rules import LintFinding, LintReport, LintSeverity, Repair, Rule, Verdict
-from history.linting.walker import TOOL_NAME, LintWalk, Speaker, weight_of
+from history.linting.walker import TOOL_NAME, LintWalk, Speaker, check_order, check_tools, weight_of
 from history.text.lazy import LazyText
 from history.text.lazy import gettext_noop as _
 

@@ -8,7 +8,7 @@ from django.db.models import Q
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from history.models.keys import ApiKey
+from history.models.access import ApiKey
 
 
 class ImportJob(models.Model):

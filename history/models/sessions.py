@@ -20,8 +20,8 @@ from django.utils.translation import gettext_lazy as _
 
 from history.fields import HashField
 from history.models import seals
+from history.models.access import ApiKey
 from history.models.append_only import UndeletableModel, UndeletableQuerySet
-from history.models.keys import ApiKey
 
 _OWN_NEWEST = ["owner", "-last_activity_at", "-id"]
 

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from history.answers import events
 from history.dialects.json_access import count, obj, objs, string, whole
-from history.dialects.replies import STATUS_OF_KIND, failed, read_body
-from history.dialects.reply_decoder import ReplyDecoder
+from history.dialects.reply_decoder import STATUS_OF_KIND, ReplyDecoder, failed, read_body
 from history.dialects.request_decoder import as_other
 from history.dialects.sse import Finality
 from history.dialects.tools import arguments_text, parse_arguments

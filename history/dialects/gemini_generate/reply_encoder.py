@@ -3,7 +3,7 @@
 from history.answers.events import Ended, EndReason, Failed, Piece, ReasoningPiece, TextPiece
 from history.dialects.gemini_generate.reply_decoder import ERRORS, REASONS
 from history.dialects.json_access import from_base64, without_empty
-from history.dialects.replies import STATUS_OF_KIND
+from history.dialects.reply_decoder import STATUS_OF_KIND
 from history.dialects.reply_encoder import OpenBlock, ReplyEncoder
 from history.dialects.sse import sse
 from history.dialects.tools import wrap_arguments

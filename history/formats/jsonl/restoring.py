@@ -15,10 +15,18 @@ from history.entries import JsonObject
 from history.errors import HistoryError
 from history.formats.base import FormatError, Note, Notes
 from history.formats.jsonl import storing
-from history.formats.jsonl.lines import ExtraSection, check_header, read_line, sections
+from history.formats.jsonl.lines import (
+    ExtraSection,
+    check_header,
+    id_of,
+    parse_exchange,
+    parse_session,
+    read_line,
+    sections,
+    whole,
+)
 from history.formats.jsonl.owners import OwnerMap
 from history.formats.jsonl.reading import Payloads, RestoredEntry, SessionBuffer, read_entry
-from history.formats.jsonl.serialise import id_of, parse_exchange, parse_session, whole
 from history.formats.reports import ImportItem, ImportOutcome
 from history.models import ApiKey, AuditEvent, Session
 from history.record import writer

@@ -15,9 +15,9 @@ from history.db.transactions import writing
 from history.dialects.json_access import objs
 from history.entries import CONVERSATION, LEAVES, Gap, HeadMoved, JsonDict, JsonObject
 from history.formats.base import FormatError, Notes
+from history.formats.jsonl.lines import id_of, parse_exchange
 from history.formats.jsonl.owners import OwnerMap
 from history.formats.jsonl.reading import RestoredEntry, SessionBuffer
-from history.formats.jsonl.serialise import id_of, parse_exchange
 from history.models import Blob, EarlierTry, Exchange, Message, Session, ToolCall
 from history.models.append_only import writable
 from history.models.seals import title_mark_of

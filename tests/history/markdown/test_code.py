@@ -41,7 +41,7 @@ def test_code_is_coloured_by_class(language: str, code: str, coloured: str) -> N
 def test_every_language_is_known_to_the_lexers_and_shows_the_code_whole(language: str) -> None:
     code = "a = 'b' # c <d> &amp; 1\n\n    if (x) { y }  \n\u3000z"
     html = render(f"~~~~{language}\n{code}\n~~~~")
-    assert text_of(html).partition("a =")[2] == html.partition("a =")[2].replace("\u3000z", "\u3000z\n")
+    assert text_of(html).partition("a =")[2] == code.partition("a =")[2].replace("\u3000z", "\u3000z\n")
 
 
 def text_of(html: str) -> str:
