@@ -24,8 +24,7 @@ ConversationEntry = ModelInput | ModelOutput | ToolResults
 # Entries that may be sent: passing a debug log or a notebook edit is a type error.
 Renderable = ConversationEntry | Summary
 
-# The channel of an instruction within a conversation.
-SYSTEM_CHANNEL = "system"
+SYSTEM_CHANNEL = "system"  # the channel of an instruction within a conversation
 
 # A summary has the user's role, so it says what it is: text in it must not pass for an instruction.
 SUMMARY_BEGINS = (
@@ -78,8 +77,7 @@ def dropped_entry(kind: str, *, at: datetime) -> Gap:
     return Gap(at=at, reason="dropped by policy", metadata={"dropped": kind})
 
 
-# The seq of an entry and the index of a result in it.
-Masks = Set[tuple[int, int]]
+Masks = Set[tuple[int, int]]  # the seq of an entry and the index of a result in it
 
 NO_RANGE = (0, 0)
 

@@ -54,8 +54,7 @@ class HttpApi:
 
     # Signed reasoning goes back to this vendor only.
     vendor: ClassVar[str]
-    # POST requests that the relay forwards without configuration.
-    paths: ClassVar[Mapping[str, CallKind]] = EMPTY
+    paths: ClassVar[Mapping[str, CallKind]] = EMPTY  # POST requests that the relay forwards without configuration
     # The part of the paths that base URLs of this vendor's SDKs already end with.
     version_in_base_url: ClassVar[str] = ""
 
@@ -76,15 +75,12 @@ class HttpApi:
     has_single_text: ClassVar[bool] = False
     # Whether the vendor stores answers, and a request can continue one by its id.
     stores_answers: ClassVar[bool] = False
-    # Whether clients of this vendor skip comment lines of an event stream.
-    allows_comments: ClassVar[bool] = True
-    # The kind of a 404 that is not about a model.
-    not_found_kind: ClassVar[ErrorKind] = "not_found"
+    allows_comments: ClassVar[bool] = True  # whether clients of this vendor skip comment lines of an event stream
+    not_found_kind: ClassVar[ErrorKind] = "not_found"  # the kind of a 404 that is not about a model
 
     # `usage_field` is the JSON key, in quotes, whose object has the token counts.
     usage_field: ClassVar[bytes] = b'"usage"'
-    # Whether a stream has counts both at its start and at its end.
-    splits_usage: ClassVar[bool] = False
+    splits_usage: ClassVar[bool] = False  # whether a stream has counts both at its start and at its end
     # Matches the final event of a complete stream. Quotes within a text are escaped.
     final_event: ClassVar[re.Pattern[bytes]]
 

@@ -14,8 +14,7 @@ from history.dialects.tools import hosted_tool
 from history.dialects.types import AnswerForm, LossCode, ToolChoice
 from history.entries import JsonDict, JsonObject, Part, Text, ToolDefinition, Usage, text_of
 
-# OpenAI requires a name for an answer form.
-UNNAMED_FORM = "answer"
+UNNAMED_FORM = "answer"  # OpenAI requires a name for an answer form
 CHOICES: dict[str, ToolChoice] = {"auto": "auto", "none": "none", "required": "required"}
 
 
@@ -194,8 +193,7 @@ _WINDOWS = ("max_model_len", "context_length", "max_context_length", "context_wi
 class OpenAIApi(HttpApi):
     vendor = "openai"
     version_in_base_url = "/v1"
-    # OpenAI's clients take "not_found" for a missing model.
-    not_found_kind = "invalid_request"
+    not_found_kind = "invalid_request"  # OpenAI's clients take "not_found" for a missing model
 
     def encode_model(self, model: ListedModel) -> JsonDict:
         return {"id": model.name, "object": "model", "created": 0, "owned_by": model.owner or "parley"}

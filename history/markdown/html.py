@@ -21,8 +21,7 @@ from history.markdown.rules import Footnotes
 
 MAX_CODE_CHARS = 8_000
 MAX_LINE_CHARS = 300
-# Ordinary code takes one or two microseconds for a character.
-MAX_SECONDS_PER_CHAR = 20e-6
+MAX_SECONDS_PER_CHAR = 20e-6  # ordinary code takes one or two microseconds for a character
 MIN_SECONDS = 0.005
 
 # By the names that Pygments knows them by. Others are not highlighted.

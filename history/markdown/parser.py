@@ -101,8 +101,7 @@ MAX_INLINE_LEVEL = 10  # brackets within brackets: each level costs time
 # Where a rule may match; the parser's own list stops at many more characters, which costs time.
 _TERMINATORS = re.compile(r"[\n$&*<\[\]\\_`~]|!(?=\[)|:(?=//)|@|w(?=ww\.)")
 
-# Ordinary text looks at each of its lines about as often as quotes are nested in it.
-LOOKS_PER_LINE = 8
+LOOKS_PER_LINE = 8  # ordinary text looks at each of its lines about as often as quotes are nested in it
 MIN_LOOKS = 200
 
 

@@ -104,8 +104,7 @@ class Session(UndeletableModel):
 
     class State(models.TextChoices):
         OPEN = "open", _("open")
-        # In the trash. The user may restore it until a purge removes it.
-        DELETED = "deleted", _("deleted")
+        DELETED = "deleted", _("deleted")  # In the trash. The user may restore it until a purge removes it.
         # A fork or restore whose entries are still being copied. A purge removes it if the copying was abandoned.
         INCOMPLETE = "incomplete", _("incomplete copy")
         # Its rows are being removed. The next purge finishes that. It cannot be restored or held.

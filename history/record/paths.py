@@ -177,8 +177,7 @@ def _stored(session_id: UUID) -> Any:
 
 
 SHOWN_BESIDE = 1_000
-# The reason of a move after which a program continued from its own summary. The relay sets it.
-COMPACTED = "compacted"
+COMPACTED = "compacted"  # The reason of a move after which a program continued from its own summary. The relay sets it.
 
 # From an entry to one of its children, and so on. `+ 0` keeps both databases from walking the numbers of the whole
 # session for the highest: the few children are found by their parent.

@@ -167,8 +167,7 @@ def rebuild(session: Session | None = None, *, progress: Callable[[int], object]
 
 def _batches(session: Session | None) -> Iterator[list[int]]:
     """Ids of messages, oldest first: few at a time if their texts are long, to limit memory."""
-    # Writers make the rows of later messages.
-    newest = Message.objects.aggregate(newest=Max("pk"))["newest"] or 0
+    newest = Message.objects.aggregate(newest=Max("pk"))["newest"] or 0  # writers make the rows of later messages
     messages: QuerySet[Message] = Message.objects.filter(pk__lte=newest, **{"session": session} if session else {})
     last = 0
     while sizes := list(messages.filter(pk__gt=last).order_by("pk").values_list("pk", "content_chars")[:BATCH]):

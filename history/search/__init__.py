@@ -7,7 +7,7 @@
 from history.record.search_rows import rebuild
 from history.search.facets import facets, named_facets, newest_hits
 from history.search.finding import Count, Hit, Results, find_session_ids, search
-from history.search.session_query import SessionQuery
+from history.search.queries import SessionQuery
 from history.search.snippets import Snippet
 
 __all__ = [

@@ -24,8 +24,7 @@ from history.record import search_rows
 from history.record.projections import searched_text
 from history.record.selectors import entries_of
 from history.search import engines
-from history.search.queries import Group, Query, Term, parse_query
-from history.search.session_query import SessionQuery
+from history.search.queries import Group, Query, SessionQuery, Term, parse_query
 from history.search.snippets import Snippet, beginning_of, snippet_of
 
 MANY = 2_000

@@ -31,8 +31,7 @@ from history.text import has_visible_text
 from history.transcripts.previews import entries_in_brief, find_unrecorded_answer, is_unrecorded
 
 SHOWN_CALLS = 200
-# How far below an entry a branch is read for the page around it: further than the page.
-REACH = 3 * PAGE
+REACH = 3 * PAGE  # how far below an entry a branch is read for the page around it: further than the page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

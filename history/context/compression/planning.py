@@ -19,10 +19,8 @@ from history.context.values import ContextOptions, Remark, Snapshot
 from history.entries import CONVERSATION, JsonDict, MaskedResult, ModelInput, Node, Summary, ToolResult, ToolResults
 
 Groups = Sequence[Sequence[Node]]
-# The seq of an entry and the index of a result in it.
-Mask = tuple[int, int]
-# Tokens of the note that replaces a masked result.
-MASK_TOKENS = 45
+Mask = tuple[int, int]  # the seq of an entry and the index of a result in it
+MASK_TOKENS = 45  # tokens of the note that replaces a masked result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

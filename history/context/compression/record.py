@@ -39,13 +39,11 @@ KEEP = "These occur in it and must be in the summary, exactly so: {identifiers}"
 AGAIN = "An earlier attempt was not usable: {problem}"
 
 EARLIER_VALUES: JsonDict = {"from": "earlier summary"}
-# Each part is a call to the summariser.
-MOST_PARTS = 8
+MOST_PARTS = 8  # each part is a call to the summariser
 # Long texts of a longer record are cut to the first of these lengths that is short enough.
 LENGTHS = (2_400, 1_200, 600, 300, 150, 75)
 NOTE_CHARS, NOTE_TOKENS = 60, 32
-# A shorter rest of a text is useless.
-LEAST_TEXT = 40
+LEAST_TEXT = 40  # a shorter rest of a text is useless
 
 
 @dataclass(frozen=True, slots=True)

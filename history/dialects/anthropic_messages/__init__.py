@@ -20,8 +20,7 @@ from history.entries import JsonDict, JsonObject
 VERSION = "2023-06-01"
 # Anthropic requires it for the role `system` among the messages.
 INLINE_SYSTEM_BETA = "mid-conversation-system-2026-04-07"
-# SDKs require a publication date, and only the vendor knows it.
-PUBLISHED = "2026-01-01T00:00:00Z"
+PUBLISHED = "2026-01-01T00:00:00Z"  # SDKs require a publication date, and only the vendor knows it
 
 
 class _Message(msgspec.Struct):

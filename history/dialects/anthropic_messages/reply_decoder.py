@@ -53,8 +53,7 @@ class AnthropicReplyDecoder(ReplyDecoder):
     decode_error = staticmethod(decode_error)
 
     def set_up(self) -> None:
-        # Block index → the part of its deltas.
-        self._parts: dict[int | None, str] = {}
+        self._parts: dict[int | None, str] = {}  # block index → the part of its deltas
         # Block index → a call of a hosted tool, and its input so far.
         self._hosted_calls: dict[int | None, tuple[JsonObject, list[str]]] = {}
         self._usage: JsonDict = {}

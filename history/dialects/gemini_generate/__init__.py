@@ -76,8 +76,7 @@ class GeminiApi(HttpApi):
     conversation_field = "contents"
     request_fields = get_type_hints(_Request)
     request_id_headers = (*HttpApi.request_id_headers, "x-goog-request-id")
-    # Its SDK for JavaScript parses every line that is not empty.
-    allows_comments = False
+    allows_comments = False  # its SDK for JavaScript parses every line that is not empty
     usage_field = b'"usageMetadata"'
     read_usage = staticmethod(usage_from)
     final_event = re.compile(rb'"finishReason":\s*"')

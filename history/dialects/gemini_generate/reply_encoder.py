@@ -41,8 +41,7 @@ def _portable(signature: str) -> str:
 
 class GeminiReplyEncoder(ReplyEncoder):
     encode_error = staticmethod(encode_error)
-    # The signature for the next call; without one it is sent by itself.
-    signature = ""
+    signature = ""  # the signature for the next call; without one it is sent by itself
 
     def write_reply(self, output: ModelOutput, reason: EndReason) -> JsonDict:
         parts = [written for part in output.parts for written in self._parts(part)]

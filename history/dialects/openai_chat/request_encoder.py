@@ -12,8 +12,7 @@ from history.dialects.request_encoder import base64_of, data_url, detail_of
 from history.dialects.types import Encoded, LossCode, joined
 from history.entries import JsonDict, Media, Reasoning, Text, ToolRequest, text_of
 
-# After the base URL of OpenAI's SDK, which ends in /v1.
-PATH = "/chat/completions"
+PATH = "/chat/completions"  # after the base URL of OpenAI's SDK, which ends in /v1
 SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
 

@@ -14,8 +14,7 @@ from history.dialects.request_encoder import data_url, detail_of, media_in, miss
 from history.dialects.types import Encoded, LossCode, joined
 from history.entries import JsonDict, Media, Part, Reasoning, Text, ToolDefinition, ToolRequest, ToolResult, thaw
 
-# After the base URL of OpenAI's SDK, which ends in /v1.
-PATH = "/responses"
+PATH = "/responses"  # after the base URL of OpenAI's SDK, which ends in /v1
 
 
 class ResponsesRequestEncoder(OpenAIRequestEncoder):

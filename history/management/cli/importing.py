@@ -14,8 +14,7 @@ from history.management.output import Stream, print_counts, print_json_line, pri
 
 HELP = "Import conversations of other products, and exports of Parley: files, folders, archives."
 
-# Printed one by one only with more verbosity.
-QUIET = (ImportOutcome.THERE, ImportOutcome.IGNORED)
+QUIET = (ImportOutcome.THERE, ImportOutcome.IGNORED)  # printed one by one only with more verbosity
 STYLES = {
     **dict.fromkeys((ImportOutcome.IMPORTED, ImportOutcome.GROWN), "green"),
     **dict.fromkeys(QUIET, "dim"),

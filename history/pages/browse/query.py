@@ -14,7 +14,7 @@ from django.http import QueryDict
 from django.utils import timezone
 from django.utils.dateparse import parse_date
 
-from history.search.session_query import SessionQuery, parse_time
+from history.search.queries import SessionQuery, parse_time
 from history.text import whole_number
 
 MOST_VALUES = 20

@@ -23,8 +23,7 @@ from history.pages.session import session_or_404
 from history.record.selectors import sessions_owned_by, snapshot
 
 SESSIONS = 50
-# Django reads a form into memory; a longer text is uploaded as a file.
-PASTED_CHARS = 600_000
+PASTED_CHARS = 600_000  # Django reads a form into memory; a longer text is uploaded as a file
 SHOWN_CHARS = 300_000
 BYTES_PER_CHAR = 4  # at most, in UTF-8
 SHOWN_FINDINGS = 200
