@@ -193,3 +193,22 @@ def messages_of(
             elif isinstance(node.entry, Renderable):
                 entry = to_context(node.entry, seq=node.seq, session_id=session_id)
                 yield with_masks(entry, masked, session_id=session_id)
+
+
+FINISH_TOOL = "finish_task"
+
+
+def is_task_finished(nodes: Iterable[Node], *, tool: str = FINISH_TOOL) -> bool:
+    """Whether the last answer called the finishing tool and only its results follow."""
+    answered: set[str] = set()
+    for node in reversed(tuple(nodes)):
+        entry = node.entry
+        if isinstance(entry, ToolResults):
+            answered |= {result.call_id for result in entry.results}
+        elif isinstance(entry, ModelOutput):
+            calls = entry.tool_requests
+            is_called = any(call.name == tool for call in calls)
+            return is_called and entry.status == "complete" and answered <= {call.call_id for call in calls}
+        elif isinstance(entry, ModelInput | Gap):
+            return False
+    return False

@@ -1,6 +1,7 @@
 """Parts that OpenAI's two dialects share: requests, tools, text input of tools, errors, usage, HTTP API."""
 
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 from history.answers.events import ErrorKind, Failed
 from history.context.messages import SYSTEM_CHANNEL
@@ -19,16 +20,16 @@ CHOICES: dict[str, ToolChoice] = {"auto": "auto", "none": "none", "required": "r
 
 
 class OpenAIRequestEncoder(RequestEncoder):
-    """Each dialect writes messages and functions in its own format."""
+    """Each dialect writes messages in its own format."""
 
     has_detail = True
+    nests_fields: ClassVar[bool]  # of a tool, a tool choice and an answer form: below the name of their type
 
     def message(self, role: str, blocks: list[JsonDict]) -> JsonDict:
         raise NotImplementedError
 
     def wrapped(self, kind: str, fields: JsonDict) -> JsonDict:
-        """A tool, a tool choice or an answer form."""
-        raise NotImplementedError
+        return {"type": kind, kind: fields} if self.nests_fields else {"type": kind, **fields}
 
     def instruction(self, entry: ContextEntry) -> list[JsonDict]:
         text, role = text_of(entry.parts), self.switches.system_role

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.utils.translation import gettext as _
 
-from history.context.rendering import is_task_finished
+from history.context.messages import is_task_finished
 from history.context.values import Snapshot
 from history.db.transactions import writing
 from history.entries import EMPTY, Entry, ModelInput, ModelOutput, Text, ToolResults, now

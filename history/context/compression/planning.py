@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, chain
 
 from history.context.messages import Masks, has_content, masked_results, pieces_of, span_of
-from history.context.rendering import fixed_tokens
+from history.context.rendering import fixed_tokens, may_begin_turn, prepare, split_steps, split_turns
 from history.context.tokens import calibrate, estimate_parts, estimate_text
-from history.context.turns import may_begin_turn, prepare, split_steps, split_turns
 from history.context.values import ContextOptions, Remark, Snapshot
 from history.entries import CONVERSATION, JsonDict, MaskedResult, ModelInput, Node, Summary, ToolResult, ToolResults
 

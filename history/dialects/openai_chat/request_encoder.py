@@ -19,6 +19,7 @@ SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/
 class ChatRequestEncoder(OpenAIRequestEncoder):
     dialect = DIALECT
     id_limit = 40
+    nests_fields = True
 
     def encode(self, context: Context) -> Encoded:
         options = self.options
@@ -47,9 +48,6 @@ class ChatRequestEncoder(OpenAIRequestEncoder):
         """A single text is sent as a string, which every server accepts."""
         is_text = len(blocks) == 1 and blocks[0]["type"] == "text"
         return {"role": role, "content": blocks[0]["text"] if is_text else blocks}
-
-    def wrapped(self, kind: str, fields: JsonDict) -> JsonDict:
-        return {"type": kind, kind: fields}
 
     def answer(self, entry: ContextEntry) -> list[JsonDict]:
         """A message has one text and one list of calls: text after a call comes before it."""

@@ -20,6 +20,7 @@ PATH = "/responses"  # after the base URL of OpenAI's SDK, which ends in /v1
 class ResponsesRequestEncoder(OpenAIRequestEncoder):
     dialect = DIALECT
     id_limit = 64
+    nests_fields = False
 
     def encode(self, context: Context) -> Encoded:
         options, effort = self.options, self.options.reasoning_effort
@@ -50,9 +51,6 @@ class ResponsesRequestEncoder(OpenAIRequestEncoder):
 
     def text(self, text: str) -> JsonDict:
         return {"type": "input_text", "text": text}
-
-    def wrapped(self, kind: str, fields: JsonDict) -> JsonDict:
-        return {"type": kind, **fields}
 
     def function(self, tool: ToolDefinition) -> JsonDict:
         return {**super().function(tool), "strict": False}

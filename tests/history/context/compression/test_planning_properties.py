@@ -18,9 +18,8 @@ from history.context.compression.planning import (
     make_plan,
 )
 from history.context.messages import pieces_of
-from history.context.rendering import render_context
+from history.context.rendering import may_begin_turn, render_context
 from history.context.repair import find_unpaired
-from history.context.turns import may_begin_turn
 from history.context.values import Context, ContextOptions, Remark
 from history.dialects import DIALECTS, CallOptions
 from history.entries import Entry, ModelInput, ModelOutput, Node, ToolResults
