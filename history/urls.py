@@ -1,8 +1,7 @@
 from django.urls import path
 
-from history.pages import charts, export, imports, session
+from history.pages import charts, export, imports, lint, session
 from history.pages.browse import views as browse
-from history.pages.lint import views as lint
 
 app_name = "history"
 urlpatterns = [

@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy, pgettext
 
 from history.access.keys import SCOPE_LABELS
 from history.clients import split_client_tags
-from history.context.compression.checks import ProblemCode
+from history.context.compression.summaries import ProblemCode
 from history.dialects.tools import parse_arguments
 from history.entries import JsonObject, Media, ToolResult, ToolResults, thaw
 from history.markdown import render

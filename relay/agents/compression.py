@@ -16,7 +16,6 @@ from uuid import UUID
 
 from django.conf import settings
 
-from history.context.compression.checks import ProblemCode, find_problem, required_identifiers
 from history.context.compression.planning import (
     CompressionPlan,
     CompressionPolicy,
@@ -26,13 +25,16 @@ from history.context.compression.planning import (
     make_plan,
     stretch_between,
 )
-from history.context.compression.record import (
+from history.context.compression.summaries import (
+    ProblemCode,
     RecordLine,
     ask_for_summary,
     earlier_summary,
+    find_problem,
     parts_that_fit,
     record_budget,
     record_lines,
+    required_identifiers,
 )
 from history.context.messages import masked_results
 from history.context.tokens import estimate_context

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from history.context.compression.checks import ProblemCode
 from history.context.compression.planning import (
     CompressionPlan,
     CompressionPolicy,
@@ -15,6 +14,7 @@ from history.context.compression.planning import (
     make_plan,
     stretch_between,
 )
+from history.context.compression.summaries import ProblemCode
 from history.context.rendering import render_context
 from history.context.values import ContextOptions, Remark, Snapshot
 from history.entries import Entry, MaskedResult, Node, Summary

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from history.context.compression.checks import ProblemCode
 from history.context.compression.planning import (
     CompressionPlan,
     CompressionPolicy,
@@ -17,6 +16,7 @@ from history.context.compression.planning import (
     entries_of_plan,
     make_plan,
 )
+from history.context.compression.summaries import ProblemCode
 from history.context.messages import pieces_of
 from history.context.rendering import may_begin_turn, render_context
 from history.context.repair import find_unpaired
