@@ -52,15 +52,13 @@ class ModelPath(NamedTuple):
 class HttpApi:
     """Facts of one HTTP API, with the values of most vendors as defaults."""
 
-    # Signed reasoning goes back to this vendor only.
-    vendor: ClassVar[str]
+    vendor: ClassVar[str]  # signed reasoning goes back to this vendor only
     paths: ClassVar[Mapping[str, CallKind]] = EMPTY  # POST requests that the relay forwards without configuration
     # The part of the paths that base URLs of this vendor's SDKs already end with.
     version_in_base_url: ClassVar[str] = ""
 
     key_header: ClassVar[KeyHeader] = "bearer"
-    # Sent unless the operator or the relayed client sends its own.
-    default_headers: ClassVar[Mapping[str, str]] = EMPTY
+    default_headers: ClassVar[Mapping[str, str]] = EMPTY  # sent unless the operator or the relayed client sends its own
 
     # `request_fields` are the fields with references to stored objects of the vendor, as msgspec types.
     conversation_field: ClassVar[str] = "messages"

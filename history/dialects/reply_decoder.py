@@ -21,8 +21,7 @@ class ReplyDecoder:
     Each object of a body that is JSON instead of an event stream (an error, a reply, an array) goes to `read_reply`.
     """
 
-    # Every final event of a stream contains one of these.
-    final_marks: ClassVar[tuple[bytes, ...]]
+    final_marks: ClassVar[tuple[bytes, ...]]  # every final event of a stream contains one of these
 
     def __init__(self, provider: str = "") -> None:
         self.provider = provider

@@ -33,8 +33,7 @@ from history.entries import (
 class RequestDecoder:
     """Decodes one request into entries. Calls are remembered until they have a result."""
 
-    # Fields of a request that become entries, tools or options.
-    known: ClassVar[tuple[str, ...]]
+    known: ClassVar[tuple[str, ...]]  # fields of a request that become entries, tools or options
 
     def __init__(self, *, provider: str, at: datetime | None) -> None:
         self.provider = provider

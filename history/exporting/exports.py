@@ -103,8 +103,7 @@ async def stream_from_thread(pieces: Generator[bytes, None, None]) -> AsyncItera
         while (piece := await loop.run_in_executor(pool, lambda: context.run(next, pieces, None))) is not None:
             yield piece
     finally:
-        # After the step that may still be running.
-        pool.submit(_close, pieces)
+        pool.submit(_close, pieces)  # after the step that may still be running
         pool.shutdown(wait=False)
 
 

@@ -68,8 +68,7 @@ def request_stop(exchange: Exchange) -> bool:
     running = Exchange.objects.running().filter(pk=exchange.pk)
     with writing():
         is_new = running.filter(stop_requested_at=None).update(stop_requested_at=timezone.now())
-    # After a new request it may have stopped already.
-    return bool(is_new) or running.exists()
+    return bool(is_new) or running.exists()  # after a new request it may have stopped already
 
 
 def finish(

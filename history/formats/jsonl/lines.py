@@ -42,8 +42,7 @@ def read_line(line: bytes) -> JsonDict:
     """The object of a line. In lines of this writer `body` is the sealed text, not its parsed value."""
     check_values(line)
     if line.startswith(_BODY):
-        # No user content follows the body.
-        end = line.rfind(_AFTER_BODY)
+        end = line.rfind(_AFTER_BODY)  # no user content follows the body
         if end > 0:
             return {**_object(b"{" + line[end + 1 :]), "body": line[len(_BODY) : end].decode()}
     return _object(line)
