@@ -163,8 +163,7 @@ ANTHROPIC: RuleTable = {
     "no-limit": (REJECTED, _("A request needs max_tokens."), "max_tokens: Field required"),
     "no-messages": (REJECTED, _("A request holds at least one message."), "messages: at least one message is required"),
     "role": (REJECTED, _("A role is user or assistant, not %(role)s."), "Input should be 'user' or 'assistant'"),
-    "system": (ODD,
-        _("The instruction belongs in its own field. Only newer models accept it as a role, with the beta "
+    "system": (ODD, _("The instruction belongs in its own field. Only newer models accept it as a role, with the beta "
         "mid-conversation-system."), "Input should be 'user' or 'assistant'"),
     "content": (REJECTED, _("A message has content."), "all messages must have non-empty content"),
     "empty-text": (REJECTED, _("A text is not blank."), "messages: text content blocks must be non-empty"),
@@ -186,8 +185,7 @@ ANTHROPIC: RuleTable = {
     "answered-twice": (REJECTED, _("A tool_use has one result; %(id)s already had one."),
         "each tool_use must have a single result"),
     "no-id": (REJECTED, _("A tool_use and its tool_result have an id."), "Field required"),
-    "same-id": (REJECTED, _("Each tool_use has a unique id; %(id)s was used before."),
-        "`tool_use` ids must be unique"),
+    "same-id": (REJECTED, _("Each tool_use has a unique id; %(id)s was used before."), "`tool_use` ids must be unique"),
     "id-alphabet": (REJECTED, _("An id has letters, digits, _ and - only; %(id)s has others."),
         "String should match pattern '^[a-zA-Z0-9_-]+$'"),
     "arguments": (REJECTED, _("The input of a tool_use is an object; that of %(name)s is not."),

@@ -23,8 +23,8 @@ from history.access.permissions import Purpose, Viewer, can_access_others, sessi
 from history.access.reasons import readable_without_reason
 from history.http import HtmxRequest, user_page
 from history.models import AuditEvent, Session
-from history.pages.browse import facets
-from history.pages.browse.query import BrowseQuery
+from history.pages.browse import filters
+from history.pages.browse.filters import BrowseQuery
 from history.pages.charts import headlines
 from history.record.listing import ListCursor, find_by_title, list_sessions
 from history.search import Hit, newest_hits, search
@@ -62,22 +62,22 @@ def read_results(viewer: Viewer, query: BrowseQuery) -> BrowseResults:
     return BrowseResults(sessions=tuple(page.sessions), next_before=str(page.next_before or ""))
 
 
-def count_spread(viewer: Viewer, query: BrowseQuery) -> facets.Spread:
+def count_spread(viewer: Viewer, query: BrowseQuery) -> filters.Spread:
     if not query.is_search:
-        return facets.spread_of_sessions(_listed(viewer, query))
-    counts, of_hits, is_all = newest_hits(viewer, query.words, filters=query.filters, among=facets.AMONG)
+        return filters.spread_of_sessions(_listed(viewer, query))
+    counts, of_hits, is_all = newest_hits(viewer, query.words, filters=query.filters, among=filters.AMONG)
     sessions = list(dict.fromkeys(of_hits))
-    counts["tool"] = facets.count_tools(sessions[: facets.TOOL_SESSIONS])
-    return facets.Spread(counts=counts, number=len(of_hits), sessions=len(sessions), is_all=is_all)
+    counts["tool"] = filters.count_tools(sessions[: filters.TOOL_SESSIONS])
+    return filters.Spread(counts=counts, number=len(of_hits), sessions=len(sessions), is_all=is_all)
 
 
-def count_results(viewer: Viewer, query: BrowseQuery) -> facets.Spread:
+def count_results(viewer: Viewer, query: BrowseQuery) -> filters.Spread:
     """Like `count_spread`, but of sessions only their number."""
     if query.is_search:
         return count_spread(viewer, query)
-    count = _listed(viewer, query).order_by()[: facets.AMONG + 1].count()
-    return facets.Spread(
-        counts={}, number=min(count, facets.AMONG), sessions=min(count, facets.AMONG), is_all=count <= facets.AMONG
+    count = _listed(viewer, query).order_by()[: filters.AMONG + 1].count()
+    return filters.Spread(
+        counts={}, number=min(count, filters.AMONG), sessions=min(count, filters.AMONG), is_all=count <= filters.AMONG
     )
 
 
@@ -153,8 +153,8 @@ def read_page(viewer: Viewer, query: BrowseQuery) -> dict[str, Any]:
     count, sees_others = partial(count_spread, viewer), page["sees_others"]
     return page | {
         "spread": spread,
-        "facets": facets.facets_for(query, spread, count=count, sees_others=sees_others),
-        "keys": facets.keys_for(viewer, by_key, query, sees_others=sees_others),
+        "facets": filters.facets_for(query, spread, count=count, sees_others=sees_others),
+        "keys": filters.keys_for(viewer, by_key, query, sees_others=sees_others),
         "ranges": _ranges(query),
         "deleted": just_deleted_by(viewer),
     }
