@@ -191,7 +191,7 @@ def _cost_of_compressing(messages: int) -> float:
     """Seconds to plan and store a summary of the newest 200 messages, of which all before are summarised already."""
     from django.contrib.auth import get_user_model
 
-    from history.context.compression.entries import SummaryOutcome, entries_of_plan
+    from history.context.compression.planning import SummaryOutcome, entries_of_plan
     from history.entries import ModelInput, ModelOutput, Summary, Text
     from history.record import recorder
     from relay.agents.compression import plan_compression

@@ -16,9 +16,9 @@ from django_htmx.middleware import HtmxDetails
 from bench.load import Loaded, Talk, fill, vocabulary
 from bench.measure import Line, Table, in_turns
 from history.models import Message, Session
+from history.pages import charts
 from history.pages import session as session_pages
 from history.pages.browse import views as browse_views
-from history.pages.charts import views as charts_views
 from history.record import daily_counts
 
 GOAL = 3.0
@@ -30,8 +30,8 @@ PAGES = (
     ("history, with errors, of a month", browse_views.history, "/history/?error=1&since=2026-03-01&until=2026-03-31"),
     ("history, two words", browse_views.history, f"/history/?q={WORDS[2]}+{WORDS[30]}"),
     ("history, by tool", browse_views.history, "/history/?tool=sys_monitor"),
-    ("charts of a year by model", charts_views.charts, "/charts/?range=1y&by=model"),
-    ("charts of everything", charts_views.charts, "/charts/?range=all"),
+    ("charts of a year by model", charts.charts, "/charts/?range=1y&by=model"),
+    ("charts of everything", charts.charts, "/charts/?range=all"),
 )
 
 

@@ -1,9 +1,7 @@
 from django.urls import path
 
-from history.pages import export, imports, reasons, session
+from history.pages import charts, export, imports, lint, session
 from history.pages.browse import views as browse
-from history.pages.charts import views as charts
-from history.pages.lint import views as lint
 
 app_name = "history"
 urlpatterns = [
@@ -18,6 +16,6 @@ urlpatterns = [
     path("import/<uuid:job_id>/pieces/<int:place>/", imports.piece, name="import_piece"),
     path("import/<uuid:job_id>/start/", imports.start, name="import_start"),
     path("import/<uuid:job_id>/remove/", imports.remove, name="import_remove"),
-    path("s/<uuid:session_id>/open/", reasons.open_session, name="open"),
+    path("s/<uuid:session_id>/open/", session.open_session, name="open"),
     path("s/<uuid:session_id>/<int:seq>/", session.whole_entry, name="entry"),
 ]

@@ -193,7 +193,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
-    "history.pages.reasons.OpeningMiddleware",
+    "history.pages.session.OpeningMiddleware",
     "project.views.NotAllowedMiddleware",
 ]
 ROOT_URLCONF = "project.urls"

@@ -45,8 +45,7 @@ LARGEST = {
     "tokens_per_day": 2**53, "tokens_per_month": 2**53, "cost_per_day": 99_999_999, "cost_per_month": 99_999_999,
 }  # fmt: skip
 
-# All callers of a process share its keys: never change one.
-ring = KeyRing()
+ring = KeyRing()  # all callers of a process share its keys: never change one
 authenticate = ring.authenticate
 recall = ring.recall
 

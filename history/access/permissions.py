@@ -156,8 +156,7 @@ def _sees_held(viewer: Viewer, purpose: Purpose) -> bool:
     return not is_key and purpose is not Purpose.WRITE and can_access_others(viewer, Purpose.HOLD)
 
 
-# Placeholders of the time and the id in a compiled rule.
-_SOME_TIME, _SOME_ID = datetime(2000, 1, 1, tzinfo=UTC), -1
+_SOME_TIME, _SOME_ID = datetime(2000, 1, 1, tzinfo=UTC), -1  # placeholders of the time and the id in a compiled rule
 
 
 def sql_for(viewer: Viewer, purpose: Purpose, columns: tuple[str, ...]) -> tuple[str, list[Any]] | None:

@@ -1,22 +1,25 @@
-"""Reasons for reading other users' sessions, and the titles that are hidden until one is given.
+"""Reasons for reading other users' sessions, titles that are hidden until one is given, and the access log.
 
 `history.access.permissions` says who may read. A reader of another user's texts must give a reason. It is written to
-the audit chain and lasts one hour, for this reader and this session. The owner sees who read it, when and why
-(`access_log`). Users and keys read their own sessions without one.
+the audit chain and lasts one hour, for this reader and this session. The owner sees who read it, when and why.
+Users and keys read their own sessions without one.
 """
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django import forms
-from django.db.models import Q
+from django.contrib.auth import get_user_model
+from django.db.models import Max, Q
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from history.access import audit
 from history.access.permissions import Purpose, Viewer, can_access, can_access_others, find
+from history.db.transactions import writing
 from history.errors import HistoryError
 from history.models import ApiKey, AuditEvent, Session
 
@@ -134,3 +137,60 @@ class ReasonField(forms.CharField):
     def __init__(self, **options: Any) -> None:
         options.setdefault("widget", forms.Textarea(attrs={"rows": 3}))
         super().__init__(min_length=SHORTEST, max_length=LONGEST, **options)
+
+
+LOGGED = (READ, EXPORTED, "share", "unshare", "view_shared")
+MOST_LOGGED = 20
+
+
+class AccessRecord(NamedTuple):
+    """An access by others, as the owner sees it; holds are not shown. `who` is empty for visitors with a share link."""
+
+    at: datetime
+    action: str
+    who: str
+    reason: str
+
+    @property
+    def words(self) -> str:
+        words = {
+            READ: _("%(who)s read this session"),
+            EXPORTED: _("%(who)s exported this session"),
+            "share": _("%(who)s created a share link"),
+            "unshare": _("%(who)s revoked a share link"),
+            "view_shared": _("A share link was opened"),
+        }
+        return words[self.action] % {"who": self.who}
+
+
+def who_read(session: Session) -> tuple[AccessRecord, ...]:
+    """The newest first."""
+    events = list(AuditEvent.objects.filter(session=session.pk, action__in=LOGGED).order_by("-seq")[:MOST_LOGGED])
+    names = _names(events)
+    return tuple(AccessRecord(one.at, one.action, names[one.actor, one.key], one.reason) for one in events)
+
+
+def unseen_readers(session: Session) -> tuple[str, ...]:
+    """Names of users who read or exported the session since its owner last looked, the newest first."""
+    read = AuditEvent.objects.filter(session=session.pk, action__in=(READ, EXPORTED), seq__gt=session.readings_seen)
+    events = list(read.order_by("-seq")[:MOST_LOGGED])
+    names = _names(events)
+    return tuple(dict.fromkeys(names[event.actor, event.key] for event in events))
+
+
+def mark_readings_seen(session: Session) -> None:
+    newest = AuditEvent.objects.filter(session=session.pk).aggregate(newest=Max("seq"))["newest"] or 0
+    with writing():
+        Session.objects.filter(pk=session.pk).update(readings_seen=newest, changed_at=timezone.now())
+    session.readings_seen = newest
+
+
+def _names(events: Sequence[AuditEvent]) -> dict[tuple[int | None, int | None], str]:
+    who = {(event.actor, event.key) for event in events}
+    people = get_user_model().objects.in_bulk([actor for actor, _key in who if actor])
+    keys = ApiKey.objects.select_related("owner").in_bulk([key for _actor, key in who if key])
+    names: dict[tuple[int | None, int | None], str] = {(pk, None): str(person) for pk, person in people.items()}
+    for pk, key in keys.items():
+        name = _("The key %(prefix)s of %(owner)s") % {"prefix": key.prefix, "owner": key.owner}
+        names |= {(actor, pk): name for actor, other in who if other == pk}
+    return {one: names.get(one, _("Deleted user")) for one in who}

@@ -4,6 +4,6 @@
 calls with a reason. It searches with the search engine and is as fast at a million rows as at a thousand (`base`).
 """
 
-from history.admin import audit, exchanges, keys, messages, sessions
+from history.admin import access, messages, sessions
 
-__all__ = ["audit", "exchanges", "keys", "messages", "sessions"]
+__all__ = ["access", "messages", "sessions"]

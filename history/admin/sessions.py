@@ -19,7 +19,7 @@ from history.admin.base import LOOKED_AT, LongListAdmin, recent
 from history.models import ApiKey, Session, ToolCall
 from history.pages.session import session_or_404, transcript_or_404
 from history.record.listing import ids_titled, sessions_beginning_with
-from history.search.ids import find_newest
+from history.search.finding import find_newest
 from history.templatetags.reading import recognised
 from history.text import whole_number
 

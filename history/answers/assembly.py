@@ -28,11 +28,9 @@ from history.entries import (
 )
 
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
-# The first value counts; some vendors repeat these in every piece.
-_FIRST_ONLY = frozenset({"call_id", "name"})
+_FIRST_ONLY = frozenset({"call_id", "name"})  # the first value counts; some vendors repeat these in every piece
 NO_ARGUMENTS = "{}"
-# Pieces are joined at this number: a token of four letters takes 60 bytes as an object.
-MOST_PIECES = 1_000
+MOST_PIECES = 1_000  # pieces are joined at this number: a token of four letters takes 60 bytes as an object
 
 
 class Assembler:
@@ -49,8 +47,7 @@ class Assembler:
         self.beside: dict[int, Assembler] = {}
         # By name and kind: an odd stream may use one name for two parts.
         self._parts: dict[tuple[str, type[events.Piece]], _PartBuilder] = {}
-        # Text pieces are many, so they are added in batches.
-        self._pending: list[events.TextPiece] = []
+        self._pending: list[events.TextPiece] = []  # text pieces are many, so they are added in batches
 
     @classmethod
     def resume(cls, output: ModelOutput, *, names: Iterable[str] = ()) -> Assembler:

@@ -144,8 +144,7 @@ def piece_of(part: Part, name: str) -> Piece:
             return OtherPiece(part=name, data=part.data)
 
 
-# The first halves of surrogate pairs.
-_HIGH_SURROGATES = range(0xD800, 0xDC00)
+_HIGH_SURROGATES = range(0xD800, 0xDC00)  # the first halves of surrogate pairs
 
 
 class SurrogateJoiner:

@@ -1,5 +1,5 @@
 """The REST API at /api/history/: the history for programs. docs/rest.md is its reference.
 
-urls → sessions, calls, search, transfer → parameters, serializers
+urls → views, transfer → parameters, serializers
        (each view an `ApiView`: authentication, scopes, throttling, one form of errors)
 """

@@ -13,7 +13,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from history.record.listing import ListCursor
-from history.search.session_query import parse_time, to_utc
+from history.search.queries import parse_time, to_utc
 
 NAME_CHARS = 200
 SEARCHED_CHARS = 2_000

@@ -10,22 +10,7 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 
 from history.access.reasons import LONGEST
-from history.api.fields import (
-    CALL_CURSOR,
-    EXPORT_CURSOR,
-    SESSION_CURSOR,
-    BodySerializer,
-    CursorField,
-    EndTimeParameter,
-    NameParameter,
-    NumberField,
-    PlainSerializer,
-    SearchField,
-    StrictBooleanField,
-    TimeParameter,
-    TitleField,
-    read_cursor,
-)
+from history.api import fields
 from history.entries import JsonObject
 from history.formats.writers import EXPORTERS
 from history.models import Message, Session, ToolCall
@@ -37,20 +22,20 @@ MESSAGES = 20
 CURSOR_HELP = "Cursor from `next` or `previous` of another page."
 
 
-class QueryParameters(PlainSerializer):
+class QueryParameters(fields.PlainSerializer):
     @classmethod
     def parse(cls, request: Request) -> dict[str, Any]:
         """Every parameter by name; None if it was not sent."""
-        fields, values = cls().fields, request.query_params
-        several = {name for name, field in fields.items() if isinstance(field, serializers.ListField)}
-        wrong = {name: [_("Unknown parameter.")] for name in values if name not in fields}
-        once = [name for name in values if name in fields and name not in several]
+        known, values = cls().fields, request.query_params
+        several = {name for name, field in known.items() if isinstance(field, serializers.ListField)}
+        wrong = {name: [_("Unknown parameter.")] for name in values if name not in known}
+        once = [name for name in values if name in known and name not in several]
         wrong |= {name: [_("Give this parameter only once.")] for name in once if len(values.getlist(name)) > 1}
         if wrong:
             raise ValidationError(wrong)
         parsed = cls(data={name: values.getlist(name) if name in several else values[name] for name in values})
         parsed.is_valid(raise_exception=True)
-        return {**dict.fromkeys(fields), **parsed.validated_data}
+        return {**dict.fromkeys(known), **parsed.validated_data}
 
 
 # Blanks alone are not a reason.
@@ -72,20 +57,20 @@ class ReasonParameters(QueryParameters):
 class FilterParameters(QueryParameters):
     """Filters of sessions, for a list and an export."""
 
-    owner = NameParameter(help_text="Username of the owner.")
-    key = NameParameter(help_text="Prefix of the API key that recorded the session.")
+    owner = fields.NameParameter(help_text="Username of the owner.")
+    key = fields.NameParameter(help_text="Prefix of the API key that recorded the session.")
     source_ = serializers.ChoiceField(Session.Source.choices, required=False, help_text="Where the session comes from.")
-    client = NameParameter(help_text="Client program, if it was recognised.")
-    agent = NameParameter()
-    workspace = NameParameter(max_length=255)
-    model = NameParameter()
+    client = fields.NameParameter(help_text="Client program, if it was recognised.")
+    agent = fields.NameParameter()
+    workspace = fields.NameParameter(max_length=255)
+    model = fields.NameParameter()
     has_error = serializers.BooleanField(
         required=False, help_text="Sessions with or without a failed answer or tool call."
     )
     pinned = serializers.BooleanField(required=False)
     archived = serializers.BooleanField(required=False)
-    from_ = TimeParameter(required=False, help_text="Active at this time or later. A date means its start.")
-    to_ = EndTimeParameter(required=False, help_text="Active before this time. A date includes the whole day.")
+    from_ = fields.TimeParameter(required=False, help_text="Active at this time or later. A date means its start.")
+    to_ = fields.EndTimeParameter(required=False, help_text="Active before this time. A date includes the whole day.")
 
 
 def filters_in(parameters: JsonObject) -> SessionQuery:
@@ -93,8 +78,8 @@ def filters_in(parameters: JsonObject) -> SessionQuery:
 
 
 class SessionListParameters(FilterParameters):
-    q = SearchField(help_text="Sessions with matching messages. Same syntax as in search.")
-    cursor = CursorField(SESSION_CURSOR, read_cursor, help_text=CURSOR_HELP)
+    q = fields.SearchField(help_text="Sessions with matching messages. Same syntax as in search.")
+    cursor = fields.CursorField(fields.SESSION_CURSOR, fields.read_cursor, help_text=CURSOR_HELP)
     limit = serializers.IntegerField(min_value=1, max_value=MOST, default=PAGE)
 
 
@@ -107,8 +92,8 @@ class ExportParameters(FilterParameters, ReasonParameters):
         help_text="Only these sessions. Can be repeated.",
     )
     mine = serializers.BooleanField(default=False, help_text="Only sessions of the caller.")
-    since = CursorField(
-        EXPORT_CURSOR,
+    since = fields.CursorField(
+        fields.EXPORT_CURSOR,
         str,
         help_text="Only changes since this cursor: `start`, or the cursor at the end of an earlier export. "
         "Only `jsonl` includes deletions and ends with the next cursor.",
@@ -120,16 +105,16 @@ class ExportParameters(FilterParameters, ReasonParameters):
 
 
 class ImportParameters(QueryParameters):
-    name = NameParameter(default="file", help_text="Name of the file in the report.")
+    name = fields.NameParameter(default="file", help_text="Name of the file in the report.")
 
 
 class MessageListParameters(ReasonParameters):
-    before = NumberField(help_text="Only entries older than this one.")
-    after = NumberField(
+    before = fields.NumberField(help_text="Only entries older than this one.")
+    after = fields.NumberField(
         min_value=0,
         help_text="Only entries newer than this one; 0 means the start. With `before`: the entries in between.",
     )
-    leaf = NumberField(help_text="Read another branch: the path that ends with this entry.")
+    leaf = fields.NumberField(help_text="Read another branch: the path that ends with this entry.")
     limit = serializers.IntegerField(min_value=1, max_value=MOST, default=MESSAGES)
     all = serializers.BooleanField(
         default=False,
@@ -138,22 +123,22 @@ class MessageListParameters(ReasonParameters):
 
 
 class ToolCallListParameters(ReasonParameters):
-    tool = NameParameter(help_text="Name of the tool.")
+    tool = fields.NameParameter(help_text="Name of the tool.")
     status = serializers.ChoiceField(ToolCall.Status.choices, required=False)
     session = serializers.UUIDField(required=False)
-    from_ = TimeParameter(required=False, help_text="Called at this time or later. A date means its start.")
-    to_ = EndTimeParameter(required=False, help_text="Called before this time. A date includes the whole day.")
-    cursor = CursorField(CALL_CURSOR, CallPlace.read, help_text=CURSOR_HELP)
+    from_ = fields.TimeParameter(required=False, help_text="Called at this time or later. A date means its start.")
+    to_ = fields.EndTimeParameter(required=False, help_text="Called before this time. A date includes the whole day.")
+    cursor = fields.CursorField(fields.CALL_CURSOR, CallPlace.read, help_text=CURSOR_HELP)
     limit = serializers.IntegerField(min_value=1, max_value=MOST, default=PAGE)
 
 
 def _several(help_text: str = "", *, choices: Any = None) -> serializers.ListField:
-    child: Any = serializers.ChoiceField(choices) if choices else NameParameter(required=True)
+    child: Any = serializers.ChoiceField(choices) if choices else fields.NameParameter(required=True)
     return serializers.ListField(child=child, required=False, max_length=20, help_text=help_text)
 
 
 class SearchParameters(QueryParameters):
-    q = SearchField(
+    q = fields.SearchField(
         help_text='Words, "a phrase", begin*, -without, this OR that. Empty: all messages that match the filters.'
     )
     owner = _several("Usernames of owners.")
@@ -167,21 +152,21 @@ class SearchParameters(QueryParameters):
     status = _several(choices=Message.Status.choices)
     session = serializers.ListField(child=serializers.UUIDField(), required=False, max_length=20)
     has_error = serializers.BooleanField(required=False)
-    from_ = TimeParameter(required=False, help_text="Written at this time or later. A date means its start.")
-    to_ = EndTimeParameter(required=False, help_text="Written before this time. A date includes the whole day.")
+    from_ = fields.TimeParameter(required=False, help_text="Written at this time or later. A date means its start.")
+    to_ = fields.EndTimeParameter(required=False, help_text="Written before this time. A date includes the whole day.")
     facets = serializers.BooleanField(
         default=False, help_text="Include the number of hits per owner, model, tool and so on."
     )
     count = serializers.BooleanField(default=False, help_text="Include the total number of hits.")
-    cursor = NumberField(help_text=CURSOR_HELP)
+    cursor = fields.NumberField(help_text=CURSOR_HELP)
     limit = serializers.IntegerField(min_value=1, max_value=100, default=20)
 
 
-class SessionChange(BodySerializer):
+class SessionChange(fields.BodySerializer):
     """Changes of a session. Missing fields are unchanged."""
 
     unknown_field = gettext_lazy("Unknown or read-only field.")
 
-    title = TitleField(r"\S", required=False, max_length=200)
-    pinned = StrictBooleanField(required=False)
-    archived = StrictBooleanField(required=False)
+    title = fields.TitleField(r"\S", required=False, max_length=200)
+    pinned = fields.StrictBooleanField(required=False)
+    archived = fields.StrictBooleanField(required=False)

@@ -24,10 +24,9 @@ from rest_framework.response import Response
 from rest_framework.serializers import Serializer
 
 from history.api.authentication import CookieAuthentication
-from history.api.base import ApiView
+from history.api.base import ApiView, tagged
 from history.api.fields import LARGEST
 from history.api.parameters import QueryParameters, ReasonParameters
-from history.api.responses import tagged
 from history.api.serializers import ErrorSerializer
 
 STATUSES = {

@@ -12,7 +12,7 @@ from history.importing import ImportOutcome, jobs
 from history.models import Exchange, ImportJob, Message, Session, ToolCall
 from history.record.listing import SHOWN_CHARS
 from history.search import Hit, Snippet
-from history.transcripts.calls import facts_of
+from history.transcripts.previews import facts_of
 from history.transcripts.serializers import arguments_json, tool_call_json
 
 

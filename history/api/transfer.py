@@ -17,10 +17,9 @@ from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from history.api.base import ApiView, key_of, reason_of, viewer_of
+from history.api.base import ApiView, key_of, reason_of, tagged, viewer_of
 from history.api.errors import NoSuchThing, RequestTooLarge
 from history.api.parameters import ExportParameters, ImportParameters, filters_in
-from history.api.responses import tagged
 from history.api.schema import documented
 from history.api.serializers import ImportSerializer
 from history.entries import JsonObject

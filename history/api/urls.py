@@ -5,7 +5,7 @@ from collections.abc import Callable
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
 
-from history.api import calls, schema, search, sessions, transfer
+from history.api import schema, transfer, views
 
 
 def both(route: str, view: Callable[..., HttpResponseBase], *, name: str) -> list[URLPattern]:
@@ -14,13 +14,13 @@ def both(route: str, view: Callable[..., HttpResponseBase], *, name: str) -> lis
 
 app_name = "api"
 urlpatterns = [
-    *both("history/sessions", sessions.Sessions.as_view(), name="sessions"),
-    *both("history/sessions/<str:session_id>", sessions.OneSession.as_view(), name="session"),
-    *both("history/sessions/<str:session_id>/messages", sessions.Messages.as_view(), name="messages"),
-    *both("history/sessions/<str:session_id>/messages/<int:seq>", sessions.OneMessage.as_view(), name="message"),
-    *both("history/tool-calls", calls.ToolCalls.as_view(), name="tool-calls"),
-    *both("history/exchanges/<str:exchange_id>", calls.OneExchange.as_view(), name="exchange"),
-    *both("history/search", search.Search.as_view(), name="search"),
+    *both("history/sessions", views.Sessions.as_view(), name="sessions"),
+    *both("history/sessions/<str:session_id>", views.OneSession.as_view(), name="session"),
+    *both("history/sessions/<str:session_id>/messages", views.Messages.as_view(), name="messages"),
+    *both("history/sessions/<str:session_id>/messages/<int:seq>", views.OneMessage.as_view(), name="message"),
+    *both("history/tool-calls", views.ToolCalls.as_view(), name="tool-calls"),
+    *both("history/exchanges/<str:exchange_id>", views.OneExchange.as_view(), name="exchange"),
+    *both("history/search", views.Search.as_view(), name="search"),
     *both("history/export", transfer.ExportSessions.as_view(), name="export"),
     *both("history/import", transfer.ImportFile.as_view(), name="import"),
     *both("history/import/<str:import_id>", transfer.OneImport.as_view(), name="import-job"),

@@ -50,11 +50,9 @@ INSTRUCTION_FILES = tuple(program.instruction_file for program in PROGRAMS if pr
 SUBAGENT_TOOLS = tuple(tool for program in PROGRAMS for tool in program.subagent_tools)
 # They mark the end of what they will send again for the vendor's prompt cache, and send side calls without such a mark.
 CACHE_MARKING_CLIENTS = frozenset({"Claude Code"})
-# For texts that need an example.
-EXAMPLE_CLIENT = PROGRAMS[0].name
+EXAMPLE_CLIENT = PROGRAMS[0].name  # for texts that need an example
 
-# No program has a longer name; an API key in its place would be longer.
-_LONGEST_NAME = 40
+_LONGEST_NAME = 40  # no program has a longer name; an API key in its place would be longer
 _PRODUCT = re.compile(r"[\w.-]+(?: ?/ ?[\w.-]+)?")
 
 TITLE = "title"

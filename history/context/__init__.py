@@ -1,4 +1,4 @@
 """Context of a model call: rendered from the history, cut at turns, repaired with a report.
 
-rendering → turns → messages, repair → values, remarks; tokens
+rendering (turns within the limits) → messages, repair → values; tokens
 """

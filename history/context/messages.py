@@ -24,8 +24,7 @@ ConversationEntry = ModelInput | ModelOutput | ToolResults
 # Entries that may be sent: passing a debug log or a notebook edit is a type error.
 Renderable = ConversationEntry | Summary
 
-# The channel of an instruction within a conversation.
-SYSTEM_CHANNEL = "system"
+SYSTEM_CHANNEL = "system"  # the channel of an instruction within a conversation
 
 # A summary has the user's role, so it says what it is: text in it must not pass for an instruction.
 SUMMARY_BEGINS = (
@@ -78,8 +77,7 @@ def dropped_entry(kind: str, *, at: datetime) -> Gap:
     return Gap(at=at, reason="dropped by policy", metadata={"dropped": kind})
 
 
-# The seq of an entry and the index of a result in it.
-Masks = Set[tuple[int, int]]
+Masks = Set[tuple[int, int]]  # the seq of an entry and the index of a result in it
 
 NO_RANGE = (0, 0)
 
@@ -195,3 +193,22 @@ def messages_of(
             elif isinstance(node.entry, Renderable):
                 entry = to_context(node.entry, seq=node.seq, session_id=session_id)
                 yield with_masks(entry, masked, session_id=session_id)
+
+
+FINISH_TOOL = "finish_task"
+
+
+def is_task_finished(nodes: Iterable[Node], *, tool: str = FINISH_TOOL) -> bool:
+    """Whether the last answer called the finishing tool and only its results follow."""
+    answered: set[str] = set()
+    for node in reversed(tuple(nodes)):
+        entry = node.entry
+        if isinstance(entry, ToolResults):
+            answered |= {result.call_id for result in entry.results}
+        elif isinstance(entry, ModelOutput):
+            calls = entry.tool_requests
+            is_called = any(call.name == tool for call in calls)
+            return is_called and entry.status == "complete" and answered <= {call.call_id for call in calls}
+        elif isinstance(entry, ModelInput | Gap):
+            return False
+    return False

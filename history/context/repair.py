@@ -123,8 +123,7 @@ def _match(entries: Sequence[ContextEntry], remarks: list[Remark]) -> dict[int, 
     return answers
 
 
-# A call and its result share the id, or the name for vendors without ids.
-_Key = tuple[str, str]
+_Key = tuple[str, str]  # a call and its result share the id, or the name for vendors without ids
 
 
 def _key(item: ToolRequest | ToolResult) -> _Key:

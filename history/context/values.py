@@ -76,8 +76,7 @@ class RepairReport:
 
 RENDERER_VERSION = "2"
 
-# The content of a new notebook.
-NO_NOTEBOOK = "（尚无内容）"
+NO_NOTEBOOK = "（尚无内容）"  # the content of a new notebook
 
 
 class Role(StrEnum):

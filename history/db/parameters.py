@@ -86,6 +86,5 @@ def _has_large(values: Iterable[object]) -> bool:
 def _size(value: object) -> int:
     if isinstance(value, (str, bytes, bytearray, memoryview)):
         return len(value)
-    # PostgreSQL's driver wraps bytes in an object of its own.
-    wrapped = getattr(value, "obj", None)
+    wrapped = getattr(value, "obj", None)  # PostgreSQL's driver wraps bytes in an object of its own
     return len(wrapped) if isinstance(wrapped, (bytes, bytearray, memoryview)) else 0

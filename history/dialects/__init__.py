@@ -24,5 +24,4 @@ DIALECTS = {
     "anthropic-messages": ANTHROPIC_MESSAGES,
     "gemini-generate": GEMINI_GENERATE,
 }
-# The dialect of most servers, and of errors for unknown clients.
-DEFAULT_DIALECT = "openai-chat"
+DEFAULT_DIALECT = "openai-chat"  # the dialect of most servers, and of errors for unknown clients

@@ -8,8 +8,7 @@ from typing import Any, NoReturn
 
 from history.entries import EMPTY, JsonDict, JsonObject
 
-# Deeper than any real message. Freezing and writing recurse, so there must be a limit.
-MAX_DEPTH = 100
+MAX_DEPTH = 100  # Deeper than any real message. Freezing and writing recurse, so there must be a limit.
 
 
 def obj(value: object) -> JsonObject:
@@ -98,8 +97,7 @@ def is_too_deep(value: object) -> bool:
     return True
 
 
-# Entries have read-only mappings.
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=dict)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=dict)  # entries have read-only mappings
 _ASCII_ENCODER = json.JSONEncoder(separators=(",", ":"), default=dict)
 
 

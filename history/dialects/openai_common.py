@@ -1,35 +1,35 @@
 """Parts that OpenAI's two dialects share: requests, tools, text input of tools, errors, usage, HTTP API."""
 
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 from history.answers.events import ErrorKind, Failed
 from history.context.messages import SYSTEM_CHANNEL
 from history.context.values import Context, ContextEntry
-from history.dialects.http_api import HttpApi, ListedModel, can_chat
+from history.dialects.dialect import HttpApi, ListedModel, can_chat
 from history.dialects.json_access import compact, count, items, obj, objs, string, truth, without_empty
-from history.dialects.replies import KIND_OF_STATUS, STATUS_OF_KIND, failed, read_body
+from history.dialects.reply_decoder import KIND_OF_STATUS, STATUS_OF_KIND, failed, read_body
 from history.dialects.request_decoder import RequestDecoder, read_function
 from history.dialects.request_encoder import RequestEncoder, kind_of
 from history.dialects.tools import hosted_tool
 from history.dialects.types import AnswerForm, LossCode, ToolChoice
 from history.entries import JsonDict, JsonObject, Part, Text, ToolDefinition, Usage, text_of
 
-# OpenAI requires a name for an answer form.
-UNNAMED_FORM = "answer"
+UNNAMED_FORM = "answer"  # OpenAI requires a name for an answer form
 CHOICES: dict[str, ToolChoice] = {"auto": "auto", "none": "none", "required": "required"}
 
 
 class OpenAIRequestEncoder(RequestEncoder):
-    """Each dialect writes messages and functions in its own format."""
+    """Each dialect writes messages in its own format."""
 
     has_detail = True
+    nests_fields: ClassVar[bool]  # of a tool, a tool choice and an answer form: below the name of their type
 
     def message(self, role: str, blocks: list[JsonDict]) -> JsonDict:
         raise NotImplementedError
 
     def wrapped(self, kind: str, fields: JsonDict) -> JsonDict:
-        """A tool, a tool choice or an answer form."""
-        raise NotImplementedError
+        return {"type": kind, kind: fields} if self.nests_fields else {"type": kind, **fields}
 
     def instruction(self, entry: ContextEntry) -> list[JsonDict]:
         text, role = text_of(entry.parts), self.switches.system_role
@@ -194,8 +194,7 @@ _WINDOWS = ("max_model_len", "context_length", "max_context_length", "context_wi
 class OpenAIApi(HttpApi):
     vendor = "openai"
     version_in_base_url = "/v1"
-    # OpenAI's clients take "not_found" for a missing model.
-    not_found_kind = "invalid_request"
+    not_found_kind = "invalid_request"  # OpenAI's clients take "not_found" for a missing model
 
     def encode_model(self, model: ListedModel) -> JsonDict:
         return {"id": model.name, "object": "model", "created": 0, "owned_by": model.owner or "parley"}

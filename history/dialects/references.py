@@ -19,8 +19,7 @@ ITEM, AUDIO, CONTAINER = "item", "audio", "container"
 FILE, VECTOR_STORE, PROMPT, SKILL = "file", "vector store", "prompt", "skill"
 CACHE, FILE_STORE = "cached content", "file search store"
 
-# The prefix of customers' skills; the vendors' own have plain names.
-_CUSTOM_SKILL = "skill_"
+_CUSTOM_SKILL = "skill_"  # the prefix of customers' skills; the vendors' own have plain names
 _GOOGLE_FILES = "generativelanguage.googleapis.com"
 
 

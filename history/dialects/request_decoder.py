@@ -33,8 +33,7 @@ from history.entries import (
 class RequestDecoder:
     """Decodes one request into entries. Calls are remembered until they have a result."""
 
-    # Fields of a request that become entries, tools or options.
-    known: ClassVar[tuple[str, ...]]
+    known: ClassVar[tuple[str, ...]]  # fields of a request that become entries, tools or options
 
     def __init__(self, *, provider: str, at: datetime | None) -> None:
         self.provider = provider
@@ -54,10 +53,8 @@ class RequestDecoder:
         self.new_calls: Counter[str] = Counter()
         self.answered_calls: Counter[str] = Counter()
         self.results_by_id: dict[str, list[ToolResult]] = {}
-        # What later messages add to the last entry, which is built once.
-        self.more: list[Any] | None = None
-        # Instructions before the first entry.
-        self.instructions: list[str] = []
+        self.more: list[Any] | None = None  # what later messages add to the last entry, which is built once
+        self.instructions: list[str] = []  # instructions before the first entry
 
     def lose(self, code: LossCode, **values: object) -> None:
         self.losses.append(Loss(code=code, seq=len(self.entries) + 1, values=values))

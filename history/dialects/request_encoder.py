@@ -33,8 +33,7 @@ from history.entries import (
     thaw,
 )
 
-# URLs that Google opens for its own models only.
-GOOGLE_URLS = ("gs://", "https://generativelanguage.googleapis.com/")
+GOOGLE_URLS = ("gs://", "https://generativelanguage.googleapis.com/")  # URLs that Google opens for its own models only
 
 
 class RequestEncoder:
@@ -44,13 +43,10 @@ class RequestEncoder:
     # Call ids: their greatest length, and the characters that this vendor rejects.
     id_limit: ClassVar[int]
     invalid_in_ids: ClassVar[re.Pattern[str] | None] = None
-    # The field of a function with the schema of its arguments.
-    schema_field: ClassVar[str] = "parameters"
-    # Prefixes of URLs that this vendor cannot open.
-    closed: ClassVar[tuple[str, ...]] = GOOGLE_URLS
+    schema_field: ClassVar[str] = "parameters"  # the field of a function with the schema of its arguments
+    closed: ClassVar[tuple[str, ...]] = GOOGLE_URLS  # prefixes of URLs that this vendor cannot open
     rejects_blank_text: ClassVar[bool] = False
-    # Only OpenAI's dialects have a level of detail for images.
-    has_detail: ClassVar[bool] = False
+    has_detail: ClassVar[bool] = False  # only OpenAI's dialects have a level of detail for images
 
     def __init__(self, options: CallOptions, *, vendor: str) -> None:
         self.options, self.switches = options, options.switches

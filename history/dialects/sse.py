@@ -131,10 +131,8 @@ class Finality(IntEnum):
 FinalityOf = Callable[[str, JsonObject], Finality | None]
 
 _EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
-# Longer than every mark and event end: finds those that are split between two chunks.
-_OVERLAP = 32
-# Longer events are judged by their name, type or mark: parsing them would delay other calls.
-_MOST_HELD = 64 * 1024
+_OVERLAP = 32  # longer than every mark and event end: finds those that are split between two chunks
+_MOST_HELD = 64 * 1024  # longer events are judged by their name, type or mark: parsing them would delay other calls
 _MOST_PARSED = _MOST_HELD // 4  # in characters, which have up to four bytes
 _LEADING_TYPE = re.compile(r'\s*\{\s*"type"\s*:\s*"([^"\\]*)"')
 

@@ -13,12 +13,10 @@ from history.dialects.json_access import compact, obj, objs, parse_json, string
 from history.dialects.types import Tools, joined
 from history.entries import JsonDict, JsonObject, ToolDefinition
 
-# Holds a call's arguments that are no JSON object, where a vendor requires an object.
-INVALID_JSON = "INVALID_JSON"
+INVALID_JSON = "INVALID_JSON"  # holds a call's arguments that are no JSON object, where a vendor requires an object
 # Keys of `ToolDefinition.extra` for a hosted tool: the tool in its dialect, and the dialect.
 HOSTED, HOSTED_BY = "hosted", "hosted_by"
-# A substitute takes plain text as this field.
-INPUT = "input"
+INPUT = "input"  # a substitute takes plain text as this field
 TEXT_SCHEMA = {"type": "object", "properties": {INPUT: {"type": "string"}}, "required": [INPUT]}
 
 

@@ -267,13 +267,11 @@ KINDS: dict[str, type[Entry]] = {cls.kind: cls for cls in _KNOWN}
 
 # Kinds shown as messages. Tool results are shown with their calls.
 MESSAGES = frozenset({ModelInput.kind, ModelOutput.kind})
-# Kinds that make a conversation, chained by fingerprint.
-CONVERSATION = MESSAGES | {ToolResults.kind}
+CONVERSATION = MESSAGES | {ToolResults.kind}  # kinds that make a conversation, chained by fingerprint
 # Kinds that set state for the entries after them.
 _STATE = (SystemInstructionSet, ToolsOffered, NotebookSet, PlanSet, Summary, Retracted)
 STATE = frozenset(cls.kind for cls in _STATE)
-# Kinds beside the path: they never become a parent.
-LEAVES = frozenset({DebugLog.kind, HeadMoved.kind})
+LEAVES = frozenset({DebugLog.kind, HeadMoved.kind})  # kinds beside the path: they never become a parent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,7 @@ from django.db import connections
 from django.utils import timezone
 
 from history.access.permissions import Viewer
-from history.exporting.cursors import ExportCursor, Mark, horizon
-from history.exporting.selection import CannotExport, ChosenSessions, Selection
+from history.exporting.selection import CannotExport, ChosenSessions, ExportCursor, Mark, Selection, horizon
 from history.formats.base import Note, Notes
 from history.formats.jsonl import JsonlWriter
 from history.formats.jsonl.lines import time_text
@@ -104,8 +103,7 @@ async def stream_from_thread(pieces: Generator[bytes, None, None]) -> AsyncItera
         while (piece := await loop.run_in_executor(pool, lambda: context.run(next, pieces, None))) is not None:
             yield piece
     finally:
-        # After the step that may still be running.
-        pool.submit(_close, pieces)
+        pool.submit(_close, pieces)  # after the step that may still be running
         pool.shutdown(wait=False)
 
 

@@ -1,13 +1,15 @@
-"""Import report: the outcome of each conversation and file."""
+"""Import reports: the outcome of each conversation and file, and the texts of notes in the reader's language."""
 
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from uuid import UUID
 
+from django.utils.translation import gettext, gettext_noop
+
 from history.entries import JsonDict
 from history.formats.base import Note
-from history.text.lazy import lazy_to_json
+from history.text.lazy import LazyText, lazy_to_json
 
 
 class ImportOutcome(StrEnum):
@@ -67,3 +69,29 @@ class ImportReport:
     def as_json(self) -> dict[str, int]:
         counts = {outcome.value: self.counts[outcome] for outcome in ImportOutcome}
         return {**counts, "repaired": self.repaired, "entries": self.entries}
+
+
+LEVELS = {"repaired": gettext_noop("repaired"), "lost": gettext_noop("lost"), "ignored": gettext_noop("left out")}
+
+
+def level_word(level: str) -> str:
+    return gettext(LEVELS.get(level, level))
+
+
+def worded(text: str) -> str:
+    """A marked sentence, filled in or not."""
+    if isinstance(text, LazyText) and text.values:
+        values = {name: filled_in(value) if isinstance(value, str) else value for name, value in text.values.items()}
+        return gettext(text.sentence) % values
+    return gettext(text) if text else ""
+
+
+def filled_in(text: str) -> str:
+    """Translate lazy texts only; plain strings may be user content."""
+    return worded(text) if isinstance(text, LazyText) else text
+
+
+def note_words(note: Note) -> str:
+    times = f" (× {note.count:,})" if note.count > 1 else ""
+    place = f" – {filled_in(note.where)[:200]}" if note.where else ""
+    return f"{worded(note.what)}{times}{place}"

@@ -23,8 +23,7 @@ from django_htmx.middleware import HtmxDetails
 from history.exporting import Export
 
 MEGABYTE = 1024 * 1024
-# What a form puts around its files.
-FORM_OVERHEAD = MEGABYTE
+FORM_OVERHEAD = MEGABYTE  # what a form puts around its files
 
 View = TypeVar("View", bound=Callable[..., Any])
 

@@ -1,7 +1,7 @@
 """Linter for conversations: broken vendor rules, their places and a repaired version. Pure: JSON in, values out.
 
-parse_input (pasted text) → a walk per dialect (form) and order (calls, results, turns) → linter (verdicts)
-repairing: the same through `history.context.repair` and the vendor's encoder
+parse_input (pasted text) → a walk per dialect (form) and order (calls, results, turns) → linter (verdicts
+and repairs, through `history.context.repair` and the vendor's encoder)
 """
 
 from history.linting.linter import NAMES, is_taken, lint_request, lint_session

@@ -7,8 +7,7 @@ from history.dialects.json_access import items, obj, objs, string
 from history.entries import JsonObject
 from history.linting.walker import A_TEXT, LintWalk, shortened, weight_of
 
-# Models before the third generation do not ask for signatures.
-WITHOUT_SIGNATURES = ("gemini-1", "gemini-2", "gemma")
+WITHOUT_SIGNATURES = ("gemini-1", "gemini-2", "gemma")  # models before the third generation do not ask for signatures
 
 
 class GenerateWalk(LintWalk):

@@ -11,8 +11,7 @@ from history.text.lazy import gettext_noop as _
 
 MODEL = "name-of-the-model"
 FIELDS = {name: dialect.HTTP_API.conversation_field for name, dialect in DIALECTS.items()}
-# Blocks that only Anthropic has.
-_BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "document")
+_BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "document")  # blocks that only Anthropic has
 
 
 class NotAConversation(LazyTextError):

@@ -19,8 +19,7 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from markdown_it.utils import EnvType
 
-from history.markdown.footnotes import Footnotes, parse_definition, parse_reference
-from history.markdown.inline import pair_tags, parse_email_address, parse_emphasis, parse_tag, parse_web_address
+from history.markdown import rules
 
 _CLOSINGS = {"$$": "$$", "\\[": "\\]"}
 
@@ -102,8 +101,7 @@ MAX_INLINE_LEVEL = 10  # brackets within brackets: each level costs time
 # Where a rule may match; the parser's own list stops at many more characters, which costs time.
 _TERMINATORS = re.compile(r"[\n$&*<\[\]\\_`~]|!(?=\[)|:(?=//)|@|w(?=ww\.)")
 
-# Ordinary text looks at each of its lines about as often as quotes are nested in it.
-LOOKS_PER_LINE = 8
+LOOKS_PER_LINE = 8  # ordinary text looks at each of its lines about as often as quotes are nested in it
 MIN_LOOKS = 200
 
 
@@ -126,7 +124,7 @@ class Document:
 
     blocks: list[MarkdownBlock]
     env: EnvType
-    footnotes: Footnotes = field(default_factory=Footnotes)
+    footnotes: rules.Footnotes = field(default_factory=rules.Footnotes)
 
     @property
     def has_definitions(self) -> bool:
@@ -141,7 +139,7 @@ def parse_blocks(text: str, *, prefix: str = "", is_partial: bool = False) -> Do
     starts = [place for place, token in enumerate(tokens) if token.level == 0 and token.nesting >= 0]
     parts = (tokens[start:end] for start, end in pairwise([*starts, len(tokens)]))
     blocks = [MarkdownBlock(part, *(part[0].map or (0, 0))) for part in parts]
-    document = Document(blocks, env, Footnotes(prefix))
+    document = Document(blocks, env, rules.Footnotes(prefix))
     for block in blocks:
         if block.kind == "footnote":
             document.footnotes.bodies.setdefault(block.tokens[0].info, []).append(block.tokens[1:-1])
@@ -156,7 +154,7 @@ def parse_words(tokens: list[Token], env: EnvType) -> None:
             token.children = []
             _INLINE_PARSER.inline.parse(token.content, _INLINE_PARSER, env, token.children)
             for children in _nested(token.children):
-                pair_tags(children)
+                rules.pair_tags(children)
     for item, opening, inline in zip(tokens, tokens[1:], tokens[2:], strict=False):
         if item.type == "list_item_open" and "checked" in item.meta and opening.type == "paragraph_open":
             box = Token("text", "", 0, content="☑ " if item.meta["checked"] else "☐ ")
@@ -216,14 +214,14 @@ def _make_parser(max_nesting: int) -> MarkdownIt:
     block.before("table", "nesting", _stop_nesting)
     block.at("blockquote", parse_quote, {"alt": ["paragraph", "reference", "blockquote", "list"]})
     block.before("fence", "formula", parse_formula_block, {"alt": ["paragraph", "reference", "blockquote", "list"]})
-    block.before("reference", "footnote", parse_definition, {"alt": ["paragraph", "reference"]})
+    block.before("reference", "footnote", rules.parse_definition, {"alt": ["paragraph", "reference"]})
     inline.disable("strikethrough")
-    inline.at("emphasis", parse_emphasis)
+    inline.at("emphasis", rules.parse_emphasis)
     inline.before("escape", "formula", parse_inline_formula)
-    inline.before("link", "footnote", parse_reference)
-    inline.before("autolink", "tag", parse_tag)
-    inline.push("web_address", parse_web_address)
-    inline.push("email_address", parse_email_address)
+    inline.before("link", "footnote", rules.parse_reference)
+    inline.before("autolink", "tag", rules.parse_tag)
+    inline.push("web_address", rules.parse_web_address)
+    inline.push("email_address", rules.parse_email_address)
     parser.inline.terminator_re = _TERMINATORS
     return parser
 

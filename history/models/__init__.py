@@ -4,11 +4,10 @@ An entry is one immutable `Message` row. The rows of a session are numbered by `
 `parent_seq`. Other columns and tables are projections, or describe owner, key and call.
 """
 
-from history.models.audit import AuditEvent
+from history.models.access import ApiKey, AuditEvent
 from history.models.daily_counts import DayTally, StaleDay
 from history.models.exchanges import EarlierTry, Exchange, TokenCalibration
 from history.models.imports import ImportJob
-from history.models.keys import ApiKey
 from history.models.messages import Blob, Message, SearchRow, ToolCall
 from history.models.sessions import Session, SessionQuerySet, ShareLink, neutral_name
 

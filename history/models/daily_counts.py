@@ -5,7 +5,7 @@ from django.db import models
 from django.db.models.functions import Coalesce
 from django.utils.translation import gettext_lazy as _
 
-from history.models.keys import ApiKey
+from history.models.access import ApiKey
 from history.models.sessions import Session
 
 

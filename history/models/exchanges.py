@@ -9,8 +9,8 @@ from django.db.models import ForeignKey, Q
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from history.models.access import ApiKey
 from history.models.append_only import UndeletableModel, UndeletableQuerySet, guard_links
-from history.models.keys import ApiKey
 from history.models.messages import Blob, Message
 from history.models.sessions import Session
 

@@ -8,7 +8,7 @@ from django.db.models import Q
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from history.models.keys import ApiKey
+from history.models.access import ApiKey
 
 
 class ImportJob(models.Model):
@@ -26,8 +26,7 @@ class ImportJob(models.Model):
     # The API key of the upload, if it came through the API.
     api_key = models.ForeignKey(ApiKey, on_delete=models.CASCADE, null=True, blank=True, related_name="+")
     state = models.CharField(_("state"), max_length=10, choices=State.choices, default=State.UPLOADING)
-    # [{"name": …, "size": …}, …] in the order of the upload.
-    files = models.JSONField(_("files"), default=list)
+    files = models.JSONField(_("files"), default=list)  # [{"name": …, "size": …}, …] in the order of the upload
     # The worker that runs it. After a takeover, writes of the previous worker are ignored.
     claim = models.UUIDField(null=True, blank=True)
     created_at = models.DateTimeField(_("created"), default=timezone.now)

@@ -20,8 +20,8 @@ from django.utils.translation import gettext_lazy as _
 
 from history.fields import HashField
 from history.models import seals
+from history.models.access import ApiKey
 from history.models.append_only import UndeletableModel, UndeletableQuerySet
-from history.models.keys import ApiKey
 
 _OWN_NEWEST = ["owner", "-last_activity_at", "-id"]
 
@@ -104,8 +104,7 @@ class Session(UndeletableModel):
 
     class State(models.TextChoices):
         OPEN = "open", _("open")
-        # In the trash. The user may restore it until a purge removes it.
-        DELETED = "deleted", _("deleted")
+        DELETED = "deleted", _("deleted")  # In the trash. The user may restore it until a purge removes it.
         # A fork or restore whose entries are still being copied. A purge removes it if the copying was abandoned.
         INCOMPLETE = "incomplete", _("incomplete copy")
         # Its rows are being removed. The next purge finishes that. It cannot be restored or held.
@@ -165,7 +164,7 @@ class Session(UndeletableModel):
     # When it was deleted; null unless the state is `deleted` or `removing`.
     hidden_at = models.DateTimeField(_("hidden"), null=True, blank=True)
     hold = models.BooleanField(_("under hold"), default=False)
-    # The newest audit event of an access by others that its owner has seen (`access_log.unseen_readers`).
+    # The newest audit event of an access by others that its owner has seen (`reasons.unseen_readers`).
     readings_seen = models.PositiveBigIntegerField(default=0)
     expires_at = models.DateTimeField(_("kept until"), null=True, blank=True)
     metadata = models.JSONField(_("metadata"), default=dict, blank=True)

@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from history.formats.base import Note
-from history.formats.note_texts import filled_in, level_word, note_words, worded
+from history.formats.reports import filled_in, level_word, note_words, worded
 from history.http import FORM_OVERHEAD, HtmxRequest, accepts_body, user_action, user_form, user_page
 from history.importing import ImportOutcome, jobs
 from history.models import ImportJob, Session

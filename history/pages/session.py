@@ -1,20 +1,30 @@
-"""Pages of one session: an entry in full and the timeline; lookups that raise 404 for the pages of other apps."""
+"""Pages of one session: an entry in full, the timeline, and the form that asks for a reason to read it.
+
+Views look sessions up here, call `history.access.reasons` and let its errors pass. The middleware answers them, the
+same for every page.
+"""
 
 import re
 from typing import Any
+from urllib.parse import urlencode, urlsplit
 from uuid import UUID
 
+from django import forms
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, QueryDict
-from django.shortcuts import get_object_or_404, render
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse, QueryDict
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils.deprecation import MiddlewareMixin
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
+from django_htmx.http import HttpResponseClientRedirect
 
-from history.access.permissions import Purpose, Viewer, sessions_for
-from history.access.reasons import find_opened
+from history.access.permissions import Purpose, Viewer, can_access, sessions_for
+from history.access.reasons import NotPermitted, ReasonField, ReasonNeeded, find_opened, is_own
 from history.db.packing import clean
 from history.entries import ModelInput, entry_to_json
 from history.errors import NoSuchEntry
-from history.http import HtmxRequest, user_page
+from history.http import HtmxRequest, is_own_url, user_form, user_page
 from history.models import Message, Session
 from history.record.selectors import entries_of
 from history.text import whole_number
@@ -30,7 +40,7 @@ _PROSE = re.compile(r"parts\.\d+\.text|plan|instruction|content|summary")
 
 
 def session_or_404(viewer: Viewer, session_id: UUID | str) -> Session:
-    """A session to read. `pages.reasons` answers viewers who may only list it or have to give a reason first."""
+    """A session to read. `OpeningMiddleware` answers viewers who may only list it or have to give a reason."""
     session = find_opened(viewer, session_id)
     if session is None:
         raise Http404
@@ -92,3 +102,58 @@ def timeline(request: HttpRequest, session_id: UUID) -> HttpResponse:
     session = get_object_or_404(sessions_for(request.user, Purpose.LIST), pk=session_id)
     context = {"session": session, "timeline": timeline_of(session, before=whole_number(request.GET.get("before")))}
     return render(request, "history/timeline/page.html", context)
+
+
+class ReasonForm(forms.Form):
+    reason = ReasonField(
+        label=_("Reason"),
+        help_text=_("The owner sees your name, the time and this reason. You can read the session for an hour."),
+    )
+    next = forms.CharField(required=False, widget=forms.HiddenInput)
+
+
+@user_form
+def open_session(request: HttpRequest, session_id: UUID) -> HttpResponse:
+    """Ask for a reason, then redirect to the page that was wanted."""
+    session = get_object_or_404(sessions_for(request.user, Purpose.LIST), pk=session_id)
+    if not can_access(request.user, Purpose.READ, session):
+        raise NotPermitted("no permission to read this session")
+    if is_own(request.user, session):
+        return redirect(session)
+    if request.method != "POST":
+        return ask(request, session, wanted=request.GET.get("next", ""))
+    form = ReasonForm(request.POST)
+    if not form.is_valid():
+        return ask(request, session, form=form, status=422)
+    find_opened(request.user, session.pk, reason=form.cleaned_data["reason"])
+    wanted = form.cleaned_data["next"]
+    return HttpResponseRedirect(wanted if is_own_url(request, wanted) else session.get_absolute_url())
+
+
+def ask(
+    request: HttpRequest, session: Session, *, wanted: str = "", form: ReasonForm | None = None, status: int = 200
+) -> HttpResponse:
+    form = form or ReasonForm(initial={"next": wanted})
+    session.hide_title()
+    return render(request, "history/reason.html", {"session": session, "form": form}, status=status)
+
+
+class OpeningMiddleware(MiddlewareMixin):
+    """Answer refusals of `history.access.reasons` with the form, or with a page that names the missing permission."""
+
+    def process_exception(self, request: HtmxRequest, error: Exception) -> HttpResponse | None:
+        if isinstance(error, NotPermitted):
+            return render(request, "history/not_permitted.html", status=403)
+        if isinstance(error, ReasonNeeded) and error.session:
+            return _ask_first(request, Session.objects.get(pk=error.session))
+        return None
+
+
+def _ask_first(request: HtmxRequest, session: Session) -> HttpResponse:
+    if request.htmx:
+        # The page was opened more than an hour ago: reload all of it.
+        here = urlsplit(request.htmx.current_url or "")
+        form = reverse("history:open", args=[session.pk])
+        url = f"{form}?{urlencode({'next': f'{here.path}?{here.query}'})}"
+        return HttpResponseClientRedirect(url, status=403)
+    return ask(request, session, wanted=request.get_full_path() if request.method == "GET" else "", status=403)

@@ -5,8 +5,7 @@ data register it (`register_personal_data`).
 """
 
 from history.privacy.erase import ErasurePlan, LastStaffMember, Receipt, erase_person, plan_for
-from history.privacy.export import export_person
-from history.privacy.registry import PersonalData, register_personal_data, rows_of_table
+from history.privacy.personal_data import PersonalData, export_person, register_personal_data, rows_of_table
 
 __all__ = [
     "ErasurePlan", "LastStaffMember", "PersonalData", "Receipt",

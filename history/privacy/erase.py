@@ -20,7 +20,7 @@ from history.entries import JsonObject
 from history.errors import HistoryError
 from history.importing import jobs
 from history.models import ApiKey, ImportJob, Message, Session
-from history.privacy.registry import registered_data
+from history.privacy.personal_data import registered_data
 from history.retention.removal import erase_everything_of, held_sessions_of, loose_exchanges_of
 
 ERASED = "erased"

@@ -27,11 +27,11 @@ from history.entries import Entry, HeadMoved, ModelOutput, Status, entry_to_json
 from history.errors import HistoryOff, NoSuchEntry
 from history.models import Blob, Exchange, Message, Session, TokenCalibration
 from history.record import counters, daily_counts, projections, recorder, writer
-from history.record.branches import behind_notes
 from history.record.partials import being_stored as being_stored
 from history.record.partials import flush_partials as flush_partials
 from history.record.partials import note_partial as note_partial
 from history.record.partials import running_exchanges
+from history.record.paths import behind_notes
 from history.record.recorder import Appended, refuse_when_off
 from history.redaction.walker import Redactors
 
@@ -68,8 +68,7 @@ def request_stop(exchange: Exchange) -> bool:
     running = Exchange.objects.running().filter(pk=exchange.pk)
     with writing():
         is_new = running.filter(stop_requested_at=None).update(stop_requested_at=timezone.now())
-    # After a new request it may have stopped already.
-    return bool(is_new) or running.exists()
+    return bool(is_new) or running.exists()  # after a new request it may have stopped already
 
 
 def finish(

@@ -14,8 +14,7 @@ from django.db.models import Q
 
 from history.models import ApiKey, Session, SessionQuerySet
 
-# A century. Longer policies could exceed the calendar, and writes and purges would fail.
-MOST_DAYS = 36_500
+MOST_DAYS = 36_500  # A century. Longer policies could exceed the calendar, and writes and purges would fail.
 LIMITS = ("keep_days", "keep_body_days", "max_messages", "max_sessions")  # that a key may have of its own
 
 

@@ -1,7 +1,7 @@
 """Columns that follow from the entry of a row alone. `verification` computes them again and compares."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from history.db import bulk
@@ -136,7 +136,7 @@ def build_calls(message: Message, entry: Entry) -> list[ToolCall]:
     ]
 
 
-def pair_results(call_ids: Iterable[str], result_ids: Sequence[str]) -> Iterator[int | None]:
+def pair_results(call_ids: Sequence[str], result_ids: Sequence[str]) -> Iterator[int | None]:
     """For each call the index of its result: the first with its id. Models reuse ids; each result answers one call."""
     waiting = dict(enumerate(result_ids))
     for call_id in call_ids:

@@ -18,18 +18,18 @@ from history.access.permissions import Viewer
 from history.context.messages import edges_of
 from history.db import bulk
 from history.db.transactions import writing
-from history.entries import EMPTY, Entry, HeadMoved
+from history.entries import EMPTY, Entry, Gap, HeadMoved, Numbering
 from history.errors import HistoryOff, NoSuchEntry
 from history.models import ApiKey, Blob, Message, Session
 from history.models.seals import title_mark_of
 from history.record import writer
-from history.record.branches import behind_notes
 from history.record.expiry import expiry_of
-from history.record.forking import copy_entries
 from history.record.loading import read_nodes
-from history.record.paths import Path
+from history.record.paths import Path, behind_notes
 from history.record.row_builder import Draft, DraftRow, Prepared
 from history.redaction import stricter
+
+COPIED_TOGETHER = 200  # entries, by a fork
 
 
 class Appended(NamedTuple):
@@ -150,7 +150,10 @@ def regenerate(session: Session, *, seq: int) -> int:
 
 
 def fork(session: Session, *, at: int, owner: Any) -> Session:
-    """A new session with a copy of the path to entry `at`. It is `incomplete` until its last entry is stored."""
+    """A new session with a copy of the path to entry `at`.
+
+    It is `incomplete` until its last entry is stored: not shown, and removed by a purge if the process dies.
+    """
     with writing():
         original = writer.lock([session.pk])[session.pk]
         if at and not writer.is_place(session, at):
@@ -170,9 +173,40 @@ def fork(session: Session, *, at: int, owner: Any) -> Session:
             forked_at=at,
             state=Session.State.INCOMPLETE,
         )
-    copy_entries(original, numbers, edges=edges, to=copy.pk)
+    _copy_entries(original, numbers, edges=edges, to=copy.pk)
     copy.refresh_from_db()
     return copy
+
+
+def _copy_entries(original: Session, numbers: Sequence[int], *, edges: Sequence[int], to: UUID) -> None:
+    """Copy these entries in batches, because SQLite has one writer, and open the session.
+
+    Entries never change, so no append or moved head can make the copy wrong. Raises NoSuchEntry if one of them is gone.
+    `edges` are the numbers at which summaries begin and end (`edges_of`). Trimmed entries become a gap, and one more at
+    each edge, so that each summary has a range of its own in the copy, as it had before.
+    """
+    copied = Numbering()
+    for start in range(0, len(numbers), COPIED_TOGETHER):
+        batch = numbers[start : start + COPIED_TOGETHER]
+        # Read outside of the transaction, so that others can write in between.
+        nodes = Path(original.pk).numbered(batch, read_nodes)
+        if len(nodes) < len(batch):
+            raise NoSuchEntry(f"entries of session {original.pk} were removed during the copy: fork it again")
+        with writing():
+            draft = Draft(writer.lock([to], incomplete=True)[to], is_verbatim=True)
+            for node in nodes:
+                first = copied.last + 1
+                trimmed = [first, *(edge for edge in edges if first < edge < node.seq)]
+                for number in trimmed if node.parent != copied.last else ():
+                    draft.add(Gap(reason="trimmed before the fork", at=node.entry.at), after=draft.leaf)
+                    copied.add(number, draft.leaf)
+                draft.add(node.entry.renumbered(copied), after=draft.leaf)
+                copied.add(node.seq, draft.leaf)
+            writer.flush([draft])
+            writer.save_sessions([draft.session])
+    with writing():
+        writer.lock([to], incomplete=True)
+        writer.change(to, state=Session.State.OPEN)
 
 
 def rename(session: Session, *, title: str, by: Viewer | None = None) -> None:

@@ -229,7 +229,7 @@ def next_position(position: Position, message: Message, *, calls: Sequence[tuple
 def _in_order(entry: ToolResults, calls: Sequence[tuple[str, str]]) -> ToolResults:
     """The results in the order of the calls: by call id, and by place if a model used an id twice."""
     ordered: list[int] = []
-    paired = projections.pair_results((call_id for call_id, _ in calls), [one.call_id for one in entry.results])
+    paired = projections.pair_results([call_id for call_id, _ in calls], [one.call_id for one in entry.results])
     for (call_id, name), index in zip(calls, paired, strict=True):
         if index is None:
             raise PairingError(f"the call {call_id!r} of {name} has no result; answer every call, if only as skipped")

@@ -210,7 +210,7 @@ def insert_calls(calls: Sequence[ToolCall]) -> None:
 def _answer(session: Session, calls: Sequence[ToolCall], entry: ToolResults, *, seq: int) -> None:
     """Give each unanswered call the result with its id. The first outcome stays: no other branch overwrites it."""
     unanswered = [call for call in calls if call.answered_by is None]
-    paired = projections.pair_results((call.call_id for call in unanswered), [one.call_id for one in entry.results])
+    paired = projections.pair_results([call.call_id for call in unanswered], [one.call_id for one in entry.results])
     for call, index in zip(unanswered, paired, strict=True):
         if index is None:
             continue

@@ -6,11 +6,11 @@ begins; every repetition is bounded or possessive. A secret behind an escape (`\
 """
 
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from string import ascii_letters, digits
-
-from history.redaction import token_formats
 
 TOKEN_CHARS = 16  # no token of a vendor is shorter; few words of prose are longer
 SHORTEST = 6  # `://:x@` is the shortest thing that any detector finds
@@ -75,8 +75,37 @@ def search(text: str, seen: str, detectors: Iterable[Detector], hits: Counter[st
     return text
 
 
-def _read(table: str) -> tuple[Detector, ...]:
-    return tuple(Detector(name, needles, *patterns) for name, needles, patterns in token_formats.read_formats(table))
+_MACRO = re.compile(r"«(\w+) ?([^ »]*) ?([^»]*)»")
+_FORMATS = tomllib.loads(Path(__file__).with_name("token_formats.toml").read_text(encoding="utf-8"))
+
+
+def _read_formats(table: str) -> tuple[Detector, ...]:
+    formats = _FORMATS[table].items()
+    return tuple(Detector(name, needles, *map(_expand, patterns)) for name, (needles, *patterns) in formats)
+
+
+def _expand(pattern: str) -> str:
+    return _MACRO.sub(_expand_macro, pattern)
+
+
+def _expand_macro(macro: re.Match[str]) -> str:
+    match macro.groups():
+        case "starts", literal, before:
+            return _starts(literal, before or "A-Za-z0-9")
+        case "alone", literal, _:
+            return _starts(literal, "A-Za-z0-9+/_-")
+        case "border", before, _:  # where a token may begin that has no literal: `_starts` before its first character
+            before = before or "A-Za-z0-9"
+            return rf"(?:(?<![{before}])|(?<=\\[nrtbf])|(?<=%[0-9A-Fa-f]{{2}})|(?<=\\u[0-9A-Fa-f]{{4}}))"
+    return str(_FORMATS["macros"][macro[1]])
+
+
+def _starts(literal: str, before: str) -> str:
+    """The literal, where no character of `before` precedes it, or an escape sequence does."""
+    return (
+        rf"{literal}(?:(?<![{before}]{literal})|(?<=\\[nrtbf]{literal})"
+        rf"|(?<=%[0-9A-Fa-f]{{2}}{literal})|(?<=\\u[0-9A-Fa-f]{{4}}{literal}))"
+    )
 
 
 def _assigned(needles: str, name: str, capitals: str, bare: str) -> Detector:
@@ -111,7 +140,7 @@ _BEARER = r"(?:\s{1,4}|%20|\+)(?P<secret>(?=[A-Za-z._~+/=-]{0,80}[0-9])[A-Za-z0-
 _LOGIN = rf"""[^\s/@:"'<>\\]{{0,256}}:(?P<secret>{_FRESH}[^\s/"'<>`\\]{{1,512}})@"""
 
 
-TOKENS, FORMATS, NAMED_FORMATS = map(_read, (token_formats.TOKENS, token_formats.FORMATS, token_formats.NAMED_FORMATS))
+TOKENS, FORMATS, NAMED_FORMATS = map(_read_formats, ("tokens", "formats", "named_formats"))
 SECRETS: tuple[Detector, ...] = (
     Detector("private-key", "private·key", rf"-----BEGIN {_PEM_NAME}(?:{_PEM_BODY}-----END {_PEM_NAME}|{_PEM_LINES})"),
     *NAMED_FORMATS,
@@ -159,7 +188,7 @@ def without_credentials(text: str, hits: Counter[str]) -> str:
     return search(text, seen, SECRETS, hits)
 
 
-_LONG_WORD = re.compile(rf"{token_formats.SAFE}{{{TOKEN_CHARS},}}+")
+_LONG_WORD = re.compile(rf"{_FORMATS['macros']['safe']}{{{TOKEN_CHARS},}}+")
 _LOOKS_RANDOM = re.compile(r"[0-9]|[a-z][A-Z].*?[a-z][A-Z].*?[a-z][A-Z]", re.DOTALL)
 _REST = re.compile(r"""[^\s"'`]*+""")
 _LOOKED_AT = 200

@@ -130,8 +130,7 @@ def _remove(rows: QuerySet[Any]) -> int:
 
 
 BLOB_BATCH = 200
-# An attachment is stored before the entry that names it, so young blobs stay.
-GRACE = timedelta(hours=1)
+GRACE = timedelta(hours=1)  # an attachment is stored before the entry that names it, so young blobs stay
 
 
 def orphaned_blobs(now: datetime) -> QuerySet[Blob]:

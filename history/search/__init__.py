@@ -4,11 +4,10 @@
 `engines` asks the database, `finding` filters by permission, `snippets` shows the match. See `docs/search.md`.
 """
 
+from history.record.search_rows import rebuild
 from history.search.facets import facets, named_facets, newest_hits
-from history.search.finding import Count, Hit, Results, search
-from history.search.ids import find_session_ids
-from history.search.rebuilding import rebuild
-from history.search.session_query import SessionQuery
+from history.search.finding import Count, Hit, Results, find_session_ids, search
+from history.search.queries import SessionQuery
 from history.search.snippets import Snippet
 
 __all__ = [

@@ -15,7 +15,7 @@ from history.access.permissions import Viewer
 from history.models import ApiKey, ToolCall
 from history.record import search_rows
 from history.search.finding import MANY, Count, SearchRequest, as_uuid, build_request, count, take
-from history.search.session_query import SessionQuery
+from history.search.queries import SessionQuery
 
 VALUES = 12  # of a facet are counted, the most frequent first
 TOOL_SESSIONS = 200

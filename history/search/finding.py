@@ -24,8 +24,7 @@ from history.record import search_rows
 from history.record.projections import searched_text
 from history.record.selectors import entries_of
 from history.search import engines
-from history.search.queries import Group, Query, Term, parse_query
-from history.search.session_query import SessionQuery
+from history.search.queries import Group, Query, SessionQuery, Term, parse_query
 from history.search.snippets import Snippet, beginning_of, snippet_of
 
 MANY = 2_000
@@ -33,6 +32,7 @@ MAX_PAGE = 100
 LARGEST_ROUND = 2_000
 ROUNDS = 12
 NARROWED_MONTHS = 24
+MOST_HITS, MOST_SESSIONS = 300, 2_000  # of a list that shows rows in its own way
 SESSION_COLUMNS = ("id", "title", "source", "api_key_id", "owner_id")
 HIT_COLUMNS = (
     "m.session_id, s.title, m.seq, m.on_path, m.kind, m.role, m.status, m.agent, m.model, m.created_at, m.content"
@@ -279,3 +279,23 @@ def _deep_snippet(terms: tuple[Term, ...], row_id: int) -> Snippet | None:
         if parts := engines.rows_holding(terms, search_rows.PART, first=first, last=last):
             start, end = SearchRow.objects.values_list("start", "end").get(pk=min(parts))
     return snippet_of(text[start:end], terms)
+
+
+def find_newest(viewer: Viewer, query: str, *, filters: SessionQuery = SessionQuery()) -> dict[int, UUID]:
+    """The newest messages that match and that the viewer may read, newest first, with their sessions."""
+    request = build_request(viewer, query, filters)
+    rows = take(request, "m.session_id", MOST_HITS)[0] if request else []
+    return {search_rows.message_of(row_id): as_uuid(session) for row_id, session in rows}
+
+
+def find_session_ids(viewer: Viewer, query: str) -> tuple[set[UUID], bool]:
+    """The sessions with the newest hits, up to 2,000 of them, and whether these are all."""
+    ids: set[UUID] = set()
+    read_on: int | None = None
+    request = build_request(viewer, query, SessionQuery())
+    for found, rest in rounds(request, "m.session_id", size=LARGEST_ROUND) if request else ():
+        read_on = rest
+        ids |= {as_uuid(session) for _row, session in found}
+        if len(ids) > MOST_SESSIONS:
+            return ids, False
+    return ids, read_on is None

@@ -11,8 +11,7 @@ from history.access.reasons import check_reason, is_own
 from history.models import Session
 from history.record import recorder
 
-# Receivers get the `session` and `what`: changed, deleting or deleted.
-session_changed = Signal()
+session_changed = Signal()  # receivers get the `session` and `what`: changed, deleting or deleted
 
 
 def change(

@@ -1,8 +1,10 @@
 """Template filters of transcripts: Markdown, numbers, times, arguments of tools and labels of codes."""
 
 import json
+from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from django import template
@@ -11,11 +13,12 @@ from django.utils.formats import date_format
 from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, pgettext
+from django.utils.translation import gettext_lazy, pgettext_lazy
+from django_stubs_ext import StrOrPromise
 
 from history.access.keys import SCOPE_LABELS
 from history.clients import split_client_tags
-from history.context.compression.checks import ProblemCode
+from history.context.compression.summaries import ProblemCode
 from history.dialects.tools import parse_arguments
 from history.entries import JsonObject, Media, ToolResult, ToolResults, thaw
 from history.markdown import render
@@ -35,7 +38,38 @@ _RECOGNISED_BY = {
     "fingerprint": gettext_lazy("earlier messages"),
     "sticky": gettext_lazy("same first message"),
 }
+_STATUSES = {
+    "complete": pgettext_lazy("status", "complete"),
+    "interrupted": pgettext_lazy("status", "interrupted"),
+    "failed": pgettext_lazy("status", "failed"),
+    "pending": pgettext_lazy("status", "no result"),
+    "success": pgettext_lazy("status", "success"),
+    "skipped": pgettext_lazy("status", "skipped"),
+}
+# Why a conversation continued at an entry that is not its end.
+_MOVES = {
+    "rollback": gettext_lazy("Rolled back to an earlier message."),
+    "switch": gettext_lazy("Continued from another branch."),
+    "edit": gettext_lazy("An earlier message was changed."),
+    "regenerate": gettext_lazy("The answer was regenerated."),
+    "retry": gettext_lazy("The program repeated its call."),
+    "rewritten": gettext_lazy("The program rewrote the conversation."),
+    "compacted": gettext_lazy("The program summarised earlier messages."),
+    "whole answer": gettext_lazy("The whole answer arrived after a part of it was stored."),
+    "import": gettext_lazy("As in the imported file."),
+}
 
+
+def _label(labels: Mapping[str, StrOrPromise], code: str) -> str:
+    """The text of a code; an unknown code, of another version, is shown as it is."""
+    return str(labels.get(code, code))
+
+
+recognised = partial(_label, _RECOGNISED_BY)
+register.filter("recognised", recognised)
+register.filter("scope_words", partial(_label, SCOPE_LABELS))
+register.filter("status_word", partial(_label, _STATUSES))
+register.filter("move_words", partial(_label, _MOVES))
 register.filter("unwrapped", split_client_tags)
 register.filter("markdown", render)
 register.filter("preview_of", preview)
@@ -45,11 +79,6 @@ register.filter("preview_of", preview)
 def prose(text: str, seq: int, path: str) -> SafeString:
     """A text of an entry; the prefix makes the ids of its footnotes unique on the page."""
     return render(text, prefix=f"m{seq}-{path.replace('.', '-')}-")
-
-
-@register.filter
-def recognised(by: str) -> str:
-    return str(_RECOGNISED_BY.get(by, by))
 
 
 @register.filter
@@ -170,41 +199,6 @@ def summary_problem(metadata: JsonObject) -> str:
         return _(ProblemCode(metadata.get("problem", "")).sentence) % values
     except (ValueError, KeyError):
         return str(metadata.get("problem", ""))
-
-
-@register.filter
-def status_word(status: str) -> str:
-    words = {
-        "complete": pgettext("status", "complete"),
-        "interrupted": pgettext("status", "interrupted"),
-        "failed": pgettext("status", "failed"),
-        "pending": pgettext("status", "no result"),
-        "success": pgettext("status", "success"),
-        "skipped": pgettext("status", "skipped"),
-    }
-    return words.get(status, status)
-
-
-@register.filter
-def move_words(reason: str) -> str:
-    """Why a conversation continued at an entry that is not its end."""
-    words = {
-        "rollback": _("Rolled back to an earlier message."),
-        "switch": _("Continued from another branch."),
-        "edit": _("An earlier message was changed."),
-        "regenerate": _("The answer was regenerated."),
-        "retry": _("The program repeated its call."),
-        "rewritten": _("The program rewrote the conversation."),
-        "compacted": _("The program summarised earlier messages."),
-        "whole answer": _("The whole answer arrived after a part of it was stored."),
-        "import": _("As in the imported file."),
-    }
-    return words.get(reason, reason)
-
-
-@register.filter
-def scope_words(scope: str) -> str:
-    return str(SCOPE_LABELS.get(scope, scope))
 
 
 @register.filter

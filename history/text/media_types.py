@@ -5,8 +5,7 @@ from pathlib import PurePath
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 PDF = "application/pdf"
 PLAIN = "text/plain"
-# Every other text is text/plain.
-_TEXTS = {".csv": "text/csv", ".md": "text/markdown", ".markdown": "text/markdown"}
+_TEXTS = {".csv": "text/csv", ".md": "text/markdown", ".markdown": "text/markdown"}  # every other text is text/plain
 _BEGINNINGS = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),

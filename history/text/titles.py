@@ -42,11 +42,9 @@ _TODO_WORD = re.compile(r"to-?do|task list|待办", re.IGNORECASE)
 LIST_ITEM = re.compile(r"[ \t]*(?:[-*+•☐☑☒✓✔◻◼□■]|\d{1,3}[.)]|\[[ xX~-]?\])(?:[ \t]|$)")
 SETUP_ENDS = "My setup is complete. I will provide my first command in the next turn."
 
-# The start of a text is enough for a title.
-READ_CHARS = 1_000_000
+READ_CHARS = 1_000_000  # the start of a text is enough for a title
 
-# Joiners hold an emoji, or a syllable of some scripts, together.
-KEPT = frozenset("\n\t\u200c\u200d")
+KEPT = frozenset("\n\t\u200c\u200d")  # joiners hold an emoji, or a syllable of some scripts, together
 UNPRINTABLE = frozenset(("Cc", "Cf", "Cs", "Co"))
 
 FENCE = re.compile(r"^ {0,3}(?:```|~~~)[^\n]*$", re.MULTILINE)

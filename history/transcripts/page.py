@@ -25,15 +25,13 @@ from history.entries import (
 )
 from history.errors import NoSuchEntry
 from history.models import Exchange, Message, Session
-from history.record import branches
+from history.record import paths
 from history.record.selectors import PAGE, Page, messages_of
 from history.text import has_visible_text
-from history.transcripts.calls import find_unrecorded_answer, is_unrecorded
-from history.transcripts.previews import entries_in_brief
+from history.transcripts.previews import entries_in_brief, find_unrecorded_answer, is_unrecorded
 
 SHOWN_CALLS = 200
-# How far below an entry a branch is read for the page around it: further than the page.
-REACH = 3 * PAGE
+REACH = 3 * PAGE  # how far below an entry a branch is read for the page around it: further than the page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +223,7 @@ def _found(session: Session, place: TranscriptPosition, on_path: Mapping[int, bo
         leaf = None
     named = place.after if at is None else at
     if leaf is None and named is not None and on_path.get(named) is False:
-        leaf = branches.newest_below(session, named, steps=REACH)
+        leaf = paths.newest_below(session, named, steps=REACH)
     return replace(place, at=at, leaf=leaf)
 
 
@@ -236,7 +234,7 @@ def _end_of_reading(session: Session, place: TranscriptPosition, on_path: Mappin
         return place.leaf
     if named == place.before:
         return named
-    return branches.below_on_the_way(session, named, to=place.leaf, steps=REACH)
+    return paths.below_on_the_way(session, named, to=place.leaf, steps=REACH)
 
 
 def _page(session: Session, place: TranscriptPosition, *, leaf: int | None) -> Page:
@@ -253,16 +251,16 @@ def _newer(session: Session, place: TranscriptPosition, page: Page) -> str:
     last, leaf = page.messages[-1].seq, place.leaf
     if page.has_newer or (leaf is not None and last < leaf):
         return place.link(after=last)
-    return place.link(after=last, leaf=None) if leaf is not None and branches.has_continuation(session, last) else ""
+    return place.link(after=last, leaf=None) if leaf is not None and paths.has_continuation(session, last) else ""
 
 
 def _shown(session: Session, messages: Sequence[Message], place: TranscriptPosition) -> list[TranscriptEntry]:
-    notes = branches.notes_beside(session, messages) if place.internal else []
+    notes = paths.notes_beside(session, messages) if place.internal else []
     entries = entries_in_brief([*messages, *notes])
     rows = _rows(messages, entries[: len(messages)], place)
-    versions, costs = branches.versions_of(session, messages), _costs(messages)
+    versions, costs = paths.versions_of(session, messages), _costs(messages)
     has_summary = any(message.kind == Summary.kind for message in messages)
-    retracted = branches.retracted_in(session.pk) if has_summary else set()
+    retracted = paths.retracted_in(session.pk) if has_summary else set()
     for row in rows:
         row.versions = versions.get(row.message.parent_seq, ())
         row.cost = costs.get(row.message.pk)
@@ -279,7 +277,7 @@ def _shown(session: Session, messages: Sequence[Message], place: TranscriptPosit
 def _link_compactions(session: Session, rows: Sequence[TranscriptEntry]) -> None:
     """The first message on a branch that begins with a client's summary links to the branch before it."""
     forks = {row.message.parent_seq: row.versions for row in rows if len(row.versions) > 1}
-    before = branches.compactions_in(session, forks) if forks else {}
+    before = paths.compactions_in(session, forks) if forks else {}
     earlier: int | None = None
     for row in rows:
         earlier = before.get(row.message.seq, earlier)

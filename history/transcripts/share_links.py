@@ -22,8 +22,7 @@ from history.models import Message, Session, ShareLink
 from history.record import paths
 from history.transcripts.previews import Attachment, find_attachment
 
-# What a link shows: what was said, and where something is missing.
-SHOWN = frozenset({*CONVERSATION, Gap.kind})
+SHOWN = frozenset({*CONVERSATION, Gap.kind})  # what a link shows: what was said, and where something is missing
 MOST = 50
 NOTED_EVERY = timedelta(hours=1)
 

@@ -129,7 +129,7 @@ class Replay:
 
     def _answer(self, calls: Sequence[ReplayedCall], seq: int) -> None:
         unanswered = [call for call in calls if call.answered_by is None]
-        paired = projections.pair_results((call.call_id for call in unanswered), self.results[seq])
+        paired = projections.pair_results([call.call_id for call in unanswered], self.results[seq])
         for call, index in zip(unanswered, paired, strict=True):
             if index is not None:
                 call.answered_by, call.answer_index = seq, index

@@ -59,7 +59,7 @@ JOBS: list[Job] = [
     Job("sweep dead runs", f"{_SWEEPER}.sweep", every=5, once_per="installation"),
     Job("purge what is due", "history.retention.purge_due", every=3600, once_per="installation"),
     Job("check the counts by day", "history.record.daily_counts.check", every=3600, once_per="installation"),
-    Job("run imports", "history.importing.scheduler.work", every=1),
+    Job("run imports", "history.importing.jobs.work", every=1),
     Job("tidy imports", "history.importing.jobs.tidy", every=3600),
     Job("count what keys use", "relay.usage.counters.sync", every=0.4, at_end=True),
     Job("end calls of revoked keys", "relay.gateway.call.cancellation.end_revoked", every=0.5),

@@ -15,10 +15,8 @@ from dataclasses import dataclass, replace
 
 from django.conf import settings
 
-from history.context.compression import planning, record
-from history.context.compression.checks import ProblemCode, find_problem, required_identifiers
-from history.context.compression.entries import SummaryOutcome, entries_of_plan
-from history.context.compression.planning import CompressionPlan, CompressionPolicy, SummarySpan
+from history.context.compression import planning, summaries
+from history.context.compression.planning import CompressionPlan, CompressionPolicy, SummaryOutcome, SummarySpan
 from history.context.messages import masked_results
 from history.context.tokens import estimate_context
 from history.context.values import Context, ContextOptions, Remark
@@ -80,7 +78,7 @@ async def compress(turn: Turn, observer: TurnObserver, leaf: int, *, route: Rout
             return leaf
         written = await _write_summaries(turn, observer, leaf, plan, policy, route=route) if plan.stretches else []
         name = turn.agent.name
-        entries: list[Entry] = [*entries_of_plan(plan, written, policy, why=request.why, agent=name)]
+        entries: list[Entry] = [*planning.entries_of_plan(plan, written, policy, why=request.why, agent=name)]
         if request.instead_of and any(one.text for one in written):
             entries.insert(0, Retracted(seq=request.instead_of, agent=name, reason="again"))
         return await store_entries(turn, observer, *entries, after=leaf) if entries else leaf
@@ -165,15 +163,19 @@ class _SummaryCalls:
         """How much of the record fits into one question, with the summary so far beside it."""
         whole = int(context_limit(self.route.model, self.answer_tokens) / factor)
         overhead = self.policy.summary_tokens + 40  # a summary so far, and the reason why one was refused
-        return max(LEAST_RECORD, record.record_budget(whole, words=self.words, keep=self.required) - overhead)
+        return max(LEAST_RECORD, summaries.record_budget(whole, words=self.words, keep=self.required) - overhead)
 
     @property
     def answer_tokens(self) -> int:
         """An agent that is to answer briefly may still write a whole summary."""
         return max(self.turn.agent.max_answer_tokens or 0, ANSWER_TOKENS)
 
-    async def request(self, pieces: list[record.RecordLine], *, keep: tuple[str, ...], problem: Remark | None) -> str:
-        context = record.ask_for_summary(pieces, words=self.words, keep=keep, problem=problem.text if problem else "")
+    async def request(
+        self, pieces: list[summaries.RecordLine], *, keep: tuple[str, ...], problem: Remark | None
+    ) -> str:
+        context = summaries.ask_for_summary(
+            pieces, words=self.words, keep=keep, problem=problem.text if problem else ""
+        )
         end_reason = "server_error"
         async with open_call(self.turn, await in_database_after_outages(self._render, context)) as call:
             try:
@@ -216,28 +218,28 @@ async def summarise(
     turn: Turn, stretch: SummarySpan, plan: CompressionPlan, policy: CompressionPolicy, *, route: Route, leaf: int
 ) -> SummaryOutcome:
     """A summary of this stretch, or why there is none."""
-    calls = _SummaryCalls(turn, route, policy, leaf, required_identifiers(stretch.pieces))
+    calls = _SummaryCalls(turn, route, policy, leaf, summaries.required_identifiers(stretch.pieces))
     names = {"provider": route.provider.name, "model": route.model.name}
     try:
-        pieces = list(record.record_lines(stretch.pieces, plan.masked, session_id=str(turn.session_id)))
-        parts = record.parts_that_fit(pieces, budget=calls.input_limit(plan.factor))
+        pieces = list(summaries.record_lines(stretch.pieces, plan.masked, session_id=str(turn.session_id)))
+        parts = summaries.parts_that_fit(pieces, budget=calls.input_limit(plan.factor))
         text, problem = await _summary_of(calls, stretch, parts)
     except RelayError as error:
-        text, problem = "", Remark(code=ProblemCode.FAILED, values={"error": type(error).__name__})
+        text, problem = "", Remark(code=summaries.ProblemCode.FAILED, values={"error": type(error).__name__})
     return SummaryOutcome(stretch=stretch, text="" if problem else text, problem=problem, **names)
 
 
 async def _summary_of(
-    calls: _SummaryCalls, stretch: SummarySpan, parts: list[list[record.RecordLine]]
+    calls: _SummaryCalls, stretch: SummarySpan, parts: list[list[summaries.RecordLine]]
 ) -> tuple[str, Remark | None]:
     """Part by part, each with the summary so far, which is looked at each time."""
     so_far, problem, tries = "", None, TRIES
     left = [*parts]
     while left:
         required = calls.required if len(left) == 1 else ()
-        earlier = [record.earlier_summary(so_far, budget=calls.policy.summary_tokens)] if so_far else []
+        earlier = [summaries.earlier_summary(so_far, budget=calls.policy.summary_tokens)] if so_far else []
         text = await calls.request([*earlier, *left[0]], keep=required, problem=problem)
-        problem = find_problem(text, stretch, required=required)
+        problem = summaries.find_problem(text, stretch, required=required)
         if problem is None:
             so_far, left = text, left[1:]
         elif (tries := tries - 1) == 0:

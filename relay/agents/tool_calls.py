@@ -7,7 +7,7 @@ from functools import partial
 
 from django.conf import settings
 
-from history.context.rendering import FINISH_TOOL
+from history.context.messages import FINISH_TOOL
 from history.context.values import Snapshot
 from history.db.transactions import writing
 from history.dialects.tools import parse_arguments

@@ -18,7 +18,7 @@ from history.db.transactions import writing
 from history.entries import Entry, JsonObject, ModelOutput, ToolRequest, ToolResult
 from history.models import Exchange, Message, Session
 from history.record import recorder
-from history.record.branches import behind_notes
+from history.record.paths import behind_notes
 from relay.errors import ProviderError
 from relay.models import Agent, Run
 from relay.models.agents import RoleName

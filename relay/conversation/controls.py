@@ -10,7 +10,7 @@ from history.db.transactions import writing
 from history.entries import EMPTY, JsonObject, ModelInput, Retracted, Summary
 from history.models import Message, Session
 from history.record import recorder
-from history.record.branches import retracted_in
+from history.record.paths import retracted_in
 from history.record.selectors import PAGE, messages_of
 from relay.agents.compression import plan_compression
 from relay.agents.loop import find_open_calls

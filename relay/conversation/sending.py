@@ -9,7 +9,7 @@ from typing import Any, Concatenate, ParamSpec
 
 from django.utils.translation import gettext_lazy as _
 
-from history.context.rendering import is_task_finished
+from history.context.messages import is_task_finished
 from history.context.values import Snapshot
 from history.db.transactions import writing
 from history.entries import EMPTY, Entry, ModelInput, ModelOutput, Text, ToolResults, now

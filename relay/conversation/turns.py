@@ -18,8 +18,7 @@ from history.entries import Entry, HeadMoved, JsonObject, ModelInput, Part, Text
 from history.errors import NoSuchEntry
 from history.models import Message, Session
 from history.record import recorder, selectors
-from history.record.branches import behind_notes, newest_below
-from history.record.paths import is_on_way
+from history.record.paths import behind_notes, is_on_way, newest_below
 from relay.agents.settings import pick_agent, setting_changes
 from relay.agents.turn import Turn
 from relay.chat import attachments

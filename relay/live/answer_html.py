@@ -24,9 +24,8 @@ from weakref import WeakValueDictionary
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
-from history.markdown import render, split_blocks
-from history.markdown.blocks import Split
-from history.markdown.code import MAX_CHARS as MAX_HIGHLIGHTED_CHARS
+from history.markdown import Split, render, split_blocks
+from history.markdown.html import MAX_CODE_CHARS
 from relay.live.frames import Frame, FrameCursor, Piece, RunSnapshot
 
 # The HTML ends with a paragraph, a list item (also nested) or a code block.
@@ -130,7 +129,7 @@ class LivePart:
         return self._can_append_code(line, more) if self.open_fence else self._can_append_words(line, more)
 
     def _can_append_code(self, line: str, more: str) -> bool:
-        needs_highlighting = self.shown <= MAX_HIGHLIGHTED_CHARS and len(self.added) + len(more) > max(
+        needs_highlighting = self.shown <= MAX_CODE_CHARS and len(self.added) + len(more) > max(
             HIGHLIGHT_STEP, self.shown // 4
         )
         mark = self.open_fence[0]

@@ -17,8 +17,8 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
-from history.access.access_log import mark_readings_seen, who_read
 from history.access.permissions import Purpose, sessions_for
+from history.access.reasons import mark_readings_seen, who_read
 from history.context.tokens import calibrate
 from history.entries import ModelInput, ModelOutput, SystemInstructionSet
 from history.http import HtmxRequest, user_action, user_page

@@ -23,7 +23,7 @@ from django_stubs_ext import StrOrPromise
 
 from history.entries import Entry, JsonObject, Media, ToolDefinition, ToolResults
 from history.models import ApiKey
-from history.search.session_query import parse_time
+from history.search.queries import parse_time
 from relay.models import User
 from relay.tools import built_in
 

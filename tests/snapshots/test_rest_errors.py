@@ -16,7 +16,7 @@ from django.db import OperationalError
 from django.test import Client
 
 from history import retention
-from history.api import sessions
+from history.api import views
 from project.accounts.models import User
 from relay.mcp_server import application as mcp
 from relay.runtime.event_loop import close_connections
@@ -69,7 +69,7 @@ def test_errors_of_the_rest_api_are_as_recorded(
     found["too many requests"] = max((api.call("GET", "/sessions") for _ in range(3)), key=_status)
     settings.PARLEY_API_REQUESTS_PER_MINUTE = 0
     for what, error in (("database away", OperationalError("gone")), ("a defect", RuntimeError("defect"))):
-        monkeypatch.setattr(sessions.Sessions, "get", _raising(error))
+        monkeypatch.setattr(views.Sessions, "get", _raising(error))
         found[what] = api.call("GET", "/sessions")
     snapshot("rest_errors.json", {name: _told(response) for name, response in found.items()})
 

@@ -2,5 +2,5 @@
 
 A summary is an entry that replaces others in the context. Nothing is removed, and retracting it brings them back.
 
-    planning (masks, stretches) → record (request to the summariser) → checks → entries
+    planning (masks, stretches) → summaries (request to the summariser, checks) → planning (entries)
 """

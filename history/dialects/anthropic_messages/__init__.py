@@ -11,8 +11,7 @@ from history.dialects.anthropic_messages.reply_decoder import AnthropicReplyDeco
 from history.dialects.anthropic_messages.reply_encoder import AnthropicReplyEncoder
 from history.dialects.anthropic_messages.request_decoder import AnthropicRequestDecoder
 from history.dialects.anthropic_messages.request_encoder import AnthropicRequestEncoder
-from history.dialects.dialect import Dialect
-from history.dialects.http_api import HttpApi, ListedModel
+from history.dialects.dialect import Dialect, HttpApi, ListedModel
 from history.dialects.json_access import count, obj, objs, string
 from history.dialects.references import AnyObject, Container, ContentBlock, Identified, IssuedIds, Typed
 from history.dialects.types import Switches
@@ -21,8 +20,7 @@ from history.entries import JsonDict, JsonObject
 VERSION = "2023-06-01"
 # Anthropic requires it for the role `system` among the messages.
 INLINE_SYSTEM_BETA = "mid-conversation-system-2026-04-07"
-# SDKs require a publication date, and only the vendor knows it.
-PUBLISHED = "2026-01-01T00:00:00Z"
+PUBLISHED = "2026-01-01T00:00:00Z"  # SDKs require a publication date, and only the vendor knows it
 
 
 class _Message(msgspec.Struct):

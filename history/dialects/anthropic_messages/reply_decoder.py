@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from history.answers import events
 from history.dialects.json_access import count, obj, objs, string, whole
-from history.dialects.replies import STATUS_OF_KIND, failed, read_body
-from history.dialects.reply_decoder import ReplyDecoder
+from history.dialects.reply_decoder import STATUS_OF_KIND, ReplyDecoder, failed, read_body
 from history.dialects.request_decoder import as_other
 from history.dialects.sse import Finality
 from history.dialects.tools import arguments_text, parse_arguments
@@ -54,8 +53,7 @@ class AnthropicReplyDecoder(ReplyDecoder):
     decode_error = staticmethod(decode_error)
 
     def set_up(self) -> None:
-        # Block index → the part of its deltas.
-        self._parts: dict[int | None, str] = {}
+        self._parts: dict[int | None, str] = {}  # block index → the part of its deltas
         # Block index → a call of a hosted tool, and its input so far.
         self._hosted_calls: dict[int | None, tuple[JsonObject, list[str]]] = {}
         self._usage: JsonDict = {}

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from history.answers.events import Ended, EndReason, Failed, Piece, ReasoningPiece, TextPiece, ToolCallPiece
 from history.dialects.anthropic_messages.reply_decoder import ERRORS, REASONS
-from history.dialects.replies import STATUS_OF_KIND
+from history.dialects.reply_decoder import STATUS_OF_KIND
 from history.dialects.reply_encoder import OpenBlock, ReplyEncoder
 from history.dialects.sse import sse
 from history.dialects.tools import wrap_arguments

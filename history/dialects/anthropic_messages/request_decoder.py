@@ -126,8 +126,7 @@ def _options(body: JsonObject) -> CallOptions:
     choice, output = obj(body.get("tool_choice")), obj(body.get("output_config"))
     is_single = truth(choice.get("disable_parallel_tool_use"))
     budget = whole(obj(body.get("thinking")).get("budget_tokens"))
-    # The first betas had a field of their own.
-    form = obj(output.get("format")) or obj(body.get("output_format"))
+    form = obj(output.get("format")) or obj(body.get("output_format"))  # the first betas had a field of their own
     return read_options(
         body,
         max_tokens=whole(body.get("max_tokens")),

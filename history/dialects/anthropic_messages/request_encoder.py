@@ -16,8 +16,7 @@ from history.dialects.types import Encoded, LossCode, joined
 from history.entries import JsonDict, JsonObject, Media, Part, Reasoning, Text, ToolRequest, ToolResult, text_of
 
 PATH = "/v1/messages"
-# Anthropic requires a limit; this is the maximum of its smallest models.
-MAX_TOKENS = 4_096
+MAX_TOKENS = 4_096  # Anthropic requires a limit; this is the maximum of its smallest models
 IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 # Thinking tokens of older models by effort.
 BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 16_384, "max": 32_000}

@@ -9,12 +9,11 @@ from urllib.parse import quote
 
 import msgspec
 
-from history.dialects.dialect import Dialect
+from history.dialects.dialect import CallKind, Dialect, HttpApi, ListedModel, ModelPath, can_chat
 from history.dialects.gemini_generate.reply_decoder import GeminiReplyDecoder, usage_from
 from history.dialects.gemini_generate.reply_encoder import GeminiReplyEncoder
 from history.dialects.gemini_generate.request_decoder import GeminiRequestDecoder
 from history.dialects.gemini_generate.request_encoder import GeminiRequestEncoder
-from history.dialects.http_api import CallKind, HttpApi, ListedModel, ModelPath, can_chat
 from history.dialects.json_access import count, items, objs, string
 from history.dialects.references import Cache, FileStore, FileUri
 from history.entries import JsonDict, JsonObject
@@ -77,8 +76,7 @@ class GeminiApi(HttpApi):
     conversation_field = "contents"
     request_fields = get_type_hints(_Request)
     request_id_headers = (*HttpApi.request_id_headers, "x-goog-request-id")
-    # Its SDK for JavaScript parses every line that is not empty.
-    allows_comments = False
+    allows_comments = False  # its SDK for JavaScript parses every line that is not empty
     usage_field = b'"usageMetadata"'
     read_usage = staticmethod(usage_from)
     final_event = re.compile(rb'"finishReason":\s*"')

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 from history.answers import events
 from history.dialects.json_access import count, from_base64, index_of, obj, objs, string, whole
-from history.dialects.replies import failed, read_body
-from history.dialects.reply_decoder import ReplyDecoder
+from history.dialects.reply_decoder import ReplyDecoder, failed, read_body
 from history.dialects.request_decoder import as_other
 from history.dialects.sse import Finality
 from history.dialects.tools import arguments_text, call_id_for

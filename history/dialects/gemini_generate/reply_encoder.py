@@ -3,7 +3,7 @@
 from history.answers.events import Ended, EndReason, Failed, Piece, ReasoningPiece, TextPiece
 from history.dialects.gemini_generate.reply_decoder import ERRORS, REASONS
 from history.dialects.json_access import from_base64, without_empty
-from history.dialects.replies import STATUS_OF_KIND
+from history.dialects.reply_decoder import STATUS_OF_KIND
 from history.dialects.reply_encoder import OpenBlock, ReplyEncoder
 from history.dialects.sse import sse
 from history.dialects.tools import wrap_arguments
@@ -41,8 +41,7 @@ def _portable(signature: str) -> str:
 
 class GeminiReplyEncoder(ReplyEncoder):
     encode_error = staticmethod(encode_error)
-    # The signature for the next call; without one it is sent by itself.
-    signature = ""
+    signature = ""  # the signature for the next call; without one it is sent by itself
 
     def write_reply(self, output: ModelOutput, reason: EndReason) -> JsonDict:
         parts = [written for part in output.parts for written in self._parts(part)]

@@ -35,8 +35,7 @@ class GeminiRequestDecoder(RequestDecoder):
     def decode(self, body: JsonObject) -> DecodedRequest:
         """The model's name is in the path of a Gemini request, not in its body: the caller adds it."""
         body = self.check(in_one_spelling(body), needs=("contents",))
-        # The ids that were made for calls without one, by name.
-        self.unnamed: dict[str, deque[str]] = {}
+        self.unnamed: dict[str, deque[str]] = {}  # the ids that were made for calls without one, by name
         contents = body.get("contents")
         contents = [contents] if isinstance(contents, str | Mapping) else items(contents)
         # A content may be a text alone.

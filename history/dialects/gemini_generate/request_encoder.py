@@ -15,8 +15,7 @@ from history.dialects.request_encoder import RequestEncoder, base64_of, media_in
 from history.dialects.types import Encoded, LossCode
 from history.entries import JsonDict, JsonObject, Media, Reasoning, ToolRequest, ToolResult
 
-# Gemini documents this for a call whose signature is lost.
-SENTINEL = "skip_thought_signature_validator"
+SENTINEL = "skip_thought_signature_validator"  # Gemini documents this for a call whose signature is lost
 LEVELS = {"minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM", "high": "HIGH", "max": "HIGH", "xhigh": "HIGH"}
 MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 

@@ -34,8 +34,7 @@ class ChatReplyEncoder(ReplyEncoder):
         self._text_part, self._is_interrupted = "", False
         self._thinking_part = ""
         self._calls: dict[str, int] = {}
-        # Calls without arguments so far.
-        self._without_arguments: set[int] = set()
+        self._without_arguments: set[int] = set()  # calls without arguments so far
         # Arguments of calls with plain text: the text is known only at the end.
         self._text_arguments: dict[int, list[str]] = {}
 

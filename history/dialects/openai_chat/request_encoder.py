@@ -12,14 +12,14 @@ from history.dialects.request_encoder import base64_of, data_url, detail_of
 from history.dialects.types import Encoded, LossCode, joined
 from history.entries import JsonDict, Media, Reasoning, Text, ToolRequest, text_of
 
-# After the base URL of OpenAI's SDK, which ends in /v1.
-PATH = "/chat/completions"
+PATH = "/chat/completions"  # after the base URL of OpenAI's SDK, which ends in /v1
 SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
 
 class ChatRequestEncoder(OpenAIRequestEncoder):
     dialect = DIALECT
     id_limit = 40
+    nests_fields = True
 
     def encode(self, context: Context) -> Encoded:
         options = self.options
@@ -48,9 +48,6 @@ class ChatRequestEncoder(OpenAIRequestEncoder):
         """A single text is sent as a string, which every server accepts."""
         is_text = len(blocks) == 1 and blocks[0]["type"] == "text"
         return {"role": role, "content": blocks[0]["text"] if is_text else blocks}
-
-    def wrapped(self, kind: str, fields: JsonDict) -> JsonDict:
-        return {"type": kind, kind: fields}
 
     def answer(self, entry: ContextEntry) -> list[JsonDict]:
         """A message has one text and one list of calls: text after a call comes before it."""

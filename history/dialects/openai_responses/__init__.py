@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from history.dialects import references
 from history.dialects.dialect import Dialect
 from history.dialects.json_access import items, obj, string
 from history.dialects.openai_common import OpenAIApi, usage_from_responses
@@ -15,18 +16,6 @@ from history.dialects.openai_responses.reply_decoder import ResponsesReplyDecode
 from history.dialects.openai_responses.reply_encoder import ResponsesReplyEncoder
 from history.dialects.openai_responses.request_decoder import ResponsesRequestDecoder
 from history.dialects.openai_responses.request_encoder import ResponsesRequestEncoder
-from history.dialects.references import (
-    ITEM,
-    AnyObject,
-    Container,
-    Content,
-    ContentBlock,
-    CountedText,
-    IssuedIds,
-    Prompt,
-    Reference,
-    VectorStore,
-)
 from history.entries import JsonDict, JsonObject
 
 # The field without which the vendor must look up an item of this type.
@@ -53,17 +42,17 @@ class _Item(msgspec.Struct):
 
 
 class _Tool(msgspec.Struct):
-    vector_store_ids: list[VectorStore] | None = None
-    container: Container | None = None
-    environment: Container | None = None
-    input_image_mask: ContentBlock | None = None
+    vector_store_ids: list[references.VectorStore] | None = None
+    container: references.Container | None = None
+    environment: references.Container | None = None
+    input_image_mask: references.ContentBlock | None = None
     tools: str | list[_Tool] | None = None
 
 
 class _InputItem(_Item):
-    type: CountedText | None = None
-    content: str | list[ContentBlock] | AnyObject | None = None
-    output: Content = None
+    type: references.CountedText | None = None
+    content: str | list[references.ContentBlock] | references.AnyObject | None = None
+    output: references.Content = None
     tools: str | list[_Tool] | None = None
 
     @property
@@ -104,8 +93,8 @@ def _incomplete_ids(reply: _Reply) -> Iterator[str | None]:
 
 
 _decoder = msgspec.json.Decoder(_Reply)
-ITEMS_STORED = IssuedIds(b'"response.output_item.', _decoder, _stored_ids)
-ITEMS_NOT_STORED = IssuedIds(b'"response.output_item.done', _decoder, _incomplete_ids)
+ITEMS_STORED = references.IssuedIds(b'"response.output_item.', _decoder, _stored_ids)
+ITEMS_NOT_STORED = references.IssuedIds(b'"response.output_item.done', _decoder, _incomplete_ids)
 
 
 class ResponsesApi(OpenAIApi):
@@ -113,7 +102,7 @@ class ResponsesApi(OpenAIApi):
     conversation_field = "input"
     request_fields = {
         "input": str | list[_InputItem] | None,
-        "prompt": Prompt | None,
+        "prompt": references.Prompt | None,
         "tools": list[_Tool] | None,
         "store": Any,
     }
@@ -121,23 +110,27 @@ class ResponsesApi(OpenAIApi):
     stores_answers = True
     read_usage = staticmethod(usage_from_responses)
 
-    def references_in(self, request: JsonObject) -> Iterable[Reference]:
-        return [Reference(ITEM, item.id) for item in items(request.get("input")) if item.id and item.is_reference]
+    def references_in(self, request: JsonObject) -> Iterable[references.Reference]:
+        return [
+            references.Reference(references.ITEM, item.id)
+            for item in items(request.get("input"))
+            if item.id and item.is_reference
+        ]
 
-    def lenient_references(self, field: str, value: object) -> Iterator[Reference]:
+    def lenient_references(self, field: str, value: object) -> Iterator[references.Reference]:
         for item in map(obj, items(value) if field == "input" else ()):
             kind, name = item.get("type"), string(item.get("id"))
             needed = "content" if kind is None else _COMPLETE_WITH.get(str(kind), "")
             if name and (kind == "item_reference" or (needed and not item.get(needed))):
-                yield Reference(ITEM, name)
+                yield references.Reference(references.ITEM, name)
 
     def count_types(self, request: JsonObject) -> int:
         return sum(1 for item in items(request.get("input")) if item.type is not None)
 
-    def issued_ids(self, request: JsonObject) -> IssuedIds | None:
+    def issued_ids(self, request: JsonObject) -> references.IssuedIds | None:
         return ITEMS_NOT_STORED if request.get("store") is False else ITEMS_STORED
 
-    def listed_ids(self, path: str) -> IssuedIds | None:
+    def listed_ids(self, path: str) -> references.IssuedIds | None:
         return ITEMS_STORED if path.startswith(("/v1/responses/", "/v1/conversations")) else None
 
     def item_id(self, part: JsonObject) -> str:

@@ -12,8 +12,7 @@ from history.entries import JsonDict, JsonObject
 
 DIALECT = "openai-responses"
 
-# The type of a call of a tool with plain text.
-CUSTOM_CALL = "custom_tool_call"
+CUSTOM_CALL = "custom_tool_call"  # the type of a call of a tool with plain text
 # Why a response is incomplete.
 INCOMPLETE: dict[str, events.EndReason] = {"max_output_tokens": "length", "content_filter": "content_filter"}
 

@@ -26,8 +26,7 @@ class ResponsesReplyEncoder(ReplyEncoder):
     def prepare(self) -> None:
         self._items: list[JsonDict] = []
         self._number = -1
-        # Indexes of reasoning blocks whose summary has begun.
-        self._summaries: set[int] = set()
+        self._summaries: set[int] = set()  # indexes of reasoning blocks whose summary has begun
 
     def write_reply(self, output: ModelOutput, reason: EndReason) -> JsonDict:
         self._items = [item for index, part in enumerate(output.parts) if (item := self._item(part, index))]

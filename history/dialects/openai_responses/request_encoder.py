@@ -14,13 +14,13 @@ from history.dialects.request_encoder import data_url, detail_of, media_in, miss
 from history.dialects.types import Encoded, LossCode, joined
 from history.entries import JsonDict, Media, Part, Reasoning, Text, ToolDefinition, ToolRequest, ToolResult, thaw
 
-# After the base URL of OpenAI's SDK, which ends in /v1.
-PATH = "/responses"
+PATH = "/responses"  # after the base URL of OpenAI's SDK, which ends in /v1
 
 
 class ResponsesRequestEncoder(OpenAIRequestEncoder):
     dialect = DIALECT
     id_limit = 64
+    nests_fields = False
 
     def encode(self, context: Context) -> Encoded:
         options, effort = self.options, self.options.reasoning_effort
@@ -51,9 +51,6 @@ class ResponsesRequestEncoder(OpenAIRequestEncoder):
 
     def text(self, text: str) -> JsonDict:
         return {"type": "input_text", "text": text}
-
-    def wrapped(self, kind: str, fields: JsonDict) -> JsonDict:
-        return {"type": kind, **fields}
 
     def function(self, tool: ToolDefinition) -> JsonDict:
         return {**super().function(tool), "strict": False}

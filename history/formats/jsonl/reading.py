@@ -11,9 +11,8 @@ from history.db.bulk import fit_text
 from history.db.packing import MissingBlob, attachments_of, blobs_in, dump, unpack
 from history.entries import Entry, JsonDict, JsonObject
 from history.formats.base import FormatError, Notes
-from history.formats.jsonl.lines import check_year, time_of
+from history.formats.jsonl.lines import check_year, hash_of, mapping, parse_call, parse_dropped, time_of, whole
 from history.formats.jsonl.owners import OwnerMap
-from history.formats.jsonl.serialise import hash_of, mapping, parse_call, parse_dropped, whole
 from history.formats.reports import ImportItem, ImportOutcome
 from history.formats.sources import MAX_CONVERSATION as MAX_BLOB
 from history.formats.sources import MEGABYTE, check_values

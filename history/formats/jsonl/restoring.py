@@ -14,11 +14,9 @@ from history.db.packing import MissingBlob
 from history.entries import JsonObject
 from history.errors import HistoryError
 from history.formats.base import FormatError, Note, Notes
-from history.formats.jsonl import storing
-from history.formats.jsonl.lines import ExtraSection, check_header, read_line, sections
+from history.formats.jsonl import lines, storing
 from history.formats.jsonl.owners import OwnerMap
 from history.formats.jsonl.reading import Payloads, RestoredEntry, SessionBuffer, read_entry
-from history.formats.jsonl.serialise import id_of, parse_exchange, parse_session, whole
 from history.formats.reports import ImportItem, ImportOutcome
 from history.models import ApiKey, AuditEvent, Session
 from history.record import writer
@@ -35,7 +33,7 @@ REFUSALS = (HistoryError, FormatError, DataError, IntegrityError, ValueError, Ty
 
 
 def restore(
-    lines: Iterable[bytes],
+    export: Iterable[bytes],
     *,
     owner: Any = None,
     recording_key: ApiKey | None = None,
@@ -57,7 +55,7 @@ def restore(
     refuse_when_off()
     owner_map = OwnerMap(owner=owner, recording_key=recording_key)
     run = _Restore(owner_map, recording=recording, deletions=deletions)
-    for number, line in enumerate(lines):
+    for number, line in enumerate(export):
         if line.strip():
             yield from run.feed(line, is_first=number == 0)
             if run.has_just_stored:
@@ -81,9 +79,9 @@ class _Restore:
         self.bytes += len(line)
         self.has_just_stored = False
         try:
-            value = read_line(line)
+            value = lines.read_line(line)
             if is_first:
-                check_header(value)
+                lines.check_header(value)
                 return
             yield from self._take(value)
         except (FormatError, RecursionError) as error:
@@ -123,15 +121,15 @@ class _Restore:
             self._end(value)
         elif kind == "deleted":
             yield from self._take_deletion(value)
-        elif kind in sections():
-            yield self._take_section(sections()[kind], value)
+        elif kind in lines.sections():
+            yield self._take_section(lines.sections()[kind], value)
         elif kind not in ("end", "header"):
             why = LazyText(_("a line of unknown kind was left out: %(kind)s"), kind=repr(kind))
             yield ImportItem(outcome=ImportOutcome.NOTED, why=why)
 
     def _take_entry_or_exchange(self, kind: str, current: SessionBuffer, value: JsonObject) -> None:
         if kind == "exchange":
-            parse_exchange(value)  # raises FormatError
+            lines.parse_exchange(value)  # raises FormatError
             current.exchanges.append(redaction.redacted_json(value, self.redactors))
             return
         restored = read_entry(value, self.payloads)
@@ -172,7 +170,7 @@ class _Restore:
         except FormatError as error:
             session_id = UUID(int=0)
             with suppress(FormatError):
-                session_id = self.owners.session_id(id_of(value, "id"))
+                session_id = self.owners.session_id(lines.id_of(value, "id"))
             # The lines that follow belong to it and are skipped.
             title = redaction.redacted_text(str(value.get("title", "")), self.redactors)[0]
             self.current = SessionBuffer(session_id, title=title, refused=error_text(error))
@@ -180,14 +178,14 @@ class _Restore:
 
     def _start_buffer(self, value: JsonObject) -> SessionBuffer:
         notes = Notes()
-        fields = writer.kept_fields(parse_session(value), recording=self.recording)
+        fields = writer.kept_fields(lines.parse_session(value), recording=self.recording)
         owner = self.owners.find_owner(value.get("owner"))
         if not self.owners.is_operator:
             fields |= {"hold": False, "hidden_at": None}
         if value.get("continues"):  # the column of linked sessions: release 0.1.0 exported it
-            linked = self.owners.session_id(id_of(value, "continues"))
+            linked = self.owners.session_id(lines.id_of(value, "continues"))
             fields["metadata"] = {"continues": str(linked), **fields["metadata"]}
-        session_id = self.owners.session_id(id_of(value, "id"))
+        session_id = self.owners.session_id(lines.id_of(value, "id"))
         key = self.owners.key(value.get("key"), owner=owner, notes=notes)
         linked_names = [name for name in ("parent", "forked_from") if value.get(name)]
         return SessionBuffer(
@@ -197,8 +195,8 @@ class _Restore:
             owner=owner,
             key=key,
             is_strict=not self.owners.is_operator,
-            links={name: self.owners.session_id(id_of(value, name)) for name in linked_names},
-            version=whole(value, "version"),
+            links={name: self.owners.session_id(lines.id_of(value, name)) for name in linked_names},
+            version=lines.whole(value, "version"),
             stored_session=self._find_stored(session_id, owner, notes),
             notes=notes,
         )
@@ -228,7 +226,7 @@ class _Restore:
 
     def _take_deletion(self, value: JsonObject) -> Iterator[ImportItem]:
         yield from self._store()
-        session_id = self.owners.session_id(id_of(value, "session"))
+        session_id = self.owners.session_id(lines.id_of(value, "session"))
         session = Session.objects.open().filter(pk=session_id).first()
         if session is None or not self.owners.can_link_to(session):
             return
@@ -237,7 +235,7 @@ class _Restore:
             retention.hide(session, actor=self.owners.owner, reason=why)
         yield ImportItem(outcome=ImportOutcome.NOTED, session=session.pk, title=session.title, why=why)
 
-    def _take_section(self, section: ExtraSection, value: JsonObject) -> ImportItem:
+    def _take_section(self, section: lines.ExtraSection, value: JsonObject) -> ImportItem:
         if not self.owners.is_operator:
             only = LazyText(_("only operators can restore lines of %(name)s"), name=repr(section.name))
             return ImportItem(outcome=ImportOutcome.NOTED, why=only)

@@ -15,9 +15,9 @@ from history.db.transactions import writing
 from history.dialects.json_access import objs
 from history.entries import CONVERSATION, LEAVES, Gap, HeadMoved, JsonDict, JsonObject
 from history.formats.base import FormatError, Notes
+from history.formats.jsonl.lines import id_of, parse_exchange
 from history.formats.jsonl.owners import OwnerMap
 from history.formats.jsonl.reading import RestoredEntry, SessionBuffer
-from history.formats.jsonl.serialise import id_of, parse_exchange
 from history.models import Blob, EarlierTry, Exchange, Message, Session, ToolCall
 from history.models.append_only import writable
 from history.models.seals import title_mark_of
@@ -63,7 +63,7 @@ def clear(session_id: UUID) -> None:
 
 def _insert_entries(batch: Sequence[SessionBuffer]) -> None:
     with_entries = [buffer for buffer in batch if buffer.entries]
-    locked = writer.lock((buffer.id for buffer in with_entries), incomplete=True) if with_entries else {}
+    locked = writer.lock([buffer.id for buffer in with_entries], incomplete=True) if with_entries else {}
     inserters = {pk: _EntryInserter(session) for pk, session in locked.items()}
     for buffer in with_entries:
         for restored in buffer.entries:

@@ -9,7 +9,7 @@ from django.db.models import Model, Q, QuerySet
 
 from history.entries import JsonDict
 from history.formats.base import Notes
-from history.formats.jsonl import serialise
+from history.formats.jsonl import lines
 from history.formats.jsonl.lines import HEADER, entry_line, line_of, sections, time_text
 from history.models import Blob, Exchange, Message, Session, ToolCall
 from history.models.seals import digest_of
@@ -34,7 +34,7 @@ class JsonlWriter:
 
     def session(self, session: Session, **also: object) -> Iterator[bytes]:
         """Everything about one session up to the version of its row. `also` is added to its last line."""
-        yield line_of(serialise.serialize_session(session))
+        yield line_of(lines.serialize_session(session))
         last, entries = None, 0
         rows = Message.objects.in_order(session).defer("content", "fingerprint")
         for page in pages_of(session, rows, most=PAGE):
@@ -77,14 +77,14 @@ class JsonlWriter:
         dropped = [row.pk for row in page if row.body is None]
         calls: dict[int, list[JsonDict]] = defaultdict(list)
         for call in ToolCall.objects.filter(message_id__in=dropped).order_by("index") if dropped else ():
-            calls[call.message_id].append(serialise.row_facts(call, serialise.CALL_FACTS, serialise.CALL_TIMES))
+            calls[call.message_id].append(lines.row_facts(call, lines.CALL_FACTS, lines.CALL_TIMES))
         for row in page:
             yield from self._blobs(links.get(row.pk, ()))
             facts = {"type": "entry", "seq": row.seq, "parent": row.parent_seq, "moved": row.moved_head}
             # `created_at` must stay the first name after `body`.
             facts |= {"created_at": time_text(row.created_at), "seal": row.seal.hex()}
             if row.body is None:
-                left = {**serialise.row_facts(row, serialise.ROW_FACTS), "at": time_text(row.dropped_at)}
+                left = {**lines.row_facts(row, lines.ROW_FACTS), "at": time_text(row.dropped_at)}
                 left["calls"] = calls.get(row.pk, [])
                 yield line_of({**facts, "digest": row.digest.hex(), "dropped": left})
                 continue
@@ -100,7 +100,7 @@ class JsonlWriter:
             links = _links(Exchange.blobs.through, "exchange_id", [exchange.pk for exchange in page])
             for exchange in page:
                 yield from self._blobs(links.get(exchange.pk, ()))
-                yield line_of(serialise.serialize_exchange(exchange, session))
+                yield line_of(lines.serialize_exchange(exchange, session))
             self.counts["exchanges"] += len(page)
             last = page[-1]
             following = Q(started_at__gt=last.started_at) | Q(started_at=last.started_at, pk__gt=last.pk)

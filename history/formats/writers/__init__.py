@@ -33,8 +33,7 @@ class Exporter:
         return f"{self.base_name(session)}{self.suffix}"
 
 
-# Media type and suffix of the file.
-LINES, JSON = ("application/x-ndjson", ".jsonl"), ("application/json", ".json")
+LINES, JSON = ("application/x-ndjson", ".jsonl"), ("application/json", ".json")  # media type and suffix of the file
 
 _EXPORTERS = (
     Exporter("jsonl", _("Parley (complete, can be restored)"), *LINES, None, one_file=True),

@@ -16,7 +16,7 @@ from history.models import Session
 from history.record.loading import bytes_of
 from history.text.lazy import gettext_noop as _
 from history.text.media_types import IMAGES, media_type_of
-from history.transcripts import calls
+from history.transcripts import previews
 
 LARGEST_PICTURE = 5_000_000
 STYLES = ("tokens.css", "components/prose.css", "pages/export.css")
@@ -52,7 +52,7 @@ def _entry_context(exported: path.ExportedEntry, notes: Notes) -> JsonDict:
         "speaker": clean(path.speaker_name(entry)),
         "parts": [_part(part, notes, place) for part in parts],
         "results": entry.results if isinstance(entry, ToolResults) else (),
-        "text": calls.unrecorded_text() if calls.is_unrecorded(entry) else text,
+        "text": previews.unrecorded_text() if previews.is_unrecorded(entry) else text,
     }
 
 

@@ -13,7 +13,7 @@ from history.formats.base import Notes
 from history.formats.writers import path
 from history.models import Session
 from history.text.lazy import gettext_noop
-from history.transcripts import calls
+from history.transcripts import previews
 
 FENCES = re.compile(r"`{3,}")
 
@@ -42,8 +42,8 @@ def _entry(exported: path.ExportedEntry, notes: Notes) -> str:
     if isinstance(entry, ModelInput | ModelOutput):
         blocks = [_part(part, notes, place) for part in entry.parts]
         blocks += [_call(call, notes, place) for call in exported.calls]
-        if calls.is_unrecorded(entry):
-            blocks.insert(0, f"*{calls.unrecorded_text()}*")
+        if previews.is_unrecorded(entry):
+            blocks.insert(0, f"*{previews.unrecorded_text()}*")
         if isinstance(entry, ModelOutput) and entry.status != "complete":
             blocks.append(f"*{entry.status}: {entry.error or entry.end_reason}*")
         return "\n".join([head, *(f"{text}\n" for text in blocks if text)])

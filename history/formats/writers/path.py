@@ -29,7 +29,7 @@ from history.record import paths
 from history.record.loading import read_nodes
 from history.record.projections import pair_results
 from history.text.lazy import LazyText, gettext_noop
-from history.transcripts.calls import find_unrecorded_answer
+from history.transcripts.previews import find_unrecorded_answer
 
 PAGE = 50
 
@@ -119,7 +119,7 @@ def _with_results(session: Session, node: Node, answer: ToolResults | None) -> E
     output = node.entry
     assert isinstance(output, ModelOutput)
     results, requests = answer.results if answer else (), output.tool_requests
-    paired = pair_results((request.call_id for request in requests), [result.call_id for result in results])
+    paired = pair_results([request.call_id for request in requests], [result.call_id for result in results])
     calls = []
     for request, index in zip(requests, paired, strict=True):
         match = None if index is None else results[index]

@@ -18,7 +18,7 @@ from history.access.permissions import Purpose
 from history.access.permissions import sessions_for as sessions_of_viewer
 from history.models import ApiKey, Session
 from history.record.listing import sessions_beginning_with
-from history.search.session_query import parse_time
+from history.search.queries import parse_time
 
 Options = Mapping[str, Any]
 

@@ -9,7 +9,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.utils.translation import gettext as _
 
 from history.exporting import Export, ExportReport, Selection, begin
-from history.formats.note_texts import level_word, note_words
+from history.formats.reports import level_word, note_words
 from history.formats.writers import EXPORTERS
 from history.management.cli.arguments import Options, add_times, add_viewer, session_named, viewer_of
 from history.management.output import Stream, print_json_line, print_line, progress_bar

@@ -7,15 +7,14 @@ from django.utils.translation import gettext as _
 
 from history import importing
 from history.access.keys import NotAllowedError, first_staff_user
-from history.formats.note_texts import filled_in, level_word, note_words, worded
+from history.formats.reports import filled_in, level_word, note_words, worded
 from history.importing import ImportItem, ImportOutcome, ImportReport
 from history.management.cli.arguments import Options, user_named
 from history.management.output import Stream, print_counts, print_json_line, print_line, progress_bar
 
 HELP = "Import conversations of other products and exports of Parley."
 
-# Printed one by one only with more verbosity.
-QUIET = (ImportOutcome.THERE, ImportOutcome.IGNORED)
+QUIET = (ImportOutcome.THERE, ImportOutcome.IGNORED)  # printed one by one only with more verbosity
 STYLES = {
     **dict.fromkeys((ImportOutcome.IMPORTED, ImportOutcome.GROWN), "green"),
     **dict.fromkeys(QUIET, "dim"),

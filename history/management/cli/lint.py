@@ -8,11 +8,11 @@ from django.core.management.base import CommandError, CommandParser
 from django.utils.translation import gettext as _
 
 from history.access.permissions import Purpose
-from history.formats.note_texts import worded
+from history.formats.reports import worded
 from history.linting import NAMES, LintReport, LintSeverity, NotAConversation, parse_text
 from history.management.cli.arguments import Options, add_viewer, session_named, viewer_of
 from history.management.output import Stream, print_json, print_line, print_table
-from history.pages.lint import report as lint_report
+from history.pages import lint as lint_page
 from history.text.lazy import error_text
 
 HELP = "Check whether four vendors would accept a conversation; show broken rules and a repaired version."
@@ -49,14 +49,13 @@ def run(options: Options, *, out: Stream, err: Stream) -> None:
             print_json(out, next(one.repaired for one in report.verdicts if one.dialect == options["repaired"]))
     elif options["json"]:
         documents = [
-            {"source": source, **lint_report.report_json(report, vendors=options["vendor"])}
-            for source, report in reports
+            {"source": source, **lint_page.report_json(report, vendors=options["vendor"])} for source, report in reports
         ]
         print_json(out, {"conversations": documents})
     else:
         for source, report in reports:
             _print(source, report, options["vendor"], out)
-    verdicts = [(source, lint_report.verdicts_for(report, options["vendor"])) for source, report in reports]
+    verdicts = [(source, lint_page.verdicts_for(report, options["vendor"])) for source, report in reports]
     rejected = [source for source, found in verdicts if any(one.is_rejected for one in found)]
     if rejected and not options["repaired"]:
         raise CommandError(_("Would be rejected: %(names)s.") % {"names": ", ".join(rejected)})
@@ -72,8 +71,8 @@ def _reports(options: Options) -> Iterator[tuple[str, LintReport]]:
         else:
             session = session_named(name, viewer, Purpose.READ)
             try:
-                yield str(session.pk), lint_report.report_on(session)
-            except lint_report.TooLong as error:
+                yield str(session.pk), lint_page.report_on(session)
+            except lint_page.TooLong as error:
                 raise CommandError(f"{name}: {error}") from None
     for path in options["file"]:
         yield from _texts(path, _read(path), options["language"])
@@ -81,26 +80,26 @@ def _reports(options: Options) -> Iterator[tuple[str, LintReport]]:
 
 def _read(path: str) -> str:
     try:
-        lint_report.check_length(Path(path).stat().st_size // 4)
+        lint_page.check_length(Path(path).stat().st_size // 4)
         return Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError, lint_report.TooLong) as error:
+    except (OSError, UnicodeDecodeError, lint_page.TooLong) as error:
         raise CommandError(f"{path}: {error}") from None
 
 
 def _texts(source: str, text: str, language: str) -> Iterator[tuple[str, LintReport]]:
     try:
-        lint_report.check_length(len(text))
+        lint_page.check_length(len(text))
         conversations = parse_text(text, language=language)
         for number, one in enumerate(conversations, 1):
-            yield source if len(conversations) == 1 else f"{source}:{number}", lint_report.report_on_request(one)
-    except (NotAConversation, lint_report.TooLong) as error:
+            yield source if len(conversations) == 1 else f"{source}:{number}", lint_page.report_on_request(one)
+    except (NotAConversation, lint_page.TooLong) as error:
         raise CommandError(f"{source}: {worded(error_text(error))}") from None
 
 
 def _print(source: str, report: LintReport, vendors: list[str], out: Stream) -> None:
     language = NAMES.get(report.language) or _("a stored session")
     print_line(out, (source, "bold"), (f"  {language}", "dim"))
-    chosen = lint_report.verdicts_for(report, vendors)
+    chosen = lint_page.verdicts_for(report, vendors)
     rows = []
     for verdict in chosen:
         levels = [finding.rule.severity for finding in verdict.findings]

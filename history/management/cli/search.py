@@ -6,16 +6,7 @@ from django.utils.translation import gettext as _
 
 from history.access.permissions import Purpose, Viewer
 from history.entries import JsonObject
-from history.management.cli.arguments import (
-    Options,
-    add_times,
-    add_viewer,
-    key_named,
-    page_size,
-    session_named,
-    user_named,
-    viewer_of,
-)
+from history.management.cli import arguments
 from history.management.output import Piece, Stream, as_cell, print_json, print_line, print_table
 from history.models import Message, Session
 from history.search import Results, SessionQuery, Snippet, facets, named_facets, search
@@ -34,16 +25,16 @@ def add_arguments(parser: CommandParser) -> None:
     parser.add_argument("--status", action="append", default=[], choices=Message.Status.values)
     parser.add_argument("--session", action="append", default=[], metavar="SESSION")
     parser.add_argument("--has-error", action="store_true", default=None)
-    add_times(parser)
-    parser.add_argument("--limit", type=page_size, default=20, metavar="N", help="1 to 500; default 20")
+    arguments.add_times(parser)
+    parser.add_argument("--limit", type=arguments.page_size, default=20, metavar="N", help="1 to 500; default 20")
     parser.add_argument("--before", type=int, metavar="N", help="cursor at the end of the previous page")
     parser.add_argument("--facets", action="store_true", help="show the number of hits per value instead of the hits")
-    add_viewer(parser)
+    arguments.add_viewer(parser)
 
 
-def run(options: Options, *, out: Stream, err: Stream) -> None:
+def run(options: arguments.Options, *, out: Stream, err: Stream) -> None:
     # The operator at the shell has all permissions and no account. Deleted and expired sessions are never searched.
-    viewer = viewer_of(options) or get_user_model()(username="", is_staff=True, is_superuser=True)
+    viewer = arguments.viewer_of(options) or get_user_model()(username="", is_staff=True, is_superuser=True)
     filters = _filters(options)
     if options["facets"]:
         _print_facets(viewer, filters, options, out)
@@ -61,14 +52,14 @@ def run(options: Options, *, out: Stream, err: Stream) -> None:
         print_line(err, _("There are more: --before %(cursor)s") % {"cursor": results.next_before})
 
 
-def _filters(options: Options) -> SessionQuery:
+def _filters(options: arguments.Options) -> SessionQuery:
     """An unknown owner, key or session is an error here, not an empty result."""
-    viewer = viewer_of(options)
+    viewer = arguments.viewer_of(options)
     for name in options["owner"]:
-        user_named(name)
+        arguments.user_named(name)
     for prefix in options["key"]:
-        key_named(prefix)
-    sessions = tuple(session_named(name, viewer, Purpose.READ).pk for name in options["session"])
+        arguments.key_named(prefix)
+    sessions = tuple(arguments.session_named(name, viewer, Purpose.READ).pk for name in options["session"])
     return SessionQuery.parse({**options, "session": sessions})
 
 
@@ -94,7 +85,7 @@ def _results_json(results: Results) -> JsonObject:
     return {"hits": hits, **totals, "next_before": results.next_before}
 
 
-def _print_facets(viewer: Viewer, filters: SessionQuery, options: Options, out: Stream) -> None:
+def _print_facets(viewer: Viewer, filters: SessionQuery, options: arguments.Options, out: Stream) -> None:
     rows = [
         (facet, value, count)
         for facet, counts in named_facets(facets(viewer, options["query"], filters=filters)).items()

@@ -12,7 +12,7 @@ from history.entries import KINDS, Entry, JsonObject, ModelInput, ModelOutput, S
 from history.management.cli.arguments import Options, add_viewer, page_size, session_named, viewer_of
 from history.management.output import Piece, Stream, as_cell, print_json, print_line, print_lines, print_markdown
 from history.models import Message, Session
-from history.record.branches import versions_of
+from history.record.paths import versions_of
 from history.record.selectors import Page, entries_of, ledger_of, messages_of, snapshot
 from history.transcripts.previews import Preview, entries_in_brief, preview
 from history.transcripts.serializers import session_details_json

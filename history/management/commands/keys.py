@@ -19,8 +19,7 @@ from history.models import ApiKey
 
 class Command(BaseCommand):
     help = "Create, list and revoke API keys."
-    # Skip the system checks, which import every page: `serve` runs them.
-    requires_system_checks: list[str] = []
+    requires_system_checks: list[str] = []  # skip the system checks, which import every page: `serve` runs them
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True, metavar="create | list | revoke")

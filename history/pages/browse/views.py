@@ -23,17 +23,9 @@ from history.access.permissions import Purpose, Viewer, can_access_others, sessi
 from history.access.reasons import readable_without_reason
 from history.http import HtmxRequest, user_page
 from history.models import AuditEvent, Session
-from history.pages.browse.facets import (
-    AMONG,
-    TOOL_SESSIONS,
-    Spread,
-    count_tools,
-    facets_for,
-    keys_for,
-    spread_of_sessions,
-)
-from history.pages.browse.query import BrowseQuery
-from history.pages.charts.views import headlines
+from history.pages.browse import filters
+from history.pages.browse.filters import BrowseQuery
+from history.pages.charts import headlines
 from history.record.listing import ListCursor, find_by_title, list_sessions
 from history.search import Hit, newest_hits, search
 
@@ -70,21 +62,23 @@ def read_results(viewer: Viewer, query: BrowseQuery) -> BrowseResults:
     return BrowseResults(sessions=tuple(page.sessions), next_before=str(page.next_before or ""))
 
 
-def count_spread(viewer: Viewer, query: BrowseQuery) -> Spread:
+def count_spread(viewer: Viewer, query: BrowseQuery) -> filters.Spread:
     if not query.is_search:
-        return spread_of_sessions(_listed(viewer, query))
-    counts, of_hits, is_all = newest_hits(viewer, query.words, filters=query.filters, among=AMONG)
+        return filters.spread_of_sessions(_listed(viewer, query))
+    counts, of_hits, is_all = newest_hits(viewer, query.words, filters=query.filters, among=filters.AMONG)
     sessions = list(dict.fromkeys(of_hits))
-    counts["tool"] = count_tools(sessions[:TOOL_SESSIONS])
-    return Spread(counts=counts, number=len(of_hits), sessions=len(sessions), is_all=is_all)
+    counts["tool"] = filters.count_tools(sessions[: filters.TOOL_SESSIONS])
+    return filters.Spread(counts=counts, number=len(of_hits), sessions=len(sessions), is_all=is_all)
 
 
-def count_results(viewer: Viewer, query: BrowseQuery) -> Spread:
+def count_results(viewer: Viewer, query: BrowseQuery) -> filters.Spread:
     """Like `count_spread`, but of sessions only their number."""
     if query.is_search:
         return count_spread(viewer, query)
-    count = _listed(viewer, query).order_by()[: AMONG + 1].count()
-    return Spread(counts={}, number=min(count, AMONG), sessions=min(count, AMONG), is_all=count <= AMONG)
+    count = _listed(viewer, query).order_by()[: filters.AMONG + 1].count()
+    return filters.Spread(
+        counts={}, number=min(count, filters.AMONG), sessions=min(count, filters.AMONG), is_all=count <= filters.AMONG
+    )
 
 
 def _conversations(viewer: Viewer, query: BrowseQuery) -> QuerySet[Session]:
@@ -159,8 +153,8 @@ def read_page(viewer: Viewer, query: BrowseQuery) -> dict[str, Any]:
     count, sees_others = partial(count_spread, viewer), page["sees_others"]
     return page | {
         "spread": spread,
-        "facets": facets_for(query, spread, count=count, sees_others=sees_others),
-        "keys": keys_for(viewer, by_key, query, sees_others=sees_others),
+        "facets": filters.facets_for(query, spread, count=count, sees_others=sees_others),
+        "keys": filters.keys_for(viewer, by_key, query, sees_others=sees_others),
         "ranges": _ranges(query),
         "deleted": just_deleted_by(viewer),
     }

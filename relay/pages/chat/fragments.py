@@ -17,8 +17,7 @@ from django.utils.safestring import SafeString
 from history.access.permissions import Purpose, find
 from history.entries import ModelOutput, Retracted
 from history.models import Message, Session
-from history.record.branches import newest_below
-from history.record.paths import is_on_way
+from history.record.paths import is_on_way, newest_below
 from history.transcripts.page import Transcript, TranscriptEntry, TranscriptPosition, read_page
 from relay.conversation.turns import is_unanswered
 from relay.live.answer_html import AnswerCursor, Change

@@ -17,7 +17,7 @@ from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
-from history.access.access_log import unseen_readers
+from history.access.reasons import unseen_readers
 from history.entries import ModelInput
 from history.errors import HistoryError, HistoryOff, NoSuchEntry
 from history.http import HtmxRequest, user_action

@@ -5,7 +5,7 @@ from typing import Annotated
 from django.conf import settings
 from django.utils.translation import gettext_lazy as _
 
-from history.context.rendering import FINISH_TOOL
+from history.context.messages import FINISH_TOOL
 from history.text import has_visible_text
 from relay.tools.base import ToolContext, ToolError, tool
 

@@ -16,8 +16,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from history import retention
 from history.access import audit, keys
-from history.access.access_log import who_read
-from history.access.reasons import open_for_reading
+from history.access.reasons import open_for_reading, who_read
 from history.admin import base
 from history.models import AuditEvent, Session
 from history.record import recorder

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connection, transaction
 
-from history.api import base, sessions
+from history.api import base, views
 from project.accounts.models import User
 from tests.clients import ApiClient, create_secret
 from tests.factories import create_chat
@@ -140,7 +140,7 @@ def test_a_fault_of_ours_is_told_in_the_same_form(ada: User, monkeypatch: pytest
     def fail(*args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("a secret of the machine")
 
-    monkeypatch.setattr(sessions, "list_sessions", fail)
+    monkeypatch.setattr(views, "list_sessions", fail)
     assert ApiClient(ada).refused("/sessions") == (500, "internal")
     assert b"secret" not in ApiClient(ada).call("GET", "/sessions").content
 
@@ -149,7 +149,7 @@ def test_a_database_that_is_away_asks_to_try_again(ada: User, monkeypatch: pytes
     def fail(*args: Any, **kwargs: Any) -> Any:
         raise OperationalError("could not connect to db.internal")
 
-    monkeypatch.setattr(sessions, "list_sessions", fail)
+    monkeypatch.setattr(views, "list_sessions", fail)
     assert ApiClient(ada).refused("/sessions") == (503, "unavailable")
     response = ApiClient(ada).call("GET", "/sessions")
     assert response["Retry-After"]

@@ -11,7 +11,7 @@ import pytest
 
 from history import retention
 from history.exporting import Selection, begin
-from history.importing import jobs, scheduler
+from history.importing import jobs
 from history.models import AuditEvent, ImportJob, Session
 from project.accounts.models import User
 from tests.clients import HISTORY, ApiClient, create_secret
@@ -40,7 +40,7 @@ def test_a_file_becomes_sessions_of_its_sender(ada: User, content: bytes) -> Non
     job = answer.json()
     assert (answer.status_code, job["state"], job["items"], job["size"]) == (202, "waiting", [], len(content))
     assert answer["Location"] == f"{HISTORY}/import/{job['id']}"
-    scheduler.work()
+    jobs.work()
     status = api.get(f"/import/{job['id']}")
     assert (status["state"], status["counts"]["imported"], status["files"][0]["name"]) == ("done", 1, "talk.jsonl")
     (item,) = [item for item in status["items"] if item["outcome"] == "imported"]
@@ -60,14 +60,14 @@ def test_what_is_sent_again_changes_nothing(ada: User) -> None:
     api = ApiClient(ada)
     for outcome in ("imported", "already there"):
         job = send(api, TALK).json()
-        scheduler.work()
+        jobs.work()
         assert api.get(f"/import/{job['id']}")["counts"][outcome] == 1
     assert Session.objects.count() == 1
 
 
 def test_what_cannot_be_read_is_refused_in_the_report(ada: User) -> None:
     job = send(ApiClient(ada), b"nonsense", kind="text/plain").json()
-    scheduler.work()
+    jobs.work()
     (item,) = ApiClient(ada).get(f"/import/{job['id']}")["items"]
     assert (item["outcome"], bool(item["why"])) == ("refused", True)
 
@@ -77,7 +77,7 @@ def test_the_whole_way_round(ada: User) -> None:
     exported = b"".join(begin(ada, Selection(mine=True), "jsonl").pieces())
     retention.erase(Session.objects.get(), actor=ada, reason="for the test")
     send(ApiClient(ada), exported)
-    scheduler.work()
+    jobs.work()
     assert b"".join(begin(ada, Selection(mine=True), "jsonl").pieces()) == exported
 
 
@@ -125,7 +125,7 @@ def test_a_key_imports_under_itself_unless_it_sees_everything_of_its_owner(ada: 
     outcomes = []
     for content in (TALK, TALK, exported):
         job = send(narrow, content).json()
-        scheduler.work()
+        jobs.work()
         (item,) = [item for item in narrow.get(f"/import/{job['id']}")["items"] if item["outcome"] != "noted"]
         outcomes.append(item["outcome"])
     assert outcomes == ["imported", "already there", "imported"], "of what is not its own it does not know"

@@ -8,8 +8,15 @@ from typing import Any
 import pytest
 from mypy import api as mypy
 
-from history.context.messages import SUMMARY_ENDS, active_summaries, dropped_entry, summarised_ranges, to_context
-from history.context.rendering import VIEWS, environment_text, is_task_finished, reaches_far_enough, render_context
+from history.context.messages import (
+    SUMMARY_ENDS,
+    active_summaries,
+    dropped_entry,
+    is_task_finished,
+    summarised_ranges,
+    to_context,
+)
+from history.context.rendering import VIEWS, environment_text, reaches_far_enough, render_context
 from history.context.repair import InvalidContextError, curate, is_valid, validate
 from history.context.values import NO_NOTEBOOK, ContextEntry, ContextOptions, RemarkCode, Role, Snapshot
 from history.entries import (

@@ -13,8 +13,8 @@ from asgiref.sync import sync_to_async
 from django.db import connection, connections, transaction
 
 from history import retention
-from history.exporting import Selection, begin, cursors, prepare
-from history.exporting.cursors import ExportCursor
+from history.exporting import Selection, begin, prepare, selection
+from history.exporting.selection import ExportCursor
 from history.models import Session
 from history.record import exchanges, recorder
 from project.accounts.models import User
@@ -24,7 +24,7 @@ from tests.history.formats.exported import restored, wipe
 
 @pytest.fixture(autouse=True)
 def _one_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cursors, "CLOCK_SKEW", timedelta(0))
+    monkeypatch.setattr(selection, "CLOCK_SKEW", timedelta(0))
 
 
 def increment(viewer: Any, since: str, selection: Selection = Selection()) -> tuple[list[str], list[str], str]:  # noqa: B008

@@ -11,8 +11,8 @@ from typing import Any
 from history.entries import Entry
 from history.formats.base import Conversation, UnreadableConversation
 from history.formats.conversations import find_last_place
-from history.formats.note_texts import note_words
 from history.formats.readers import Reader, reader_for
+from history.formats.reports import note_words
 from history.formats.sources import Source, no_companion
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)

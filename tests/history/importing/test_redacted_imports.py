@@ -11,7 +11,7 @@ from django.db import connection
 from history import importing
 from history.access import keys
 from history.formats import jsonl
-from history.importing import ImportItem, ImportOutcome, jobs, scheduler
+from history.importing import ImportItem, ImportOutcome, jobs
 from history.models import ApiKey, ImportJob, Session
 from history.record import recorder
 from history.verification import verify
@@ -125,7 +125,7 @@ def test_the_report_of_an_import_holds_no_credentials(ada: User, settings: Any, 
     job = jobs.create(ada, [(f"{SECRET}.json", len(content))], api_key=key)
     jobs.add_piece(job, place=0, offset=0, content=content)
     jobs.start(job)
-    scheduler.work()
+    jobs.work()
     job.refresh_from_db()
     assert (job.state, len(job.items)) == (ImportJob.State.DONE, 2)
     assert ("[redacted:openai-key].png" in str(job.items), not is_stored(SECRET)) == (True, True), job.items

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from history.formats import sources
 from history.formats.base import Conversation, FormatError, UnreadableConversation
-from history.formats.note_texts import note_words
 from history.formats.readers import reader_for
+from history.formats.reports import note_words
 from history.formats.sources import Source
 from tests.history.importing.files import (
     chatgpt,

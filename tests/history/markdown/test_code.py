@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-from history.markdown import cache, code, render
-from history.markdown.code import CLASSES, LANGUAGES, MAX_CHARS
+from history.markdown import cache, render
+from history.markdown import html as html_module
+from history.markdown.html import CLASSES, LANGUAGES, MAX_CODE_CHARS
 
 
 @pytest.mark.parametrize(
@@ -59,26 +60,26 @@ def test_the_language_is_the_first_word_after_the_fence_in_any_case() -> None:
 
 
 def test_very_much_code_and_very_long_lines_are_plain() -> None:
-    assert "hl-" not in render("```python\n" + "if x: 1\n" * (MAX_CHARS // 8 + 1) + "```")
+    assert "hl-" not in render("```python\n" + "if x: 1\n" * (MAX_CODE_CHARS // 8 + 1) + "```")
     assert "hl-" not in render("```python\nif x: " + "1 + " * 100 + "1\n```")
 
 
 def test_every_code_block_of_a_long_text_is_highlighted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(code, "MIN_SECONDS", 60)
+    monkeypatch.setattr(html_module, "MIN_SECONDS", 60)
     piece = "```python\n" + "if x: 1\n" * 400 + "```\n\n"
     assert render(piece * 10).count('<span class="hl-keyword">if</span>') == 4_000
 
 
 def test_of_many_pieces_of_code_in_one_list_the_first_are_highlighted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(code, "MIN_SECONDS", 60)
+    monkeypatch.setattr(html_module, "MIN_SECONDS", 60)
     piece = "- ```python\n" + "  if x: 1\n" * 400 + "  ```\n"
     assert render(piece * 4).count('<span class="hl-keyword">if</span>') == 800
 
 
 def test_a_lexer_that_takes_its_time_is_stopped_and_the_rest_is_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     cache.clear()
-    monkeypatch.setattr(code, "MIN_SECONDS", 0)
-    monkeypatch.setattr(code, "MAX_SECONDS_PER_CHAR", 0)
+    monkeypatch.setattr(html_module, "MIN_SECONDS", 0)
+    monkeypatch.setattr(html_module, "MAX_SECONDS_PER_CHAR", 0)
     source = "if x: 1\n" * 100
     html = render(f"```py\n{source}```")
     cache.clear()

@@ -20,8 +20,7 @@ from django.utils import timezone
 from history import retention
 from history.access import keys, reasons
 from history.models import AuditEvent, Session, ToolCall
-from history.pages.browse import facets
-from history.pages.browse import views as finding
+from history.pages.browse import filters
 from history.record import recorder
 from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
 
@@ -226,8 +225,7 @@ def test_days_are_those_of_the_reader_and_the_last_one_counts(reader: Client, ad
 def test_only_the_newest_are_counted_and_the_page_says_so(
     reader: Client, ada: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(facets, "AMONG", 2)
-    monkeypatch.setattr(finding, "AMONG", 2)
+    monkeypatch.setattr(filters, "AMONG", 2)
     for _ in range(3):
         create_chat(ada, "one")
     html = read(reader)
@@ -314,8 +312,7 @@ def test_a_list_that_has_heard_of_something_new_gets_itself_and_no_step_of_the_w
 def test_a_list_that_has_heard_of_something_new_asks_for_nothing_that_it_does_not_show(
     reader: Client, ada: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(facets, "AMONG", 2)
-    monkeypatch.setattr(finding, "AMONG", 2)
+    monkeypatch.setattr(filters, "AMONG", 2)
     for expected in ("1 session", "2 sessions", "More than 2 sessions"):
         create_chat(ada, "one", source="relay")
         with CaptureQueriesContext(connection) as queries:

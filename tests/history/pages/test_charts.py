@@ -17,7 +17,7 @@ from history import retention
 from history.access import keys
 from history.entries import Usage
 from history.models import DayTally, Message, Session
-from history.pages.charts.points import latency_percentile
+from history.pages.charts import latency_percentile
 from history.record import exchanges, recorder
 from history.record.daily_sums import WAIT_NAMES
 from history.retention import removal

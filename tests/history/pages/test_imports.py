@@ -16,7 +16,7 @@ from django.test import Client
 from django.utils import timezone
 
 from history.http import MEGABYTE, body_limit_of
-from history.importing import jobs, scheduler, storing
+from history.importing import jobs, storing
 from history.models import AuditEvent, ImportJob, Session
 from project.accounts.models import User
 from tests.history.importing.files import chatgpt, chatgpt_node, claude_code, document, lines, text, zipped
@@ -61,7 +61,7 @@ def test_a_form_with_files_is_a_job_that_runs_by_itself(as_ada: Client, ada: Use
     job = ImportJob.objects.get()
     assert answer["Location"] == f"/import/{job.pk}/"
     assert "waiting" in as_ada.get(answer["Location"]).text
-    scheduler.work()
+    jobs.work()
     page = as_ada.get(answer["Location"]).text
     session = Session.objects.get()
     assert session.owner == ada
@@ -75,7 +75,7 @@ def test_a_form_with_files_is_a_job_that_runs_by_itself(as_ada: Client, ada: Use
 def test_what_strangers_wrote_is_shown_as_text(as_ada: Client) -> None:
     tree = chatgpt(chatgpt_node("u", None, "user", ["Hi."]), title="<script>alert(1)</script>")
     page = send(as_ada, ("conversations.json", document([tree])))["Location"]
-    scheduler.work()
+    jobs.work()
     assert "<script>alert(1)" not in as_ada.get(page).text
     assert "&lt;script&gt;alert(1)" in as_ada.get(page).text
 
@@ -83,7 +83,7 @@ def test_what_strangers_wrote_is_shown_as_text(as_ada: Client) -> None:
 def test_large_files_come_in_pieces_and_a_lost_piece_is_sent_again(as_ada: Client) -> None:
     packed = zipped({"talk.jsonl": TALK})
     page = sent_in_pieces(as_ada, "export.zip", packed, size=100)
-    scheduler.work()
+    jobs.work()
     assert Session.objects.count() == 1
     assert "export.zip" in as_ada.get(page).text
 
@@ -151,10 +151,10 @@ def test_a_job_whose_runner_died_is_interrupted_and_can_be_run_again(as_ada: Cli
     long_ago = timezone.now() - jobs.SILENT * 2
     ImportJob.objects.update(state="running", heartbeat_at=long_ago)
     assert "interrupted" in as_ada.get(page).text
-    scheduler.work()
+    jobs.work()
     assert not Session.objects.exists(), "no worker has taken it"
     assert as_ada.post(f"{page}start/").status_code == 302
-    scheduler.work()
+    jobs.work()
     assert Session.objects.count() == 1
     assert ImportJob.objects.get().state == "done"
 
@@ -169,21 +169,21 @@ def test_a_job_that_runs_is_not_begun_twice(as_ada: Client) -> None:
 def test_a_small_import_does_not_wait_for_a_large_one(
     as_ada: Client, ada: User, bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduler, "TURN", 0)
+    monkeypatch.setattr(jobs, "TURN", 0)
     many = [chatgpt(chatgpt_node("u", None, "user", [f"Number {n}."]), title=f"{n}", id=f"c{n}") for n in range(3)]
     for _ in range(2):
         send(as_ada, ("conversations.json", document(many)))
     as_bob = Client()
     as_bob.force_login(bob)
     send(as_bob, ("talk.jsonl", TALK))
-    scheduler.work()
+    jobs.work()
     events = AuditEvent.objects.filter(action="sessions.imported").order_by("seq")
     assert list(events.values_list("actor", flat=True)) == [bob.pk, ada.pk, ada.pk]
     assert set(ImportJob.objects.values_list("state", flat=True)) == {"done"}
 
 
 def test_nor_for_one_long_conversation(as_ada: Client, ada: User, bob: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler, "TURN", 0)
+    monkeypatch.setattr(jobs, "TURN", 0)
     monkeypatch.setattr(storing, "BATCH", 1)
     append, batches = storing._append, count()
     as_bob = Client()
@@ -196,7 +196,7 @@ def test_nor_for_one_long_conversation(as_ada: Client, ada: User, bob: User, mon
 
     monkeypatch.setattr(storing, "_append", append_and_be_joined)
     send(as_ada, ("talk.jsonl", TALK + TALK.replace(b'"u1"', b'"u2"').replace(b'"a1"', b'"a2"')))
-    scheduler.work()
+    jobs.work()
     events = AuditEvent.objects.filter(action="sessions.imported").order_by("seq")
     assert list(events.values_list("actor", flat=True)) == [bob.pk, ada.pk]
 
@@ -204,17 +204,17 @@ def test_nor_for_one_long_conversation(as_ada: Client, ada: User, bob: User, mon
 def test_a_job_fails_in_words_while_history_is_off(as_ada: Client, settings: Any) -> None:
     page = send(as_ada, ("talk.jsonl", TALK))["Location"]
     settings.CHAT_HISTORY_ENABLED = False
-    scheduler.work()
+    jobs.work()
     assert "history is off" in as_ada.get(page).text
     settings.CHAT_HISTORY_ENABLED = True
     as_ada.post(f"{page}start/")
-    scheduler.work()
+    jobs.work()
     assert ImportJob.objects.get().state == "done"
 
 
 def test_a_report_can_be_removed_and_what_was_imported_stays(as_ada: Client) -> None:
     page = send(as_ada, ("talk.jsonl", TALK))["Location"]
-    scheduler.work()
+    jobs.work()
     as_ada.post(f"{page}remove/")
     assert as_ada.get(page).status_code == 404
     assert Session.objects.count() == 1
@@ -247,10 +247,10 @@ def test_unneeded_files_and_reports_are_removed(as_ada: Client, data_dir: Path) 
 
 
 def test_very_many_items_are_counted_and_not_all_kept(as_ada: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler, "KEPT_ITEMS", 2)
+    monkeypatch.setattr(jobs, "KEPT_ITEMS", 2)
     trees = [chatgpt(chatgpt_node("u", None, "user", ["Hi."]), id=f"c{n}", conversation_id=f"c{n}") for n in range(5)]
     page = send(as_ada, ("conversations.json", document([*trees, 7])))["Location"]
-    scheduler.work()
+    jobs.work()
     job = ImportJob.objects.get()
     assert [item["outcome"] for item in job.items] == ["imported", "imported", "refused"]
     assert job.counts["imported"] == 5
@@ -273,7 +273,7 @@ def test_a_report_is_translated_with_its_values(as_ada: Client, ada: User) -> No
     cut = zipped({"talk.jsonl": TALK})[:-30]
     tuned = lines({"messages": [{"role": "user", "content": "Hi."}]})
     address = send(as_ada, ("cut.zip", cut), ("tuned.jsonl", tuned + b"{broken\n" + tuned))["Location"]
-    scheduler.work()
+    jobs.work()
     page = as_ada.get(address).text
     assert "The archive is damaged (File is not a zip file)." in page
     assert "line 2" in page

@@ -10,8 +10,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
 from history.models import Message, Session
-from history.pages.lint import report
-from history.pages.lint import views as page
+from history.pages import lint as page
 from history.record import recorder
 from tests.factories import create_chat, model_input, model_output, tool_request
 from tests.history.access.test_permissions import with_right
@@ -79,14 +78,14 @@ def test_what_cannot_be_looked_at_is_told_in_words(entered: Client, sent: dict[s
 
 def test_what_is_too_long_is_told_with_the_limit(entered: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "PASTED_CHARS", 10)
-    monkeypatch.setattr(report, "MAX_CHARS", 10)
+    monkeypatch.setattr(page, "MAX_CHARS", 10)
     assert "Paste up to 10 characters" in entered.post("/lint/", {"text": "x" * 11}).content.decode()
     file = SimpleUploadedFile("a.json", b"x" * 11)
     assert "Up to 10 characters are checked; this has 11." in entered.post("/lint/", {"file": file}).content.decode()
 
 
 def test_a_request_of_too_many_messages_is_told(entered: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "MAX_ENTRIES", 1)
+    monkeypatch.setattr(page, "MAX_ENTRIES", 1)
     response = entered.post("/lint/", {"text": json.dumps(UNANSWERED)})
     assert response.status_code == 422
     assert "this one has 2." in response.content.decode()
@@ -116,7 +115,7 @@ def test_one_of_ones_sessions_is_looked_at_with_its_entries_as_places(entered: C
 
 
 def test_a_session_that_is_too_long_is_told(entered: Client, ada: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "MAX_ENTRIES", 1)
+    monkeypatch.setattr(page, "MAX_ENTRIES", 1)
     response = entered.get(f"/lint/?session={create_chat(ada, 'one', 'two').pk}")
     assert response.status_code == 422
     assert "up to 1 messages; this one has 2." in response.content.decode()

@@ -35,7 +35,7 @@ from history.entries import (
 )
 from history.models import Message, Session
 from history.record import recorder
-from history.record.branches import newest_below
+from history.record.paths import newest_below
 from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
 from tests.rows import without_guards
 

@@ -11,9 +11,8 @@ from django.utils import timezone
 
 from history import retention
 from history.access import audit
-from history.access.access_log import who_read
 from history.access.permissions import Purpose, find
-from history.access.reasons import HOLDS_FOR
+from history.access.reasons import HOLDS_FOR, who_read
 from history.models import AuditEvent, Session
 from history.transcripts.share_links import note_view, share
 from tests.factories import create_chat

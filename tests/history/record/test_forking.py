@@ -20,12 +20,12 @@ from history.entries import DebugLog, Entry, MaskedResult, NotebookSet, Summary,
 from history.errors import NoSuchEntry
 from history.management.cli.arguments import sessions_for
 from history.models import AuditEvent, Message, SearchRow, Session, ToolCall
-from history.record import forking, recorder, selectors
-from history.record.forking import BATCH
+from history.record import recorder, selectors
+from history.record.recorder import COPIED_TOGETHER
 from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
 from tests.rows import run_before_statements, run_on_other_connection
 
-LENGTH = 3 * BATCH - 50
+LENGTH = 3 * COPIED_TOGETHER - 50
 
 
 def before_each_batch(do: Callable[[int], object]) -> AbstractContextManager[list[int]]:
@@ -68,7 +68,7 @@ def test_a_copy_is_hidden_and_locked_until_it_is_complete(ada: Any, staff: Any) 
 
     def look(place: int) -> None:
         copy = half_made()
-        assert Message.objects.filter(session=copy).count() == place * BATCH
+        assert Message.objects.filter(session=copy).count() == place * COPIED_TOGETHER
         for viewer in viewers:
             assert permissions.find(viewer, copy.pk, Purpose.LIST) is None
             assert list(permissions.sessions_for(viewer, Purpose.LIST)) == [session]
@@ -118,14 +118,14 @@ def test_a_purge_removes_what_a_crash_leaves_of_a_copy(ada: Any, batches: int) -
     with before_each_batch(cut), pytest.raises(PowerCut):
         recorder.fork(session, at=session.head, owner=ada)
     copy = half_made()
-    assert (copy.version, permissions.find(ada, copy.pk, Purpose.LIST)) == (batches * BATCH, None)
+    assert (copy.version, permissions.find(ada, copy.pk, Purpose.LIST)) == (batches * COPIED_TOGETHER, None)
     assert list(verification.verify()) == []
     known = verification.checkpoint()
     assert retention.purge(dry_run=False).sessions == 0
     later = timezone.now() + timedelta(hours=2)
     assert retention.purge(now=later).unfinished == 1
     report = retention.purge(dry_run=False, now=later)
-    assert (report.unfinished, report.messages) == (1, batches * BATCH)
+    assert (report.unfinished, report.messages) == (1, batches * COPIED_TOGETHER)
     assert list(Session.objects.all()) == [session]
     assert Message.objects.count() == SearchRow.objects.count() == LENGTH
     assert '"why":"unfinished"' in AuditEvent.objects.get(action="remove", session=copy.pk).details
@@ -174,7 +174,7 @@ def trims(settings: Any, *, at: int, to: int) -> Callable[[int], None]:
 @pytest.mark.django_db(transaction=True)
 def test_a_trim_of_what_was_copied_already_costs_the_fork_nothing(ada: Any, settings: Any) -> None:
     session = create_chat(ada, *["word"] * LENGTH, source="relay")
-    with before_each_batch(trims(settings, at=2, to=LENGTH - BATCH)):
+    with before_each_batch(trims(settings, at=2, to=LENGTH - COPIED_TOGETHER)):
         copy = recorder.fork(session, at=session.head, owner=ada)
     assert (copy.version, copy.message_count) == (LENGTH, LENGTH)
     assert Message.objects.filter(session=session).count() < LENGTH
@@ -209,8 +209,8 @@ def test_texts_that_are_dropped_while_they_are_copied_are_gaps_in_the_copy(ada: 
 
     with before_each_batch(drop):
         copy = recorder.fork(session, at=session.head, owner=ada)
-    assert contents(copy)[:BATCH] == ["word"] * BATCH
-    assert set(contents(copy)[BATCH:]) == {"dropped by policy"}
+    assert contents(copy)[:COPIED_TOGETHER] == ["word"] * COPIED_TOGETHER
+    assert set(contents(copy)[COPIED_TOGETHER:]) == {"dropped by policy"}
     assert list(verification.verify()) == []
 
 
@@ -255,7 +255,7 @@ def all_of(session: Session) -> list[Any]:
 def test_however_many_entries_are_copied_at_a_time_the_copy_is_the_same(ada: Any, monkeypatch: Any, size: int) -> None:
     session = a_bit_of_everything(ada)
     at_once = recorder.fork(session, at=session.head, owner=ada)
-    monkeypatch.setattr(forking, "BATCH", size)
+    monkeypatch.setattr(recorder, "COPIED_TOGETHER", size)
     by_and_by = recorder.fork(session, at=session.head, owner=ada)
     assert all_of(by_and_by) == all_of(at_once)
     assert ToolCall.objects.filter(session=by_and_by, status="pending").count() == 1

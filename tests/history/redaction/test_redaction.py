@@ -195,7 +195,7 @@ def test_of_a_secret_in_its_place_only_the_secret_goes(name: str, pair: tuple[st
 
 
 def test_every_detector_is_shown_by_an_example() -> None:
-    """Those of `token_formats` have theirs in `test_token_formats`."""
+    """Those of `token_formats.toml` have theirs in `test_token_formats`."""
     formats = {one.name for one in (*FORMATS, *NAMED_FORMATS)}
     shown = set(FOUND) | set(IN_CONTEXT)
     assert {detector.name for detector in (*TOKENS, *FORMATS, *SECRETS)} == shown | formats

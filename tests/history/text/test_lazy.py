@@ -8,7 +8,7 @@ import pytest
 from django.utils.translation import override
 
 from history.formats.base import FormatError, Note
-from history.formats.note_texts import note_words, worded
+from history.formats.reports import note_words, worded
 from history.text.lazy import LazyText, error_text, lazy_from_json, lazy_to_json
 
 LINE = LazyText("line %(number)s", number=7)

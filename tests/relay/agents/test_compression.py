@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from history.context.compression.record import MOST_PARTS
+from history.context.compression.summaries import MOST_PARTS
 from history.context.tokens import estimate_context
 from history.dialects import CallOptions
 from history.models import Exchange

@@ -14,7 +14,7 @@ import pytest
 from asgiref.sync import async_to_sync
 
 from history.access.reasons import open_for_reading
-from history.context.rendering import FINISH_TOOL
+from history.context.messages import FINISH_TOOL
 from history.entries import DebugLog, ToolResult
 from history.models import Session
 from history.record import recorder

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from history.context.compression.checks import ProblemCode, find_problem, required_identifiers
 from history.context.compression.planning import SummarySpan
+from history.context.compression.summaries import ProblemCode, find_problem, required_identifiers
 from history.entries import Entry, Node, Summary
 from history.text.lazy import SentenceCode
 from tests.factories import model_input, model_output, tool_request, tool_result, tool_results

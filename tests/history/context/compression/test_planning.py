@@ -6,9 +6,15 @@ from typing import Any
 
 import pytest
 
-from history.context.compression.checks import ProblemCode
-from history.context.compression.entries import SummaryOutcome, entries_of_plan
-from history.context.compression.planning import CompressionPlan, CompressionPolicy, make_plan, stretch_between
+from history.context.compression.planning import (
+    CompressionPlan,
+    CompressionPolicy,
+    SummaryOutcome,
+    entries_of_plan,
+    make_plan,
+    stretch_between,
+)
+from history.context.compression.summaries import ProblemCode
 from history.context.rendering import render_context
 from history.context.values import ContextOptions, Remark, Snapshot
 from history.entries import Entry, MaskedResult, Node, Summary

@@ -9,13 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from history.context.compression.checks import ProblemCode
-from history.context.compression.entries import SummaryOutcome, entries_of_plan
-from history.context.compression.planning import CompressionPlan, CompressionPolicy, make_plan
+from history.context.compression.planning import (
+    CompressionPlan,
+    CompressionPolicy,
+    SummaryOutcome,
+    entries_of_plan,
+    make_plan,
+)
+from history.context.compression.summaries import ProblemCode
 from history.context.messages import pieces_of
-from history.context.rendering import render_context
+from history.context.rendering import may_begin_turn, render_context
 from history.context.repair import find_unpaired
-from history.context.turns import may_begin_turn
 from history.context.values import Context, ContextOptions, Remark
 from history.dialects import DIALECTS, CallOptions
 from history.entries import Entry, ModelInput, ModelOutput, Node, ToolResults

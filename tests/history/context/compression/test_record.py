@@ -7,7 +7,7 @@ from collections.abc import Set
 
 import pytest
 
-from history.context.compression.record import (
+from history.context.compression.summaries import (
     MOST_PARTS,
     OUTLINE,
     RecordLine,

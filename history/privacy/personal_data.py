@@ -1,4 +1,4 @@
-"""Export of the personal data of one user: a folder or zip of files with a manifest."""
+"""Personal data of one user: the registry of what each app stores, and its export as files with a manifest."""
 
 import hashlib
 import json
@@ -6,12 +6,13 @@ import os
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from django.contrib.auth.models import AbstractUser
 from django.core.serializers.json import DjangoJSONEncoder
-from django.db.models import Q, QuerySet
+from django.db.models import Model, Q, QuerySet
 from django.utils import timezone
 
 from history.access import audit
@@ -19,8 +20,54 @@ from history.entries import JsonObject
 from history.errors import HistoryError
 from history.formats.jsonl import JsonlWriter
 from history.models import ApiKey, AuditEvent, ImportJob, Session, ShareLink
-from history.privacy.registry import columns_of, registered_data
 from history.retention.removal import loose_exchanges_of
+
+
+@dataclass(frozen=True, slots=True)
+class PersonalData:
+    """`rows` are exported; `erase` removes or anonymises them and returns their number.
+
+    Data is erased in the order of registration. Rows `of_sessions` are counted before the sessions are erased, because
+    they go with them; the account itself comes `last`. `shut` is called before anything is removed: afterwards no new
+    rows can come.
+    """
+
+    name: str
+    rows: Callable[[AbstractUser], Iterable[JsonObject]]
+    erase: Callable[[AbstractUser], int]
+    of_sessions: bool = False
+    last: bool = False
+    shut: Callable[[AbstractUser], object] = lambda person: None
+
+
+_registered: dict[str, PersonalData] = {}
+
+
+def register_personal_data(data: PersonalData) -> None:
+    _registered[data.name] = data
+
+
+def registered_data() -> list[PersonalData]:
+    return sorted(_registered.values(), key=lambda data: data.last)
+
+
+def rows_of_table(name: str, model: type[Model], *, of: str, secrets: tuple[str, ...] = ()) -> PersonalData:
+    """Rows of a table that belong to a user and are erased with the account."""
+
+    def rows(person: AbstractUser) -> Iterator[JsonObject]:
+        for row in model._default_manager.filter(**{of: person}).order_by("pk").iterator():
+            yield columns_of(row, without=(of, *secrets))
+
+    def erase(person: AbstractUser) -> int:
+        return model._default_manager.filter(**{of: person}).delete()[0]
+
+    return PersonalData(name, rows, erase)
+
+
+def columns_of(row: Model, *, without: tuple[str, ...] = ()) -> JsonObject:
+    fields = [field for field in row._meta.concrete_fields if field.name not in without]
+    return {field.name: field.value_from_object(row) for field in fields}
+
 
 FORMAT, VERSION = "parley-person", 1
 

@@ -1,1 +1,0 @@
-"""The page /charts/: numbers of the history by day."""
