@@ -136,8 +136,7 @@ PARLEY_RELAY_DRAIN_SECONDS = env.whole_number("PARLEY_RELAY_DRAIN_SECONDS", 60, 
 PARLEY_RELAY_STOP_SECONDS = env.whole_number("PARLEY_RELAY_STOP_SECONDS", 25, most=3600)
 PARLEY_RELAY_DRAINS = env.whole_number("PARLEY_RELAY_DRAINS", 16, most=10_000)
 
-# Off: only staff make API keys.
-PARLEY_OWN_KEYS = env.flag("PARLEY_OWN_KEYS", True)
+PARLEY_OWN_KEYS = env.flag("PARLEY_OWN_KEYS", True)  # off: only staff make API keys
 
 # Chat
 

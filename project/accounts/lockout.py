@@ -21,8 +21,7 @@ WINDOW = timedelta(minutes=15)
 PER_NAME_AND_ADDRESS = 5
 PER_ADDRESS = 50
 
-# From all addresses together: to lock a user out takes twenty addresses every 15 minutes.
-PER_NAME = 100
+PER_NAME = 100  # from all addresses together: to lock a user out takes twenty addresses every 15 minutes
 
 COOKIE = "parley_known"
 COOKIE_AGE = timedelta(days=365)

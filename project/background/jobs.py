@@ -114,10 +114,8 @@ logger = logging.getLogger(__name__)
 STOP_SECONDS = 5.0
 # A job that runs this often keeps its connection to the database: a new one each time costs more than the work.
 OFTEN_SECONDS = 1.0
-# How soon a job notices that this process got its lease.
-LEASE_POLL_SECONDS = 1.0
-# How soon a job is tried again for which the system had no thread.
-RETRY_SECONDS = 1.0
+LEASE_POLL_SECONDS = 1.0  # how soon a job notices that this process got its lease
+RETRY_SECONDS = 1.0  # how soon a job is tried again for which the system had no thread
 
 
 class Scheduler:

@@ -23,8 +23,7 @@ from project.server.limits import HEADER_SECONDS, FrameMeter
 MOST_WAITING = 256 * 1024
 TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
-# Twisted's own has no types.
-_Channel: Any = HTTPChannel
+_Channel: Any = HTTPChannel  # Twisted's own has no types
 
 
 class Inbox:

@@ -10,8 +10,7 @@ from typing import Any
 
 from relay.runtime.asgi import Message, Send
 
-# How long a client may take to read what was sent before its socket was closed.
-CLOSE_SECONDS = 30
+CLOSE_SECONDS = 30  # how long a client may take to read what was sent before its socket was closed
 
 
 def paced(send: Send) -> Send:

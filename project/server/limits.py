@@ -8,8 +8,7 @@ import time
 
 from relay.runtime.asgi import Message, Receive, Send
 
-# Any sender may send this much to any path: enough for a sign-in form or a small API call.
-ANYONE_BYTES = 64 * 1024
+ANYONE_BYTES = 64 * 1024  # any sender may send this much to any path: enough for a sign-in form or a small API call
 # A known sender, on paths that name no limit of their own. Django reads at most 2.5 MB of form fields.
 KNOWN_BYTES = 3 * 1024 * 1024
 

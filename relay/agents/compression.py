@@ -49,8 +49,7 @@ logger = logging.getLogger(__name__)
 # So many turns stay if a summary is requested although the context is not full.
 KEPT_WHEN_REQUESTED = 2
 LEAST_SUMMARY, MOST_SUMMARY = 80, 1_500
-# Writing a summary again must not leave anything out.
-UNBOUNDED = 2**31
+UNBOUNDED = 2**31  # writing a summary again must not leave anything out
 # A summary that is refused is requested once more, with the reason. The second refusal, of any part, is the last.
 TRIES = 2
 # Less of a record than this in one question would never come to an end.

@@ -35,8 +35,7 @@ from relay.usage import allowances, budgets, counters
 from relay.usage.budgets import BudgetLimit, Payer
 from relay.usage.prices import NO_USE, Use, cost_of
 
-# How long a call waits for running ones, and how often it tries.
-WAIT_SECONDS, TRY_EVERY_SECONDS = 60.0, 0.2
+WAIT_SECONDS, TRY_EVERY_SECONDS = 60.0, 0.2  # how long a call waits for running ones, and how often it tries
 
 
 @dataclass(slots=True)

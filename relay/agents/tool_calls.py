@@ -21,8 +21,7 @@ from relay.runtime.event_loop import in_database_after_outages
 from relay.tools.base import Toolbox, ToolContext, ToolError, toolbox
 from relay.tools.running import answer_all, run_call, run_calls
 
-# The result of a question beside the one that was answered.
-NO_ANSWER = "The user did not answer this question."
+NO_ANSWER = "The user did not answer this question."  # the result of a question beside the one that was answered
 
 
 async def run_tool_calls(turn: Turn, observer: TurnObserver, answer: StoredAnswer) -> tuple[Run.Outcome | None, int]:

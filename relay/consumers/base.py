@@ -40,8 +40,7 @@ MOST_UNSENT_BYTES = 1_000_000
 # How long the last messages may take, and the close frame of a client that does not read.
 LAST_SECONDS, SLOW_SECONDS = 3.0, 60.0
 DATABASE_AWAY = (OperationalError, InterfaceError)
-# How long the result of a call is shared by pages that need it because of the same message.
-CACHE_SECONDS = 2.0
+CACHE_SECONDS = 2.0  # how long the result of a call is shared by pages that need it because of the same message
 
 T = TypeVar("T")
 _shared_calls: dict[Hashable, asyncio.Future[Any]] = {}

@@ -33,8 +33,7 @@ from relay.usage import allowances
 MAX_CHARS = 400_000
 # A client that is further behind than so many of the newest runs has not merely missed the end of an answer.
 MOST_RUNS = 20
-# How far a branch is followed to its end in one step.
-FURTHEST = 100_000
+FURTHEST = 100_000  # how far a branch is followed to its end in one step
 
 Client = JsonObject  # address and time of the connection
 
@@ -88,8 +87,7 @@ def text_parts(text: str) -> tuple[Part, ...]:
     return (Text(text=text),) if text.strip() else ()
 
 
-# The settings that hold at an entry, without all earlier messages.
-LAST_TURN = ContextOptions(max_turns=1)
+LAST_TURN = ContextOptions(max_turns=1)  # the settings that hold at an entry, without all earlier messages
 
 
 def append_input(

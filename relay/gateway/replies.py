@@ -29,8 +29,7 @@ _DECODER = json.JSONDecoder()
 ID_PLACES = frozenset({"id", "conversation.id", "response.id", "response.conversation.id"})
 LONGEST_ID = 200
 EDGE_BYTES = 16 * 1024
-# Of a reply as it came, and of the same decompressed.
-MOST_COPIED, MOST_PLAIN = 4 * 1024 * 1024, 32 * 1024 * 1024
+MOST_COPIED, MOST_PLAIN = 4 * 1024 * 1024, 32 * 1024 * 1024  # of a reply as it came, and of the same decompressed
 
 
 @dataclass(slots=True)

@@ -33,21 +33,15 @@ _OPEN_END = re.compile(r"(?:\n?</code></pre></div>|</(?:p|li)>(?:\s*</(?:p|li|ul
 
 MAX_CHANGES = 256
 MAX_ARGUMENT_CHARS = 4_000
-# At the start of a line a few characters decide what it is: a list, a heading, a quotation.
-LINE_START = 12
-# Rendering takes a few microseconds for a character: longer texts are rendered in a thread.
-MAX_CHARS_ON_LOOP = 1_000
-# An open end that is longer than this is rendered again when it has grown by an eighth.
-LONG_TAIL = 4_000
+LINE_START = 12  # at the start of a line a few characters decide what it is: a list, a heading, a quotation
+MAX_CHARS_ON_LOOP = 1_000  # rendering takes a few microseconds for a character: longer texts are rendered in a thread
+LONG_TAIL = 4_000  # an open end that is longer than this is rendered again when it has grown by an eighth
 # Code that is still being written is highlighted again when it has grown by a quarter, as far as it is highlighted.
 HIGHLIGHT_STEP = 200
 
-# Characters that may change how the text before them is rendered.
-_MEANING = re.compile(r"[*_`~\[\]<>$|\\&^\r\n\t]")
-# A character at the end of a text whose meaning depends on the next one.
-_UNDECIDED = frozenset("*_~$`\\])")
-# The beginning of an address or an entity, which more letters continue.
-_ADDRESS = re.compile(r"://|www\.|@|&")
+_MEANING = re.compile(r"[*_`~\[\]<>$|\\&^\r\n\t]")  # characters that may change how the text before them is rendered
+_UNDECIDED = frozenset("*_~$`\\])")  # a character at the end of a text whose meaning depends on the next one
+_ADDRESS = re.compile(r"://|www\.|@|&")  # the beginning of an address or an entity, which more letters continue
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,14 +28,12 @@ from relay.runtime.event_loop import in_database, in_database_after_outages
 
 # Seconds between two frames with text. It grows with the number of sockets, up to the maximum.
 MIN_INTERVAL, INTERVAL_PER_SOCKET, MAX_INTERVAL = 0.05, 0.0025, 1.0
-# Shorter waits for the next attempt are not shown: they end before a user has read the notice.
-MIN_RETRY_NOTICE = 2.0
+MIN_RETRY_NOTICE = 2.0  # shorter waits for the next attempt are not shown: they end before a user has read the notice
 
 
 _interval = {"until": 0.0, "seconds": MIN_INTERVAL}  # a cache for half a second
 local_tasks: dict[UUID, RunTask] = {}
-# How often a run is read again that changes while it is read.
-MOST_READS = 5
+MOST_READS = 5  # how often a run is read again that changes while it is read
 
 
 class RunTask:

@@ -19,8 +19,7 @@ from history.record.paths import is_on_way
 
 # The role of a call to a model that writes a summary. It is not an answer of the conversation.
 SUMMARISER = "summariser"
-# How many ended runs of a session are looked at to recognise late frames.
-MOST_RECENT = 50
+MOST_RECENT = 50  # how many ended runs of a session are looked at to recognise late frames
 # The error of a tool command that was not carried out to its end. The errors of others are classes of exceptions.
 INTERRUPTED = "Interrupted"
 

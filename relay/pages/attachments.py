@@ -18,8 +18,7 @@ from history.transcripts.previews import Attachment, find_attachment
 from relay.chat.attachments import Attached, attach, most_bytes, refusal_text, tidy
 from relay.errors import AttachmentRefused
 
-# Files of other users are never run on our pages, with any content type.
-LOCKED = "default-src 'none'; sandbox"
+LOCKED = "default-src 'none'; sandbox"  # files of other users are never run on our pages, with any content type
 
 
 @accepts_body(lambda: most_bytes() * settings.PARLEY_ATTACHMENTS_PER_MESSAGE + FORM_OVERHEAD)

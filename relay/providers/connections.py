@@ -39,8 +39,7 @@ _sessions: PerLoop[dict[tuple[bool, bool], aiohttp.ClientSession]] = PerLoop(dic
 _connectors: PerLoop[dict[bool, aiohttp.TCPConnector]] = PerLoop(dict)
 SHORT = 64 * 1024  # a longer body is not joined with the head
 WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS"})
-# Repeated once if a kept connection turns out to be closed.
-REPEATABLE = WITHOUT_BODY | {"PUT", "DELETE"}
+REPEATABLE = WITHOUT_BODY | {"PUT", "DELETE"}  # repeated once if a kept connection turns out to be closed
 
 
 def session(*, keeps_alive: bool = True) -> aiohttp.ClientSession:

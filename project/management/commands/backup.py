@@ -15,8 +15,7 @@ from django.utils import timezone
 
 from project.server.readiness import check_database
 
-# Pages that are copied at a time: between two steps writers get their turn.
-PAGES = 2_000
+PAGES = 2_000  # pages that are copied at a time: between two steps writers get their turn
 
 
 class Command(BaseCommand):

@@ -25,8 +25,7 @@ from relay.runtime.asgi import Receive
 from relay.runtime.event_loop import LARGE
 
 LONGEST_KEY = 100
-# Top-level fields that are references wherever they occur.
-_REFERRING_FIELDS = ("previous_response_id", "conversation")
+_REFERRING_FIELDS = ("previous_response_id", "conversation")  # top-level fields that are references wherever they occur
 
 
 Value = Any  # msgspec takes `object` for a type of its own

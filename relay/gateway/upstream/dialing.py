@@ -32,8 +32,7 @@ BUSY_OR_BROKEN = frozenset({408, 429, 500, 502, 503, 504, 520, 521, 522, 523, 52
 ANOTHER_MAY_HELP = BUSY_OR_BROKEN | {401, 402, 403, 404}
 NOT_THERE = frozenset({400, 404})  # the upstream does not have the answer that the call continues
 CHECK_SECONDS = 0.25
-# A request is still being sent for as long as its size takes at so many bytes a second.
-SLOWEST_UPLOAD = 64 * 1024
+SLOWEST_UPLOAD = 64 * 1024  # a request is still being sent for as long as its size takes at so many bytes a second
 
 
 @dataclass(slots=True, kw_only=True)

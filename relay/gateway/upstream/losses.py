@@ -30,12 +30,10 @@ DEFAULTS: dict[str, object] = {
     "generationConfig.responseMimeType": "text/plain",
     "generationConfig.responseModalities": ["TEXT"],
 }
-# Of these the fields inside are named.
-NESTED = frozenset({"generationConfig", "toolConfig", "output_config", "text"})
+NESTED = frozenset({"generationConfig", "toolConfig", "output_config", "text"})  # of these the fields inside are named
 # Losses with the name of what was lost.
 NAME_KEYS = {LossCode.OPTION_NOT_CARRIED: "name", LossCode.TOOL_NOT_CARRIED: "name", LossCode.PART_NOT_CARRIED: "type"}
-# The prefix of an option that the upstream received and the caller had not sent.
-SUPPLIED = "option_supplied"
+SUPPLIED = "option_supplied"  # the prefix of an option that the upstream received and the caller had not sent
 # Names come from the caller or the vendor, and must not end a header or look like two names.
 NOT_IN_NAMES = re.compile(r"[^\x21-\x2b\x2d-\x7e]")
 

@@ -28,8 +28,7 @@ from relay.providers.advice import error_from, what_happened
 from relay.providers.local import demo_state
 from relay.runtime.locale import ViewerLocale
 
-# How far a branch is followed in one step; a page that is further behind catches up with the next.
-FURTHEST = 1_000
+FURTHEST = 1_000  # how far a branch is followed in one step; a page that is further behind catches up with the next
 # Attempts to read a consistent page while others write. Later entries are announced anyway.
 MOST_LOOKS = 4
 

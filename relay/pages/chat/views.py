@@ -37,8 +37,7 @@ from relay.pages.sidebar.sessions import parse_id
 from relay.pages.sidebar.views import own_session
 from relay.tools.base import all_tools
 
-# Targets of htmx requests that get further rows instead of the page.
-REGIONS = ("older", "newer")
+REGIONS = ("older", "newer")  # targets of htmx requests that get further rows instead of the page
 
 
 @login_required
