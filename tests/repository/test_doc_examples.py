@@ -273,6 +273,7 @@ def test_every_command_of_the_page_on_troubleshooting_runs(
     installation: Installation, server: Server, rest_variables: dict[str, str], tmp_path: Path
 ) -> None:
     # `make run` itself is tested in test_make.py.
+    installation.manage("createsuperuser", "--noinput", "--username", "lovelace", "--email", "lovelace@example.org")
     variables = installation.variables | silent_curl(tmp_path)
     variables["PATH"] = put_on_path(tmp_path, "make", '#!/bin/sh\necho "$1 on port $PORT"\n')
     printed: dict[str, str] = {}
