@@ -214,7 +214,12 @@ class ProgramSocket:
             self.until(lambda told: has(self.texts.get(run, "")), seconds=seconds)
 
     def ended(self, run: str, *, seconds: float = 60) -> Frame:
-        return self.until(lambda told: told["type"] == "run.ended" and told["run"] == run, seconds=seconds)
+        """The end of a run, which may have come before the answer to a command."""
+
+        def is_it(told: Frame) -> bool:
+            return bool(told["type"] == "run.ended" and told["run"] == run)
+
+        return next(filter(is_it, self.heard), None) or self.until(is_it, seconds=seconds)
 
     def hear(self, *, timeout: float) -> Frame:
         frame = str(self.socket.recv(timeout=timeout))

@@ -104,8 +104,6 @@ def test_a_conversation_opens_at_its_end_and_everything_in_it_can_be_opened(
     for beside in ("#sidebar", "#panel"):
         expect(page.locator(beside)).to_be_visible()
     see("chat-session")
-    page.evaluate("document.querySelector('#talk').scrollTo(0, -1e6)")
-    see("chat-session-top")
     for folded in page.locator("#rows details.tool > summary, #rows details.fold > summary").all():
         folded.click()
     expect(page.get_by_text("timed out", exact=True)).to_be_visible()

@@ -29,6 +29,9 @@ WRITTEN_BY_MIGRATIONS = {"django_content_type", "auth_permission"}
 @contextmanager
 def shared_folder() -> Iterator[None]:
     """For the process that starts the workers; they inherit its environment."""
+    if FOLDER in os.environ:  # a test has started this process
+        yield
+        return
     with tempfile.TemporaryDirectory(prefix="parley-tables-", ignore_cleanup_errors=True) as folder:
         os.environ[FOLDER] = folder
         yield

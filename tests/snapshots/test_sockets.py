@@ -91,8 +91,18 @@ class Program:
             if is_it(told):
                 return dict(told)
 
-    async def event(self, kind: str) -> dict[str, Any]:
-        return await self.until(lambda told: told["type"] == kind)
+    async def event(self, kind: str, run: str = "") -> dict[str, Any]:
+        """Of a run also one that came before the answer to the command."""
+
+        def is_it(told: dict[str, Any]) -> bool:
+            return told["type"] == kind and (not run or told["run"] == run)
+
+        received = [told for told in self.received if run and is_it(told)]
+        return received[0] if received else await self.until(is_it)
+
+    async def ended(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """The end of the run that a command has started."""
+        return await self.event("run.ended", answer["run"])
 
 
 class ReadFields(dict[str, Any]):
@@ -169,25 +179,21 @@ async def _converse(talk: Talk, program: Program) -> str:
     await program.ask("ping")
     await program.ask("history")
     first = await program.ask("send", text="How late is it?")
-    await program.event("run.ended")
+    await program.ended(first)
     edited = await program.ask("edit", seq=first["seq"], text="Count.")
-    ended = await program.event("run.ended")
-    await program.ask("regenerate", seq=ended["leaf"])
-    await program.event("run.ended")
+    ended = await program.ended(edited)
+    await program.ended(await program.ask("regenerate", seq=ended["leaf"]))
     running = await program.ask("send", text="Tell me.")
-    await program.event("run.pieces")
+    await program.event("run.pieces", running["run"])
     other = (await program.ask("create", title="Another"))["session"]["session_id"]
     await program.ask("switch", session=first["session_id"])
     await program.ask("open", session=other)
     await program.ask("open", session=first["session_id"])
     await program.ask("stop", run=running["run"])
-    await program.event("run.ended")
-    await program.ask("continue")
-    await program.event("run.ended")
-    await program.ask("send", text="Ask me.")
-    ended = await program.event("run.ended")
-    await program.ask("answer", seq=ended["leaf"], call_id="q", text="The second.")
-    await program.event("run.ended")
+    await program.ended(running)
+    await program.ended(await program.ask("continue"))
+    ended = await program.ended(await program.ask("send", text="Ask me."))
+    await program.ended(await program.ask("answer", seq=ended["leaf"], call_id="q", text="The second."))
     await program.ask("send", text="/help")
     await program.ask("fork", seq=edited["seq"])
     await program.ask("rename", title="Counting")
@@ -211,9 +217,8 @@ async def _wait_in_the_queue(talk: Talk, program: Program) -> None:
     waiting = await program.ask("queue")
     await program.ask("unqueue", queued=waiting["queued"][-1]["queued"])
     await program.ask("stop")
-    await program.event("run.ended")
-    await program.ask("send_queued")
-    await program.event("run.ended")
+    await program.ended(started)
+    await program.ended(await program.ask("send_queued"))
 
 
 async def _summarise(talk: Talk, program: Program) -> None:
@@ -221,8 +226,7 @@ async def _summarise(talk: Talk, program: Program) -> None:
     long = ["one row, and then another one " * 30] * 8
     session = await in_database(lambda: create_chat(talk.user, *long))
     await program.ask("open", session=str(session.pk))
-    await program.ask("compress")
-    ended = await program.event("run.ended")
+    ended = await program.ended(await program.ask("compress"))
     await program.ask("undo_summary", seq=ended["leaf"])
 
 

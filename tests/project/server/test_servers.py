@@ -98,35 +98,26 @@ def test_under_every_server_jobs_run_strange_sockets_are_refused_and_sigterm_end
     assert tracks.all()[-1][1] == "goodbye"
 
 
-def test_of_two_processes_exactly_one_leads_and_the_other_follows_when_it_ends(
+def test_of_two_processes_exactly_one_leads_and_the_other_follows_when_it_ends_or_is_killed(
     probe_environment: dict[str, str], tracks: Tracks, tmp_path: Path
 ) -> None:
-    def serve(name: str) -> AbstractContextManager[Process]:
-        log = tmp_path / name
-        return run_server("daphne", application=PROBE, port=free_port(), log=log, environment=probe_environment)
+    """The one that is killed is followed when its lease runs out."""
 
-    with serve("first") as first:
+    def serve(server: str, name: str) -> AbstractContextManager[Process]:
+        log = tmp_path / name
+        return run_server(server, application=PROBE, port=free_port(), log=log, environment=probe_environment)
+
+    with serve("daphne", "first") as first:
         wait_for(lambda: tracks.count("lead"), what="the first leading")
-        with serve("second"):
+        with serve("uvicorn", "second") as second:
             wait_for(lambda: len(tracks.count("tick")) == 2, what="both processes working")
             time.sleep(1)
             assert len(tracks.count("lead")) == 1
             end_well(first, "daphne")
             wait_for(lambda: len(tracks.count("lead")) == 2, what="the second leading")
-
-
-def test_a_leader_that_is_killed_is_followed_when_its_lease_runs_out(
-    probe_environment: dict[str, str], tracks: Tracks, tmp_path: Path
-) -> None:
-    def serve(name: str) -> AbstractContextManager[Process]:
-        log = tmp_path / name
-        return run_server("uvicorn", application=PROBE, port=free_port(), log=log, environment=probe_environment)
-
-    with serve("first") as first:
-        wait_for(lambda: tracks.count("lead"), what="the first leading")
-        with serve("second"):
-            first.kill()
-            wait_for(lambda: len(tracks.count("lead")) == 2, what="the second leading")
+            with serve("uvicorn", "third"):
+                second.kill()
+                wait_for(lambda: len(tracks.count("lead")) == 3, what="the third leading")
 
 
 @pytest.mark.any_database
