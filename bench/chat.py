@@ -83,12 +83,12 @@ def _measure_server(table: Table, server: str, count: int, *, folder: Path) -> N
             before = run(port, process, bare, late=bare[:LATECOMERS])
             ours = run(port, process, addresses, late=late[number * LATECOMERS : (number + 1) * LATECOMERS])
             after = run(port, process, bare)
-            _tell(table, f"{server}, {count} sockets, {shape}", ours, before, after)
+            _add_line(table, f"{server}, {count} sockets, {shape}", ours, before, after)
     kib = [_idle(server, addresses, folder=folder) for addresses in (own_sessions(f"{server} idle", count), bare)]
     table.add(Line(f"{server}, {count} sockets: memory of an idle one", kib[0], "KiB", note=f"bare {kib[1]:.0f} KiB"))
 
 
-def _tell(table: Table, what: str, ours: Measured, before: Measured, after: Measured) -> None:
+def _add_line(table: Table, what: str, ours: Measured, before: Measured, after: Measured) -> None:
     bare = statistics.mean((before.cpu_per_second, after.cpu_per_second))
     load, frames = os.getloadavg()[0], ours.frames / ours.sockets
     note = f"{ours.cpu_per_second:.2f} ms against {bare:.2f} ms, {frames:.0f} frames each, load {load:.0f}"
@@ -142,7 +142,7 @@ async def _in_phases(
     begin = cpu_of(process)
     asking = [client for client in clients if client.says]
     for place in range(0, len(asking), ASKED_AT_ONCE):
-        await asyncio.gather(*(client.ask() for client in asking[place : place + ASKED_AT_ONCE]))
+        await asyncio.gather(*(client.relay_call() for client in asking[place : place + ASKED_AT_ONCE]))
         while int(await ask_server(port, "/gate")) < min(place + ASKED_AT_ONCE, len(asking)):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     measured.asking, begin = cpu_of(process) - begin, cpu_of(process)
@@ -169,12 +169,12 @@ class Client:
         self.socket, self.says, self.frames, self.words = socket, says, 0, 0
         self.has_begun, self.has_end = asyncio.Event(), asyncio.Event()
 
-    async def ask(self) -> None:
+    async def relay_call(self) -> None:
         await self.socket.send(self.says)
 
     async def wait_for_first(self) -> float:
         asked = time.perf_counter()
-        await self.ask()
+        await self.relay_call()
         await self.has_begun.wait()
         return time.perf_counter() - asked
 

@@ -43,10 +43,10 @@ def cpu_of(process: psutil.Process) -> float:
 
 
 async def ask_server(port: int, path: str) -> str:
-    return await asyncio.to_thread(_asked, port, path)
+    return await asyncio.to_thread(_fetch, port, path)
 
 
-def _asked(port: int, path: str) -> str:
+def _fetch(port: int, path: str) -> str:
     with urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as response:
         return str(response.read().decode())
 
@@ -61,7 +61,7 @@ def _wait_for(port: int, started: subprocess.Popen[bytes]) -> None:
     end = time.monotonic() + 60
     while time.monotonic() < end and started.poll() is None:
         try:
-            _asked(port, "/healthz")
+            _fetch(port, "/healthz")
         except OSError:
             time.sleep(0.1)
         else:

@@ -1,9 +1,9 @@
 """What the chat benchmark serves: the whole application with a model that speaks at a set pace, and a bare consumer.
 
 The model lives in the server's own process and costs next to nothing, so that what is measured is ours: reading the
-history, recording, rendering, and sending it to the page. `/ws/bare/` is what all of that is compared with. Whoever
-asks while the gate is shut waits for it, so that any number of answers can begin together: `/gate/shut`, `/gate/open`,
-and `/gate` says how many wait.
+history, recording, rendering, and sending it to the page. `/ws/bare/` is what all of that is compared with. Calls
+to the model wait while the gate is shut, so that any number of answers can begin together: `/gate/shut`, `/gate/open`,
+and `/gate` returns how many wait.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from project import asgi
 from channels.generic.websocket import AsyncWebsocketConsumer
 
 from bench.chat_text import TOKENS_PER_SECOND, tokens
-from history.answers.events import Ended, Event, Started, TextPiece
+from history.answers.events import AnswerEnded, AnswerStarted, Event, TextPiece
 from history.context.values import Context
 from history.dialects import CallOptions
 from relay.providers import registry
@@ -36,7 +36,7 @@ class Gate:
         self.event, self.waiting = asyncio.Event(), 0
         self.event.set()
 
-    async def told(self, path: str) -> bytes:
+    async def handle_command(self, path: str) -> bytes:
         if path == "/gate/shut":
             self.event, self.waiting = asyncio.Event(), 0
         elif path == "/gate/open":
@@ -66,10 +66,10 @@ class PacedModel(ScriptedProvider):
     async def call(
         self, context: Context, options: CallOptions, *, notes: CallNotes | None = None
     ) -> AsyncGenerator[Event, None]:
-        yield Started(model=options.model, provider=self.name)
+        yield AnswerStarted(model=options.model, provider=self.name)
         async for token in paced():
             yield TextPiece(part="text", text=token)
-        yield Ended(reason="stop")
+        yield AnswerEnded(reason="stop")
 
 
 process_state.set(registry.Router([PacedModel(models=[Model(name="bench", window=8192)])]))
@@ -98,6 +98,6 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
         await bare(scope, receive, send)
     elif scope["type"] == "http" and path.startswith("/gate"):
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": await gate.told(path)})
+        await send({"type": "http.response.body", "body": await gate.handle_command(path)})
     else:
         await asgi.application(scope, receive, send)

@@ -66,10 +66,10 @@ def _measure() -> int:
 
 
 @dataclass
-class Told:
+class CompressionMeasure:
     """What was told at most, in our own estimate and as the model counted it, of how much that was said."""
 
-    room: int
+    limit: int
     most: int = 0
     counted: int = 0
     said: int = 0
@@ -77,18 +77,20 @@ class Told:
     seconds: float = 0.0
 
 
-def _judge(table: Any, what: str, told: Told) -> None:
+def _judge(table: Any, what: str, measure: CompressionMeasure) -> None:
     """That it fits shows something only where it would not have: more was said, and some of it is told no more."""
     from bench.measure import Line
 
-    how = ", ".join(f"{times} × {how}" for how, times in sorted(told.shortened.items()))
-    table.add(Line(f"{what}: most tokens told", told.most, "tokens", goal=told.room))
-    table.add(Line("… tokens of everything that was said", told.said, "tokens", goal=told.room + 1, at_least=True))
-    times = told.shortened.total()
+    how = ", ".join(f"{times} × {how}" for how, times in sorted(measure.shortened.items()))
+    table.add(Line(f"{what}: most tokens told", measure.most, "tokens", goal=measure.limit))
+    table.add(
+        Line("… tokens of everything that was said", measure.said, "tokens", goal=measure.limit + 1, at_least=True)
+    )
+    times = measure.shortened.total()
     table.add(Line("… how often less was told from then on", times, "times", goal=1, at_least=True, note=how))
 
 
-async def _turns(provider: Any, *, count: int, window: int, question: str) -> Told:
+async def _turns(provider: Any, *, count: int, window: int, question: str) -> CompressionMeasure:
     from django.contrib.auth import get_user_model
 
     from history.db.process_state import process_state
@@ -101,28 +103,30 @@ async def _turns(provider: Any, *, count: int, window: int, question: str) -> To
     from relay.runtime.event_loop import in_database
 
     process_state.set(registry.Router([provider]))
-    told = Told(await in_database(lambda: context_limit(provider.models[0], find_agent("").max_answer_tokens)))
+    measure = CompressionMeasure(
+        await in_database(lambda: context_limit(provider.models[0], find_agent("").max_answer_tokens))
+    )
     user = await in_database(get_user_model().objects.create_user, f"bench-{window}")
     session, began = None, time.monotonic()
     for number in range(count):
         text = f"Question {number}: {question}?"
         if session is None:
-            session = await conversation.start_session(user, conversation.Draft(text=text))
+            session = await conversation.start_session(user, conversation.MessageDraft(text=text))
         else:
             head = await in_database(lambda pk: Session.objects.get(pk=pk).head, session.pk)
             seen = conversation.ViewerPosition(after=head)
-            await conversation.send(user, session, conversation.Draft(text=text), seen)
+            await conversation.send(user, session, conversation.MessageDraft(text=text), seen)
         await asyncio.gather(*(live.task for live in [*run_task.local_tasks.values()] if live.task))
-    told.seconds = time.monotonic() - began
-    told.most = provider.most
-    await in_database(_look_back, session, told)
+    measure.seconds = time.monotonic() - began
+    measure.most = provider.most
+    await in_database(_look_back, session, measure)
     await runs.stop_all()
     await connections.close()
     process_state.reset(registry.Router)
-    return told
+    return measure
 
 
-def _look_back(session: Any, told: Told) -> None:
+def _look_back(session: Any, measure: CompressionMeasure) -> None:
     """Nothing erred, and what was said, asked and shortened meanwhile."""
     from history.context.rendering import render_context
     from history.context.values import ContextOptions
@@ -135,12 +139,12 @@ def _look_back(session: Any, told: Told) -> None:
     failed = messages.exclude(status="complete").count()
     assert (bad, failed) == (0, 0), f"{bad} runs and {failed} answers failed"
     for entry in selectors.entries_of(list(messages.filter(kind="summary"))):
-        told.shortened[entry.metadata["how"]] += 1
+        measure.shortened[entry.metadata["how"]] += 1
     used = Exchange.objects.filter(session=session).values_list("usage", flat=True)
-    told.counted = max((use.get("input_tokens", 0) + use.get("output_tokens", 0) for use in used), default=0)
+    measure.counted = max((use.get("input_tokens", 0) + use.get("output_tokens", 0) for use in used), default=0)
     taken = selectors.snapshot(session)
     everything = replace(taken, nodes=tuple(node for node in taken.nodes if node.entry.kind != "summary"))
-    told.said = render_context(everything, ContextOptions(max_turns=None)).tokens
+    measure.said = render_context(everything, ContextOptions(max_turns=None)).tokens
 
 
 def _give_short_answers() -> None:
@@ -160,8 +164,8 @@ class _Watched:
     async def call(self, context: Any, options: Any, *, notes: Any = None) -> AsyncGenerator[Any, None]:
         from history.context.tokens import estimate_context
 
-        told = estimate_context(context.entries, system=context.system, tools=context.tools)
-        self.most = max(self.most, told)
+        measure = estimate_context(context.entries, system=context.system, tools=context.tools)
+        self.most = max(self.most, measure)
         async for event in self.inner.call(context, options, notes=notes):
             yield event
 
@@ -195,7 +199,7 @@ def _cost_of_compressing(messages: int) -> float:
     from history.entries import ModelInput, ModelOutput, Summary, Text
     from history.record import recorder
     from relay.agents.compression import plan_compression
-    from relay.agents.turn import CompressionRequest, Turn
+    from relay.agents.turn import CompressionRequest, TurnInput
     from relay.models import Agent
     from relay.providers.base import Model
 
@@ -207,7 +211,7 @@ def _cost_of_compressing(messages: int) -> float:
         said = [ModelInput(parts=parts) if n % 2 == 0 else ModelOutput(parts=parts) for n in range(messages)]
         recorder.append_many(session, said, after=0)
         recorder.append(session, Summary(first=1, last=messages - 200, summary=SUMMARY), after=messages)
-        turn = Turn(session_id=session.pk, user=user, leaf=messages + 1, agent=Agent())
+        turn = TurnInput(session_id=session.pk, user=user, leaf=messages + 1, agent=Agent())
         began = time.perf_counter()
         plan, policy = plan_compression(
             turn, turn.leaf, model=Model(name="m", window=200_000), request=CompressionRequest(why="asked")

@@ -20,7 +20,7 @@ from history.db.transactions import writing
 from history.entries import Entry, ModelInput, ModelOutput, Text, ToolRequest, ToolResult, ToolResults, Usage
 from history.models import Session
 from history.record import recorder, writer
-from history.record.row_builder import Draft
+from history.record.row_builder import SessionDraft
 
 LONG_SESSION = 10_000
 SHORT_SESSION = 10
@@ -108,7 +108,7 @@ def load(*, messages: int, sessions: int) -> Loaded:
     together = max(1, ENTRIES_TOGETHER // each)
     for start in range(0, len(names), together):
         fill([owners[name] for name in names[start : start + together]], talk, each)
-        _tell(LONG_SESSION + (start + together) * each, messages, begin)
+        _print_progress(LONG_SESSION + (start + together) * each, messages, begin)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
     return Loaded(long, short, owners[SMALL_OWNER], owners["large"], time.perf_counter() - begin)
@@ -118,7 +118,7 @@ def fill(owners: Sequence[Any], talk: Talk, messages: int) -> list[Session]:
     """A session of so many entries for each of these owners, all of them in a few statements."""
     with writing():
         sessions = [_started(owner, talk) for owner in owners]
-        drafts = {pk: Draft(session) for pk, session in writer.lock(session.pk for session in sessions).items()}
+        drafts = {pk: SessionDraft(session) for pk, session in writer.lock(session.pk for session in sessions).items()}
         for session in sessions:
             draft = drafts[session.pk]
             for entry in talk.turns(messages, begun=session.created_at):
@@ -135,6 +135,6 @@ def _started(owner: Any, talk: Talk) -> Session:
     return recorder.start_session(owner=owner, created_at=begun, client="bench")
 
 
-def _tell(done: int, messages: int, begin: float) -> None:
+def _print_progress(done: int, messages: int, begin: float) -> None:
     rate = done / (time.perf_counter() - begin)
     print(f"\rloading: {done:,} of {messages:,} messages, {rate:,.0f}/s", end="", file=sys.stderr, flush=True)

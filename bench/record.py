@@ -167,7 +167,7 @@ def appends(loaded: Loaded, table: Table, rounds: int) -> None:
     short = Session.objects.get(pk=loaded.short.pk)
 
     def append(session: Session) -> Callable[[], object]:
-        return lambda: recorder.append(session, _said(), after=session.head)
+        return lambda: recorder.append(session, _user_message(), after=session.head)
 
     after_many, after_few = in_turns(append(long), append(short), rounds=rounds)
     note = f"{after_many * 1e3:.2f} ms"
@@ -190,7 +190,7 @@ def _from_threads(threads: int, lasting: float, owner: Any, *, batch: int) -> fl
     def write(place: int) -> None:
         session = sessions[place]
         while time.perf_counter() < end:
-            recorder.append_many(session, [_said() for _ in range(batch)], after=session.head)
+            recorder.append_many(session, [_user_message() for _ in range(batch)], after=session.head)
             written[place] += batch
         connections.close_all()
 
@@ -203,7 +203,7 @@ def _from_threads(threads: int, lasting: float, owner: Any, *, batch: int) -> fl
     return sum(written) / (time.perf_counter() - begin)
 
 
-def _said() -> ModelInput:
+def _user_message() -> ModelInput:
     return ModelInput(parts=(Text(text="The build server takes twice as long since Monday. Can you look at it? 重试"),))
 
 

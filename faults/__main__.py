@@ -20,14 +20,14 @@ from pathlib import Path
 
 from django.conf import settings
 
-from faults import chat, commands, crowd, kill, moments, network, queue, sockets, stream
+from faults import chat, commands, crowd, database_outages, kill, network, queue, sockets, stream
 from faults.relay import chunks, damage, disk, large, outage, worker
 from tests.on_postgres import postgres
 from tests.servers.databases import shared_folder
 from tests.servers.writers import Writers, start_writers
 
 FAULTS: dict[str, Callable[[Writers, int], str]] = {"kill": kill.run, "crowd": crowd.run, "stream": stream.run}
-# Of the relay and the chat: each in a house of its own. The second is the folder of a PostgreSQL; nothing: SQLite.
+# Of the relay and the chat, each in its own installation. The second is the folder of a PostgreSQL; nothing: SQLite.
 RELAY: dict[str, Callable[[Path, str, int], str]] = {
     "outage": outage.run,
     "disk": disk.run,
@@ -36,7 +36,7 @@ RELAY: dict[str, Callable[[Path, str, int], str]] = {
     "damage": damage.run,
     "large": large.run,
     "chat": chat.run,
-    "moments": moments.run,
+    "moments": database_outages.run,
     "commands": commands.run,
     "queue": queue.run,
     "redis": sockets.run_redis,

@@ -22,7 +22,7 @@ def run(folder: Path, server: str, rounds: int) -> str:
             *[slow_words(WORDS, seconds=0.1) for _ in range(chats)], *[slow_words(2, seconds=0) for _ in range(chats)]
         )
         programs = [here.program(web) for _ in range(chats)]
-        begun = [program.ask("send", text=f"Question {place}") for place, program in enumerate(programs)]
+        begun = [program.request("send", text=f"Question {place}") for place, program in enumerate(programs)]
         for program, sent in zip(programs, begun, strict=True):
             program.until_text(sent["run"], lambda text: "w1" in text)
         with database_away(here.variables["DATABASE_URL"], server):
@@ -34,8 +34,8 @@ def run(folder: Path, server: str, rounds: int) -> str:
             _until_answered(program, session)
         took = time.monotonic() - back
         for program, session in zip(programs, sessions, strict=True):
-            program.ask("open", session=session)
-            sent = program.ask("send", text="And now?")
+            program.request("open", session=session)
+            sent = program.request("send", text="And now?")
             assert "run" in sent, f"the conversation is stuck: {sent}"
             program.ended(sent["run"])
     return f"{seconds:.0f} s without a database: {chats} answers stored whole {took:.1f} s after it came back"
@@ -44,7 +44,7 @@ def run(folder: Path, server: str, rounds: int) -> str:
 def _until_answered(program: ProgramSocket, session: str, *, within: float = 60) -> None:
     end = time.monotonic() + within
     while True:
-        told = program.ask("history", session=session)["messages"]
+        told = program.request("history", session=session)["messages"]
         answers = [one for one in told if one["role"] == "assistant"]
         if answers and answers[-1]["content"].split() == numbered_words(WORDS):
             assert len(answers) == 1, f"{len(answers)} answers to one question"

@@ -43,45 +43,45 @@ class Client:
         kind = random.choice(["send"] * 5 + ["tool", "stop", "unqueue", "send_queued", "queue", "history"])  # noqa: S311
         if kind in ("send", "tool"):
             text = f"{self.number}.{number}" if kind == "send" else "/current_time"
-            told = self._ask("send", session=session, text=text)
-            if told["type"] == "send" and kind == "send":
+            frame = self._ask("send", session=session, text=text)
+            if frame["type"] == "send" and kind == "send":
                 self.sent.append(text)
         else:
-            told = self._ask(kind, session=session)
-            if told["type"] == "unqueue":
-                self.withdrawn += told["withdrawn"]
+            frame = self._ask(kind, session=session)
+            if frame["type"] == "unqueue":
+                self.withdrawn += frame["withdrawn"]
 
     def _ask(self, kind: str, **what: Any) -> dict[str, Any]:
-        asked = f"{kind}-{len(self.program.heard)}"
+        request_id = f"{kind}-{len(self.program.frames)}"
         if "session" in what:
-            self.program.socket.send(json.dumps({"type": "open", "id": f"o{asked}", "session": what["session"]}))
-            self.program.until(lambda told: told.get("id") == f"o{asked}")
-        self.program.socket.send(json.dumps({"type": kind, "id": asked, **what}))
-        told = self.program.until(lambda told: told.get("id") == asked, seconds=30)
-        if told["type"] == "error" and told["code"] == "internal":
-            self.problems.append(told)
-        return told
+            self.program.socket.send(json.dumps({"type": "open", "id": f"o{request_id}", "session": what["session"]}))
+            self.program.until(lambda frame: frame.get("id") == f"o{request_id}")
+        self.program.socket.send(json.dumps({"type": kind, "id": request_id, **what}))
+        frame = self.program.until(lambda frame: frame.get("id") == request_id, seconds=30)
+        if frame["type"] == "error" and frame["code"] == "internal":
+            self.problems.append(frame)
+        return frame
 
 
 def run(folder: Path, server: str, rounds: int) -> str:
     times, acknowledged, kills = max(2, rounds // 4), 0, 0
-    with create_installation(Path(tempfile.mkdtemp(dir=folder))) as house:
+    with create_installation(Path(tempfile.mkdtemp(dir=folder))) as installation:
         for number in range(times):
             is_killed = number % 2 == 1
-            acknowledged += _round(house, is_killed=is_killed)
+            acknowledged += _round(installation, is_killed=is_killed)
             kills += is_killed
-        found = house.manage("history", "verify")
+        found = installation.manage("history", "verify")
         assert found.returncode == 0, found.stdout + found.stderr
     return f"{times} rounds, {kills} kills: {acknowledged} messages acknowledged, each there once; verified"
 
 
-def _round(house: Installation, *, is_killed: bool) -> int:
+def _round(installation: Installation, *, is_killed: bool) -> int:
     plays = [slow_words(3, seconds=0.05) for _ in range(SOCKETS * COMMANDS * 2)]
     plays[3::7] = [asks(("call", "current_time", "{}"))] * len(plays[3::7])
-    house.plays(*plays)
-    with house.serving(application=IMPATIENT_APP) as web:
-        sessions = [_begin(house, web) for _ in range(SESSIONS)]
-        clients = [Client(number, house.program(web), sessions) for number in range(SOCKETS)]
+    installation.plays(*plays)
+    with installation.serving(application=IMPATIENT_APP) as web:
+        sessions = [_begin(installation, web) for _ in range(SESSIONS)]
+        clients = [Client(number, installation.program(web), sessions) for number in range(SOCKETS)]
         threads = [threading.Thread(target=client.run) for client in clients]
         for thread in threads:
             thread.start()
@@ -90,30 +90,30 @@ def _round(house: Installation, *, is_killed: bool) -> int:
             web.process.kill()
         for thread in threads:
             thread.join(120)
-        house.close_sockets()
-    with house.serving(application=IMPATIENT_APP) as web:
-        _check(house, web, clients, sessions)
-        house.close_sockets()
-    house.vendors.forget()
+        installation.close_sockets()
+    with installation.serving(application=IMPATIENT_APP) as web:
+        _check(installation, web, clients, sessions)
+        installation.close_sockets()
+    installation.vendors.forget()
     return sum(len(client.sent) for client in clients)
 
 
-def _begin(house: Installation, web: Server) -> str:
-    program = house.program(web)
-    sent = program.ask("send", text="begin")
+def _begin(installation: Installation, web: Server) -> str:
+    program = installation.program(web)
+    sent = program.request("send", text="begin")
     program.ended(sent["run"])
     return str(sent["session_id"])
 
 
-def _check(house: Installation, web: Server, clients: list[Client], sessions: list[str]) -> None:
+def _check(installation: Installation, web: Server, clients: list[Client], sessions: list[str]) -> None:
     problems = [problem for client in clients for problem in client.problems]
     assert not problems, problems[0]
-    program, found, end = house.program(web), Counter[str](), time.monotonic() + 60
+    program, found, end = installation.program(web), Counter[str](), time.monotonic() + 60
     for session in sessions:
-        while program.ask("open", session=session)["running"]:
+        while program.request("open", session=session)["running"]:
             assert time.monotonic() < end, "a run does not end"
             time.sleep(1)
-        said = house.manage("shell", "--no-imports", "--command", TEXTS.format(session=session))
+        said = installation.manage("shell", "--no-imports", "--command", TEXTS.format(session=session))
         found.update(json.loads(said.stdout))
     acknowledged = Counter(text for client in clients for text in client.sent)
     twice = [text for text, count in found.items() if count > 1 and "." in text and not text.startswith("/")]

@@ -32,19 +32,19 @@ LONG_SECONDS = (2.0, 12.0)
 def run(folder: Path, server: str, rounds: int) -> str:
     answers, played = max(2, rounds // 2), Counter[str]()
     with (
-        create_installation(Path(tempfile.mkdtemp(dir=folder))) as house,
+        create_installation(Path(tempfile.mkdtemp(dir=folder))) as installation,
         redis_server(Path(tempfile.mkdtemp(dir=folder))) as redis,
         proxy(redis.port) as network,
     ):
         faults = _faults(redis, network)
-        with _processes(house, network, IMPATIENT_APP) as servers:
+        with _processes(installation, network, IMPATIENT_APP) as servers:
             for number in range(answers):
                 name = list(faults)[number % len(faults)]
-                _answer_during(house, servers, name, faults[name], random.uniform(0.2, 3.0))  # noqa: S311
+                _answer_during(installation, servers, name, faults[name], random.uniform(0.2, 3.0))  # noqa: S311
                 played[name] += 1
-        with _processes(house, network, APP) as servers:
+        with _processes(installation, network, APP) as servers:
             for seconds in LONG_SECONDS:
-                _answer_during(house, servers, "black hole", network.silent, seconds)
+                _answer_during(installation, servers, "black hole", network.silent, seconds)
                 played[f"black hole of {seconds:.0f} s"] += 1
     told = ", ".join(f"{count} × {name}" for name, count in sorted(played.items()))
     return f"{told}: each word once at every socket of three processes"
@@ -83,41 +83,43 @@ def _replica(redis: RedisServer) -> Iterator[None]:
 
 
 def _answer_during(
-    house: Installation,
+    installation: Installation,
     servers: list[Server],
     name: str,
     fault: Callable[[], AbstractContextManager[None]],
     seconds: float,
 ) -> None:
     """One answer at a process, watched at all of them; one of the watchers leaves and comes back twice."""
-    house.plays(slow_words(WORDS, seconds=0.05))
+    installation.plays(slow_words(WORDS, seconds=0.05))
     there, *others = random.sample(servers, len(servers))
-    asking = house.program(there)
-    sent = asking.ask("send", text="Count.")
+    asking = installation.program(there)
+    sent = asking.request("send", text="Count.")
     run, session = sent["run"], sent["session_id"]
-    watching = [house.program(server) for server in others]
+    watching = [installation.program(server) for server in others]
     for program in watching:
-        program.ask("open", session=session)
+        program.request("open", session=session)
     asking.until_text(run, lambda text: "w5 " in text)
     with fault():
-        back = _reopen(house, others[0], session)
+        back = _reopen(installation, others[0], session)
         time.sleep(seconds)
-    again = _reopen(house, others[1], session)
+    again = _reopen(installation, others[1], session)
     for program in [asking, *watching, *(one for one in (back, again) if one is not None)]:
-        assert program.ended(run)["outcome"] == "done", f"{name}: {program.heard[-1]}"
+        assert program.ended(run)["outcome"] == "done", f"{name}: {program.frames[-1]}"
         assert program.words(run) == numbered_words(WORDS), f"{name} for {seconds:.1f} s: {program.words(run)}"
-    answer = house.program(others[0]).ask("history", session=session, count=1)["messages"][-1]
+    answer = installation.program(others[0]).request("history", session=session, count=1)["messages"][-1]
     assert str(answer["content"]).split() == numbered_words(WORDS), f"{name}: the record lacks words"
-    house.close_sockets()
+    installation.close_sockets()
 
 
-def _reopen(house: Installation, server: Server, session: str) -> ProgramSocket | None:
-    program = house.program(server)
-    return program if program.ask("open", session=session)["running"] else None
+def _reopen(installation: Installation, server: Server, session: str) -> ProgramSocket | None:
+    program = installation.program(server)
+    return program if program.request("open", session=session)["running"] else None
 
 
 @contextmanager
-def _processes(house: Installation, network: Proxy, application: str) -> Iterator[list[Server]]:
+def _processes(installation: Installation, network: Proxy, application: str) -> Iterator[list[Server]]:
     url = f"redis://127.0.0.1:{network.port}/0"
     with ExitStack() as stack:
-        yield [stack.enter_context(house.serving("uvicorn", application=application, redis=url)) for _ in range(3)]
+        yield [
+            stack.enter_context(installation.serving("uvicorn", application=application, redis=url)) for _ in range(3)
+        ]

@@ -23,10 +23,10 @@ def run(folder: Path, server: str, rounds: int) -> str:
             with here.serving(application=IMPATIENT_APP) as web:
                 program = here.program(web)
                 texts = [f"{number}.{one}" for one in range(WAITING + 1)]
-                session = program.ask("send", text=texts[0])["session_id"]
+                session = program.request("send", text=texts[0])["session_id"]
                 said[session] = [texts[0]]
                 for text in texts[1:]:
-                    program.ask("send", text=text)
+                    program.request("send", text=text)
                     said[session].append(text)
                 time.sleep(random.uniform(0, 1))  # noqa: S311
                 web.process.kill()
@@ -38,9 +38,9 @@ def run(folder: Path, server: str, rounds: int) -> str:
 
 
 def _check(program: ProgramSocket, session: str, texts: list[str]) -> None:
-    program.ask("open", session=session)
-    told = program.ask("history", session=session, count=100)["messages"]
+    program.request("open", session=session)
+    told = program.request("history", session=session, count=100)["messages"]
     sent = [one["content"] for one in told if one["role"] == "user" and one["content"] in texts]
-    queued = [one["text"] for one in program.ask("queue", session=session)["queued"]]
+    queued = [one["text"] for one in program.request("queue", session=session)["queued"]]
     assert Counter(sent + queued) == Counter(texts), f"of {texts}, {sent} were sent and {queued} wait"
     assert sent + queued == texts, f"the order is {sent + queued}"

@@ -261,9 +261,9 @@ def add_relayed(key: ApiKey) -> Session:
     relay = relayed.Relay(FOLDER / "relayed", key, name="release")
     first = {"role": "user", "content": "List the files. My key is AKIAIOSFODNN7EXAMPLE."}
     body = {"model": "model-1", "max_tokens": 100, "system": "You write code.", "messages": [first]}
-    asked = relayed.said("Looking.", relayed.call("ls", "toolu_1", path="."))
+    asked = relayed.model_answer("Looking.", relayed.call("ls", "toolu_1", path="."))
     headers = {"user-agent": "claude-cli/2.1.90 (external, cli)", "x-parley-session-id": "release"}
-    relay.ask("anthropic-messages", body, asked, headers, reply_id="msg_1")
+    relay.relay_call("anthropic-messages", body, asked, headers, reply_id="msg_1")
     turns = [
         first,
         {
@@ -275,7 +275,9 @@ def add_relayed(key: ApiKey) -> Session:
         },
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "README.md"}]},
     ]
-    relay.ask("anthropic-messages", {**body, "messages": turns}, relayed.said("One file."), headers, reply_id="msg_2")
+    relay.relay_call(
+        "anthropic-messages", {**body, "messages": turns}, relayed.model_answer("One file."), headers, reply_id="msg_2"
+    )
     failed = relay.send("openai-chat", {"model": "model-2", "messages": [{"role": "user", "content": "Hello?"}]})
     relay.fail(failed, 503, b'{"error": {"message": "overloaded"}}')
     relay.digest_later()

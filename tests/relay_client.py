@@ -21,7 +21,7 @@ from history.db.process_state import process_state
 from relay.gateway import application as gateway
 from relay.gateway import recording, routes
 from relay.gateway.journal.reader import read
-from relay.gateway.journal.records import Accepted, Ended, Record, ReplyBytes
+from relay.gateway.journal.records import CallAccepted, CallEnded, Record, ReplyBytes
 from relay.gateway.journal.writer import Journal
 from relay.gateway.references import continuations, ownership
 from relay.providers import connections
@@ -102,20 +102,20 @@ class RunningRelay:
         self.url = f"http://127.0.0.1:{port}"
         self.journal = journal
 
-    def ended(self, count: int = 1) -> list[Ended]:
+    def ended(self, count: int = 1) -> list[CallEnded]:
         """Once so many calls have ended."""
-        wait_for(lambda: len(self._of(Ended)) >= count, seconds=10, what=f"the end of call {count}")
-        return self._of(Ended)
+        wait_for(lambda: len(self._of(CallEnded)) >= count, seconds=10, what=f"the end of call {count}")
+        return self._of(CallEnded)
 
-    def accepted(self) -> list[Accepted]:
-        return self._of(Accepted)
+    def accepted(self) -> list[CallAccepted]:
+        return self._of(CallAccepted)
 
     def replied(self) -> bytes:
         """What came back, whether it was written in pieces or with the end."""
         pieces = [
             record.data if isinstance(record, ReplyBytes) else record.reply
             for _, record in read(self.journal.folder)
-            if isinstance(record, ReplyBytes | Ended)
+            if isinstance(record, ReplyBytes | CallEnded)
         ]
         return b"".join(pieces)
 
@@ -137,7 +137,7 @@ def run_relay() -> Iterator[RunningRelay]:
         thread.join(10)
         close_connections()
         process_state.reset(
-            counters.UsageCounters, continuations.ContinuationMemory, ownership.IssuedNames, routes.Cooldowns, Journal
+            counters.UsageCounters, continuations.ContinuationMemory, ownership.IssuedIdCache, routes.Cooldowns, Journal
         )
 
 

@@ -13,7 +13,7 @@ from django.db.models.signals import pre_delete
 
 from history.db import packing
 from history.models import AuditEvent, Blob, DayTally, Exchange, Message, Session, ToolCall, append_only
-from history.record.daily_sums import COUNTS, Key, Numbers, Sums, days_with_rows, sums_of_day
+from history.record.daily_count_rules import COUNTS, Key, Numbers, Sums, days_with_rows, sums_of_day
 
 
 def inputs_of(exchange: Exchange) -> Any:

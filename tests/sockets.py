@@ -92,7 +92,7 @@ class ChatPage:
         assert chat is not None
         return chat.attributes["ws-connect"]
 
-    def say(self, kind: str, **what: Any) -> None:
+    def send_json(self, kind: str, **what: Any) -> None:
         self.socket.send(json.dumps({"type": kind, **what}))
 
     def until(
@@ -102,14 +102,14 @@ class ChatPage:
         end = time.monotonic() + seconds
         while not (found := is_it(self)):
             try:
-                self.hear(timeout=max(0.01, end - time.monotonic()))
+                self.receive(timeout=max(0.01, end - time.monotonic()))
             except TimeoutError:
                 raise AssertionError(f"it did not happen; the page says:\n{self.talk}") from None
             if each is not None:
                 each(self)
         return found
 
-    def hear(self, *, timeout: float) -> None:
+    def receive(self, *, timeout: float) -> None:
         html = str(self.socket.recv(timeout=timeout))
         self.largest = max(self.largest, len(html))
         for node in [child for child in Tree(html).root.children if isinstance(child, Node)]:
@@ -185,16 +185,16 @@ Frame = dict[str, Any]
 class ProgramSocket:
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
-        self.heard: list[Frame] = []
+        self.frames: list[Frame] = []
         self.largest = 0
         self.texts: dict[str, str] = {}
         self._last: dict[str, int] = {}
-        self.welcome = self.until(lambda told: told["type"] == "welcome")
+        self.welcome = self.until(lambda frame: frame["type"] == "welcome")
 
-    def ask(self, kind: str, **what: Any) -> Frame:
-        asked = f"{kind}-{len(self.heard)}"
-        self.socket.send(json.dumps({"type": kind, "id": asked, **what}))
-        answer = self.until(lambda told: told.get("id") == asked)
+    def request(self, kind: str, **what: Any) -> Frame:
+        request_id = f"{kind}-{len(self.frames)}"
+        self.socket.send(json.dumps({"type": kind, "id": request_id, **what}))
+        answer = self.until(lambda frame: frame.get("id") == request_id)
         assert answer["type"] == kind, answer
         return answer
 
@@ -203,43 +203,43 @@ class ProgramSocket:
         end = time.monotonic() + seconds
         while True:
             try:
-                told = self.hear(timeout=max(0.01, end - time.monotonic()))
+                frame = self.receive(timeout=max(0.01, end - time.monotonic()))
             except TimeoutError:
-                raise AssertionError(f"it did not come, but: {self.heard[-5:]}") from None
-            if is_it(told):
-                return told
+                raise AssertionError(f"it did not come, but: {self.frames[-5:]}") from None
+            if is_it(frame):
+                return frame
 
     def until_text(self, run: str, has: Callable[[str], bool], *, seconds: float = 60) -> None:
         if not has(self.texts.get(run, "")):
-            self.until(lambda told: has(self.texts.get(run, "")), seconds=seconds)
+            self.until(lambda frame: has(self.texts.get(run, "")), seconds=seconds)
 
     def ended(self, run: str, *, seconds: float = 60) -> Frame:
         """The end of a run, which may have come before the answer to a command."""
 
-        def is_it(told: Frame) -> bool:
-            return bool(told["type"] == "run.ended" and told["run"] == run)
+        def is_it(frame: Frame) -> bool:
+            return bool(frame["type"] == "run.ended" and frame["run"] == run)
 
-        return next(filter(is_it, self.heard), None) or self.until(is_it, seconds=seconds)
+        return next(filter(is_it, self.frames), None) or self.until(is_it, seconds=seconds)
 
-    def hear(self, *, timeout: float) -> Frame:
-        frame = str(self.socket.recv(timeout=timeout))
-        self.largest = max(self.largest, len(frame))
-        told: Frame = json.loads(frame)
-        self.heard.append(told)
-        for running in told.get("running", ()):
+    def receive(self, *, timeout: float) -> Frame:
+        content = str(self.socket.recv(timeout=timeout))
+        self.largest = max(self.largest, len(content))
+        frame: Frame = json.loads(content)
+        self.frames.append(frame)
+        for running in frame.get("running", ()):
             self.texts[running["run"]] = text_in(running["pieces"])
             self._last[running["run"]] = running["n"]
-        if told["type"].startswith("run."):
-            self._count(told)
-        return told
+        if frame["type"].startswith("run."):
+            self._count(frame)
+        return frame
 
-    def _count(self, told: Frame) -> None:
-        run, last = told["run"], self._last.get(told["run"], 0)
-        if "n" in told:
-            assert told.get("since", told["n"] - 1) == last, f"after {last} came {told}"
-            self._last[run] = told["n"]
-        if told["type"] == "run.pieces":
-            self.texts[run] = self.texts.get(run, "") + text_in(told["pieces"])
+    def _count(self, frame: Frame) -> None:
+        run, last = frame["run"], self._last.get(frame["run"], 0)
+        if "n" in frame:
+            assert frame.get("since", frame["n"] - 1) == last, f"after {last} came {frame}"
+            self._last[run] = frame["n"]
+        if frame["type"] == "run.pieces":
+            self.texts[run] = self.texts.get(run, "") + text_in(frame["pieces"])
 
     def words(self, run: str) -> list[str]:
         return words_in(self.texts.get(run, ""))

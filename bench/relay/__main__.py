@@ -28,7 +28,7 @@ from pathlib import Path
 from bench.measure import HEAD, Line, Table
 from bench.relay.history import History
 from bench.relay.load import Body, Case, Run, always, load
-from bench.relay.sides import Sides, sides
+from bench.relay.processes import Sides, sides
 from bench.relay.sustained import PER_SECOND, sustained
 from bench.relay.upstream import TEXT
 
@@ -59,18 +59,18 @@ def quantile(values: list[float], share: float) -> float:
 
 
 def throughput(table: Table, what: str, pairs: Pairs, *, rate: float, cpu: float | None) -> None:
-    told = f"{median(pairs, lambda o, b: o.rate):,.0f}/s beside {median(pairs, lambda o, b: b.rate):,.0f}/s"
+    note = f"{median(pairs, lambda o, b: o.rate):,.0f}/s beside {median(pairs, lambda o, b: b.rate):,.0f}/s"
     ratio = median(pairs, lambda o, b: o.rate / b.rate)
-    table.add(Line(what, ratio, "× the bare relay", goal=rate, at_least=True, note=told))
+    table.add(Line(what, ratio, "× the bare relay", goal=rate, at_least=True, note=note))
     cost = median(pairs, lambda o, b: o.cpu_ms / b.cpu_ms)
-    told = f"{median(pairs, lambda o, b: o.cpu_ms):.2f} ms beside {median(pairs, lambda o, b: b.cpu_ms):.2f} ms"
-    table.add(Line(f"{what}: CPU of the worker", cost, "×", goal=cpu, note=told))
+    note = f"{median(pairs, lambda o, b: o.cpu_ms):.2f} ms beside {median(pairs, lambda o, b: b.cpu_ms):.2f} ms"
+    table.add(Line(f"{what}: CPU of the worker", cost, "×", goal=cpu, note=note))
 
 
 def beside_mock(table: Table, what: str, pairs: Pairs, direct: Run) -> None:
     ours, bare = median(pairs, lambda o, b: o.rate), median(pairs, lambda o, b: b.rate)
-    told = f"which gives {direct.rate:,.0f}/s; the bare relay {bare / direct.rate:.3f} ×"
-    table.add(Line(f"{what}: against the mock itself", ours / direct.rate, "×", note=told))
+    note = f"which gives {direct.rate:,.0f}/s; the bare relay {bare / direct.rate:.3f} ×"
+    table.add(Line(f"{what}: against the mock itself", ours / direct.rate, "×", note=note))
 
 
 def whole(table: Table, both: Sides, _: History, given: argparse.Namespace) -> None:
@@ -78,8 +78,8 @@ def whole(table: Table, both: Sides, _: History, given: argparse.Namespace) -> N
     pairs = in_turns(both, case, rounds=given.rounds)
     throughput(table, "whole replies, 16 at a time", pairs, rate=0.4, cpu=1.6)
     together = median(pairs, lambda o, b: (o.cpu + o.digestion) / o.requests / (b.cpu / b.requests))
-    told = f"{median(pairs, lambda o, _: o.digestion / o.requests * 1000):.2f} ms of it digestion"
-    table.add(Line("whole replies: CPU with the digestion", together, "×", goal=5.0, note=told))
+    note = f"{median(pairs, lambda o, _: o.digestion / o.requests * 1000):.2f} ms of it digestion"
+    table.add(Line("whole replies: CPU with the digestion", together, "×", goal=5.0, note=note))
     beside_mock(table, "whole replies", pairs, load(both.mock, case))
 
 
@@ -96,13 +96,13 @@ def paced(table: Table, both: Sides, _: History, given: argparse.Namespace) -> N
     pairs = in_turns(both, case, rounds=1 if given.quick else PACED_ROUNDS)
     for name, share, goal in (("p50", 0.5, 1.0), ("p95", 0.95, 4.0)):
         spread = [quantile(bare.firsts, share) for _, bare in pairs]
-        told = f"the bare relay's own {min(spread):.1f}–{max(spread):.1f} ms"
+        note = f"the bare relay's own {min(spread):.1f}–{max(spread):.1f} ms"
         added = median(pairs, lambda o, b, q=share: quantile(o.firsts, q) - quantile(b.firsts, q))  # type: ignore[misc]
-        table.add(Line(f"paced streams: added first token {name}", added, "ms", goal=goal, note=told))
+        table.add(Line(f"paced streams: added first token {name}", added, "ms", goal=goal, note=note))
     spread = [quantile(bare.gaps, 0.99) for _, bare in pairs]
     gap = median(pairs, lambda o, b: quantile(o.gaps, 0.99) - quantile(b.gaps, 0.99))
-    told = f"the bare relay's own {min(spread):.1f}–{max(spread):.1f} ms, of which 50 are the pace"
-    table.add(Line("paced streams: added gap p99", gap, "ms", goal=3.0, note=told))
+    note = f"the bare relay's own {min(spread):.1f}–{max(spread):.1f} ms, of which 50 are the pace"
+    table.add(Line("paced streams: added gap p99", gap, "ms", goal=3.0, note=note))
 
 
 def conversation() -> Body:
@@ -133,8 +133,8 @@ def large(table: Table, both: Sides, history: History, given: argparse.Namespace
     before = history.size()
     run = load(both.ours, Case(body=lambda: turns, at_once=1, seconds=given.seconds))
     stored, new = (history.size() - before) / run.requests, len(SAID) + len(TEXT)
-    told = f"{new:,} bytes of new content, {run.requests} turns, index and search included"
-    table.add(Line("bytes stored for a turn", stored, "bytes", goal=4 * new + 4096, note=told))
+    note = f"{new:,} bytes of new content, {run.requests} turns, index and search included"
+    table.add(Line("bytes stored for a turn", stored, "bytes", goal=4 * new + 4096, note=note))
 
 
 def steady(table: Table, both: Sides, history: History, given: argparse.Namespace) -> None:
@@ -143,27 +143,27 @@ def steady(table: Table, both: Sides, history: History, given: argparse.Namespac
     begun = min(at for at, _lag in lags.found)
     third = seconds / 3
     early, late = lags.quantile(0.5, until=begun + third), lags.quantile(0.5, since=begun + 2 * third)
-    told = (
+    note = (
         f"{run.rate:,.0f}/s for {run.seconds:.0f} s; p50 {lags.quantile(0.5):.2f} s, the last {lags.quantile(1):.2f} s"
     )
     what = f"{PER_SECOND} calls a second: in the history, p99"
-    table.add(Line(what, lags.quantile(0.99), "s", goal=1.0, note=told))
-    told = f"{early:.2f} s in the first third, {late:.2f} s in the last"
-    table.add(Line("the same: backlog grows by", late - early, "s", goal=0.2, note=told))
+    table.add(Line(what, lags.quantile(0.99), "s", goal=1.0, note=note))
+    note = f"{early:.2f} s in the first third, {late:.2f} s in the last"
+    table.add(Line("the same: backlog grows by", late - early, "s", goal=0.2, note=note))
 
 
 def recorded(both: Sides, history: History) -> Line:
     """Every call that was carried is in the history with its answer, once."""
     both.ours.settle()
     (stored, answered), carried = history.stored(), both.ours.carried
-    told = f"{stored:,} of {carried:,}, {answered:,} with their answer"
+    note = f"{stored:,} of {carried:,}, {answered:,} with their answer"
     share = min(stored, answered) / max(carried, 1) * 100 if stored <= carried else 0.0
-    return Line("recorded, each once", share, "%", goal=100.0, at_least=True, note=told)
+    return Line("recorded, each once", share, "%", goal=100.0, at_least=True, note=note)
 
 
 def memory(table: Table, both: Sides, *, goal: float | None = None) -> None:
-    told = f"Django included, after {both.ours.carried:,} calls"
-    table.add(Line("memory of the worker", both.ours.memory(), "MB PSS", goal=goal, note=told))
+    note = f"Django included, after {both.ours.carried:,} calls"
+    table.add(Line("memory of the worker", both.ours.memory(), "MB PSS", goal=goal, note=note))
 
 
 def memory_after(table: Table, both: Sides, _: History, given: argparse.Namespace) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from bench.relay.sides import Side
+from bench.relay.processes import Side
 
 PATH = "/v1/chat/completions"
 _EXCHANGE = b"x-parley-exchange-id: "

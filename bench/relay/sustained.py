@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from bench.relay.history import History
 from bench.relay.load import Body, Caller, Run
-from bench.relay.sides import Side
+from bench.relay.processes import Side
 
 PER_SECOND = 300
 CONNECTIONS = 48

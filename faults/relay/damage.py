@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from faults.relay.callers import Load
-from faults.relay.house import House, Recorded, house
+from faults.relay.installation import Installation, RecordedCalls, installation
 from faults.relay.ledger import check_acknowledged, check_all_ended, check_nothing_doubled
 from tests.relay.digest.damages import DAMAGES
 from tests.servers.processes import wait_for
@@ -16,7 +16,7 @@ from tests.servers.processes import wait_for
 
 def run(folder: Path, server: str, rounds: int) -> str:
     load, times, damaged = Load(), max(2, rounds // 8), 0
-    with house(folder, server=server) as here:
+    with installation(folder, server=server) as here:
         for _ in range(times):
             with load.on(here):
                 time.sleep(random.uniform(1.0, 2.0))  # noqa: S311
@@ -24,7 +24,7 @@ def run(folder: Path, server: str, rounds: int) -> str:
             damaged += damage(here.data / "journal")
             here.start()
         recorded = settle(here)
-    missing = check_acknowledged(load.told, recorded, ends=("done", "server_lost", "damaged"))
+    missing = check_acknowledged(load.calls, recorded, ends=("done", "server_lost", "damaged"))
     assert not missing or recorded.lost or recorded.lost_bytes, f"{len(missing)} calls are missing and none is counted"
     check_nothing_doubled(recorded)
     check_all_ended(recorded)
@@ -45,7 +45,7 @@ def damage(journal: Path) -> int:
     return len(files)
 
 
-def settle(here: House) -> Recorded:
+def settle(here: Installation) -> RecordedCalls:
     """Once the journal is digested and every call in the record has ended."""
     found = here.recorded()
 

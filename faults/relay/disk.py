@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from faults.relay.callers import Load
-from faults.relay.house import house
+from faults.relay.installation import installation
 from faults.relay.ledger import check_acknowledged, check_all_ended, check_nothing_doubled
 
 MB = 1024 * 1024
@@ -22,22 +22,22 @@ def run(folder: Path, server: str, rounds: int) -> str:
     with small_disk(folder / "small") as small:
         if small is None:
             return "SKIPPED: a small disk is a mount, and that takes root"
-        with house(folder, server=server, data=small / "data") as here:
+        with installation(folder, server=server, data=small / "data") as here:
             with load.on(here):
                 time.sleep(2)
                 with full(small):
                     time.sleep(seconds)
                 time.sleep(2)
-            recorded = here.settled(at_least=len(load.told))
-    refused = [one for one in load.told if not one.is_whole]
+            recorded = here.settled(at_least=len(load.calls))
+    refused = [one for one in load.calls if not one.is_whole]
     assert not refused, f"{len(refused)} calls were not answered whole, the first with {refused[0].status}"
-    missing = check_acknowledged(load.told, recorded, ends=("done", "not_kept"))
+    missing = check_acknowledged(load.calls, recorded, ends=("done", "not_kept"))
     assert len(missing) == recorded.lost, f"{len(missing)} calls are missing and {recorded.lost} are counted as lost"
     check_nothing_doubled(recorded)
     check_all_ended(recorded)
     cut = sum(1 for row in recorded.rows if row["lost"])
     return (
-        f"{seconds:.0f} s without room: {len(load.told):,} calls, all answered; {recorded.lost:,} counted as lost and "
+        f"{seconds:.0f} s, full disk: {len(load.calls):,} calls, all answered; {recorded.lost:,} counted as lost and "
         f"{cut} replies as cut off, everything else in the record"
     )
 

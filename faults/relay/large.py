@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from faults.relay.callers import ask
-from faults.relay.house import House, house
+from faults.relay.callers import call_relay
+from faults.relay.installation import Installation, installation
 from tests.servers.processes import wait_for
 
 MOST_GROWTH = 64 * 1024  # KB
@@ -16,14 +16,14 @@ MOST_OF_REQUEST = 5
 
 def run(folder: Path, server: str, rounds: int) -> str:
     size = max(20, 5 * rounds)
-    with house(folder, server=server, PARLEY_RELAY_BODY_MB=str(size + 1)) as here:
+    with installation(folder, server=server, PARLEY_RELAY_BODY_MB=str(size + 1)) as here:
         for number in range(20):
-            ask(here, number)
+            call_relay(here, number)
         wait_for(lambda: len(here.recorded().rows) == 20, seconds=60, what="the first calls in the record")
         before, relayed = peak_memory(here), relay_memory(here)
         kinds = (f" large {size}", f" bomb {10 * size}", f" line {size}", "y" * size * 1024 * 1024)
         for number, more in enumerate(kinds, start=101):
-            status = ask(here, number, more=more).status
+            status = call_relay(here, number, more=more).status
             assert status == 200, f"the reply to{more[:20]} came with status {status}"
         began = time.monotonic()
         recorded = here.settled(at_least=24)
@@ -37,13 +37,13 @@ def run(folder: Path, server: str, rounds: int) -> str:
     return f"replies of {size} MB, of {10 * size} MB unpacked, of one line, and a request of {size} MB: {told}"
 
 
-def relay_memory(here: House) -> int:
+def relay_memory(here: Installation) -> int:
     """The most that the server itself has taken, in KB."""
     assert here.process is not None
     return _peak(Path(f"/proc/{here.process.popen.pid}/status"))
 
 
-def peak_memory(here: House) -> int:
+def peak_memory(here: Installation) -> int:
     """Of the digester, in KB."""
     for status in Path("/proc").glob("[0-9]*/status"):
         try:

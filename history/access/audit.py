@@ -43,7 +43,7 @@ def record_each(
     **details: Any,
 ) -> list[AuditEvent]:
     """Append the same event for each of these sessions."""
-    said = {"action": action, "actor": actor, "key": key, "reason": clean(reason)}
+    payload = {"action": action, "actor": actor, "key": key, "reason": clean(reason)}
     with writing():
         if connection.vendor == "postgresql":  # the chain has one end; SQLite has one writer anyway
             with connection.cursor() as cursor:
@@ -51,7 +51,7 @@ def record_each(
         last = AuditEvent.objects.order_by("-seq").only("seq", "seal").first()
         first, seal, events = (last.seq + 1, last.seal, []) if last else (1, b"", [])
         for seq, session in enumerate(sessions, first):
-            event = AuditEvent(seq=seq, at=timezone.now(), session=session, **said)
+            event = AuditEvent(seq=seq, at=timezone.now(), session=session, **payload)
             event.details = dump(details) if details else ""
             event.seal = seal = _seal(event, seal)
             events.append(event)

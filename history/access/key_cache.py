@@ -133,9 +133,9 @@ class KeyRing:
         seen = self._seen(digest)
         with seen.lock:
             is_old = self._clock() - seen.looked_up >= FRESH_SECONDS
-            asked = is_old and self._look_up(seen, prefix, digest)
+            is_verified = is_old and self._look_up(seen, prefix, digest)
             api_key = self._accepted(seen.api_key, scope)
-        if asked:
+        if is_verified:
             self._note_use(api_key)
         return api_key
 
@@ -198,23 +198,23 @@ class KeyRing:
 
     def _look_up(self, seen: _Seen, prefix: str, digest: bytes) -> bool:
         """Ask the database. False if it did not answer and the key, valid in the last ten minutes, passes on trust."""
-        asked = self._clock()  # before the query, so that a later revocation is found within a second
+        looked_up = self._clock()  # before the query, so that a later revocation is found within a second
         try:
             found = ApiKey.objects.select_related("owner").filter(prefix=prefix).first()
         except (OperationalError, InterfaceError) as error:
             # Outside of a request a broken connection would stay. A caller's transaction is left alone.
             if not connection.in_atomic_block:
                 connection.close_if_unusable_or_obsolete()
-            if asked - seen.verified >= TRUSTED_SECONDS:
+            if looked_up - seen.verified >= TRUSTED_SECONDS:
                 text = "API keys cannot be checked at the moment. Try again in a few seconds."
                 raise KeysUnavailable(text) from error
-            seen.looked_up = asked
+            seen.looked_up = looked_up
             return False
         # Compared in any case, so that a wrong secret takes the same time as an unknown prefix.
         is_right = hmac.compare_digest(found.secret_hash if found else _NO_HASH, digest)
-        seen.api_key, seen.looked_up = found if is_right else None, asked
+        seen.api_key, seen.looked_up = found if is_right else None, looked_up
         if seen.api_key is not None:
-            seen.verified = asked
+            seen.verified = looked_up
             with self._lock:
                 self._strangers.pop(digest, None)
                 self._known[digest] = seen

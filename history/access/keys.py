@@ -70,7 +70,7 @@ class BadLimitError(CannotCreateError):
         self.field, self.most = field, most
 
 
-class Limits(TypedDict, total=False):
+class KeyLimits(TypedDict, total=False):
     """Limits of a key, and how long its sessions are kept. Absent or None means no limit of its own."""
 
     requests_per_minute: int | None
@@ -86,7 +86,7 @@ class Limits(TypedDict, total=False):
     max_sessions: int | None
 
 
-LIMITS = tuple(Limits.__annotations__)
+LIMITS = tuple(KeyLimits.__annotations__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def create(
     expires_at: datetime | None = None,
     actor: AbstractUser | None = None,
     once: str = "",
-    **limits: Unpack[Limits],
+    **limits: Unpack[KeyLimits],
 ) -> NewKey:
     """Create a key for `owner` (default: the first staff user), at the request of `actor`.
 
@@ -147,7 +147,7 @@ def change(
     recording: str | None = None,
     scopes: Iterable[str] | None = None,
     owner_wide: bool | None = None,
-    **limits: Unpack[Limits],
+    **limits: Unpack[KeyLimits],
 ) -> list[str]:
     """Change a key's name, recording mode, scopes, reach and limits. Returns the names of changed fields."""
     wanted: dict[str, object] = {**_checked_limits(limits)}
@@ -232,7 +232,7 @@ def _checked_recording(recording: str) -> str:
     return recording
 
 
-def _checked_limits(limits: Limits) -> Limits:
+def _checked_limits(limits: KeyLimits) -> KeyLimits:
     for name, limit in limits.items():
         most = LARGEST.get(name, 2**31 - 1)
         if isinstance(limit, int | Decimal) and not (Decimal(limit).is_finite() and 0 <= limit <= most):

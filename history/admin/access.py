@@ -122,7 +122,7 @@ class ApiKeyAdmin(admin.ModelAdmin[ApiKey]):
             "opts": self.opts,
             "made": request.made_key,  # type: ignore[attr-defined]
         }
-        response = TemplateResponse(request, "admin/history/apikey/made.html", context)
+        response = TemplateResponse(request, "admin/history/apikey/created.html", context)
         add_never_cache_headers(response)
         return response
 

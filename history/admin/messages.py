@@ -29,7 +29,7 @@ from history.markdown import render
 from history.models import Exchange, Message, ToolCall
 from history.search import SessionQuery
 from history.search.finding import find_newest
-from history.templatetags.reading import dollars, duration, end_words, recognised, thousands
+from history.templatetags.transcripts import dollars, duration, end_reason_text, recognition_label, thousands
 from history.transcripts.previews import entries_in_brief, facts_of
 
 BEGINNING = 160
@@ -225,7 +225,7 @@ class ExchangeAdmin(LongListAdmin[Exchange]):
     @admin.display(description=_("end reason"))
     def ended_how(self, exchange: Exchange) -> str:
         """The value of lists, filters and the API, and its explanation."""
-        return ": ".join(filter(None, (exchange.end_reason, end_words(exchange.end_reason)))) or DASH
+        return ": ".join(filter(None, (exchange.end_reason, end_reason_text(exchange.end_reason)))) or DASH
 
     @admin.display(description=_("tokens"))
     def tokens(self, exchange: Exchange) -> str:
@@ -260,7 +260,7 @@ class ExchangeAdmin(LongListAdmin[Exchange]):
 
     @admin.display(description=_("recognised by"))
     def recognised(self, exchange: Exchange) -> str:
-        return recognised(str(exchange.metadata.get("recognised_by", ""))) or DASH
+        return recognition_label(str(exchange.metadata.get("recognised_by", ""))) or DASH
 
     @admin.display(description=_("session"))
     def shown_session(self, exchange: Exchange) -> str:

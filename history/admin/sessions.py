@@ -20,7 +20,7 @@ from history.models import ApiKey, Session, ToolCall
 from history.pages.session import session_or_404, transcript_or_404
 from history.record.listing import ids_titled, sessions_beginning_with
 from history.search.finding import find_newest
-from history.templatetags.reading import recognised
+from history.templatetags.transcripts import recognition_label
 from history.text import whole_number
 
 TITLES = 1_000  # titles have no index: this many of the newest are searched
@@ -118,7 +118,7 @@ class SessionAdmin(SessionActions, LongListAdmin[Session]):
 
     @admin.display(description=_("recognised by"))
     def recognised(self, session: Session) -> str:
-        return recognised(session.recognised_by) or "–"
+        return recognition_label(session.recognised_by) or "–"
 
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view(self.transcript)

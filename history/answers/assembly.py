@@ -40,11 +40,11 @@ class Assembler:
         self.provider, self.model, self.agent = provider, model, agent
         self.request_id = ""
         self.usage: Usage | None = None
-        self.ended: events.Ended | None = None
-        self.failed: events.Failed | None = None
-        self.skipped: list[events.Skipped] = []
+        self.ended: events.AnswerEnded | None = None
+        self.failed: events.AnswerFailed | None = None
+        self.unreadable: list[events.UnreadableEvent] = []
         self.blobs: dict[str, bytes] = {}
-        self.beside: dict[int, Assembler] = {}
+        self.further_answers: dict[int, Assembler] = {}
         # By name and kind: an odd stream may use one name for two parts.
         self._parts: dict[tuple[str, type[events.Piece]], _PartBuilder] = {}
         self._pending: list[events.TextPiece] = []  # text pieces are many, so they are added in batches
@@ -55,9 +55,9 @@ class Assembler:
         resumed = cls(provider=output.provider, model=output.model, agent=output.agent)
         resumed.request_id, resumed.usage = output.request_id, output.usage
         if output.status == "complete":
-            resumed.ended = events.Ended(reason=events.end_reason(output.end_reason))
+            resumed.ended = events.AnswerEnded(reason=events.end_reason(output.end_reason))
         elif output.status == "failed":
-            resumed.failed = events.Failed(message=output.error)
+            resumed.failed = events.AnswerFailed(message=output.error)
         known_names = dict(enumerate(names))
         for place, part in enumerate(output.parts):
             name = known_names.get(place, f"resumed-{place}")
@@ -92,21 +92,23 @@ class Assembler:
             return
         self._add_pending()
         match event:
-            case events.Started():
+            case events.AnswerStarted():
                 self.model, self.request_id = event.model or self.model, event.request_id or self.request_id
                 self.provider = self.provider or event.provider
             case events.UsageReported():
                 self.usage = merged_usage(self.usage, event.usage)
-            case events.Ended():
+            case events.AnswerEnded():
                 self.ended = event
-            case events.Failed():
+            case events.AnswerFailed():
                 self.failed = event
-            case events.Skipped():
-                self.skipped.append(event)
-            case events.Beside():
-                if event.answer not in self.beside:
-                    self.beside[event.answer] = Assembler(provider=self.provider, model=self.model, agent=self.agent)
-                self.beside[event.answer].feed(event.event)
+            case events.UnreadableEvent():
+                self.unreadable.append(event)
+            case events.FurtherAnswerEvent():
+                if event.answer not in self.further_answers:
+                    self.further_answers[event.answer] = Assembler(
+                        provider=self.provider, model=self.model, agent=self.agent
+                    )
+                self.further_answers[event.answer].feed(event.event)
             case _:
                 self._add(event)
 

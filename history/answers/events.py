@@ -20,7 +20,7 @@ ErrorKind = Literal[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
+class AnswerStarted:
     """The start of a reply: the model, and the vendor's id of this call."""
 
     model: str = ""
@@ -84,14 +84,14 @@ class UsageReported:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class AnswerEnded:
     """The end of an answer. A later one corrects an earlier one."""
 
     reason: EndReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
+class AnswerFailed:
     """An error of the vendor; earlier pieces stay valid. `retry_after` are seconds from the body of the error."""
 
     message: str
@@ -103,7 +103,7 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Skipped:
+class UnreadableEvent:
     """An unreadable event of the stream; the stream continues. `raw` is its beginning."""
 
     problem: str
@@ -114,14 +114,14 @@ Piece = TextPiece | ReasoningPiece | ToolCallPiece | MediaPiece | OtherPiece
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
+class FurtherAnswerEvent:
     """An event of a further answer: some vendors send several on request (`n`)."""
 
     answer: int
-    event: Piece | Ended
+    event: Piece | AnswerEnded
 
 
-Event = Started | Piece | UsageReported | Ended | Failed | Skipped | Beside
+Event = AnswerStarted | Piece | UsageReported | AnswerEnded | AnswerFailed | UnreadableEvent | FurtherAnswerEvent
 
 
 def end_reason(word: str) -> EndReason:

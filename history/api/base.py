@@ -26,7 +26,13 @@ from rest_framework.views import APIView
 from history.access import permissions, reasons
 from history.access.permissions import Purpose, Viewer
 from history.api.authentication import CookieAuthentication, HasScope, KeyAuthentication, PerMinute
-from history.api.errors import Changed, NoSuchThing, PermissionRefused, RequestTooLarge, handle_exception
+from history.api.errors import (
+    PermissionRefused,
+    PreconditionFailed,
+    RequestTooLarge,
+    ResourceNotFound,
+    handle_exception,
+)
 from history.models import ApiKey, Session
 
 BODY_BYTES = 65_536
@@ -113,14 +119,14 @@ def session_for(request: Request, session_id: str | UUID, purpose: Purpose) -> S
     session = permissions.find(viewer, session_id, purpose)
     if session is not None:
         return session
-    raise PermissionRefused if permissions.find(viewer, session_id, Purpose.LIST) else NoSuchThing
+    raise PermissionRefused if permissions.find(viewer, session_id, Purpose.LIST) else ResourceNotFound
 
 
 def open_session(request: Request, session_id: str | UUID) -> Session:
     """A session to read; one of another user is opened with the reason of the request."""
     session = reasons.find_opened(viewer_of(request), session_id, reason=reason_of(request))
     if session is None:
-        raise NoSuchThing
+        raise ResourceNotFound
     return session
 
 
@@ -153,7 +159,7 @@ def is_known(request: Request, tag: str) -> bool:
 def refuse_if_changed(request: Request, body: object) -> None:
     header = request.headers.get("If-Match", "")
     if header and not _has_tag(header, tag_of(JSONRenderer().render(body))):
-        raise Changed
+        raise PreconditionFailed
 
 
 def _has_tag(header: str, tag: str) -> bool:

@@ -39,11 +39,11 @@ class PermissionRefused(exceptions.PermissionDenied):
     default_detail = gettext_lazy("You can see this, but you do not have permission for this action.")
 
 
-class NoSuchThing(exceptions.NotFound):
+class ResourceNotFound(exceptions.NotFound):
     default_detail = gettext_lazy("Not found.")
 
 
-class Changed(exceptions.APIException):
+class PreconditionFailed(exceptions.APIException):
     status_code = status.HTTP_412_PRECONDITION_FAILED
     default_code = "changed"
     default_detail = gettext_lazy("It has changed since you read it. Read it again.")
@@ -91,7 +91,7 @@ def _api_exception(error: Exception) -> exceptions.APIException | None:
     if isinstance(error, exceptions.APIException):
         return error
     if isinstance(error, Http404):
-        return NoSuchThing()
+        return ResourceNotFound()
     if isinstance(error, PermissionDenied | NotPermitted):
         return PermissionRefused()
     if isinstance(error, ReasonNeeded):

@@ -18,7 +18,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from history.api.base import ApiView, key_of, reason_of, tagged, viewer_of
-from history.api.errors import NoSuchThing, RequestTooLarge
+from history.api.errors import RequestTooLarge, ResourceNotFound
 from history.api.parameters import ExportParameters, ImportParameters, filters_in
 from history.api.schema import documented
 from history.api.serializers import ImportSerializer
@@ -66,7 +66,7 @@ def _begin(request: Request, parameters: JsonObject) -> Export:
     try:
         return begin(viewer, selection, parameters["format"], since=since, compress=parameters["gzip"], reason=reason)
     except NothingSelected as error:
-        raise NoSuchThing from error
+        raise ResourceNotFound from error
     except CannotExport as error:
         raise ValidationError({"since" if since else "format": [str(error)]}) from error
 
@@ -117,7 +117,7 @@ def _create_job(request: Request, *, name: str) -> ImportJob:
         except jobs.UploadTooLarge as error:
             text = _("More than %(megabytes)s MB. Send it in parts.")
             raise RequestTooLarge(text % {"megabytes": settings.PARLEY_IMPORT_MB}) from error
-        except jobs.TooMany as error:
+        except jobs.TooManyImports as error:
             raise RequestTooLarge(_("Earlier uploads are still being imported. Try again later.")) from error
         finally:
             path.unlink(missing_ok=True)

@@ -12,7 +12,7 @@ from history.access import permissions, reasons
 from history.access.permissions import Purpose
 from history.api import base
 from history.api.base import ApiView, open_session, page_link, reason_of, session_for, tagged, viewer_of
-from history.api.errors import NoSuchThing
+from history.api.errors import ResourceNotFound
 from history.api.fields import LARGEST, format_cursor
 from history.api.parameters import (
     MessageListParameters,
@@ -87,7 +87,7 @@ class OneSession(ApiView):
         session = session_for(request, session_id, Purpose.DELETE)
         base.refuse_if_changed(request, SessionSerializer(session).data)
         if not actions.delete(session, by=viewer_of(request), reason=reason_of(request)):
-            raise NoSuchThing  # another request deleted it first
+            raise ResourceNotFound  # another request deleted it first
         return Response(status=204)
 
 
@@ -104,7 +104,7 @@ class Messages(ApiView):
         if base.is_known(request, tag):
             return base.unchanged(tag)
         if parameters["leaf"] and not Message.objects.at(session, parameters["leaf"]).exists():
-            raise NoSuchThing
+            raise ResourceNotFound
         page = _read_page(session, position)
         shown = [message for message in page.messages if parameters["all"] or message.kind in CONVERSATION]
         newest, oldest = (page.messages[-1].seq, page.messages[0].seq) if page.messages else (None, None)
@@ -218,17 +218,17 @@ def _find_exchange(request: Request, exchange_id: str) -> Exchange:
     try:
         pk = UUID(exchange_id)
     except ValueError:
-        raise NoSuchThing from None
+        raise ResourceNotFound from None
     pk = EarlierTry.objects.filter(pk=pk).values_list("exchange", flat=True).first() or pk
     rows = Exchange.objects.select_related("message", "api_key").defer("inputs", "partial").filter(pk=pk)
     exchange = rows.first()
     reach = permissions.reach_of(viewer_of(request), Purpose.LIST)
     if exchange is None or reach is None:
-        raise NoSuchThing
+        raise ResourceNotFound
     if exchange.session_id is not None:
         session_for(request, exchange.session_id, Purpose.LIST)
     elif not rows.filter(reach.as_q()).exists():
-        raise NoSuchThing
+        raise ResourceNotFound
     return exchange
 
 

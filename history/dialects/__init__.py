@@ -12,7 +12,7 @@ from history.dialects.openai_responses import DIALECT as OPENAI_RESPONSES
 from history.dialects.types import CallOptions as CallOptions
 from history.dialects.types import DecodedRequest as DecodedRequest
 from history.dialects.types import DialectError as DialectError
-from history.dialects.types import Encoded as Encoded
+from history.dialects.types import EncodedRequest as EncodedRequest
 from history.dialects.types import Loss as Loss
 from history.dialects.types import LossCode as LossCode
 from history.dialects.types import Switches as Switches

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Literal, NamedTuple
 
-from history.answers.events import ErrorKind, Event, Failed
+from history.answers.events import AnswerFailed, ErrorKind, Event
 from history.context.values import Context
 from history.dialects.references import IssuedIds, Reference
 from history.dialects.reply_decoder import ReplyDecoder, read_body
@@ -17,7 +17,7 @@ from history.dialects.reply_encoder import ReplyEncoder
 from history.dialects.request_decoder import RequestDecoder
 from history.dialects.request_encoder import RequestEncoder
 from history.dialects.sse import FinalEventScanner
-from history.dialects.types import CallOptions, DecodedRequest, Encoded, Switches, Tools
+from history.dialects.types import CallOptions, DecodedRequest, EncodedRequest, Switches, Tools
 from history.entries import EMPTY, JsonDict, JsonObject, ModelOutput, Usage
 
 CallKind = Literal["chat", "count", "other"]
@@ -178,7 +178,7 @@ class Dialect:
     stream_decoder: type[ReplyDecoder]
     stream_encoder: type[ReplyEncoder]
 
-    def encode(self, context: Context, options: CallOptions) -> Encoded:
+    def encode(self, context: Context, options: CallOptions) -> EncodedRequest:
         """The context must be repaired, as `render_context` and `context_of` return it."""
         return self.request_encoder(options, vendor=self.HTTP_API.vendor).encode(context)
 
@@ -188,10 +188,10 @@ class Dialect:
     def decode_reply(self, body: bytes | JsonObject) -> list[Event]:
         return list(self.stream_decoder().read_reply(read_body(body)))
 
-    def decode_error(self, status: int, body: bytes | JsonObject) -> Failed:
+    def decode_error(self, status: int, body: bytes | JsonObject) -> AnswerFailed:
         return self.stream_decoder.decode_error(status, body)
 
-    def encode_error(self, error: Failed) -> tuple[int, JsonDict]:
+    def encode_error(self, error: AnswerFailed) -> tuple[int, JsonDict]:
         return self.stream_encoder.encode_error(error)
 
     def encode_reply(self, output: ModelOutput, *, reply_id: str, created: int = 0, tools: Tools = ()) -> JsonDict:

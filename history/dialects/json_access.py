@@ -30,16 +30,16 @@ def string(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def count(value: object) -> int:
+def as_count(value: object) -> int:
     """A number of tokens: never negative, never a boolean."""
     return max(value, 0) if type(value) is int else 0
 
 
-def number(value: object) -> float | None:
+def as_float(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def whole(value: object) -> int | None:
+def as_int(value: object) -> int | None:
     return value if type(value) is int else None
 
 
@@ -48,7 +48,7 @@ def index_of(item: JsonObject, default: int, name: str = "index") -> int:
     return index if isinstance(index, int) else default
 
 
-def truth(value: object) -> bool | None:
+def as_bool(value: object) -> bool | None:
     return value if isinstance(value, bool) else None
 
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from history.answers.events import ErrorKind, Failed
+from history.answers.events import AnswerFailed, ErrorKind
 from history.context.messages import SYSTEM_CHANNEL
 from history.context.values import Context, ContextEntry
 from history.dialects.dialect import HttpApi, ListedModel, can_chat
-from history.dialects.json_access import compact, count, items, obj, objs, string, truth, without_empty
-from history.dialects.reply_decoder import KIND_OF_STATUS, STATUS_OF_KIND, failed, read_body
+from history.dialects.json_access import as_bool, as_count, compact, items, obj, objs, string, without_empty
+from history.dialects.reply_decoder import KIND_OF_STATUS, STATUS_OF_KIND, failure_event, read_body
 from history.dialects.request_decoder import RequestDecoder, read_function
 from history.dialects.request_encoder import RequestEncoder, kind_of
 from history.dialects.tools import hosted_tool
@@ -99,7 +99,7 @@ def read_form(form: object) -> AnswerForm | None:
     if kind not in ("json_object", "json_schema"):
         return None
     schema, name = obj(fields.get("schema")) or None, string(fields.get("name"))
-    return AnswerForm(schema=schema, name=name, strict=truth(fields.get("strict")))
+    return AnswerForm(schema=schema, name=name, strict=as_bool(fields.get("strict")))
 
 
 def session_hints(body: JsonObject, names: tuple[str, ...]) -> dict[str, str]:
@@ -125,11 +125,12 @@ def usage_from_responses(raw: JsonObject, sent: str = "input", written: str = "o
     """Input tokens include cached ones."""
     details = obj(raw.get(f"{sent}_tokens_details"))
     return Usage(
-        input_tokens=count(raw.get(f"{sent}_tokens")),
-        output_tokens=count(raw.get(f"{written}_tokens")),
-        cache_read_tokens=count(details.get("cached_tokens")) or count(raw.get("prompt_cache_hit_tokens")),  # DeepSeek
-        cache_write_tokens=count(details.get("cache_write_tokens")),
-        reasoning_tokens=count(obj(raw.get(f"{written}_tokens_details")).get("reasoning_tokens")),
+        input_tokens=as_count(raw.get(f"{sent}_tokens")),
+        output_tokens=as_count(raw.get(f"{written}_tokens")),
+        cache_read_tokens=as_count(details.get("cached_tokens"))
+        or as_count(raw.get("prompt_cache_hit_tokens")),  # DeepSeek
+        cache_write_tokens=as_count(details.get("cache_write_tokens")),
+        reasoning_tokens=as_count(obj(raw.get(f"{written}_tokens_details")).get("reasoning_tokens")),
         raw=raw,
     )
 
@@ -172,16 +173,16 @@ KINDS |= {
 }
 
 
-def decode_error(status: int, body: bytes | JsonObject) -> Failed:
+def decode_error(status: int, body: bytes | JsonObject) -> AnswerFailed:
     reply = read_body(body)
     error = obj(reply.get("error"))
     code, error_type = string(error.get("code")), string(error.get("type"))
     message = string(error.get("message")) or string(reply.get("error")) or string(reply.get("message"))
     kind = KINDS.get(code) or KIND_OF_STATUS.get(status) or KINDS.get(error_type)
-    return failed(reply, status, message=message, code=code or error_type, kind=kind, details=error_type)
+    return failure_event(reply, status, message=message, code=code or error_type, kind=kind, details=error_type)
 
 
-def encode_error(error: Failed) -> tuple[int, JsonDict]:
+def encode_error(error: AnswerFailed) -> tuple[int, JsonDict]:
     error_type, code = ERRORS[error.kind]
     body = {"message": error.message, "type": error_type, "param": None, "code": code}
     return STATUS_OF_KIND[error.kind], {"error": body}
@@ -205,10 +206,10 @@ class OpenAIApi(HttpApi):
     def read_models(self, listed: JsonObject) -> Iterator[ListedModel]:
         """The newest first, if the list has dates."""
         models = [item for item in objs(listed.get("data")) if can_chat(string(item.get("id")))]
-        for item in sorted(models, key=lambda item: -count(item.get("created"))):
+        for item in sorted(models, key=lambda item: -as_count(item.get("created"))):
             yield ListedModel(name=string(item.get("id")), label=string(item.get("name")), window=_window(item))
 
 
 def _window(item: JsonObject) -> int:
-    window = next((count(item[name]) for name in _WINDOWS if count(item.get(name))), 0)
-    return window or count(obj(item.get("meta")).get("n_ctx_train"))
+    window = next((as_count(item[name]) for name in _WINDOWS if as_count(item.get(name))), 0)
+    return window or as_count(obj(item.get("meta")).get("n_ctx_train"))

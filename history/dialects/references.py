@@ -144,11 +144,11 @@ class ContentBlock(msgspec.Struct):
 Content = str | int | float | list[ContentBlock] | ContentBlock | None
 
 
-class Identified(msgspec.Struct):
+class ObjectWithId(msgspec.Struct):
     id: str | None = None
 
 
-class Typed(msgspec.Struct, gc=False):
+class ObjectWithType(msgspec.Struct, gc=False):
     type: str | None = None
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from string import ascii_letters, digits
 from typing import ClassVar
 
-from history.answers.events import ErrorKind, Event, Failed, Skipped, Started
+from history.answers.events import AnswerFailed, AnswerStarted, ErrorKind, Event, UnreadableEvent
 from history.dialects.json_access import parse_json, string
 from history.dialects.sse import Documents, Finality, ServerSentEvent, SSEDecoder
 from history.entries import JsonObject
@@ -36,7 +36,7 @@ class ReplyDecoder:
         """Make the state of this dialect."""
 
     @staticmethod
-    def decode_error(status: int, body: bytes | JsonObject) -> Failed:
+    def decode_error(status: int, body: bytes | JsonObject) -> AnswerFailed:
         """Decode an HTTP error, or one within a stream, which has the status 0."""
         raise NotImplementedError
 
@@ -55,11 +55,11 @@ class ReplyDecoder:
         """Called when the stream says ``[DONE]``."""
         return ()
 
-    def start(self, reply: JsonObject, *, model: str = "model", request_id: str = "id") -> Iterator[Started]:
+    def start(self, reply: JsonObject, *, model: str = "model", request_id: str = "id") -> Iterator[AnswerStarted]:
         if not self.has_started:
             self.has_started = True
             names = {"model": string(reply.get(model)), "request_id": string(reply.get(request_id))}
-            yield Started(**names, provider=self.provider)
+            yield AnswerStarted(**names, provider=self.provider)
 
     def same_part(self, kind: str) -> str:
         """The name of the current part if it is of this kind, else a new name: its consecutive pieces are one part."""
@@ -110,8 +110,8 @@ class ReplyDecoder:
         return read(value) if isinstance(value, Mapping) else (_skipped("not an object", text),)
 
 
-def _skipped(problem: str, raw: str) -> Skipped:
-    return Skipped(problem=problem, raw=raw[:SHOWN_OF_EVENT])
+def _skipped(problem: str, raw: str) -> UnreadableEvent:
+    return UnreadableEvent(problem=problem, raw=raw[:SHOWN_OF_EVENT])
 
 
 SHOWN_OF_BODY = 500  # of an unreadable body
@@ -160,12 +160,12 @@ def _beginning(text: str) -> str:
     return text.strip() if len(text) <= SHOWN_OF_BODY else text[:SHOWN_OF_BODY].rstrip(_KEY_CHARACTERS).strip()
 
 
-def failed(
+def failure_event(
     reply: JsonObject, status: int, *, message: str, code: str, kind: ErrorKind | None, details: str = ""
-) -> Failed:
+) -> AnswerFailed:
     """Most vendors report a full context window only in the text of an invalid request."""
     kind = kind or KIND_OF_STATUS.get(status, "server")
     if kind == "invalid_request" and _TOO_LONG.search(f"{details} {message}"):
         kind = "context_length"
     message = message or (f"HTTP {status}" if status else "The provider gave no reason.")
-    return Failed(message=message, code=code, kind=kind, status=status, raw=reply)
+    return AnswerFailed(message=message, code=code, kind=kind, status=status, raw=reply)

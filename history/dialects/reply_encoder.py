@@ -73,7 +73,7 @@ class ReplyEncoder:
     ) -> None:
         self.model, self.reply_id, self.created, self.with_usage = model, reply_id, created, with_usage
         self.usage: Usage | None = None
-        self.ended: events.Ended | None = None
+        self.ended: events.AnswerEnded | None = None
         self.has_begun = self.has_failed = False
         self.substitutes = substitutes_by_name(tools)
         self._open: list[OpenBlock] = []
@@ -96,16 +96,16 @@ class ReplyEncoder:
 
     def feed(self, event: events.Event) -> bytes:
         match event:
-            case events.Started():
+            case events.AnswerStarted():
                 self.model = event.model or self.model
             case events.UsageReported():
                 self.usage = merged_usage(self.usage, event.usage)
-            case events.Ended():
+            case events.AnswerEnded():
                 self.ended = event
-            case events.Failed():
+            case events.AnswerFailed():
                 self.has_failed = True
                 return self.flush() + self.write_error(event)
-            case events.Skipped() | events.Beside():  # a stream has no place for them
+            case events.UnreadableEvent() | events.FurtherAnswerEvent():  # a stream has no place for them
                 pass
             case _:
                 return self.write(event)
@@ -138,7 +138,7 @@ class ReplyEncoder:
         return b"".join(written)
 
     @staticmethod
-    def encode_error(error: events.Failed) -> tuple[int, JsonDict]:
+    def encode_error(error: events.AnswerFailed) -> tuple[int, JsonDict]:
         """The HTTP status and the body."""
         raise NotImplementedError
 
@@ -157,10 +157,10 @@ class ReplyEncoder:
     def close_block(self, block: OpenBlock) -> bytes:
         raise NotImplementedError
 
-    def write_error(self, failed: events.Failed) -> bytes:
+    def write_error(self, failed: events.AnswerFailed) -> bytes:
         return sse(self.encode_error(failed)[1])
 
-    def write_end(self, ended: events.Ended) -> bytes:
+    def write_end(self, ended: events.AnswerEnded) -> bytes:
         raise NotImplementedError
 
     def _write_to_block(self, piece: events.Piece) -> bytes:

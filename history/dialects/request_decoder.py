@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, ClassVar
 from urllib.parse import unquote_to_bytes
 
-from history.dialects.json_access import from_base64, is_too_deep, items, number, obj, string
+from history.dialects.json_access import as_float, from_base64, is_too_deep, items, obj, string
 from history.dialects.tools import call_id_for
 from history.dialects.types import CallOptions, ConversationEntry, DecodedRequest, DialectError, Loss, LossCode
 from history.entries import (
@@ -209,8 +209,8 @@ def read_options(body: JsonObject, **fields: Any) -> CallOptions:
     """The options that most vendors name alike, and these."""
     return CallOptions(
         model=string(body.get("model")),
-        temperature=number(body.get("temperature")),
-        top_p=number(body.get("top_p")),
+        temperature=as_float(body.get("temperature")),
+        top_p=as_float(body.get("top_p")),
         stream=body.get("stream") is True,
         **fields,
     )

@@ -17,7 +17,7 @@ from history.dialects.tools import (
     substitutes_for,
     wrap_arguments,
 )
-from history.dialects.types import CallOptions, Encoded, Loss, LossCode, joined
+from history.dialects.types import CallOptions, EncodedRequest, Loss, LossCode, join_texts
 from history.entries import (
     JsonDict,
     JsonObject,
@@ -56,7 +56,7 @@ class RequestEncoder:
         self.seq = 0
         self._ids: dict[str, str] = {}
 
-    def encode(self, context: Context) -> Encoded:
+    def encode(self, context: Context) -> EncodedRequest:
         raise NotImplementedError
 
     def lose(self, code: LossCode, **values: object) -> None:
@@ -75,7 +75,7 @@ class RequestEncoder:
             yield entry, encoded
         self.seq = 0
 
-    def encoded(self, context: Context, body: JsonDict, *, path: str) -> Encoded:
+    def encoded(self, context: Context, body: JsonDict, *, path: str) -> EncodedRequest:
         debug = {}
         if self.options.include_debug:
             debug = {
@@ -85,7 +85,7 @@ class RequestEncoder:
                 "repairs": [remark.code.value for remark in context.report.remarks],
                 "losses": [loss.code.value for loss in self.losses],
             }
-        return Encoded(body=body, path=path, losses=tuple(self.losses), supplied=self.supplied, debug=debug)
+        return EncodedRequest(body=body, path=path, losses=tuple(self.losses), supplied=self.supplied, debug=debug)
 
     def text(self, text: str) -> JsonDict:
         return {"type": "text", "text": text}
@@ -162,7 +162,7 @@ class RequestEncoder:
         return f"[Live Screen]\n{entry.live_screen}" if entry.live_screen and self.options.include_live_screen else ""
 
     def result_text(self, result: ToolResult) -> str:
-        return joined([result.text, missing_error(result)])
+        return join_texts([result.text, missing_error(result)])
 
     def lose_status(self, result: ToolResult) -> None:
         if result.status != "success":

@@ -10,7 +10,7 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 from history.dialects.json_access import compact, obj, objs, parse_json, string
-from history.dialects.types import Tools, joined
+from history.dialects.types import Tools, join_texts
 from history.entries import JsonDict, JsonObject, ToolDefinition
 
 INVALID_JSON = "INVALID_JSON"  # holds a call's arguments that are no JSON object, where a vendor requires an object
@@ -97,7 +97,7 @@ def substitutes_for(tool: JsonObject, *, namespace: str = "", about: str = "") -
                 grammar = f"The input follows this grammar ({string(form.get('syntax'))}):\n{definition}"
         function = ToolDefinition(
             name=string(fields.get("name")),
-            description=joined([string(fields.get("description")), grammar, about]),
+            description=join_texts([string(fields.get("description")), grammar, about]),
             parameters=TEXT_SCHEMA if takes_text else obj(tool.get("parameters")),
         )
         yield ToolSubstitute(function=function, namespace=namespace, takes_text=takes_text, has_grammar=bool(grammar))

@@ -113,7 +113,7 @@ class CallOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Encoded:
+class EncodedRequest:
     """A request in a vendor's format. ``path`` follows the base URL of the vendor's own SDK.
 
     ``supplied`` are options that the vendor requires and the caller did not set high enough, or at all.
@@ -154,5 +154,5 @@ def context_of(request: DecodedRequest) -> Context:
     return Context(entries=entries, system=request.system, tools=request.tools, report=report)
 
 
-def joined(texts: Sequence[str]) -> str:
+def join_texts(texts: Sequence[str]) -> str:
     return "\n\n".join(text for text in texts if text)

@@ -22,9 +22,29 @@ from history.entries.values import (
 )
 
 __all__ = [
-    "CONVERSATION", "KINDS", "LEAVES", "MESSAGES", "STATE", "DebugLog", "Entry", "Gap", "HeadMoved", "MaskedResult",
-    "ModelInput", "ModelOutput", "Node", "NotebookSet", "Numbering", "PlanSet", "Retracted", "Status", "Summary",
-    "SystemInstructionSet", "ToolResults", "ToolsOffered", "UnknownEntry",
+    "CONVERSATION",
+    "KINDS",
+    "MESSAGES",
+    "NEVER_PARENTS",
+    "STATE",
+    "DebugLog",
+    "Entry",
+    "Gap",
+    "HeadMoved",
+    "MaskedResult",
+    "ModelInput",
+    "ModelOutput",
+    "Node",
+    "NotebookSet",
+    "Numbering",
+    "PlanSet",
+    "Retracted",
+    "Status",
+    "Summary",
+    "SystemInstructionSet",
+    "ToolResults",
+    "ToolsOffered",
+    "UnknownEntry",
 ]  # fmt: skip
 
 Status = Literal["complete", "interrupted", "failed"]
@@ -271,7 +291,7 @@ CONVERSATION = MESSAGES | {ToolResults.kind}  # kinds that make a conversation, 
 # Kinds that set state for the entries after them.
 _STATE = (SystemInstructionSet, ToolsOffered, NotebookSet, PlanSet, Summary, Retracted)
 STATE = frozenset(cls.kind for cls in _STATE)
-LEAVES = frozenset({DebugLog.kind, HeadMoved.kind})  # kinds beside the path: they never become a parent
+NEVER_PARENTS = frozenset({DebugLog.kind, HeadMoved.kind})  # kinds beside the path: they never become a parent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

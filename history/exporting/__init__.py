@@ -5,7 +5,7 @@ async for chunk in export: ...                                               # o
 export.report                                                                # what could not be carried
 """
 
-from history.exporting.exports import Export, ExportReport, begin, prepare
+from history.exporting.exports import Export, ExportReport, begin, begin_async
 from history.exporting.selection import CannotExport, NothingSelected, Selection
 
-__all__ = ["CannotExport", "Export", "ExportReport", "NothingSelected", "Selection", "begin", "prepare"]
+__all__ = ["CannotExport", "Export", "ExportReport", "NothingSelected", "Selection", "begin", "begin_async"]

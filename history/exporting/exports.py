@@ -16,7 +16,7 @@ from django.db import connections
 from django.utils import timezone
 
 from history.access.permissions import Viewer
-from history.exporting.selection import CannotExport, ChosenSessions, ExportCursor, Mark, Selection, horizon
+from history.exporting.selection import CannotExport, ChangePoint, ChosenSessions, ExportCursor, Selection, horizon
 from history.formats.base import Note, Notes
 from history.formats.jsonl import JsonlWriter
 from history.formats.jsonl.lines import time_text
@@ -211,7 +211,7 @@ class Export:
             yield writer.deleted(session_id, time_text(at) or "")
         yield writer.end(cursor=str(ExportCursor(self._ends())))
 
-    def _ends(self) -> Mark:
+    def _ends(self) -> ChangePoint:
         assert self.cursor is not None
         assert self.cursor.ends is not None
         return self.cursor.ends
@@ -261,4 +261,4 @@ def begin(
     return Export(exporter, chosen, cursor=cursor, compress=compress)
 
 
-prepare = sync_to_async(begin)
+begin_async = sync_to_async(begin)

@@ -45,7 +45,7 @@ WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ChangePoint:
     """Changes at this moment or later, and deletions after this event, are new."""
 
     at: datetime | None = None
@@ -66,8 +66,8 @@ class ExportCursor:
     (`after`) and the end of the first attempt (`ends`), so that a download can be resumed.
     """
 
-    since: Mark = Mark()
-    ends: Mark | None = None
+    since: ChangePoint = ChangePoint()
+    ends: ChangePoint | None = None
     after: UUID | None = None  # the session to resume after
 
     def __str__(self) -> str:
@@ -80,31 +80,33 @@ class ExportCursor:
             return cls()
         parts = text.split("~")
         if len(parts) == 2:
-            return cls(_parse_mark(*parts))
+            return cls(_parse_change_point(*parts))
         if len(parts) != 5:
             raise ValueError(NOT_A_CURSOR)
-        return cls(_parse_mark(*parts[:2]), _parse_mark(*parts[2:4]), UUID(parts[4]) if parts[4] else None)
+        return cls(
+            _parse_change_point(*parts[:2]), _parse_change_point(*parts[2:4]), UUID(parts[4]) if parts[4] else None
+        )
 
 
-def _parse_mark(at: str, event: str) -> Mark:
+def _parse_change_point(at: str, event: str) -> ChangePoint:
     try:
         moment = None if at == "0" else datetime.fromisoformat(at).astimezone(UTC)
-        return Mark(moment, int(event))
+        return ChangePoint(moment, int(event))
     except (ValueError, OverflowError):
         raise ValueError(NOT_A_CURSOR) from None
 
 
-def horizon() -> Mark:
+def horizon() -> ChangePoint:
     """The moment before which no change can become visible any more."""
     event = AuditEvent.objects.order_by("-seq").values_list("seq", flat=True).first() or 0
     if connection.vendor != "postgresql":
         with writing():  # SQLite has one writer at a time
-            return Mark(timezone.now(), event)
+            return ChangePoint(timezone.now(), event)
     now = timezone.now()
     with connection.cursor() as cursor:
         cursor.execute(_OLDEST)
         oldest: datetime | None = cursor.fetchone()[0]
-    return Mark(min(oldest or now, now) - CLOCK_SKEW, event)
+    return ChangePoint(min(oldest or now, now) - CLOCK_SKEW, event)
 
 
 BATCH = 50
@@ -191,7 +193,7 @@ class ChosenSessions:
             rows = rows.filter(owner_id=self.owner_id)
         return rows if since is None else rows.filter(ended_at__gte=since)
 
-    def deleted(self, *, since: Mark, until: Mark) -> Iterator[tuple[UUID, datetime]]:
+    def deleted(self, *, since: ChangePoint, until: ChangePoint) -> Iterator[tuple[UUID, datetime]]:
         """Each session that was deleted since an earlier export once, at the last deletion; without restored ones.
 
         Filters cannot be applied to a deleted session.

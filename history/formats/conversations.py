@@ -13,7 +13,7 @@ from history.dialects import DIALECTS, DialectError
 from history.dialects.json_access import compact, is_too_deep, obj, string
 from history.dialects.types import ConversationEntry
 from history.entries import (
-    LEAVES,
+    NEVER_PARENTS,
     Entry,
     EntryError,
     Gap,
@@ -46,7 +46,7 @@ class SourceItem:
 
 
 @dataclass
-class Tree:
+class ConversationTree:
     """`items` are in the order of the source."""
 
     notes: Notes
@@ -116,7 +116,9 @@ class Tree:
 
 def find_last_place(nodes: Sequence[SourceNode]) -> int | None:
     """The last node that something can follow."""
-    return next((place for place in range(len(nodes) - 1, -1, -1) if nodes[place].entry.kind not in LEAVES), None)
+    return next(
+        (place for place in range(len(nodes) - 1, -1, -1) if nodes[place].entry.kind not in NEVER_PARENTS), None
+    )
 
 
 # Times outside these years are treated as mistakes.
@@ -124,7 +126,7 @@ _EARLIEST, _LATEST = datetime(1990, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzin
 _MILLISECONDS = 1e11
 
 
-def moment(value: object) -> datetime | None:
+def parse_time(value: object) -> datetime | None:
     """The time, or None for a missing or impossible one."""
     try:
         if isinstance(value, str):
@@ -148,16 +150,16 @@ class ConversationReader:
 
     def __init__(self, client: str, dialect: str = "", *, start: object = None, notes: Notes | None = None) -> None:
         self.client, self.dialect = client, dialect
-        self.started_at = self.first_at = moment(start)
+        self.started_at = self.first_at = parse_time(start)
         self.last_at = self.first_at or now()
         self.notes = Notes() if notes is None else notes
-        self.tree = Tree(self.notes)
+        self.tree = ConversationTree(self.notes)
         self.blobs: dict[str, bytes] = {}
         self.tools: dict[str, str] = {}  # call → the name of its tool
 
     def entry_time(self, value: object) -> datetime:
         """The time of an entry: its own, or that of the entry before it."""
-        read = moment(value)
+        read = parse_time(value)
         if read is not None:
             self.first_at = read if self.first_at is None else min(self.first_at, read)
             self.last_at = read

@@ -74,24 +74,26 @@ class ImportReport:
 LEVELS = {"repaired": gettext_noop("repaired"), "lost": gettext_noop("lost"), "ignored": gettext_noop("left out")}
 
 
-def level_word(level: str) -> str:
+def level_label(level: str) -> str:
     return gettext(LEVELS.get(level, level))
 
 
-def worded(text: str) -> str:
+def translate_sentence(text: str) -> str:
     """A marked sentence, filled in or not."""
     if isinstance(text, LazyText) and text.values:
-        values = {name: filled_in(value) if isinstance(value, str) else value for name, value in text.values.items()}
+        values = {
+            name: translate_if_lazy(value) if isinstance(value, str) else value for name, value in text.values.items()
+        }
         return gettext(text.sentence) % values
     return gettext(text) if text else ""
 
 
-def filled_in(text: str) -> str:
+def translate_if_lazy(text: str) -> str:
     """Translate lazy texts only; plain strings may be user content."""
-    return worded(text) if isinstance(text, LazyText) else text
+    return translate_sentence(text) if isinstance(text, LazyText) else text
 
 
-def note_words(note: Note) -> str:
+def note_text(note: Note) -> str:
     times = f" (× {note.count:,})" if note.count > 1 else ""
-    place = f" – {filled_in(note.where)[:200]}" if note.where else ""
-    return f"{worded(note.what)}{times}{place}"
+    place = f" – {translate_if_lazy(note.where)[:200]}" if note.where else ""
+    return f"{translate_sentence(note.what)}{times}{place}"

@@ -42,11 +42,11 @@ class UploadTooLarge(HistoryError):
     """The upload is larger than the server accepts."""
 
 
-class TooMany(HistoryError):
+class TooManyImports(HistoryError):
     """The user has too many uploads that are not imported yet."""
 
 
-class Misplaced(HistoryError):
+class OffsetMismatch(HistoryError):
     """A piece of a file that does not follow the stored bytes; `size` is their number."""
 
     def __init__(self, size: int) -> None:
@@ -62,7 +62,7 @@ def create(owner: Any, files: Sequence[tuple[str, int]], *, api_key: ApiKey | No
     jobs = ImportJob.objects.filter(owner=owner).exclude(state=ImportJob.State.DONE).only("pk", "files")
     unfinished = sum(file["size"] for job in jobs if folder_of(job).exists() for file in job.files)
     if unfinished + size > UNFINISHED * limit():
-        raise TooMany("unfinished imports use too much space")
+        raise TooManyImports("unfinished imports use too much space")
     recording, named = api_key.recording if api_key else "full", []
     for path, file_size in files:
         name = path.replace("\\", "/").rpartition("/")[2][:200] or "file"
@@ -93,7 +93,7 @@ def add_piece(job: ImportJob, *, place: int, offset: int, content: bytes) -> int
     path, whole = folder_of(job) / str(place), job.files[place]["size"]
     size = path.stat().st_size if path.exists() else 0
     if offset != size or job.state != ImportJob.State.UPLOADING:
-        raise Misplaced(size)
+        raise OffsetMismatch(size)
     if size + len(content) > whole:
         raise UploadTooLarge("the file is longer than announced")
     with path.open("ab") as file:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 from history.dialects.anthropic_messages.request_encoder import IMAGES
-from history.dialects.json_access import items, number, obj, objs, string, whole
+from history.dialects.json_access import as_float, as_int, items, obj, objs, string
 from history.entries import JsonObject
 from history.linting.walker import LintWalk, shortened
 
@@ -25,7 +25,7 @@ class MessagesWalk(LintWalk):
 
     def walk(self, body: JsonObject) -> None:
         self.check_messages(body)
-        self.needs((whole(body.get("max_tokens")) or 0) > 0, "no-limit", "max_tokens")
+        self.needs((as_int(body.get("max_tokens")) or 0) > 0, "no-limit", "max_tokens")
         for place, message in self.each(body.get("messages"), "messages"):
             self.check_message(place, message)
         self.check_last_answer(objs(body.get("messages")))
@@ -60,12 +60,12 @@ class MessagesWalk(LintWalk):
         allowed = BLOCKS.get(self.role, BLOCKS["user"])
         if kind not in allowed and not kind.endswith("_tool_result"):
             self.find("part-type", place, role=self.role or "?", type=shortened(kind or "?"))
-            self.say(place, weight=0)
+            self.content(place, weight=0)
         elif kind == "text":
             self.text(block.get("text"), f"{place}.text")
         elif kind in THINKING:
             self.needs(bool(string(block.get("signature" if kind == "thinking" else "data"))), "unsigned", place)
-            self.say(place, weight=0)
+            self.content(place, weight=0)
         elif kind == "tool_use":
             call_id, name = string(block.get("id")), string(block.get("name"))
             if self.needs(bool(call_id), "no-id", f"{place}.id"):
@@ -80,7 +80,7 @@ class MessagesWalk(LintWalk):
             self.result(place, call_id=call_id)
         else:
             self.check_media(place, block)
-            self.say(place, weight=2 if kind in ("image", "document") else 0)
+            self.content(place, weight=2 if kind in ("image", "document") else 0)
 
     def check_media(self, place: str, block: JsonObject) -> None:
         source = obj(block.get("source"))
@@ -101,9 +101,9 @@ class MessagesWalk(LintWalk):
         thinking = obj(body.get("thinking"))
         if thinking.get("type") != "enabled":
             return
-        budget, limit = whole(thinking.get("budget_tokens")) or 0, whole(body.get("max_tokens")) or 0
+        budget, limit = as_int(thinking.get("budget_tokens")) or 0, as_int(body.get("max_tokens")) or 0
         self.needs(budget < limit, "thinking-budget", "thinking.budget_tokens")
-        self.needs(number(body.get("temperature")) in (None, 1.0), "thinking-temperature", "temperature")
+        self.needs(as_float(body.get("temperature")) in (None, 1.0), "thinking-temperature", "temperature")
         messages = [blocks_of(obj(message).get("content")) for message in items(body.get("messages"))]
         if len(messages) < 2 or not any(block.get("type") == "tool_result" for block in messages[-1]):
             return

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from history.dialects.gemini_generate.normalisation import in_one_spelling
+from history.dialects.gemini_generate.normalisation import to_camel_case
 from history.dialects.json_access import items, obj, objs, string
 from history.entries import JsonObject
 from history.linting.walker import A_TEXT, LintWalk, shortened, weight_of
@@ -14,7 +14,7 @@ class GenerateWalk(LintWalk):
     dialect = "gemini-generate"
 
     def walk(self, body: JsonObject) -> None:
-        body = obj(in_one_spelling(body))
+        body = obj(to_camel_case(body))
         value = body.get("contents")
         contents = items([value] if isinstance(value, str | Mapping) else value)
         self.needs(bool(contents), "no-messages", "contents")
@@ -49,12 +49,12 @@ class GenerateWalk(LintWalk):
     def check_part(self, place: str, part: JsonObject) -> None:
         if part.get("thought") is True:
             self.find("thought", place)
-            self.say(place, weight=0)
+            self.content(place, weight=0)
         elif "text" in part:
             text = part["text"]
             if self.needs(isinstance(text, str), "malformed", f"{place}.text", what="text", wanted=A_TEXT):
                 self.needs(bool(text) or "thoughtSignature" in part, "empty-text", place)
-                self.say(place, weight=weight_of(text))
+                self.content(place, weight=weight_of(text))
         elif "functionCall" in part:
             call = obj(part["functionCall"])
             name, arguments = string(call.get("name")), call.get("args", {})
@@ -68,4 +68,4 @@ class GenerateWalk(LintWalk):
             self.result(place, call_id=string(response.get("id")), name=string(response.get("name")))
         else:
             self.needs(bool(part), "empty-text", place)
-            self.say(place, weight=2 if "inlineData" in part or "fileData" in part else 0)
+            self.content(place, weight=2 if "inlineData" in part or "fileData" in part else 0)

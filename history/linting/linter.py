@@ -10,7 +10,16 @@ from history.context.messages import masked_results, messages_of, pieces_of
 from history.context.rendering import render_context
 from history.context.repair import with_opening
 from history.context.values import Context, ContextEntry, ContextOptions, Remark, RemarkCode, Role, Snapshot
-from history.dialects import DIALECTS, CallOptions, DecodedRequest, DialectError, Encoded, Loss, LossCode, context_of
+from history.dialects import (
+    DIALECTS,
+    CallOptions,
+    DecodedRequest,
+    DialectError,
+    EncodedRequest,
+    Loss,
+    LossCode,
+    context_of,
+)
 from history.entries import JsonDict, JsonObject, Media, OtherPart, Part, Text, ToolDefinition, ToolRequest
 from history.linting.anthropic_messages import MessagesWalk
 from history.linting.gemini_generate import GenerateWalk
@@ -197,7 +206,7 @@ def _judge_foreign(dialect: str, walk: LintWalk, repair: RepairInput) -> Verdict
     return _verdict(dialect, findings, encoded.body, repair.repairs)
 
 
-def _conversation_losses(encoded: Encoded) -> Iterator[Loss]:
+def _conversation_losses(encoded: EncodedRequest) -> Iterator[Loss]:
     """Without the losses of results that a repair has made up: they belong to no entry."""
     return (loss for loss in encoded.losses if loss.seq or loss.code is not LossCode.STATUS_NOT_CARRIED)
 
@@ -254,9 +263,9 @@ def _walk_session(snapshot: Snapshot) -> LintWalk:
             if isinstance(part, ToolRequest) and walk.speaker == "model":
                 walk.call(place, call_id=part.call_id, name=part.name)
             elif isinstance(part, Text):
-                walk.say(place, weight=weight_of(part.text))
+                walk.content(place, weight=weight_of(part.text))
             else:
-                walk.say(place, weight=2 if isinstance(part, Media) else 0)
+                walk.content(place, weight=2 if isinstance(part, Media) else 0)
     for tool in snapshot.tools:
         walk.offer(tool.name, "tools")
     return walk

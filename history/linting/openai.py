@@ -67,16 +67,16 @@ class ChatWalk(_OpenAiWalk):
             for part_place, part in self.each(content, where):
                 kind = part.get("type")
                 if not self.needs(kind in allowed, "part-type", part_place, role=self.role, type=shortened(kind)):
-                    self.say(part_place, weight=0)
+                    self.content(part_place, weight=0)
                 elif kind in ("text", "refusal"):
                     self.text(part.get(kind), f"{part_place}.{kind}")
                 else:
-                    self.say(part_place)
+                    self.content(part_place)
         else:
             self.needs(bool(message.get("tool_calls") or message.get("function_call")), "content", where)
         if message.get("reasoning_content") or message.get("reasoning"):
             self.find("reasoning", place)
-            self.say(place, weight=0)
+            self.content(place, weight=0)
 
     def check_calls(self, place: str, message: JsonObject) -> None:
         calls = message.get("tool_calls")
@@ -116,7 +116,7 @@ class ResponsesWalk(_OpenAiWalk):
         if body.get("previous_response_id") and body.get("conversation"):
             self.find("two-chains", "conversation")
         if isinstance(value, str):
-            self.say("input", weight=weight_of(value))
+            self.content("input", weight=weight_of(value))
         elif self.needs(value is None or isinstance(value, list), "malformed", "input", what="input", wanted=A_LIST):
             self.check_items(value)
         for number, tool in enumerate(items(body.get("tools"))):
@@ -152,7 +152,7 @@ class ResponsesWalk(_OpenAiWalk):
         else:
             self.needs(kind in ("reasoning", *OTHER_ITEMS), "item-type", place, type=shortened(kind or "?"))
             self.begin_turn("model")
-            self.say(place, weight=0)
+            self.content(place, weight=0)
 
     def begin_turn(self, speaker: Speaker) -> None:
         """Only what the model says continues the message before it."""
@@ -172,11 +172,11 @@ class ResponsesWalk(_OpenAiWalk):
         for part_place, part in self.each(content, f"{place}.content"):
             kind = string(part.get("type"))
             if not self.needs(kind in allowed, "part-type", part_place, role=role or "?", type=shortened(kind or "?")):
-                self.say(part_place, weight=0)
+                self.content(part_place, weight=0)
             elif kind in ("input_text", "output_text", "text"):
                 self.text(part.get("text"), f"{part_place}.text")
             else:
-                self.say(part_place)
+                self.content(part_place)
 
     def check_output(self, place: str, item: JsonObject) -> None:
         """The calls of a stored conversation are at OpenAI and not in the request."""
@@ -186,7 +186,7 @@ class ResponsesWalk(_OpenAiWalk):
         if not self.is_continued or call_id in self.called:
             self.result(place, call_id=call_id)
         else:
-            self.say(place)
+            self.content(place)
 
 
 def _is_answer(item: JsonObject) -> bool:

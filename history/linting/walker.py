@@ -24,7 +24,7 @@ TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 class Step(NamedTuple):
     """A call, a result or other content. Steps that are sent as one message have its number."""
 
-    kind: Literal["call", "result", "said"]
+    kind: Literal["call", "result", "message"]
     speaker: Speaker
     place: str
     message: int
@@ -80,10 +80,10 @@ class LintWalk:
         if self.needs(isinstance(text, str), "malformed", place, what="text", wanted=A_TEXT):
             weight = weight_of(str(text))
             self.needs(weight > (1 if self.needs_visible_text else 0), "empty-text", place)
-            self.say(place, weight=weight)
+            self.content(place, weight=weight)
 
-    def say(self, place: str, *, weight: int = 2) -> None:
-        self.steps.append(Step("said", self.speaker, place, self.message, weight=weight))
+    def content(self, place: str, *, weight: int = 2) -> None:
+        self.steps.append(Step("message", self.speaker, place, self.message, weight=weight))
 
     def call(self, place: str, *, call_id: str, name: str) -> None:
         self.steps.append(Step("call", "model", place, self.message, call_id, name))
@@ -153,7 +153,7 @@ def _as_written(steps: Sequence[Step], dialect: str) -> list[Group]:
     """The steps as an encoder writes them, in the groups that the vendor then sees."""
     ordered = [step for group in _as_sent(steps) for step in sorted(group, key=lambda step: step.kind != "result")]
     least = 1 if dialect == ANTHROPIC else 0
-    carried = [step for step in ordered if step.kind != "said" or step.weight > least]
+    carried = [step for step in ordered if step.kind != "message" or step.weight > least]
     while carried and carried[0].speaker == "system":
         carried.pop(0)
     return [list(group) for _, group in groupby(carried, key=lambda step: _side(step, dialect))]
@@ -247,10 +247,10 @@ def _step_finding(step: Step, name: str, dialect: str, tool: str = "") -> LintFi
 def _within(group: Group, dialect: str) -> Iterator[LintFinding]:
     """The order inside what is sent as one message."""
     for before, step in pairwise(group):
-        if before.kind == "said" and step.kind == "result" and _knows(dialect, "results-first"):
+        if before.kind == "message" and step.kind == "result" and _knows(dialect, "results-first"):
             yield finding_of(dialect, "results-first", step.place)
     call: Step | None = None
     for step in group:
         call = step if step.kind == "call" else call
-        if call and step.kind == "said" and step.message != call.message and _knows(dialect, "calls-last"):
+        if call and step.kind == "message" and step.message != call.message and _knows(dialect, "calls-last"):
             yield finding_of(dialect, "calls-last", step.place)

@@ -32,7 +32,7 @@ class DayTally(models.Model):
     cost = models.DecimalField(_("cost"), max_digits=16, decimal_places=6, default=0)
     tool_calls = models.IntegerField(_("tool calls"), default=0)
     tool_milliseconds = models.BigIntegerField(_("time of tools"), default=0)
-    # Answers by the time to their first token, in the classes of `daily_sums.WAITS`.
+    # Answers by the time to their first token, in the classes of `daily_count_rules.WAITS`.
     wait_0 = models.IntegerField(default=0)
     wait_1 = models.IntegerField(default=0)
     wait_2 = models.IntegerField(default=0)

@@ -10,7 +10,7 @@ from django.db.models import F, Q, UniqueConstraint
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from history.entries import LEAVES, MESSAGES
+from history.entries import MESSAGES, NEVER_PARENTS
 from history.fields import HashField, TokensField
 from history.models.append_only import AppendOnlyModel, AppendOnlyQuerySet, UndeletableModel, guard_links
 from history.models.sessions import Session
@@ -34,9 +34,9 @@ class MessageQuerySet(AppendOnlyQuerySet["Message"]):
         """All entries in the order of writing, up to the version at which the session row was read."""
         return self.filter(session=session, seq__lte=session.version).order_by("seq")
 
-    def without_leaves(self) -> Self:
+    def possible_parents(self) -> Self:
         """Without the kinds that no entry follows (`entries.LEAVES`)."""
-        return self.exclude(kind__in=LEAVES)
+        return self.exclude(kind__in=NEVER_PARENTS)
 
     def only_messages(self) -> Self:
         """The entries that are shown as messages, as `Message.is_message`."""

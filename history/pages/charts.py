@@ -21,7 +21,7 @@ from django.utils.translation import pgettext
 from history.access.permissions import Purpose, Reach, Viewer, can_access_others, reach_of
 from history.http import user_page
 from history.models import ApiKey, DayTally, Session
-from history.record.daily_sums import COUNTS, WAIT_NAMES, WAITS
+from history.record.daily_count_rules import COUNTS, WAIT_NAMES, WAITS
 
 Step = Literal["day", "week", "month"]
 

@@ -19,7 +19,7 @@ from django.views.decorators.http import require_http_methods
 
 from history.access.permissions import Purpose, can_access_others
 from history.access.reasons import NotPermitted, ReasonField, ReasonNeeded
-from history.exporting import CannotExport, NothingSelected, Selection, prepare
+from history.exporting import CannotExport, NothingSelected, Selection, begin_async
 from history.formats.writers import EXPORTERS
 from history.http import download
 from history.models import Session
@@ -68,7 +68,7 @@ async def export(request: HttpRequest) -> HttpResponseBase:
     # A reason in an address is ignored: a link from another person must not state a reason in the reader's name.
     reason = form.cleaned_data.get("reason", "") if request.method == "POST" else ""
     try:
-        export = await prepare(user, selection, values["format"], reason=reason)
+        export = await begin_async(user, selection, values["format"], reason=reason)
     except ReasonNeeded:
         form.add_error("reason", _("Reason required: a session belongs to another user."))
         return await _page(request, values, form=form, status=403)

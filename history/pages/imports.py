@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from history.formats.base import Note
-from history.formats.reports import filled_in, level_word, note_words, worded
+from history.formats.reports import level_label, note_text, translate_if_lazy, translate_sentence
 from history.http import FORM_OVERHEAD, HtmxRequest, accepts_body, user_action, user_form, user_page
 from history.importing import ImportOutcome, jobs
 from history.models import ImportJob, Session
@@ -71,7 +71,7 @@ def _create_job(request: HttpRequest, names: Sequence[str], sizes: Sequence[int]
         return jobs.create(request.user, list(zip(names, sizes, strict=True)))
     except jobs.UploadTooLarge:
         raise UploadRefused(_too_large(), status=413) from None
-    except jobs.TooMany:
+    except jobs.TooManyImports:
         text = _("Earlier uploads are not imported yet. Run or remove them first.")
         raise UploadRefused(text, status=413) from None
 
@@ -106,7 +106,7 @@ def piece(request: HttpRequest, job_id: UUID, place: int) -> HttpResponse:
         return JsonResponse({"error": _("This part of the file is too large.")}, status=413)
     try:
         return JsonResponse({"size": jobs.add_piece(job, place=place, offset=offset, content=content)})
-    except jobs.Misplaced as misplaced:
+    except jobs.OffsetMismatch as misplaced:
         return JsonResponse({"size": misplaced.size}, status=409)
     except jobs.UploadTooLarge:
         return JsonResponse({"error": _too_large()}, status=413)
@@ -188,14 +188,14 @@ def _file_names(names: list[str]) -> str:
 
 
 def _report(job: ImportJob) -> dict[str, object]:
-    """The items, repaired conversations before those without notes; `untold` is the number that was not stored."""
+    """The items, repaired conversations before those without notes; `unlisted` is the number that was not stored."""
     order = {outcome.value: place for place, outcome in enumerate(OUTCOMES)}
     rows = sorted(job.items, key=lambda item: (order.get(item["outcome"], 9), not item["notes"]))
     names = [item["session"] for item in rows if item.get("session")]
     existing = Session.objects.open().filter(pk__in=names[:900]).values_list("pk", flat=True)
     linked = {str(pk) for pk in existing} | set(names[900:])
     total: int = sum(job.counts.get(outcome.value, 0) for outcome in OUTCOMES)
-    return {"items": [_item(row, linked) for row in rows], "untold": max(total - len(job.items), 0)}
+    return {"items": [_item(row, linked) for row in rows], "unlisted": max(total - len(job.items), 0)}
 
 
 def _item(row: Mapping[str, Any], linked: set[str]) -> dict[str, object]:
@@ -207,11 +207,11 @@ def _item(row: Mapping[str, Any], linked: set[str]) -> dict[str, object]:
     return {
         "name": name,
         "badge": badge,
-        "title": filled_in(_text(row, "title")),
+        "title": translate_if_lazy(_text(row, "title")),
         **{name: row[name] for name in ("file", "format", "entries")},
-        "why": worded(_text(row, "why")),
+        "why": translate_sentence(_text(row, "why")),
         "session": row["session"] if row["session"] in linked else None,
-        "notes": [{"name": level_word(note.level), "text": note_words(note)} for note in notes],
+        "notes": [{"name": level_label(note.level), "text": note_text(note)} for note in notes],
     }
 
 

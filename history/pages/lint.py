@@ -19,7 +19,7 @@ from history import linting
 from history.context.rendering import full_view
 from history.context.values import ContextOptions, entry_view
 from history.entries import JsonObject
-from history.formats.reports import worded
+from history.formats.reports import translate_sentence
 from history.http import FORM_OVERHEAD, accepts_body, user_form
 from history.models import Session
 from history.pages.session import session_or_404
@@ -161,9 +161,9 @@ def _shown(verdict: linting.Verdict) -> dict[str, Any]:
         "name": linting.NAMES[verdict.dialect],
         "outcome": OUTCOMES[verdict.outcome],
         "counts": [(OUTCOMES[level.value], levels.count(level)) for level in linting.LintSeverity if level in levels],
-        "findings": [(one, OUTCOMES[one.rule.severity.value], worded(one.text)) for one in findings],
+        "findings": [(one, OUTCOMES[one.rule.severity.value], translate_sentence(one.text)) for one in findings],
         "more": max(0, len(verdict.findings) - SHOWN_FINDINGS),
-        "repairs": [(repair.place, worded(repair.text)) for repair in verdict.repairs[:SHOWN_FINDINGS]],
+        "repairs": [(repair.place, translate_sentence(repair.text)) for repair in verdict.repairs[:SHOWN_FINDINGS]],
         "repaired": "" if verdict.repaired is None else _indented(verdict.repaired),
     }
 
@@ -191,7 +191,7 @@ def _lint_pasted(request: HttpRequest) -> HttpResponse:
     except TooLong as error:
         form.add_error(None, str(error))
     except linting.NotAConversation as error:
-        form.add_error(None, gettext("Not a conversation: %(why)s.") % {"why": worded(error.lazy_text)})
+        form.add_error(None, gettext("Not a conversation: %(why)s.") % {"why": translate_sentence(error.lazy_text)})
     return _page(request, form, status=422)
 
 

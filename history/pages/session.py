@@ -76,7 +76,9 @@ def whole_entry(request: HtmxRequest, session_id: UUID, seq: int) -> HttpRespons
     context = {"session": session, "seq": seq, "cut": preview(clean(text), WHOLE_CHARS), "text_path": path}
     if not _PROSE.fullmatch(path):
         return render(request, "history/_output.html", context)
-    return render(request, "history/_said.html" if isinstance(entry, ModelInput) else "history/_prose.html", context)
+    return render(
+        request, "history/_message_text.html" if isinstance(entry, ModelInput) else "history/_prose.html", context
+    )
 
 
 def _plain(text: str) -> HttpResponse:

@@ -1,8 +1,8 @@
 """Daily counts of sessions, messages, tokens, cost and tool calls (`DayTally`), for the charts.
 
 The transaction that changes the record adds the difference as its last statement, so the counts are right at every
-commit. Inserted rows are counted in Python; other changes are wrapped in `recounting`. `daily_sums` has the rules and
-adds the sums, and `check` compares finished days with a recount.
+commit. Inserted rows are counted in Python; other changes are wrapped in `recounting`. `daily_count_rules` has the
+rules and adds the sums, and `check` compares finished days with a recount.
 """
 
 import logging
@@ -17,8 +17,8 @@ from django.utils import timezone
 from history.db.transactions import run_last, writing
 from history.entries import ModelOutput
 from history.models import DayTally, Exchange, Message, Session, StaleDay, ToolCall
-from history.record import daily_sums
-from history.record.daily_sums import COUNTS, NAMES, Key, Numbers, sums_of_day, sums_of_rows
+from history.record import daily_count_rules
+from history.record.daily_count_rules import COUNTS, NAMES, Key, Numbers, sums_of_day, sums_of_rows
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +40,8 @@ def count_message(message: Message) -> None:
         status, statuses = message.status, Message.Status
         numbers |= {"answers": 1, "cut_short": status != statuses.COMPLETE, "errors": status == statuses.FAILED}
         if message.latency is not None:
-            numbers[daily_sums.wait_name(message.latency)] = 1
-    run_last(daily_sums.add, (key, numbers))
+            numbers[daily_count_rules.wait_name(message.latency)] = 1
+    run_last(daily_count_rules.add, (key, numbers))
 
 
 Outcome = tuple[str, float | None]  # status and duration of a tool call
@@ -51,15 +51,15 @@ def count_call(session: Session, call: ToolCall, *, before: Outcome | None = Non
     """Count an inserted tool call, or one whose outcome was `before`."""
     key = _key_of(session, call.message)
     if key is not None:
-        run_last(daily_sums.add, (key, _call_numbers((call.status, call.duration), sign=1)))
+        run_last(daily_count_rules.add, (key, _call_numbers((call.status, call.duration), sign=1)))
         if before is not None:
-            run_last(daily_sums.add, (key, _call_numbers(before, sign=-1)))
+            run_last(daily_count_rules.add, (key, _call_numbers(before, sign=-1)))
 
 
 def _call_numbers(outcome: Outcome, *, sign: int) -> Numbers:
     status, duration = outcome
     errors = sign * (status == ToolCall.Status.FAILED)
-    return {"tool_calls": sign, "errors": errors, "tool_milliseconds": sign * daily_sums.milliseconds(duration)}
+    return {"tool_calls": sign, "errors": errors, "tool_milliseconds": sign * daily_count_rules.milliseconds(duration)}
 
 
 @contextmanager
@@ -75,16 +75,16 @@ def recounting(
         if exchanges is not None and connection.features.has_select_for_update:
             list(exchanges.order_by("pk").select_for_update(of=("self",)).values_list("pk"))
         for key, numbers in sums_of_rows(messages, exchanges).items():
-            run_last(daily_sums.add, (key, {name: -number for name, number in numbers.items()}))
+            run_last(daily_count_rules.add, (key, {name: -number for name, number in numbers.items()}))
         yield
         for item in sums_of_rows(messages, exchanges).items():
-            run_last(daily_sums.add, item)
+            run_last(daily_count_rules.add, item)
 
 
 def count_exchanges(exchanges: QuerySet[Exchange]) -> None:
     """Count rows that were not counted before."""
     for item in sums_of_rows(None, exchanges).items():
-        run_last(daily_sums.add, item)
+        run_last(daily_count_rules.add, item)
 
 
 @contextmanager
@@ -159,7 +159,7 @@ def recount(day: date) -> None:
 
 def rebuild() -> int:
     """Recount every day. Returns the number of days."""
-    days = {*daily_sums.days_with_rows(), *DayTally.objects.values_list("day", flat=True).distinct()}
+    days = {*daily_count_rules.days_with_rows(), *DayTally.objects.values_list("day", flat=True).distinct()}
     for day in sorted(days):
         recount(day)
     return len(days)

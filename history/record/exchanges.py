@@ -1,7 +1,7 @@
 """Exchanges: one call to a model, from before it is sent until its answer is a message.
 
-Until then the answer is in `Exchange.partial` (`record.partials`). Of the writer and the sweep after a crash, the one
-whose UPDATE finds the exchange running ends it and appends the message, whole or cut short.
+Until then the answer is in `Exchange.partial` (`record.partial_answers`). Of the writer and the sweep after a crash,
+the one whose UPDATE finds the exchange running ends it and appends the message, whole or cut short.
 """
 
 import json
@@ -27,10 +27,10 @@ from history.entries import Entry, HeadMoved, ModelOutput, Status, entry_to_json
 from history.errors import HistoryOff, NoSuchEntry
 from history.models import Blob, Exchange, Message, Session, TokenCalibration
 from history.record import counters, daily_counts, projections, recorder, writer
-from history.record.partials import being_stored as being_stored
-from history.record.partials import flush_partials as flush_partials
-from history.record.partials import note_partial as note_partial
-from history.record.partials import running_exchanges
+from history.record.partial_answers import being_stored as being_stored
+from history.record.partial_answers import flush_partials as flush_partials
+from history.record.partial_answers import note_partial as note_partial
+from history.record.partial_answers import running_exchanges
 from history.record.paths import behind_notes
 from history.record.recorder import Appended, refuse_when_off
 from history.redaction.walker import Redactors

@@ -22,7 +22,7 @@ SIZE = 16
 START = b""
 SLICE = 1024 * 1024
 
-Essence = list[object]  # the values of an entry that the chain covers, as JSON
+FingerprintContent = list[object]  # the values of an entry that the chain covers, as JSON
 
 _json = json.JSONEncoder(ensure_ascii=True, sort_keys=True, separators=(",", ":")).encode
 
@@ -41,7 +41,7 @@ def scope_of(*, api_key_id: int | None, owner_id: int) -> str:
 
 def fingerprint(entry: Entry, *, after: bytes, scope: str) -> bytes:
     """The chain one entry further. Entries that the client does not see leave it unchanged."""
-    essence = essence_of(entry)
+    essence = fingerprinted_content(entry)
     if essence is None:
         return after
     mark = hmac.new(settings.PARLEY_FINGERPRINT_KEY, after.ljust(SIZE, b"\0"), "sha256")
@@ -52,32 +52,32 @@ def fingerprint(entry: Entry, *, after: bytes, scope: str) -> bytes:
     return mark.digest()[:SIZE]
 
 
-def of_nothing_known(session: object, seq: int) -> bytes:
+def unmatchable_fingerprint(session: object, seq: int) -> bytes:
     """A fingerprint for an entry whose texts are gone. No conversation leads to it."""
     return hmac.digest(settings.PARLEY_FINGERPRINT_KEY, f"gone|{session}|{seq}".encode(), "sha256")[:SIZE]
 
 
-def essence_of(entry: Entry) -> Essence | None:
+def fingerprinted_content(entry: Entry) -> FingerprintContent | None:
     if isinstance(entry, ModelInput):
         if entry.channel == SYSTEM_CHANNEL:
             return None
         images = [part.sha256 or part.url for part in entry.parts if isinstance(part, Media)]
-        content: Essence = [_words(entry.parts), images]
+        content: FingerprintContent = [_words(entry.parts), images]
         return ["in", *content] if any(content) else _wordless("in", entry.parts)
     if isinstance(entry, ModelOutput):
-        content = [_answer_text(entry.parts), [_essence_of_call(request) for request in entry.tool_requests]]
+        content = [_answer_text(entry.parts), [_call_content(request) for request in entry.tool_requests]]
         return ["out", *content] if any(content) else _wordless("out", entry.parts)
     if isinstance(entry, ToolResults):
         return ["results", sorted(result.call_id for result in entry.results)]
     return None
 
 
-def _wordless(direction: str, parts: Sequence[Part]) -> Essence | None:
-    others = [_essence_of_part(part) for part in parts if isinstance(part, (Media, OtherPart))]
+def _wordless(direction: str, parts: Sequence[Part]) -> FingerprintContent | None:
+    others = [_part_content(part) for part in parts if isinstance(part, (Media, OtherPart))]
     return [direction, "", others] if others else None
 
 
-def _essence_of_part(part: Media | OtherPart) -> object:
+def _part_content(part: Media | OtherPart) -> object:
     if isinstance(part, Media) and (part.sha256 or part.url):
         return part.sha256 or part.url
     fields = part.extra if isinstance(part, Media) else part.data
@@ -104,7 +104,7 @@ def is_known_by_id(request: ToolRequest) -> bool:
     return bool(_ISSUED.fullmatch(request.call_id))
 
 
-def _essence_of_call(request: ToolRequest) -> list[str]:
+def _call_content(request: ToolRequest) -> list[str]:
     if is_known_by_id(request):
         return [request.name, request.call_id]
     try:

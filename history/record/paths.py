@@ -13,7 +13,7 @@ from uuid import UUID
 from django.db import connection
 
 from history.db import bulk
-from history.entries import LEAVES, HeadMoved, Retracted
+from history.entries import NEVER_PARENTS, HeadMoved, Retracted
 from history.models import Message, Session
 from history.record.loading import entries_of
 
@@ -197,12 +197,12 @@ _NEWEST = "max(below.seq + 0)"
 _ONLY = "CASE WHEN count(*) = 1 THEN max(below.seq + 0) END"
 
 
-def newest_below(session: Session, seq: int, *, steps: int) -> int:
+def newest_descendant(session: Session, seq: int, *, steps: int) -> int:
     """The entry `steps` further down the newest branch through `seq`, or the end of that branch."""
     return _descend(session, seq, choice=_NEWEST, through=session.version, steps=steps)[-1]
 
 
-def below_on_the_way(session: Session, seq: int, *, to: int, steps: int) -> int:
+def descendant_towards(session: Session, seq: int, *, to: int, steps: int) -> int:
     """The entry `steps` below `seq` on the way to `to`, if there is only one way; else `to`."""
     way = _descend(session, seq, choice=_ONLY, through=to, steps=steps)
     return way[-1] if len(way) > steps else to
@@ -210,7 +210,7 @@ def below_on_the_way(session: Session, seq: int, *, to: int, steps: int) -> int:
 
 def behind_notes(session_id: UUID, seq: int) -> int:
     """The entry to continue after: `seq` or the last state entry behind it, unless messages follow that state."""
-    below = Message.objects.of(session_id).without_leaves().order_by("-seq")
+    below = Message.objects.of(session_id).possible_parents().order_by("-seq")
     place = seq
     while child := below.filter(parent_seq=place).values_list("seq", "is_state").first():
         if not child[1]:
@@ -231,7 +231,7 @@ def has_continuation(session: Session, seq: int) -> bool:
 
 def _descend(session: Session, seq: int, *, choice: str, through: int, steps: int) -> list[int]:
     name = _stored(session.pk)
-    kinds = sorted(LEAVES)
+    kinds = sorted(NEVER_PARENTS)
     sql = _DESCEND.format(choice=choice, kinds=", ".join(["%s"] * len(kinds)))
     with connection.cursor() as cursor:
         cursor.execute(sql, [name, seq, name, through, *kinds, steps])
@@ -244,7 +244,7 @@ def versions_of(session: Session, messages: Sequence[Message]) -> dict[int, list
     rows = (
         Message.objects.of(session)
         .filter(parent_seq__in=parents)
-        .without_leaves()
+        .possible_parents()
         .order_by("parent_seq", "seq")  # by number alone, SQLite would walk the whole session
         .values_list("parent_seq", "seq")[:SHOWN_BESIDE]
     )
@@ -257,7 +257,7 @@ def versions_of(session: Session, messages: Sequence[Message]) -> dict[int, list
 def notes_beside(session: Session, messages: Sequence[Message]) -> list[Message]:
     """Debug logs and head moves that follow these entries; of each entry, oldest first."""
     seqs = [message.seq for message in messages]
-    rows = Message.objects.of(session).filter(parent_seq__in=seqs, kind__in=LEAVES)
+    rows = Message.objects.of(session).filter(parent_seq__in=seqs, kind__in=NEVER_PARENTS)
     return list(rows.order_by("parent_seq", "seq")[:SHOWN_BESIDE])
 
 

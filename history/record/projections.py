@@ -79,11 +79,11 @@ def content_of(entry: Entry) -> str:
 def searched_text(entry: Entry) -> str:
     """All texts of an entry that can be searched; empty for bookkeeping."""
     if isinstance(entry, ModelOutput):
-        asked = [f"{request.name} {request.arguments}" for request in entry.tool_requests]
-        return "\n".join(filter(None, [content_of(entry), entry.plan, entry.reasoning, *asked]))
+        requests = [f"{request.name} {request.arguments}" for request in entry.tool_requests]
+        return "\n".join(filter(None, [content_of(entry), entry.plan, entry.reasoning, *requests]))
     if isinstance(entry, ToolResults):
-        said = [f"{result.name}\n{result.text}\n{result.error}".strip() for result in entry.results]
-        return "\n".join(filter(None, [entry.overall, *said]))
+        results = [f"{result.name}\n{result.text}\n{result.error}".strip() for result in entry.results]
+        return "\n".join(filter(None, [entry.overall, *results]))
     if isinstance(entry, ModelInput):
         return "\n".join(filter(None, [entry.text, *(media.name for media in entry.attachments)]))
     return entry.text if isinstance(entry, Summary | NotebookSet) else ""
@@ -103,7 +103,7 @@ def errors_in(entry: Entry) -> int:
     return sum(result.status == "failed" for result in results)
 
 
-def errors_left(message: Message) -> int:
+def stored_errors(message: Message) -> int:
     """The number of errors of an entry whose texts were dropped. Its row has kept the number of failed results."""
     if message.kind == ModelOutput.kind:
         return int(message.status == "failed")

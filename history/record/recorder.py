@@ -26,7 +26,7 @@ from history.record import writer
 from history.record.expiry import expiry_of
 from history.record.loading import read_nodes
 from history.record.paths import Path, behind_notes
-from history.record.row_builder import Draft, DraftRow, Prepared
+from history.record.row_builder import DraftRow, Prepared, SessionDraft
 from history.redaction import stricter
 
 COPIED_TOGETHER = 200  # entries, by a fork
@@ -88,7 +88,7 @@ def append_many(session: Session, entries: Sequence[Entry], *, after: int) -> li
     """Store a chain of entries in one transaction: the first after `after`, each other one after its predecessor."""
     refuse_when_off()
     with writing():
-        draft = Draft(writer.lock([session.pk])[session.pk])
+        draft = SessionDraft(writer.lock([session.pk])[session.pk])
         draft.leaf = after
         for entry in entries:
             _add(draft, entry, after=draft.leaf)
@@ -119,7 +119,7 @@ def append_batch(
         new = {session.pk: session for session in new_sessions}
         old = writer.lock({item.session_id for item in appends} - new.keys())
         sessions, modes = new | old, _strictest_modes(appends)
-        drafts = {pk: Draft(row, recording=modes.get(pk, "full"), files=files) for pk, row in sessions.items()}
+        drafts = {pk: SessionDraft(row, recording=modes.get(pk, "full"), files=files) for pk, row in sessions.items()}
         for item in appends:
             draft = drafts[item.session_id]
             after = draft.leaf if item.after is None else item.after
@@ -193,7 +193,7 @@ def _copy_entries(original: Session, numbers: Sequence[int], *, edges: Sequence[
         if len(nodes) < len(batch):
             raise NoSuchEntry(f"entries of session {original.pk} were removed during the copy: fork it again")
         with writing():
-            draft = Draft(writer.lock([to], incomplete=True)[to], is_verbatim=True)
+            draft = SessionDraft(writer.lock([to], incomplete=True)[to], is_verbatim=True)
             for node in nodes:
                 first = copied.last + 1
                 trimmed = [first, *(edge for edge in edges if first < edge < node.seq)]
@@ -276,7 +276,7 @@ def _strictest_modes(appends: Sequence[Append]) -> dict[UUID, str]:
     return modes
 
 
-def _add(draft: Draft, entry: Entry, *, after: int, prepared: Prepared | None = None) -> None:
+def _add(draft: SessionDraft, entry: Entry, *, after: int, prepared: Prepared | None = None) -> None:
     if isinstance(entry, HeadMoved):
         writer.flush([draft])
         writer.move_head(draft.session, to=entry.to)

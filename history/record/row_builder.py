@@ -12,7 +12,16 @@ from django.utils import timezone
 
 from history import redaction
 from history.db import bulk, packing
-from history.entries import CONVERSATION, LEAVES, Entry, HeadMoved, ModelInput, ModelOutput, ToolResult, ToolResults
+from history.entries import (
+    CONVERSATION,
+    NEVER_PARENTS,
+    Entry,
+    HeadMoved,
+    ModelInput,
+    ModelOutput,
+    ToolResult,
+    ToolResults,
+)
 from history.errors import HistoryOff, NoSuchEntry, PairingError
 from history.models import Blob, Message, Session, ToolCall, seals
 from history.record import fingerprints, projections
@@ -27,7 +36,7 @@ NOT_ANSWERED = "The user did not answer this and sent another message instead."
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class ParentState:
     """What an entry has to know of the entry that it follows."""
 
     fingerprint: bytes
@@ -42,7 +51,7 @@ class DraftRow:
     message: Message
     entry: Entry
     packed: packing.Packed
-    position: Position
+    parent_state: ParentState
     files: Mapping[str, tuple[bytes, str]] = field(default_factory=dict)  # to be stored: hash → bytes, media type
 
 
@@ -74,7 +83,7 @@ def _read_file(name: str, files: Mapping[str, bytes]) -> bytes | None:
 
 
 @dataclass
-class Draft:
+class SessionDraft:
     """The rows that one transaction adds to one session, which must be locked."""
 
     session: Session
@@ -95,45 +104,45 @@ class Draft:
         self.scope = fingerprints.scope_of(api_key_id=self.session.api_key_id, owner_id=self.session.owner_id)
         self.mode, self.redactors = mode, redaction.redactors_for(mode)
         self.is_strict = not self.is_verbatim and self.session.source in STRICT_SOURCES
-        self.positions: dict[int, Position] = {}
+        self.parent_states: dict[int, ParentState] = {}
 
     def add(self, entry: Entry, *, after: int, prepared: Prepared | None = None) -> None:
         """Add an entry. In our own sessions, open calls before it are answered as skipped first."""
-        position = self.position_of(after)
+        parent_state = self.parent_state_of(after)
         if isinstance(entry, ToolResults):
-            entry = self._paired(entry, position)
+            entry = self._paired(entry, parent_state)
             if prepared is not None and isinstance(prepared.entry, ToolResults):
-                prepared = replace(prepared, entry=self._paired(prepared.entry, position))
-        elif entry.kind in CONVERSATION and position.open_calls and self.is_strict:
+                prepared = replace(prepared, entry=self._paired(prepared.entry, parent_state))
+        elif entry.kind in CONVERSATION and parent_state.open_calls and self.is_strict:
             skipped = tuple(
                 ToolResult(call_id=call_id, name=name, status="skipped", error=NOT_ANSWERED)
-                for call_id, name in position.open_calls
+                for call_id, name in parent_state.open_calls
             )
             results = ToolResults(results=skipped, at=entry.at, is_internal=True)
-            after = self._put(results, after=after, position=position)
-            position = self.positions[after]
-        self.leaf = self._put(entry, after=after, position=position, prepared=prepared)
+            after = self._put(results, after=after, parent_state=parent_state)
+            parent_state = self.parent_states[after]
+        self.leaf = self._put(entry, after=after, parent_state=parent_state, prepared=prepared)
         self.requested.append(self.rows[-1])
 
     def add_move(self, entry: HeadMoved, *, prepared: Prepared | None = None) -> None:
         """Add the entry of a moved head. `writer.move_head` has moved it already."""
-        self.positions.clear()
-        self._put(entry, after=entry.to, position=self.position_of(entry.to), prepared=prepared)
+        self.parent_states.clear()
+        self._put(entry, after=entry.to, parent_state=self.parent_state_of(entry.to), prepared=prepared)
         self.requested.append(self.rows[-1])
         self.leaf = entry.to
 
     def pending(self) -> list[DraftRow]:
         return self.rows[self.flushed :]
 
-    def position_of(self, seq: int) -> Position:
-        if seq not in self.positions:
-            self.positions[seq] = load_position(self.session, seq)
-        return self.positions[seq]
+    def parent_state_of(self, seq: int) -> ParentState:
+        if seq not in self.parent_states:
+            self.parent_states[seq] = load_parent_state(self.session, seq)
+        return self.parent_states[seq]
 
-    def _put(self, entry: Entry, *, after: int, position: Position, prepared: Prepared | None = None) -> int:
+    def _put(self, entry: Entry, *, after: int, parent_state: ParentState, prepared: Prepared | None = None) -> int:
         """Build the row. Returns the entry that the next one follows."""
         session, seq = self.session, self.session.version + 1
-        fingerprint = fingerprints.fingerprint(entry, after=position.fingerprint, scope=self.scope)
+        fingerprint = fingerprints.fingerprint(entry, after=parent_state.fingerprint, scope=self.scope)
         if self.is_verbatim:
             prepared = Prepared(entry, {}, self.redactors)
         elif prepared is None or prepared.redactors != self.redactors:
@@ -143,7 +152,7 @@ class Draft:
         packed, salt = packing.pack(stored), seals.new_salt()
         digest = seals.digest_of(salt, packed.body)
         seal = seals.seal_of(session.last_seal, seq=seq, parent=after, kind=columns["kind"], digest=digest)
-        is_leaf = columns["kind"] in LEAVES
+        is_leaf = columns["kind"] in NEVER_PARENTS
         moves = after == session.head and not is_leaf
         message = bulk.new(
             Message,
@@ -162,38 +171,38 @@ class Draft:
         media = list(packing.media_of(stored)) if packed.attachments else []
         known = {**self.files, **prepared.files} if media else {}
         files = {part.sha256: (known[part.sha256], part.media_type) for part in media if part.sha256 in known}
-        self.rows.append(DraftRow(message, stored, packed, position, files))
+        self.rows.append(DraftRow(message, stored, packed, parent_state, files))
         count_entry(session, message, stored)
         _describe(session, stored, columns)
         session.version, session.last_seal = seq, seal
         if is_leaf:
             return after
-        self.positions[seq] = next_position(position, message, calls=projections.calls_in(stored))
+        self.parent_states[seq] = next_parent_state(parent_state, message, calls=projections.calls_in(stored))
         if moves:
-            advance(session, position=self.positions[seq], seq=seq, is_message=message.is_message)
+            advance(session, parent_state=self.parent_states[seq], seq=seq, is_message=message.is_message)
         return seq
 
-    def _paired(self, entry: ToolResults, position: Position) -> ToolResults:
+    def _paired(self, entry: ToolResults, parent_state: ParentState) -> ToolResults:
         if self.is_verbatim:
             return entry
         try:
-            return _in_order(entry, position.open_calls)
+            return _in_order(entry, parent_state.open_calls)
         except PairingError as misfit:
             if self.is_strict:
                 raise
             return replace(entry, metadata={**entry.metadata, "unpaired": str(misfit)})
 
 
-def advance(session: Session, *, position: Position, seq: int, is_message: bool) -> None:
+def advance(session: Session, *, parent_state: ParentState, seq: int, is_message: bool) -> None:
     """Make entry `seq` the head; it follows the old one."""
-    set_head(session, position=position, seq=seq)
+    set_head(session, parent_state=parent_state, seq=seq)
     session.message_count += is_message
 
 
-def set_head(session: Session, *, position: Position, seq: int) -> None:
+def set_head(session: Session, *, parent_state: ParentState, seq: int) -> None:
     session.head = seq
-    session.head_fingerprint = position.fingerprint
-    session.head_has_open_calls = bool(position.open_calls)
+    session.head_fingerprint = parent_state.fingerprint
+    session.head_has_open_calls = bool(parent_state.open_calls)
 
 
 def count_entry(session: Session, message: Message, entry: Entry | None) -> None:
@@ -201,7 +210,7 @@ def count_entry(session: Session, message: Message, entry: Entry | None) -> None
     session.input_tokens += message.input_tokens
     session.output_tokens += message.output_tokens
     if message.body is None:
-        session.error_count += projections.errors_left(message)
+        session.error_count += projections.stored_errors(message)
     elif entry is not None:
         session.error_count += projections.errors_in(entry)
         session.tool_call_count += len(projections.calls_in(entry))
@@ -217,13 +226,13 @@ def _describe(session: Session, entry: Entry, columns: Mapping[str, Any]) -> Non
         session.title = title_from(entry.text)
 
 
-def next_position(position: Position, message: Message, *, calls: Sequence[tuple[str, str]]) -> Position:
+def next_parent_state(parent_state: ParentState, message: Message, *, calls: Sequence[tuple[str, str]]) -> ParentState:
     """The position after this message. Entries that are not part of the conversation leave open calls open."""
     if message.kind == ModelOutput.kind:
-        return Position(message.fingerprint, tuple(calls), message.seq)
+        return ParentState(message.fingerprint, tuple(calls), message.seq)
     if message.kind in CONVERSATION:
-        return Position(message.fingerprint)
-    return replace(position, fingerprint=message.fingerprint)
+        return ParentState(message.fingerprint)
+    return replace(parent_state, fingerprint=message.fingerprint)
 
 
 def _in_order(entry: ToolResults, calls: Sequence[tuple[str, str]]) -> ToolResults:
@@ -241,22 +250,22 @@ def _in_order(entry: ToolResults, calls: Sequence[tuple[str, str]]) -> ToolResul
     return replace(entry, results=tuple(entry.results[index] for index in ordered))
 
 
-def load_position(session: Session, seq: int) -> Position:
+def load_parent_state(session: Session, seq: int) -> ParentState:
     """The position after a stored entry. That of the head is known from the session row."""
     if seq == session.head and not session.head_has_open_calls:
-        return Position(session.head_fingerprint)
+        return ParentState(session.head_fingerprint)
     if seq == 0 or seq == session.trimmed_through:
-        return Position(fingerprints.START)
+        return ParentState(fingerprints.START)
     step = _row(session, seq)
-    if step is None or step["kind"] in LEAVES:
+    if step is None or step["kind"] in NEVER_PARENTS:
         raise NoSuchEntry(f"session {session.pk} has no entry {seq} to continue after")
     fingerprint = step["fingerprint"]
     while step and step["kind"] not in CONVERSATION:
         step = _row(session, step["parent_seq"])
     if step is None or step["kind"] != ModelOutput.kind:
-        return Position(fingerprint)
+        return ParentState(fingerprint)
     calls = ToolCall.objects.filter(message_id=step["id"]).order_by("index").values_list("call_id", "name")
-    return Position(fingerprint, tuple(calls), step["seq"])
+    return ParentState(fingerprint, tuple(calls), step["seq"])
 
 
 def _row(session: Session, seq: int) -> dict[str, Any] | None:

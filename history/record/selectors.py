@@ -92,19 +92,19 @@ def messages_of(
         has_older, rows = len(rows) > limit, rows[-limit:]
         has_newer = before is not None and bool(newer_than(before - 1, 1))
     if rows and has_newer:  # the results of the last call, if they are on the next page
-        last = _said(reversed(rows)) or _said(_up_to_said(older_than, rows[0].seq))
-        newer = _up_to_said(newer_than, rows[-1].seq) if last and last.kind == ModelOutput.kind else []
+        last = _first_message(reversed(rows)) or _first_message(_up_to_message(older_than, rows[0].seq))
+        newer = _up_to_message(newer_than, rows[-1].seq) if last and last.kind == ModelOutput.kind else []
         if newer and newer[-1].kind == ToolResults.kind:
             rows, has_newer = [*rows, *newer], bool(newer_than(newer[-1].seq, 1))
     if rows and has_older:  # the call of the first results, if it is on the page before
-        first = _said(rows)
-        older = _up_to_said(older_than, rows[0].seq) if first and first.kind == ToolResults.kind else []
+        first = _first_message(rows)
+        older = _up_to_message(older_than, rows[0].seq) if first and first.kind == ToolResults.kind else []
         if older and older[-1].kind == ModelOutput.kind:
             rows, has_older = [*reversed(older), *rows], bool(older_than(older[-1].seq, 1))
     return Page(rows, has_older, has_newer)
 
 
-def _up_to_said(read: Callable[[int, int], list[Message]], seq: int) -> list[Message]:
+def _up_to_message(read: Callable[[int, int], list[Message]], seq: int) -> list[Message]:
     """The rows next to entry `seq` in one direction, up to the first that is part of the conversation."""
     found: list[Message] = []
     while rows := read(found[-1].seq if found else seq, 4):
@@ -115,7 +115,7 @@ def _up_to_said(read: Callable[[int, int], list[Message]], seq: int) -> list[Mes
     return found
 
 
-def _said(rows: Iterable[Message]) -> Message | None:
+def _first_message(rows: Iterable[Message]) -> Message | None:
     return next((row for row in rows if row.kind in CONVERSATION), None)
 
 

@@ -18,7 +18,7 @@ from history.models import Blob, Message, SearchRow, Session, ToolCall
 from history.models.append_only import writable
 from history.record import daily_counts, paths, projections
 from history.record.expiry import set_expiries
-from history.record.row_builder import Draft, DraftRow, load_position, set_head
+from history.record.row_builder import DraftRow, SessionDraft, load_parent_state, set_head
 from history.record.search_rows import rows_of
 from history.record.selectors import entries_of
 
@@ -50,7 +50,7 @@ def lock(ids: Iterable[UUID], *, incomplete: bool = False) -> dict[UUID, Session
     return sessions
 
 
-def flush(drafts: Sequence[Draft]) -> None:
+def flush(drafts: Sequence[SessionDraft]) -> None:
     """Write the pending rows of all drafts together. `save_sessions` writes the session rows."""
     pending = [row for draft in drafts for row in draft.pending()]
     if pending:
@@ -161,8 +161,8 @@ def move_head(session: Session, *, to: int) -> None:
     # The nearest entry of the conversation at or before the place where the path changes: its calls may be open again.
     above = Message.objects.on_path(session).filter(seq__lte=joins, kind__in=CONVERSATION).order_by("-seq")
     _project_outcomes(session, since=above.values_list("seq", flat=True).first() or 0)
-    session.head, session.head_has_open_calls = to, True  # so that load_position reads it
-    set_head(session, position=load_position(session, to), seq=to)
+    session.head, session.head_has_open_calls = to, True  # so that load_parent_state reads it
+    set_head(session, parent_state=load_parent_state(session, to), seq=to)
 
 
 def _store_blobs_of(pending: Sequence[DraftRow]) -> None:
@@ -189,10 +189,10 @@ def _store_calls(pending: Sequence[DraftRow]) -> None:
     for row in pending:
         if isinstance(row.entry, ModelOutput) and row.entry.tool_requests:
             made[row.message.session_id, row.message.seq] = projections.build_calls(row.message, row.entry)
-        elif isinstance(row.entry, ToolResults) and row.position.output:
-            calls = made.get((row.message.session_id, row.position.output))
+        elif isinstance(row.entry, ToolResults) and row.parent_state.output:
+            calls = made.get((row.message.session_id, row.parent_state.output))
             if calls is None:
-                stored = ToolCall.objects.filter(session=row.message.session, message__seq=row.position.output)
+                stored = ToolCall.objects.filter(session=row.message.session, message__seq=row.parent_state.output)
                 stored = stored.select_related("message").defer("message__body", "message__content")
                 calls = list(stored.order_by("index"))
             # A call on the path waits for results on the path.
@@ -254,4 +254,4 @@ def _reopen(session: Session, calls: Sequence[ToolCall]) -> None:
 
 
 def is_place(session: Session, seq: int) -> bool:
-    return Message.objects.at(session, seq).without_leaves().exists()
+    return Message.objects.at(session, seq).possible_parents().exists()

@@ -14,7 +14,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 
-from history.entries import CONVERSATION, LEAVES, ModelInput, NotebookSet, PlanSet, SystemInstructionSet, ToolsOffered
+from history.entries import (
+    CONVERSATION,
+    NEVER_PARENTS,
+    ModelInput,
+    NotebookSet,
+    PlanSet,
+    SystemInstructionSet,
+    ToolsOffered,
+)
 
 HELD_KINDS = (SystemInstructionSet.kind, ToolsOffered.kind, NotebookSet.kind, PlanSet.kind)
 
@@ -43,13 +51,13 @@ class Outline:
         if seq <= self.trimmed_through:
             self.anchor = _with(self.anchor, kind, seq)
         above = self.places.get(parent) if parent > self.trimmed_through else None
-        begins = kind == ModelInput.kind or above is None or kind in LEAVES
+        begins = kind == ModelInput.kind or above is None or kind in NEVER_PARENTS
         self.starts.append(seq if begins else self.starts[above or 0])
         self.holding.append(_with(self.held_by(parent), kind, seq))
         self.counted.append(kind in CONVERSATION)
         self.seqs.append(seq)
-        self.parents.append(0 if kind in LEAVES else parent)
-        if kind not in LEAVES:
+        self.parents.append(0 if kind in NEVER_PARENTS else parent)
+        if kind not in NEVER_PARENTS:
             self.places[seq] = len(self.seqs) - 1
 
     def held_by(self, seq: int) -> Held:

@@ -69,7 +69,7 @@ class TranscriptEntry:
     entry: Entry
     place: TranscriptPosition
     calls: Sequence[TranscriptCall] = ()
-    unasked: Sequence[ToolResult] = ()  # results without a call on this page
+    unmatched_results: Sequence[ToolResult] = ()  # results without a call on this page
     versions: Sequence[int] = ()
     notes: list[TranscriptEntry] = field(default_factory=list)
     cost: Decimal | None = None
@@ -223,7 +223,7 @@ def _found(session: Session, place: TranscriptPosition, on_path: Mapping[int, bo
         leaf = None
     named = place.after if at is None else at
     if leaf is None and named is not None and on_path.get(named) is False:
-        leaf = paths.newest_below(session, named, steps=REACH)
+        leaf = paths.newest_descendant(session, named, steps=REACH)
     return replace(place, at=at, leaf=leaf)
 
 
@@ -234,7 +234,7 @@ def _end_of_reading(session: Session, place: TranscriptPosition, on_path: Mappin
         return place.leaf
     if named == place.before:
         return named
-    return paths.below_on_the_way(session, named, to=place.leaf, steps=REACH)
+    return paths.descendant_towards(session, named, to=place.leaf, steps=REACH)
 
 
 def _page(session: Session, place: TranscriptPosition, *, leaf: int | None) -> Page:
@@ -308,23 +308,23 @@ def _costs(messages: Sequence[Message]) -> dict[int | None, Decimal]:
 def _rows(messages: Sequence[Message], entries: Sequence[Entry], place: TranscriptPosition) -> list[TranscriptEntry]:
     """A row for each message; results belong to the calls of the answer before them in the conversation."""
     rows: list[TranscriptEntry] = []
-    asked: Sequence[TranscriptCall] = ()
+    requests: Sequence[TranscriptCall] = ()
     for message, entry in zip(messages, entries, strict=True):
         row = TranscriptEntry(message=message, entry=entry, place=place)
         if isinstance(entry, ModelOutput):
             row.calls = _calls(message, entry)
         elif isinstance(entry, ToolResults):
-            row.unasked = _answer(asked, entry, seq=message.seq)
+            row.unmatched_results = _answer(requests, entry, seq=message.seq)
         if message.kind in CONVERSATION:
-            asked = row.calls
+            requests = row.calls
         rows.append(row)
     return rows
 
 
 def _calls(message: Message, entry: ModelOutput) -> list[TranscriptCall]:
     status = "pending" if message.status == Message.Status.COMPLETE else "interrupted"
-    asked = [(number, part) for number, part in enumerate(entry.parts) if isinstance(part, ToolRequest)]
-    return [TranscriptCall(request, f"parts.{number}", status) for number, request in asked[:SHOWN_CALLS]]
+    requests = [(number, part) for number, part in enumerate(entry.parts) if isinstance(part, ToolRequest)]
+    return [TranscriptCall(request, f"parts.{number}", status) for number, request in requests[:SHOWN_CALLS]]
 
 
 def _answer(calls: Sequence[TranscriptCall], entry: ToolResults, *, seq: int) -> list[ToolResult]:

@@ -88,15 +88,15 @@ def timeline_of(session: Session, *, before: int | None = None) -> Timeline:
     inputs = Message.objects.on_path(session).filter(kind=ModelInput.kind, is_internal=False).order_by("-seq")
     if before is not None:
         inputs = inputs.filter(seq__lt=before)
-    asked = list(inputs.values_list("seq", "created_at")[: TURNS + 1])
-    page = asked[:TURNS][::-1]
+    inputs_page = list(inputs.values_list("seq", "created_at")[: TURNS + 1])
+    page = inputs_page[:TURNS][::-1]
     borders = [*(seq for seq, _at in page), before or session.version + 1]
     spans = _spans_of_turns(session, borders)
     turns = [_turn(seq, at, *found) for (seq, at), found in zip(page, spans, strict=True)]
     return Timeline(
         turns=tuple(_with_waits(turns))[::-1],
         shares=_shares(session),
-        next_before=page[0][0] if len(asked) > TURNS else None,
+        next_before=page[0][0] if len(inputs_page) > TURNS else None,
     )
 
 

@@ -106,7 +106,7 @@ class ProjectionsCheck:
         is_redacted = "[redacted:" in (row.body or "") or bool(entry.metadata.get("redacted"))
         if is_redacted or entry.metadata.get("recording") == "no_replies":
             return  # it was hashed before it was redacted
-        after = self.replay.position_of(parent).fingerprint
+        after = self.replay.parent_state_of(parent).fingerprint
         if row.fingerprint != fingerprints.fingerprint(entry, after=after, scope=self.scope):
             self.has_wrong_fingerprint = True
             yield self._wrong(row.seq, "wrong_fingerprint", "its fingerprint does not match its content")
@@ -120,7 +120,7 @@ class ProjectionsCheck:
         elif head in self.replay.steps:
             if bytes(session.head_fingerprint) != bytes(made.head_fingerprint):
                 yield self._wrong(head, "wrong_head", "its fingerprint differs from the one of the session")
-            is_known = self.replay.position_of(head).output not in self.dropped_answers
+            is_known = self.replay.parent_state_of(head).output not in self.dropped_answers
             if is_known and session.head_has_open_calls != made.head_has_open_calls:
                 yield self._wrong(head, "wrong_head", "the session has the wrong state of its tool calls")
 

@@ -7,10 +7,10 @@ head is on an entry that is still there.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from history.entries import CONVERSATION, LEAVES, Entry, HeadMoved, ToolResults
+from history.entries import CONVERSATION, NEVER_PARENTS, Entry, HeadMoved, ToolResults
 from history.models import Message, Session
 from history.record import fingerprints, projections
-from history.record.row_builder import Position, count_entry, next_position, set_head
+from history.record.row_builder import ParentState, count_entry, next_parent_state, set_head
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class ReplayedEntry:
     parent: int
     kind: str
     is_message: bool
-    position: Position
+    parent_state: ParentState
     on_path: bool
 
 
@@ -52,15 +52,15 @@ class Replay:
         if row.kind == HeadMoved.kind:
             self._move_head(row.parent_seq)
             return True
-        if row.kind in LEAVES:
+        if row.kind in NEVER_PARENTS:
             return False
-        seq, parent, before = row.seq, row.parent_seq, self.position_of(row.parent_seq)
+        seq, parent, before = row.seq, row.parent_seq, self.parent_state_of(row.parent_seq)
         moves = row.moved_head if self.head is None and parent <= self.trimmed_through else parent == self.head
         if moves:
             self.head = seq
         calls = projections.calls_in(entry) if entry is not None else []
-        position = next_position(before, row, calls=calls)
-        self.steps[seq] = ReplayedEntry(parent, row.kind, row.is_message, position, moves)
+        parent_state = next_parent_state(before, row, calls=calls)
+        self.steps[seq] = ReplayedEntry(parent, row.kind, row.is_message, parent_state, moves)
         if calls:
             self.calls[seq] = [ReplayedCall(call_id) for call_id, _ in calls]
         if row.kind == ToolResults.kind:
@@ -74,12 +74,12 @@ class Replay:
     def totals(self) -> Session:
         """The columns of the session that follow from its entries: head and counters."""
         session, head = self._session, self.head or 0
-        set_head(session, position=self.position_of(head), seq=head)
+        set_head(session, parent_state=self.parent_state_of(head), seq=head)
         session.message_count = sum(step.is_message and step.on_path for step in self.steps.values())
         return session
 
-    def position_of(self, seq: int) -> Position:
-        return self.steps[seq].position if seq in self.steps else Position(fingerprints.START)
+    def parent_state_of(self, seq: int) -> ParentState:
+        return self.steps[seq].parent_state if seq in self.steps else ParentState(fingerprints.START)
 
     def wrong_marks(self) -> dict[int, bool]:
         """The entries that are wrong about whether they are on the path to the head, with the right value."""

@@ -34,7 +34,14 @@ from relay.agents.requests import (
     environment_options,
     read_calibration,
 )
-from relay.agents.turn import CompressionRequest, Turn, TurnObserver, finish_if_cancelled, read_updates, store_entries
+from relay.agents.turn import (
+    CompressionRequest,
+    TurnInput,
+    TurnObserver,
+    finish_if_cancelled,
+    read_updates,
+    store_entries,
+)
 from relay.errors import RelayError
 from relay.models import Agent
 from relay.models.runs import SUMMARISER
@@ -57,7 +64,7 @@ LEAST_RECORD = 120
 WORDS_PER_TOKEN = 0.6
 
 
-async def compress_at_end(turn: Turn, observer: TurnObserver, leaf: int) -> None:
+async def compress_at_end(turn: TurnInput, observer: TurnObserver, leaf: int) -> None:
     """Write the summary that is the whole turn, or that was requested during the last call of a run."""
     request = turn.compression
     if request is None:
@@ -67,7 +74,9 @@ async def compress_at_end(turn: Turn, observer: TurnObserver, leaf: int) -> None
         await compress(turn, observer, leaf, route=route, request=request)
 
 
-async def compress(turn: Turn, observer: TurnObserver, leaf: int, *, route: Route, request: CompressionRequest) -> int:
+async def compress(
+    turn: TurnInput, observer: TurnObserver, leaf: int, *, route: Route, request: CompressionRequest
+) -> int:
     """The entry to continue from: a summary, or `leaf` itself. Raises only when it is cancelled."""
     if not route.model.can_summarise:
         return leaf
@@ -87,7 +96,13 @@ async def compress(turn: Turn, observer: TurnObserver, leaf: int, *, route: Rout
 
 
 async def _write_summaries(
-    turn: Turn, observer: TurnObserver, leaf: int, plan: CompressionPlan, policy: CompressionPolicy, *, route: Route
+    turn: TurnInput,
+    observer: TurnObserver,
+    leaf: int,
+    plan: CompressionPlan,
+    policy: CompressionPolicy,
+    *,
+    route: Route,
 ) -> list[SummaryOutcome]:
     """One summary after the other; viewers see that older messages are being summarised."""
     await observer.on_summarising(is_on=True)
@@ -98,7 +113,7 @@ async def _write_summaries(
 
 
 def plan_compression(
-    turn: Turn, leaf: int, *, model: Model, request: CompressionRequest
+    turn: TurnInput, leaf: int, *, model: Model, request: CompressionRequest
 ) -> tuple[CompressionPlan, CompressionPolicy]:
     """Plan from the present context: messages that earlier summaries replace are not read."""
     session = Session.objects.get(pk=turn.session_id)
@@ -148,7 +163,7 @@ def _plan_again(session: Session, leaf: int, *, summary: int, model: Model) -> C
 class _SummaryCalls:
     """What all questions of one summary have in common."""
 
-    turn: Turn
+    turn: TurnInput
     route: Route
     policy: CompressionPolicy
     leaf: int
@@ -214,7 +229,7 @@ class _SummaryCalls:
 
 
 async def summarise(
-    turn: Turn, stretch: SummarySpan, plan: CompressionPlan, policy: CompressionPolicy, *, route: Route, leaf: int
+    turn: TurnInput, stretch: SummarySpan, plan: CompressionPlan, policy: CompressionPolicy, *, route: Route, leaf: int
 ) -> SummaryOutcome:
     """A summary of this stretch, or why there is none."""
     calls = _SummaryCalls(turn, route, policy, leaf, summaries.required_identifiers(stretch.pieces))

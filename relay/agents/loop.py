@@ -19,8 +19,8 @@ from relay.agents.tool_calls import run_tool_calls
 from relay.agents.turn import (
     CompressionRequest,
     StoredAnswer,
-    Turn,
     TurnFailed,
+    TurnInput,
     TurnObserver,
     finish_if_cancelled,
     read_leaf,
@@ -44,7 +44,7 @@ BRIEFINGS: dict[RoleName, str] = {
 }
 
 
-async def run_turn(turn: Turn, observer: TurnObserver) -> Run.Outcome:
+async def run_turn(turn: TurnInput, observer: TurnObserver) -> Run.Outcome:
     """Run the whole turn. Raises TurnFailed and NoSuchModel. If it is cancelled, partial answers are stored."""
     leaf = turn.leaf
     if turn.compression:
@@ -66,7 +66,7 @@ async def run_turn(turn: Turn, observer: TurnObserver) -> Run.Outcome:
     return Run.Outcome.DONE
 
 
-async def _answer(turn: Turn, observer: TurnObserver, role: RoleName, leaf: int) -> tuple[Run.Outcome, int]:
+async def _answer(turn: TurnInput, observer: TurnObserver, role: RoleName, leaf: int) -> tuple[Run.Outcome, int]:
     for _ in range(max(1, turn.agent.max_steps)):
         if turn.budget.is_used_up:
             break
@@ -80,7 +80,7 @@ async def _answer(turn: Turn, observer: TurnObserver, role: RoleName, leaf: int)
     return Run.Outcome.LIMIT, leaf
 
 
-async def call_model(turn: Turn, observer: TurnObserver, role: RoleName, leaf: int) -> StoredAnswer:
+async def call_model(turn: TurnInput, observer: TurnObserver, role: RoleName, leaf: int) -> StoredAnswer:
     """One call after the entry `leaf`. Its answer is stored in any case; TurnFailed says why it is not whole."""
     route = router().route(turn.agent.model_for(role, picked=turn.model))
     async with open_call(turn, await _render(turn, observer, role, route, leaf)) as call:
@@ -102,7 +102,7 @@ async def call_model(turn: Turn, observer: TurnObserver, role: RoleName, leaf: i
         return await finish_if_cancelled(call.store("done", observer=observer))
 
 
-async def _render(turn: Turn, observer: TurnObserver, role: RoleName, route: Route, leaf: int) -> RenderedCall:
+async def _render(turn: TurnInput, observer: TurnObserver, role: RoleName, route: Route, leaf: int) -> RenderedCall:
     """The next call of a run, from its path; compressed first if it is full or a summary was requested."""
     leaf, request = await in_database_after_outages(read_updates, observer.id, turn.session_id, leaf)
     options: Any = {"agent": turn.agent, "role": role, "route": route, "client": turn.client}
@@ -128,7 +128,7 @@ async def _compress_after_refusal(call: ModelCall, observer: TurnObserver) -> in
     return shorter
 
 
-async def close_open_calls(turn: Turn, observer: TurnObserver) -> None:
+async def close_open_calls(turn: TurnInput, observer: TurnObserver) -> None:
     """Record that calls were interrupted, if the turn ended after an answer and before its tools ran."""
     leaf = await in_database_after_outages(read_leaf, observer.id)
     waiting = await in_database_after_outages(find_open_calls, turn.session_id, leaf)
@@ -137,10 +137,10 @@ async def close_open_calls(turn: Turn, observer: TurnObserver) -> None:
         await store_entries(turn, observer, results, after=leaf)
 
 
-async def store_refusal(turn: Turn, observer: TurnObserver, error: RelayError) -> None:
+async def store_refusal(turn: TurnInput, observer: TurnObserver, error: RelayError) -> None:
     """Record why no model was called: it is not available, or the user's allowance is used up."""
     refusal = ModelOutput(
-        status="failed", end_reason="refused", error=error_texts.of_error(error), agent=turn.agent.name
+        status="failed", end_reason="refused", error=error_texts.error_text(error), agent=turn.agent.name
     )
     leaf = await in_database_after_outages(read_leaf, observer.id)
     await store_entries(turn, observer, refusal, after=leaf)

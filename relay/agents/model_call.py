@@ -25,10 +25,10 @@ from history.entries import ModelOutput, Usage, entry_to_json, thaw
 from history.models import Exchange
 from history.record import exchanges, recorder
 from relay.agents.requests import RenderedCall, record_call
-from relay.agents.turn import StoredAnswer, Turn, TurnObserver, set_leaf
+from relay.agents.turn import StoredAnswer, TurnInput, TurnObserver, set_leaf
 from relay.errors import BudgetReserved, OverAllowance, ProviderError
-from relay.providers.advice import failure_of
 from relay.providers.base import CallNotes
+from relay.providers.error_advice import error_facts
 from relay.providers.http import Route
 from relay.runtime.event_loop import in_database_after_outages, store_once
 from relay.usage import allowances, budgets, counters
@@ -103,10 +103,10 @@ async def reserve(owner: int, rendered: RenderedCall) -> Reservation:
     written = settings.PARLEY_RELAY_RESERVED_TOKENS if most is None else most
     amount = budgets.estimate_most_use(found, read=rendered.tokens, written=written, provider=name, model=model)
     until = time.monotonic() + WAIT_SECONDS
-    while (objection := await budgets.reserve(payer, reservation.name, amount, found)) is not None:
-        what = allowances.TOKENS if objection.budget.unit == "tokens" else allowances.COST
-        if objection.is_used_up:
-            raise OverAllowance(what=what, until=objection.budget.resets_at)
+    while (refusal := await budgets.reserve(payer, reservation.name, amount, found)) is not None:
+        what = allowances.TOKENS if refusal.budget.unit == "tokens" else allowances.COST
+        if refusal.is_used_up:
+            raise OverAllowance(what=what, until=refusal.budget.resets_at)
         if time.monotonic() >= until:
             raise BudgetReserved(what=what)
         await asyncio.sleep(TRY_EVERY_SECONDS)
@@ -116,7 +116,7 @@ async def reserve(owner: int, rendered: RenderedCall) -> Reservation:
 class ModelCall:
     """A recorded call and its answer. Without an observer it is not an answer of the conversation, but a summary."""
 
-    def __init__(self, turn: Turn, rendered: RenderedCall, exchange: Exchange, reservation: Reservation) -> None:
+    def __init__(self, turn: TurnInput, rendered: RenderedCall, exchange: Exchange, reservation: Reservation) -> None:
         self.turn, self.rendered, self.exchange, self.reservation = turn, rendered, exchange, reservation
         route = rendered.route
         self.assembler = Assembler(provider=route.provider.name, model=route.model.name, agent=turn.agent.name)
@@ -151,7 +151,7 @@ class ModelCall:
             metadata={} if role == "executor" else {"role": role},
         )
         if error is not None:
-            metadata = {**output.metadata, "failure": failure_of(error)}
+            metadata = {**output.metadata, "failure": error_facts(error)}
             output = replace(output, error=output.error or str(error), metadata=metadata)
         is_answered = self.latency is not None
         spent = self.reservation.use_of(output, is_done=end_reason == "done", is_answered=is_answered)
@@ -166,7 +166,7 @@ class ModelCall:
 
 
 @asynccontextmanager
-async def open_call(turn: Turn, rendered: RenderedCall) -> AsyncIterator[ModelCall]:
+async def open_call(turn: TurnInput, rendered: RenderedCall) -> AsyncIterator[ModelCall]:
     """Reserve what the call may use at most, and record it. Nothing has been sent yet."""
     reservation = await reserve(turn.user.pk, rendered)
     try:

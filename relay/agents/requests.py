@@ -35,7 +35,7 @@ from relay.providers.http import Route
 from relay.tools.base import Tool, ToolContext, toolbox, zone_of
 from relay.tools.built_in import notebooks, plans
 from relay.usage import allowances
-from relay.usage.allowances import Limits
+from relay.usage.allowances import UserLimits
 
 # Tokens of a model whose window is not known, and the part of any window that is left for the answer.
 UNKNOWN_WINDOW = 16_000
@@ -61,7 +61,7 @@ class RenderedCall:
     context: Context
     options: CallOptions
     route: Route
-    limits: Limits
+    limits: UserLimits
     tokens: int
     inputs: JsonObject
     metadata: JsonObject

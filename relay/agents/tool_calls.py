@@ -15,7 +15,14 @@ from history.entries import ModelInput, ModelOutput, Text, ToolRequest, ToolResu
 from history.models import Session
 from history.record import recorder, selectors
 from relay.agents.settings import callable_agents, setting_changes
-from relay.agents.turn import StoredAnswer, Turn, TurnObserver, finish_if_cancelled, request_compression, store_entries
+from relay.agents.turn import (
+    StoredAnswer,
+    TurnInput,
+    TurnObserver,
+    finish_if_cancelled,
+    request_compression,
+    store_entries,
+)
 from relay.models import Agent, Run
 from relay.runtime.event_loop import in_database_after_outages
 from relay.tools.base import Toolbox, ToolContext, ToolError, toolbox
@@ -24,7 +31,9 @@ from relay.tools.running import answer_all, run_call, run_calls
 NO_ANSWER = "The user did not answer this question."  # the result of a question beside the one that was answered
 
 
-async def run_tool_calls(turn: Turn, observer: TurnObserver, answer: StoredAnswer) -> tuple[Run.Outcome | None, int]:
+async def run_tool_calls(
+    turn: TurnInput, observer: TurnObserver, answer: StoredAnswer
+) -> tuple[Run.Outcome | None, int]:
     """Run what an answer asks for. None: ask the model again."""
     requests, box = answer.output.tool_requests, await in_database_after_outages(toolbox, turn.agent.tools)
     context = ToolContext(
@@ -46,7 +55,12 @@ async def run_tool_calls(turn: Turn, observer: TurnObserver, answer: StoredAnswe
 
 
 async def _collect_results(
-    turn: Turn, observer: TurnObserver, answer: StoredAnswer, questions: set[int], box: Toolbox, context: ToolContext
+    turn: TurnInput,
+    observer: TurnObserver,
+    answer: StoredAnswer,
+    questions: set[int],
+    box: Toolbox,
+    context: ToolContext,
 ) -> ToolResults:
     """One for each request, in their order: the person's answer, or the tool's; interrupted where we are ended."""
     requests = answer.output.tool_requests
@@ -72,7 +86,7 @@ async def _collect_results(
     return answer_all(requests, done, agent=turn.agent.name)
 
 
-async def _questions(requests: Sequence[ToolRequest], turn: Turn, box: Toolbox, context: ToolContext) -> set[int]:
+async def _questions(requests: Sequence[ToolRequest], turn: TurnInput, box: Toolbox, context: ToolContext) -> set[int]:
     """Places of open questions to the person. A call with wrong arguments asks nothing: its result says why."""
     return {
         place
@@ -107,7 +121,7 @@ OUTCOME_TEXTS = {
 
 
 async def call_agent(
-    turn: Turn, observer: TurnObserver, seq: int, context: ToolContext, *, name: str, task: str
+    turn: TurnInput, observer: TurnObserver, seq: int, context: ToolContext, *, name: str, task: str
 ) -> str:
     """The answer of the agent called `name`, which entry `seq` of the caller asks for; raises ToolError."""
     agent = await in_database_after_outages(_find, turn.agent, name.strip())
@@ -132,7 +146,7 @@ def _find(caller: Agent, name: str) -> Agent:
     return found
 
 
-def _open(turn: Turn, agent: Agent, task: str, seq: int, call_id: str) -> Turn:
+def _open(turn: TurnInput, agent: Agent, task: str, seq: int, call_id: str) -> TurnInput:
     """The session of the called agent, with its task, ready to be answered."""
     agent.tools = [*(name for name in agent.tools if name not in (ADDED_TOOL, REMOVED_TOOL)), ADDED_TOOL]
     with writing():
@@ -150,7 +164,7 @@ def _open(turn: Turn, agent: Agent, task: str, seq: int, call_id: str) -> Turn:
         empty = Snapshot(session_id=str(session.pk), version=0, nodes=())
         entries = [*setting_changes(empty, agent, at=message.at), message]
         leaf = recorder.append_many(session, entries, after=0)[-1].seq
-    return Turn(
+    return TurnInput(
         session_id=session.pk,
         user=turn.user,
         leaf=leaf,
@@ -162,7 +176,7 @@ def _open(turn: Turn, agent: Agent, task: str, seq: int, call_id: str) -> Turn:
     )
 
 
-def _answer(turn: Turn, run: Run) -> str:
+def _answer(turn: TurnInput, run: Run) -> str:
     text = _final_text(turn, run)
     if run.outcome == Run.Outcome.DONE:
         return text or "The agent returned no text."
@@ -171,7 +185,7 @@ def _answer(turn: Turn, run: Run) -> str:
     raise ToolError(f"{why}\n\nIts last text: {text}" if text else why)
 
 
-def _final_text(turn: Turn, run: Run) -> str:
+def _final_text(turn: TurnInput, run: Run) -> str:
     """The result with which it finished its task, or the text of its last answer."""
     page = selectors.messages_of(Session(pk=turn.session_id), leaf=run.leaf, limit=LAST)
     answers = [entry for entry in selectors.entries_of(page.messages) if isinstance(entry, ModelOutput)]

@@ -74,7 +74,7 @@ class CompressionRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class TurnInput:
     """What is to be answered: the entry `leaf` of a session, by an agent, on behalf of its owner.
 
     `answers` are the user's answers to open calls of `ask_user`, by call id; `client` is the address of the connection;
@@ -105,7 +105,7 @@ class TurnObserver(Protocol):
     id: UUID
     stop_reason: str
     # Run the turn of another agent and wait for its end. If this run is stopped, so is that one.
-    run_subagent: Callable[[Turn], Awaitable[Run]]
+    run_subagent: Callable[[TurnInput], Awaitable[Run]]
 
     async def on_call(self, exchange: Exchange, assembler: Assembler, *, model: str, role: RoleName) -> None: ...
     def on_retry(self, error: ProviderError, seconds: float) -> None: ...  # of the wait before the next attempt
@@ -130,7 +130,7 @@ class TurnFailed(Exception):
         self.error = error
 
 
-async def store_entries(turn: Turn, observer: TurnObserver, *entries: Entry, after: int) -> int:
+async def store_entries(turn: TurnInput, observer: TurnObserver, *entries: Entry, after: int) -> int:
     leaf = await finish_if_cancelled(store_once(partial(_append, observer.id, turn.session_id, entries, after)))
     await observer.on_stored(leaf=leaf)
     return leaf

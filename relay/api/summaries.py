@@ -11,7 +11,7 @@ from rest_framework.response import Response
 
 from history.access.permissions import Purpose
 from history.api.base import ApiView, session_for
-from history.api.errors import ConflictError, NoSuchThing
+from history.api.errors import ConflictError, ResourceNotFound
 from history.api.fields import LARGEST, BodySerializer, PlainSerializer
 from history.api.schema import documented
 from history.errors import NoSuchEntry
@@ -47,11 +47,11 @@ def _api_errors() -> Iterator[None]:
     try:
         yield
     except NoSuchModel as error:
-        raise ValidationError({"model": [error_texts.of_error(error)]}) from error
+        raise ValidationError({"model": [error_texts.error_text(error)]}) from error
     except (NoSuchEntry, controls.NoSuchSummary) as error:
-        raise NoSuchThing from error
+        raise ResourceNotFound from error
     except RelayError as error:
-        raise ConflictError(error_texts.of_error(error), "not_possible") from error
+        raise ConflictError(error_texts.error_text(error), "not_possible") from error
 
 
 class Summaries(ApiView):

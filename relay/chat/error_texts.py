@@ -6,11 +6,11 @@ from history.access.reasons import NotPermitted, ReasonNeeded
 from history.errors import HistoryError, HistoryOff, NoSuchBlob, NoSuchEntry
 from relay import errors
 from relay.chat import attachments
-from relay.providers.advice import advise
+from relay.providers.error_advice import describe_error
 from relay.usage.allowances import over_allowance_text, reserved_text
 
 
-def of_error(error: errors.RelayError | HistoryError) -> str:
+def error_text(error: errors.RelayError | HistoryError) -> str:
     match error:
         case errors.OverAllowance():
             return over_allowance_text(error)
@@ -23,7 +23,7 @@ def of_error(error: errors.RelayError | HistoryError) -> str:
         case errors.NoSuchModel():
             return _("No model is configured. Contact your administrator.")
         case errors.ProviderError():
-            advice = advise(error, is_staff=False)
+            advice = describe_error(error, is_staff=False)
             return f"{advice.what} {advice.todo}"
         case errors.AttachmentRefused():
             return attachments.refusal_text(error)
@@ -42,7 +42,7 @@ def of_error(error: errors.RelayError | HistoryError) -> str:
     return str(error)
 
 
-def of_queue_error(code: str) -> str:
+def queue_error_text(code: str) -> str:
     """Why a message of the queue was not sent, by the class of its error (`QueuedMessage.error`)."""
     match code:
         case "Interrupted":

@@ -19,7 +19,7 @@ from relay.consumers.base import (
     ActionRequest,
     InvalidRequest,
     MessageRate,
-    ReaderTooSlow,
+    SlowClient,
     SocketClosed,
     refusal_of,
 )
@@ -82,7 +82,7 @@ class ActionSocket(Socket):
                 action = self.actions[request.type]
                 session: Any = await self.find_session(request, scope=action.scope) if action.needs_session else None
                 await self.send_result(request, await action.run(self, session, request), session)
-        except ReaderTooSlow:
+        except SlowClient:
             raise
         except SocketClosed:
             pass

@@ -3,7 +3,7 @@
 The output queue of a socket is bounded in bytes: a client that does not read is dropped, not buffered. `Outbox.send`
 never waits, so a consumer continues with its other work while a slow client reads. A task passes the messages on to the
 server and waits for it (`project.server.flow_control` makes Daphne wait, too). What is not sent yet is counted. Over
-the limit `ReaderTooSlow` is raised, everything unsent is dropped, and only a close frame is still accepted.
+the limit `SlowClient` is raised, everything unsent is dropped, and only a close frame is still accepted.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from django.utils.translation import gettext as _
 from history.entries import JsonObject
 from history.errors import HistoryError
 from relay.chat import error_texts
-from relay.conversation import Draft
+from relay.conversation import MessageDraft
 from relay.errors import RelayError, Unavailable
 
 logger = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ MAX_MESSAGES, PERIOD_SECONDS = 30, 10.0
 LARGEST_NUMBER = 2**53
 
 
-class ReaderTooSlow(Exception):
+class SlowClient(Exception):
     """The client has not read what was sent, and too much is waiting."""
 
 
@@ -69,7 +69,7 @@ class Outbox:
         if is_content and (self.is_too_slow or self.unsent_bytes > MOST_UNSENT_BYTES):
             self.is_too_slow = True
             self._messages.clear()
-            raise ReaderTooSlow
+            raise SlowClient
         size = sys.getsizeof(message.get("text")) if is_content else 0
         self.unsent_bytes += size
         self._messages.append((message, size))
@@ -191,8 +191,8 @@ class ActionRequest:
         except ValueError:
             raise InvalidRequest(_("“%(name)s” is not an id.") % {"name": name}) from None
 
-    def draft(self) -> Draft:
-        return Draft(
+    def draft(self) -> MessageDraft:
+        return MessageDraft(
             text=self.text("text"),
             attachments=self.texts("attachment"),
             agent=self.text("agent"),
@@ -227,6 +227,6 @@ def refusal_of(error: Exception) -> ActionRefused:
     if isinstance(error, RelayError | HistoryError):
         code = re.sub("(?<!^)(?=[A-Z])", "_", type(error).__name__).lower()  # NotPossible: not_possible
         retry_after = error.retry_after if isinstance(error, Unavailable) else None
-        return ActionRefused(code, error_texts.of_error(error), retry_after=retry_after)
+        return ActionRefused(code, error_texts.error_text(error), retry_after=retry_after)
     logger.error("An action failed.", exc_info=error)
     return ActionRefused("internal", _("Something went wrong. The server log has the details."))

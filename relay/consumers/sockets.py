@@ -28,8 +28,8 @@ from relay.consumers.base import (
     TOO_SLOW,
     UNAVAILABLE,
     Outbox,
-    ReaderTooSlow,
     SideTasks,
+    SlowClient,
 )
 from relay.live import groups, open_pages
 from relay.live.open_pages import SignIn
@@ -82,7 +82,7 @@ class Socket(AsyncWebsocketConsumer):
                     self.side_tasks.start(self._fill_gap)
         except StopConsumer:
             raise
-        except ReaderTooSlow:
+        except SlowClient:
             logger.info("A socket was closed because its client does not read.")
             await self.end(TOO_SLOW)
         except DATABASE_AWAY as error:

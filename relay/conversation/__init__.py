@@ -22,7 +22,7 @@ from relay.conversation.sending import edit as edit
 from relay.conversation.sending import regenerate as regenerate
 from relay.conversation.sending import send as send
 from relay.conversation.sending import start_session as start_session
-from relay.conversation.turns import Draft as Draft
+from relay.conversation.turns import MessageDraft as MessageDraft
 from relay.conversation.turns import NotPossible as NotPossible
 from relay.conversation.turns import SendResult as SendResult
 from relay.conversation.turns import ViewerPosition as ViewerPosition

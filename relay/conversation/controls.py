@@ -16,7 +16,7 @@ from relay.agents.compression import plan_compression
 from relay.agents.loop import find_open_calls
 from relay.agents.requests import FolderNotAllowed, list_folder, resolve_folder
 from relay.agents.settings import find_agent
-from relay.agents.turn import CompressionRequest, Turn, request_compression
+from relay.agents.turn import CompressionRequest, TurnInput, request_compression
 from relay.commands import Command, help_text
 from relay.conversation.queue import start_answer
 from relay.conversation.turns import Client, NotPossible, SendResult, choose_model, get_message, read_head, text_parts
@@ -52,7 +52,7 @@ async def compress(
     return await start_answer(session, sent, turn)
 
 
-async def run_compression(session: Session, sent: SendResult, turn: Turn) -> list[int]:
+async def run_compression(session: Session, sent: SendResult, turn: TurnInput) -> list[int]:
     """Run to its end what `prepare_compression` has prepared; the summaries that came of it."""
     sent = await start_answer(session, sent, turn)
     if sent.run and (running := run_task.local_tasks.get(sent.run)) and running.task:
@@ -63,7 +63,7 @@ async def run_compression(session: Session, sent: SendResult, turn: Turn) -> lis
 
 def prepare_compression(
     user: User, session: Session, *, model: str = "", instead_of: int = 0, client: Client
-) -> tuple[SendResult, Turn | None]:
+) -> tuple[SendResult, TurnInput | None]:
     """The turn to be run. None: an answer is being written, and its run summarises before its next step."""
     if not instead_of and any(request_compression(run.pk) for run in Run.objects.running_in(session.pk)):
         return SendResult(words=_("Older messages will be summarised before the next step of this answer.")), None
@@ -72,7 +72,7 @@ def prepare_compression(
         _check_in_force(session, instead_of)
     request = CompressionRequest(why="again" if instead_of else "asked", model=model, instead_of=instead_of)
     agent, picked = find_agent(session.agent), choose_model(session, "")
-    turn = Turn(
+    turn = TurnInput(
         session_id=session.pk, user=user, leaf=leaf, agent=agent, model=picked, client=client, compression=request
     )
     if not plan_compression(turn, leaf, model=Model(name=""), request=request)[0]:

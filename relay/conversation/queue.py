@@ -25,11 +25,11 @@ from history.errors import HistoryError
 from history.models import Session
 from history.record import recorder, writer
 from relay.agents.settings import pick_agent
-from relay.agents.turn import Turn
+from relay.agents.turn import TurnInput
 from relay.chat import attachments
 from relay.commands import Command
 from relay.conversation import turns
-from relay.conversation.turns import Draft, NotPossible, SendResult, ViewerPosition
+from relay.conversation.turns import MessageDraft, NotPossible, SendResult, ViewerPosition
 from relay.errors import RelayError
 from relay.live import groups, runs
 from relay.models import QueuedMessage, Run, User
@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 MAX_QUEUED = 20
 
 
-def enqueue(user: User, session: Session, draft: Draft, after: int) -> QueuedMessage:
+def enqueue(user: User, session: Session, draft: MessageDraft, after: int) -> QueuedMessage:
     """Put a message behind those that wait there already, and release these: their owner continues."""
     if QueuedMessage.objects.filter(session=session.pk).count() >= MAX_QUEUED:
         raise NotPossible(_("Too many messages are waiting. Wait for the answer, or stop it."))
@@ -87,7 +87,7 @@ def _hold(row: QueuedMessage, reason: str) -> None:
         QueuedMessage.objects.filter(pk=row.pk).hold_with_error(reason)
 
 
-async def start_answer(session: Session, sent: SendResult, turn: Turn | None) -> SendResult:
+async def start_answer(session: Session, sent: SendResult, turn: TurnInput | None) -> SendResult:
     """Begin an answer if one is due, and notify all sockets. At its end, the next queued message is sent.
 
     `sent.run` may have a row already.
@@ -190,7 +190,7 @@ def _take(
         if place.run is not None or not waiting or (row := waiting[0]).held_at is not None:
             return None
         try:
-            draft = Draft(text=row.text, attachments=row.attachments, agent=row.agent, model=row.model)
+            draft = MessageDraft(text=row.text, attachments=row.attachments, agent=row.agent, model=row.model)
             command = turns.parse_command(draft)
             if command is not None and command.is_tool:
                 tool = ToolCommand(session.owner, session, row, command, place.seq)

@@ -16,13 +16,13 @@ from history.entries import EMPTY, Entry, ModelInput, ModelOutput, Text, ToolRes
 from history.models import Message, Session
 from history.record import recorder, selectors, writer
 from relay.agents.settings import find_agent, pick_agent, setting_changes
-from relay.agents.turn import Turn
+from relay.agents.turn import TurnInput
 from relay.chat import attachments
 from relay.commands import Command, help_text
 from relay.conversation import turns
 from relay.conversation.controls import run_command
 from relay.conversation.queue import ToolCommand, enqueue, send_next, start_answer
-from relay.conversation.turns import Client, Draft, NotPossible, SendResult, ViewerPosition
+from relay.conversation.turns import Client, MessageDraft, NotPossible, SendResult, ViewerPosition
 from relay.live import runs
 from relay.models import Agent, QueuedMessage, User
 from relay.runtime.event_loop import in_database
@@ -34,7 +34,7 @@ P = ParamSpec("P")
 CONTINUE = "Continue exactly where you stopped."
 
 
-async def start_session(user: User, draft: Draft, *, client: Client = EMPTY) -> Session:
+async def start_session(user: User, draft: MessageDraft, *, client: Client = EMPTY) -> Session:
     """A new session with its first message, which is being answered. If that is refused, no session is left."""
     command = turns.parse_command(draft)
     # Other commands than tools need a conversation.
@@ -46,8 +46,8 @@ async def start_session(user: User, draft: Draft, *, client: Client = EMPTY) -> 
 
 
 def _start(
-    user: User, draft: Draft, client: Client, command: Command | None
-) -> tuple[Session, SendResult, Turn | ToolCommand | None]:
+    user: User, draft: MessageDraft, client: Client, command: Command | None
+) -> tuple[Session, SendResult, TurnInput | ToolCommand | None]:
     with writing():
         if command is not None:
             allowances.check_allowance(user)
@@ -56,7 +56,7 @@ def _start(
 
 
 async def send(
-    user: User, session: Session, draft: Draft, seen: ViewerPosition, *, client: Client = EMPTY
+    user: User, session: Session, draft: MessageDraft, seen: ViewerPosition, *, client: Client = EMPTY
 ) -> SendResult:
     """Send a message after what its writer has `seen`."""
     command = turns.parse_command(draft)
@@ -70,8 +70,8 @@ async def send(
 
 
 def _file(
-    user: User, session: Session, draft: Draft, seen: ViewerPosition, client: Client, command: Command | None
-) -> tuple[SendResult, Turn | ToolCommand | None, bool]:
+    user: User, session: Session, draft: MessageDraft, seen: ViewerPosition, client: Client, command: Command | None
+) -> tuple[SendResult, TurnInput | ToolCommand | None, bool]:
     """Append the message, or put it into the queue, in one transaction: no run can end between look and write.
 
     Returns what became of it, what is to be done now, and whether no run is going to send the queue in which it is.
@@ -86,8 +86,15 @@ def _file(
 
 
 def _append_or_claim(
-    user: User, session: Session, draft: Draft, after: int, client: Client, command: Command | None, *, on_leaf: bool
-) -> tuple[SendResult, Turn | ToolCommand]:
+    user: User,
+    session: Session,
+    draft: MessageDraft,
+    after: int,
+    client: Client,
+    command: Command | None,
+    *,
+    on_leaf: bool,
+) -> tuple[SendResult, TurnInput | ToolCommand]:
     """A tool command is a row before it is carried out: a process that dies in the middle loses nothing of it."""
     if command is None:
         return turns.append_message(user, session, draft, after=after, client=client, on_leaf=on_leaf, follows=None)
@@ -96,12 +103,12 @@ def _append_or_claim(
     return SendResult(), tool
 
 
-async def _carry_out(session: Session, filed: SendResult, work: Turn | ToolCommand | None) -> SendResult:
+async def _carry_out(session: Session, filed: SendResult, work: TurnInput | ToolCommand | None) -> SendResult:
     return await (work.carry_out_typed() if isinstance(work, ToolCommand) else start_answer(session, filed, work))
 
 
 def answering(
-    prepare: Callable[Concatenate[User, Session, P], Turn],
+    prepare: Callable[Concatenate[User, Session, P], TurnInput],
 ) -> Callable[Concatenate[User, Session, P], Coroutine[Any, Any, SendResult]]:
     """An action of a user in a session that appends entries, and returns the turn that is to be answered."""
 
@@ -113,14 +120,14 @@ def answering(
     return act
 
 
-async def edit(user: User, session: Session, *, seq: int, draft: Draft, client: Client = EMPTY) -> SendResult:
+async def edit(user: User, session: Session, *, seq: int, draft: MessageDraft, client: Client = EMPTY) -> SendResult:
     """A branch beside entry `seq`, which becomes the path, and its answer."""
     turns.check_draft(draft)
     return await _edit(user, session, seq, draft, client)
 
 
 @answering
-def _edit(user: User, session: Session, seq: int, draft: Draft, client: Client) -> Turn:
+def _edit(user: User, session: Session, seq: int, draft: MessageDraft, client: Client) -> TurnInput:
     message = turns.get_message(session, seq)
     if message.kind != ModelInput.kind:
         raise NotPossible(_("Only messages of users can be edited."))
@@ -135,11 +142,11 @@ def _edit(user: User, session: Session, seq: int, draft: Draft, client: Client) 
     edited = ModelInput(parts=(*turns.text_parts(draft.text), *media))
     appended = turns.append_input(session, edited, agent, after=message.parent_seq, moving="edit")
     model = turns.choose_model(session, draft.model)
-    return Turn(session_id=session.pk, user=user, leaf=appended.seq, agent=agent, model=model, client=client)
+    return TurnInput(session_id=session.pk, user=user, leaf=appended.seq, agent=agent, model=model, client=client)
 
 
 @answering
-def regenerate(user: User, session: Session, *, seq: int, model: str = "", client: Client = EMPTY) -> Turn:
+def regenerate(user: User, session: Session, *, seq: int, model: str = "", client: Client = EMPTY) -> TurnInput:
     """Another answer beside entry `seq`, by our agent with its instruction and tools."""
     message = turns.get_message(session, seq)
     if message.kind != ModelOutput.kind:
@@ -151,13 +158,13 @@ def regenerate(user: User, session: Session, *, seq: int, model: str = "", clien
     leaf = recorder.regenerate(session, seq=seq)
     changes = setting_changes(selectors.snapshot(session, leaf=leaf, options=turns.LAST_TURN), agent, at=now())
     leaf = _append(session, changes, after=leaf)
-    return Turn(session_id=session.pk, user=user, leaf=leaf, agent=agent, model=picked, client=client)
+    return TurnInput(session_id=session.pk, user=user, leaf=leaf, agent=agent, model=picked, client=client)
 
 
 @answering
 def continue_(
     user: User, session: Session, *, leaf: int | None = None, model: str = "", client: Client = EMPTY
-) -> Turn:
+) -> TurnInput:
     """Continue a cut answer, or answer a message that has no answer."""
     leaf = turns.read_head(session) if leaf is None else leaf
     if turns.find_run_answering(session.pk, leaf):
@@ -171,7 +178,7 @@ def continue_(
     agent = find_agent(session.agent)
     leaf = _prepare_to_continue(session, leaf, agent, before=before)
     picked = turns.choose_model(session, model)
-    return Turn(session_id=session.pk, user=user, leaf=leaf, agent=agent, model=picked, client=client)
+    return TurnInput(session_id=session.pk, user=user, leaf=leaf, agent=agent, model=picked, client=client)
 
 
 def _prepare_to_continue(session: Session, leaf: int, agent: Agent, *, before: Snapshot) -> int:
@@ -190,9 +197,9 @@ def _append(session: Session, entries: list[Entry], *, after: int) -> int:
 
 
 @answering
-def answer(user: User, session: Session, *, seq: int, call_id: str, text: str, client: Client = EMPTY) -> Turn:
+def answer(user: User, session: Session, *, seq: int, call_id: str, text: str, client: Client = EMPTY) -> TurnInput:
     """The user's answer to a call of `ask_user` in entry `seq`."""
-    turns.check_draft(Draft(text=text))
+    turns.check_draft(MessageDraft(text=text))
     message = turns.get_message(session, seq)
     entry = selectors.entries_of([message])[0]
     requests = entry.tool_requests if isinstance(entry, ModelOutput) else ()
@@ -204,4 +211,6 @@ def answer(user: User, session: Session, *, seq: int, call_id: str, text: str, c
     allowances.note_message(user)
     agent = find_agent(message.agent or session.agent)
     model, answers = turns.choose_model(session, ""), {call_id: text}
-    return Turn(session_id=session.pk, user=user, leaf=seq, agent=agent, model=model, answers=answers, client=client)
+    return TurnInput(
+        session_id=session.pk, user=user, leaf=seq, agent=agent, model=model, answers=answers, client=client
+    )

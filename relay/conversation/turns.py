@@ -18,9 +18,9 @@ from history.entries import Entry, HeadMoved, JsonObject, ModelInput, Part, Text
 from history.errors import NoSuchEntry
 from history.models import Message, Session
 from history.record import recorder, selectors
-from history.record.paths import behind_notes, is_on_way, newest_below
+from history.record.paths import behind_notes, is_on_way, newest_descendant
 from relay.agents.settings import pick_agent, setting_changes
-from relay.agents.turn import Turn
+from relay.agents.turn import TurnInput
 from relay.chat import attachments
 from relay.commands import BadCommand, Command, parse, unescape_slashes
 from relay.errors import RelayError
@@ -43,7 +43,7 @@ class NotPossible(RelayError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class MessageDraft:
     """A message as its writer left it. `agent` and `model` empty: as before in this session, or the default."""
 
     text: str
@@ -65,7 +65,7 @@ class SendResult:
     go_to: UUID | None = None
 
 
-def check_draft(draft: Draft) -> None:
+def check_draft(draft: MessageDraft) -> None:
     if not settings.CHAT_HISTORY_ENABLED:
         raise NotPossible(_("History is off on this server. The chat accepts no messages."))
     if not draft.text.strip() and not draft.attachments:
@@ -74,7 +74,7 @@ def check_draft(draft: Draft) -> None:
         raise NotPossible(_("This message is too long. Attach it as a file."))
 
 
-def parse_command(draft: Draft) -> Command | None:
+def parse_command(draft: MessageDraft) -> Command | None:
     """The slash command that a draft is, if it is one. Refuses drafts that cannot be sent."""
     check_draft(draft)
     try:
@@ -106,8 +106,15 @@ def append_input(
 
 
 def append_message(
-    user: User, session: Session, draft: Draft, *, after: int, client: Client, on_leaf: bool, follows: UUID | None
-) -> tuple[SendResult, Turn]:
+    user: User,
+    session: Session,
+    draft: MessageDraft,
+    *,
+    after: int,
+    client: Client,
+    on_leaf: bool,
+    follows: UUID | None,
+) -> tuple[SendResult, TurnInput]:
     """The message becomes an entry, and its run a row, in the caller's transaction."""
     allowances.note_message(user)
     agent = pick_agent(draft.agent, otherwise=session.agent)
@@ -116,7 +123,7 @@ def append_message(
     )
     appended = append_input(session, message, agent, after=after, moving="switch" if on_leaf else "")
     model = choose_model(session, draft.model)
-    turn = Turn(session_id=session.pk, user=user, leaf=appended.seq, agent=agent, model=model, client=client)
+    turn = TurnInput(session_id=session.pk, user=user, leaf=appended.seq, agent=agent, model=model, client=client)
     run = runs.create_run(turn, follows=follows)
     return SendResult(seq=appended.seq, run=run, is_branch=not appended.moved_head), turn
 
@@ -179,7 +186,7 @@ def find_branch_end(session_id: UUID, seen: ViewerPosition) -> InsertPosition:
         return place
     session = Session.objects.get(pk=session_id)
     is_current = place.seq == 0 or Message.objects.at(session, place.seq).filter(on_path=True).exists()
-    end = session.head if is_current else newest_below(session, place.seq, steps=FURTHEST)
+    end = session.head if is_current else newest_descendant(session, place.seq, steps=FURTHEST)
     run = find_run_answering(session_id, end)
     return InsertPosition(run.leaf, run) if run else InsertPosition(end)
 

@@ -11,7 +11,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
 os.umask(0o077)
 django.setup()
 
-from relay.digest.process import run  # noqa: E402
+from relay.digest.process import run_digester  # noqa: E402
 
 # Objects of the start are never garbage. With batches of rows the collector ran all the time.
 gc.freeze()
@@ -32,4 +32,4 @@ def wait_for_parent() -> None:
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 signal.signal(signal.SIGTERM, lambda *_: ended.set())
 threading.Thread(target=wait_for_parent, daemon=True).start()
-run(ended)
+run_digester(ended)

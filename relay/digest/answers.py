@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from history.answers.assembly import Assembler
-from history.answers.events import Failed
+from history.answers.events import AnswerFailed
 from history.dialects import DIALECTS, Dialect
 from history.dialects.dialect import HttpApi
 from history.entries import ModelOutput, Part, Reasoning, Text, Usage
@@ -19,7 +19,7 @@ from relay.digest.requests import RelayedRequest
 from relay.gateway.call.decompression import Decompression, UnknownEncoding
 from relay.gateway.call.errors import UNREADABLE
 from relay.gateway.call.json_scanner import Unreadable, is_reply_too_heavy
-from relay.gateway.journal.records import Accepted, Ended
+from relay.gateway.journal.records import CallAccepted, CallEnded
 from relay.gateway.references.issued_ids import stored_item_ids
 from relay.gateway.replies import COUNTS, estimate_usage, is_streamed, usage_of_answer
 from relay.providers import registry
@@ -44,7 +44,7 @@ class AnsweringModel(NamedTuple):
     dialect: str
 
 
-def answering_model(accepted: Accepted, ended: Ended) -> AnsweringModel:
+def answering_model(accepted: CallAccepted, ended: CallEnded) -> AnsweringModel:
     metadata = ended.metadata
     return AnsweringModel(
         str(metadata.get("provider") or accepted.provider),
@@ -53,7 +53,7 @@ def answering_model(accepted: Accepted, ended: Ended) -> AnsweringModel:
     )
 
 
-def read_answer(accepted: Accepted, ended: Ended, reply: bytes, *, missing: int, most: int) -> RecordedAnswer:
+def read_answer(accepted: CallAccepted, ended: CallEnded, reply: bytes, *, missing: int, most: int) -> RecordedAnswer:
     """`missing` bytes behind these are lost. A reply that takes more memory than one of `most` bytes is not read."""
     body, unread = unpack(reply, ended, most=most)
     if is_reply_too_heavy(body, most=most):
@@ -75,12 +75,12 @@ def read_answer(accepted: Accepted, ended: Ended, reply: bytes, *, missing: int,
     if reason in (UPSTREAM_ERROR, UNREADABLE) and assembler.failed is None:
         unreadable = _EMPTY if is_empty else _NO_ANSWER
         message = _UNREACHABLE if reason == UPSTREAM_ERROR else unreadable
-        assembler.feed(Failed(message=ended.error or message, status=ended.status))
+        assembler.feed(AnswerFailed(message=ended.error or message, status=ended.status))
     usage = _usage(assembler, accepted, ended, body)
     # Without a copy of the bytes, or if they cannot be read, the exchange says how many there were.
     has_output = reason in (UPSTREAM_ERROR, UNREADABLE) or (accepted.recording != "no_replies" and not unread)
     api = dialect.HTTP_API
-    assemblers = (assembler, *assembler.beside.values())
+    assemblers = (assembler, *assembler.further_answers.values())
     output, *others = (_output(one, api, accepted, ended) for one in assemblers)
     has_stored_id = api.stores_answers and assembler.request_id.startswith(api.reply_id_prefix)
     return RecordedAnswer(
@@ -93,17 +93,17 @@ def read_answer(accepted: Accepted, ended: Ended, reply: bytes, *, missing: int,
         unread=unread,
         reply_id=assembler.request_id,
         blobs={name: data for one in assemblers for name, data in one.blobs.items()},
-        skipped=len(assembler.skipped),
+        skipped=len(assembler.unreadable),
         items=item_ids(api, body) if has_stored_id else (),
     )
 
 
-def unread_answer(accepted: Accepted, ended: Ended) -> RecordedAnswer:
+def unread_answer(accepted: CallAccepted, ended: CallEnded) -> RecordedAnswer:
     usage = _hinted_usage(ended) or _estimated_usage(accepted, ended, b"")
     return RecordedAnswer(reason=ended.reason, usage=usage, error=ended.error, unread=TOO_LARGE)
 
 
-def unpack(body: bytes, ended: Ended, *, most: int) -> tuple[bytes, str]:
+def unpack(body: bytes, ended: CallEnded, *, most: int) -> tuple[bytes, str]:
     """The plain bytes, or why they cannot be read. Some upstreams compress although they are asked not to."""
     encoding = next((value for name, value in ended.response_headers if name.lower() == "content-encoding"), "")
     if not encoding:
@@ -120,7 +120,7 @@ def unpack(body: bytes, ended: Ended, *, most: int) -> tuple[bytes, str]:
     return b"".join(pieces), ""
 
 
-def _assemble(dialect: Dialect, upstream: AnsweringModel, ended: Ended, body: bytes) -> Assembler:
+def _assemble(dialect: Dialect, upstream: AnsweringModel, ended: CallEnded, body: bytes) -> Assembler:
     assembler = Assembler(provider=upstream.provider, model=upstream.model)
     if ended.status >= 400:
         assembler.feed(dialect.decode_error(ended.status, body))
@@ -140,7 +140,7 @@ def _mask_operator_key(body: bytes, provider: str) -> bytes:
     return known.endpoint.masked(body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
-def _end_reason(assembler: Assembler, ended: Ended, *, is_readable: bool) -> str:
+def _end_reason(assembler: Assembler, ended: CallEnded, *, is_readable: bool) -> str:
     """The end of the connection as the relay saw it, corrected by what the bytes say.
 
     `is_readable` means that the bytes of the reply are known here, even if there were none. A connection that ends
@@ -157,15 +157,17 @@ def _end_reason(assembler: Assembler, ended: Ended, *, is_readable: bool) -> str
 
 def _has_begun(assembler: Assembler) -> bool:
     """Whether at least the beginning of an answer came: a whole reply that broke off shows it by its braces alone."""
-    is_broken = any("cut off" in skipped.problem for skipped in assembler.skipped)
-    return bool(assembler.part_names or assembler.request_id or assembler.usage or assembler.beside or is_broken)
+    is_broken = any("cut off" in skipped.problem for skipped in assembler.unreadable)
+    return bool(
+        assembler.part_names or assembler.request_id or assembler.usage or assembler.further_answers or is_broken
+    )
 
 
 def item_ids(api: HttpApi, reply: bytes) -> tuple[str, ...]:
     return tuple(dict.fromkeys(stored_item_ids(reply)))[:MOST_ITEMS] if api.is_stored(reply) else ()
 
 
-def _output(assembler: Assembler, api: HttpApi, accepted: Accepted, ended: Ended) -> ModelOutput:
+def _output(assembler: Assembler, api: HttpApi, accepted: CallAccepted, ended: CallEnded) -> ModelOutput:
     output = assembler.output(
         at=datetime.fromtimestamp(ended.at, UTC),
         latency=max(0.0, ended.first_byte_at - accepted.at) if ended.first_byte_at else None,
@@ -176,7 +178,7 @@ def _output(assembler: Assembler, api: HttpApi, accepted: Accepted, ended: Ended
     return replace(output, usage=None, request_id=request_id or output.request_id)
 
 
-def _usage(assembler: Assembler, accepted: Accepted, ended: Ended, body: bytes) -> Usage | None:
+def _usage(assembler: Assembler, accepted: CallAccepted, ended: CallEnded, body: bytes) -> Usage | None:
     """A call that was counted when it ended keeps that number, because its limits know that one."""
     hinted = _hinted_usage(ended)
     if hinted is not None and ended.is_counted:
@@ -185,7 +187,7 @@ def _usage(assembler: Assembler, accepted: Accepted, ended: Ended, body: bytes) 
     return usage_of_answer(assembler, request_size=accepted.body_size, by_size=by_size)
 
 
-def _estimated_usage(accepted: Accepted, ended: Ended, body: bytes) -> Usage | None:
+def _estimated_usage(accepted: CallAccepted, ended: CallEnded, body: bytes) -> Usage | None:
     """For a call that was not counted when it ended, and of which the vendor says nothing either."""
     if ended.is_counted or ended.status >= 400 or not ended.reply_size:
         return None
@@ -193,7 +195,7 @@ def _estimated_usage(accepted: Accepted, ended: Ended, body: bytes) -> Usage | N
     return estimate_usage(accepted.body_size, reply_size=size, is_stream=is_streamed(body))
 
 
-def _hinted_usage(ended: Ended) -> Usage | None:
+def _hinted_usage(ended: CallEnded) -> Usage | None:
     hint, source = ended.usage_hint, ended.usage_hint.get("source")
     counts = {name: hint[name] for name in COUNTS if isinstance(hint.get(name), int)}
     if not any(counts.values()):
@@ -206,7 +208,7 @@ def _hinted_usage(ended: Ended) -> Usage | None:
 # answer that was cut at its limit), the rest follows it as its own entry.
 
 
-def answer_to(call: PendingCall, ended: Ended) -> RecordedAnswer:
+def answer_to(call: PendingCall, ended: CallEnded) -> RecordedAnswer:
     """The answer of a call that has ended, with the client's prefill; also one that failed or was cut off."""
     answer = call.answer or RecordedAnswer(reason=ended.reason)
     if not call.request.is_prefilled or answer.output is None:

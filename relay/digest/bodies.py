@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Literal
 
 from history.entries import Gap
-from relay.digest import files_aside
+from relay.digest import kept_files
 from relay.digest.answers import TOO_LARGE, read_answer, unread_answer
 from relay.digest.calls import CallPlan, LargeBody, PendingCall, RecordedAnswer
 from relay.digest.requests import largest_body
-from relay.gateway.journal.frames import RecordPosition
-from relay.gateway.journal.records import head_size
+from relay.gateway.journal.record_framing import RecordPosition
+from relay.gateway.journal.records import header_size
 from relay.gateway.journal.segments import CHUNK
 
 logger = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ def read_bodies(folder: Path, call: PendingCall, *, mode: str) -> None:
     """Parse the reply, if the call has ended. Keep what is too large in a file instead, if `mode` allows it."""
     record = call.request.record
     if record.skipped and call.large_request is None:
-        call.large_request = put_aside(folder, call, "request", mode=mode)
+        call.large_request = keep_large_body(folder, call, "request", mode=mode)
     if call.ended is None or call.answer is not None:
         return
     most = largest_body()
@@ -54,7 +54,7 @@ def read_bodies(folder: Path, call: PendingCall, *, mode: str) -> None:
             raise
         call.answer = RecordedAnswer(reason=call.ended.reason)
     if call.answer.unread == TOO_LARGE:
-        call.large_reply = put_aside(folder, call, "reply", mode=mode)
+        call.large_reply = keep_large_body(folder, call, "reply", mode=mode)
 
 
 def read_pieces(folder: Path, call: PendingCall, body: Body) -> Iterator[bytes]:
@@ -74,19 +74,19 @@ def _body_of_record(fd: int, place: RecordPosition, letters: tuple[bytes, ...]) 
     start = os.pread(fd, 64, at)
     if start[:1] not in letters:
         return
-    at += head_size(start)
+    at += header_size(start)
     while at < place.end and (piece := os.pread(fd, min(CHUNK, place.end - at), at)):
         at += len(piece)
         yield piece
 
 
-def put_aside(folder: Path, call: PendingCall, body: Body, *, mode: str) -> LargeBody:
+def keep_large_body(folder: Path, call: PendingCall, body: Body, *, mode: str) -> LargeBody:
     """Size and hash of a body that is too large to be parsed, and a copy of it where the key's mode allows that."""
     size, digest = 0, sha256()
     for piece in read_pieces(folder, call, body):
         size += len(piece)
         digest.update(piece)
-    name = files_aside.name_of(call.id, body, owner=call.request.record.owner)
+    name = kept_files.name_of(call.id, body, owner=call.request.record.owner)
     is_kept = mode == UNREDACTED and _copy(folder, call, body, name, size=size)
     return LargeBody(size, digest.hexdigest(), name if is_kept else "")
 
@@ -96,7 +96,7 @@ def _copy(folder: Path, call: PendingCall, body: Body, name: str, *, size: int) 
     try:
         for parent in (path.parent.parent, path.parent):
             parent.mkdir(mode=0o700, exist_ok=True)
-        if size > files_aside.free_bytes(folder, without=name):
+        if size > kept_files.free_bytes(folder, without=name):
             logger.error("No space to put the %s of the relayed call %s aside in %s.", body, call.id, path.parent)
             return False
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:

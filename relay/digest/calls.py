@@ -12,8 +12,8 @@ from history.entries import Entry, Gap, HeadMoved, JsonDict, JsonObject, ModelOu
 from history.models import ApiKey, Exchange, Message, Session
 from history.record.recorder import Append
 from relay.digest.requests import RelayedRequest, read_request
-from relay.gateway.journal.frames import RecordPosition
-from relay.gateway.journal.records import Accepted, Ended, Record, ReplyBytes
+from relay.gateway.journal.record_framing import RecordPosition
+from relay.gateway.journal.records import CallAccepted, CallEnded, Record, ReplyBytes
 from relay.gateway.journal.segments import writer_of
 from relay.gateway.journal.writer import WITHOUT_REPLIES
 
@@ -93,7 +93,7 @@ class PendingCall:
     answer: RecordedAnswer | None = None  # read from the journal before the transaction that files it
     large_request: LargeBody | None = None
     large_reply: LargeBody | None = None
-    ended: Ended | None = None
+    ended: CallEnded | None = None
     ended_at: float = 0.0
     filed: FiledCall | None = None
     earlier: UUID | None = None  # an earlier try of the client that is still pending here
@@ -127,7 +127,7 @@ class PendingCall:
         return max(0, self.ended.reply_size - self.ended.lost_bytes - self.received)
 
     @classmethod
-    def begin(cls, place: RecordPosition, record: Accepted) -> Self:
+    def begin(cls, place: RecordPosition, record: CallAccepted) -> Self:
         call = cls(request=read_request(record), writer=writer_of(place.segment), accepted_at=_monotonic_time(record))
         call.add(place, record)
         return call
@@ -136,7 +136,7 @@ class PendingCall:
         self.places.setdefault(place.segment, []).append(place)
         if isinstance(record, ReplyBytes):
             self._receive(record.data, offset=record.offset, skipped=record.skipped)
-        elif isinstance(record, Ended) and self.ended is None:
+        elif isinstance(record, CallEnded) and self.ended is None:
             self.end(record)
             offset = record.reply_size - record.lost_bytes - len(record.reply) - record.skipped
             self._receive(record.reply, offset=offset, skipped=record.skipped)
@@ -160,11 +160,11 @@ class PendingCall:
         self.large_request = self.large_request and replace(self.large_request, file="")
         self.large_reply = self.large_reply and replace(self.large_reply, file="")
 
-    def end(self, record: Ended) -> None:
+    def end(self, record: CallEnded) -> None:
         self.ended, self.ended_at = record, _monotonic_time(record)
 
 
-def _monotonic_time(record: Accepted | Ended) -> float:
+def _monotonic_time(record: CallAccepted | CallEnded) -> float:
     return time.monotonic() - max(0.0, time.time() - record.at)
 
 

@@ -19,17 +19,17 @@ from history.db.transactions import writing
 from history.errors import NoSuchEntry
 from history.models import Session
 from history.record.exchanges import SERVER_LOST
-from relay.digest import files_aside, long_calls, positions
+from relay.digest import journal_compaction, kept_files, positions
 from relay.digest.bodies import largest_record
 from relay.digest.calls import FiledCall, PendingCall
-from relay.digest.filing import FilingBatch, Outcome
-from relay.digest.pending_calls import CallOrder, needs, provides, recover_calls
+from relay.digest.filing import FilingBatch, FilingResult
+from relay.digest.pending_calls import CallOrder, provided_keys, recover_calls, required_keys
 from relay.digest.planning import Planner
-from relay.digest.positions import OUTAGES, OtherHosts, Position, is_outage
+from relay.digest.positions import OUTAGES, OtherHosts, ReadPosition, is_outage
 from relay.digest.session_cache import SessionCache
-from relay.gateway.journal.frames import RecordPosition
 from relay.gateway.journal.reader import JournalReader
-from relay.gateway.journal.records import Accepted, Ended, Lost, Record, ReplyBytes
+from relay.gateway.journal.record_framing import RecordPosition
+from relay.gateway.journal.records import CallAccepted, CallEnded, Record, RecordsLost, ReplyBytes
 from relay.gateway.journal.segments import names
 from relay.live import groups
 
@@ -42,24 +42,24 @@ MOST_RECORDS = 1_000
 MOST_BYTES = 8 * 1024 * 1024  # parsing takes about six times as much memory
 MOST_ORPHANS = 10_000
 FILES_SECONDS = 30.0  # how often files put aside are checked: erased calls leave the disk within this time
-NOTHING_FILED = Outcome()
+NOTHING_FILED = FilingResult()
 
 
 class Digester:
-    """`patience` is how long to wait for the end of a call, so that most calls are filed once instead of twice."""
+    """`end_wait` is how long to wait for the end of a call, so that most calls are filed once instead of twice."""
 
-    def __init__(self, folder: Path, *, name: str, patience: float = 0.3) -> None:
+    def __init__(self, folder: Path, *, name: str, end_wait: float = 0.3) -> None:
         self.folder, self.name = folder, name
         self.cache = SessionCache()
         self.pending: OrderedDict[UUID, PendingCall] = OrderedDict()
-        self.lost: list[Lost] = []
+        self.lost: list[RecordsLost] = []
         self.has_more = False  # than could be read in one step
         self._reader: JournalReader | None = None
-        self._carrier = long_calls.Carrier(folder)
+        self._carrier = journal_compaction.JournalCompaction(folder)
         self._other_hosts = OtherHosts(name)
-        self._order = CallOrder(self.pending, self._other_hosts, patience=patience)
+        self._order = CallOrder(self.pending, self._other_hosts, end_wait=end_wait)
         self._read_at: float | None = None  # when the last reading began that reached the end
-        self._saved = self._offered = Position()
+        self._saved = self._offered = ReadPosition()
         self._saved_at = time.monotonic()
         self._is_unsure = False
         # Calls without a beginning that are counted as lost, erased or not to be recorded.
@@ -93,7 +93,7 @@ class Digester:
         for call in self.pending.values():
             call.rounds += 1
             if call.ended is None and call.writer in gone:  # nothing more of it will come
-                call.end(Ended(exchange=call.id, at=time.time(), reason=SERVER_LOST, is_counted=False))
+                call.end(CallEnded(exchange=call.id, at=time.time(), reason=SERVER_LOST, is_counted=False))
         for batch in self._batches():
             self._file(batch, reader)
         # Monitoring would report a late digester if the position were saved only with rows.
@@ -105,12 +105,12 @@ class Digester:
         reader.remove_all_but(self._needed())
         if self._files_checked_at is None or time.monotonic() - self._files_checked_at >= FILES_SECONDS:
             self._files_checked_at = time.monotonic()
-            files_aside.remove_due(self.folder, pending=self.pending)
+            kept_files.remove_due(self.folder, pending=self.pending)
         return count
 
     def _begin(self) -> JournalReader:
         self._saved = saved = positions.load_position(self.name)
-        long_calls.clean_up(self.folder, saved.to)
+        journal_compaction.clean_up(self.folder, saved.to)
         self._read_at, self.lost = None, []
         self._holes = defaultdict(set, {name: set(ends) for name, ends in saved.holes.items()})
         self.pending.clear()
@@ -138,9 +138,9 @@ class Digester:
         return count
 
     def _take(self, place: RecordPosition, record: Record) -> None:
-        if isinstance(record, Lost):
+        if isinstance(record, RecordsLost):
             self._note_loss(place, record)
-        elif isinstance(record, Accepted):
+        elif isinstance(record, CallAccepted):
             if settings.CHAT_HISTORY_ENABLED:
                 self.pending[record.exchange] = PendingCall.begin(place, record)
         elif (call := self.pending.get(record.exchange)) is not None:
@@ -148,7 +148,7 @@ class Digester:
         else:
             self._note_orphan(place, record)
 
-    def _note_loss(self, place: RecordPosition, loss: Lost) -> None:
+    def _note_loss(self, place: RecordPosition, loss: RecordsLost) -> None:
         if loss.is_damage:
             if place.position in self._holes[place.segment]:
                 return  # counted already
@@ -156,7 +156,7 @@ class Digester:
             self._lost_beginnings += loss.calls
         self.lost.append(loss)
 
-    def _note_orphan(self, place: RecordPosition, record: ReplyBytes | Ended) -> None:
+    def _note_orphan(self, place: RecordPosition, record: ReplyBytes | CallEnded) -> None:
         """Count a call whose beginning is missing from the journal, unless its damage is counted already."""
         if not settings.CHAT_HISTORY_ENABLED or record.exchange in self._known_missing:
             return
@@ -167,7 +167,7 @@ class Digester:
         if self._lost_beginnings:
             self._lost_beginnings -= 1
             return
-        self.lost.append(Lost(at=record.at, calls=1, lost_bytes=0, why=why))
+        self.lost.append(RecordsLost(at=record.at, calls=1, lost_bytes=0, why=why))
 
     def _batches(self) -> Iterator[list[PendingCall]]:
         batch: list[PendingCall] = []
@@ -175,11 +175,11 @@ class Digester:
         for call in list(self.pending.values()):
             if not call.is_due or self._order.may_end_soon(call) or self._order.must_wait_for_try(call):
                 continue
-            if len(batch) >= MOST_IN_A_BATCH or not provided.isdisjoint(needs(call)):
+            if len(batch) >= MOST_IN_A_BATCH or not provided.isdisjoint(required_keys(call)):
                 yield batch
                 batch, provided = [], set()
             batch.append(call)
-            provided.update(provides(call))
+            provided.update(provided_keys(call))
         if batch:
             yield batch
 
@@ -250,10 +250,10 @@ class Digester:
 
     def _carry_over(self, reader: JournalReader) -> None:
         try:
-            if copies := self._carrier.carry_over(self.pending.values(), self._needed(), reader):
+            if copies := self._carrier.copy_pending_calls(self.pending.values(), self._needed(), reader):
                 self._save_position_alone(reader)
                 for copy in copies:
-                    long_calls.publish(self.folder, copy.name)
+                    journal_compaction.publish(self.folder, copy.name)
         except BaseException:
             self._reader = None
             raise
@@ -263,18 +263,20 @@ class Digester:
             self._save_position(reader)
         self._note_saved()
 
-    def _save_position(self, reader: JournalReader, outcome: Outcome = NOTHING_FILED) -> None:
+    def _save_position(self, reader: JournalReader, outcome: FilingResult = NOTHING_FILED) -> None:
         filed = {
             exchange: call.filed is not None or exchange in outcome.filed
             for exchange, call in self.pending.items()
             if exchange not in outcome.done
         }
         holes = {name: sorted(ends) for name, ends in self._holes.items() if ends and name in reader.read_to}
-        self._offered = Position(start=self._needed(outcome.done), to=dict(reader.read_to), filed=filed, holes=holes)
+        self._offered = ReadPosition(
+            start=self._needed(outcome.done), to=dict(reader.read_to), filed=filed, holes=holes
+        )
         digested_at = self._other_hosts.to_database_time(self._digested_until(outcome))
         positions.save_position(self.name, self._offered, digested_at=digested_at, lost=self.lost)
 
-    def _digested_until(self, outcome: Outcome = NOTHING_FILED) -> float | None:
+    def _digested_until(self, outcome: FilingResult = NOTHING_FILED) -> float | None:
         """The moment before which everything in the journal is in the record."""
         if self._read_at is None:
             return None

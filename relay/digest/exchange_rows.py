@@ -13,7 +13,7 @@ from history.redaction.walker import Redactors
 from relay.digest.answers import answering_model
 from relay.digest.calls import NO_COST, CallPlan, RecordedAnswer
 from relay.digest.recognisers.retries import NAMED, TRY, cost_of_tries, session_name
-from relay.gateway.journal.records import Ended
+from relay.gateway.journal.records import CallEnded
 from relay.gateway.replies import COUNTS
 from relay.usage import prices
 
@@ -135,7 +135,7 @@ def _usage(usage: Usage) -> JsonDict:
     return {name: getattr(usage, name) for name in (*COUNTS, "source")} | ({"raw": raw} if raw else {})
 
 
-def _ending_metadata(plan: CallPlan, ended: Ended, answer: RecordedAnswer) -> JsonDict:
+def _ending_metadata(plan: CallPlan, ended: CallEnded, answer: RecordedAnswer) -> JsonDict:
     large = plan.call.large_reply
     # Of one attempt without an error there is nothing more to say.
     attempts = ended.attempts if len(ended.attempts) > 1 or answer.error or answer.error_body else ()

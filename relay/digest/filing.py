@@ -28,7 +28,7 @@ from relay.usage.prices import Use
 
 
 @dataclass(slots=True)
-class Outcome:
+class FilingResult:
     """The result of a batch."""
 
     filed: dict[UUID, FiledCall] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class FilingBatch:
 
     def __init__(self, planner: Planner) -> None:
         self.planner, self.cache = planner, planner.cache
-        self.outcome = Outcome()
+        self.outcome = FilingResult()
         self.plans: list[CallPlan] = []
         self.files: dict[str, bytes] = {}
         self.adoptions: list[side_call_notes.Adoption] = []

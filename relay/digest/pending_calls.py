@@ -26,29 +26,29 @@ from relay.digest.answers import DAMAGED, PREFILLED
 from relay.digest.bodies import largest_record
 from relay.digest.calls import WAIT_SECONDS, FiledCall, PendingCall, SessionMatch
 from relay.digest.exchange_rows import HELPER
-from relay.digest.positions import OtherHosts, Position
+from relay.digest.positions import OtherHosts, ReadPosition
 from relay.digest.recognisers.named_side_calls import hold_seconds
 from relay.digest.recognisers.retries import is_earlier_try
 from relay.digest.requests import start_of_text
-from relay.gateway.journal.frames import RecordPosition
 from relay.gateway.journal.reader import read
-from relay.gateway.journal.records import Accepted, Lost
+from relay.gateway.journal.record_framing import RecordPosition
+from relay.gateway.journal.records import CallAccepted, RecordsLost
 from relay.gateway.journal.segments import is_written, names
 
 logger = logging.getLogger(__name__)
 
 Calls = OrderedDict[UUID, PendingCall]
-Losses = list[tuple[RecordPosition, Lost]]
+Losses = list[tuple[RecordPosition, RecordsLost]]
 
 
 class CallOrder:
-    """`pending` are the calls of this host in the order of acceptance; `patience` is how long to wait for their end."""
+    """`pending` are the calls of this host in the order of acceptance; `end_wait` is how long to wait for their end."""
 
-    def __init__(self, pending: Mapping[UUID, PendingCall], other_hosts: OtherHosts, *, patience: float) -> None:
-        self.pending, self.other_hosts, self.patience = pending, other_hosts, patience
+    def __init__(self, pending: Mapping[UUID, PendingCall], other_hosts: OtherHosts, *, end_wait: float) -> None:
+        self.pending, self.other_hosts, self.end_wait = pending, other_hosts, end_wait
 
     def may_end_soon(self, call: PendingCall) -> bool:
-        return call.ended is None and time.monotonic() - call.seen_at < self.patience
+        return call.ended is None and time.monotonic() - call.seen_at < self.end_wait
 
     def must_wait_for_try(self, call: PendingCall) -> bool:
         """Whether an earlier try is still pending. One whose client is gone unnoticed is overtaken in the end."""
@@ -128,7 +128,7 @@ def _is_open_try(other: PendingCall, *, of: PendingCall) -> bool:
 # Within one host: two calls of which one provides what the other needs are not filed together.
 
 
-def needs(call: PendingCall) -> set[object]:
+def required_keys(call: PendingCall) -> set[object]:
     """What must be in the record before this call is planned, if another call of the same batch provides it."""
     request = call.request
     needed = {*_names(call), *request.questions()}
@@ -144,7 +144,7 @@ def needs(call: PendingCall) -> set[object]:
     return needed
 
 
-def provides(call: PendingCall) -> set[object]:
+def provided_keys(call: PendingCall) -> set[object]:
     request = call.request
     provided = {*_names(call), *request.ends, request.body_hash}
     return provided | {("replies", request.record.key)} if request.api.stores_answers else provided
@@ -157,7 +157,7 @@ def _names(call: PendingCall) -> Iterator[object]:
         yield "cache key", request.hint("prompt_cache_key")
 
 
-def recover_calls(folder: Path, position: Position) -> tuple[Calls, Losses]:
+def recover_calls(folder: Path, position: ReadPosition) -> tuple[Calls, Losses]:
     calls, lost = _read_again(folder, position)
     missing = [exchange for exchange, is_filed in position.filed.items() if is_filed and exchange not in calls]
     for lost_row in Exchange.objects.running().filter(pk__in=missing):
@@ -181,16 +181,16 @@ def _restore(call: PendingCall, row: Exchange) -> None:
     call.request = request.without_body()
 
 
-def _read_again(folder: Path, position: Position) -> tuple[Calls, Losses]:
+def _read_again(folder: Path, position: ReadPosition) -> tuple[Calls, Losses]:
     calls: Calls = OrderedDict()
     lost: Losses = []
     there = [name for name in names(folder) if name in position.start and name in position.to]
     ended = {name for name in there if not is_written(folder / name)}
     records = read(folder, position.start, until=position.to, only=there, ended=ended, most=largest_record())
     for place, record in records:
-        if isinstance(record, Lost):
+        if isinstance(record, RecordsLost):
             lost += [(place, record)] if record.is_damage else []
-        elif not isinstance(record, Accepted):
+        elif not isinstance(record, CallAccepted):
             if (call := calls.get(record.exchange)) is not None:
                 call.add(place, record)
         elif record.exchange in position.filed and settings.CHAT_HISTORY_ENABLED:

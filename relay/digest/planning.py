@@ -21,22 +21,22 @@ from history.dialects.types import ConversationEntry
 from history.entries import Entry, HeadMoved, ModelInput, ToolResults
 from history.models import ApiKey, Session, ToolCall
 from history.record import writer
-from history.record.fingerprints import essence_of
+from history.record.fingerprints import fingerprinted_content
 from relay.digest import bodies, side_call_notes
 from relay.digest.answers import PREFILLED, answer_to, prefill_length
 from relay.digest.calls import AnswerCopy, CallPlan, PendingCall, SessionMatch
 from relay.digest.exchange_rows import cost_of, redact_name, request_metadata
 from relay.digest.pending_calls import CallOrder
 from relay.digest.recognisers import named_side_calls, retries, returned_answers
+from relay.digest.recognisers.normalisation import is_prefill, match_normalised, with_omitted_beginning
 from relay.digest.recognisers.session_lookup import current_session
 from relay.digest.recognisers.sessions import FINGERPRINT, end_of_named_session
-from relay.digest.recognisers.stored_forms import is_prefill, read_as_stored, with_omitted_beginning
 from relay.digest.requests import RelayedRequest
 from relay.digest.session_cache import SessionCache, changed_results, changed_states, states_at
 from relay.digest.side_calls import OTHER
 from relay.gateway.call.calls import new_session_id
 
-MOST_GENERATIONS = 20
+MAX_ANCESTORS = 20
 OFF = "off"
 
 
@@ -80,7 +80,7 @@ def link_new_sessions(plans: Iterable[CallPlan], cache: SessionCache) -> None:
 def _set_parent(child: UUID, parent: Session) -> None:
     """No session becomes its own ancestor, even if its headers say so."""
     ancestor: UUID | None = parent.pk
-    for _ in range(MOST_GENERATIONS):
+    for _ in range(MAX_ANCESTORS):
         if ancestor is None:
             writer.change(child, parent=parent)
             return
@@ -161,7 +161,7 @@ class Planner:
 
     def _plan_conversation(self, plan: CallPlan) -> bool:
         call = plan.call
-        call.request, match = read_as_stored(call.request)
+        call.request, match = match_normalised(call.request)
         if self.order.must_wait(call, match):
             return False
         if named_side_calls.is_question_about_session(call.request, match):
@@ -169,7 +169,7 @@ class Planner:
             return True
         call.request, match = with_omitted_beginning(call.request, match)
         if is_prefill(call.request, match):
-            call.request, match = read_as_stored(call.request.prefilled())
+            call.request, match = match_normalised(call.request.prefilled())
         self._plan_entries(plan, match)
         return True
 
@@ -239,7 +239,7 @@ def _tail(entries: Sequence[ConversationEntry], *, answered_at: datetime | None,
             seconds = max(0.0, (at - answered_at).total_seconds())
             results = tuple(replace(one, started_at=answered_at, duration=seconds) for one in entry.results)
             yield replace(entry, results=results)
-        elif isinstance(entry, ModelInput) and essence_of(entry) is None:
+        elif isinstance(entry, ModelInput) and fingerprinted_content(entry) is None:
             yield replace(entry, is_internal=True)
         else:
             yield entry

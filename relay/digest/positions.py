@@ -19,7 +19,7 @@ from django.db.models.functions import Now
 
 from history.db.transactions import writing
 from history.entries import JsonDict, JsonObject
-from relay.gateway.journal.records import Lost
+from relay.gateway.journal.records import RecordsLost
 from relay.models import JournalPosition
 
 OUTAGES = (DatabaseError, InterfaceError)
@@ -39,7 +39,7 @@ def is_outage(error: BaseException) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
+class ReadPosition:
     """Each segment is read up to `to`. From `start` on it has records of pending calls."""
 
     start: Mapping[str, int] = field(default_factory=dict)
@@ -48,13 +48,17 @@ class Position:
     holes: Mapping[str, Sequence[int]] = field(default_factory=dict)  # ends of damaged bytes whose loss is counted
 
 
-def load_position(journal: str) -> Position:
+def load_position(journal: str) -> ReadPosition:
     stored = JournalPosition.objects.filter(pk=journal).values_list("position", flat=True).first() or {}
     filed = {UUID(name): bool(is_filed) for name, is_filed in stored.get("under_way", {}).items()}
-    return Position(start=stored.get("from", {}), to=stored.get("to", {}), filed=filed, holes=stored.get("holes", {}))
+    return ReadPosition(
+        start=stored.get("from", {}), to=stored.get("to", {}), filed=filed, holes=stored.get("holes", {})
+    )
 
 
-def save_position(journal: str, position: Position, *, digested_at: datetime | None, lost: Iterable[Lost]) -> None:
+def save_position(
+    journal: str, position: ReadPosition, *, digested_at: datetime | None, lost: Iterable[RecordsLost]
+) -> None:
     """To be called in the transaction that writes the rows of everything before it."""
     under_way = {exchange.hex: int(is_filed) for exchange, is_filed in position.filed.items()}
     stored: JsonDict = {"from": position.start, "to": position.to, "under_way": under_way}

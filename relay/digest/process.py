@@ -53,7 +53,7 @@ def _take_lease(journal: Path) -> int | None:
     return fd
 
 
-def name_of(journal: Path) -> str:
+def journal_name(journal: Path) -> str:
     """The journal's own name, created once: several machines may share a database."""
     with contextlib.suppress(FileExistsError):
         fd = os.open(journal / NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -66,13 +66,13 @@ def _new_digester(journal: Path) -> Digester:
     # Imported here: a web process that only starts the child need not load the digester.
     from relay.digest.digester import Digester
 
-    return Digester(journal, name=name_of(journal))
+    return Digester(journal, name=journal_name(journal))
 
 
 # In a process of its own: `python -m relay.digest`.
 
 
-def run(ended: threading.Event) -> None:
+def run_digester(ended: threading.Event) -> None:
     """Digest until told to end, then what is left, for a while. Does nothing if another process digests."""
     if _take_lease(journal_folder()) is None:
         return

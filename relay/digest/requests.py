@@ -24,7 +24,7 @@ from history.record import fingerprints
 from relay.digest.side_calls import new_text, side_call_kind
 from relay.gateway.call.json_scanner import is_too_heavy
 from relay.gateway.call.session_ids import session_id
-from relay.gateway.journal.records import Accepted
+from relay.gateway.journal.records import CallAccepted
 
 Renames = Mapping[int, Mapping[str, str]]  # by the index of an answer: from the id of a call to another one
 LONGEST_NAME = 200
@@ -35,7 +35,7 @@ CallOrResult = TypeVar("CallOrResult", ToolRequest, ToolResult)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayedRequest:
-    record: Accepted
+    record: CallAccepted
     at: datetime
     session: UUID | None = None  # the one that the call itself names
     decoded: DecodedRequest | None = None
@@ -187,7 +187,7 @@ def largest_body() -> int:
     return int(settings.PARLEY_MAX_DIGEST_MB * 1024 * 1024)
 
 
-def read_request(record: Accepted) -> RelayedRequest:
+def read_request(record: CallAccepted) -> RelayedRequest:
     most = largest_body()
     # The journal reader leaves out large bodies too, but its limit includes the head of the record.
     if len(record.body) > most or is_too_heavy(record.body, most=most):
@@ -223,7 +223,7 @@ def read_request(record: Accepted) -> RelayedRequest:
     return request.as_side_call(kind) if kind else request
 
 
-def _decode(record: Accepted, at: datetime) -> tuple[DecodedRequest | None, str]:
+def _decode(record: CallAccepted, at: datetime) -> tuple[DecodedRequest | None, str]:
     if record.skipped:
         return None, f"too large to be read: {record.skipped:,} bytes"
     dialect = DIALECTS.get(record.dialect)
@@ -235,7 +235,7 @@ def _decode(record: Accepted, at: datetime) -> tuple[DecodedRequest | None, str]
         return None, str(error) or type(error).__name__
 
 
-def _chain(record: Accepted, entries: Iterable[ConversationEntry], *, after: bytes) -> Iterator[bytes]:
+def _chain(record: CallAccepted, entries: Iterable[ConversationEntry], *, after: bytes) -> Iterator[bytes]:
     scope = fingerprints.scope_of(api_key_id=record.key, owner_id=record.owner)
     for entry in entries:
         after = fingerprints.fingerprint(entry, after=after, scope=scope)
@@ -246,7 +246,7 @@ def _unfinished_answer(entries: Sequence[ConversationEntry]) -> ModelOutput | No
     last = entries[-1] if entries else None
     if not isinstance(last, ModelOutput) or last.tool_requests:
         return None
-    return last if fingerprints.essence_of(last) is not None else None
+    return last if fingerprints.fingerprinted_content(last) is not None else None
 
 
 def start_of_text(entry: ConversationEntry) -> str:

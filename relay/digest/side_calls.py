@@ -12,9 +12,9 @@ from history.clients import CACHE_MARKING_CLIENTS, TITLE, declared_side_call
 from history.dialects import DecodedRequest
 from history.dialects.json_access import obj
 from history.entries import Entry, ModelInput, ModelOutput, ToolResults
-from relay.gateway.journal.records import Accepted
+from relay.gateway.journal.records import CallAccepted
 
-COUNT, PROBE, ROUTER, ASIDE, OTHER = "count", "probe", "router", "aside", "other"
+COUNT, PROBE, ROUTER, SIDE_QUESTION, OTHER = "count", "probe", "router", "aside", "other"
 
 # Title prompts of programs that do not name their conversations (chat front ends).
 _TITLE_PROMPT = re.compile(
@@ -35,7 +35,9 @@ PROBE_CHARS = 32  # long enough for a probe such as "quota"
 CACHE_MARKER = "cache_control"
 
 
-def side_call_kind(record: Accepted, request: DecodedRequest | None, headers: Mapping[str, str], *, client: str) -> str:
+def side_call_kind(
+    record: CallAccepted, request: DecodedRequest | None, headers: Mapping[str, str], *, client: str
+) -> str:
     """The kind of side call that a request is by itself; '' if it may be part of a conversation."""
     if record.kind == COUNT:
         return COUNT
@@ -44,7 +46,7 @@ def side_call_kind(record: Accepted, request: DecodedRequest | None, headers: Ma
     if kind := declared_side_call(headers):
         return kind
     if client in CACHE_MARKING_CLIENTS and _is_behind_cache_marker(request):
-        return ASIDE
+        return SIDE_QUESTION
     if request.tools or any(isinstance(entry, ModelOutput) and entry.tool_requests for entry in request.entries):
         return ""
     # A long question with a one-token answer is not a probe.

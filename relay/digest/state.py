@@ -17,7 +17,7 @@ import psutil
 from history.record import counters
 from relay.digest import process
 from relay.gateway import recording
-from relay.gateway.journal.frames import START
+from relay.gateway.journal.record_framing import START
 from relay.gateway.journal.segments import names, number_of
 from relay.models import JournalPosition
 from relay.runtime.process_locks import ProcessFile

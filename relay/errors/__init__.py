@@ -19,7 +19,7 @@ from copy import copy
 from datetime import datetime
 from typing import ClassVar, Literal
 
-from history.answers.events import ErrorKind, Failed
+from history.answers.events import AnswerFailed, ErrorKind
 
 Whose = Literal["caller", "operator", "vendor", "network"]
 
@@ -56,12 +56,12 @@ class ProviderError(RelayError):
         kind: ErrorKind = "server",
         status: int = 0,
         retry_after: float | None = None,
-        failed: Failed | None = None,
+        failed: AnswerFailed | None = None,
     ) -> None:
         super().__init__(message)
         self.message, self.provider, self.kind, self.status = message, provider, kind, status
         self.retry_after = retry_after
-        self.failed = failed or Failed(message=message, kind=kind, status=status)
+        self.failed = failed or AnswerFailed(message=message, kind=kind, status=status)
 
 
 class RequestRefused(ProviderError):
@@ -107,7 +107,7 @@ def detached(error: ProviderError) -> ProviderError:
     return copy(error)
 
 
-def error_of(failed: Failed, *, provider: str, retry_after: float | None = None) -> ProviderError:
+def error_of(failed: AnswerFailed, *, provider: str, retry_after: float | None = None) -> ProviderError:
     error_class, status = _CLASS_OF_KIND[failed.kind], failed.status
     return error_class(
         failed.message, provider=provider, kind=failed.kind, status=status, retry_after=retry_after, failed=failed

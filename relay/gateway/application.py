@@ -26,7 +26,7 @@ from relay.gateway.call.json_scanner import NotAnObject, Unreadable, without_fie
 from relay.gateway.recording import Recording, mode_of
 from relay.gateway.references import continuations, ownership
 from relay.gateway.routes import Upstream
-from relay.gateway.upstream.translating import call_upstream, count
+from relay.gateway.upstream.translation import call_upstream, count_tokens
 from relay.runtime.asgi import Receive, Scope, Send
 from relay.runtime.event_loop import parse_apart
 
@@ -160,7 +160,7 @@ async def _send_on(call: Call, client: Client) -> None:
         if is_forwarded or call.address.kind == "chat":
             await call_upstream(call, upstreams, client, recording)
         else:
-            await count(call, client, recording)
+            await count_tokens(call, client, recording)
     except ProviderError as error:
         await recording.end("timeout" if error.kind == "timeout" else "upstream_error", error=error.message)
         retry = (("retry-after", f"{error.retry_after:.0f}"),) if error.retry_after else ()
@@ -187,7 +187,7 @@ async def _send_on(call: Call, client: Client) -> None:
             ownership.note_issued(call, recording.beginning, provider)
         if recording.issued_ids is not None:
             scanner = recording.issued_ids
-            ownership.remember(call, await parse_apart(scanner.unread_size, scanner.end))
+            ownership.remember_issued(call, await parse_apart(scanner.unread_size, scanner.end))
 
 
 def _capable_upstreams(call: Call, upstreams: list[Upstream]) -> list[Upstream]:

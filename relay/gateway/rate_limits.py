@@ -21,7 +21,7 @@ from relay.usage import budgets, counters, redis_counters
 from relay.usage.accounts import KeyAccount
 from relay.usage.budgets import BudgetLimit, payer_of
 from relay.usage.prices import Use
-from relay.usage.redis_counters import Counted
+from relay.usage.redis_counters import RateCounts
 
 # In the text of all dialects. Within a text the quotes would be escaped; the largest number counts.
 _MOST_OUTPUT = re.compile(rb'"max(?:_completion_tokens|_output_tokens|_tokens|OutputTokens)"\s*:\s*(\d{1,9})')
@@ -60,7 +60,7 @@ class Admission:
         counted = await redis_counters.enter(key.prefix, self.call.name) if self.is_shared else None
         try:
             minute, used = account.minute.period, account.minute.used
-            here = Counted(minute, used.requests, used.tokens, running=len(account.running) + account.elsewhere)
+            here = RateCounts(minute, used.requests, used.tokens, running=len(account.running) + account.elsewhere)
             _check_pace(key, counted or here)
         except Refusal:
             if self.is_shared:
@@ -68,7 +68,7 @@ class Admission:
             raise
 
 
-def _check_pace(key: ApiKey, counted: Counted) -> None:
+def _check_pace(key: ApiKey, counted: RateCounts) -> None:
     wait = 60 - int(time.time()) % 60
     if key.requests_per_minute is not None and counted.requests >= key.requests_per_minute:
         raise over_limit(f"{key.requests_per_minute} requests per minute", wait)
@@ -85,9 +85,9 @@ async def reserve(call: Call, upstream: Upstream) -> None:
     if not found:
         return
     amount = await parse_apart(len(call.body), _estimate_most_use, call, upstream, found)
-    objection = await budgets.reserve(payer, call.name, amount, found)
-    if objection is not None:
-        raise (_used_up if objection.is_used_up else _busy)(objection.budget)
+    refusal = await budgets.reserve(payer, call.name, amount, found)
+    if refusal is not None:
+        raise (_used_up if refusal.is_used_up else _busy)(refusal.budget)
 
 
 def settle(call: Call) -> None:

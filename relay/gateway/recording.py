@@ -20,7 +20,7 @@ from history.record import counters
 from relay.gateway import rate_limits
 from relay.gateway.call.calls import Call
 from relay.gateway.call.headers import Pairs
-from relay.gateway.journal.records import Accepted, Ended, without_credentials
+from relay.gateway.journal.records import CallAccepted, CallEnded, without_credentials
 from relay.gateway.journal.writer import WITHOUT_BODIES, WITHOUT_REPLIES, Journal, Losses
 from relay.gateway.references.issued_ids import IssuedIdScanner, scanner_for
 from relay.gateway.replies import COUNTS, MOST_PLAIN, ReplyCopy, count_other_usage, count_usage, read_answer_id
@@ -148,7 +148,7 @@ class Recording:
         # Of a reply whose client left in the middle of it, the encoding is all that must be known.
         of_encoding = [("content-encoding", self.encoding)] if self.encoding else []
         self.journal.end(
-            Ended(
+            CallEnded(
                 exchange=self.call.exchange,
                 at=time.time(),
                 reason=reason,
@@ -199,9 +199,9 @@ class Recording:
             call.spent = Use(0, tokens, self.cost)
 
 
-def _accepted(call: Call, upstream: Upstream) -> Accepted:
+def _accepted(call: Call, upstream: Upstream) -> CallAccepted:
     session, is_bare = call.session_name, call.recording == WITHOUT_BODIES
-    return Accepted(
+    return CallAccepted(
         exchange=call.exchange,
         at=call.at,
         key=call.key.id,

@@ -175,7 +175,7 @@ def partial_usage(usage: Usage, *, written: int) -> Usage:
 
 
 def estimate_output(folded: Assembler) -> int:
-    outputs = [one.output() for one in (folded, *folded.beside.values())]
+    outputs = [one.output() for one in (folded, *folded.further_answers.values())]
     texts = [text for output in outputs for text in (output.text, output.reasoning)]
     texts += [request.arguments for output in outputs for request in output.tool_requests]
     return sum(map(estimate_text, texts))

@@ -18,7 +18,7 @@ from history.entries import ModelOutput, ToolRequest, ToolResult
 from history.models import Exchange, Message, Session
 from history.record import exchanges
 from history.record.selectors import entries_of
-from relay.agents.turn import Turn
+from relay.agents.turn import TurnInput
 from relay.errors import ProviderError
 from relay.live import groups
 from relay.live.frames import Frame, Piece, RunSnapshot, StoredEntry, merge_pieces, piece_of, pieces_of
@@ -39,9 +39,9 @@ MOST_READS = 5  # how often a run is read again that changes while it is read
 class RunTask:
     """One run of this process. It observes the turn of its agent, sends frames to viewers, and can be stopped."""
 
-    run_subagent: Callable[[Turn], Awaitable[Run]]
+    run_subagent: Callable[[TurnInput], Awaitable[Run]]
 
-    def __init__(self, turn: Turn, *, run_id: UUID) -> None:
+    def __init__(self, turn: TurnInput, *, run_id: UUID) -> None:
         self.id, self.turn = run_id, turn
         self.n = 0
         self.stop_reason = ""

@@ -21,7 +21,7 @@ from history.db.transactions import writing
 from history.models import Session
 from history.record import exchanges
 from relay.agents import loop
-from relay.agents.turn import Turn, TurnFailed
+from relay.agents.turn import TurnFailed, TurnInput
 from relay.errors import RelayError
 from relay.live import groups
 from relay.live.run_task import RunTask, local_tasks
@@ -41,7 +41,7 @@ ENDED_RUNS_KEPT = timedelta(days=7)
 CLAIM_TIMEOUT = timedelta(minutes=15)
 
 
-def create_run(turn: Turn, *, follows: UUID | None = None) -> UUID:
+def create_run(turn: TurnInput, *, follows: UUID | None = None) -> UUID:
     """The row of a run. `follows`: the run whose end sent the message that this one answers."""
     with writing():
         run = Run.objects.create(
@@ -58,7 +58,9 @@ def create_run(turn: Turn, *, follows: UUID | None = None) -> UUID:
     return run.pk
 
 
-async def start_run(turn: Turn, on_end: OnEnd, *, run_id: UUID | None = None) -> tuple[UUID, asyncio.Task[Run | None]]:
+async def start_run(
+    turn: TurnInput, on_end: OnEnd, *, run_id: UUID | None = None
+) -> tuple[UUID, asyncio.Task[Run | None]]:
     """Start to answer; returns when the row is written. `run_id`: the row exists already."""
     if run_id is None:
         run_id = await in_database(create_run, turn)
@@ -70,7 +72,7 @@ async def start_run(turn: Turn, on_end: OnEnd, *, run_id: UUID | None = None) ->
     return run_id, task
 
 
-async def _run_subagent(caller_id: UUID, on_end: OnEnd, turn: Turn) -> Run:
+async def _run_subagent(caller_id: UUID, on_end: OnEnd, turn: TurnInput) -> Run:
     """Run an agent that another one calls, and wait for its end. If the caller is stopped, so is this run."""
     starting = asyncio.ensure_future(start_run(turn, on_end))
     try:
@@ -135,7 +137,7 @@ def _store_end(run_task: RunTask, outcome: Run.Outcome, error: str) -> Run | Non
     return run
 
 
-def _notify_other_pages(turn: Turn) -> None:
+def _notify_other_pages(turn: TurnInput) -> None:
     """The sidebars of the user, and the sessions of the agents that called this one."""
     groups.notify_sidebar(turn.user.pk, turn.session_id)
     for session_id in turn.callers:

@@ -18,23 +18,23 @@ from history.http import HtmxRequest, staff_only
 from relay.errors import NoSuchModel, ProviderError, VendorFault
 from relay.models import McpServer
 from relay.providers import connections
-from relay.providers.advice import advise
+from relay.providers.error_advice import describe_error
 from relay.providers.http import Route
 from relay.providers.registry import ProviderStatus, router
-from relay.tools.mcp.servers import look
+from relay.tools.mcp.servers import refresh_tool_list
 
 QUESTION = "Reply with the single word OK."
 MAX_TOKENS = 200  # enough for a model that thinks before it speaks; some refuse less
-SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class ConnectionTest:
     """How it went: `seconds` until the first piece of an answer, what was said, or the error."""
 
     model: str
     seconds: float = 0.0
-    said: str = ""
+    answer: str = ""
     error: ProviderError | None = None
 
 
@@ -46,9 +46,9 @@ def providers(request: HttpRequest) -> HttpResponse:
 
 @staff_only
 @require_POST
-def try_provider(request: HtmxRequest, name: str) -> HttpResponse:
+def test_provider(request: HtmxRequest, name: str) -> HttpResponse:
     """Make one small call and render its result: alone for htmx, else on the page."""
-    checked = check(_route(name, request.POST.get("model", "")))
+    checked = run_connection_test(_route(name, request.POST.get("model", "")))
     if not request.htmx:
         return _page(request, name=name, checked=checked)
     [status] = [status for status in router().providers() if status.provider.name == name]
@@ -65,7 +65,7 @@ def _route(name: str, model: str) -> Route:
         raise Http404 from error
 
 
-def _page(request: HttpRequest, *, name: str = "", checked: Checked | None = None) -> HttpResponse:
+def _page(request: HttpRequest, *, name: str = "", checked: ConnectionTest | None = None) -> HttpResponse:
     items = [_item(status, checked if status.provider.name == name else None) for status in router().providers()]
     default = None
     with suppress(NoSuchModel):
@@ -73,18 +73,19 @@ def _page(request: HttpRequest, *, name: str = "", checked: Checked | None = Non
     return render(request, "settings/providers.html", {"items": items, "default": default})
 
 
-def _item(status: ProviderStatus, checked: Checked | None) -> dict[str, Any]:
+def _item(status: ProviderStatus, checked: ConnectionTest | None) -> dict[str, Any]:
     """One provider as the page shows it, with the errors of a check, of the last call and of its list of models."""
-    trouble, variable = status.provider.trouble, status.provider.endpoint.key_variable
+    last_error, variable = status.provider.last_error, status.provider.endpoint.key_variable
     errors = {
         "check_error": checked.error if checked else None,
-        "trouble": trouble.error if trouble else None,
+        "last_error": last_error.error if last_error else None,
         "list_error": status.list_error,
     }
     advice = {
-        name: advise(error, is_staff=True, variable=variable) if error else None for name, error in errors.items()
+        name: describe_error(error, is_staff=True, variable=variable) if error else None
+        for name, error in errors.items()
     }
-    return {"status": status, "checked": checked, "failed_at": trouble.at if trouble else None, **advice}
+    return {"status": status, "checked": checked, "failed_at": last_error.at if last_error else None, **advice}
 
 
 @staff_only
@@ -95,37 +96,37 @@ def mcp_servers(request: HttpRequest) -> HttpResponse:
 
 @staff_only
 @require_POST
-def look_at(request: HtmxRequest, name: str) -> HttpResponse:
+def refresh_mcp_server(request: HtmxRequest, name: str) -> HttpResponse:
     """List the tools of the server: its row for htmx, else the page."""
-    server = look(get_object_or_404(McpServer, name=name))
+    server = refresh_tool_list(get_object_or_404(McpServer, name=name))
     if not request.htmx:
         return redirect("relay:mcp_servers")
     return render(request, "settings/_mcp_server.html", {"server": server})
 
 
-def check(route: Route) -> Checked:
+def run_connection_test(route: Route) -> ConnectionTest:
     """In a loop of its own, so it may be called from any thread that has none."""
     return asyncio.run(_check(route))
 
 
-async def _check(route: Route) -> Checked:
-    said = ContextEntry(role=Role.MODEL_INPUT, parts=(Text(text=QUESTION),))
+async def _check(route: Route) -> ConnectionTest:
+    question = ContextEntry(role=Role.MODEL_INPUT, parts=(Text(text=QUESTION),))
     options = CallOptions(model=route.model.name, max_tokens=MAX_TOKENS)
     began, first = time.monotonic(), 0.0
     assembler = Assembler()
     try:
-        call = route.provider.call(Context(entries=(said,)), options)
-        async with asyncio.timeout(SECONDS), aclosing(call) as events:
+        call = route.provider.call(Context(entries=(question,)), options)
+        async with asyncio.timeout(TIMEOUT_SECONDS), aclosing(call) as events:
             async for event in events:
                 first = first or time.monotonic() - began
                 assembler.feed(event)
     except ProviderError as failure:
-        return Checked(model=route.model.name, error=failure)
+        return ConnectionTest(model=route.model.name, error=failure)
     except TimeoutError:
         slow = VendorFault(
-            f"no complete answer within {SECONDS:g} seconds", provider=route.provider.name, kind="timeout"
+            f"no complete answer within {TIMEOUT_SECONDS:g} seconds", provider=route.provider.name, kind="timeout"
         )
-        return Checked(model=route.model.name, error=slow)
+        return ConnectionTest(model=route.model.name, error=slow)
     finally:
         await connections.close()
-    return Checked(model=route.model.name, seconds=first, said=text_of(assembler.output().parts))
+    return ConnectionTest(model=route.model.name, seconds=first, answer=text_of(assembler.output().parts))

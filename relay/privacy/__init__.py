@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from history.privacy import register_personal_data, rows_of_table
 from relay import models
-from relay.digest import files_aside
+from relay.digest import kept_files
 
 # Name of the data → table, and the path from its rows to the user.
 TABLES: dict[str, tuple[type[Model], str]] = {
@@ -34,5 +34,5 @@ def register() -> None:
     tables = {name: rows_of_table(name, model, of=path) for name, (model, path) in TABLES.items()}
     tables["waiting_messages"] = replace(tables["waiting_messages"], of_sessions=True)
     tables["runs"] = replace(tables["runs"], of_sessions=True, shut=_stop_runs)
-    for data in (*tables.values(), files_aside.personal_data()):
+    for data in (*tables.values(), kept_files.personal_data()):
         register_personal_data(data)

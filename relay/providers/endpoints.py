@@ -20,7 +20,7 @@ KEY_HEADERS: tuple[KeyHeader, ...] = get_args(KeyHeader)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class Timeouts:
     connect: float = 10.0
     idle: float = 300.0
     attempts: int = 3
@@ -52,7 +52,7 @@ class Endpoint:
     lists_models: bool = True
     models_are_guessed: bool = False
     switches: Switches = field(default_factory=Switches)
-    patience: Patience = field(default_factory=Patience)
+    timeouts: Timeouts = field(default_factory=Timeouts)
     also_speaks: tuple[str, ...] = ()
     # Whether the server is asked which further dialects it takes, because the operator has not said so.
     probes_dialects: bool = False

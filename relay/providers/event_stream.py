@@ -7,7 +7,7 @@ from dataclasses import replace
 import aiohttp
 from django.utils.translation import gettext_noop
 
-from history.answers.events import Ended, Event, Failed
+from history.answers.events import AnswerEnded, AnswerFailed, Event
 from history.dialects import DIALECTS
 from relay.errors import Cut, ProviderError, Unreachable, VendorFault, error_of
 from relay.providers.connections import read_available
@@ -39,9 +39,9 @@ class EventStream:
         return await self._parser.close(self._decoder.close)
 
     def check(self, event: Event) -> None:
-        if isinstance(event, Failed):
+        if isinstance(event, AnswerFailed):
             raise error_of(mask_secrets(event, self.endpoint), provider=self.endpoint.name)
-        self._is_over = self._is_over or isinstance(event, Ended)
+        self._is_over = self._is_over or isinstance(event, AnswerEnded)
 
     def close(self) -> None:
         """At once: a vendor whose connection is closed stops, and stops charging."""
@@ -87,7 +87,7 @@ class network_errors:  # noqa: N801 - reads as a clause: with network_errors(end
             unreached.host, unreached.reason = host_of(endpoint.base_url), _reason(error)
             return unreached
         if isinstance(error, TimeoutError):
-            silent = f"{subject} sent nothing for {endpoint.patience.idle:g} seconds"
+            silent = f"{subject} sent nothing for {endpoint.timeouts.idle:g} seconds"
             fault = Cut if self.has_begun else VendorFault
             return fault(silent, provider=endpoint.name, kind="timeout")
         if self.has_begun:
@@ -109,7 +109,7 @@ def _reason(error: Exception) -> str:
     return gettext_noop("no server is listening there")
 
 
-def mask_secrets(failed: Failed, endpoint: Endpoint) -> Failed:
+def mask_secrets(failed: AnswerFailed, endpoint: Endpoint) -> AnswerFailed:
     """Some vendors repeat the rejected key."""
     raw = failed.raw if endpoint.masked(str(failed.raw)) == str(failed.raw) else {}
     return replace(failed, message=endpoint.masked(failed.message), raw=raw)

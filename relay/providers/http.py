@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import aiohttp
 
-from history.answers.events import Event, Failed
+from history.answers.events import AnswerFailed, Event
 from history.context.values import Context
 from history.dialects import DIALECTS, CallOptions
 from history.dialects.json_access import as_bytes, parse_json
@@ -26,7 +26,7 @@ from history.entries import JsonObject
 from relay.errors import ProviderError, RequestRefused, Unreachable, detached, error_of
 from relay.providers import connections
 from relay.providers.base import CallNotes, Model
-from relay.providers.endpoints import Endpoint, Patience, host_of
+from relay.providers.endpoints import Endpoint, Timeouts, host_of
 from relay.providers.event_stream import EventStream, mask_secrets, network_errors
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ DOCUMENT_SECONDS, DOCUMENT_BYTES = 5.0, 8 * 1024 * 1024
 FIRST_WAIT, LONGEST_WAIT = 0.5, 8.0
 
 
-class Trouble(NamedTuple):
+class LastError(NamedTuple):
     """The latest error of a provider, if no call has succeeded since."""
 
     error: ProviderError
@@ -63,7 +63,7 @@ class HttpProvider:
         self.endpoint = endpoint
         self.name, self.label, self.dialect = endpoint.name, endpoint.label or endpoint.name, endpoint.dialect
         self.models: tuple[Model, ...] = endpoint.models
-        self.trouble: Trouble | None = None
+        self.last_error: LastError | None = None
 
     @property
     def is_open(self) -> bool:
@@ -90,9 +90,9 @@ class HttpProvider:
             finally:
                 answer.close()
         except ProviderError as error:
-            self.trouble = Trouble(detached(error), datetime.now(UTC))
+            self.last_error = LastError(detached(error), datetime.now(UTC))
             raise
-        self.trouble = None
+        self.last_error = None
 
     async def reach(self) -> Endpoint:
         """The endpoint of the next attempt. A provider that starts its own server does so here."""
@@ -108,7 +108,7 @@ class HttpProvider:
         notes.request_hash = hashlib.sha256(body).hexdigest()
         return ProviderRequest(path=encoded.path, body=body, options=options)
 
-    def explain(self, failed: Failed) -> Failed:
+    def explain(self, failed: AnswerFailed) -> AnswerFailed:
         return failed
 
     async def _open(self, request: ProviderRequest, notes: CallNotes) -> EventStream:
@@ -119,7 +119,7 @@ class HttpProvider:
                 return await self._attempt(request, notes)
             except ProviderError as error:
                 spent = time.monotonic() - began
-                wait = wait_after(error, attempt=notes.attempts, spent=spent, patience=self.endpoint.patience)
+                wait = wait_after(error, attempt=notes.attempts, spent=spent, timeouts=self.endpoint.timeouts)
                 if wait is None:
                     raise
                 logger.info("%s failed (%s), again in %.1f s.", self.name, type(error).__name__, wait)
@@ -140,7 +140,7 @@ class HttpProvider:
                 data=request.body,
                 headers=headers,
                 timeout=aiohttp.ClientTimeout(
-                    total=None, sock_connect=endpoint.patience.connect, sock_read=endpoint.patience.idle
+                    total=None, sock_connect=endpoint.timeouts.connect, sock_read=endpoint.timeouts.idle
                 ),
                 allow_redirects=False,
             )
@@ -215,20 +215,20 @@ def retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> f
     return None
 
 
-def wait_after(error: ProviderError, *, attempt: int, spent: float, patience: Patience) -> float | None:
+def wait_after(error: ProviderError, *, attempt: int, spent: float, timeouts: Timeouts) -> float | None:
     """Seconds until the next attempt; None if there is none."""
-    if not error.retry_helps or attempt >= patience.attempts:
+    if not error.retry_helps or attempt >= timeouts.attempts:
         return None
     wait = error.retry_after
     if wait is None:
         # A random part less, so that calls that failed together are not repeated together.
         wait = min(FIRST_WAIT * 2 ** (attempt - 1), LONGEST_WAIT) * random.uniform(0.75, 1.0)  # noqa: S311
-    return wait if spent + wait <= patience.retry_within else None
+    return wait if spent + wait <= timeouts.retry_within else None
 
 
 async def fetch(endpoint: Endpoint, url: str, *, body: JsonObject | None = None) -> JsonObject:
     """The JSON object at an address of this endpoint; with a `body`, by POST."""
-    endpoint = replace(endpoint, patience=Patience(idle=DOCUMENT_SECONDS))
+    endpoint = replace(endpoint, timeouts=Timeouts(idle=DOCUMENT_SECONDS))
     with network_errors(endpoint, has_begun=False):
         async with connections.session().request(
             "GET" if body is None else "POST",

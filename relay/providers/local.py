@@ -20,13 +20,13 @@ from typing import Any, Literal, NamedTuple
 
 from django.utils.translation import gettext_noop
 
-from history.answers.events import Failed
+from history.answers.events import AnswerFailed
 from history.context.values import Context
 from history.dialects import DEFAULT_DIALECT, CallOptions, Loss, LossCode, Switches
-from history.dialects.json_access import count, obj
+from history.dialects.json_access import as_count, obj
 from relay.errors import Unreachable
 from relay.providers.base import CallNotes, Model, images_in, without_unsupported_images
-from relay.providers.endpoints import Endpoint, Patience
+from relay.providers.endpoints import Endpoint, Timeouts
 from relay.providers.http import HttpProvider, ProviderRequest
 from relay.providers.local_server import MODEL_NAME, WINDOW
 from relay.providers.vendors import DEMO_NAME, HOW_TO_ADD_MODELS
@@ -68,7 +68,7 @@ def weights() -> Path | None:
     return next((path for path in found if path.is_file()), None)
 
 
-class Running(NamedTuple):
+class ServerProcess(NamedTuple):
     process: subprocess.Popen[bytes]
     owner: int
     address: str
@@ -78,15 +78,15 @@ class Running(NamedTuple):
 class LocalServer:
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._running: Running | None = None
+        self._running: ServerProcess | None = None
 
     @property
-    def running(self) -> Running | None:
+    def running(self) -> ServerProcess | None:
         found = self._running
         # After a fork the child has our variables, but not our server.
         return found if found and found.owner == os.getpid() and found.process.poll() is None else None
 
-    def start(self) -> Running:
+    def start(self) -> ServerProcess:
         """The running server, or a new one, which takes a second or two."""
         with self._lock:
             found = self.running or _start_process()
@@ -102,7 +102,7 @@ class LocalServer:
             _end(found.process)
 
 
-def _start_process() -> Running:
+def _start_process() -> ServerProcess:
     if missing := missing_packages():
         raise _unable(f"missing {' and '.join(missing)}. Install the requirements, or set another provider")
     command = [sys.executable, "-m", "relay.providers.local_server", str(weights())]
@@ -113,7 +113,7 @@ def _start_process() -> Running:
     if "address" not in announced:
         _end(process)
         raise _unable(f"it did not start ({announced.get('problem') or f'exit code {process.returncode}'})")
-    return Running(process, os.getpid(), announced["address"], announced["key"])
+    return ServerProcess(process, os.getpid(), announced["address"], announced["key"])
 
 
 def _read_announcement(process: subprocess.Popen[bytes]) -> dict[str, Any]:
@@ -173,7 +173,7 @@ class LocalProvider(HttpProvider):
                 models=(MODEL,),
                 lists_models=False,
                 switches=Switches(legacy_max_tokens=True),
-                patience=Patience(connect=5, idle=120),
+                timeouts=Timeouts(connect=5, idle=120),
             )
         )
         self.server = server
@@ -184,14 +184,16 @@ class LocalProvider(HttpProvider):
             found = await asyncio.to_thread(self.server.start)
         return replace(self.endpoint, base_url=f"{found.address}/v1", api_key=found.key)
 
-    def explain(self, failed: Failed) -> Failed:
+    def explain(self, failed: AnswerFailed) -> AnswerFailed:
         """Coding agents begin with more than the demo model can read, so the message says what to do.
 
         The kind changes too: Codex answers "context_length_exceeded" with advice of its own, to start a new thread.
         """
         if failed.kind != "context_length":
             return failed
-        tokens = count(obj(failed.raw.get("error")).get("n_prompt_tokens")) or count(failed.raw.get("n_prompt_tokens"))
+        tokens = as_count(obj(failed.raw.get("error")).get("n_prompt_tokens")) or as_count(
+            failed.raw.get("n_prompt_tokens")
+        )
         size = f"This request has {tokens:,} tokens" if tokens else "This request is too long"
         most = f"the demo model reads at most {WINDOW:,}"
         advice = f"Use a model of another provider: {HOW_TO_ADD_MODELS}."

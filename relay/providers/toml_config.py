@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, get_type_hints
 from history.dialects import DIALECTS, Switches
 from relay.providers import vendors
 from relay.providers.base import Model, Rule, Target
-from relay.providers.endpoints import KEY_HEADERS, Endpoint, Patience, is_address, is_key
+from relay.providers.endpoints import KEY_HEADERS, Endpoint, Timeouts, is_address, is_key
 from relay.providers.vendors import EXAMPLE_PATTERN, Vendor
 
 Variables = Callable[[str], str]
@@ -164,7 +164,7 @@ def _endpoint(table: Table, place: int, variables: Variables) -> Endpoint:
             # Named models are the only ones, unless the file says otherwise.
             lists_models=bool(table.get("list_models", not models)),
             switches=_switches(table.get("switches", {}), start.switches),
-            patience=_patience(table),
+            timeouts=_timeouts(table),
             also_speaks=_also_speaks(table, start),
             paths=_paths(table),
         )
@@ -271,7 +271,7 @@ def _switches(table: Table, start: Switches) -> Switches:
     return replace(start, **table)
 
 
-def _patience(table: Table) -> Patience:
+def _timeouts(table: Table) -> Timeouts:
     for key in ("connect_seconds", "idle_seconds"):
         if not 0 < table.get(key, 1) <= MOST_SECONDS:
             raise WrongProviders(
@@ -280,7 +280,7 @@ def _patience(table: Table) -> Patience:
     if not 1 <= table.get("attempts", 1) <= MOST_ATTEMPTS:
         raise WrongProviders(f"has attempts = {table['attempts']}; write a number from 1 to {MOST_ATTEMPTS}")
     keys = ("connect_seconds", "idle_seconds", "attempts")
-    return Patience(**{key.removesuffix("_seconds"): table[key] for key in keys if key in table})
+    return Timeouts(**{key.removesuffix("_seconds"): table[key] for key in keys if key in table})
 
 
 def _check(table: Table, known: Types) -> None:

@@ -10,11 +10,11 @@ from history.entries import ModelOutput
 from history.models import Message, Session
 from relay.chat import error_texts
 from relay.pages.sidebar.sessions import SidebarQuery, load_sidebar, words_of
-from relay.providers.advice import Advice, advise, error_from
+from relay.providers.error_advice import ErrorAdvice, describe_error, error_from
 from relay.providers.registry import router
 
 register = template.Library()
-register.filter("queue_error", error_texts.of_queue_error)
+register.filter("queue_error", error_texts.queue_error_text)
 
 BULK_ACTIONS = ("delete", "undelete", "archive", "unarchive")
 
@@ -27,8 +27,8 @@ def read_sidebar(context: dict[str, Any]) -> dict[str, Any]:
     session = context.get("session")
     current = session.pk if isinstance(session, Session) else None
     # `before` in the URL of a page belongs to its transcript.
-    asked = SidebarQuery(words=words_of(context["request"].GET), current=current)
-    return load_sidebar(context["request"].user, asked)
+    query = SidebarQuery(words=words_of(context["request"].GET), current=current)
+    return load_sidebar(context["request"].user, query)
 
 
 # Templates of `history` get the URLs of this app from the tags below.
@@ -58,7 +58,7 @@ def providers_url() -> str:
 
 
 @register.simple_tag
-def advice_for(reader: Any, session: Session, entry: ModelOutput) -> Advice | None:
+def advice_for(reader: Any, session: Session, entry: ModelOutput) -> ErrorAdvice | None:
     """Advice about an answer of ours that its provider failed. Clients of programs got the provider's own text."""
     failure = entry.metadata.get("failure")
     is_ours = session.source == Session.Source.CHAT or failure
@@ -70,4 +70,4 @@ def advice_for(reader: Any, session: Session, entry: ModelOutput) -> Advice | No
     is_staff = bool(getattr(reader, "is_staff", False))
     endpoints = [status.provider.endpoint for status in router().providers()] if is_staff else []
     named = (endpoint.key_variable for endpoint in endpoints if endpoint.name == entry.provider)
-    return advise(error, is_staff=is_staff, variable=next(named, ""))
+    return describe_error(error, is_staff=is_staff, variable=next(named, ""))

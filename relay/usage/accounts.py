@@ -6,7 +6,7 @@ from datetime import date
 from typing import Generic, TypeVar
 
 from history.models import ApiKey
-from relay.usage.allowances import Limits
+from relay.usage.allowances import UserLimits
 from relay.usage.prices import NO_USE, Use
 
 ACTIVE_SECONDS = 120.0  # accounts that were not used for this time are dropped
@@ -84,7 +84,7 @@ class KeyAccount(Account):
 class OwnerAccount(Account):
     """`chats_writing` counts chats that are storing their use; `chats_written` changes when one begins or ends that."""
 
-    limits: Limits = field(default_factory=Limits)
+    limits: UserLimits = field(default_factory=UserLimits)
     read_at: float = NEVER
     chats_writing: int = 0
     chats_written: int = 0

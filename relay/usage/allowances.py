@@ -40,7 +40,7 @@ LIMITS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class UserLimits:
     """0 means no limit."""
 
     messages_per_minute: int = 0
@@ -52,12 +52,12 @@ class Limits:
         return bool(self.tokens_per_day or self.cost_per_day)
 
 
-def limits_of(user: Any) -> Limits:
+def limits_of(user: Any) -> UserLimits:
     """Limits of a user, or of a user's id: their own, else those of the settings."""
     own = Allowance.objects.filter(user=user).first() or Allowance()
     names = ("messages_per_minute", "tokens_per_day", "cost_per_day")
     general = {name: getattr(settings, f"PARLEY_CHAT_{name.upper()}") for name in names}
-    return Limits(**general | {name: value for name in names if (value := getattr(own, name)) is not None})
+    return UserLimits(**general | {name: value for name in names if (value := getattr(own, name)) is not None})
 
 
 def spent_today(user: Any) -> Spending:
@@ -91,7 +91,7 @@ def check_allowance(user: Any) -> None:
     _check_budget(user, limits)
 
 
-def check_budget(user: Any) -> Limits:
+def check_budget(user: Any) -> UserLimits:
     """The same for the day alone, before each call of an answer. Returns the limits that the call reserves from."""
     limits = limits_of(user)
     _check_budget(user, limits)
@@ -113,7 +113,7 @@ def reserved_text(error: BudgetReserved) -> str:
     return _("Your running answers may use up your limit (%(what)s). Try again when one of them has ended.") % what
 
 
-def _check_pace(user: Any, limits: Limits, now: datetime) -> None:
+def _check_pace(user: Any, limits: UserLimits, now: datetime) -> None:
     if not limits.messages_per_minute:
         return
     recent = RecentMessage.objects.filter(_about(now), user=user).order_by("-at")
@@ -128,7 +128,7 @@ def _about(now: datetime) -> Q:
     return Q(at__gt=now - MINUTE, at__lt=now + MINUTE)
 
 
-def _check_budget(user: Any, limits: Limits) -> None:
+def _check_budget(user: Any, limits: UserLimits) -> None:
     if not limits.has_budget:
         return
     spent = spent_today(user)

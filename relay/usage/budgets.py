@@ -131,7 +131,7 @@ class BudgetLimit:
         )
 
 
-class Objection(NamedTuple):
+class BudgetRefusal(NamedTuple):
     """The budget into which a call does not fit: used up, or reserved by running calls."""
 
     budget: BudgetLimit
@@ -186,7 +186,7 @@ def estimate_most_use(budgets: list[BudgetLimit], *, read: int, written: int, pr
     return Use(0, read + written, cost)
 
 
-async def reserve(payer: Payer, name: str, amount: Use, budgets: list[BudgetLimit]) -> Objection | None:
+async def reserve(payer: Payer, name: str, amount: Use, budgets: list[BudgetLimit]) -> BudgetRefusal | None:
     """Reserve the amount for the call `name` unless a budget objects. Also here: Redis may not know all calls."""
     verdict = None
     if redis_counters.is_enabled():
@@ -195,17 +195,17 @@ async def reserve(payer: Payer, name: str, amount: Use, budgets: list[BudgetLimi
         reserved = (amount.tokens, int(amount.cost * _MICRO))
         verdict = await redis_counters.reserve(name, payer.scopes, reserved, meters)
         if verdict is not None and verdict[0] >= 0:
-            return Objection(budgets[verdict[0]], is_used_up=verdict[1])
-    objection = _reserve_here(payer, name, amount, budgets, is_shared=verdict is not None)
-    if objection is not None and redis_counters.is_enabled():
+            return BudgetRefusal(budgets[verdict[0]], is_used_up=verdict[1])
+    refusal = _reserve_here(payer, name, amount, budgets, is_shared=verdict is not None)
+    if refusal is not None and redis_counters.is_enabled():
         # Also if it did not answer in time: it may have reserved all the same.
         redis_counters.settle(name, payer.scopes, [])
-    return objection
+    return refusal
 
 
 def _reserve_here(
     payer: Payer, name: str, amount: Use, budgets: list[BudgetLimit], *, is_shared: bool
-) -> Objection | None:
+) -> BudgetRefusal | None:
     """`is_shared`: Redis has agreed for all processes, so this one is not limited to its part."""
     with counters().lock:
         known, processes = pools(payer, name=name), 1 if is_shared else counters().processes
@@ -213,7 +213,7 @@ def _reserve_here(
             pool = known[budget.pool]
             is_used_up = budget.is_used_up(pool)
             if is_used_up or not budget.has_room(pool, amount, processes=processes):
-                return Objection(budget, is_used_up)
+                return BudgetRefusal(budget, is_used_up)
         for account in payer.accounts:
             account.reserved[name] = amount
     return None

@@ -22,7 +22,7 @@ from relay.runtime import process_locks
 from relay.runtime.event_loop import in_database
 from relay.usage import redis_counters, tables
 from relay.usage.accounts import NEVER, Count, KeyAccount, OwnerAccount
-from relay.usage.allowances import Limits, limits_of
+from relay.usage.allowances import UserLimits, limits_of
 from relay.usage.prices import Use, this_minute, today
 
 logger = logging.getLogger(__name__)
@@ -126,7 +126,7 @@ def count_running() -> int:
         return sum(len(account.running) for account in counters().keys.values())
 
 
-def set_limits(owner: int, limits: Limits) -> None:
+def set_limits(owner: int, limits: UserLimits) -> None:
     """Take over limits that a chat has just read. An owner without limits needs no account here."""
     with counters().lock:
         if owner in counters().owners or limits.has_budget:

@@ -28,7 +28,7 @@ from zoneinfo import ZoneInfo
 
 from django.conf import settings
 
-from history.dialects.json_access import count, obj
+from history.dialects.json_access import as_count, obj
 from history.entries import Usage
 
 OWN, SHIPPED = Path(__file__).with_name("prices_own.toml"), Path(__file__).with_name("prices.toml")
@@ -123,7 +123,9 @@ def cost_of(
             return Decimal(0)
         unknown_input, unknown_output = settings.PARLEY_UNKNOWN_INPUT_PRICE, settings.PARLEY_UNKNOWN_OUTPUT_PRICE
         price = Price(model="*", input=unknown_input, output=unknown_output)
-    hour = min(count(obj(usage.raw.get("cache_creation")).get("ephemeral_1h_input_tokens")), usage.cache_write_tokens)
+    hour = min(
+        as_count(obj(usage.raw.get("cache_creation")).get("ephemeral_1h_input_tokens")), usage.cache_write_tokens
+    )
     fresh = max(usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens, 0)
     paid = (
         fresh * price.input

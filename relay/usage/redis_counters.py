@@ -24,7 +24,7 @@ PATIENCE_SECONDS = 0.25
 KEPT_SECONDS, MINUTE_KEPT_SECONDS = 60, 120
 
 
-class Counted(NamedTuple):
+class RateCounts(NamedTuple):
     """What was counted before this call, in this minute."""
 
     minute: int
@@ -37,7 +37,7 @@ def is_enabled() -> bool:
     return bool(settings.REDIS_URL)
 
 
-async def enter(key: str, name: str) -> Counted | None:
+async def enter(key: str, name: str) -> RateCounts | None:
     """Count a call in. None if Redis does not answer. Keys are named by their prefix."""
     now = time.time()
     minute, running = _redis_key(key, int(now) // 60), _redis_key(key, "running")
@@ -56,10 +56,12 @@ async def enter(key: str, name: str) -> Counted | None:
     if answers is None:
         return None
     requests, _, tokens, _, _, count, _ = answers
-    return Counted(minute=int(now) // 60, requests=int(requests) - 1, tokens=int(tokens or 0), running=int(count) - 1)
+    return RateCounts(
+        minute=int(now) // 60, requests=int(requests) - 1, tokens=int(tokens or 0), running=int(count) - 1
+    )
 
 
-async def leave(key: str, name: str, *, refused: Counted | None = None) -> None:
+async def leave(key: str, name: str, *, refused: RateCounts | None = None) -> None:
     """Count a call out; a refused one does not count as a request of its minute."""
     pipeline = _client().pipeline(transaction=False)
     pipeline.zrem(_redis_key(key, "running"), name)

@@ -158,9 +158,9 @@ document.addEventListener("htmx:oobAfterSwap", () => {
 
 /** A dot before the title says that an answer is being written: it can be seen from another tab. */
 function nameWindow(head) {
-  const house = document.title.slice(document.title.lastIndexOf(" · "));
+  const site = document.title.slice(document.title.lastIndexOf(" · "));
   const isAnswering = document.querySelector("#composer-stop, #session-status .pulse");
-  document.title = `${isAnswering ? "● " : ""}${head.textContent.trim()}${house}`;
+  document.title = `${isAnswering ? "● " : ""}${head.textContent.trim()}${site}`;
 }
 
 // Update of one session, over the socket of the page: replace its row, or refresh the list when its position changed.

@@ -24,6 +24,18 @@ def test_files_that_a_page_names_exist(page: str) -> None:
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
 
 
+def test_architecture_lists_every_package() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    without_code = ("locale_formats", "management", "migrations", "templatetags")
+    packages = {
+        f"{path.parent.parent.name}/{path.parent.name}"
+        for app in ("project", "relay", "history")
+        for path in (ROOT / app).glob("*/__init__.py")
+        if path.parent.name not in without_code and path.parent != ROOT / "project" / "models"
+    }
+    assert set(re.findall(r"^\| `(\w+/\w+)` \|", text, re.MULTILINE)) == packages
+
+
 def test_words_of_the_glossary_are_used_in_the_docs() -> None:
     rows = re.findall(
         r"^\| ([a-z][a-z ]+) \| ", (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE

@@ -28,14 +28,14 @@ def let_go(gate: asyncio.Event) -> None:
         live.loop.call_soon_threadsafe(gate.set)
 
 
-def say(page: Page, text: str) -> None:
+def send_message(page: Page, text: str) -> None:
     page.locator("#composer-text").fill(text)
     page.locator("#composer-text").press("Enter")
 
 
 def begin(page: Page, text: str) -> None:
     page.goto("/")
-    say(page, text)
+    send_message(page, text)
     page.wait_for_url(re.compile("/s/[0-9a-f-]+/"))
 
 
@@ -100,7 +100,7 @@ def test_a_screen_reader_hears_that_the_answer_is_finished_and_none_of_its_words
     scripted(["one ", gates[0], "two ", gates[1], "three ", gates[2], "four"])
     go_and_listen(signed_in, f"/s/{create_chat(ada, 'Hello?', 'Hello.').pk}/")
     signed_in.evaluate(LISTEN)
-    say(signed_in, "Count")
+    send_message(signed_in, "Count")
     for gate, word in zip(gates, ("one", "two", "three"), strict=True):
         expect(signed_in.locator("article.live")).to_contain_text(word)
         let_go(gate)
@@ -232,7 +232,7 @@ def test_what_is_written_during_an_answer_waits_and_is_sent_by_itself(signed_in:
     scripted(["First", gate], "Second")
     begin(signed_in, "one")
     expect(signed_in.locator("article.live")).to_contain_text("First")
-    say(signed_in, "two")
+    send_message(signed_in, "two")
     expect(signed_in.locator("#queue")).to_contain_text("two")
     let_go(gate)
     expect(signed_in.locator("article.you").last).to_contain_text("two")
@@ -245,14 +245,14 @@ def test_commands_work_without_a_model_and_leave_the_composer_empty(signed_in: P
     provider = scripted("never")
     begin(signed_in, "/sys_monitor cpu")
     expect(signed_in.locator("details.tool summary")).to_contain_text("success")
-    say(signed_in, "/help")
+    send_message(signed_in, "/help")
     expect(signed_in.locator("#notices")).to_contain_text("/rollback")
     expect(signed_in.locator("#commands")).to_be_hidden()
     expect(signed_in.locator("#notices li").first).to_be_visible()
     expect(signed_in.locator("#composer-text")).to_have_value("")
-    say(signed_in, "/title The build server")
+    send_message(signed_in, "/title The build server")
     expect(signed_in.get_by_role("heading", level=1)).to_have_text("The build server")
-    say(signed_in, "/fork")
+    send_message(signed_in, "/fork")
     signed_in.wait_for_url(
         lambda url: Session.objects.count() == 2 and str(Session.objects.latest("stored_at").pk) in url
     )
@@ -266,12 +266,12 @@ def test_two_tabs_that_write_at_once_get_two_branches(signed_in: Page, scripted:
     other = signed_in.context.new_page()
     other.goto(signed_in.url)
     seen = other.locator("#composer-after").input_value()
-    say(signed_in, "one")
+    send_message(signed_in, "one")
     expect(other.locator("article.answer").last).to_contain_text("You said one.")
     finished(other)  # nothing comes any more that would tell it where the next message goes
     expect(other.locator("#composer-after")).to_have_value(str(int(seen) + 2))
     other.evaluate("(seen) => { document.getElementById('composer-after').value = seen; }", seen)
-    say(other, "two")
+    send_message(other, "two")
     expect(other.locator("#notices")).to_contain_text("branch")
     expect(other.locator("article.answer").last).to_contain_text("You said two.")
     assert Message.objects.filter(kind="model_input").count() == 3
@@ -315,7 +315,7 @@ def test_the_focus_stays_on_stop_when_a_part_of_the_answer_is_stored(
     scripted([first, call], ["And", second, "so on."])
     session = create_chat(ada, "one row", "Yes.")
     go_and_listen(page, f"/s/{session.pk}/")
-    say(page, "What time is it?")
+    send_message(page, "What time is it?")
     stop = page.get_by_role("button", name="Stop", exact=True)
     stop.focus()
     let_go(first)
@@ -360,7 +360,7 @@ def test_after_stop_what_waits_is_sent_or_dropped_by_its_buttons(signed_in: Page
     begin(signed_in, "one")
     expect(signed_in.locator("article.live")).to_contain_text("First")
     for text in ("two", "three"):
-        say(signed_in, text)
+        send_message(signed_in, text)
         expect(signed_in.locator("#queue")).to_contain_text(text)
     expect(signed_in.locator("#queue-send")).to_have_count(0)
     signed_in.get_by_role("button", name="Stop").click()
@@ -394,7 +394,7 @@ def test_a_message_written_as_the_answer_ends_continues_it(signed_in: Page, scri
         }""",
         [after, run, version],
     )
-    say(signed_in, "two")
+    send_message(signed_in, "two")
     expect(signed_in.locator("article.answer").last).to_contain_text("Second")
     signed_in.reload()
     expect(signed_in.locator("article.you")).to_have_count(2)

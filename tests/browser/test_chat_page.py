@@ -412,21 +412,21 @@ class Sockets:
 
     def __init__(self, page: Page, *, answers_pings: bool = True) -> None:
         self.opened: list[WebSocketRoute] = []
-        self.heard: list[dict[str, Any]] = []
+        self.frames: list[dict[str, Any]] = []
         self.answers_pings = answers_pings
         page.route_web_socket(re.compile("/ws/s/"), self.open)
 
     def open(self, socket: WebSocketRoute) -> None:
         self.opened.append(socket)
-        socket.on_message(lambda text: self.hear(socket, json.loads(text)))
+        socket.on_message(lambda text: self.receive(socket, json.loads(text)))
 
-    def hear(self, socket: WebSocketRoute, intent: dict[str, Any]) -> None:
-        self.heard.append(intent)
+    def receive(self, socket: WebSocketRoute, intent: dict[str, Any]) -> None:
+        self.frames.append(intent)
         if intent["type"] == "ping" and self.answers_pings:
             socket.send('<div id="pong" hidden></div>')
 
     def sent(self) -> list[dict[str, Any]]:
-        return [intent for intent in self.heard if intent["type"] == "send"]
+        return [intent for intent in self.frames if intent["type"] == "send"]
 
 
 @pytest.mark.usefixtures("anew")
@@ -436,13 +436,13 @@ def test_a_socket_whose_other_end_is_silent_is_replaced(signed_in: Page, convers
     go_and_listen(page, f"/s/{conversation.pk}/")
     assert len(sockets.opened) == 1
     page.clock.run_for(20_500)
-    until(page, lambda: sockets.heard == [{"type": "ping"}])
+    until(page, lambda: sockets.frames == [{"type": "ping"}])
     sockets.answers_pings = True
     until(page, lambda: len(sockets.opened) == 2, doing=lambda: page.clock.run_for(1_000))
     assert "shown=7" in sockets.opened[1].url
     opened(page, times=2)
     expect(page.locator("#connection")).to_be_hidden()
-    until(page, lambda: len(sockets.heard) == 2, doing=lambda: page.clock.run_for(1_000))
+    until(page, lambda: len(sockets.frames) == 2, doing=lambda: page.clock.run_for(1_000))
     expect(page.locator("#pong")).to_have_count(1)
     page.clock.run_for(15_000)
     assert len(sockets.opened) == 2  # this one answers, and stays

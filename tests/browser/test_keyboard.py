@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import Scripted, enter, go_and_listen
-from tests.browser.test_chat_live import begin, let_go, say
+from tests.browser.test_chat_live import begin, let_go, send_message
 from tests.factories import create_chat
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("one_agent")]
@@ -49,7 +49,7 @@ def test_after_every_send_and_stop_the_focus_is_in_the_text_box(signed_in: Page,
     expect(page.locator("article.answer .prose").last).to_have_text("Two.")
     expect(page.get_by_role("button", name="Stop", exact=True)).to_be_hidden()
     expect(box(page)).to_be_focused()
-    say(page, "And then?")
+    send_message(page, "And then?")
     page.get_by_role("button", name="Stop", exact=True).click()
     expect(page.locator("#announcer")).to_have_text("The answer was stopped.")
     expect(box(page)).to_be_focused()
@@ -84,7 +84,7 @@ def test_escape_stops_the_answer_from_anywhere_but_closes_first(signed_in: Page,
     scripted(["One ", gate, "two."])
     session = create_chat(ada, "one row", "Yes.")
     go_and_listen(page, f"/s/{session.pk}/")
-    say(page, "Count.")
+    send_message(page, "Count.")
     expect(page.locator("#rows .live")).to_contain_text("One")
     expect(page).to_have_title(re.compile("^● "))
     page.keyboard.press("Control+k")

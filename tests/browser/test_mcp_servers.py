@@ -39,7 +39,7 @@ def test_staff_set_a_server_look_at_it_and_see_what_it_offers(
     admin.get_by_role("textbox", name="Name:", exact=True).fill("files")
     admin.get_by_label("Connection").select_option("stdio")
     admin.get_by_label("Program:").fill(sys.executable)
-    admin.get_by_label("Arguments").fill(f"{HERE / 'naughty_server.py'}\nhangs")
+    admin.get_by_label("Arguments").fill(f"{HERE / 'faulty_server.py'}\nhangs")
     judge(admin, "mcp-server-admin")
     admin.get_by_role("button", name="Save", exact=True).click()
     expect(admin.get_by_role("link", name="files", exact=True).first).to_be_visible()

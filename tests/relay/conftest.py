@@ -64,12 +64,12 @@ class Talk:
         self.session: Session
 
     async def begin(self, text: str = "Hello?", *, client: JsonObject = EMPTY, **options: Any) -> Session:
-        draft = conversation.Draft(text=text, **options)
+        draft = conversation.MessageDraft(text=text, **options)
         self.session = await conversation.start_session(self.user, draft, client=client)
         return self.session
 
     async def send(self, text: str, *, after: int | None = None, **options: Any) -> conversation.SendResult:
-        draft = conversation.Draft(text=text, **{k: options.pop(k) for k in ("agent", "model") if k in options})
+        draft = conversation.MessageDraft(text=text, **{k: options.pop(k) for k in ("agent", "model") if k in options})
         seen = conversation.ViewerPosition(after=await self.head() if after is None else after, **options)
         return await conversation.send(self.user, self.session, draft, seen)
 
@@ -101,7 +101,7 @@ class Talk:
     async def kinds(self, *, leaf: int | None = None) -> list[str]:
         return [entry.kind for entry in await self.entries(leaf=leaf)]
 
-    async def said(self, *, leaf: int | None = None) -> list[tuple[str, str]]:
+    async def texts(self, *, leaf: int | None = None) -> list[tuple[str, str]]:
         """Who said what, without what surrounds the conversation."""
         return [(entry.role, entry.text) for entry in await self.entries(leaf=leaf) if entry.role != "system"]
 

@@ -131,9 +131,9 @@ def rest_variables(installation: Installation, server: Server, tmp_path: Path) -
     """The variables that docs/rest.md names: a session of three turns, a relayed call, a file to import."""
     program, url, key = installation.program(server), f"http://127.0.0.1:{server.port}", installation.ada.key
     for text in ("Who made punched cards? " * 500, "Tell me about punched cards.", "And the cards of today?"):
-        sent = program.ask("send", text=text)
+        sent = program.request("send", text=text)
         program.ended(sent["run"])
-    program.ask("rename", title="About punched cards")
+    program.request("rename", title="About punched cards")
     body = {"model": "model", "messages": [{"role": "user", "content": "What is a loom?"}]}
     with post_json(f"{url}/v1/chat/completions", key, body) as response:
         exchange = response.headers["X-Parley-Exchange-Id"]

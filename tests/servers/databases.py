@@ -66,12 +66,12 @@ def _new_database(file: Path, *, template: bool = False) -> Iterator[str]:
         return
     like = f' TEMPLATE "{database_with_tables()}"' if template else ""
     name = f"parley_processes_{secrets.token_hex(4)}"
-    _say(f'CREATE DATABASE "{name}"{like}')
+    _execute(f'CREATE DATABASE "{name}"{like}')
     yield _with_name(settings.DATABASE_URL, name)
-    _say(f'DROP DATABASE "{name}" WITH (FORCE)')
+    _execute(f'DROP DATABASE "{name}" WITH (FORCE)')
 
 
-def _say(statement: str) -> None:
+def _execute(statement: str) -> None:
     """By a connection of its own each time: a fault may stop the server in between."""
     with psycopg.connect(settings.DATABASE_URL, autocommit=True) as server:
         server.execute(statement.encode())
@@ -94,7 +94,7 @@ def database_with_tables() -> str:
     name = f"parley_tables_{_folder().name.rpartition('-')[2].lower()}"
     with _made_once(_folder() / name) as made:
         if not made:
-            _say(f'CREATE DATABASE "{name}"')
+            _execute(f'CREATE DATABASE "{name}"')
             _make_tables(_with_name(settings.DATABASE_URL, name))
     return name
 

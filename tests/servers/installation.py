@@ -22,7 +22,7 @@ from tests.sockets import ChatPage, ProgramSocket
 from tests.vendors import KEYS, Play, Vendors, says
 
 APP = "tests.servers.app:application"
-IMPATIENT_APP = "tests.servers.impatient_app:application"
+IMPATIENT_APP = "tests.servers.short_timeouts_app:application"
 DIALECT = "openai-chat"
 CSRF = "c" * 32
 PROVIDERS = """
@@ -87,14 +87,16 @@ class Installation:
         return page
 
     def read(self, server: Server, path: str) -> str:
-        return self._asked(Request(f"http://127.0.0.1:{server.port}{path}", headers=self._cookies()))
+        return self._read_response(Request(f"http://127.0.0.1:{server.port}{path}", headers=self._cookies()))
 
     def post(self, server: Server, path: str, fields: str = "") -> str:
         """A form of our own pages."""
         headers = {**self._cookies(), "X-CSRFToken": CSRF}
-        return self._asked(Request(f"http://127.0.0.1:{server.port}{path}", headers=headers, data=fields.encode()))
+        return self._read_response(
+            Request(f"http://127.0.0.1:{server.port}{path}", headers=headers, data=fields.encode())
+        )
 
-    def _asked(self, request: Request) -> str:
+    def _read_response(self, request: Request) -> str:
         with urlopen(request, timeout=30) as response:
             return str(response.read().decode())
 

@@ -32,7 +32,7 @@ from project.accounts.models import User  # noqa: E402
 from tests.factories import model_input, model_output, tool_request, tool_result, tool_results  # noqa: E402
 
 
-def tell(value: Any) -> None:
+def print_json(value: Any) -> None:
     # One write per line, so that a kill never leaves two halves of different lines.
     os.write(1, (json.dumps(value) + "\n").encode())
 
@@ -46,7 +46,7 @@ def begin(number: str) -> None:
     sessions = [recorder.start_session(owner=owner()) for _ in range(int(number))]
     for session in sessions:
         recorder.append(session, model_input("begin"), after=0)
-    tell([str(session.pk) for session in sessions])
+    print_json([str(session.pk) for session in sessions])
 
 
 def write_together(writers: str, many: str, *sessions: str) -> None:
@@ -54,7 +54,7 @@ def write_together(writers: str, many: str, *sessions: str) -> None:
     connection.close()  # a child needs one of its own
     children = [_forked(partial(_write, f"w{number}", int(many), sessions)) for number in range(int(writers))]
     codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-    tell({"exit_codes": codes})
+    print_json({"exit_codes": codes})
 
 
 def _forked(work: Callable[[], None]) -> int:
@@ -79,7 +79,9 @@ def _write(name: str, many: int, sessions: Sequence[str]) -> None:
         texts = [f"{name}-{number}", f"{name}-{number}-b"]
         appended = recorder.append_many(session, [model_input(text) for text in texts], after=seen)
         for text, after, one in zip(texts, [seen, appended[0].seq], appended, strict=True):
-            tell({"session": str(session.pk), "seq": one.seq, "after": after, "text": text, "moved": one.moved_head})
+            print_json(
+                {"session": str(session.pk), "seq": one.seq, "after": after, "text": text, "moved": one.moved_head}
+            )
 
 
 def write_everything(name: str, session_id: str) -> None:
@@ -88,10 +90,10 @@ def write_everything(name: str, session_id: str) -> None:
     for number in count():
         seen = session.head
         for step in _steps(name, number, session):
-            tell({"seqs": step, "version": session.version})
+            print_json({"seqs": step, "version": session.version})
         if number % 5 == 4:
             recorder.move_head(session, to=seen)
-            tell({"seqs": [session.version], "version": session.version})
+            print_json({"seqs": [session.version], "version": session.version})
 
 
 def _steps(name: str, number: int, session: Session) -> Iterator[list[int]]:
@@ -110,7 +112,7 @@ def survey(session_id: str) -> None:
     session = Session.objects.get(pk=session_id)
     rows = Message.objects.filter(session=session).order_by("seq")
     columns = ("seq", "parent_seq", "kind", "status", "content", "on_path", "moved_head")
-    tell({
+    print_json({
         "version": session.version,
         "head": session.head,
         "messages": session.message_count,
@@ -126,38 +128,38 @@ def check() -> None:
         with connection.cursor() as cursor:
             cursor.execute("PRAGMA integrity_check")
             wrong += [line for (line,) in cursor.fetchall() if line != "ok"]
-    tell(wrong)
+    print_json(wrong)
 
 
 def stream(session_id: str) -> None:
     """An answer that grows until it is stopped."""
     session = Session.objects.get(pk=session_id)
     exchange = exchanges.open_exchange(session, owner=session.owner, after=session.head, model="model-1")
-    tell({"exchange": str(exchange.pk)})
+    print_json({"exchange": str(exchange.pk)})
     text = ""
     while not Exchange.objects.get(pk=exchange.pk).stop_requested_at:
         text += "word "
         exchanges.note_partial(exchange.pk, model_output(text))
         exchanges.flush_partials()
-        tell({"flushed": text})
+        print_json({"flushed": text})
     exchanges.finish(exchange, model_output(text), end_reason="stopped")
-    tell({"ended": exchange.end_reason})
+    print_json({"ended": exchange.end_reason})
 
 
 def stop(exchange_id: str) -> None:
-    tell(exchanges.request_stop(Exchange.objects.get(pk=exchange_id)))
+    print_json(exchanges.request_stop(Exchange.objects.get(pk=exchange_id)))
 
 
 def sweep() -> None:
     """As if half a minute had passed without a sign of life."""
     late = timezone.now() - timedelta(minutes=1)
     Exchange.objects.filter(ended_at=None).update(heartbeat_at=late)
-    tell(exchanges.sweep())
+    print_json(exchanges.sweep())
 
 
 def race_to_finish(rounds: str) -> None:
     """Several threads end the same exchange, some as its writer and some as the sweep."""
-    tell([_race(recorder.start_session(owner=owner())) for _ in range(int(rounds))])
+    print_json([_race(recorder.start_session(owner=owner())) for _ in range(int(rounds))])
 
 
 def _race(session: Session) -> dict[str, object]:

@@ -42,9 +42,9 @@ async def test_history_and_switches_are_told_in_the_fixed_chinese_words(talk: Ta
     await in_database(lambda: User.objects.filter(pk=talk.user.pk).update(language="zh-hans"))
     session = await in_database(lambda: create_chat(talk.user, "帮我查看CPU使用率", "CPU 使用率: 3.0%", title="服务器"))
     async with connected(talk.user, "read", "write", recording="full", owner_wide=True) as program:
-        assert (await program.ask("history"))["text"] == "暂无对话历史"
-        assert (await program.ask("switch", session=str(session.pk)))["text"] == "已切换到会话: 服务器"
-        told = await program.ask("history", format="text")
+        assert (await program.request("history"))["text"] == "暂无对话历史"
+        assert (await program.request("switch", session=str(session.pk)))["text"] == "已切换到会话: 服务器"
+        told = await program.request("history", format="text")
     assert told["text"] == "=== 对话历史 ===\n\n用户: 帮我查看CPU使用率\n\n助手: CPU 使用率: 3.0%"
     assert list(told["messages"][0]) == ["role", "content", "timestamp", "tool_calls", "metadata"]
     assert [one["role"] for one in told["messages"]] == ["user", "assistant"]
@@ -53,7 +53,7 @@ async def test_history_and_switches_are_told_in_the_fixed_chinese_words(talk: Ta
 async def test_history_has_twenty_messages_unless_a_number_is_given(talk: Talk) -> None:
     session = await in_database(lambda: create_chat(talk.user, *(f"{number}" for number in range(25))))
     async with connected(talk.user, "read", owner_wide=True) as program:
-        told = await program.ask("history", session=str(session.pk))
+        told = await program.request("history", session=str(session.pk))
     assert (len(told["messages"]), told["message_count"]) == (20, 25)
 
 

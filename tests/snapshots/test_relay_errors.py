@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from history.access import keys
-from history.answers.events import ErrorKind, Failed, Started, TextPiece
+from history.answers.events import AnswerFailed, AnswerStarted, ErrorKind, TextPiece
 from history.db.process_state import process_state
 from history.dialects import DIALECTS
 from history.record import recorder
@@ -60,7 +60,7 @@ RECORDED_HEADERS = ("accept-encoding", "content-type", "retry-after", "www-authe
 
 
 def test_error_envelopes_of_each_kind_are_as_recorded(snapshot: Snapshot) -> None:
-    failed = {kind: Failed(message="<message>", kind=kind) for kind in get_args(ErrorKind)}
+    failed = {kind: AnswerFailed(message="<message>", kind=kind) for kind in get_args(ErrorKind)}
     encoded = {
         name: {kind: list(dialect.encode_error(error)) for kind, error in failed.items()}
         for name, dialect in DIALECTS.items()
@@ -71,8 +71,8 @@ def test_error_envelopes_of_each_kind_are_as_recorded(snapshot: Snapshot) -> Non
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_stream_that_fails_half_way_ends_as_recorded(snapshot: Snapshot, dialect: str) -> None:
     encoder = DIALECTS[dialect].stream_encoder(model="model", reply_id="<id>")
-    sent = encoder.feed(Started(model="model")) + encoder.feed(TextPiece(part="text", text="Half"))
-    sent += encoder.feed(Failed(message="<message>", kind="overloaded"))
+    sent = encoder.feed(AnswerStarted(model="model")) + encoder.feed(TextPiece(part="text", text="Half"))
+    sent += encoder.feed(AnswerFailed(message="<message>", kind="overloaded"))
     snapshot(f"relay_failed_stream_{dialect}.txt", sent.decode())
 
 
@@ -80,10 +80,10 @@ def test_paths_of_the_relay_answer_as_recorded(relay: RunningRelay, key: str, sn
     """A path that is served reaches the provider, which refuses the empty request, and is recorded."""
     lines = []
     for method, path in PATHS:
-        asked = send_request(relay, path, {"model": "model"} if method == "POST" else b"", method=method, x_api_key=key)
-        envelope = _told(asked)["body"] if asked.status >= 400 else sorted(asked.json)
-        is_served = asked.status < 400 or "x-parley-recording" in asked.headers
-        lines.append(f"{method} {path} {'served' if is_served else 'refused'} {asked.status} {json.dumps(envelope)}\n")
+        reply = send_request(relay, path, {"model": "model"} if method == "POST" else b"", method=method, x_api_key=key)
+        envelope = _masked_reply(reply)["body"] if reply.status >= 400 else sorted(reply.json)
+        is_served = reply.status < 400 or "x-parley-recording" in reply.headers
+        lines.append(f"{method} {path} {'served' if is_served else 'refused'} {reply.status} {json.dumps(envelope)}\n")
     snapshot("relay_paths.txt", "".join(sorted(set(lines))))
 
 
@@ -112,7 +112,7 @@ def test_refusals_of_the_relay_are_as_recorded(
     }
     settings.PARLEY_RELAY_BODY_MB = 0
     found["too large"] = send_request(relay, path, body, x_api_key=key)
-    told = {name: _told(asked) for name, asked in found.items()}
+    told = {name: _masked_reply(reply) for name, reply in found.items()}
     # How long to wait depends on the second in which the test runs.
     told["over the limit"]["headers"]["retry-after"] = "<seconds>"
     snapshot(f"relay_refusals_{dialect}.json", told)
@@ -126,7 +126,7 @@ def test_an_upstream_out_of_reach_is_reported_as_recorded(
     for dialect, (path, body) in SMALLEST_CALLS.items():
         endpoint = endpoint_at(vendors, dialect, base_url=nowhere)
         process_state.set(registry.Router([HttpProvider(endpoint)]))
-        told[dialect] = _told(send_request(relay, path, body, x_api_key=key))
+        told[dialect] = _masked_reply(send_request(relay, path, body, x_api_key=key))
     snapshot("relay_unreachable.json", told)
 
 
@@ -143,9 +143,9 @@ def test_reply_headers_of_the_relay_are_as_recorded(relay: RunningRelay, key: st
     masks, told = Masks(), {}
     for name, headers in requests.items():
         sent = body | ({"sessionId": "new"} if name == "new in the body" else {})
-        asked = send_request(relay, path, sent, x_api_key=key, **headers)
-        ours = {name: value for name, value in asked.headers.items() if name.startswith(("x-parley-", "x-crs-"))}
-        told[name] = {"status": asked.status, "headers": masks(ours)}
+        reply = send_request(relay, path, sent, x_api_key=key, **headers)
+        ours = {name: value for name, value in reply.headers.items() if name.startswith(("x-parley-", "x-crs-"))}
+        told[name] = {"status": reply.status, "headers": masks(ours)}
     snapshot("relay_reply_headers.json", told)
 
 
@@ -153,14 +153,14 @@ def _key(owner: User, **fields: Any) -> str:
     return keys.create(name="other", owner=owner, **fields).secret
 
 
-def _status(asked: Reply) -> int:
-    return asked.status
+def _status(reply: Reply) -> int:
+    return reply.status
 
 
-def _told(asked: Reply) -> dict[str, Any]:
+def _masked_reply(reply: Reply) -> dict[str, Any]:
     try:
-        body = Masks()(asked.json, sentences=("message",), varying=("prefix", "limits", "use"))
+        body = Masks()(reply.json, sentences=("message",), varying=("prefix", "limits", "use"))
     except json.JSONDecodeError:
-        body = f"<{len(asked.body)} bytes>"
-    headers = {name: asked.headers[name] for name in RECORDED_HEADERS if name in asked.headers}
-    return {"status": asked.status, "headers": headers, "body": body}
+        body = f"<{len(reply.body)} bytes>"
+    headers = {name: reply.headers[name] for name in RECORDED_HEADERS if name in reply.headers}
+    return {"status": reply.status, "headers": headers, "body": body}

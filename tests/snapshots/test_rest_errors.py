@@ -71,7 +71,7 @@ def test_errors_of_the_rest_api_are_as_recorded(
     for what, error in (("database away", OperationalError("gone")), ("a defect", RuntimeError("defect"))):
         monkeypatch.setattr(views.Sessions, "get", _raising(error))
         found[what] = api.call("GET", "/sessions")
-    snapshot("rest_errors.json", {name: _told(response) for name, response in found.items()})
+    snapshot("rest_errors.json", {name: _masked_response(response) for name, response in found.items()})
 
 
 def test_documented_codes_of_the_rest_api_are_as_recorded(snapshot: Snapshot) -> None:
@@ -112,7 +112,7 @@ def _status(response: Any) -> int:
     return int(response.status_code)
 
 
-def _told(response: Any) -> dict[str, Any]:
+def _masked_response(response: Any) -> dict[str, Any]:
     body = Masks()(response.json(), sentences=("message",))
     if "fields" in body["error"]:
         body["error"]["fields"] = dict.fromkeys(body["error"]["fields"], "<list>")

@@ -79,25 +79,25 @@ class Program:
     def __init__(self, socket: WebsocketCommunicator) -> None:
         self.socket, self.received = socket, list[dict[str, Any]]()
 
-    async def ask(self, kind: str, **fields: Any) -> dict[str, Any]:
+    async def request(self, kind: str, **fields: Any) -> dict[str, Any]:
         request = str(uuid4())
         await self.socket.send_to(json.dumps({"type": kind, "id": request, **fields}))
-        return await self.until(lambda told: told.get("id") == request or told["type"] == "error")
+        return await self.until(lambda frame: frame.get("id") == request or frame["type"] == "error")
 
     async def until(self, is_it: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         while True:
-            told = json.loads(await self.socket.receive_from(timeout=10))
-            self.received.append(told)
-            if is_it(told):
-                return dict(told)
+            frame = json.loads(await self.socket.receive_from(timeout=10))
+            self.received.append(frame)
+            if is_it(frame):
+                return dict(frame)
 
     async def event(self, kind: str, run: str = "") -> dict[str, Any]:
         """Of a run also one that came before the answer to the command."""
 
-        def is_it(told: dict[str, Any]) -> bool:
-            return told["type"] == kind and (not run or told["run"] == run)
+        def is_it(frame: dict[str, Any]) -> bool:
+            return frame["type"] == kind and (not run or frame["run"] == run)
 
-        received = [told for told in self.received if run and is_it(told)]
+        received = [frame for frame in self.received if run and is_it(frame)]
         return received[0] if received else await self.until(is_it)
 
     async def ended(self, answer: dict[str, Any]) -> dict[str, Any]:
@@ -151,12 +151,12 @@ async def test_messages_of_the_program_socket_are_as_recorded(
         await _wait_in_the_queue(talk, program)
         await _summarise(talk, program)
     answers: dict[str, Any] = {}
-    for told in program.received:
-        kind = "answers" if told["type"] in ProgramConsumer.actions else "events"
-        answers.setdefault(kind, {}).setdefault(told["type"], {})
-        merge_shape(answers[kind][told["type"]], told)
+    for frame in program.received:
+        kind = "answers" if frame["type"] in ProgramConsumer.actions else "events"
+        answers.setdefault(kind, {}).setdefault(frame["type"], {})
+        merge_shape(answers[kind][frame["type"]], frame)
     assert set(answers["answers"]) == set(ProgramConsumer.actions)
-    steps = [told["type"] for told in program.received if told.get("run") == first_run and "n" in told]
+    steps = [frame["type"] for frame in program.received if frame.get("run") == first_run and "n" in frame]
     snapshot(
         "socket_v1.json",
         {
@@ -176,58 +176,58 @@ async def _converse(talk: Talk, program: Program) -> str:
     talk.scripted(
         ["A moment.", call], "Noon.", "One.", "Two.", ["The beginning", gate], "The end.", [question], "So be it."
     )
-    await program.ask("ping")
-    await program.ask("history")
-    first = await program.ask("send", text="How late is it?")
+    await program.request("ping")
+    await program.request("history")
+    first = await program.request("send", text="How late is it?")
     await program.ended(first)
-    edited = await program.ask("edit", seq=first["seq"], text="Count.")
+    edited = await program.request("edit", seq=first["seq"], text="Count.")
     ended = await program.ended(edited)
-    await program.ended(await program.ask("regenerate", seq=ended["leaf"]))
-    running = await program.ask("send", text="Tell me.")
+    await program.ended(await program.request("regenerate", seq=ended["leaf"]))
+    running = await program.request("send", text="Tell me.")
     await program.event("run.pieces", running["run"])
-    other = (await program.ask("create", title="Another"))["session"]["session_id"]
-    await program.ask("switch", session=first["session_id"])
-    await program.ask("open", session=other)
-    await program.ask("open", session=first["session_id"])
-    await program.ask("stop", run=running["run"])
+    other = (await program.request("create", title="Another"))["session"]["session_id"]
+    await program.request("switch", session=first["session_id"])
+    await program.request("open", session=other)
+    await program.request("open", session=first["session_id"])
+    await program.request("stop", run=running["run"])
     await program.ended(running)
-    await program.ended(await program.ask("continue"))
-    ended = await program.ended(await program.ask("send", text="Ask me."))
-    await program.ended(await program.ask("answer", seq=ended["leaf"], call_id="q", text="The second."))
-    await program.ask("send", text="/help")
-    await program.ask("fork", seq=edited["seq"])
-    await program.ask("rename", title="Counting")
-    await program.ask("history", format="text")
-    await program.ask("history", count=1)
-    await program.ask("list", count=1)
-    await program.ask("list")
-    await program.ask("rollback", to=first["seq"])
-    await program.ask("delete")
-    await program.ask("no such command")
-    await program.ask("history", session=first["session_id"])
+    await program.ended(await program.request("continue"))
+    ended = await program.ended(await program.request("send", text="Ask me."))
+    await program.ended(await program.request("answer", seq=ended["leaf"], call_id="q", text="The second."))
+    await program.request("send", text="/help")
+    await program.request("fork", seq=edited["seq"])
+    await program.request("rename", title="Counting")
+    await program.request("history", format="text")
+    await program.request("history", count=1)
+    await program.request("list", count=1)
+    await program.request("list")
+    await program.request("rollback", to=first["seq"])
+    await program.request("delete")
+    await program.request("no such command")
+    await program.request("history", session=first["session_id"])
     return str(first["run"])
 
 
 async def _wait_in_the_queue(talk: Talk, program: Program) -> None:
     gate = asyncio.Event()
     talk.scripted([gate, "One."], "Two.")
-    started = await program.ask("send", text="First.")
-    await program.ask("send", text="Second.", after=started["seq"])
-    await program.ask("send", text="Third.", after=started["seq"])
-    waiting = await program.ask("queue")
-    await program.ask("unqueue", queued=waiting["queued"][-1]["queued"])
-    await program.ask("stop")
+    started = await program.request("send", text="First.")
+    await program.request("send", text="Second.", after=started["seq"])
+    await program.request("send", text="Third.", after=started["seq"])
+    waiting = await program.request("queue")
+    await program.request("unqueue", queued=waiting["queued"][-1]["queued"])
+    await program.request("stop")
     await program.ended(started)
-    await program.ended(await program.ask("send_queued"))
+    await program.ended(await program.request("send_queued"))
 
 
 async def _summarise(talk: Talk, program: Program) -> None:
     talk.scripted(SUMMARY)
     long = ["one row, and then another one " * 30] * 8
     session = await in_database(lambda: create_chat(talk.user, *long))
-    await program.ask("open", session=str(session.pk))
-    ended = await program.ended(await program.ask("compress"))
-    await program.ask("undo_summary", seq=ended["leaf"])
+    await program.request("open", session=str(session.pk))
+    ended = await program.ended(await program.request("compress"))
+    await program.request("undo_summary", seq=ended["leaf"])
 
 
 async def test_error_codes_of_the_program_socket_are_as_recorded(
@@ -242,27 +242,27 @@ async def test_error_codes_of_the_program_socket_are_as_recorded(
                 raise error()
 
             monkeypatch.setitem(ProgramConsumer.actions, "ping", Action(fail, needs_session=False))
-            codes[what] = _error(await program.ask("ping"))
-        codes["an unknown command"] = _error(await program.ask("fly"))
-        codes["a field of the wrong type"] = _error(await program.ask("send", text=7))
-        codes["an unknown session"] = _error(await program.ask("open", session=str(uuid4())))
-        codes["the scope delete is missing"] = _error(await program.ask("delete"))
+            codes[what] = _error(await program.request("ping"))
+        codes["an unknown command"] = _error(await program.request("fly"))
+        codes["a field of the wrong type"] = _error(await program.request("send", text=7))
+        codes["an unknown session"] = _error(await program.request("open", session=str(uuid4())))
+        codes["the scope delete is missing"] = _error(await program.request("delete"))
         settings.CHAT_HISTORY_ENABLED = False
-        codes["a new session while history is off"] = _error(await program.ask("create"))
+        codes["a new session while history is off"] = _error(await program.request("create"))
         settings.CHAT_HISTORY_ENABLED = True
     async with connected(talk.user, "read", "write", recording="metadata") as program:
-        codes["a key that records no texts"] = _error(await program.ask("send", text="Hello"))
+        codes["a key that records no texts"] = _error(await program.request("send", text="Hello"))
     monkeypatch.setattr(base, "MAX_MESSAGES", 1)
     async with connected(talk.user, "read") as program:
-        await program.ask("list")
-        codes["too many commands"] = _error(await program.ask("list"))
+        await program.request("list")
+        codes["too many commands"] = _error(await program.request("list"))
     snapshot("socket_v1_errors.json", codes)
 
 
-def _error(told: dict[str, Any]) -> dict[str, Any]:
-    assert told["type"] == "error"
-    assert told["message"]
-    return {name: value for name, value in told.items() if name not in ("type", "id", "message")}
+def _error(frame: dict[str, Any]) -> dict[str, Any]:
+    assert frame["type"] == "error"
+    assert frame["message"]
+    return {name: value for name, value in frame.items() if name not in ("type", "id", "message")}
 
 
 async def test_actions_of_the_page_socket_are_as_recorded(
@@ -327,12 +327,12 @@ async def _refusal(path: str, **headers: str) -> list[Any]:
     pairs = [(name.encode(), value.encode()) for name, value in {"host": "localhost", **headers}.items()]
     socket = WebsocketCommunicator(sockets, path, headers=pairs)
     await socket.send_input({"type": "websocket.connect"})
-    told = [await socket.receive_output(timeout=10)]
-    while told[-1]["type"] != "websocket.close":
-        told.append(await socket.receive_output(timeout=10))
+    frame = [await socket.receive_output(timeout=10)]
+    while frame[-1]["type"] != "websocket.close":
+        frame.append(await socket.receive_output(timeout=10))
     await socket.send_input({"type": "websocket.disconnect", "code": 1000})
     await socket.wait(timeout=10)
-    return [one["type"] if one["type"] != "websocket.close" else one["code"] for one in told]
+    return [one["type"] if one["type"] != "websocket.close" else one["code"] for one in frame]
 
 
 def test_documented_messages_and_codes_are_as_recorded(snapshot: Snapshot) -> None:

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from history.answers.events import (
-    Ended,
+    AnswerEnded,
+    AnswerFailed,
+    AnswerStarted,
     EndReason,
     ErrorKind,
     Event,
-    Failed,
     ReasoningPiece,
-    Started,
     TextPiece,
     ToolCallPiece,
     UsageReported,
@@ -37,7 +37,7 @@ class Play:
     cut_at: int | None = None
     body: bytes | None = None
     status: int = 200
-    failed: Failed | None = None
+    failed: AnswerFailed | None = None
     content_type: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     noise: bool = False
@@ -68,7 +68,9 @@ def thinks(thought: str, signature: str, *then: Event, reason: EndReason = "stop
 
 def refuses(kind: ErrorKind, message: str = "", *, status: int = 0, headers: Mapping[str, str] | None = None) -> Play:
     """An error in the format of the requested dialect; `status` 0 means the status of the kind."""
-    return Play(failed=Failed(message=message or f"played: {kind}", kind=kind), status=status, headers=headers or {})
+    return Play(
+        failed=AnswerFailed(message=message or f"played: {kind}", kind=kind), status=status, headers=headers or {}
+    )
 
 
 def raw(body: bytes, *, content_type: str = "", status: int = 200) -> Play:
@@ -77,4 +79,4 @@ def raw(body: bytes, *, content_type: str = "", status: int = 200) -> Play:
 
 def _answer(pieces: Sequence[Event], reason: EndReason, usage: Usage | None) -> Play:
     counted = [UsageReported(usage=usage)] if usage else []
-    return Play(events=(Started(model="", request_id=""), *pieces, *counted, Ended(reason=reason)))
+    return Play(events=(AnswerStarted(model="", request_id=""), *pieces, *counted, AnswerEnded(reason=reason)))

@@ -16,7 +16,7 @@ from typing import Any, Self
 from history.db.process_state import process_state
 from relay.providers import registry
 from relay.providers.base import Model
-from relay.providers.endpoints import Endpoint, Patience
+from relay.providers.endpoints import Endpoint, Timeouts
 from relay.providers.http import HttpProvider
 from tests.servers.processes import wait_for
 
@@ -32,7 +32,7 @@ def raw_endpoint(upstream: RawUpstream, **changes: Any) -> Endpoint:
         "key_header": "x-api-key",
         "models": (Model(name="model"),),
         "lists_models": False,
-        "patience": Patience(connect=2, idle=5),
+        "timeouts": Timeouts(connect=2, idle=5),
     }
     return Endpoint(**{**fields, **changes})
 

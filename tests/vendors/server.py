@@ -13,7 +13,7 @@ from typing import Any, Self
 from aiohttp import web
 
 from history.answers.assembly import Assembler
-from history.answers.events import Failed, Started
+from history.answers.events import AnswerFailed, AnswerStarted
 from history.dialects import DIALECTS
 from history.entries import Reasoning
 from tests.servers.processes import wait_for
@@ -129,7 +129,7 @@ class Vendors:
         async def answer(request: web.Request) -> web.StreamResponse:
             seen = await _seen(request, dialect)
             if not seen.body:  # a client checks whether this address exists
-                return _refusal(dialect, Failed(message="Missing required parameter.", kind="invalid_request"))
+                return _refusal(dialect, AnswerFailed(message="Missing required parameter.", kind="invalid_request"))
             self.requests.append(seen)
             try:
                 response = await self._respond(request, seen)
@@ -143,11 +143,11 @@ class Vendors:
 
     async def _respond(self, request: web.Request, seen: Seen) -> web.StreamResponse:
         if not _has_key(request, VENDOR_OF_DIALECT[seen.dialect]):
-            return _refusal(seen.dialect, Failed(message="Incorrect API key provided.", kind="authentication"))
+            return _refusal(seen.dialect, AnswerFailed(message="Incorrect API key provided.", kind="authentication"))
         signatures = self.signatures[seen.dialect]
         seen.problem = problem_with(seen.dialect, seen.body, seen.headers, signatures)
         if seen.problem:
-            return _refusal(seen.dialect, Failed(message=seen.problem, kind="invalid_request"))
+            return _refusal(seen.dialect, AnswerFailed(message=seen.problem, kind="invalid_request"))
         waiting = self._plays[seen.dialect]
         play = waiting.popleft() if waiting else says("Hel", "lo.")
         signatures.update(_signatures(play))
@@ -164,7 +164,7 @@ class Vendors:
         vendor = "anthropic" if "anthropic-version" in request.headers else vendor
         if not _has_key(request, vendor):
             dialect = next(name for name, owner in VENDOR_OF_DIALECT.items() if owner == vendor)
-            return _refusal(dialect, Failed(message="Incorrect API key provided.", kind="authentication"))
+            return _refusal(dialect, AnswerFailed(message="Incorrect API key provided.", kind="authentication"))
         while self.models_wait:  # noqa: ASYNC110  a test ends it from its own thread
             await asyncio.sleep(0.01)
         listed = self.models.get(vendor, [])
@@ -209,7 +209,7 @@ def _signatures(play: Play) -> Iterator[str]:
 
 
 def _refusal(
-    dialect: str, failed: Failed, *, status: int = 0, headers: Mapping[str, str] | None = None
+    dialect: str, failed: AnswerFailed, *, status: int = 0, headers: Mapping[str, str] | None = None
 ) -> web.Response:
     usual, body = DIALECTS[dialect].encode_error(failed)
     status = usual if status in (0, 200) else status
@@ -250,8 +250,8 @@ async def _chunks(seen: Seen, play: Play) -> AsyncIterator[bytes]:
         model=_model_of(seen), reply_id="reply-1", created=1, with_usage=with_usage
     )
     for event in play.events:
-        if isinstance(event, Started):
-            event = Started(model=event.model or _model_of(seen), request_id=event.request_id or "reply-1")
+        if isinstance(event, AnswerStarted):
+            event = AnswerStarted(model=event.model or _model_of(seen), request_id=event.request_id or "reply-1")
         if chunk := encoder.feed(event):
             yield chunk + (NOISE[seen.dialect] if play.noise else b"")
             await asyncio.sleep(play.delay)

@@ -9,12 +9,12 @@ from history.db.process_state import process_state
 from history.dialects import DIALECTS
 from relay.providers import registry
 from relay.providers.base import Model
-from relay.providers.endpoints import Endpoint, Patience
+from relay.providers.endpoints import Endpoint, Timeouts
 from relay.providers.http import HttpProvider
 from tests.vendors.server import KEYS, VENDOR_OF_DIALECT, Vendors
 
 # As fast as a test wants it.
-HASTE = Patience(connect=2, idle=5, attempts=3, retry_within=10)
+HASTE = Timeouts(connect=2, idle=5, attempts=3, retry_within=10)
 NAMES = {"openai-responses": "openai", "anthropic-messages": "anthropic", "gemini-generate": "gemini"}
 
 
@@ -27,7 +27,7 @@ def endpoint_at(vendors: Vendors, dialect: str, **changes: Any) -> Endpoint:
         key_header=DIALECTS[dialect].HTTP_API.key_header,
         models=(Model(name="model", window=8192),),
         lists_models=False,
-        patience=HASTE,
+        timeouts=HASTE,
     )
     return replace(start, **changes)
 

@@ -12,8 +12,8 @@ from history.dialects.anthropic_messages.reply_encoder import AnthropicReplyEnco
 from history.dialects.anthropic_messages.request_decoder import AnthropicRequestDecoder
 from history.dialects.anthropic_messages.request_encoder import AnthropicRequestEncoder
 from history.dialects.dialect import Dialect, HttpApi, ListedModel
-from history.dialects.json_access import count, obj, objs, string
-from history.dialects.references import AnyObject, Container, ContentBlock, Identified, IssuedIds, Typed
+from history.dialects.json_access import as_count, obj, objs, string
+from history.dialects.references import AnyObject, Container, ContentBlock, IssuedIds, ObjectWithId, ObjectWithType
 from history.dialects.types import Switches
 from history.entries import JsonDict, JsonObject
 
@@ -28,7 +28,7 @@ class _Message(msgspec.Struct):
 
 
 class _Reply(msgspec.Struct):
-    container: Identified | None = None
+    container: ObjectWithId | None = None
     message: _Reply | None = None
     delta: _Reply | None = None
 
@@ -47,7 +47,7 @@ class AnthropicApi(HttpApi):
     paths = {"/v1/messages": "chat", "/v1/messages/count_tokens": "count"}
     key_header = "x-api-key"
     default_headers = {"anthropic-version": VERSION}
-    request_fields = {"messages": list[_Message], "container": Container | None, "tools": list[Typed] | None}
+    request_fields = {"messages": list[_Message], "container": Container | None, "tools": list[ObjectWithType] | None}
     continues_prefills = True
     reply_id_prefix = "msg_"
     request_id_headers = (*HttpApi.request_id_headers, "anthropic-request-id")
@@ -83,7 +83,7 @@ class AnthropicApi(HttpApi):
                 yield ListedModel(
                     name=string(item.get("id")),
                     label=string(item.get("display_name")),
-                    window=count(item.get("max_input_tokens")),
+                    window=as_count(item.get("max_input_tokens")),
                     takes_images=images is not False,
                 )
 

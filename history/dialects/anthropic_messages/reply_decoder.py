@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from history.answers import events
-from history.dialects.json_access import count, obj, objs, string, whole
-from history.dialects.reply_decoder import STATUS_OF_KIND, ReplyDecoder, failed, read_body
+from history.dialects.json_access import as_count, as_int, obj, objs, string
+from history.dialects.reply_decoder import STATUS_OF_KIND, ReplyDecoder, failure_event, read_body
 from history.dialects.request_decoder import as_other
 from history.dialects.sse import Finality
 from history.dialects.tools import arguments_text, parse_arguments
@@ -27,23 +27,23 @@ KINDS: dict[str, events.ErrorKind] = {code: kind for kind, code in ERRORS.items(
 KINDS["invalid_request_error"] = "invalid_request"
 
 
-def decode_error(status: int, body: bytes | JsonObject) -> events.Failed:
+def decode_error(status: int, body: bytes | JsonObject) -> events.AnswerFailed:
     reply = read_body(body)
     error = obj(reply.get("error"))
     code = string(error.get("type"))
     message = string(error.get("message")) or string(reply.get("message"))
-    return failed(reply, status, message=message, code=code, kind=KINDS.get(code))
+    return failure_event(reply, status, message=message, code=code, kind=KINDS.get(code))
 
 
 def usage_from(raw: JsonObject) -> Usage:
     """Anthropic's input_tokens exclude tokens read from and written to the cache; ours include them."""
-    read, written = count(raw.get("cache_read_input_tokens")), count(raw.get("cache_creation_input_tokens"))
+    read, written = as_count(raw.get("cache_read_input_tokens")), as_count(raw.get("cache_creation_input_tokens"))
     return Usage(
-        input_tokens=count(raw.get("input_tokens")) + read + written,
-        output_tokens=count(raw.get("output_tokens")),
+        input_tokens=as_count(raw.get("input_tokens")) + read + written,
+        output_tokens=as_count(raw.get("output_tokens")),
         cache_read_tokens=read,
         cache_write_tokens=written,
-        reasoning_tokens=count(obj(raw.get("output_tokens_details")).get("thinking_tokens")),
+        reasoning_tokens=as_count(obj(raw.get("output_tokens_details")).get("thinking_tokens")),
         raw=raw,
     )
 
@@ -74,7 +74,7 @@ class AnthropicReplyDecoder(ReplyDecoder):
         yield from self._end(reply)
 
     def read(self, name: str, event: JsonObject) -> Iterator[events.Event]:
-        index = whole(event.get("index"))
+        index = as_int(event.get("index"))
         match event.get("type") or name:
             case "message_start":
                 message = obj(event.get("message"))
@@ -139,6 +139,6 @@ class AnthropicReplyDecoder(ReplyDecoder):
             self._usage |= {name: value for name, value in usage.items() if value is not None}
             yield events.UsageReported(usage=usage_from(self._usage))
 
-    def _end(self, reply: JsonObject) -> Iterator[events.Ended]:
+    def _end(self, reply: JsonObject) -> Iterator[events.AnswerEnded]:
         if word := string(reply.get("stop_reason")):
-            yield events.Ended(reason=REASONS.get(word, "other"))
+            yield events.AnswerEnded(reason=REASONS.get(word, "other"))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from history.answers.events import Ended, EndReason, Failed, Piece, ReasoningPiece, TextPiece, ToolCallPiece
+from history.answers.events import AnswerEnded, AnswerFailed, EndReason, Piece, ReasoningPiece, TextPiece, ToolCallPiece
 from history.dialects.anthropic_messages.reply_decoder import ERRORS, REASONS
 from history.dialects.reply_decoder import STATUS_OF_KIND
 from history.dialects.reply_encoder import OpenBlock, ReplyEncoder
@@ -16,7 +16,7 @@ STOP_REASONS |= {"content_filter": "refusal", "other": "end_turn"}
 OVERLOADED = 529
 
 
-def encode_error(error: Failed) -> tuple[int, JsonDict]:
+def encode_error(error: AnswerFailed) -> tuple[int, JsonDict]:
     status = OVERLOADED if error.kind == "overloaded" else STATUS_OF_KIND[error.kind]
     return status, {"type": "error", "error": {"type": ERRORS[error.kind], "message": error.message}}
 
@@ -92,10 +92,10 @@ class AnthropicReplyEncoder(ReplyEncoder):
     def close_block(self, block: OpenBlock) -> bytes:
         return _event("content_block_stop", index=block.index)
 
-    def write_error(self, failed: Failed) -> bytes:
+    def write_error(self, failed: AnswerFailed) -> bytes:
         return sse(encode_error(failed)[1], name="error")
 
-    def write_end(self, ended: Ended) -> bytes:
+    def write_end(self, ended: AnswerEnded) -> bytes:
         delta = {"stop_reason": STOP_REASONS[ended.reason], "stop_sequence": None}
         return _event("message_delta", delta=delta, usage=_usage_to(self.usage)) + _event("message_stop")
 

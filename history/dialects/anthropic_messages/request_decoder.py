@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 from history.context.messages import SYSTEM_CHANNEL
 from history.dialects.anthropic_messages.reply_decoder import DIALECT
-from history.dialects.json_access import from_base64, items, obj, objs, parse_json, string, truth, whole
+from history.dialects.json_access import as_bool, as_int, from_base64, items, obj, objs, parse_json, string
 from history.dialects.request_decoder import RequestDecoder, effort_for, extra_of, other, read_function, read_options
 from history.dialects.tools import arguments_text, hosted_tool
-from history.dialects.types import AnswerForm, CallOptions, DecodedRequest, LossCode, ToolChoice, joined
+from history.dialects.types import AnswerForm, CallOptions, DecodedRequest, LossCode, ToolChoice, join_texts
 from history.entries import JsonObject, Part, Reasoning, Text, ToolDefinition, ToolResult
 
 CHOICES: dict[str, ToolChoice] = {"auto": "auto", "any": "required", "none": "none"}
@@ -45,7 +45,7 @@ class AnthropicRequestDecoder(RequestDecoder):
                 self.lose(LossCode.ATTRIBUTION_LEFT_OUT)
             else:
                 texts.append(text)
-        return joined(texts)
+        return join_texts(texts)
 
     def message(self, message: JsonObject) -> None:
         blocks = _blocks(message.get("content"))
@@ -124,12 +124,12 @@ def _tool(tool: JsonObject) -> ToolDefinition:
 
 def _options(body: JsonObject) -> CallOptions:
     choice, output = obj(body.get("tool_choice")), obj(body.get("output_config"))
-    is_single = truth(choice.get("disable_parallel_tool_use"))
-    budget = whole(obj(body.get("thinking")).get("budget_tokens"))
+    is_single = as_bool(choice.get("disable_parallel_tool_use"))
+    budget = as_int(obj(body.get("thinking")).get("budget_tokens"))
     form = obj(output.get("format")) or obj(body.get("output_format"))  # the first betas had a field of their own
     return read_options(
         body,
-        max_tokens=whole(body.get("max_tokens")),
+        max_tokens=as_int(body.get("max_tokens")),
         stop=tuple(string(word) for word in items(body.get("stop_sequences"))),
         tool_choice=CHOICES.get(string(choice.get("type")), ""),
         tool_name=string(choice.get("name")) if choice.get("type") == "tool" else "",

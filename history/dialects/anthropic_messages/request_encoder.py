@@ -12,7 +12,7 @@ from history.context.values import Context, ContextEntry, Role
 from history.dialects.anthropic_messages.reply_decoder import DIALECT
 from history.dialects.json_access import items, obj, string, without_empty
 from history.dialects.request_encoder import RequestEncoder, base64_of, missing_error
-from history.dialects.types import Encoded, LossCode, joined
+from history.dialects.types import EncodedRequest, LossCode, join_texts
 from history.entries import JsonDict, JsonObject, Media, Part, Reasoning, Text, ToolRequest, ToolResult, text_of
 
 PATH = "/v1/messages"
@@ -30,7 +30,7 @@ class AnthropicRequestEncoder(RequestEncoder):
     rejects_blank_text = True
     invalid_in_ids = re.compile(r"[^a-zA-Z0-9_-]")
 
-    def encode(self, context: Context) -> Encoded:
+    def encode(self, context: Context) -> EncodedRequest:
         options, context = self.options, self.with_any_input(context)
         body = {
             "model": options.model,
@@ -210,7 +210,7 @@ def schema_of_answer(schema: JsonObject) -> JsonDict:
         elif name not in IGNORED:
             described.append(f"{name}: {value}")
     if described:
-        written["description"] = joined([string(schema.get("description")), f"{{{', '.join(described)}}}"])
+        written["description"] = join_texts([string(schema.get("description")), f"{{{', '.join(described)}}}"])
     return {**written, "additionalProperties": False} if schema.get("type") == "object" else written
 
 

@@ -14,7 +14,7 @@ from history.dialects.gemini_generate.reply_decoder import GeminiReplyDecoder, u
 from history.dialects.gemini_generate.reply_encoder import GeminiReplyEncoder
 from history.dialects.gemini_generate.request_decoder import GeminiRequestDecoder
 from history.dialects.gemini_generate.request_encoder import GeminiRequestEncoder
-from history.dialects.json_access import count, items, objs, string
+from history.dialects.json_access import as_count, items, objs, string
 from history.dialects.references import Cache, FileStore, FileUri
 from history.entries import JsonDict, JsonObject
 
@@ -117,7 +117,7 @@ class GeminiApi(HttpApi):
                 yield ListedModel(
                     name=name.removeprefix("models/"),
                     label=string(item.get("displayName")),
-                    window=count(item.get("inputTokenLimit")),
+                    window=as_count(item.get("inputTokenLimit")),
                 )
 
 

@@ -70,7 +70,7 @@ _REQUEST = _names(
 _BODY = _REQUEST | _names(generateContentRequest=_REQUEST)
 
 
-def in_one_spelling(body: object) -> object:
+def to_camel_case(body: object) -> object:
     """The request in camelCase. A request to count tokens may be in an envelope, which is removed."""
     request = _renamed(body, _BODY)
     if "contents" in obj(request):

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from history.answers import events
-from history.dialects.json_access import count, from_base64, index_of, obj, objs, string, whole
-from history.dialects.reply_decoder import ReplyDecoder, failed, read_body
+from history.dialects.json_access import as_count, as_int, from_base64, index_of, obj, objs, string
+from history.dialects.reply_decoder import ReplyDecoder, failure_event, read_body
 from history.dialects.request_decoder import as_other
 from history.dialects.sse import Finality
 from history.dialects.tools import arguments_text, call_id_for
@@ -42,17 +42,17 @@ KINDS: dict[str, events.ErrorKind] = {code: kind for kind, code in ERRORS.items(
 KINDS["INVALID_ARGUMENT"] = "invalid_request"
 
 
-def decode_error(status: int, body: bytes | JsonObject) -> events.Failed:
+def decode_error(status: int, body: bytes | JsonObject) -> events.AnswerFailed:
     reply = read_body(body)
     error = obj(reply.get("error"))
-    status = status or whole(error.get("code")) or 0
+    status = status or as_int(error.get("code")) or 0
     code = string(error.get("status"))
     message = string(error.get("message")) or string(reply.get("error"))
     details = objs(error.get("details"))
     # A wrong key is an invalid argument to Google; only the details are specific.
     has_wrong_key = any(detail.get("reason") == "API_KEY_INVALID" for detail in details)
     kind: events.ErrorKind | None = "authentication" if has_wrong_key else KINDS.get(code)
-    answer = failed(reply, status, message=message, code=code, kind=kind)
+    answer = failure_event(reply, status, message=message, code=code, kind=kind)
     return replace(answer, retry_after=_retry_after(details))
 
 
@@ -68,11 +68,11 @@ def _retry_after(details: list[JsonObject]) -> float | None:
 
 def usage_from(raw: JsonObject) -> Usage:
     """Gemini's promptTokenCount includes cached tokens; its candidatesTokenCount excludes thoughts."""
-    thoughts = count(raw.get("thoughtsTokenCount"))
+    thoughts = as_count(raw.get("thoughtsTokenCount"))
     return Usage(
-        input_tokens=count(raw.get("promptTokenCount")) + count(raw.get("toolUsePromptTokenCount")),
-        output_tokens=count(raw.get("candidatesTokenCount")) + thoughts,
-        cache_read_tokens=count(raw.get("cachedContentTokenCount")),
+        input_tokens=as_count(raw.get("promptTokenCount")) + as_count(raw.get("toolUsePromptTokenCount")),
+        output_tokens=as_count(raw.get("candidatesTokenCount")) + thoughts,
+        cache_read_tokens=as_count(raw.get("cachedContentTokenCount")),
         reasoning_tokens=thoughts,
         raw=raw,
     )
@@ -122,13 +122,13 @@ class GeminiReplyDecoder(ReplyDecoder):
         if usage := obj(chunk.get("usageMetadata")):
             yield events.UsageReported(usage=usage_from(usage))
         if string(obj(chunk.get("promptFeedback")).get("blockReason")):
-            yield events.Ended(reason="content_filter")
+            yield events.AnswerEnded(reason="content_filter")
         else:
             yield from self._end(candidate)
         for index, other in others.items():
             reader = self._others.setdefault(index, GeminiReplyDecoder())
             for event in (*reader._parts(other), *reader._end(other)):
-                yield events.Beside(answer=index, event=event)
+                yield events.FurtherAnswerEvent(answer=index, event=event)
 
     def _parts(self, candidate: JsonObject) -> Iterator[events.Piece]:
         for part in objs(obj(candidate.get("content")).get("parts")):
@@ -160,7 +160,7 @@ class GeminiReplyDecoder(ReplyDecoder):
         self._call_ids.add(call_id)
         return events.ToolCallPiece(part=self.new_part("call"), call_id=call_id, name=name, arguments=arguments)
 
-    def _end(self, candidate: JsonObject) -> Iterator[events.Ended]:
+    def _end(self, candidate: JsonObject) -> Iterator[events.AnswerEnded]:
         if word := string(candidate.get("finishReason")):
             reason = REASONS.get(word, "other")
-            yield events.Ended(reason="tool_use" if reason == "stop" and self._call_ids else reason)
+            yield events.AnswerEnded(reason="tool_use" if reason == "stop" and self._call_ids else reason)

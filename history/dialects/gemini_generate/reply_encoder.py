@@ -1,6 +1,6 @@
 """Encoder of replies, streams and errors for clients of Gemini. A chunk of a stream has the shape of a reply."""
 
-from history.answers.events import Ended, EndReason, Failed, Piece, ReasoningPiece, TextPiece
+from history.answers.events import AnswerEnded, AnswerFailed, EndReason, Piece, ReasoningPiece, TextPiece
 from history.dialects.gemini_generate.reply_decoder import ERRORS, REASONS
 from history.dialects.json_access import from_base64, without_empty
 from history.dialects.reply_decoder import STATUS_OF_KIND
@@ -14,7 +14,7 @@ FINISH_REASONS: dict[EndReason, str] = {reason: word for word, reason in reverse
 FINISH_REASONS |= {"tool_use": "STOP", "refusal": "SAFETY", "pause": "STOP", "other": "OTHER"}
 
 
-def encode_error(error: Failed) -> tuple[int, JsonDict]:
+def encode_error(error: AnswerFailed) -> tuple[int, JsonDict]:
     status = STATUS_OF_KIND[error.kind]
     return status, {"error": {"code": status, "message": error.message, "status": ERRORS[error.kind]}}
 
@@ -62,7 +62,7 @@ class GeminiReplyEncoder(ReplyEncoder):
     def flush(self) -> bytes:
         return super().flush() + self._write_parts(self._take_signature())
 
-    def write_end(self, ended: Ended) -> bytes:
+    def write_end(self, ended: AnswerEnded) -> bytes:
         reason, usage = FINISH_REASONS[ended.reason], self.usage or Usage()
         return sse(self._reply([{"text": ""}], reason=reason, usage=usage))
 

@@ -4,13 +4,13 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 
-from history.dialects.gemini_generate.normalisation import as_json_schema, in_one_spelling
+from history.dialects.gemini_generate.normalisation import as_json_schema, to_camel_case
 from history.dialects.gemini_generate.reply_decoder import DIALECT
 from history.dialects.gemini_generate.request_encoder import SENTINEL
-from history.dialects.json_access import compact, from_base64, items, number, obj, objs, string, whole, without_empty
+from history.dialects.json_access import as_float, as_int, compact, from_base64, items, obj, objs, string, without_empty
 from history.dialects.request_decoder import RequestDecoder, effort_for, extra_of, other, read_function
 from history.dialects.tools import arguments_text, hosted_tool
-from history.dialects.types import AnswerForm, CallOptions, ConversationEntry, DecodedRequest, ToolChoice, joined
+from history.dialects.types import AnswerForm, CallOptions, ConversationEntry, DecodedRequest, ToolChoice, join_texts
 from history.entries import (
     JsonDict,
     JsonObject,
@@ -34,7 +34,7 @@ class GeminiRequestDecoder(RequestDecoder):
 
     def decode(self, body: JsonObject) -> DecodedRequest:
         """The model's name is in the path of a Gemini request, not in its body: the caller adds it."""
-        body = self.check(in_one_spelling(body), needs=("contents",))
+        body = self.check(to_camel_case(body), needs=("contents",))
         self.unnamed: dict[str, deque[str]] = {}  # the ids that were made for calls without one, by name
         contents = body.get("contents")
         contents = [contents] if isinstance(contents, str | Mapping) else items(contents)
@@ -152,7 +152,7 @@ def _parts_of(content: JsonObject) -> list[JsonObject]:
 def _system(content: object) -> str:
     if isinstance(content, str):
         return content
-    return joined([string(part.get("text")) for part in _parts_of(obj(content))])
+    return join_texts([string(part.get("text")) for part in _parts_of(obj(content))])
 
 
 def _tools(group: JsonObject) -> list[ToolDefinition]:
@@ -184,15 +184,15 @@ def _options(body: JsonObject) -> CallOptions:
     configuration = obj(body.get("generationConfig"))
     calling = obj(obj(body.get("toolConfig")).get("functionCallingConfig"))
     thinking = obj(configuration.get("thinkingConfig"))
-    budget = whole(thinking.get("thinkingBudget"))
+    budget = as_int(thinking.get("thinkingBudget"))
     names = items(calling.get("allowedFunctionNames"))
     schema = as_json_schema(obj(configuration.get("responseJsonSchema")) or obj(configuration.get("responseSchema")))
     is_json = configuration.get("responseMimeType") == "application/json"
     return CallOptions(
         model=string(body.get("model")).removeprefix("models/"),
-        max_tokens=whole(configuration.get("maxOutputTokens")),
-        temperature=number(configuration.get("temperature")),
-        top_p=number(configuration.get("topP")),
+        max_tokens=as_int(configuration.get("maxOutputTokens")),
+        temperature=as_float(configuration.get("temperature")),
+        top_p=as_float(configuration.get("topP")),
         stop=tuple(string(word) for word in items(configuration.get("stopSequences"))),
         tool_choice=CHOICES.get(string(calling.get("mode")), ""),
         tool_name=string(names[0]) if len(names) == 1 else "",

@@ -12,7 +12,7 @@ from history.dialects.gemini_generate.reply_decoder import DIALECT
 from history.dialects.gemini_generate.reply_encoder import signature_parts
 from history.dialects.json_access import without_empty
 from history.dialects.request_encoder import RequestEncoder, base64_of, media_in
-from history.dialects.types import Encoded, LossCode
+from history.dialects.types import EncodedRequest, LossCode
 from history.entries import JsonDict, JsonObject, Media, Reasoning, ToolRequest, ToolResult
 
 SENTINEL = "skip_thought_signature_validator"  # Gemini documents this for a call whose signature is lost
@@ -26,7 +26,7 @@ class GeminiRequestEncoder(RequestEncoder):
     schema_field = "parametersJsonSchema"
     closed = ()
 
-    def encode(self, context: Context) -> Encoded:
+    def encode(self, context: Context) -> EncodedRequest:
         context = self.with_any_input(self.with_system_role(context))
         system = {"systemInstruction": {"parts": [{"text": context.system}]}} if context.system else {}
         body = {**system, "contents": self.contents(context), **self.tools(context), **self.configuration()}

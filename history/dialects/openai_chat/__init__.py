@@ -13,7 +13,7 @@ from history.dialects.openai_chat.reply_encoder import ChatReplyEncoder
 from history.dialects.openai_chat.request_decoder import ChatRequestDecoder
 from history.dialects.openai_chat.request_encoder import ChatRequestEncoder
 from history.dialects.openai_common import OpenAIApi, usage_from_chat, usage_from_responses
-from history.dialects.references import Audio, Content, Identified, IssuedIds
+from history.dialects.references import Audio, Content, IssuedIds, ObjectWithId
 from history.entries import JsonObject, Usage
 
 
@@ -23,7 +23,7 @@ class _Message(msgspec.Struct):
 
 
 class _Spoken(msgspec.Struct):
-    audio: Identified | None = None
+    audio: ObjectWithId | None = None
 
 
 class _Choice(msgspec.Struct):

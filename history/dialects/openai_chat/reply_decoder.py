@@ -69,7 +69,7 @@ class _Answer:
         self._calls = 0
         self.is_refused = self.has_ended = False
 
-    def read(self, choice: JsonObject) -> Iterator[events.Piece | events.Ended]:
+    def read(self, choice: JsonObject) -> Iterator[events.Piece | events.AnswerEnded]:
         yield from self._pieces(obj(choice.get("delta")))
         if word := string(choice.get("finish_reason")):
             self.has_ended = True
@@ -91,14 +91,14 @@ class _Answer:
         if legacy := obj(message.get("function_call")):
             yield from self._read_call({"index": 0, "function": legacy}, place=0)
 
-    def _end(self, word: str) -> events.Ended:
+    def _end(self, word: str) -> events.AnswerEnded:
         """Some servers send ``stop`` although there are tool calls."""
         reason = REASONS.get(word, "other")
         if self.is_refused:
             reason = "refusal"
         elif self._calls and reason == "stop":
             reason = "tool_use"
-        return events.Ended(reason=reason)
+        return events.AnswerEnded(reason=reason)
 
     def _read_call(self, call: JsonObject, *, place: int) -> Iterator[events.ToolCallPiece]:
         index = index_of(call, place)
@@ -183,6 +183,6 @@ class ChatReplyDecoder(ReplyDecoder):
         answer = self._answers.get(index) or self._answers.setdefault(index, _Answer())
         return self._numbered(index, answer.read(choice))
 
-    def _numbered(self, index: int, parts: Iterable[events.Piece | events.Ended]) -> Iterator[events.Event]:
+    def _numbered(self, index: int, parts: Iterable[events.Piece | events.AnswerEnded]) -> Iterator[events.Event]:
         is_first = index == next(iter(self._answers))
-        return (event if is_first else events.Beside(answer=index, event=event) for event in parts)
+        return (event if is_first else events.FurtherAnswerEvent(answer=index, event=event) for event in parts)

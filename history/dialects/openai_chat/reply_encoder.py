@@ -1,7 +1,7 @@
 """Encoder of replies and streams for clients of OpenAI Chat Completions."""
 
 from history.answers.assembly import NO_ARGUMENTS
-from history.answers.events import Ended, EndReason, Piece, ReasoningPiece, TextPiece, ToolCallPiece
+from history.answers.events import AnswerEnded, EndReason, Piece, ReasoningPiece, TextPiece, ToolCallPiece
 from history.dialects.json_access import without_empty
 from history.dialects.openai_chat.reply_decoder import REASONS
 from history.dialects.openai_common import encode_error, encode_usage
@@ -75,7 +75,7 @@ class ChatReplyEncoder(ReplyEncoder):
             return self._delta(tool_calls=[call])
         return b""
 
-    def write_end(self, ended: Ended) -> bytes:
+    def write_end(self, ended: AnswerEnded) -> bytes:
         # Clients parse the joined arguments, and an empty text is not JSON.
         empty = [{"index": index, "function": {"arguments": NO_ARGUMENTS}} for index in sorted(self._without_arguments)]
         inputs = {index: input_of("".join(pieces)) for index, pieces in self._text_arguments.items()}

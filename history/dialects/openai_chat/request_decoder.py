@@ -1,11 +1,11 @@
 """Decoder of requests from clients of OpenAI Chat Completions, also with the legacy ``functions``."""
 
-from history.dialects.json_access import from_base64, items, obj, objs, string, truth, whole
+from history.dialects.json_access import as_bool, as_int, from_base64, items, obj, objs, string
 from history.dialects.openai_chat.reply_decoder import DIALECT
 from history.dialects.openai_common import CHOICES, OpenAIRequestDecoder, read_form, read_tool, session_hints
 from history.dialects.request_decoder import extra_of, other, read_options
 from history.dialects.tools import arguments_text
-from history.dialects.types import CallOptions, DecodedRequest, joined
+from history.dialects.types import CallOptions, DecodedRequest, join_texts
 from history.entries import JsonObject, Part, Reasoning, Text, ToolRequest
 
 HINTS = ("user", "safety_identifier", "prompt_cache_key", "session_id", "conversation_id", "litellm_session_id")
@@ -28,7 +28,7 @@ class ChatRequestDecoder(OpenAIRequestDecoder):
         return self.decoded(
             body,
             options,
-            system=joined(self.instructions),
+            system=join_texts(self.instructions),
             tools=tuple(read_tool(tool, dialect=DIALECT) for tool in tools),
             read=frozenset({"response_format"} if options.form or is_any_form else ()),
             session_hints=session_hints(body, HINTS),
@@ -96,12 +96,12 @@ def _options(body: JsonObject) -> CallOptions:
     choice = body.get("tool_choice", body.get("function_call"))
     chosen = obj(choice)
     stop = body.get("stop")
-    limit = whole(body.get("max_completion_tokens"))
+    limit = as_int(body.get("max_completion_tokens"))
     return read_options(
         body,
         tool_choice=CHOICES.get(string(choice), ""),
-        parallel_tools=truth(body.get("parallel_tool_calls")),
-        max_tokens=whole(body.get("max_tokens")) if limit is None else limit,
+        parallel_tools=as_bool(body.get("parallel_tool_calls")),
+        max_tokens=as_int(body.get("max_tokens")) if limit is None else limit,
         stop=(stop,) if isinstance(stop, str) else tuple(string(word) for word in items(stop)),
         tool_name=string((obj(chosen.get("function")) or obj(chosen.get("custom")) or chosen).get("name")),
         reasoning_effort=string(body.get("reasoning_effort")),

@@ -9,7 +9,7 @@ from history.dialects.json_access import items, without_empty
 from history.dialects.openai_chat.reply_decoder import DIALECT
 from history.dialects.openai_common import OpenAIRequestEncoder
 from history.dialects.request_encoder import base64_of, data_url, detail_of
-from history.dialects.types import Encoded, LossCode, joined
+from history.dialects.types import EncodedRequest, LossCode, join_texts
 from history.entries import JsonDict, Media, Reasoning, Text, ToolRequest, text_of
 
 PATH = "/chat/completions"  # after the base URL of OpenAI's SDK, which ends in /v1
@@ -21,7 +21,7 @@ class ChatRequestEncoder(OpenAIRequestEncoder):
     id_limit = 40
     nests_fields = True
 
-    def encode(self, context: Context) -> Encoded:
+    def encode(self, context: Context) -> EncodedRequest:
         options = self.options
         limit = "max_tokens" if self.switches.legacy_max_tokens else "max_completion_tokens"
         with_usage = options.stream and self.switches.stream_usage
@@ -61,7 +61,7 @@ class ChatRequestEncoder(OpenAIRequestEncoder):
         kinds = [type(part) for part in entry.parts]
         if ToolRequest in kinds and Text in kinds[kinds.index(ToolRequest) :]:
             self.lose(LossCode.PARTS_REORDERED)
-        extra = without_empty(reasoning_content=joined(thinking), tool_calls=calls)
+        extra = without_empty(reasoning_content=join_texts(thinking), tool_calls=calls)
         return [{"role": "assistant", "content": content or None, **extra}] if content or calls else []
 
     def thinking(self, part: Reasoning) -> str:
@@ -81,7 +81,7 @@ class ChatRequestEncoder(OpenAIRequestEncoder):
             messages.append({"role": "tool", "tool_call_id": call_id, "content": self.result_text(result)})
             moved += self.moved_media(result)
         if messages and (screen := self.live_screen(entry)):
-            messages[-1]["content"] = joined([messages[-1]["content"], screen])
+            messages[-1]["content"] = join_texts([messages[-1]["content"], screen])
         return [*messages, {"role": "user", "content": moved}] if moved else messages
 
     def media(self, media: Media, content: bytes | None) -> JsonDict | None:
@@ -118,7 +118,7 @@ def _alternating(messages: list[JsonDict]) -> list[JsonDict]:
 
 def _join_content(before: object, after: object) -> object:
     if isinstance(before, str) and isinstance(after, str | None):
-        return joined([before, after or ""])
+        return join_texts([before, after or ""])
     return [*_as_blocks(before), *_as_blocks(after)]
 
 

@@ -163,11 +163,11 @@ class ResponsesReplyDecoder(ReplyDecoder):
         match response.get("status"):
             case "completed":
                 reason: events.EndReason = "tool_use" if self._has_calls else "refusal" if self._is_refused else "stop"
-                yield events.Ended(reason=reason)
+                yield events.AnswerEnded(reason=reason)
             case "incomplete":
                 word = string(obj(response.get("incomplete_details")).get("reason"))
-                yield events.Ended(reason=INCOMPLETE.get(word, "other"))
+                yield events.AnswerEnded(reason=INCOMPLETE.get(word, "other"))
             case "queued" | "in_progress":  # a background response: the client fetches the answer later
-                yield events.Ended(reason="pause")
+                yield events.AnswerEnded(reason="pause")
             case "failed" | "cancelled":
                 yield decode_error(0, response)

@@ -1,6 +1,6 @@
 """Encoder of replies and streams for clients of OpenAI Responses."""
 
-from history.answers.events import Ended, EndReason, Failed, Piece, ReasoningPiece, TextPiece, ToolCallPiece
+from history.answers.events import AnswerEnded, AnswerFailed, EndReason, Piece, ReasoningPiece, TextPiece, ToolCallPiece
 from history.dialects.json_access import without_empty
 from history.dialects.openai_common import encode_error, encode_usage
 from history.dialects.openai_responses.reply_decoder import CUSTOM_CALL, INCOMPLETE
@@ -68,7 +68,7 @@ class ResponsesReplyEncoder(ReplyEncoder):
         done = self._done_events(block)
         return done + self._event("response.output_item.done", output_index=block.index, item=item)
 
-    def write_error(self, failed: Failed) -> bytes:
+    def write_error(self, failed: AnswerFailed) -> bytes:
         begun = self.begin()
         error = encode_error(failed)[1]["error"]
         message = {"code": error["code"] or error["type"], "message": error["message"]}
@@ -77,7 +77,7 @@ class ResponsesReplyEncoder(ReplyEncoder):
             response["usage"] = encode_usage(self.usage)
         return begun + self._event("response.failed", response=response)
 
-    def write_end(self, ended: Ended) -> bytes:
+    def write_end(self, ended: AnswerEnded) -> bytes:
         response = self._finished(ended.reason)
         return self._event(f"response.{response['status']}", response=response)
 

@@ -1,10 +1,10 @@
 """Decoder of requests from clients of OpenAI Responses. Consecutive items of the model are one answer."""
 
-from history.dialects.json_access import compact, obj, objs, string, truth, whole, without_empty
+from history.dialects.json_access import as_bool, as_int, compact, obj, objs, string, without_empty
 from history.dialects.openai_common import CHOICES, OpenAIRequestDecoder, read_form, read_tool, session_hints
 from history.dialects.openai_responses.reply_decoder import DIALECT, call_of, reasoning_extra, reasoning_text
 from history.dialects.request_decoder import extra_of, other, read_options
-from history.dialects.types import CallOptions, DecodedRequest, joined
+from history.dialects.types import CallOptions, DecodedRequest, join_texts
 from history.entries import JsonObject, Part, Reasoning, Text
 
 HINTS = (
@@ -33,7 +33,7 @@ class ResponsesRequestDecoder(OpenAIRequestDecoder):
         return self.decoded(
             body,
             options,
-            system=joined([string(body.get("instructions")), *self.instructions]),
+            system=join_texts([string(body.get("instructions")), *self.instructions]),
             tools=tuple(read_tool(tool, dialect=DIALECT) for tool in objs(body.get("tools"))),
             read=frozenset({"text.format"} if options.form or is_any_form else ()),
             session_hints=session_hints(body, HINTS)
@@ -114,8 +114,8 @@ def _options(body: JsonObject) -> CallOptions:
     return read_options(
         body,
         tool_choice=CHOICES.get(string(choice), ""),
-        parallel_tools=truth(body.get("parallel_tool_calls")),
-        max_tokens=whole(body.get("max_output_tokens")),
+        parallel_tools=as_bool(body.get("parallel_tool_calls")),
+        max_tokens=as_int(body.get("max_output_tokens")),
         tool_name=string(obj(choice).get("name")),
         reasoning_effort=string(obj(body.get("reasoning")).get("effort")),
         form=read_form(obj(body.get("text")).get("format")),

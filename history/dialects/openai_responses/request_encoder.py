@@ -11,7 +11,7 @@ from history.dialects.json_access import without_empty
 from history.dialects.openai_common import OpenAIRequestEncoder
 from history.dialects.openai_responses.reply_decoder import DIALECT
 from history.dialects.request_encoder import data_url, detail_of, media_in, missing_error
-from history.dialects.types import Encoded, LossCode, joined
+from history.dialects.types import EncodedRequest, LossCode, join_texts
 from history.entries import JsonDict, Media, Part, Reasoning, Text, ToolDefinition, ToolRequest, ToolResult, thaw
 
 PATH = "/responses"  # after the base URL of OpenAI's SDK, which ends in /v1
@@ -22,7 +22,7 @@ class ResponsesRequestEncoder(OpenAIRequestEncoder):
     id_limit = 64
     nests_fields = False
 
-    def encode(self, context: Context) -> Encoded:
+    def encode(self, context: Context) -> EncodedRequest:
         options, effort = self.options, self.options.reasoning_effort
         body = {
             "model": options.model,
@@ -96,7 +96,7 @@ class ResponsesRequestEncoder(OpenAIRequestEncoder):
         outputs = [self.result(result) for result in entry.results]
         if outputs and (screen := self.live_screen(entry)):
             last = outputs[-1]["output"]
-            outputs[-1]["output"] = joined([last, screen]) if isinstance(last, str) else [*last, self.text(screen)]
+            outputs[-1]["output"] = join_texts([last, screen]) if isinstance(last, str) else [*last, self.text(screen)]
         if self.switches.media_in_results:
             return outputs
         return [*outputs, *(self.message("user", media) for one in entry.results if (media := self.moved_media(one)))]

@@ -111,7 +111,7 @@ class _Restore:
                 self._take_entry_or_exchange(kind, self.current, value)
         elif kind == "exchange" and value.get("session", "") is None:
             yield from self._store()
-            storing.store_loose(redaction.redacted_json(value, self.redactors), self.owners)
+            storing.store_sessionless_exchange(redaction.redacted_json(value, self.redactors), self.owners)
         elif kind == "blob":
             self.payloads.add(value)
         elif kind == "session":
@@ -162,7 +162,7 @@ class _Restore:
             return
         current.refused = why
         if current.is_stored:
-            storing.clear(current.id)
+            storing.remove_interrupted_restore(current.id)
 
     def _start_session(self, value: JsonObject) -> None:
         try:
@@ -213,7 +213,7 @@ class _Restore:
         if stored.owner_id != owner.pk or not self.owners.can_link_to(stored):
             raise FormatError(_("a session with this id belongs to another user"))
         if stored.state == Session.State.INCOMPLETE and stored.stored_at < timezone.now() - STALE_AFTER:
-            storing.clear(session_id)
+            storing.remove_interrupted_restore(session_id)
             return None
         if stored.state not in Session.WHOLE:
             raise FormatError(_("the session is being restored or removed: try again in a minute"))
@@ -254,7 +254,7 @@ class _Restore:
                     storing.store([buffer], blobs=(), owners=self.owners)
                 except REFUSALS as error:
                     buffer.refused = LazyText(_("it could not be stored: %(error)s"), error=error_text(error))
-                    storing.clear(buffer.id)
+                    storing.remove_interrupted_restore(buffer.id)
         for buffer in batch:
             buffer.entries, buffer.exchanges = [], []
             if buffer.is_over or buffer.refused:
@@ -267,7 +267,7 @@ class _Restore:
 
     def _link(self, buffer: SessionBuffer) -> None:
         for name, target in buffer.links.items():
-            if not storing.link(buffer.id, name, target, self.owners):
+            if not storing.link_to_source(buffer.id, name, target, self.owners):
                 self.waiting.setdefault(target, []).append((buffer.id, name))
         for session_id, name in self.waiting.pop(buffer.id, ()):
-            storing.link(session_id, name, buffer.id, self.owners)
+            storing.link_to_source(session_id, name, buffer.id, self.owners)

@@ -13,7 +13,7 @@ from history.access import audit
 from history.db.packing import Packed, blobs_in, dump
 from history.db.transactions import writing
 from history.dialects.json_access import objs
-from history.entries import CONVERSATION, LEAVES, Gap, HeadMoved, JsonDict, JsonObject
+from history.entries import CONVERSATION, NEVER_PARENTS, Gap, HeadMoved, JsonDict, JsonObject
 from history.formats.base import FormatError, Notes
 from history.formats.jsonl.lines import id_of, parse_exchange
 from history.formats.jsonl.owners import OwnerMap
@@ -22,7 +22,7 @@ from history.models import Blob, EarlierTry, Exchange, Message, Session, ToolCal
 from history.models.append_only import writable
 from history.models.seals import title_mark_of
 from history.record import daily_counts, fingerprints, projections, row_builder, writer
-from history.record.row_builder import Draft, DraftRow, Position, advance, next_position
+from history.record.row_builder import DraftRow, ParentState, SessionDraft, advance, next_parent_state
 from history.retention import removal
 from history.text.lazy import gettext_noop as _
 
@@ -53,7 +53,7 @@ def store(batch: Sequence[SessionBuffer], *, blobs: Sequence[Blob], owners: Owne
         buffer.stored_count += len(buffer.entries)
 
 
-def clear(session_id: UUID) -> None:
+def remove_interrupted_restore(session_id: UUID) -> None:
     """Remove the remains of an interrupted restore."""
     begun = Session.objects.filter(pk=session_id, state=Session.State.INCOMPLETE)
     for pk in removal.mark(begun, why="unfinished"):
@@ -75,7 +75,7 @@ def _insert_entries(batch: Sequence[SessionBuffer]) -> None:
             inserters[buffer.id].close()
 
 
-class _EntryInserter(Draft):
+class _EntryInserter(SessionDraft):
     """A locked session into which entries are inserted, oldest first.
 
     Head, path and calls follow the rules of the recorder: only what it would decide comes from the file.
@@ -85,32 +85,32 @@ class _EntryInserter(Draft):
         session = self.session
         self.leaf = session.head
         self.scope = fingerprints.scope_of(api_key_id=session.api_key_id, owner_id=session.owner_id)
-        self.positions: dict[int, Position] = {}
+        self.parent_states: dict[int, ParentState] = {}
         self.calls: list[tuple[Message, JsonDict]] = []  # of entries without texts, to be written with them
 
     def insert(self, restored: RestoredEntry) -> None:
         session, row = self.session, restored.row
         if row.seq <= session.trimmed_through:
             row.on_path = True
-            self._put_row(restored, Position(fingerprints.START))
+            self._put_row(restored, ParentState(fingerprints.START))
             return
-        is_move, is_leaf = row.kind == HeadMoved.kind, row.kind in LEAVES
+        is_move, is_leaf = row.kind == HeadMoved.kind, row.kind in NEVER_PARENTS
         if is_move:
             self._move_head(row.parent_seq)
-        position = self.position_of(row.parent_seq)
+        parent_state = self.parent_state_of(row.parent_seq)
         # Only the entry knows where the head was before the first entry that is left after a trim.
         is_first = session.trimmed_through and session.head == 0 and row.parent_seq <= session.trimmed_through
         row.on_path = not is_leaf and (row.moved_head if is_first else row.parent_seq == session.head)
         row.moved_head = row.on_path or is_move
-        self._put_row(restored, position)
+        self._put_row(restored, parent_state)
         session.version, session.last_seal = row.seq, row.seal
         if is_leaf:
             return
         calls = [(call["call_id"], call["name"]) for call in restored.calls]
         calls += projections.calls_in(restored.entry) if restored.entry is not None else []
-        self.positions[row.seq] = position = next_position(position, row, calls=calls)
+        self.parent_states[row.seq] = parent_state = next_parent_state(parent_state, row, calls=calls)
         if row.on_path:
-            advance(session, position=position, seq=row.seq, is_message=row.is_message)
+            advance(session, parent_state=parent_state, seq=row.seq, is_message=row.is_message)
 
     def close(self) -> None:
         """Mark whether the entries before the anchor of a trim are on the path: that is known only at the end."""
@@ -124,13 +124,13 @@ class _EntryInserter(Draft):
         wrong = entries.filter(seq__lte=session.trimmed_through).exclude(on_path=is_anchored)
         writable(wrong).update(on_path=is_anchored)
 
-    def position_of(self, seq: int) -> Position:
+    def parent_state_of(self, seq: int) -> ParentState:
         if seq <= self.session.trimmed_through:
-            return Position(fingerprints.START)
-        if seq not in self.positions:
+            return ParentState(fingerprints.START)
+        if seq not in self.parent_states:
             _write(self)  # it may be among the rows that are not written yet
-            self.positions[seq] = row_builder.load_position(self.session, seq)
-        return self.positions[seq]
+            self.parent_states[seq] = row_builder.load_parent_state(self.session, seq)
+        return self.parent_states[seq]
 
     def _move_head(self, to: int) -> None:
         _write(self)
@@ -143,18 +143,18 @@ class _EntryInserter(Draft):
         session.head, session.message_count, session.head_has_open_calls = to, 0, False
         session.head_fingerprint = fingerprints.START
 
-    def _put_row(self, restored: RestoredEntry, position: Position) -> None:
+    def _put_row(self, restored: RestoredEntry, parent_state: ParentState) -> None:
         row, session = restored.row, self.session
         row.session, row.pk = session, None  # an attempt that was rolled back may have set it
         if restored.entry is not None:
-            row.fingerprint = fingerprints.fingerprint(restored.entry, after=position.fingerprint, scope=self.scope)
+            row.fingerprint = fingerprints.fingerprint(restored.entry, after=parent_state.fingerprint, scope=self.scope)
         elif row.kind in CONVERSATION:
-            row.fingerprint = fingerprints.of_nothing_known(session.pk, row.seq)
+            row.fingerprint = fingerprints.unmatchable_fingerprint(session.pk, row.seq)
         else:
-            row.fingerprint = position.fingerprint
+            row.fingerprint = parent_state.fingerprint
         # An entry without texts is neither searched nor does it call or answer: a gap, for the projections.
         entry = restored.entry or Gap(at=row.created_at)
-        self.rows.append(DraftRow(row, entry, Packed(row.body or "", {}, restored.blobs), position))
+        self.rows.append(DraftRow(row, entry, Packed(row.body or "", {}, restored.blobs), parent_state))
         self.calls += [(row, call) for call in restored.calls]
         row_builder.count_entry(session, row, restored.entry)
         session.tool_call_count += len(restored.calls)
@@ -202,7 +202,7 @@ def _store_tries(exchanges: Sequence[Exchange]) -> None:
     EarlierTry.objects.bulk_create(rows, ignore_conflicts=True)
 
 
-def store_loose(facts: JsonObject, owners: OwnerMap) -> None:
+def store_sessionless_exchange(facts: JsonObject, owners: OwnerMap) -> None:
     """Store an exchange without a session, unless it is stored already."""
     owner, fields = owners.find_owner(facts.get("owner")), parse_exchange(facts)
     [fields["id"]] = owners.exchange_ids([fields["id"]]).values()
@@ -271,7 +271,7 @@ def _finish(buffer: SessionBuffer, owners: OwnerMap) -> None:
         audit.record("rename", session=buffer.id, restored=True, title=mark.hex())
 
 
-def link(session_id: UUID, name: str, target: UUID, owners: OwnerMap) -> bool:
+def link_to_source(session_id: UUID, name: str, target: UUID, owners: OwnerMap) -> bool:
     """Link a session to its source; False while that is not stored."""
     source = Session.objects.filter(pk=target).only("owner_id", "api_key_id").first()
     if source is None or not owners.can_link_to(source):

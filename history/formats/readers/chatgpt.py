@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from history.dialects.json_access import compact, count, items, obj, objs, string
+from history.dialects.json_access import as_count, compact, items, obj, objs, string
 from history.dialects.tools import parse_arguments
 from history.entries import (
     Entry,
@@ -165,8 +165,8 @@ class _Messages(ConversationReader):
             self.tree.items[parent].entry = replace(above, results=(*above.results[:-1], last))
             return parent
         self.notes("repaired", _("Tool output without a call was kept as an internal message."), where=tool)
-        told = ModelInput(at=at, channel=CHANNEL, parts=(Text(text=f"[{tool}]"), *parts), is_internal=True)
-        return self.tree.add(name, told, parent=parent)
+        tool_message = ModelInput(at=at, channel=CHANNEL, parts=(Text(text=f"[{tool}]"), *parts), is_internal=True)
+        return self.tree.add(name, tool_message, parent=parent)
 
     def _parts(self, message: JsonObject) -> Iterator[Part]:
         content = obj(message.get("content"))
@@ -180,7 +180,7 @@ class _Messages(ConversationReader):
                 for part in items(content.get("parts")):
                     text = part if isinstance(part, str) else string(obj(part).get("text"))
                     if pointer := string(obj(part).get("asset_pointer")):
-                        yield self._media(pointer, size=count(part.get("size_bytes")))
+                        yield self._media(pointer, size=as_count(part.get("size_bytes")))
                     elif text.strip() or (text and not isinstance(part, str)):
                         yield Text(text=text)
                     elif not isinstance(part, str):
@@ -201,7 +201,7 @@ class _Messages(ConversationReader):
             name = string(file.get("id"))
             if name and name not in shown:
                 kind = string(file.get("mimeType")) or string(file.get("mime_type"))
-                yield self._media(name, media_type=kind, name=string(file.get("name")), size=count(file.get("size")))
+                yield self._media(name, media_type=kind, name=string(file.get("name")), size=as_count(file.get("size")))
 
     def _media(self, pointer: str, *, media_type: str = "", name: str = "", size: int = 0) -> Media:
         file_id = pointer.rpartition("://")[2].partition("#")[0]

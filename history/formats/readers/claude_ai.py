@@ -7,7 +7,7 @@ results belong to calls in their order. The newer exports say which message foll
 from collections.abc import Iterator
 from datetime import datetime
 
-from history.dialects.json_access import count, objs, string
+from history.dialects.json_access import as_count, objs, string
 from history.entries import (
     Entry,
     JsonDict,
@@ -139,7 +139,7 @@ class _Messages(ConversationReader):
             if text:  # what the model read
                 yield Text(text=f"[{name or 'attachment'}]\n\n{text}", extra={"attachment": name})
             else:
-                yield OtherPart(data={"type": "attachment", "name": name, "size": count(file.get("file_size"))})
+                yield OtherPart(data={"type": "attachment", "name": name, "size": as_count(file.get("file_size"))})
         for file in (*objs(message.get("files")), *objs(message.get("files_v2"))):
             name = string(file.get("file_name")) or string(file.get("name"))
             self.notes("lost", _("The export does not contain an attached file. Its name was kept."), where=name)

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from history.dialects.json_access import compact, count, number, obj, objs, parse_json, string
+from history.dialects.json_access import as_count, as_float, compact, obj, objs, parse_json, string
 from history.entries import (
-    LEAVES,
+    NEVER_PARENTS,
     DebugLog,
     Entry,
     JsonObject,
@@ -149,7 +149,7 @@ class _Rollout(ConversationReader):
 
     def put(self, entry: Entry, name: str = "", *, covers: str = "") -> str:
         placed = self.tree.add(name or self.item_id, entry, parent=self.parent, covers=covers)
-        self.parent = self.parent if entry.kind in LEAVES else placed
+        self.parent = self.parent if entry.kind in NEVER_PARENTS else placed
         return placed
 
     def item(self, item: JsonObject, time: object) -> None:
@@ -243,10 +243,10 @@ class _Rollout(ConversationReader):
         entry = self.tree.items[self.last_answer].entry
         if isinstance(entry, ModelOutput) and entry.usage is None:
             usage = Usage(
-                input_tokens=count(used.get("input_tokens")),
-                output_tokens=count(used.get("output_tokens")),
-                cache_read_tokens=count(used.get("cached_input_tokens")),
-                reasoning_tokens=count(used.get("reasoning_output_tokens")),
+                input_tokens=as_count(used.get("input_tokens")),
+                output_tokens=as_count(used.get("output_tokens")),
+                cache_read_tokens=as_count(used.get("cached_input_tokens")),
+                reasoning_tokens=as_count(used.get("reasoning_output_tokens")),
                 raw=used,
             )
             self.tree.replace_entry(self.last_answer, usage=usage)
@@ -262,7 +262,7 @@ def _outcome(result: ToolResult) -> ToolResult:
     if not isinstance(output, str) or not facts:
         return result
     parts = (Text(text=output),) if output else ()
-    duration = number(facts.get("duration_seconds"))
+    duration = as_float(facts.get("duration_seconds"))
     return replace(result, parts=parts, status="failed" if facts.get("exit_code") else "success", duration=duration)
 
 

@@ -11,10 +11,10 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import PurePosixPath
 
-from history.dialects.json_access import compact, count, items, obj, objs, string
+from history.dialects.json_access import as_count, compact, items, obj, objs, string
 from history.dialects.tools import call_id_for
 from history.entries import (
-    LEAVES,
+    NEVER_PARENTS,
     DebugLog,
     Entry,
     JsonDict,
@@ -31,7 +31,7 @@ from history.entries import (
     text_of,
 )
 from history.formats.base import Conversation, FormatError, Notes, chain_id
-from history.formats.conversations import ConversationReader, moment, reasoning
+from history.formats.conversations import ConversationReader, parse_time, reasoning
 from history.formats.sources import Reader, Sample, Source
 from history.text.lazy import gettext_noop as _
 
@@ -179,7 +179,7 @@ class _Messages(ConversationReader):
 
     def _put(self, name: str, entry: Entry, parent: str, *, covers: str = "") -> str:
         placed = self.tree.add(name, entry, parent=parent, covers=covers)
-        return parent if entry.kind in LEAVES else placed
+        return parent if entry.kind in NEVER_PARENTS else placed
 
     def _input(self, name: str, message: JsonObject, at: datetime, parent: str) -> str:
         entries = self.decode([{"role": "user", "parts": _parts(message.get("content"))}], at=at)
@@ -231,11 +231,11 @@ class _Messages(ConversationReader):
             return parent
         usage: Usage | None = None
         if tokens := obj(message.get("tokens")):
-            thoughts = count(tokens.get("thoughts"))
+            thoughts = as_count(tokens.get("thoughts"))
             usage = Usage(
-                input_tokens=count(tokens.get("input")) + count(tokens.get("tool")),
-                output_tokens=count(tokens.get("output")) + thoughts,
-                cache_read_tokens=count(tokens.get("cached")),
+                input_tokens=as_count(tokens.get("input")) + as_count(tokens.get("tool")),
+                output_tokens=as_count(tokens.get("output")) + thoughts,
+                cache_read_tokens=as_count(tokens.get("cached")),
                 reasoning_tokens=thoughts,
                 raw=tokens,
             )
@@ -267,7 +267,7 @@ class _Messages(ConversationReader):
             status=status,
             parts=result_parts,
             error=text_of(result_parts)[:500] if status == "failed" else "",
-            started_at=moment(call.get("timestamp")),
+            started_at=parse_time(call.get("timestamp")),
         )
 
 

@@ -7,7 +7,7 @@ text.
 from collections.abc import Iterator
 from datetime import datetime
 
-from history.dialects.json_access import compact, number, obj, objs, string
+from history.dialects.json_access import as_float, compact, obj, objs, string
 from history.entries import (
     Entry,
     JsonObject,
@@ -21,7 +21,7 @@ from history.entries import (
     ToolResults,
 )
 from history.formats.base import Conversation, FormatError, Notes, chain_id
-from history.formats.conversations import CHANNEL, ConversationReader, instruction, moment
+from history.formats.conversations import CHANNEL, ConversationReader, instruction, parse_time
 from history.formats.sources import Reader, Sample, Source
 from history.text.lazy import gettext_noop as _
 
@@ -94,8 +94,8 @@ def _result(call: JsonObject, request: ToolRequest) -> ToolResult:
         name=request.name,
         status=status,
         parts=(Text(text=text),) if text else (),
-        started_at=moment(call.get("timestamp")),
-        duration=number(call.get("duration")),
+        started_at=parse_time(call.get("timestamp")),
+        duration=as_float(call.get("duration")),
         metadata={} if word == status else {"status": word},
     )
 

@@ -28,7 +28,7 @@ from history.text.lazy import gettext_noop as _
 CLIENTS = {"anthropic-messages": "Anthropic", "gemini-generate": "Gemini"}  # others are OpenAI's
 ANTHROPIC = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document"})
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
-SAID = ("messages", "contents", "input")
+CONVERSATION_FIELDS = ("messages", "contents", "input")
 IDS = ("id", "conversation_id", "session_id", "uuid", "custom_id")
 TIMES = ("timestamp", "created_at", "created", "create_time")
 # Of a checkpoint: how the environment begins; the environment, its acknowledgement, the first question and its answer.
@@ -95,10 +95,12 @@ def _convert(item: JsonObject, *, client: str, notes: Notes, dialect: str = "ope
     # Its own id, with how it begins, because ids are not always unique; without an id, a hash of the content.
     source_id = next((str(item[name]) for name in IDS if isinstance(item.get(name), str | int) and item[name]), "")
     if source_id:
-        opening = chain_id("", compact([items(item.get(name))[:1] for name in SAID]))
+        opening = chain_id("", compact([items(item.get(name))[:1] for name in CONVERSATION_FIELDS]))
         source_id = f"{source_id[:100]}/{opening[:12]}"
     else:
-        source_id = chain_id("", compact({name: item[name] for name in (*SAID, "tools", "functions") if name in item}))
+        source_id = chain_id(
+            "", compact({name: item[name] for name in (*CONVERSATION_FIELDS, "tools", "functions") if name in item})
+        )
     return reader.conversation(source_id, title=string(item.get("title")), model=request.model)
 
 
@@ -145,8 +147,8 @@ def _messages(turns: list[JsonObject], notes: Notes) -> list[JsonDict]:
             case "call":
                 calls = _calls(text, place)
                 waiting += [call["id"] for call in calls]
-                said = {"content": None, "tool_calls": calls} if calls else {"content": text}
-                messages.append({"role": "assistant", **said})
+                message = {"content": None, "tool_calls": calls} if calls else {"content": text}
+                messages.append({"role": "assistant", **message})
                 notes("repaired", _("A call is not valid JSON. It was read as text."), count=not calls)
             case "tool":
                 messages.append({"role": "tool", "tool_call_id": waiting.pop(0) if waiting else "", "content": text})

@@ -104,7 +104,7 @@ def _place(session: Session, seq: int) -> str:
 
 def note_beside(session: Session, notes: Notes) -> None:
     rows = Message.objects.of(session).filter(on_path=False)
-    others = rows.filter(seq__gt=session.trimmed_through).without_leaves().count()
+    others = rows.filter(seq__gt=session.trimmed_through).possible_parents().count()
     counts = {
         gettext_noop("entries on other branches"): others,
         gettext_noop("notes outside the path"): rows.filter(kind="debug_log").count(),

@@ -9,7 +9,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.utils.translation import gettext as _
 
 from history.exporting import Export, ExportReport, Selection, begin
-from history.formats.reports import level_word, note_words
+from history.formats.reports import level_label, note_text
 from history.formats.writers import EXPORTERS
 from history.management.cli.arguments import Options, add_times, add_viewer, session_named, viewer_of
 from history.management.output import Stream, print_json_line, print_line, progress_bar
@@ -115,6 +115,6 @@ def _print_report(report: ExportReport, options: Options, err: Stream) -> None:
     totals = {"sessions": report.sessions, "bytes": f"{report.bytes:,}"}
     print_line(err, _("Sessions exported: %(sessions)s (%(bytes)s bytes)") % totals)
     for note in report.notes:
-        print_line(err, (f"{level_word(note.level)}: ", "yellow" if note.level == "lost" else "dim"), note_words(note))
+        print_line(err, (f"{level_label(note.level)}: ", "yellow" if note.level == "lost" else "dim"), note_text(note))
     if report.cursor:
         print_line(err, _("The next export continues with --since %(cursor)s") % {"cursor": report.cursor})

@@ -7,7 +7,7 @@ from django.utils.translation import gettext as _
 
 from history import importing
 from history.access.keys import NotAllowedError, first_staff_user
-from history.formats.reports import filled_in, level_word, note_words, worded
+from history.formats.reports import level_label, note_text, translate_if_lazy, translate_sentence
 from history.importing import ImportItem, ImportOutcome, ImportReport
 from history.management.cli.arguments import Options, user_named
 from history.management.output import Stream, print_counts, print_json_line, print_line, progress_bar
@@ -59,13 +59,13 @@ def _print_item(item: ImportItem, options: Options, out: Stream) -> None:
         return
     if item.outcome in QUIET and options["verbosity"] < 2:
         return
-    name = filled_in(item.title) or item.file
+    name = translate_if_lazy(item.title) or item.file
     place = [f"  {item.session}"] if item.session else []
     print_line(out, (item.outcome.value, STYLES[item.outcome]), f"  {name}", *place)
     if item.why:
-        print_line(out, worded(item.why), indent=4)
+        print_line(out, translate_sentence(item.why), indent=4)
     for note in item.notes:
-        print_line(out, (level_word(note.level), "dim"), f"  {note_words(note)}", indent=4)
+        print_line(out, (level_label(note.level), "dim"), f"  {note_text(note)}", indent=4)
 
 
 def _print_report(report: ImportReport, options: Options, *, out: Stream, err: Stream) -> None:

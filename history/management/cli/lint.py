@@ -8,7 +8,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.utils.translation import gettext as _
 
 from history.access.permissions import Purpose
-from history.formats.reports import worded
+from history.formats.reports import translate_sentence
 from history.linting import NAMES, LintReport, LintSeverity, NotAConversation, parse_text
 from history.management.cli.arguments import Options, add_viewer, session_named, viewer_of
 from history.management.output import Stream, print_json, print_line, print_table
@@ -93,7 +93,7 @@ def _texts(source: str, text: str, language: str) -> Iterator[tuple[str, LintRep
         for number, one in enumerate(conversations, 1):
             yield source if len(conversations) == 1 else f"{source}:{number}", lint_page.report_on_request(one)
     except (NotAConversation, lint_page.TooLong) as error:
-        raise CommandError(f"{source}: {worded(error_text(error))}") from None
+        raise CommandError(f"{source}: {translate_sentence(error_text(error))}") from None
 
 
 def _print(source: str, report: LintReport, vendors: list[str], out: Stream) -> None:
@@ -110,9 +110,11 @@ def _print(source: str, report: LintReport, vendors: list[str], out: Stream) -> 
             print_line(out)
             print_line(out, (NAMES[verdict.dialect], "bold"))
         for finding in verdict.findings:
-            severity, text = finding.rule.severity.value, f"{finding.place}  {worded(finding.text)}"
+            severity, text = finding.rule.severity.value, f"{finding.place}  {translate_sentence(finding.text)}"
             print_line(out, (f"{severity:<11}", STYLES[severity]), text, indent=2)
             print_line(out, (f"{finding.rule.id}  {finding.rule.answer}".rstrip(), "dim"), indent=13)
         for repair in verdict.repairs:
-            print_line(out, (_("repaired").ljust(11), "green"), f"{repair.place}  {worded(repair.text)}", indent=2)
+            print_line(
+                out, (_("repaired").ljust(11), "green"), f"{repair.place}  {translate_sentence(repair.text)}", indent=2
+            )
     print_line(out)

@@ -133,7 +133,7 @@ def history(request: HtmxRequest) -> HttpResponse:
     if request.htmx.trigger == "found":  # the list itself was notified of a change
         counted = {"spread": count_results(request.user, query), "deleted": just_deleted_by(request.user)}
         context["browse"] = read_rows(request.user, query) | counted
-        return render(request, "history/browse/_found.html", context)
+        return render(request, "history/browse/_results.html", context)
     template = "history/browse/_answer.html" if request.htmx else "history/browse/page.html"
     context["browse"] = read_page(request.user, query)
     if not request.htmx and not query.is_narrowed and not query.before:

@@ -25,7 +25,7 @@ from history.record.loading import entries_of
 from relay.digest.answers import DONE, MOST_ITEMS, answer_to, join_parts
 from relay.digest.calls import WAIT_SECONDS, AnswerCopy, CallPlan, PendingCall, RecordedAnswer
 from relay.digest.requests import RelayedRequest
-from relay.gateway.journal.records import Ended
+from relay.gateway.journal.records import CallEnded
 from relay.models import NamedReply
 
 CLOCKS_DIFFER = timedelta(seconds=2)  # between two hosts
@@ -168,7 +168,7 @@ def find_copies(calls: Iterable[PendingCall]) -> dict[UUID, AnswerCopy]:
     return copies
 
 
-def _is_late(call: PendingCall, ended: Ended) -> bool:
+def _is_late(call: PendingCall, ended: CallEnded) -> bool:
     request = call.request
     if call.is_given_up or request.side_call or request.retry or not request.chain:
         return False

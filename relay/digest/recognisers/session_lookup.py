@@ -10,12 +10,12 @@ from django.db.models import QuerySet
 from history.db.packing import LONG_TEXT, clean
 from history.entries import Entry, ModelInput, ModelOutput, SystemInstructionSet, ToolResults, ToolsOffered
 from history.models import Message, Session
-from history.record.fingerprints import essence_of
+from history.record.fingerprints import fingerprinted_content
 from relay.digest.requests import RelayedRequest
 from relay.digest.session_cache import instruction_hash, states_at_head
 from relay.gateway.call.session_ids import session_id
 
-MOST_GENERATIONS = 20  # how often an owner may have deleted a session that its client continues under the same name
+MAX_SUCCESSORS = 20  # how often an owner may have deleted a session that its client continues under the same name
 # A session that a request does not name is looked for among this many of its key.
 MOST_RECENT, RECENT = 20, timedelta(days=1)
 # How the summaries begin that programs put in place of a long conversation. People write <summary> too: that one has to
@@ -35,7 +35,7 @@ def own_session(pk: UUID, *, key: int) -> Session | None:
 
 def current_session(pk: UUID, *, key: int) -> tuple[UUID, Session | None]:
     """The session of that id. If its owner has deleted it, the session that continues in its place."""
-    for generation in range(1, MOST_GENERATIONS):
+    for generation in range(1, MAX_SUCCESSORS):
         session = Session.objects.filter(pk=pk).first()
         if session is None:
             return pk, None
@@ -87,4 +87,4 @@ def _kept_texts(request: RelayedRequest) -> list[tuple[str, str]]:
         return []
     # Programs shorten long results of tools.
     around = [entry for entry in request.entries[max(newest - 1, 0) : newest + 1] if not isinstance(entry, ToolResults)]
-    return [(entry.kind, clean(entry.text)[:LONG_TEXT]) for entry in around if essence_of(entry) is not None]
+    return [(entry.kind, clean(entry.text)[:LONG_TEXT]) for entry in around if fingerprinted_content(entry) is not None]

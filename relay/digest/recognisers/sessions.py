@@ -144,7 +144,7 @@ def _at_end(request: RelayedRequest, session: Session, match: SessionMatch) -> S
 
 def _unanswered_question(request: RelayedRequest, session: Session) -> int | None:
     """The end of the session, if it is this request and has no answer, or one that failed."""
-    rows = Message.objects.on_path(session).filter(seq__lte=session.head).without_leaves()
+    rows = Message.objects.on_path(session).filter(seq__lte=session.head).possible_parents()
     columns = ("seq", "kind", "status", "fingerprint")
     end = list(rows.order_by("-seq").values_list(*columns)[: 2 * len(request.entries) + NEWEST])
     if end and end[0][1] == ModelOutput.kind and end[0][2] != "complete":
@@ -253,7 +253,7 @@ def _search(request: RelayedRequest, indices: Iterable[int], session: Session | 
     if not wanted:
         return None
     # A moved head has the fingerprint of its target, and nothing can follow it.
-    rows = Message.objects.filter(fingerprint__in=list(wanted)).without_leaves()
+    rows = Message.objects.filter(fingerprint__in=list(wanted)).possible_parents()
     rows = rows.filter(session=session) if session else rows.filter(session__state=Session.State.OPEN)
     columns = ("fingerprint", "session_id", "seq", "kind", "created_at", "on_path", "session__head")
     values = rows.order_by().values_list(*columns, "session__forked_from_id")

@@ -93,7 +93,7 @@ def guess_dialect(path: str, headers: Mapping[str, str]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Earlier:
+class EarlierConversation:
     """The conversation that a call continues by id. `size` is about how many bytes it has.
 
     `system` has the instructions among its items, which stay. The record does not separate them from those of one
@@ -140,7 +140,7 @@ class Call:
     is_changed: bool = False
     # It continues an answer of one of several upstreams, and this process does not know of which.
     is_origin_unknown: bool = False
-    earlier: Earlier | None = None
+    earlier: EarlierConversation | None = None
     lasting_system: str = ""
     attempts: list[Attempt] = field(default_factory=list)
 

@@ -9,7 +9,7 @@ import re
 from urllib.parse import urlsplit
 
 from history.access.key_cache import ApiKeyError
-from history.answers.events import ErrorKind, Failed
+from history.answers.events import AnswerFailed, ErrorKind
 from history.dialects import DIALECTS
 from history.dialects.json_access import as_bytes
 from relay.providers.endpoints import Endpoint, host_of
@@ -43,7 +43,7 @@ class Refusal(Exception):
         self.message, self.kind, self.status, self.headers = message, kind, status, headers
 
     def encode(self, dialect: str) -> tuple[int, bytes]:
-        status, body = DIALECTS[dialect].encode_error(Failed(message=self.message, kind=self.kind))
+        status, body = DIALECTS[dialect].encode_error(AnswerFailed(message=self.message, kind=self.kind))
         return self.status or status, as_bytes(body)
 
 

@@ -8,8 +8,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import chain, groupby
 from pathlib import Path
 
-from relay.gateway.journal.frames import RecordPosition, read_records
-from relay.gateway.journal.records import Lost, Record
+from relay.gateway.journal.record_framing import RecordPosition, read_records
+from relay.gateway.journal.records import Record, RecordsLost
 from relay.gateway.journal.segments import is_of_later_release, is_written, names, writer_of
 
 
@@ -73,5 +73,5 @@ def read(
         *map(chain.from_iterable, each),
         # A loss has no time of its own: it comes right behind the writer's record before it. So does a record with an
         # earlier time, after a clock was set back.
-        key=lambda found: 0.0 if isinstance(found[1], Lost) else found[1].at,
+        key=lambda found: 0.0 if isinstance(found[1], RecordsLost) else found[1].at,
     )

@@ -23,7 +23,7 @@ CREDENTIALS = frozenset(
 DAMAGED = "the journal is damaged"
 
 
-class Accepted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CallAccepted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A call that is about to be sent: written before the first byte goes upstream."""
 
     exchange: UUID
@@ -72,7 +72,7 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True):
     error: str = ""
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CallEnded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The end of a call. `reply` is the part of the reply that was not written before; `lost_bytes` of it are lost."""
 
     exchange: UUID
@@ -90,10 +90,10 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     lost_bytes: int = 0
     error: str = ""
     metadata: dict[str, Any] = {}
-    skipped: int = 0  # never written, as in `Accepted`
+    skipped: int = 0  # never written, as in `CallAccepted`
 
 
-class Lost(msgspec.Struct, frozen=True, kw_only=True):
+class RecordsLost(msgspec.Struct, frozen=True, kw_only=True):
     """What the journal could not keep, written as soon as it can write again: whole calls, bytes, and why."""
 
     at: float
@@ -107,9 +107,13 @@ class Lost(msgspec.Struct, frozen=True, kw_only=True):
         return self.why.startswith(DAMAGED)
 
 
-Record = Accepted | ReplyBytes | Ended | Lost
+Record = CallAccepted | ReplyBytes | CallEnded | RecordsLost
 
-_KINDS: dict[bytes, type[Accepted | Ended | Lost]] = {b"A": Accepted, b"E": Ended, b"L": Lost}
+_KINDS: dict[bytes, type[CallAccepted | CallEnded | RecordsLost]] = {
+    b"A": CallAccepted,
+    b"E": CallEnded,
+    b"L": RecordsLost,
+}
 _LETTERS: dict[type, bytes] = {kind: letter for letter, kind in _KINDS.items()}
 _REPLY = struct.Struct("<16sdQ")
 _HEAD = struct.Struct("<I")
@@ -122,7 +126,7 @@ def without_credentials(headers: Iterable[tuple[str, str]]) -> list[tuple[str, s
     return [pair for pair in headers if pair[0] not in CREDENTIALS]
 
 
-def head_of(record: Accepted | Ended | Lost) -> bytes:
+def encode_header(record: CallAccepted | CallEnded | RecordsLost) -> bytes:
     """A record without its body or reply bytes, which are written behind it."""
     try:
         head = _encoder.encode(record)
@@ -131,12 +135,12 @@ def head_of(record: Accepted | Ended | Lost) -> bytes:
     return _LETTERS[type(record)] + _HEAD.pack(len(head)) + head
 
 
-def head_of_reply(exchange: UUID, at: float, *, offset: int) -> bytes:
+def encode_reply_header(exchange: UUID, at: float, *, offset: int) -> bytes:
     """The bytes are written behind it."""
     return b"P" + _REPLY.pack(exchange.bytes, at, offset)
 
 
-def head_size(start: bytes) -> int:
+def header_size(start: bytes) -> int:
     """The size of the head of a record that begins with these bytes."""
     letter = start[:1]
     if letter in _KINDS and len(start) > _HEAD.size:
@@ -147,16 +151,16 @@ def head_size(start: bytes) -> int:
 def parse_record(payload: bytes, *, skipped: int = 0, skipped_hash: str = "") -> Record | None:
     """None for a kind of record that this release does not know. `skipped` bytes behind the payload were not read."""
     try:
-        record = from_bytes(memoryview(payload))
+        record = decode_record(memoryview(payload))
     except (ValueError, TypeError, LookupError, struct.error):
         return None
-    if not skipped or isinstance(record, Lost):
+    if not skipped or isinstance(record, RecordsLost):
         return record
-    hashed = {"skipped_hash": skipped_hash} if isinstance(record, Accepted) else {}
+    hashed = {"skipped_hash": skipped_hash} if isinstance(record, CallAccepted) else {}
     return msgspec.structs.replace(record, skipped=skipped, **hashed)
 
 
-def from_bytes(payload: memoryview) -> Record:
+def decode_record(payload: memoryview) -> Record:
     letter = bytes(payload[:1])
     if letter == b"P":
         exchange, at, offset = _REPLY.unpack_from(payload, 1)

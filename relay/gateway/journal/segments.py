@@ -1,8 +1,8 @@
 """The files of the journal (segments): names, locks, first lines, and copies of damaged bytes.
 
-`frames` reads the records behind the first line. The writing process holds a lock on its segment, which the kernel
-releases when the process dies: so a reader knows without a clock or a process id whether more can come. A segment has
-its lock before it has its name.
+`record_framing` reads the records behind the first line. The writing process holds a lock on its segment, which the
+kernel releases when the process dies: so a reader knows without a clock or a process id whether more can come. A
+segment has its lock before it has its name.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from zlib import crc32
 
-from relay.gateway.journal.records import DAMAGED, Lost
+from relay.gateway.journal.records import DAMAGED, RecordsLost
 
 logger = logging.getLogger(__name__)
 
@@ -25,10 +25,10 @@ SUFFIX = ".journal"
 # So far apart are the numbers of a writer's segments at least: what is carried over from one finds a name behind it.
 BETWEEN = 1_000_000
 # Damaged bytes of a segment, for staff to look at. They do not count against the size of the journal.
-ASIDE = ".damaged"
+DAMAGED_SUFFIX = ".damaged"
 # A record larger than a reader wants to hold, and damaged bytes, are read in pieces of this size.
 CHUNK = 1024 * 1024
-UNNAMED = ".new"  # a segment before it has its name
+UNNAMED_SUFFIX = ".new"  # a segment before it has its name
 
 
 def heading(version: int) -> bytes:
@@ -57,7 +57,7 @@ def create(folder: Path, first: bytes = MAGIC, *, writer: str, after: str = "") 
     """A new segment, locked before it can be seen. Its name sorts by time, and behind the segment `after`."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = name_of(max(time.time_ns(), number_of(after) + BETWEEN), writer=writer)
-    hidden = folder / f"{name}{UNNAMED}"
+    hidden = folder / f"{name}{UNNAMED_SUFFIX}"
     fd = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -82,7 +82,7 @@ def bytes_in(folder: Path) -> int:
     total = 0
     with contextlib.suppress(FileNotFoundError):
         for entry in os.scandir(folder):
-            if not entry.name.endswith(ASIDE):
+            if not entry.name.endswith(DAMAGED_SUFFIX):
                 with contextlib.suppress(FileNotFoundError):
                     total += entry.stat().st_size
     return total
@@ -108,18 +108,18 @@ def is_of_later_release(path: Path) -> bool:
     return found is not None and int(found[3], 16) == crc32(found[1]) and int(found[2]) > VERSION
 
 
-def note_loss(path: Path, start: int, end: int, *, at_position: int, lost: int, calls: int) -> Lost:
+def note_loss(path: Path, start: int, end: int, *, at_position: int, lost: int, calls: int) -> RecordsLost:
     """Log what is lost of a segment, and put the bytes aside that cannot be read."""
     place = f"{path.name} at byte {at_position}"
-    if end > start and (name := _put_aside(path, start, end)):
+    if end > start and (name := _keep_damaged_bytes(path, start, end)):
         place += f", put aside as {name}"
     logger.error("The relay's journal is damaged: %s; %d bytes of it are lost.", place, lost)
-    return Lost(at=path.stat().st_mtime, calls=calls, lost_bytes=lost, why=f"{DAMAGED}: {place}")
+    return RecordsLost(at=path.stat().st_mtime, calls=calls, lost_bytes=lost, why=f"{DAMAGED}: {place}")
 
 
-def _put_aside(path: Path, start: int, end: int) -> str:
+def _keep_damaged_bytes(path: Path, start: int, end: int) -> str:
     """Copy these bytes to a file with the time of the segment. Empty if the disk is full."""
-    copy = path.with_name(f"{path.name}.{start}{ASIDE}")
+    copy = path.with_name(f"{path.name}.{start}{DAMAGED_SUFFIX}")
     try:
         fd = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with path.open("rb") as source, os.fdopen(fd, "wb") as target:

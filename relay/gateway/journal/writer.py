@@ -21,9 +21,9 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from relay.gateway.journal import frames, segments
-from relay.gateway.journal.frames import Payload
-from relay.gateway.journal.records import Accepted, Ended, Lost, head_of, head_of_reply
+from relay.gateway.journal import record_framing, segments
+from relay.gateway.journal.record_framing import Payload
+from relay.gateway.journal.records import CallAccepted, CallEnded, RecordsLost, encode_header, encode_reply_header
 from relay.gateway.journal.segments import bytes_in
 
 logger = logging.getLogger(__name__)
@@ -96,14 +96,14 @@ class Journal:
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def accept(self, record: Accepted, body: bytes = b"") -> bool:
+    def accept(self, record: CallAccepted, body: bytes = b"") -> bool:
         """Write that a call is about to be sent. False if it is not recorded, by its mode or because it is lost."""
         mode = record.recording
         if mode == NOTHING:
             return False
         if mode == WITHOUT_BODIES:
             body = b""
-        if not self._write((head_of(record), body)):
+        if not self._write((encode_header(record), body)):
             self.unreported.calls += 1
             self.unreported.lost_bytes += len(body)
             return False
@@ -130,7 +130,7 @@ class Journal:
         if under_way.waiting >= GATHER_BYTES or now - under_way.since >= GATHER_SECONDS:
             self._flush(under_way)
 
-    def end(self, record: Ended) -> None:
+    def end(self, record: CallEnded) -> None:
         """Write how it ended, with the rest of the reply. A second end is ignored."""
         under_way = self._open.pop(record.exchange.int, None)
         if under_way is None:
@@ -156,7 +156,7 @@ class Journal:
 
     def _flush(self, under_way: _Open) -> None:
         if under_way.pieces:
-            head = head_of_reply(under_way.exchange, time.time(), offset=under_way.size - under_way.waiting)
+            head = encode_reply_header(under_way.exchange, time.time(), offset=under_way.size - under_way.waiting)
             if not self._write((head, b"".join(under_way.pieces))):
                 under_way.lost += under_way.waiting
         under_way.pieces.clear()
@@ -171,7 +171,7 @@ class Journal:
         return True
 
     def _try(self, payloads: list[Payload]) -> bool:
-        size = sum(frames.FRAME_SIZE + len(head) + len(behind) for head, behind in payloads)
+        size = sum(record_framing.FRAME_SIZE + len(head) + len(behind) for head, behind in payloads)
         try:
             if self._available < size or time.monotonic() - self._measured > MEASURE_SECONDS:
                 self._measure(size)
@@ -191,9 +191,12 @@ class Journal:
         position, calls = self._length, self._calls
         for payload in payloads:
             length = len(payload[0]) + len(payload[1])
-            pieces += (frames.pack_frame(payload, self._mark, length=length, position=position, calls=calls), *payload)
-            position += frames.FRAME_SIZE + length
-            calls += frames.is_call(payload[0])
+            pieces += (
+                record_framing.pack_frame(payload, self._mark, length=length, position=position, calls=calls),
+                *payload,
+            )
+            position += record_framing.FRAME_SIZE + length
+            calls += record_framing.is_call(payload[0])
         try:
             written = os.pwritev(self._fd, pieces, self._length) if len(pieces) <= MOST_PIECES else 0
             if written < size:
@@ -209,16 +212,18 @@ class Journal:
             raise
         self._length, self._calls = position, calls
         with contextlib.suppress(OSError):  # the records are there: a reader only cannot tell if they are cut off later
-            os.pwrite(self._fd, frames.pack_counts(position, calls), frames.COUNTS_AT)
+            os.pwrite(self._fd, record_framing.pack_counts(position, calls), record_framing.COUNTS_AT)
 
     def _begin_segment(self) -> None:
         """The new one first: for a reader, a writer without a segment is dead."""
         if not self._writer.startswith(f"{_this_process}-"):
             self._writer, self._segment = f"{_this_process}-{secrets.token_hex(4)}", ""
-        self._segment, fd = segments.create(self.folder, frames.heading(), writer=self._writer, after=self._segment)
+        self._segment, fd = segments.create(
+            self.folder, record_framing.heading(), writer=self._writer, after=self._segment
+        )
         self._close_segment()
         self._fd, self._pid, self._begun = fd, _this_process, time.monotonic()
-        self._length, self._calls, self._mark = frames.START, 0, frames.mark_of(self._segment)
+        self._length, self._calls, self._mark = record_framing.START, 0, record_framing.mark_of(self._segment)
 
     def _close_segment(self) -> None:
         # After a fork the file is the parent's: its copy of the descriptor is only closed here.
@@ -236,8 +241,8 @@ class Journal:
     def _catch_up(self) -> None:
         """Write the ends that are owed, then what was lost."""
         lost = self.unreported
-        record = Lost(at=time.time(), calls=lost.calls, lost_bytes=lost.lost_bytes, why=lost.why)
-        if self._try([*self._owed, (head_of(record), b"")] if lost.calls else self._owed):
+        record = RecordsLost(at=time.time(), calls=lost.calls, lost_bytes=lost.lost_bytes, why=lost.why)
+        if self._try([*self._owed, (encode_header(record), b"")] if lost.calls else self._owed):
             self._owed, self.unreported = [], Losses()
             text = "The relay's journal is written again: %d calls, %d bytes lost."
             logger.warning(text, lost.calls, lost.lost_bytes)
@@ -265,7 +270,7 @@ class Journal:
             self._wake()
 
 
-def _end(record: Ended, under_way: _Open) -> Payload:
+def _end(record: CallEnded, under_way: _Open) -> Payload:
     if under_way.lost or record.reply_size != under_way.size:
         record = replace(record, reply_size=under_way.size, lost_bytes=record.lost_bytes + under_way.lost)
-    return head_of(record), b"".join(under_way.pieces)
+    return encode_header(record), b"".join(under_way.pieces)

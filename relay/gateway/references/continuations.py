@@ -15,11 +15,11 @@ from uuid import UUID
 from history.db.packing import attachments_of
 from history.db.process_state import process_state
 from history.dialects import DecodedRequest
-from history.dialects.types import joined
+from history.dialects.types import join_texts
 from history.entries import ModelInput, ModelOutput, ToolResults
 from history.models import Blob, Session
 from history.record.selectors import snapshot
-from relay.gateway.call.calls import Call, Earlier
+from relay.gateway.call.calls import Call, EarlierConversation
 from relay.gateway.call.errors import LONGEST_NAME, Refusal, not_found
 from relay.gateway.references import ownership
 from relay.gateway.routes import Upstream
@@ -59,12 +59,12 @@ def check_continuation(call: Call, upstreams: list[Upstream]) -> None:
         raise Refusal(f"The model '{call.model[:LONGEST_NAME]}' cannot continue {name}. Send the whole conversation.")
 
 
-def with_earlier(request: DecodedRequest, earlier: Earlier) -> DecodedRequest:
+def with_earlier(request: DecodedRequest, earlier: EarlierConversation) -> DecodedRequest:
     """The request behind the earlier conversation. As at OpenAI, `instructions` of earlier requests do not apply."""
     return replace(
         request,
         entries=(*earlier.entries, *request.entries),
-        system=joined((request.system, earlier.system)) or earlier.recorded_system,
+        system=join_texts((request.system, earlier.system)) or earlier.recorded_system,
         blobs={**earlier.blobs, **request.blobs},
         places=(),
     )
@@ -77,24 +77,24 @@ def remember(call: Call, request: DecodedRequest, output: ModelOutput) -> None:
     size = len(call.body) + len(output.text) + (call.earlier.size if call.earlier else 0)
     size += sum(map(len, request.blobs.values()))
     entries = (*request.entries, output)
-    earlier = Earlier(entries=entries, system=call.lasting_system, blobs=request.blobs, size=size)
+    earlier = EarlierConversation(entries=entries, system=call.lasting_system, blobs=request.blobs, size=size)
     process_state.get(ContinuationMemory).add(call.key.pk, call.reply_id, earlier)
-    ownership.remember(call, [call.reply_id])
+    ownership.remember_issued(call, [call.reply_id])
 
 
 @dataclass(slots=True)
 class ContinuationMemory:
     lock: threading.Lock = field(default_factory=threading.Lock)
-    conversations: OrderedDict[tuple[int, str], tuple[float, Earlier]] = field(default_factory=OrderedDict)
+    conversations: OrderedDict[tuple[int, str], tuple[float, EarlierConversation]] = field(default_factory=OrderedDict)
     size: int = 0
 
-    def get(self, key: int, name: str) -> Earlier | None:
+    def get(self, key: int, name: str) -> EarlierConversation | None:
         with self.lock:
             self._drop_old()
             found = self.conversations.get((key, name))
             return found[1] if found else None
 
-    def add(self, key: int, name: str, earlier: Earlier) -> None:
+    def add(self, key: int, name: str, earlier: EarlierConversation) -> None:
         with self.lock:
             self.conversations[key, name] = (time.monotonic(), earlier)
             self.size += earlier.size
@@ -110,7 +110,7 @@ class ContinuationMemory:
             self.size -= oldest.size
 
 
-async def _from_record(key: int, name: str) -> Earlier | None:
+async def _from_record(key: int, name: str) -> EarlierConversation | None:
     """An answer of a moment ago may not be digested yet, so the database is asked again for a little while."""
     for delay in (0.0, *ownership.RETRY_DELAYS):
         await asyncio.sleep(delay)
@@ -119,7 +119,7 @@ async def _from_record(key: int, name: str) -> Earlier | None:
     return None
 
 
-def _recorded(key: int, name: str) -> Earlier | None:
+def _recorded(key: int, name: str) -> EarlierConversation | None:
     in_open_sessions = NamedReply.objects.filter(session__state=Session.State.OPEN).select_related("session")
     reply = in_open_sessions.filter(key_id=key, name=name).first()
     if reply is None:
@@ -133,4 +133,4 @@ def _recorded(key: int, name: str) -> Earlier | None:
     names = {name for entry in entries for name in attachments_of(entry)}
     blobs = {pk: bytes(data) for pk, data in Blob.objects.filter(pk__in=names).values_list("pk", "data")}
     size = sum(len(str(entry)) for entry in entries) + sum(map(len, blobs.values()))
-    return Earlier(entries=entries, recorded_system=found.system_instruction, blobs=blobs, size=size)
+    return EarlierConversation(entries=entries, recorded_system=found.system_instruction, blobs=blobs, size=size)

@@ -38,10 +38,10 @@ from relay.runtime.event_loop import in_database
 MOST_REMEMBERED = 20_000
 RETRY_DELAYS = (0.3, 0.5, 0.7)
 T = TypeVar("T")
-GIVEN_OUT = (kinds.ITEM, kinds.AUDIO, kinds.CONTAINER)  # kinds of things whose ids replies give out
+ISSUED_KINDS = (kinds.ITEM, kinds.AUDIO, kinds.CONTAINER)  # kinds of things whose ids replies give out
 # Where things are made that requests can refer to. Prompts are made by hand: an operator who lists their path lends
 # them.
-MADE_AT = {
+CREATION_PATHS = {
     kinds.CONTAINER: ("/v1/containers",),
     kinds.FILE: ("/v1/files", "/v1beta/files"),
     kinds.VECTOR_STORE: ("/v1/vector_stores",),
@@ -52,7 +52,7 @@ MADE_AT = {
 }
 
 
-class IssuedNames:
+class IssuedIdCache:
     """Ids that replies gave out, by key and id, with the provider if it was one of several."""
 
     def __init__(self) -> None:
@@ -104,11 +104,11 @@ async def upstreams_with_references(call: Call, upstreams: list[Upstream]) -> li
     native = [upstream for upstream in upstreams if upstream.is_native(call.address.dialect)]
     if not native:
         return upstreams
-    given = {reference.name for reference in call.references if reference.kind in GIVEN_OUT}
+    given = {reference.name for reference in call.references if reference.kind in ISSUED_KINDS}
     unknown = await _not_issued(call.key.pk, given) if given else given
     for reference in call.references:
-        if reference.kind not in GIVEN_OUT or reference.name in unknown:
-            paths = MADE_AT.get(reference.kind, ())
+        if reference.kind not in ISSUED_KINDS or reference.name in unknown:
+            paths = CREATION_PATHS.get(reference.kind, ())
             upstreams = native = [upstream for upstream in native if any(map(upstream.provider.endpoint.lists, paths))]
         if not native:
             raise _unknown(reference, call.address.dialect)
@@ -120,19 +120,19 @@ def _unknown(reference: Reference, dialect: str) -> Refusal:
     if kind == kinds.ITEM:
         text = f"Item with id '{name}' not found. "
         text += "A key can refer only to items that it received."
-    elif kind in GIVEN_OUT:
+    elif kind in ISSUED_KINDS:
         text = f"The {kind} '{name}' was not found. A key can use only its own."
     else:
         text = (
             f"The {kind} '{name}' cannot be used: all keys share what the provider stores, "
-            f"and the operator has not listed {MADE_AT[kind][0]} for this provider. Send its content instead."
+            f"and the operator has not listed {CREATION_PATHS[kind][0]} for this provider. Send its content instead."
         )
     return not_found(text, dialect)
 
 
 async def _not_issued(key: int, names: Iterable[str]) -> set[str]:
     """Ids that this key was not given; another process may have seen one a moment ago."""
-    issued, unknown = process_state.get(IssuedNames), set(names)
+    issued, unknown = process_state.get(IssuedIdCache), set(names)
     for delay in (0.0, *RETRY_DELAYS):
         await asyncio.sleep(delay)
         with issued.lock:
@@ -163,11 +163,11 @@ def note_issued(call: Call, head: bytes, provider: str = "") -> None:
     is_response = call.address.api.stores_answers
     if is_response or b'"resp_' in head or b'"conv_' in head:
         names = [name for name in read_ids(head) if is_response or name.startswith(ANSWER_PREFIXES)]
-        remember(call, names, provider if is_response else "")
+        remember_issued(call, names, provider if is_response else "")
 
 
-def remember(call: Call, names: Iterable[str], provider: str = "") -> None:
-    issued = process_state.get(IssuedNames)
+def remember_issued(call: Call, names: Iterable[str], provider: str = "") -> None:
+    issued = process_state.get(IssuedIdCache)
     with issued.lock:
         for name in dict.fromkeys(names):
             pair = (call.key.pk, name[:LONGEST_ID])
@@ -178,9 +178,9 @@ def remember(call: Call, names: Iterable[str], provider: str = "") -> None:
             issued.seen.popitem(last=False)
 
 
-def write_issued() -> None:
+def flush_issued_ids() -> None:
     """A background job, once a second. After an error of the database the ids are written the next time."""
-    issued = process_state.get(IssuedNames)
+    issued = process_state.get(IssuedIdCache)
     with issued.lock:
         pairs, issued.unwritten[:] = list(issued.unwritten), []
     if not pairs:
@@ -200,7 +200,7 @@ def upstreams_with_answer(call: Call, upstreams: list[Upstream]) -> list[Upstrea
     name = continued_id(call) if len(upstreams) > 1 else ""
     if not name:
         return upstreams
-    issued = process_state.get(IssuedNames)
+    issued = process_state.get(IssuedIdCache)
     with issued.lock:
         provider = issued.seen.get((call.key.pk, name), "")
     found = [upstream for upstream in upstreams if upstream.provider.name == provider]

@@ -21,7 +21,7 @@ from relay.gateway.call.headers import headers_for_client, headers_for_upstream
 from relay.gateway.call.json_scanner import Unreadable, with_model, with_model_of_path
 from relay.gateway.recording import Recording
 from relay.gateway.routes import Upstream
-from relay.gateway.upstream.dialing import Reply
+from relay.gateway.upstream.upstream_calls import Reply
 from relay.providers.connections import RawRequest
 from relay.providers.endpoints import Endpoint
 

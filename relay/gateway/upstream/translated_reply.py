@@ -13,7 +13,15 @@ from math import ceil
 from django.conf import settings
 
 from history.answers.assembly import Assembler
-from history.answers.events import Ended, Event, Failed, MediaPiece, OtherPiece, Skipped, Started
+from history.answers.events import (
+    AnswerEnded,
+    AnswerFailed,
+    AnswerStarted,
+    Event,
+    MediaPiece,
+    OtherPiece,
+    UnreadableEvent,
+)
 from history.dialects import DIALECTS, DecodedRequest
 from history.dialects.json_access import as_bytes
 from relay.errors import Cut, ProviderError, VendorFault
@@ -25,9 +33,9 @@ from relay.gateway.call.headers import headers_for_client
 from relay.gateway.call.json_scanner import Unreadable
 from relay.gateway.recording import Recording
 from relay.gateway.references import continuations
-from relay.gateway.upstream.dialing import Reply
 from relay.gateway.upstream.forwarding import REDIRECTED, ReplyEnd
-from relay.gateway.upstream.losses import loss_of_reply
+from relay.gateway.upstream.translation_losses import loss_of_reply
+from relay.gateway.upstream.upstream_calls import Reply
 from relay.providers import event_stream
 from relay.providers.event_stream import mask_secrets
 from relay.runtime.asgi import Headers
@@ -101,7 +109,7 @@ class TranslatedReply:
     async def _carry(self) -> None:
         upstream, stream = self.reply.upstream, StreamedReply(self) if self.call.wants_stream else None
         answer = Assembler(provider=upstream.provider.name, model=self.call.model)
-        failed: Failed | None = None
+        failed: AnswerFailed | None = None
         try:
             async for events in self._events():
                 answer.feed_all(events)
@@ -118,7 +126,7 @@ class TranslatedReply:
                 # As in forwarding: clients try again after a cut, and give up after an error.
                 self.client.cut()
                 return
-            failed = Failed(message=error.message, kind=error.kind)
+            failed = AnswerFailed(message=error.message, kind=error.kind)
             await stream.write([failed])
         if failed is None:  # before the last bytes are sent, as in forwarding
             continuations.remember(self.call, self.request, answer.output())
@@ -151,12 +159,12 @@ class TranslatedReply:
 
     def _observe(self, event: Event) -> Event:
         """Note what the event says about the reply; of an error, the text that the caller may read."""
-        if self._over_at is None and isinstance(event, Ended | Failed):
+        if self._over_at is None and isinstance(event, AnswerEnded | AnswerFailed):
             self._over_at = self.call.loop.time()
-        self._has_answered = self._has_answered or not isinstance(event, Started | Skipped)
+        self._has_answered = self._has_answered or not isinstance(event, AnswerStarted | UnreadableEvent)
         if isinstance(event, MediaPiece | OtherPiece):
             self.lost[loss_of_reply(event)] = None
-        if not isinstance(event, Failed):
+        if not isinstance(event, AnswerFailed):
             return event
         failed = mask_secrets(event, self.reply.endpoint)
         return replace(failed, message=hide_addresses(failed.message, self.reply.endpoint))
@@ -273,6 +281,6 @@ class StreamedReply:
 
 
 def _has_content(event: Event) -> bool:
-    if isinstance(event, Started):
+    if isinstance(event, AnswerStarted):
         return bool(event.model or event.request_id)
-    return not isinstance(event, Skipped)
+    return not isinstance(event, UnreadableEvent)

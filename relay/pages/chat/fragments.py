@@ -17,14 +17,14 @@ from django.utils.safestring import SafeString
 from history.access.permissions import Purpose, find
 from history.entries import ModelOutput, Retracted
 from history.models import Message, Session
-from history.record.paths import is_on_way, newest_below
+from history.record.paths import is_on_way, newest_descendant
 from history.transcripts.page import Transcript, TranscriptEntry, TranscriptPosition, read_page
 from relay.conversation.turns import is_unanswered
 from relay.live.answer_html import AnswerCursor, Change
 from relay.live.open_pages import has_open_call
 from relay.models import QueuedMessage, Run
 from relay.pages.panel import work_of
-from relay.providers.advice import error_from, what_happened
+from relay.providers.error_advice import error_from, error_summary
 from relay.providers.local import demo_state
 from relay.runtime.locale import ViewerLocale
 
@@ -86,7 +86,7 @@ def catch_up(view: View, *, live: str = "", followed: str = "") -> PageUpdate:
             html = _render_undone_summaries(rows, context) + _rows(rows, context, shown=view.shown, live=live)
         context |= {"after": found.tip, "leaf": found.leaf, **state_at(session, found.tip, run)}
         context |= work_of(session, reader=view.user, leaf=found.leaf)
-        html += render_to_string("chat/live/_around.html", context)
+        html += render_to_string("chat/live/_session_parts.html", context)
     outcome = outcome_of(followed) if followed and (run is None or str(run.pk) != followed) else ""
     # If another writer was faster each time, what was read is shown and must not be sent again.
     return PageUpdate(
@@ -118,7 +118,7 @@ def _current_leaf(session: Session, leaf: int | None) -> int | None:
     """A branch is followed to its end; one that has become the path is followed as the path."""
     if leaf is None or Message.objects.at(session, leaf).filter(on_path=True).exists():
         return None
-    return newest_below(session, leaf, steps=FURTHEST)
+    return newest_descendant(session, leaf, steps=FURTHEST)
 
 
 def _is_on_path(session: Session, seq: int, leaf: int | None) -> bool:
@@ -186,7 +186,7 @@ def live_answer(answer: AnswerCursor, reader: ViewerLocale) -> str:
 def live_retry(run: str, kind: str, at: float, reader: ViewerLocale) -> str:
     """Why the provider is called again, and in how many seconds."""
     with reader.reading():
-        what = what_happened(error_from({"kind": kind}, message=""))
+        what = error_summary(error_from({"kind": kind}, message=""))
         return render_update("retry", run=run, what=what, seconds=max(1, round(at - time.time())))
 
 

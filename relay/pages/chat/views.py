@@ -26,7 +26,7 @@ from history.pages.session import message_or_404, session_or_404, transcript_or_
 from history.record.selectors import entries_of
 from history.text import whole_number
 from relay import conversation
-from relay.chat.error_texts import of_error
+from relay.chat.error_texts import error_text
 from relay.commands import BadCommand, help_text, parse, suggestions
 from relay.errors import RelayError
 from relay.models import Run
@@ -50,7 +50,7 @@ async def new_chat(request: HtmxRequest) -> HttpResponse:
     try:
         session = await conversation.start_session(request.user, _draft_of(request), client=_client(request))
     except (RelayError, HistoryError) as error:
-        return await sync_to_async(_new_page)(request, problem=of_error(error))
+        return await sync_to_async(_new_page)(request, problem=error_text(error))
     return _go_to(request, session)
 
 
@@ -69,7 +69,7 @@ async def session_page(request: HtmxRequest, session_id: UUID) -> HttpResponse:
     try:
         sent = await conversation.send(request.user, session, _draft_of(request), seen, client=_client(request))
     except (RelayError, HistoryError) as error:
-        return await sync_to_async(_session_page)(request, session_id, problem=of_error(error))
+        return await sync_to_async(_session_page)(request, session_id, problem=error_text(error))
     if sent.words:
         messages.info(request, sent.words)
     return _go_to(request, Session(pk=sent.go_to) if sent.go_to else session)
@@ -146,9 +146,9 @@ def _composer(request: HttpRequest, problem: str, words: str = "") -> dict[str, 
     }
 
 
-def _draft_of(request: HttpRequest) -> conversation.Draft:
+def _draft_of(request: HttpRequest) -> conversation.MessageDraft:
     texts = {name: request.POST.get(name, "") for name in ("text", "agent", "model")}
-    return conversation.Draft(**texts, attachments=request.POST.getlist("attachment"))
+    return conversation.MessageDraft(**texts, attachments=request.POST.getlist("attachment"))
 
 
 def _client(request: HttpRequest) -> dict[str, str]:
@@ -169,5 +169,5 @@ async def fork(request: HttpRequest, session_id: UUID, seq: int) -> HttpResponse
     except NoSuchEntry as error:
         raise Http404 from error
     except HistoryOff as error:
-        await sync_to_async(messages.error)(request, of_error(error))
+        await sync_to_async(messages.error)(request, error_text(error))
     return HttpResponseRedirect(session.get_absolute_url())

@@ -192,16 +192,16 @@ class SidebarQuery:
         return {"q": self.words, "archived": "1" if self.archived else "", "current": str(self.current or "")}
 
 
-def load_sidebar(person: Any, asked: SidebarQuery) -> dict[str, Any]:
+def load_sidebar(person: Any, query: SidebarQuery) -> dict[str, Any]:
     """A page of the list, or search results (`found`)."""
     part: SidebarPage | SidebarResults
-    if asked.words:
-        part = search_sidebar(person, asked.words, before=whole_number(asked.before), current=asked.current)
+    if query.words:
+        part = search_sidebar(person, query.words, before=whole_number(query.before), current=query.current)
     else:
-        before = ListCursor.read_or_none(asked.before)
-        part = read_sidebar_page(person, archived=asked.archived, before=before, current=asked.current)
-    more = "" if part.next_before is None else asked.link(before=str(part.next_before))
-    return {"asked": asked, "found" if asked.words else "page": part, "more": more}
+        before = ListCursor.read_or_none(query.before)
+        part = read_sidebar_page(person, archived=query.archived, before=before, current=query.current)
+    more = "" if part.next_before is None else query.link(before=str(part.next_before))
+    return {"query": query, "found" if query.words else "page": part, "more": more}
 
 
 def address_with(address: str, *, words: str) -> str:

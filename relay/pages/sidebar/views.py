@@ -38,13 +38,13 @@ MOST_AT_ONCE = 200
 @vary_on_headers("HX-Request")
 def sidebar(request: HtmxRequest) -> HttpResponse:
     """The list, or a page of its own without JavaScript."""
-    asked = SidebarQuery.of(request.GET)
-    context = {"sidebar": load_sidebar(request.user, asked)}
+    query = SidebarQuery.of(request.GET)
+    context = {"sidebar": load_sidebar(request.user, query)}
     if not wants_fragment(request):
         return render(request, "chat/sidebar.html", context)
-    response = render(request, "chat/_sidebar_rows.html" if asked.before else "chat/_sidebar_list.html", context)
-    if "q" in request.GET and not asked.before:
-        replace_url(response, address_with(request.htmx.current_url or "", words=asked.words))
+    response = render(request, "chat/_sidebar_rows.html" if query.before else "chat/_sidebar_list.html", context)
+    if "q" in request.GET and not query.before:
+        replace_url(response, address_with(request.htmx.current_url or "", words=query.words))
     return response
 
 
@@ -172,8 +172,8 @@ def show_in_head(request: HtmxRequest, session: Session, what: str) -> HttpRespo
 def show_list(request: HtmxRequest) -> HttpResponse:
     if not wants_fragment(request):
         return redirect_back(request)
-    asked = SidebarQuery.of(request.POST)
-    return render(request, "chat/_sidebar_list.html", {"sidebar": load_sidebar(request.user, asked)})
+    query = SidebarQuery.of(request.POST)
+    return render(request, "chat/_sidebar_list.html", {"sidebar": load_sidebar(request.user, query)})
 
 
 def own_session(request: HttpRequest, session_id: UUID) -> Session:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 
 from history.dialects import Switches
-from history.dialects.json_access import count, items, obj, objs, string
+from history.dialects.json_access import as_count, items, obj, objs, string
 from history.entries import JsonObject
 from relay.errors import ProviderError
 from relay.providers.base import Model
@@ -58,7 +58,7 @@ async def _fetch_details(endpoint: Endpoint, url: str, name: str) -> JsonObject:
 def _ollama_model(name: str, about: JsonObject) -> Model:
     can = items(about.get("capabilities"))
     details = obj(about.get("model_info"))
-    trained = next((count(value) for key, value in details.items() if key.endswith(".context_length")), 0)
+    trained = next((as_count(value) for key, value in details.items() if key.endswith(".context_length")), 0)
     set_to = re.search(r"^num_ctx\s+(\d{1,9})$", string(about.get("parameters")), re.MULTILINE)
     window = int(set_to[1]) if set_to else trained
     return Model(name=name, window=window, takes_tools="tools" in can, takes_images="vision" in can)
@@ -69,7 +69,7 @@ async def _of_lm_studio(endpoint: Endpoint) -> Iterable[Model]:
     return [
         Model(
             name=string(item.get("id")),
-            window=count(item.get("loaded_context_length")) or count(item.get("max_context_length")),
+            window=as_count(item.get("loaded_context_length")) or as_count(item.get("max_context_length")),
             takes_tools="tool_use" in items(item.get("capabilities")),
             takes_images=item.get("type") == "vlm",
         )

@@ -1,6 +1,6 @@
 """MCP servers as the staff has configured them, and the tools that agents get of them.
 
-Models are told what the server offered when the staff looked (`look`); later changes wait for the next look.
+Models see the tools of the last `refresh_tool_list`; later changes wait for the next one.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ def settings_of(row: McpServer) -> McpSettings:
     )
 
 
-def look(row: McpServer) -> McpServer:
+def refresh_tool_list(row: McpServer) -> McpServer:
     """Ask the server what it offers, and keep that, or why it could not be had."""
     try:
         row.tools, left_out = describe_tools(row.name, connections.list_tools(settings_of(row)))

@@ -141,10 +141,10 @@ async def _http(server: McpSettings) -> AsyncGenerator[Streams]:
     host = httpx2.URL(server.url).host
     if django_settings.PARLEY_LOOPBACK_ONLY and not is_loopback(host):
         raise McpFailure(f"PARLEY_LOOPBACK_ONLY is on and {host} is another machine")
-    patience = httpx2.Timeout(CONNECT_SECONDS, read=server.seconds)
+    timeout = httpx2.Timeout(CONNECT_SECONDS, read=server.seconds)
     headers = {"User-Agent": USER_AGENT, **server.headers}
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=patience, transport=_Limited(), trust_env=False) as client,
+        httpx2.AsyncClient(headers=headers, timeout=timeout, transport=_Limited(), trust_env=False) as client,
         streamable_http_client(server.url, http_client=client, max_sse_event_size=MOST_BYTES) as streams,
     ):
         yield streams

@@ -496,6 +496,6 @@ def test_lists_show_keys_in_force_unless_all_are_asked_for(ada: User) -> None:
 
 def test_the_documentation_names_every_scope_refusal_and_limit() -> None:
     page = (Path(__file__).parents[3] / "docs" / "keys.md").read_text()
-    options = [f"--{name.replace('_', '-')}" for name in keys.Limits.__annotations__]
+    options = [f"--{name.replace('_', '-')}" for name in keys.KeyLimits.__annotations__]
     refusals = [kind.__name__ for kind in ApiKeyError.__subclasses__()]
     assert [name for name in (*keys.SCOPES, *refusals, *options) if f"`{name}`" not in page] == []

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from history.answers.assembly import Assembler
-from history.answers.events import Ended, ReasoningPiece, SurrogateJoiner, TextPiece
+from history.answers.events import AnswerEnded, ReasoningPiece, SurrogateJoiner, TextPiece
 
 pytestmark = pytest.mark.no_database
 
@@ -34,7 +34,7 @@ def test_halves_of_different_parts_do_not_meet() -> None:
     thought = surrogates.join(ReasoningPiece(part="t", text="\ude00"))
     assert isinstance(thought, ReasoningPiece)
     assert thought.text == "\ude00"
-    assert surrogates.join(Ended(reason="stop")) == Ended(reason="stop")
+    assert surrogates.join(AnswerEnded(reason="stop")) == AnswerEnded(reason="stop")
     assert [piece.part for piece in surrogates.rest() if isinstance(piece, TextPiece)] == ["t"]
 
 

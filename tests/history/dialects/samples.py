@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from history.answers.assembly import Assembler
-from history.answers.events import Ended, Event, Failed, Started, UsageReported, end_reason, piece_of
+from history.answers.events import AnswerEnded, AnswerFailed, AnswerStarted, Event, UsageReported, end_reason, piece_of
 from history.context.values import Context, ContextEntry, Role
 from history.dialects import DIALECTS
 from history.entries import ModelOutput, Part, Text, ToolDefinition, ToolRequest, ToolResult
@@ -300,12 +300,12 @@ def in_snake_case(said: Any) -> Any:
 
 def events_of(output: ModelOutput) -> Iterator[Event]:
     """The events that assemble into this answer."""
-    yield Started(model=output.model, request_id=output.request_id, provider=output.provider)
+    yield AnswerStarted(model=output.model, request_id=output.request_id, provider=output.provider)
     for place, part in enumerate(output.parts):
         yield piece_of(part, str(place))
     if output.usage:
         yield UsageReported(usage=output.usage)
     if output.status == "complete":
-        yield Ended(reason=end_reason(output.end_reason or "stop"))
+        yield AnswerEnded(reason=end_reason(output.end_reason or "stop"))
     elif output.status == "failed":
-        yield Failed(message=output.error)
+        yield AnswerFailed(message=output.error)

@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 
 from history.answers.assembly import Assembler
 from history.answers.events import (
-    Ended,
+    AnswerEnded,
+    AnswerFailed,
+    AnswerStarted,
     Event,
-    Failed,
     MediaPiece,
     OtherPiece,
     ReasoningPiece,
-    Skipped,
-    Started,
     TextPiece,
     ToolCallPiece,
+    UnreadableEvent,
     UsageReported,
 )
 from history.entries import Media, ModelOutput, OtherPart, Part, Reasoning, Text, ToolRequest, Usage
@@ -69,12 +69,12 @@ def test_an_answer_without_an_end_is_interrupted() -> None:
 
 
 def test_an_answer_with_an_end_is_complete_and_says_why_it_ended() -> None:
-    output = assembled(TextPiece(part="0", text="Hello"), Ended(reason="length"))
+    output = assembled(TextPiece(part="0", text="Hello"), AnswerEnded(reason="length"))
     assert (output.status, output.end_reason) == ("complete", "length")
 
 
 def test_an_error_keeps_what_came_before_it() -> None:
-    output = assembled(TextPiece(part="0", text="Hel"), Failed(message="overloaded"))
+    output = assembled(TextPiece(part="0", text="Hel"), AnswerFailed(message="overloaded"))
     assert (output.status, output.error, output.text) == ("failed", "overloaded", "Hel")
 
 
@@ -92,7 +92,7 @@ def test_reasoning_belongs_to_the_provider_that_signed_it() -> None:
 
 
 def test_the_provider_can_be_told_by_the_stream() -> None:
-    output = Assembler().feed_all([Started(model="m", request_id="r", provider="p")]).output(at=AT)
+    output = Assembler().feed_all([AnswerStarted(model="m", request_id="r", provider="p")]).output(at=AT)
     assert (output.provider, output.model, output.request_id) == ("p", "m", "r")
 
 
@@ -117,8 +117,8 @@ def test_what_we_do_not_know_is_kept() -> None:
 
 
 def test_what_could_not_be_read_is_counted() -> None:
-    assembler = Assembler().feed_all([Skipped(problem="not JSON", raw="{")])
-    assert [skipped.problem for skipped in assembler.skipped] == ["not JSON"]
+    assembler = Assembler().feed_all([UnreadableEvent(problem="not JSON", raw="{")])
+    assert [skipped.problem for skipped in assembler.unreadable] == ["not JSON"]
 
 
 def test_one_name_for_two_kinds_of_parts_is_read_correctly() -> None:
@@ -158,5 +158,5 @@ def _sorted(assembler: Assembler) -> list[tuple[str, Part]]:
 @given(st.lists(PIECES))
 @settings(deadline=None)
 def test_events_of_an_answer_fold_into_the_same_answer(events: list[Event]) -> None:
-    output = Assembler(provider="p", model="m").feed_all([*events, Ended(reason="stop")]).output(at=AT)
+    output = Assembler(provider="p", model="m").feed_all([*events, AnswerEnded(reason="stop")]).output(at=AT)
     assert Assembler().feed_all(events_of(output)).output(at=AT) == output

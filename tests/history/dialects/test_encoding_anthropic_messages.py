@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
 
-from history.dialects import DIALECTS, CallOptions, Encoded, LossCode, Switches
+from history.dialects import DIALECTS, CallOptions, EncodedRequest, LossCode, Switches
 from history.entries import Media, Reasoning, Text, ToolDefinition, ToolRequest
 from tests.history.dialects.samples import (
     CALLS,
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.no_database
 SIGNED = Reasoning(text="hm", signature="sig==", provider="anthropic")
 
 
-def encode(given: Any, **options: Any) -> Encoded:
+def encode(given: Any, **options: Any) -> EncodedRequest:
     return DIALECTS["anthropic-messages"].encode(given, CallOptions(model="claude-x", **options))
 
 
@@ -42,7 +42,7 @@ def types(message: dict[str, Any]) -> list[str]:
     return [block["type"] for block in message["content"]]
 
 
-def codes(encoded: Encoded) -> list[LossCode]:
+def codes(encoded: EncodedRequest) -> list[LossCode]:
     return [loss.code for loss in encoded.losses]
 
 
@@ -52,7 +52,7 @@ def test_the_system_instruction_is_a_field_of_its_own() -> None:
     assert [message["role"] for message in encoded.body["messages"]] == ["user"]
 
 
-def test_an_instruction_in_mid_conversation_is_marked_user_text_or_an_inline_system_message() -> None:
+def test_a_later_instruction_is_user_text_or_an_inline_system_message() -> None:
     given = context(input_entry("hi"), answered("ho"), instructed("Be brief."))
     encoded = encode(given)
     assert encoded.body["messages"][2]["content"][0]["text"] == "<system>\nBe brief.\n</system>"

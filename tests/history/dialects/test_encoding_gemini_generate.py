@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from google.genai import types as genai
 
-from history.dialects import DIALECTS, CallOptions, Encoded, LossCode, Switches
+from history.dialects import DIALECTS, CallOptions, EncodedRequest, LossCode, Switches
 from history.entries import Media, Reasoning, Text, ToolRequest
 from tests.history.dialects.samples import (
     CALLS,
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.no_database
 SIGNED = Reasoning(signature="c2ln", provider="gemini")
 
 
-def encode(given: Any, **options: Any) -> Encoded:
+def encode(given: Any, **options: Any) -> EncodedRequest:
     return DIALECTS["gemini-generate"].encode(given, CallOptions(model="gemini-x", **options))
 
 
@@ -37,11 +37,11 @@ def contents(given: Any, **options: Any) -> list[dict[str, Any]]:
     return list(encoded.body["contents"])
 
 
-def codes(encoded: Encoded) -> list[LossCode]:
+def codes(encoded: EncodedRequest) -> list[LossCode]:
     return [loss.code for loss in encoded.losses]
 
 
-def test_the_system_instruction_is_a_field_of_its_own_or_stands_before_the_first_user_text() -> None:
+def test_the_system_instruction_is_a_field_or_precedes_the_user_text() -> None:
     assert encode(context(input_entry("hi"))).body["systemInstruction"] == {"parts": [{"text": "Be kind."}]}
     encoded = encode(context(input_entry("hi")), switches=Switches(system_role="remove"))
     assert "systemInstruction" not in encoded.body

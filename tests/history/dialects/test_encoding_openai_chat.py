@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 
-from history.dialects import DIALECTS, CallOptions, Encoded, LossCode, Switches
+from history.dialects import DIALECTS, CallOptions, EncodedRequest, LossCode, Switches
 from history.entries import Media, OtherPart, Reasoning, Text, ToolRequest
 from tests.history.dialects.samples import (
     CALLS,
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.no_database
 OPTIONS = CallOptions(model="gpt-x")
 
 
-def encode(given: Any, **options: Any) -> Encoded:
+def encode(given: Any, **options: Any) -> EncodedRequest:
     return DIALECTS["openai-chat"].encode(given, CallOptions(model="gpt-x", **options))
 
 
@@ -36,7 +36,7 @@ def messages(given: Any, **options: Any) -> list[dict[str, Any]]:
     return list(encoded.body["messages"])
 
 
-def codes(encoded: Encoded) -> list[LossCode]:
+def codes(encoded: EncodedRequest) -> list[LossCode]:
     return [loss.code for loss in encoded.losses]
 
 

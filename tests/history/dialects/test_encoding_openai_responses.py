@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
 
-from history.dialects import DIALECTS, CallOptions, Encoded, LossCode, Switches
+from history.dialects import DIALECTS, CallOptions, EncodedRequest, LossCode, Switches
 from history.entries import Media, Reasoning, ToolRequest
 from tests.history.dialects.samples import (
     CALLS,
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.no_database
 SIGNED = Reasoning(text="hm", signature="gAAA", provider="openai", extra={"id": "rs_1"})
 
 
-def encode(given: Any, **options: Any) -> Encoded:
+def encode(given: Any, **options: Any) -> EncodedRequest:
     return DIALECTS["openai-responses"].encode(given, CallOptions(model="gpt-x", **options))
 
 
@@ -40,7 +40,7 @@ def kinds(written: list[dict[str, Any]]) -> list[str]:
     return [item.get("role", item["type"]) for item in written]
 
 
-def codes(encoded: Encoded) -> list[LossCode]:
+def codes(encoded: EncodedRequest) -> list[LossCode]:
     return [loss.code for loss in encoded.losses]
 
 
@@ -58,7 +58,7 @@ def test_an_instruction_in_mid_conversation_is_an_item_where_it_stands() -> None
     ]
 
 
-def test_reasoning_comes_before_the_message_and_the_message_before_the_calls_and_outputs_are_grouped() -> None:
+def test_items_are_ordered_reasoning_message_calls_outputs() -> None:
     given = context(
         input_entry("hi"),
         answered(SIGNED, "Let me look.", *CALLS),

@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 import pytest
 
-from history.answers.events import ErrorKind, Failed
+from history.answers.events import AnswerFailed, ErrorKind
 from history.dialects import DIALECTS
 from tests.history.dialects.samples import NAMES
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.no_database
 every_dialect = pytest.mark.parametrize("name", NAMES)
 
 
-def read(name: str, status: int, body: Any) -> Failed:
+def read(name: str, status: int, body: Any) -> AnswerFailed:
     return DIALECTS[name].decode_error(status, json.dumps(body).encode())
 
 
@@ -22,7 +22,7 @@ def read(name: str, status: int, body: Any) -> Failed:
 @pytest.mark.parametrize("kind", get_args(ErrorKind))
 def test_an_error_that_we_write_is_read_as_what_it_is(name: str, kind: ErrorKind) -> None:
     message = "prompt is too long" if kind == "context_length" else "Sorry, 不"
-    status, body = DIALECTS[name].encode_error(Failed(message=message, kind=kind))
+    status, body = DIALECTS[name].encode_error(AnswerFailed(message=message, kind=kind))
     failed = read(name, status, body)
     # Google has one word for both.
     expected = "invalid_request" if (name, kind) == ("gemini-generate", "too_large") else kind

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from history.answers.assembly import Assembler
-from history.answers.events import Ended, Event, ReasoningPiece, Started, TextPiece, ToolCallPiece
+from history.answers.events import AnswerEnded, AnswerStarted, Event, ReasoningPiece, TextPiece, ToolCallPiece
 from history.dialects import DIALECTS
 from history.dialects.json_access import as_bytes
 from history.entries import Entry, ModelInput, ModelOutput, Text, ToolRequest
@@ -100,7 +100,9 @@ def test_linting_a_request_takes_linear_time(name: str) -> None:
 
 def streamed(language: str, events: list[Event]) -> bytes:
     encoder = DIALECTS[language].stream_encoder(model="m", reply_id="r", created=1, with_usage=True)
-    written = [encoder.feed(event) for event in [Started(model="m", request_id="r"), *events, Ended(reason="stop")]]
+    written = [
+        encoder.feed(event) for event in [AnswerStarted(model="m", request_id="r"), *events, AnswerEnded(reason="stop")]
+    ]
     return b"".join([*written, encoder.end()])
 
 
@@ -110,7 +112,9 @@ def calls(n: int) -> list[Event]:
 
 def replied(language: str, n: int) -> bytes:
     """A whole reply of many parts, not streamed."""
-    output = Assembler(model="m").feed_all([Started(model="m", request_id="r"), *calls(n), Ended(reason="stop")])
+    output = Assembler(model="m").feed_all(
+        [AnswerStarted(model="m", request_id="r"), *calls(n), AnswerEnded(reason="stop")]
+    )
     return as_bytes(DIALECTS[language].encode_reply(output.output(), reply_id="r", created=1))
 
 

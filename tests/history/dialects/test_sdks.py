@@ -14,12 +14,12 @@ from google.genai import types as genai_types
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseReasoningItem
 
 from history.answers.events import (
-    Ended,
+    AnswerEnded,
+    AnswerFailed,
+    AnswerStarted,
     ErrorKind,
     Event,
-    Failed,
     ReasoningPiece,
-    Started,
     TextPiece,
     ToolCallPiece,
     UsageReported,
@@ -47,7 +47,7 @@ OUTPUT = ModelOutput(
 )
 # The same, in many pieces, with the calls mixed as a vendor may send them.
 EVENTS: tuple[Event, ...] = (
-    Started(model="model-x", request_id="r1"),
+    AnswerStarted(model="model-x", request_id="r1"),
     *[ReasoningPiece(part="r", text=character) for character in "Hm. 嗯"],
     ReasoningPiece(part="r", signature=SIGNATURE),
     *[TextPiece(part="t", text=character) for character in "Let me look. 你好"],
@@ -57,7 +57,7 @@ EVENTS: tuple[Event, ...] = (
     ToolCallPiece(part="b", arguments="{}"),
     ToolCallPiece(part="a", arguments='": 1}'),
     UsageReported(usage=USAGE),
-    Ended(reason="tool_use"),
+    AnswerEnded(reason="tool_use"),
 )
 
 
@@ -213,7 +213,7 @@ def test_openai_accumulates_our_responses_stream() -> None:
 
 
 def test_openai_reads_an_incomplete_response() -> None:
-    events = (TextPiece(part="t", text="Hal"), Ended(reason="length"))
+    events = (TextPiece(part="t", text="Hal"), AnswerEnded(reason="length"))
     client = openai_client(serve(streamed("openai-responses", events), stream=True))
     *_, last = client.responses.create(model="m", input="hi", stream=True)
     assert last.type == "response.incomplete"
@@ -270,7 +270,7 @@ STATUSES: list[tuple[ErrorKind, int, str, str]] = [
 def test_sdks_raise_their_own_error_for_each_kind(
     kind: ErrorKind, status: int, of_openai: str, of_anthropic: str
 ) -> None:
-    failed = Failed(message="No, 不", kind=kind)
+    failed = AnswerFailed(message="No, 不", kind=kind)
     with pytest.raises(getattr(openai, of_openai), match="不"):
         openai_client(_refusing("openai-chat", failed)).responses.create(model="m", input="hi")
     with pytest.raises(getattr(anthropic, of_anthropic), match="不"):
@@ -282,12 +282,12 @@ def test_sdks_raise_their_own_error_for_each_kind(
     assert caught.value.code == status
 
 
-def _refusing(name: str, failed: Failed) -> httpx2.Client:
+def _refusing(name: str, failed: AnswerFailed) -> httpx2.Client:
     status, body = DIALECTS[name].encode_error(failed)
     return serve(json.dumps(body).encode(), status=status)
 
 
-BROKEN: tuple[Event, ...] = (TextPiece(part="t", text="Hal"), Failed(message="Too busy", kind="overloaded"))
+BROKEN: tuple[Event, ...] = (TextPiece(part="t", text="Hal"), AnswerFailed(message="Too busy", kind="overloaded"))
 
 
 def _chat(stream: bytes) -> None:

@@ -8,7 +8,7 @@ import pytest
 from google.genai import types
 
 from history.dialects import DIALECTS, CallOptions, DecodedRequest, context_of
-from history.dialects.gemini_generate.normalisation import in_one_spelling
+from history.dialects.gemini_generate.normalisation import to_camel_case
 from history.linting import lint_request, parse_conversation
 from tests.history.dialects.samples import AT, PNG, in_snake_case
 
@@ -88,11 +88,11 @@ def test_a_request_is_read_alike_in_both_spellings() -> None:
 
 def test_all_of_a_request_in_snake_case_is_read() -> None:
     decoded = read(in_snake_case(REQUEST))
-    heard, said, found = entries(decoded)
-    _, picture, film, _ = heard.parts
+    question, value, found = entries(decoded)
+    _, picture, film, _ = question.parts
     assert (picture.media_type, picture.name) == ("image/png", "a.png")
     assert (film.media_type, film.url) == ("video/mp4", "https://example.org/a.mp4")
-    assert [type(part).__name__ for part in said.parts] == ["Reasoning", "ToolRequest"]
+    assert [type(part).__name__ for part in value.parts] == ["Reasoning", "ToolRequest"]
     assert [type(part).__name__ for part in found.results[0].parts] == ["Text", "Media"]
     assert (decoded.system, [tool.name for tool in decoded.tools]) == ("Be kind.", ["look", "b", "googleSearch"])
     options = decoded.options
@@ -104,8 +104,8 @@ def test_all_of_a_request_in_snake_case_is_read() -> None:
 def test_what_people_name_themselves_keeps_its_name() -> None:
     for body in (REQUEST, in_snake_case(REQUEST)):
         decoded = read(body)
-        _, said, found = entries(decoded)
-        assert '"mime_type":"a","mimeType":"b"' in said.tool_requests[0].arguments
+        _, value, found = entries(decoded)
+        assert '"mime_type":"a","mimeType":"b"' in value.tool_requests[0].arguments
         assert '"mime_type":"a","mimeType":"b"' in found.results[0].text
         assert [dict(tool.parameters["properties"]) for tool in decoded.tools[:2]] == [SCHEMA["properties"]] * 2
         assert decoded.extra["labels"] == {"my_team": "blue", "myTeam": "red"}
@@ -129,8 +129,8 @@ def test_the_mixture_that_googles_own_sdk_sends_is_read() -> None:
     assert encoded.body["tools"][0]["function"]["parameters"] == SCHEMA
 
 
-def part(said: Any) -> dict[str, Any]:
-    return {"contents": [{"parts": [said]}]}
+def part(value: Any) -> dict[str, Any]:
+    return {"contents": [{"parts": [value]}]}
 
 
 PLACES: list[tuple[Any, Callable[[Any], dict[str, Any]]]] = [
@@ -154,7 +154,7 @@ PLACES: list[tuple[Any, Callable[[Any], dict[str, Any]]]] = [
 def test_every_name_that_googles_own_sdk_has_is_known(kind: Any, around: Callable[[Any], dict[str, Any]]) -> None:
     """So that a newer SDK, with more names, is noticed here."""
     camel = {field.alias: 1 for field in kind.model_fields.values()}
-    assert in_one_spelling(around(dict.fromkeys(kind.model_fields, 1))) == around(camel)
+    assert to_camel_case(around(dict.fromkeys(kind.model_fields, 1))) == around(camel)
 
 
 def test_unknown_names_stay_as_they_are() -> None:
@@ -170,7 +170,7 @@ def test_camel_case_wins_over_snake_case_unless_it_is_empty() -> None:
 
 
 def test_a_request_in_camel_case_stays_what_it_was() -> None:
-    assert in_one_spelling(REQUEST) == REQUEST
+    assert to_camel_case(REQUEST) == REQUEST
 
 
 @pytest.mark.parametrize("name", ["generateContentRequest", "generate_content_request"])

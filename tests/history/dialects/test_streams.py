@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from history.answers.events import Ended, Failed, Skipped, UsageReported
+from history.answers.events import AnswerEnded, AnswerFailed, UnreadableEvent, UsageReported
 from history.dialects import DIALECTS
 from history.entries import OtherPart, Reasoning, Text, ToolRequest
 from tests.history.dialects.samples import (
@@ -87,15 +87,15 @@ def test_data_without_a_space_and_a_byte_order_mark_give_the_same_events(name: s
 def test_one_event_that_is_not_json_is_reported_and_the_rest_goes_on(name: str) -> None:
     first, _, rest = STREAMS[name].partition(b"\n\n")
     events = decode(name, first + b'\n\ndata: {"broken": \n\ndata: 7\n\n' + rest)
-    assert [event.problem[:8] for event in events if isinstance(event, Skipped)] == ["not JSON", "not an o"]
-    assert [event for event in events if not isinstance(event, Skipped)] == decode(name, STREAMS[name])
+    assert [event.problem[:8] for event in events if isinstance(event, UnreadableEvent)] == ["not JSON", "not an o"]
+    assert [event for event in events if not isinstance(event, UnreadableEvent)] == decode(name, STREAMS[name])
 
 
 @every_dialect
 def test_a_stream_that_breaks_off_has_no_end_and_is_interrupted(name: str) -> None:
     middle = STREAMS[name].index(b"look") + 20
     events = decode(name, STREAMS[name][:middle])
-    assert not any(isinstance(event, Ended) for event in events)
+    assert not any(isinstance(event, AnswerEnded) for event in events)
     output = assemble(events)
     assert output.status == "interrupted"
     assert output.text.startswith("Let me")
@@ -142,7 +142,7 @@ def test_odd_json_never_raises(name: str, bodies: list[tuple[str, dict[str, obje
 
 def test_json_that_nests_without_end_is_reported() -> None:
     deep = b"[" * 5_000 + b"]" * 5_000
-    assert [type(event) for event in decode("openai-chat", b"data: " + deep + b"\n\n")] == [Skipped]
+    assert [type(event) for event in decode("openai-chat", b"data: " + deep + b"\n\n")] == [UnreadableEvent]
 
 
 # OpenAI Chat.
@@ -150,7 +150,7 @@ def test_json_that_nests_without_end_is_reported() -> None:
 
 def test_chat_choices_that_are_null_are_no_error() -> None:
     assert b'"choices": null' in CHAT
-    assert not [event for event in decode("openai-chat", CHAT) if isinstance(event, Failed | Skipped)]
+    assert not [event for event in decode("openai-chat", CHAT) if isinstance(event, AnswerFailed | UnreadableEvent)]
 
 
 def test_chat_a_missing_done_changes_nothing() -> None:
@@ -356,7 +356,7 @@ PATCH: list[dict[str, Any]] = [
 ]
 
 
-def test_responses_what_came_of_a_tool_that_takes_plain_text_is_kept_when_the_stream_breaks_off() -> None:
+def test_responses_a_broken_stream_keeps_the_input_of_a_text_tool() -> None:
     output = answer("openai-responses", sent(*PATCH))
     assert output.status == "interrupted"
     told = '{"input":"*** Begin \\"x\\n'
@@ -418,7 +418,7 @@ def test_anthropic_an_error_after_a_200_keeps_what_was_said() -> None:
     error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
     stream = ANTHROPIC[: ANTHROPIC.index(b"event: content_block_stop")] + sent(error)
     events = decode("anthropic-messages", stream)
-    assert [event.kind for event in events if isinstance(event, Failed)] == ["overloaded"]
+    assert [event.kind for event in events if isinstance(event, AnswerFailed)] == ["overloaded"]
     assert (assemble(events).status, assemble(events).text) == ("failed", "Let me look. 你好")
 
 
@@ -472,5 +472,5 @@ def test_gemini_thoughts_are_reasoning_and_a_blocked_prompt_is_a_filtered_end() 
 def test_gemini_an_error_in_place_of_a_stream_is_an_error() -> None:
     body = [{"error": {"code": 429, "message": "Quota", "status": "RESOURCE_EXHAUSTED"}}]
     (failed,) = decode("gemini-generate", json.dumps(body).encode())
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, AnswerFailed)
     assert (failed.kind, failed.status, failed.message) == ("rate_limit", 429, "Quota")

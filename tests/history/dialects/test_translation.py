@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from history.answers.assembly import Assembler
-from history.answers.events import Ended, Event, ToolCallPiece
+from history.answers.events import AnswerEnded, Event, ToolCallPiece
 from history.context.rendering import render_context
 from history.context.repair import find_unpaired
 from history.context.values import ContextOptions, Snapshot
@@ -44,7 +44,7 @@ def test_calls_without_arguments_reach_a_client_of_chat_with_an_empty_object() -
         ToolCallPiece(part="b", arguments=":1}"),
         ToolCallPiece(part="a", arguments=""),
         ToolCallPiece(part="c", call_id="c", name="disk"),
-        Ended(reason="tool_use"),
+        AnswerEnded(reason="tool_use"),
     ]
     stream = b"".join(map(encoder.feed, said)) + encoder.end()
     put_together = {0: "", 1: "", 2: ""}

@@ -13,7 +13,7 @@ from asgiref.sync import sync_to_async
 from django.db import connection, connections, transaction
 
 from history import retention
-from history.exporting import Selection, begin, prepare, selection
+from history.exporting import Selection, begin, begin_async, selection
 from history.exporting.selection import ExportCursor
 from history.models import Session
 from history.record import exchanges, recorder
@@ -141,12 +141,12 @@ def test_what_commits_late_is_brought_by_the_next_export(ada: User) -> None:
 async def test_from_the_event_loop_it_is_a_stream_that_may_be_left(ada: User) -> None:
     for number in range(3):
         await sync_to_async(create_chat)(ada, f"{number} " + "long " * 20_000, "yes")
-    export = await prepare(ada, Selection(), "jsonl")
+    export = await begin_async(ada, Selection(), "jsonl")
     sizes = [len(piece) async for piece in export]
     assert len(sizes) > 3
     assert export.report.bytes == sum(sizes)
     assert export.report.sessions == 3
-    async for _ in await prepare(ada, Selection(), "jsonl"):
+    async for _ in await begin_async(ada, Selection(), "jsonl"):
         break
     for _ in range(100):
         if not (left := [thread.name for thread in threading.enumerate() if thread.name.startswith("export")]):

@@ -12,7 +12,7 @@ from history.entries import Entry
 from history.formats.base import Conversation, UnreadableConversation
 from history.formats.conversations import find_last_place
 from history.formats.readers import Reader, reader_for
-from history.formats.reports import note_words
+from history.formats.reports import note_text
 from history.formats.sources import Source, no_companion
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
@@ -72,7 +72,7 @@ def texts(entries: Iterable[Entry]) -> list[str]:
 
 
 def said_by_notes(conversation: Conversation, level: str) -> str:
-    return "\n".join(note_words(note) for note in conversation.notes if note.level == level)
+    return "\n".join(note_text(note) for note in conversation.notes if note.level == level)
 
 
 # Claude Code

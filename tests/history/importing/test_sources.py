@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from history.formats import sources
 from history.formats.base import Conversation, FormatError, UnreadableConversation
 from history.formats.readers import reader_for
-from history.formats.reports import note_words
+from history.formats.reports import note_text
 from history.formats.sources import Source
 from tests.history.importing.files import (
     chatgpt,
@@ -60,7 +60,7 @@ def test_latin_letters_are_read_and_that_is_said() -> None:
     found = next(reader.read(source))
     assert isinstance(found, Conversation)
     assert texts(path_of(found)) == ["Grüße"]
-    assert [note_words(note) for note in source.notes.as_tuple()] == [
+    assert [note_text(note) for note in source.notes.as_tuple()] == [
         "The file is not UTF-8. It was read as Windows-1252 (Latin-1)."
     ]
 

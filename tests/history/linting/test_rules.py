@@ -312,7 +312,7 @@ def outcomes(report: LintReport) -> dict[str, str]:
     return {verdict.dialect: verdict.outcome for verdict in report.verdicts}
 
 
-def test_a_call_without_an_answer_is_rejected_by_all_four_at_the_place_where_it_was_pasted() -> None:
+def test_all_four_dialects_reject_a_call_without_a_result() -> None:
     report = report_on("openai-chat/no-answer")
     assert outcomes(report) == dict.fromkeys(outcomes(report), "rejected")
     places = {

@@ -19,7 +19,7 @@ from history.entries import Usage
 from history.models import DayTally, Message, Session
 from history.pages.charts import latency_percentile
 from history.record import exchanges, recorder
-from history.record.daily_sums import WAIT_NAMES
+from history.record.daily_count_rules import WAIT_NAMES
 from history.retention import removal
 from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
 

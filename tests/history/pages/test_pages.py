@@ -35,7 +35,7 @@ from history.entries import (
 )
 from history.models import Message, Session
 from history.record import recorder
-from history.record.paths import newest_below
+from history.record.paths import newest_descendant
 from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
 from tests.rows import without_guards
 
@@ -231,7 +231,7 @@ def test_a_long_branch_is_found_as_fast_as_it_is_long(ada: Any) -> None:
     session = long_chat(ada, 2_000)
     recorder.edit(session, seq=2, entry=model_output("other"))
     began = time.process_time()
-    assert newest_below(session, 3, steps=9_999) == 2_000
+    assert newest_descendant(session, 3, steps=9_999) == 2_000
     assert time.process_time() - began < 1  # by walking the whole session at each step it takes several
 
 

@@ -112,7 +112,7 @@ def test_a_page_of_a_side_branch_costs_what_it_shows_however_long_the_branch_is(
     assert efforts[1] < 1.5 * efforts[0]
 
 
-def test_a_page_with_its_versions_and_notes_costs_what_it_shows_however_long_the_session_is(ada: Any) -> None:
+def test_the_cost_of_a_page_does_not_depend_on_the_session_length(ada: Any) -> None:
     efforts, pages = [], []
     for length in (100, 2_000):
         session = create_chat(ada, *["word"] * length)

@@ -157,7 +157,7 @@ def test_exports_links_and_keys_are_told_as_well_but_no_hold(ada: Any, staff: An
 # Hold.
 
 
-def test_trap_15_a_delete_under_hold_hides_it_from_its_owner_and_staff_who_hold_still_see_it_marked(
+def test_trap_15_a_delete_under_hold_hides_the_session_from_its_owner(
     client: Client, ada: Any, staff: Any, session: Session
 ) -> None:
     retention.hold(session, actor=staff, reason="a dispute")

@@ -25,7 +25,7 @@ from history.entries import ModelOutput, Usage
 from history.formats import jsonl
 from history.models import DayTally, Message, Session, StaleDay, ToolCall
 from history.record import daily_counts, exchanges, recorder
-from history.record.daily_sums import sums_of_day
+from history.record.daily_count_rules import sums_of_day
 from project.background.jobs import JOBS
 from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
 from tests.measures import example_count

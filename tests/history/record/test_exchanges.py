@@ -17,7 +17,7 @@ from history.access import keys
 from history.entries import ModelOutput, Text, Usage
 from history.errors import HistoryOff
 from history.models import ApiKey, Exchange, Message, Session, TokenCalibration
-from history.record import exchanges, partials, recorder, selectors
+from history.record import exchanges, partial_answers, recorder, selectors
 from tests.factories import create_chat, model_input, model_output, tool_request
 from tests.rows import inputs_of
 from tests.servers.writers import Writers
@@ -33,18 +33,18 @@ def _nothing_left_running(db: None) -> Iterator[None]:
         exchanges.finish(exchange, None, end_reason="stopped")
 
 
-def asked(owner: Any, *, calls: int = 1) -> tuple[Session, list[Exchange]]:
+def open_exchanges(owner: Any, *, calls: int = 1) -> tuple[Session, list[Exchange]]:
     """A question, and calls to a model that is to answer it."""
     session = create_chat(owner, "a question")
     opened = [exchanges.open_exchange(session, owner=owner, after=1, model="model-1") for _ in range(calls)]
     return session, opened
 
 
-def silent(exchange: Exchange, *, for_seconds: float = 31) -> None:
+def age_heartbeat(exchange: Exchange, *, for_seconds: float = 31) -> None:
     Exchange.objects.filter(pk=exchange.pk).update(heartbeat_at=timezone.now() - timedelta(seconds=for_seconds))
 
 
-def answers(session: Session) -> list[Message]:
+def stored_answers(session: Session) -> list[Message]:
     return list(Message.objects.filter(session=session, kind="model_output").order_by("seq"))
 
 
@@ -52,7 +52,7 @@ def answers(session: Session) -> list[Message]:
 
 
 def test_a_call_is_written_down_before_it_is_made(ada: Any) -> None:
-    session, [exchange] = asked(ada)
+    session, [exchange] = open_exchanges(ada)
     stored = Exchange.objects.get(pk=exchange.pk)
     assert (stored.session_id, stored.after, stored.history_version, stored.ended_at) == (session.pk, 1, 1, None)
     assert stored.end_reason == ""
@@ -88,18 +88,18 @@ def test_with_history_off_no_call_is_written_down(ada: Any, settings: Any) -> No
 
 
 def test_history_switched_off_in_the_middle_ends_the_call_without_an_answer(ada: Any, settings: Any) -> None:
-    session, [exchange] = asked(ada)
+    session, [exchange] = open_exchanges(ada)
     settings.CHAT_HISTORY_ENABLED = False
     assert exchanges.finish(exchange, model_output("too late"), end_reason="done") is None
     assert Exchange.objects.get(pk=exchange.pk).end_reason == "done"
-    assert answers(session) == []
+    assert stored_answers(session) == []
 
 
 # While it runs.
 
 
 def test_all_partial_answers_are_flushed_in_one_batch(ada: Any) -> None:
-    _, opened = asked(ada, calls=12)
+    _, opened = open_exchanges(ada, calls=12)
     for place, exchange in enumerate(opened[:10]):
         exchanges.note_partial(exchange.pk, model_output(f"so far {place}"))
     with CaptureQueriesContext(connection) as few:
@@ -113,7 +113,7 @@ def test_all_partial_answers_are_flushed_in_one_batch(ada: Any) -> None:
 
 
 def test_noting_an_answer_so_far_costs_no_query(ada: Any, django_assert_num_queries: Any) -> None:
-    _, [exchange] = asked(ada)
+    _, [exchange] = open_exchanges(ada)
     with django_assert_num_queries(0):
         for text in ("H", "He", "Hello"):
             exchanges.note_partial(exchange.pk, model_output(text))
@@ -122,15 +122,15 @@ def test_noting_an_answer_so_far_costs_no_query(ada: Any, django_assert_num_quer
     partial = exchanges.partial_of(exchange)
     assert partial is not None
     assert partial.text == "Hello"
-    assert answers(exchange.session) == []  # type: ignore[arg-type]
+    assert stored_answers(exchange.session) == []  # type: ignore[arg-type]
 
 
 def test_a_flush_is_a_sign_of_life_even_when_nothing_new_was_said(ada: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, [exchange] = asked(ada)
+    _, [exchange] = open_exchanges(ada)
     exchanges.note_partial(exchange.pk, model_output("so far"))
     exchanges.flush_partials()
-    silent(exchange)
-    monkeypatch.setattr(partials, "SIGN_SECONDS", 0)  # as if so much time had passed
+    age_heartbeat(exchange)
+    monkeypatch.setattr(partial_answers, "HEARTBEAT_SECONDS", 0)  # as if so much time had passed
     assert exchanges.flush_partials() == 1
     assert exchanges.sweep() == 0
     exchange.refresh_from_db()
@@ -141,15 +141,15 @@ def test_a_flush_is_a_sign_of_life_even_when_nothing_new_was_said(ada: Any, monk
 def test_who_gave_a_sign_of_life_a_moment_ago_and_has_nothing_new_costs_no_query(
     ada: Any, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
 ) -> None:
-    monkeypatch.setattr(partials, "SIGN_SECONDS", 600)
-    asked(ada, calls=3)
+    monkeypatch.setattr(partial_answers, "HEARTBEAT_SECONDS", 600)
+    open_exchanges(ada, calls=3)
     assert exchanges.flush_partials() == 3
     with django_assert_num_queries(0):
         assert exchanges.flush_partials() == 0
 
 
 def test_a_partial_answer_that_the_database_did_not_take_is_flushed_the_next_time(ada: Any) -> None:
-    _, [exchange] = asked(ada)
+    _, [exchange] = open_exchanges(ada)
     exchanges.note_partial(exchange.pk, model_output("so far"))
 
     def refuse(*_: Any) -> None:
@@ -163,17 +163,17 @@ def test_a_partial_answer_that_the_database_did_not_take_is_flushed_the_next_tim
 
 
 def test_what_is_noted_after_the_end_is_ignored(ada: Any) -> None:
-    session, [exchange] = asked(ada)
+    session, [exchange] = open_exchanges(ada)
     exchanges.finish(exchange, model_output("whole"), end_reason="done")
     exchanges.note_partial(exchange.pk, model_output("late piece"))
     assert exchanges.flush_partials() == 0
     exchange.refresh_from_db()
     assert exchange.partial == ""
-    assert [message.content for message in answers(session)] == ["whole"]
+    assert [message.content for message in stored_answers(session)] == ["whole"]
 
 
 def test_a_stop_can_be_asked_for_while_it_runs_and_not_afterwards(ada: Any) -> None:
-    _, [exchange] = asked(ada)
+    _, [exchange] = open_exchanges(ada)
     assert exchanges.request_stop(exchange)
     exchange.refresh_from_db()
     first = exchange.stop_requested_at
@@ -201,7 +201,7 @@ def test_a_stop_can_be_asked_for_while_it_runs_and_not_afterwards(ada: Any) -> N
     ],
 )
 def test_every_end_gives_one_message_with_an_honest_status(ada: Any, end_reason: str, status: str) -> None:
-    session, [exchange] = asked(ada)
+    session, [exchange] = open_exchanges(ada)
     appended = exchanges.finish(exchange, model_output("as far as it went"), end_reason=end_reason)
     assert appended is not None
     message = Message.objects.get(pk=appended.message_id)
@@ -211,23 +211,25 @@ def test_every_end_gives_one_message_with_an_honest_status(ada: Any, end_reason:
 
 
 def test_an_error_without_a_word_is_a_failed_message_and_a_stop_without_a_word_is_none(ada: Any) -> None:
-    session, [failed, stopped] = asked(ada, calls=2)
+    session, [failed, stopped] = open_exchanges(ada, calls=2)
     assert exchanges.finish(failed, ModelOutput(error="overloaded"), end_reason="upstream_error") is not None
     assert exchanges.finish(stopped, ModelOutput(), end_reason="stopped") is None
-    assert [(message.status, message.content) for message in answers(session)] == [("failed", "【错误】overloaded")]
+    assert [(message.status, message.content) for message in stored_answers(session)] == [
+        ("failed", "【错误】overloaded")
+    ]
 
 
 def test_an_exchange_ends_once_when_two_end_it(ada: Any) -> None:
-    session, [exchange] = asked(ada)
+    session, [exchange] = open_exchanges(ada)
     twin = Exchange.objects.get(pk=exchange.pk)
     assert exchanges.finish(exchange, model_output("first"), end_reason="done") is not None
     assert exchanges.finish(twin, model_output("second"), end_reason="stopped") is None
     assert exchanges.finish(exchange, model_output("third"), end_reason="done") is None
-    assert [message.content for message in answers(session)] == ["first"]
+    assert [message.content for message in stored_answers(session)] == ["first"]
 
 
 def test_the_answer_follows_what_was_asked_even_when_the_person_went_elsewhere(ada: Any) -> None:
-    session, [exchange] = asked(ada)
+    session, [exchange] = open_exchanges(ada)
     recorder.move_head(session, to=0)
     recorder.append(session, model_output("elsewhere"), after=0)
     appended = exchanges.finish(exchange, model_output("late"), end_reason="done")
@@ -238,23 +240,23 @@ def test_the_answer_follows_what_was_asked_even_when_the_person_went_elsewhere(a
 
 
 def test_an_end_that_fails_half_way_leaves_the_exchange_running_and_nothing_behind(ada: Any) -> None:
-    session, [exchange] = asked(ada)
+    session, [exchange] = open_exchanges(ada)
     with pytest.raises(IntegrityError), transaction.atomic():
         exchanges.finish(exchange, model_output("whole"), end_reason="done", status_code=-1)
     exchange = Exchange.objects.get(pk=exchange.pk)
     assert exchange.ended_at is None
-    assert answers(session) == []
+    assert stored_answers(session) == []
     assert exchanges.finish(exchange, model_output("whole"), end_reason="done", status_code=200) is not None
 
 
 def test_the_database_refuses_an_end_without_a_reason(ada: Any) -> None:
-    _, [exchange] = asked(ada)
+    _, [exchange] = open_exchanges(ada)
     with pytest.raises(IntegrityError), transaction.atomic():
         Exchange.objects.filter(pk=exchange.pk).update(ended_at=timezone.now())
 
 
 def test_usage_and_cost_are_kept_with_the_exchange_and_added_to_the_session(ada: Any) -> None:
-    session, opened = asked(ada, calls=2)
+    session, opened = open_exchanges(ada, calls=2)
     usage = Usage(input_tokens=100, output_tokens=20, raw={"prompt_tokens": 100})
     for exchange in opened:
         exchanges.finish(
@@ -289,15 +291,15 @@ def test_a_call_outside_any_session_ends_without_a_message(ada: Any) -> None:
 
 
 def test_a_writer_that_fell_silent_leaves_an_interrupted_message_with_what_there_was(ada: Any) -> None:
-    session, [lost, alive] = asked(ada, calls=2)
+    session, [lost, alive] = open_exchanges(ada, calls=2)
     half = ModelOutput(
         parts=(Text(text="The answer is"), tool_request("c1", arguments='{"path": "/etc/ho')), model="model-1"
     )
     exchanges.note_partial(lost.pk, half)
     exchanges.flush_partials()
-    silent(lost)
+    age_heartbeat(lost)
     assert exchanges.sweep() == 1
-    [message] = answers(session)
+    [message] = stored_answers(session)
     assert (message.status, message.end_reason, message.content) == ("interrupted", "server_lost", "The answer is")
     tool = session.tool_calls.get()
     assert (tool.status, tool.arguments) == ("interrupted", '{"path": "/etc/ho')
@@ -308,19 +310,19 @@ def test_a_writer_that_fell_silent_leaves_an_interrupted_message_with_what_there
 
 
 def test_a_writer_that_fell_silent_before_the_first_word_leaves_no_message(ada: Any) -> None:
-    session, [lost] = asked(ada)
-    silent(lost)
+    session, [lost] = open_exchanges(ada)
+    age_heartbeat(lost)
     exchanges.sweep()
     lost.refresh_from_db()
-    assert (lost.end_reason, answers(session)) == ("server_lost", [])
+    assert (lost.end_reason, stored_answers(session)) == ("server_lost", [])
 
 
 def swept(owner: Any) -> tuple[Session, Exchange]:
     """A writer that was silent for too long, and half of its answer."""
-    session, [lost] = asked(owner)
+    session, [lost] = open_exchanges(owner)
     exchanges.note_partial(lost.pk, model_output("half"))
     exchanges.flush_partials()
-    silent(lost)
+    age_heartbeat(lost)
     exchanges.sweep()
     return session, lost
 
@@ -331,7 +333,7 @@ def test_a_writer_that_comes_back_after_the_sweep_with_the_whole_answer_is_heard
     assert whole is not None
     assert whole.moved_head
     assert [message.content for message in selectors.messages_of(session).messages] == ["a question", "whole"]
-    assert [message.content for message in answers(session)] == ["half", "whole"]
+    assert [message.content for message in stored_answers(session)] == ["half", "whole"]
     assert (lost.end_reason, lost.message_id) == ("done", whole.message_id)
     assert exchanges.finish(lost, model_output("again"), end_reason="done") is None
     assert list(verification.verify()) == []
@@ -351,11 +353,11 @@ def test_a_whole_answer_that_comes_back_late_does_not_move_who_has_gone_on(ada: 
 def test_a_writer_that_comes_back_with_nothing_changes_nothing(ada: Any) -> None:
     session, lost = swept(ada)
     assert exchanges.finish(lost, None, end_reason="stopped") is None
-    assert [message.content for message in answers(session)] == ["half"]
+    assert [message.content for message in stored_answers(session)] == ["half"]
 
 
 def test_a_sign_of_life_in_the_last_moment_saves_an_exchange_and_it_goes_on(ada: Any) -> None:
-    session, [exchange] = asked(ada)
+    session, [exchange] = open_exchanges(ada)
     stale = Exchange.objects.get(pk=exchange.pk)
     limit = timezone.now() - timedelta(seconds=30)
     assert exchanges.finish(stale, None, end_reason="server_lost", silent_since=limit) is None
@@ -364,23 +366,23 @@ def test_a_sign_of_life_in_the_last_moment_saves_an_exchange_and_it_goes_on(ada:
     exchange.refresh_from_db()
     assert (exchange.ended_at, "still here" in exchange.partial) == (None, True)
     assert exchanges.finish(exchange, model_output("whole"), end_reason="done") is not None
-    assert len(answers(session)) == 1
+    assert len(stored_answers(session)) == 1
 
 
 def test_one_exchange_that_cannot_be_ended_does_not_keep_the_others_from_it(ada: Any) -> None:
-    session, [first, second] = asked(ada, calls=2)
+    session, [first, second] = open_exchanges(ada, calls=2)
     for exchange in (first, second):
         exchanges.note_partial(exchange.pk, model_output("half"))
     exchanges.flush_partials()
-    silent(first, for_seconds=60)
-    silent(second)
+    age_heartbeat(first, for_seconds=60)
+    age_heartbeat(second)
     Exchange.objects.filter(pk=first.pk).update(partial="no JSON at all")
     with pytest.raises(ExceptionGroup):
         exchanges.sweep()
     first.refresh_from_db()
     second.refresh_from_db()
     assert (first.end_reason, second.end_reason) == ("", "server_lost")
-    assert len(answers(session)) == 1
+    assert len(stored_answers(session)) == 1
 
 
 def test_a_key_told_meanwhile_to_keep_no_texts_ends_its_calls_without_an_answer(ada: Any) -> None:
@@ -389,11 +391,11 @@ def test_a_key_told_meanwhile_to_keep_no_texts_ends_its_calls_without_an_answer(
     lost = exchanges.open_exchange(session, owner=ada, after=1)
     exchanges.note_partial(lost.pk, model_output("half"))
     exchanges.flush_partials()
-    silent(lost)
+    age_heartbeat(lost)
     ApiKey.objects.filter(pk=key.pk).update(recording="metadata")
     exchanges.sweep()
     lost.refresh_from_db()
-    assert (lost.end_reason, lost.partial, answers(session)) == ("server_lost", "", [])
+    assert (lost.end_reason, lost.partial, stored_answers(session)) == ("server_lost", "", [])
 
 
 def test_an_answer_to_something_trimmed_meanwhile_is_kept_at_the_head_of_today(ada: Any, settings: Any) -> None:
@@ -405,13 +407,13 @@ def test_an_answer_to_something_trimmed_meanwhile_is_kept_at_the_head_of_today(a
     settings.CHAT_HISTORY_MAX_MESSAGES = 2
     assert retention.purge(dry_run=False).trimmed
     assert exchanges.finish(exchange, model_output("whole"), end_reason="done") is not None
-    assert [message.content for message in answers(session)] == ["d", "whole"]
+    assert [message.content for message in stored_answers(session)] == ["d", "whole"]
 
 
 def test_a_partial_answer_that_cannot_be_read_still_ends(ada: Any) -> None:
-    _, [lost] = asked(ada)
+    _, [lost] = open_exchanges(ada)
     Exchange.objects.filter(pk=lost.pk).update(partial='{"kind": "model_output", "parts": 7}')
-    silent(lost)
+    age_heartbeat(lost)
     exchanges.sweep()
     lost.refresh_from_db()
     assert lost.end_reason == "server_lost"
@@ -461,7 +463,7 @@ def test_a_stop_asked_for_in_one_process_is_seen_in_another(writers: Writers) ->
     assert [row["status"] for row in survey["rows"]] == ["complete", "interrupted"]
 
 
-def test_a_writer_killed_in_the_middle_of_an_answer_leaves_exactly_one_interrupted_message(writers: Writers) -> None:
+def test_a_killed_writer_leaves_exactly_one_interrupted_message(writers: Writers) -> None:
     [session] = writers.run("begin", 1)
     with writers.started("stream", session) as writer:
         flushed = [writers.next_line(writer) for _ in range(4)][-1]["flushed"]

@@ -182,9 +182,7 @@ def test_a_trim_of_what_was_copied_already_costs_the_fork_nothing(ada: Any, sett
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_trim_of_what_was_not_copied_yet_ends_the_fork_with_an_error_and_the_next_has_a_gap(
-    ada: Any, settings: Any
-) -> None:
+def test_a_trim_during_a_fork_fails_it_and_the_next_fork_has_a_gap(ada: Any, settings: Any) -> None:
     session = create_chat(ada, *["word"] * LENGTH, source="relay")
     with before_each_batch(trims(settings, at=1, to=10)), pytest.raises(NoSuchEntry, match="fork it again"):
         recorder.fork(session, at=session.head, owner=ada)
@@ -268,7 +266,7 @@ def test_a_fork_from_the_very_start_is_an_empty_session_that_is_there(ada: Any) 
     assert (copy.version, permissions.find(ada, copy.pk, Purpose.LIST)) == (0, copy)
 
 
-def told(session: Session) -> list[str]:
+def context_texts(session: Session) -> list[str]:
     options = ContextOptions(max_turns=None)
     return [entry.content for entry in render_context(selectors.snapshot(session, options=options), options).entries]
 
@@ -287,8 +285,8 @@ def test_a_fork_of_a_trimmed_session_keeps_the_summary_of_what_was_trimmed(ada: 
     session.refresh_from_db()
     assert session.trimmed_through == 3
     copy = recorder.fork(session, at=session.head, owner=ada)
-    assert told(copy)[1:] == told(session)[1:] == ["then", "so", "now", "yes"]
-    assert "They spoke of old things." in told(copy)[0]
+    assert context_texts(copy)[1:] == context_texts(session)[1:] == ["then", "so", "now", "yes"]
+    assert "They spoke of old things." in context_texts(copy)[0]
     assert selectors.snapshot(copy).system_instruction == "be kind"
     kinds = [message.kind for message in selectors.messages_of(copy).messages]
     assert kinds.count("gap") == 1

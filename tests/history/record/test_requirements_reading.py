@@ -96,7 +96,7 @@ def test_neither_a_sessions_id_nor_its_listing_shows_the_key(ada: Any) -> None:
 # Messages.
 
 
-def test_a_message_has_role_text_time_calls_and_metadata_and_the_last_two_are_empty_by_default(ada: Any) -> None:
+def test_a_message_has_role_text_time_calls_and_metadata(ada: Any) -> None:
     session = recorder.start_session(owner=ada)
     at = now() - timedelta(minutes=5)
     recorder.append_many(

@@ -19,7 +19,7 @@ from tests.factories import create_chat, model_input, model_output, tool_request
 pytestmark = pytest.mark.django_db
 
 
-def told(session: Session, environment: str | None) -> list[dict[str, Any]]:
+def rendered_entries(session: Session, environment: str | None) -> list[dict[str, Any]]:
     options = ContextOptions(max_turns=None, environment=environment)
     return [entry_view(entry) for entry in render_context(snapshot(session), options).entries]
 
@@ -45,25 +45,25 @@ def resumed(session: Session, folder: Path) -> Session:
 
 def test_surroundings_are_put_before_the_history_and_never_into_it(ada: Any, tmp_path: Path) -> None:
     session = conversation(ada)
-    alone = told(session, None)
-    assert told(session, "It is Monday.")[1:] == alone
+    alone = rendered_entries(session, None)
+    assert rendered_entries(session, "It is Monday.")[1:] == alone
     again = resumed(session, tmp_path)
-    assert told(again, "It is Friday.")[1:] == alone
-    assert told(again, "It is Friday.")[0]["parts"][0]["text"] == "It is Friday."
+    assert rendered_entries(again, "It is Friday.")[1:] == alone
+    assert rendered_entries(again, "It is Friday.")[0]["parts"][0]["text"] == "It is Friday."
     assert not Message.objects.filter(body__contains="It is").exists()
 
 
 def test_a_new_session_starts_the_same_after_any_resumed_one(ada: Any, tmp_path: Path) -> None:
-    before = told(create_chat(ada, "Hello"), "It is Monday.")
+    before = rendered_entries(create_chat(ada, "Hello"), "It is Monday.")
     again = resumed(conversation(ada), tmp_path)
     recorder.append(again, model_input("And now?"), after=again.head)
-    assert told(create_chat(ada, "Hello"), "It is Monday.") == before
+    assert rendered_entries(create_chat(ada, "Hello"), "It is Monday.") == before
 
 
 def test_a_resumed_session_goes_on_where_it_was_and_nothing_else_moves(ada: Any, tmp_path: Path) -> None:
     other = conversation(ada)
-    untouched = told(other, None)
+    untouched = rendered_entries(other, None)
     again = resumed(conversation(ada), tmp_path)
     recorder.append(again, model_input("And now?"), after=again.head)
-    assert [entry["origin"] for entry in told(again, None)] == [[1], [2], [3], [4], [5]]
-    assert told(other, None) == untouched
+    assert [entry["origin"] for entry in rendered_entries(again, None)] == [[1], [2], [3], [4], [5]]
+    assert rendered_entries(other, None) == untouched

@@ -131,7 +131,7 @@ def test_debug_logs_and_moves_are_in_the_ledger_but_on_no_page(ada: Any) -> None
 # What it costs.
 
 
-def test_a_page_and_a_snapshot_ask_the_database_as_often_in_a_long_session_as_in_a_short_one(
+def test_queries_do_not_grow_with_the_length_of_a_session(
     ada: Any, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
     short, long = create_chat(ada, "one", "two"), create_chat(ada, *(f"text {number}" for number in range(400)))

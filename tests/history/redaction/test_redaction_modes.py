@@ -64,7 +64,7 @@ def hooks(*names: str) -> Any:
     return override_settings(PARLEY_REDACTION_HOOKS=[f"{HERE}.{name}" for name in names])
 
 
-def said(text: str, mode: str) -> str:
+def redacted_input(text: str, mode: str) -> str:
     entry = redacted(ModelInput(parts=(Text(text=text),)), redactors_for(mode)).entry
     return entry.text
 
@@ -83,14 +83,17 @@ def test_full_keeps_everything() -> None:
 
 
 def test_redacted_removes_credentials_and_keeps_the_rest() -> None:
-    assert said(f"the key is {KEY}, says x@y.org", "redacted") == "the key is [redacted:openai-key], says x@y.org"
+    assert (
+        redacted_input(f"the key is {KEY}, says x@y.org", "redacted")
+        == "the key is [redacted:openai-key], says x@y.org"
+    )
 
 
 def test_personal_data_goes_where_the_settings_ask_for_it() -> None:
     with override_settings(PARLEY_REDACTION_PERSONAL=["email"]):
-        assert said("x@y.org and 13812345678", "redacted") == "[redacted:email] and 13812345678"
-        assert said("x@y.org", "full") == "x@y.org"
-    assert said("x@y.org", "redacted") == "x@y.org"
+        assert redacted_input("x@y.org and 13812345678", "redacted") == "[redacted:email] and 13812345678"
+        assert redacted_input("x@y.org", "full") == "x@y.org"
+    assert redacted_input("x@y.org", "redacted") == "x@y.org"
 
 
 def test_no_replies_keeps_that_the_model_answered_and_which_tools_it_asked_for() -> None:
@@ -114,7 +117,7 @@ def test_no_replies_keeps_that_the_model_answered_and_which_tools_it_asked_for()
 
 
 def test_no_replies_keeps_requests_without_their_credentials() -> None:
-    assert said(f"use {KEY}", "no_replies") == "use [redacted:openai-key]"
+    assert redacted_input(f"use {KEY}", "no_replies") == "use [redacted:openai-key]"
     results = ToolResults(results=(ToolResult(call_id="c1", name="ls", parts=(Text(text="a b c"),)),))
     assert redacted(results, redactors_for("no_replies")).entry is results
 
@@ -137,7 +140,7 @@ def test_an_unknown_mode_is_refused_instead_of_stored_in_clear() -> None:
 @pytest.mark.parametrize("mode", ["full", "redacted", "no_replies"])
 def test_a_hook_runs_in_every_mode_that_stores_texts(mode: str) -> None:
     with hooks("hide_nemo"):
-        assert said("Captain Nemo", mode) == "Captain [redacted:captain]"
+        assert redacted_input("Captain Nemo", mode) == "Captain [redacted:captain]"
 
 
 def test_what_a_hook_changes_is_counted() -> None:
@@ -150,7 +153,7 @@ def test_what_a_hook_changes_is_counted() -> None:
 
 def test_hooks_run_in_order_and_after_the_credentials() -> None:
     with hooks("hide_nemo", "count_nemo"):
-        assert said(f"Nemo {KEY}", "redacted") == "[redacted:captain] [redacted:openai-key]"
+        assert redacted_input(f"Nemo {KEY}", "redacted") == "[redacted:captain] [redacted:openai-key]"
 
 
 @pytest.mark.parametrize("name", ["break_down", "return_nothing", "return_rubbish"])

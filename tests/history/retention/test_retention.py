@@ -41,11 +41,11 @@ def days(number: float) -> Any:
     return timezone.now() + timedelta(days=number)
 
 
-def left() -> list[UUID]:
+def session_ids() -> list[UUID]:
     return list(Session.objects.order_by("created_at").values_list("pk", flat=True))
 
 
-def told(action: str) -> list[AuditEvent]:
+def audit_events(action: str) -> list[AuditEvent]:
     return list(AuditEvent.objects.filter(action=action).order_by("seq"))
 
 
@@ -88,13 +88,13 @@ def test_hiding_twice_is_one_event_and_keeps_the_first_time(ada: Any) -> None:
     first = session.hidden_at
     assert not retention.hide(session, actor=ada)
     assert Session.objects.get().hidden_at == first
-    assert len(told("hide")) == 1
+    assert len(audit_events("hide")) == 1
 
 
 def test_a_key_that_deletes_is_named_in_the_audit_chain(ada: Any) -> None:
     key = key_of(ada)
     retention.hide(create_chat(ada, "one", api_key=key), actor=key)
-    assert [(event.actor, event.key) for event in told("hide")] == [(None, key.pk)]
+    assert [(event.actor, event.key) for event in audit_events("hide")] == [(None, key.pk)]
 
 
 def test_the_trash_is_emptied_after_its_hours(ada: Any, settings: Any) -> None:
@@ -103,7 +103,7 @@ def test_the_trash_is_emptied_after_its_hours(ada: Any, settings: Any) -> None:
     retention.hide(hidden, actor=ada)
     assert retention.purge(dry_run=False, now=days(0.9)).sessions == 0
     assert retention.purge(dry_run=False, now=days(1.1)).trashed == 1
-    assert left() == [other.pk]
+    assert session_ids() == [other.pk]
     assert list(verification.verify()) == []
 
 
@@ -127,7 +127,7 @@ def test_what_was_opened_from_a_session_goes_into_the_trash_and_comes_back_with_
     retention.hide(alone, actor=ada)
     retention.hide(session, actor=ada, reason="done")
     assert list(permissions.sessions_for(ada, Purpose.READ)) == [fork]
-    assert {event.session for event in told("hide")} == {session.pk, below.pk, further.pk, alone.pk}
+    assert {event.session for event in audit_events("hide")} == {session.pk, below.pk, further.pk, alone.pk}
     retention.unhide(session, actor=ada)
     assert set(permissions.sessions_for(ada, Purpose.READ)) == {session, below, further, fork}
 
@@ -138,7 +138,7 @@ def test_what_was_opened_from_a_session_is_erased_with_it_unless_it_is_held(ada:
     retention.hold(held, actor=staff, reason="a trial")
     assert retention.erase(session, actor=ada, reason="asked to").messages == 2
     assert list(Session.objects.all()) == [held]
-    assert {event.session for event in told("remove")} == {session.pk, below.pk}
+    assert {event.session for event in audit_events("remove")} == {session.pk, below.pk}
 
 
 def test_a_held_session_neither_expires_nor_leaves_the_trash_nor_is_erased(ada: Any, staff: Any) -> None:
@@ -149,9 +149,9 @@ def test_a_held_session_neither_expires_nor_leaves_the_trash_nor_is_erased(ada: 
     retention.purge(dry_run=False, now=days(400))
     with pytest.raises(retention.UnderHold):
         retention.erase(session, actor=ada, reason="please")
-    assert left() == [session.pk]
+    assert session_ids() == [session.pk]
     assert Message.objects.count() == 2
-    assert [(event.actor, event.reason) for event in told("hold")] == [(staff.pk, "case 7")]
+    assert [(event.actor, event.reason) for event in audit_events("hold")] == [(staff.pk, "case 7")]
 
 
 def test_a_held_and_hidden_session_is_seen_by_staff_with_the_hold_right_only(ada: Any, bob: Any, staff: Any) -> None:
@@ -170,7 +170,7 @@ def test_after_its_release_the_rules_apply_again(ada: Any, staff: Any) -> None:
     assert retention.release(session, actor=staff, reason="closed")
     assert not retention.release(session, actor=staff, reason="closed")
     assert retention.purge(dry_run=False, now=days(31)).expired == 1
-    assert [event.reason for event in told("release")] == ["closed"]
+    assert [event.reason for event in audit_events("release")] == ["closed"]
 
 
 # Erasing.
@@ -179,8 +179,8 @@ def test_after_its_release_the_rules_apply_again(ada: Any, staff: Any) -> None:
 def test_erasing_skips_the_trash_and_leaves_an_event_with_ids_and_counts(ada: Any) -> None:
     session = create_chat(ada, "one", "two", "three")
     removed = retention.erase(session, actor=ada, reason="asked to")
-    assert (removed.messages, left(), SearchRow.objects.count()) == (3, [], 0)
-    (event,) = told("remove")
+    assert (removed.messages, session_ids(), SearchRow.objects.count()) == (3, [], 0)
+    (event,) = audit_events("remove")
     assert (event.session, event.actor, event.reason) == (session.pk, ada.pk, "asked to")
     assert '"why":"erased"' in event.details
     assert '"entries":3' in event.details
@@ -207,7 +207,7 @@ def test_forks_of_a_removed_session_stay(ada: Any) -> None:
     session = create_chat(ada, "one", "two")
     fork = recorder.fork(session, at=2, owner=ada)
     retention.erase(session, actor=ada, reason="")
-    assert left() == [fork.pk]
+    assert session_ids() == [fork.pk]
     assert Session.objects.filter(forked_from=None).count() == 1
     assert list(verification.verify()) == []
 
@@ -216,7 +216,7 @@ def test_a_session_that_expires_leaves_what_was_opened_from_it_to_its_own_time(a
     session = create_chat(ada, "one", source="relay")
     child = create_chat(ada, "subagent", parent=session)
     assert retention.purge(dry_run=False, now=days(30.1)).sessions == 1
-    assert left() == [child.pk]
+    assert session_ids() == [child.pk]
     assert Session.objects.filter(parent=None).count() == 1
 
 
@@ -228,8 +228,8 @@ def test_relayed_sessions_go_thirty_days_after_their_last_activity_and_chats_sta
     assert retention.purge(dry_run=False, now=days(29.9)).sessions == 0
     report = retention.purge(dry_run=False, now=days(30.1))
     assert (report.expired, report.messages, report.search_rows) == (1, 1, 1)
-    assert left() == [chat.pk]
-    assert [event.session for event in told("remove")] == [relayed.pk]
+    assert session_ids() == [chat.pk]
+    assert [event.session for event in audit_events("remove")] == [relayed.pk]
 
 
 def test_an_expired_session_is_not_served_even_before_a_purge_has_come_by(ada: Any, bob: Any) -> None:
@@ -323,7 +323,7 @@ def test_a_rule_longer_than_the_calendar_neither_stops_writing_nor_purging(
     key = key_of(ada, keep_days=number, keep_body_days=number)
     relayed = [create_chat(ada, "a word", source="relay", api_key=api_key) for api_key in (None, key)]
     assert retention.purge(dry_run=False, now=days(365)).is_complete
-    assert {session.pk for session in relayed} == set(left())
+    assert {session.pk for session in relayed} == set(session_ids())
 
 
 def test_a_session_that_claims_to_begin_in_the_future_is_purged_like_any_other(ada: Any) -> None:
@@ -337,9 +337,9 @@ def test_what_a_key_says_counts_instead_of_the_rule(ada: Any) -> None:
     brief, endless, plain = key_of(ada, "brief", keep_days=1), key_of(ada, "endless", keep_days=0), key_of(ada, "plain")
     sessions = {key.name: create_chat(ada, "x", source="relay", api_key=key) for key in (brief, endless, plain)}
     assert retention.purge(dry_run=False, now=days(2)).expired == 1
-    assert sessions["brief"].pk not in left()
+    assert sessions["brief"].pk not in session_ids()
     assert retention.purge(dry_run=False, now=days(31)).expired == 1
-    assert left() == [sessions["endless"].pk]
+    assert session_ids() == [sessions["endless"].pk]
 
 
 def test_an_import_of_old_talk_is_kept_from_the_day_it_was_imported(ada: Any, settings: Any) -> None:
@@ -382,7 +382,7 @@ def test_over_its_cap_a_keys_sessions_with_the_oldest_activity_go_first(ada: Any
     recorder.append(sessions[0], model_input("still here"), after=1)
     assert retention.purge().over_cap == 2
     assert retention.purge(dry_run=False).over_cap == 2
-    assert set(left()) == {sessions[0].pk, sessions[3].pk, others.pk}
+    assert set(session_ids()) == {sessions[0].pk, sessions[3].pk, others.pk}
 
 
 def test_the_general_cap_counts_each_key_by_itself_and_relayed_sessions_only(ada: Any, settings: Any) -> None:
@@ -402,7 +402,7 @@ def test_held_sessions_do_not_count_against_the_limit(ada: Any, staff: Any) -> N
     old, newer = (create_chat(ada, text, source="relay", api_key=key) for text in ("old", "newer"))
     retention.hold(old, actor=staff, reason="case 7")
     assert retention.purge(dry_run=False).over_cap == 0
-    assert set(left()) == {old.pk, newer.pk}
+    assert set(session_ids()) == {old.pk, newer.pk}
 
 
 # Blobs.
@@ -509,8 +509,8 @@ def test_a_half_removed_session_cannot_be_brought_back_or_held(ada: Any, staff: 
         retention.hold(session, actor=staff, reason="too late")
     assert retention.purge(now=days(31)).resumed == 1
     assert retention.purge(dry_run=False, now=days(31)).resumed == 1
-    assert left() == []
-    assert len(told("remove")) == 1
+    assert session_ids() == []
+    assert len(audit_events("remove")) == 1
 
 
 def just_before(beginning: str, do: Callable[[], object]) -> AbstractContextManager[None]:
@@ -556,7 +556,7 @@ def test_a_writer_who_knew_nothing_of_a_removal_is_refused_and_does_not_stop_it(
     report = retention.purge(dry_run=False, now=days(31), progress=write)
     assert refused, "what is acknowledged and then deleted would be lost without a word"
     assert report.messages == BATCH + 10
-    assert (left(), Message.objects.count(), SearchRow.objects.count()) == ([], 0, 0)
+    assert (session_ids(), Message.objects.count(), SearchRow.objects.count()) == ([], 0, 0)
 
 
 def test_the_hourly_purge_is_for_good(ada: Any) -> None:

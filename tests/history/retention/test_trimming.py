@@ -231,7 +231,7 @@ def test_it_goes_at_the_next_trim_once_another_has_taken_its_place(ada: Any, set
     assert list(verification.verify()) == []
 
 
-def test_a_trim_waits_while_branches_that_would_hang_on_its_anchor_live_under_different_instructions(ada: Any) -> None:
+def test_a_trim_waits_for_branches_under_different_instructions(ada: Any) -> None:
     outline = turns.Outline(head=5)
     for seq, parent, kind in [
         (1, 0, "system_instruction_set"), (2, 1, "model_input"), (3, 2, "system_instruction_set"),

@@ -45,17 +45,17 @@ def session(ada: Any) -> Session:
     return recorder.start_session(owner=ada, title="Kitchen")
 
 
-def said(text: str, **fields: Any) -> ModelInput:
+def user_message(text: str, **fields: Any) -> ModelInput:
     return ModelInput(parts=(Text(text=text),), **fields)
 
 
-def answered(text: str, **fields: Any) -> ModelOutput:
+def model_answer(text: str, **fields: Any) -> ModelOutput:
     return ModelOutput(parts=(Text(text=text),), **fields)
 
 
-def tell(session: Session, *entries: Entry | str) -> list[int]:
+def append_to_head(session: Session, *entries: Entry | str) -> list[int]:
     """Append to the head; returns the numbers of the messages."""
-    made = [said(entry) if isinstance(entry, str) else entry for entry in entries]
+    made = [user_message(entry) if isinstance(entry, str) else entry for entry in entries]
     return [appended.seq for appended in recorder.append_many(session, made, after=session.head)]
 
 
@@ -64,7 +64,7 @@ def key_of(owner: Any, name: str, **fields: Any) -> ApiKey:
     return ApiKey.objects.create(name=name, prefix=name, secret_hash=name.encode(), owner=owner, **fields)
 
 
-def found(viewer: Any, query: str = "", **filters: Any) -> list[int]:
+def found_seqs(viewer: Any, query: str = "", **filters: Any) -> list[int]:
     """The numbers of the messages found, oldest first."""
     results = search.search(viewer, query, filters=SessionQuery(**filters), limit=100)
     assert results.count.number == len(results.hits)
@@ -97,8 +97,10 @@ def found(viewer: Any, query: str = "", **filters: Any) -> list[int]:
     ],
 )
 def test_a_query_finds_what_it_says(ada: Any, session: Session, query: str, matches: list[int]) -> None:
-    tell(session, "The payment failed again.", "The payment went through.", "Who pays?", "crème BRÛLÉE", "v1.2 of o:1")
-    assert found(ada, query) == matches
+    append_to_head(
+        session, "The payment failed again.", "The payment went through.", "Who pays?", "crème BRÛLÉE", "v1.2 of o:1"
+    )
+    assert found_seqs(ada, query) == matches
 
 
 @pytest.mark.parametrize(
@@ -123,7 +125,7 @@ def test_a_query_finds_what_it_says(ada: Any, session: Session, query: str, matc
     ],
 )
 def test_every_script_is_found(ada: Any, session: Session, query: str, matches: list[int]) -> None:
-    tell(
+    append_to_head(
         session,
         "订单支付失败，请重试",
         "用iPhone手机支付",
@@ -132,7 +134,7 @@ def test_every_script_is_found(ada: Any, session: Session, query: str, matches: 
         "हिन्दी भाषा",
         "كتب مُحَمَّد",
     )
-    assert found(ada, query) == matches
+    assert found_seqs(ada, query) == matches
 
 
 def test_tool_arguments_results_and_thoughts_are_found(ada: Any, session: Session) -> None:
@@ -140,23 +142,23 @@ def test_tool_arguments_results_and_thoughts_are_found(ada: Any, session: Sessio
         parts=(Reasoning(text="perhaps saffron"), ToolRequest(call_id="1", name="grep", arguments='{"for": "thyme"}'))
     )
     results = ToolResults(results=(ToolResult(call_id="1", name="grep", parts=(Text(text="rosemary found"),)),))
-    tell(session, "spices?", asked, results)
-    assert found(ada, "thyme") == [2]
-    assert found(ada, "saffron") == [2]
-    assert found(ada, "rosemary") == [3]
-    assert found(ada, "grep") == [2, 3]
+    append_to_head(session, "spices?", asked, results)
+    assert found_seqs(ada, "thyme") == [2]
+    assert found_seqs(ada, "saffron") == [2]
+    assert found_seqs(ada, "rosemary") == [3]
+    assert found_seqs(ada, "grep") == [2, 3]
     hit = search.search(ada, "thyme").hits[0]
     assert ("thyme", True) in hit.snippet.pieces
 
 
 def test_bookkeeping_is_not_found(ada: Any, session: Session) -> None:
-    tell(session, SystemInstructionSet(instruction="nutmeg"), DebugLog(message="nutmeg"), "no spice")
-    assert found(ada, "nutmeg") == []
-    assert found(ada) == [3]
+    append_to_head(session, SystemInstructionSet(instruction="nutmeg"), DebugLog(message="nutmeg"), "no spice")
+    assert found_seqs(ada, "nutmeg") == []
+    assert found_seqs(ada) == [3]
 
 
 def test_a_hit_says_where_it_stands(ada: Any, session: Session) -> None:
-    tell(session, "salt", answered("pepper", model="chef-1", agent="cook"))
+    append_to_head(session, "salt", model_answer("pepper", model="chef-1", agent="cook"))
     hit = search.search(ada, "pepper").hits[0]
     assert (hit.session_id, hit.title, hit.seq) == (session.pk, "Kitchen", 2)
     assert (hit.kind, hit.role, hit.status, hit.model, hit.agent) == (
@@ -182,17 +184,17 @@ def test_a_hit_says_where_it_stands(ada: Any, session: Session) -> None:
     ],
 )  # fmt: skip
 def test_no_query_is_an_error(ada: Any, session: Session, query: str) -> None:
-    tell(session, "something")
+    append_to_head(session, "something")
     search.search(ada, query)
     search.facets(ada, query)
 
 
 @pytest.mark.parametrize("query", ["!!!", '""', "-", "😀", "OR"])
 def test_a_text_without_a_word_finds_nothing_and_no_text_everything(ada: Any, session: Session, query: str) -> None:
-    tell(session, "something")
-    assert found(ada, query) == []
+    append_to_head(session, "something")
+    assert found_seqs(ada, query) == []
     assert search.facets(ada, query)["role"] == {}
-    assert len(found(ada, " ")) == 1
+    assert len(found_seqs(ada, " ")) == 1
 
 
 @settings(max_examples=example_count(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -203,15 +205,15 @@ def test_no_random_query_is_an_error(ada: Any, query: str) -> None:
 
 @pytest.mark.parametrize("query", [":o{bob}", "o{bob}", '":o{bob}"', ":m x", "m*", "o*", '":o*"', ":w OR :p"])
 def test_scope_cannot_be_typed(ada: Any, bob: Any, admin: Any, query: str) -> None:
-    tell(recorder.start_session(owner=bob), "bob's secret")
+    append_to_head(recorder.start_session(owner=bob), "bob's secret")
     typed = query.format(bob=bob.pk)
     assert parse_query(typed).terms
-    assert found(ada, typed) == found(bob, typed) == found(admin, typed) == []
+    assert found_seqs(ada, typed) == found_seqs(bob, typed) == found_seqs(admin, typed) == []
 
 
 def test_nul_and_lone_surrogates_are_stored_and_searched(ada: Any, session: Session) -> None:
-    tell(session, "salt\0pepper \ud800 thyme")
-    assert found(ada, "salt") == found(ada, "pepper thyme") == [1]
+    append_to_head(session, "salt\0pepper \ud800 thyme")
+    assert found_seqs(ada, "salt") == found_seqs(ada, "pepper thyme") == [1]
     assert search.search(ada, "thyme").hits[0].snippet.text
 
 
@@ -219,31 +221,31 @@ def test_nul_and_lone_surrogates_are_stored_and_searched(ada: Any, session: Sess
 
 
 def test_words_far_apart_in_a_long_text_are_found_together(ada: Any, session: Session) -> None:
-    tell(session, "first " + "filler words here " * 6_000 + "last", "first alone")
+    append_to_head(session, "first " + "filler words here " * 6_000 + "last", "first alone")
     assert len(SearchRow.objects.filter(message__seq=1)) > 2
-    assert found(ada, "first last") == [1]
-    assert found(ada, "first -last") == [2]
-    assert found(ada, "filler first") == [1]
+    assert found_seqs(ada, "first last") == [1]
+    assert found_seqs(ada, "first -last") == [2]
+    assert found_seqs(ada, "filler first") == [1]
 
 
 def test_phrases_are_found_across_the_borders_of_rows(ada: Any, session: Session) -> None:
     words = [f"w{number}" for number in range(20_000)]
-    tell(session, " ".join(words))
+    append_to_head(session, " ".join(words))
     assert SearchRow.objects.count() == 4
     for border in (search_rows.ROW_WORDS, 2 * search_rows.ROW_WORDS - search_rows.OVERLAP):
         for start in range(border - search_rows.OVERLAP - 1, border + 1):
             phrase = " ".join(words[start : start + search_rows.OVERLAP + 1])
-            assert found(ada, f'"{phrase}"') == [1], start
-    assert found(ada, '"w3 w5"') == []
-    assert found(ada, '"w3 w4" w19999') == [1]
-    assert found(ada, 'w1 -"w3 w4"') == []
-    assert found(ada, 'w1 -"w3 w5"') == [1]
+            assert found_seqs(ada, f'"{phrase}"') == [1], start
+    assert found_seqs(ada, '"w3 w5"') == []
+    assert found_seqs(ada, '"w3 w4" w19999') == [1]
+    assert found_seqs(ada, 'w1 -"w3 w4"') == []
+    assert found_seqs(ada, 'w1 -"w3 w5"') == [1]
 
 
 def test_a_word_that_comes_very_often_hides_nothing(ada: Any, session: Session) -> None:
-    tell(session, "na " * 3_000 + "batman " + "啊" * 3_000 + "蝙蝠侠")
-    assert found(ada, '"na batman"') == found(ada, "啊蝙蝠侠") == found(ada, "na 蝙蝠") == [1]
-    assert found(ada, '"batman na"') == []
+    append_to_head(session, "na " * 3_000 + "batman " + "啊" * 3_000 + "蝙蝠侠")
+    assert found_seqs(ada, '"na batman"') == found_seqs(ada, "啊蝙蝠侠") == found_seqs(ada, "na 蝙蝠") == [1]
+    assert found_seqs(ada, '"batman na"') == []
 
 
 on_postgres = pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has hits in their order by itself")
@@ -254,7 +256,7 @@ on_postgres = pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLi
 def test_the_newest_are_found_however_many_rows_are_looked_through_first(
     ada: Any, session: Session, monkeypatch: pytest.MonkeyPatch, numbers: list[int]
 ) -> None:
-    tell(session, *("often" if number % 3 else "seldom" for number in range(30)))
+    append_to_head(session, *("often" if number % 3 else "seldom" for number in range(30)))
     monkeypatch.setattr(engines, "_sizes_of_scans", lambda words, limit: iter(numbers))
     newest = [hit.seq for hit in search.search(ada, "often", limit=7).hits]
     assert newest == [30, 29, 27, 26, 24, 23, 21]
@@ -262,7 +264,7 @@ def test_the_newest_are_found_however_many_rows_are_looked_through_first(
 
 @on_postgres
 def test_statistics_tell_how_many_rows_are_sizes_of_scans(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    tell(session, *("often" if number % 10 else "seldom" for number in range(100)))
+    append_to_head(session, *("often" if number % 10 else "seldom" for number in range(100)))
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE history_searchrow")
     monkeypatch.setattr(engines, "RECENT", 1)
@@ -275,7 +277,7 @@ def test_a_match_deep_in_a_long_text_is_shown(ada: Any, session: Session) -> Non
     long = "lorem ipsum dolor " * 12_000
     result = ToolResult(call_id="1", name="read", parts=(Text(text=f"{long} the needle lies here {long}"),))
     asked = ModelOutput(parts=(ToolRequest(call_id="1", name="read"),))
-    tell(session, "read it", asked, ToolResults(results=(result,)))
+    append_to_head(session, "read it", asked, ToolResults(results=(result,)))
     hit = search.search(ada, "needle").hits[0]
     assert ("needle", True) in hit.snippet.pieces
     assert hit.snippet.is_cut_before
@@ -283,17 +285,17 @@ def test_a_match_deep_in_a_long_text_is_shown(ada: Any, session: Session) -> Non
 
 
 def test_text_past_a_megabyte_is_not_indexed_and_says_so(ada: Any, session: Session) -> None:
-    tell(session, "early " + "x" * 1_200_000 + " late", "early " + "支" * 500_000 + " late", "early short")
+    append_to_head(session, "early " + "x" * 1_200_000 + " late", "early " + "支" * 500_000 + " late", "early short")
     results = search.search(ada, "early")
     assert [(hit.seq, hit.is_cut) for hit in results.hits] == [(3, False), (2, True), (1, True)]
-    assert found(ada, "late") == []
+    assert found_seqs(ada, "late") == []
 
 
 @pytest.mark.parametrize("word", ["ж" * 60, "w" * 60])
 def test_a_megabyte_of_different_words_can_be_stored(ada: Any, session: Session, word: str) -> None:
-    tell(session, " ".join(f"{number:05}{word}" for number in range(8_500)))
-    assert found(ada, f"00001{word}") == [1]
-    assert found(ada, f'"00100{word} 00101{word}"') == [1]
+    append_to_head(session, " ".join(f"{number:05}{word}" for number in range(8_500)))
+    assert found_seqs(ada, f"00001{word}") == [1]
+    assert found_seqs(ada, f'"00100{word} 00101{word}"') == [1]
 
 
 # Filters.
@@ -303,33 +305,35 @@ def test_filters_narrow_and_several_values_mean_any(ada: Any) -> None:
     key = key_of(ada, "laptop")
     one = recorder.start_session(owner=ada, source="chat")
     other = recorder.start_session(owner=ada, source="relay", client="Codex", api_key=key)
-    tell(one, "salt", answered("salt", model="m-1", agent="cook"))
-    tell(other, "salt", answered("salt", model="m-2", status="failed", error="burnt"), "salt")
+    append_to_head(one, "salt", model_answer("salt", model="m-1", agent="cook"))
+    append_to_head(other, "salt", model_answer("salt", model="m-2", status="failed", error="burnt"), "salt")
     call = ModelOutput(parts=(ToolRequest(call_id="1", name="oven"),))
-    tell(other, call, ToolResults(results=(ToolResult(call_id="1", name="oven", status="failed", error="salt"),)))
+    append_to_head(
+        other, call, ToolResults(results=(ToolResult(call_id="1", name="oven", status="failed", error="salt"),))
+    )
 
-    assert len(found(ada, "salt")) == 6
-    assert found(ada, "salt", source=("chat",)) == [1, 2]
-    assert found(ada, "salt", source=("chat", "relay")) == [1, 2, 1, 2, 3, 5]
-    assert found(ada, "salt", client=("Codex",)) == [1, 2, 3, 5]
-    assert found(ada, "salt", client=("codex",)) == []
-    assert found(ada, "salt", key=(key.pk,)) == [1, 2, 3, 5]
-    assert found(ada, "salt", owner=(ada.pk,), agent=("cook",)) == [2]
-    assert found(ada, "salt", owner=(ada.pk + 1,)) == []
-    assert found(ada, "salt", model=("m-1", "m-2")) == [2, 2]
-    assert found(ada, "salt", role=("user",)) == [1, 1, 3]
-    assert found(ada, "salt", role=("tool",)) == [5]
-    assert found(ada, "salt", status=("failed",)) == [2]
-    assert found(ada, "salt", has_error=True) == [2, 5]
-    assert found(ada, "salt", has_error=False) == [1, 2, 1, 3]
-    assert found(ada, tool=("oven",)) == [4, 5]
-    assert found(ada, "salt", tool=("oven",), role=("tool",)) == [5]
+    assert len(found_seqs(ada, "salt")) == 6
+    assert found_seqs(ada, "salt", source=("chat",)) == [1, 2]
+    assert found_seqs(ada, "salt", source=("chat", "relay")) == [1, 2, 1, 2, 3, 5]
+    assert found_seqs(ada, "salt", client=("Codex",)) == [1, 2, 3, 5]
+    assert found_seqs(ada, "salt", client=("codex",)) == []
+    assert found_seqs(ada, "salt", key=(key.pk,)) == [1, 2, 3, 5]
+    assert found_seqs(ada, "salt", owner=(ada.pk,), agent=("cook",)) == [2]
+    assert found_seqs(ada, "salt", owner=(ada.pk + 1,)) == []
+    assert found_seqs(ada, "salt", model=("m-1", "m-2")) == [2, 2]
+    assert found_seqs(ada, "salt", role=("user",)) == [1, 1, 3]
+    assert found_seqs(ada, "salt", role=("tool",)) == [5]
+    assert found_seqs(ada, "salt", status=("failed",)) == [2]
+    assert found_seqs(ada, "salt", has_error=True) == [2, 5]
+    assert found_seqs(ada, "salt", has_error=False) == [1, 2, 1, 3]
+    assert found_seqs(ada, tool=("oven",)) == [4, 5]
+    assert found_seqs(ada, "salt", tool=("oven",), role=("tool",)) == [5]
 
 
 def test_a_search_can_stay_in_one_session(ada: Any) -> None:
     sessions = [recorder.start_session(owner=ada) for _ in range(3)]
     for session in sessions:
-        tell(session, "salt")
+        append_to_head(session, "salt")
     results = search.search(ada, "salt", filters=SessionQuery(session=(sessions[1].pk,)))
     assert [hit.session_id for hit in results.hits] == [sessions[1].pk]
 
@@ -337,39 +341,39 @@ def test_a_search_can_stay_in_one_session(ada: Any) -> None:
 def test_dates_are_exact(ada: Any, session: Session) -> None:
     noon = datetime(2026, 3, 31, 12, tzinfo=UTC)
     times = [noon - timedelta(days=400), noon, noon + timedelta(hours=13), noon + timedelta(days=40)]
-    tell(session, *(said("salt", at=at) for at in times))
-    assert found(ada, "salt", since=noon) == [2, 3, 4]
-    assert found(ada, "salt", since=noon, until=noon + timedelta(hours=13)) == [2]
-    assert found(ada, "salt", until=noon) == [1]
-    assert found(ada, "salt", since=noon + timedelta(microseconds=1), until=noon + timedelta(days=2)) == [3]
-    assert found(ada, "salt", since=noon - timedelta(days=4_000)) == [1, 2, 3, 4]
-    assert found(ada, "salt", since=noon, until=noon - timedelta(days=1)) == []
+    append_to_head(session, *(user_message("salt", at=at) for at in times))
+    assert found_seqs(ada, "salt", since=noon) == [2, 3, 4]
+    assert found_seqs(ada, "salt", since=noon, until=noon + timedelta(hours=13)) == [2]
+    assert found_seqs(ada, "salt", until=noon) == [1]
+    assert found_seqs(ada, "salt", since=noon + timedelta(microseconds=1), until=noon + timedelta(days=2)) == [3]
+    assert found_seqs(ada, "salt", since=noon - timedelta(days=4_000)) == [1, 2, 3, 4]
+    assert found_seqs(ada, "salt", since=noon, until=noon - timedelta(days=1)) == []
 
 
 def test_a_message_from_the_future_is_found_by_its_date(ada: Any, session: Session) -> None:
-    tell(session, said("salt", at=timezone.now() + timedelta(days=900)))
-    assert found(ada, "salt", since=timezone.now() - timedelta(days=1)) == [1]
+    append_to_head(session, user_message("salt", at=timezone.now() + timedelta(days=900)))
+    assert found_seqs(ada, "salt", since=timezone.now() - timedelta(days=1)) == [1]
 
 
 def test_the_ends_of_the_calendar_can_be_asked_for(ada: Any, session: Session) -> None:
-    tell(session, "salt")
+    append_to_head(session, "salt")
     east, west = (timezone.get_fixed_timezone(minutes) for minutes in (480, -480))
     first, last = datetime(1, 1, 1, tzinfo=east), datetime(9999, 12, 31, 23, tzinfo=west)
-    assert found(ada, "salt", since=first, until=last) == [1]
-    assert found(ada, "salt", since=datetime(9999, 1, 1, tzinfo=UTC), until=last) == []
+    assert found_seqs(ada, "salt", since=first, until=last) == [1]
+    assert found_seqs(ada, "salt", since=datetime(9999, 1, 1, tzinfo=UTC), until=last) == []
 
 
 # Who sees what.
 
 
 def test_a_stranger_sees_nothing(ada: Any, bob: Any, session: Session) -> None:
-    tell(session, "secret")
-    assert found(ada, "secret") == [1]
-    assert found(bob, "secret") == []
-    assert found(bob) == []
-    assert found(bob, "secret", owner=(ada.pk,)) == []
-    assert found(bob, "secret", session=(session.pk,)) == []
-    assert found(AnonymousUser(), "secret") == []
+    append_to_head(session, "secret")
+    assert found_seqs(ada, "secret") == [1]
+    assert found_seqs(bob, "secret") == []
+    assert found_seqs(bob) == []
+    assert found_seqs(bob, "secret", owner=(ada.pk,)) == []
+    assert found_seqs(bob, "secret", session=(session.pk,)) == []
+    assert found_seqs(AnonymousUser(), "secret") == []
     assert not any(search.facets(bob, "secret").values())
     assert not any(search.facets(AnonymousUser(), "secret").values())
 
@@ -378,20 +382,20 @@ def test_a_key_sees_what_was_recorded_under_it(ada: Any, bob: Any, admin: Any) -
     key, wide, other = key_of(ada, "one"), key_of(ada, "wide", owner_wide=True), key_of(bob, "other")
     scopes = ["read", "admin"]
     chief, pretender = key_of(admin, "chief", scopes=scopes), key_of(ada, "pretender", scopes=scopes)
-    tell(recorder.start_session(owner=ada, api_key=key, source="relay"), "salt")
-    tell(recorder.start_session(owner=ada), "pepper", "salt")
-    assert found(key, "salt") == [1]
-    assert found(wide, "salt") == [1, 2]
-    assert found(other, "salt") == []
-    assert found(chief, "salt") == found(admin, "salt") == [1, 2]
-    assert found(chief) == [1, 1, 2]
-    assert found(pretender) == []
+    append_to_head(recorder.start_session(owner=ada, api_key=key, source="relay"), "salt")
+    append_to_head(recorder.start_session(owner=ada), "pepper", "salt")
+    assert found_seqs(key, "salt") == [1]
+    assert found_seqs(wide, "salt") == [1, 2]
+    assert found_seqs(other, "salt") == []
+    assert found_seqs(chief, "salt") == found_seqs(admin, "salt") == [1, 2]
+    assert found_seqs(chief) == [1, 1, 2]
+    assert found_seqs(pretender) == []
 
 
 def test_hidden_and_expired_sessions_are_never_found(ada: Any, admin: Any) -> None:
     hidden, expired, held, open_ = (recorder.start_session(owner=ada) for _ in range(4))
     for number, session in enumerate((hidden, expired, held, open_), 1):
-        tell(session, *["salt"] * number)
+        append_to_head(session, *["salt"] * number)
     Session.objects.filter(pk=hidden.pk).update(state=Session.State.DELETED, hidden_at=timezone.now())
     Session.objects.filter(pk=expired.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
     Session.objects.filter(pk=held.pk).update(expires_at=timezone.now() - timedelta(days=1), hold=True)
@@ -403,9 +407,9 @@ def test_hidden_and_expired_sessions_are_never_found(ada: Any, admin: Any) -> No
 
 def test_hidden_hits_do_not_empty_a_page(ada: Any) -> None:
     old = recorder.start_session(owner=ada)
-    tell(old, *["salt"] * 30)
+    append_to_head(old, *["salt"] * 30)
     hidden = recorder.start_session(owner=ada)
-    tell(hidden, *["salt"] * 300)
+    append_to_head(hidden, *["salt"] * 300)
     Session.objects.filter(pk=hidden.pk).update(state=Session.State.DELETED, hidden_at=timezone.now())
     results = search.search(ada, "salt", limit=20)
     assert [hit.seq for hit in results.hits] == list(range(30, 10, -1))
@@ -413,21 +417,21 @@ def test_hidden_hits_do_not_empty_a_page(ada: Any) -> None:
 
 
 def test_a_small_owner_is_found_behind_many_others(ada: Any, bob: Any) -> None:
-    tell(recorder.start_session(owner=bob), "salt")
+    append_to_head(recorder.start_session(owner=bob), "salt")
     crowd = recorder.start_session(owner=ada)
-    tell(crowd, *["salt"] * 2_500)
-    assert found(bob, "salt") == [1]
+    append_to_head(crowd, *["salt"] * 2_500)
+    assert found_seqs(bob, "salt") == [1]
     results = search.search(ada, "salt")
     assert (results.count.number, results.count.is_exact, str(results.count)) == (2_000, False, "2,000+")
 
 
 def test_removed_sessions_leave_no_words_behind(ada: Any, session: Session) -> None:
-    tell(session, "salt")
+    append_to_head(session, "salt")
     without_guards(Message.objects.all()).delete()
     assert not SearchRow.objects.exists()
-    assert found(ada, "salt") == []
-    tell(recorder.start_session(owner=ada), "pepper")
-    assert found(ada, "pepper") == [1]
+    assert found_seqs(ada, "salt") == []
+    append_to_head(recorder.start_session(owner=ada), "pepper")
+    assert found_seqs(ada, "pepper") == [1]
 
 
 # Pages.
@@ -437,8 +441,8 @@ def test_removed_sessions_leave_no_words_behind(ada: Any, session: Session) -> N
 def test_pages_have_no_gap_and_no_repetition(ada: Any, limit: int) -> None:
     shown, hidden = recorder.start_session(owner=ada), recorder.start_session(owner=ada)
     for start in range(0, 60, 10):
-        tell(shown, *[f"salt {number}" for number in range(start, start + 10)])
-        tell(hidden, *["salt"] * 9)
+        append_to_head(shown, *[f"salt {number}" for number in range(start, start + 10)])
+        append_to_head(hidden, *["salt"] * 9)
     Session.objects.filter(pk=hidden.pk).update(state=Session.State.DELETED, hidden_at=timezone.now())
     seen: list[int] = []
     before = None
@@ -453,8 +457,8 @@ def test_pages_have_no_gap_and_no_repetition(ada: Any, limit: int) -> None:
 
 def test_a_page_cut_short_by_hidden_hits_still_leads_on(ada: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     old, hidden = recorder.start_session(owner=ada), recorder.start_session(owner=ada)
-    tell(old, *["salt"] * 5)
-    tell(hidden, *["salt"] * 300)
+    append_to_head(old, *["salt"] * 5)
+    append_to_head(hidden, *["salt"] * 300)
     Session.objects.filter(pk=hidden.pk).update(state=Session.State.DELETED, hidden_at=timezone.now())
     monkeypatch.setattr(finding, "ROUNDS", 2)
     results = search.search(ada, "salt", limit=10)
@@ -469,21 +473,21 @@ def test_a_page_cut_short_by_hidden_hits_still_leads_on(ada: Any, monkeypatch: p
 
 
 def test_what_arrives_meanwhile_does_not_move_a_page(ada: Any, session: Session) -> None:
-    tell(session, *["salt"] * 30)
+    append_to_head(session, *["salt"] * 30)
     first = search.search(ada, "salt", limit=10)
-    tell(session, "salt", "salt")
+    append_to_head(session, "salt", "salt")
     second = search.search(ada, "salt", limit=10, before=first.next_before)
     assert [hit.seq for hit in (*first.hits, *second.hits)] == list(range(30, 10, -1))
 
 
 @pytest.mark.parametrize("before", [-1, 0, 10**30])
 def test_a_page_before_nonsense_is_no_error(ada: Any, session: Session, before: int) -> None:
-    tell(session, "salt")
+    append_to_head(session, "salt")
     assert len(search.search(ada, "salt", before=before).hits) == (before > 0)
 
 
 def test_the_last_page_says_so(ada: Any, session: Session) -> None:
-    tell(session, *["salt"] * 20)
+    append_to_head(session, *["salt"] * 20)
     assert search.search(ada, "salt", limit=20).next_before is None
     assert search.search(ada, "salt", limit=19).next_before is not None
     assert search.search(ada, "nothing").next_before is None
@@ -496,8 +500,10 @@ def test_facets_count_what_was_found(ada: Any, bob: Any, admin: Any) -> None:
     key = key_of(ada, "laptop")
     relayed = recorder.start_session(owner=ada, source="relay", api_key=key)
     call = ModelOutput(parts=(Text(text="salt"), ToolRequest(call_id="1", name="oven")), model="m-1", agent="cook")
-    tell(relayed, "salt", call, ToolResults(results=(ToolResult(call_id="1", name="oven", error="salt"),)))
-    tell(recorder.start_session(owner=bob), "salt", "pepper", answered("salt", status="interrupted", model="m-1"))
+    append_to_head(relayed, "salt", call, ToolResults(results=(ToolResult(call_id="1", name="oven", error="salt"),)))
+    append_to_head(
+        recorder.start_session(owner=bob), "salt", "pepper", model_answer("salt", status="interrupted", model="m-1")
+    )
     exactly = search.Count
     assert search.facets(admin, "salt") == {
         "source": {"relay": exactly(3), "chat": exactly(2)},
@@ -513,9 +519,9 @@ def test_facets_count_what_was_found(ada: Any, bob: Any, admin: Any) -> None:
 
 
 def test_facets_are_exact_to_two_thousand_and_say_when_there_are_more(ada: Any, session: Session) -> None:
-    tell(session, *(answered("salt", model="rare") for _ in range(3)))
-    tell(session, *(answered("salt", model="common") for _ in range(2_100)))
-    tell(session, answered("salt", model="rare"))
+    append_to_head(session, *(model_answer("salt", model="rare") for _ in range(3)))
+    append_to_head(session, *(model_answer("salt", model="common") for _ in range(2_100)))
+    append_to_head(session, model_answer("salt", model="rare"))
     models = search.facets(ada, "salt")["model"]
     assert models == {"common": search.Count(2_000, is_exact=False), "rare": search.Count(4)}
     assert str(models["common"]) == "2,000+"
@@ -528,8 +534,8 @@ def test_a_rebuilt_index_finds_the_same_in_the_same_order(ada: Any) -> None:
     sessions = [recorder.start_session(owner=ada) for _ in range(3)]
     for number in range(5):
         for session in sessions:
-            tell(session, f"salt {number}")
-    tell(sessions[0], "salt " + "long text " * 9_000)
+            append_to_head(session, f"salt {number}")
+    append_to_head(sessions[0], "salt " + "long text " * 9_000)
     before = search.search(ada, "salt", limit=100).hits
     rows_before = list(SearchRow.objects.order_by("pk").values_list("pk", "start", "end"))
     heard: list[int] = []

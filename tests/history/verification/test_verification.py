@@ -70,7 +70,7 @@ def tamper_session(session: Session, column: str, value: Any) -> None:
     run(f"UPDATE history_session SET {column} = %s WHERE id = %s", value, name)
 
 
-def found(**options: Any) -> list[tuple[int, str]]:
+def found_problems(**options: Any) -> list[tuple[int, str]]:
     return [(finding.seq, finding.code) for finding in verification.verify(**options)]
 
 
@@ -92,7 +92,7 @@ def remove(session: Session, *seqs: int) -> None:
 
 def test_a_healthy_store_gives_nothing(session: Session) -> None:
     assert session.version == 16
-    assert found() == []
+    assert found_problems() == []
 
 
 def test_forks_exchanges_odd_texts_and_empty_sessions_are_healthy(ada: Any, session: Session) -> None:
@@ -104,7 +104,7 @@ def test_forks_exchanges_odd_texts_and_empty_sessions_are_healthy(ada: Any, sess
     recorder.append_many(odd, [*entries, model_input("", raw="", metadata={"$blob": "mine"})], after=0)
     exchange = exchanges.open_exchange(odd, owner=ada, after=3, inputs={"screen": LONG})
     exchanges.finish(exchange, model_output("half", status="interrupted"), end_reason="client_gone")
-    assert found() == []
+    assert found_problems() == []
 
 
 def test_what_was_redacted_is_healthy(ada: Any) -> None:
@@ -116,7 +116,7 @@ def test_what_was_redacted_is_healthy(ada: Any) -> None:
             session, [model_input(secret), model_output(secret, tool_request("a", arguments='{"q": 1}'))], after=0
         )
         assert secret not in Message.objects.get(session=session, seq=2).content
-    assert found() == []
+    assert found_problems() == []
 
 
 def test_what_the_purge_has_done_is_healthy(ada: Any, session: Session, settings: Any) -> None:
@@ -128,14 +128,14 @@ def test_what_the_purge_has_done_is_healthy(ada: Any, session: Session, settings
     assert (report.expired, report.trimmed, report.dropped) == (1, 6, 4)
     relayed.refresh_from_db()
     recorder.append(relayed, model_input("more"), after=10)
-    assert found() == []
+    assert found_problems() == []
 
 
 def test_only_the_sessions_asked_for_are_looked_at(ada: Any, session: Session) -> None:
     other = create_chat(ada, "one", "two")
     tamper(session, 2, "content", "something else")
-    assert found(sessions=[other]) == []
-    assert found(sessions=[session.pk]) == [(2, "altered_column")]
+    assert found_problems(sessions=[other]) == []
+    assert found_problems(sessions=[session.pk]) == [(2, "altered_column")]
 
 
 def test_progress_hears_of_every_entry(ada: Any, session: Session) -> None:
@@ -160,12 +160,12 @@ def test_an_altered_body_is_named(session: Session) -> None:
 
 def test_an_altered_digest_is_named(session: Session) -> None:
     tamper(session, 2, "digest", b"x" * 32)
-    assert found() == [(2, "altered_digest")]
+    assert found_problems() == [(2, "altered_digest")]
 
 
 def test_an_altered_seal_is_named_and_the_next_entry_is_not_blamed(session: Session) -> None:
     tamper(session, 2, "seal", b"x" * 32)
-    assert found() == [(2, "altered_seal")]
+    assert found_problems() == [(2, "altered_seal")]
 
 
 def test_a_body_and_a_digest_that_were_forged_together_break_the_seal(session: Session) -> None:
@@ -173,7 +173,7 @@ def test_a_body_and_a_digest_that_were_forged_together_break_the_seal(session: S
     body = (row.body or "").replace("one", "won")
     tamper(session, 2, "body", body)
     tamper(session, 2, "digest", digest_of(row.salt or b"", body))
-    assert (2, "altered_seal") in found()
+    assert (2, "altered_seal") in found_problems()
 
 
 def test_a_whole_entry_that_was_forged_does_not_fit_the_chain_after_it(session: Session) -> None:
@@ -184,7 +184,7 @@ def test_a_whole_entry_that_was_forged_does_not_fit_the_chain_after_it(session: 
     tamper(session, 2, "content", "won")
     tamper(session, 2, "digest", digest)
     tamper(session, 2, "seal", seal_of(before.seal, seq=2, parent=1, kind=row.kind, digest=digest))
-    assert (3, "altered_seal") in found()
+    assert (3, "altered_seal") in found_problems()
 
 
 ALTERED: dict[str, Any] = {
@@ -205,17 +205,17 @@ def test_every_column_that_follows_from_the_entry_is_compared_with_it(session: S
 
 def test_another_kind_is_an_altered_entry(session: Session) -> None:
     tamper(session, 8, "kind", "gap")
-    assert {(8, "altered_seal"), (8, "altered_column")} <= set(found())
+    assert {(8, "altered_seal"), (8, "altered_column")} <= set(found_problems())
 
 
 def test_another_parent_is_an_altered_entry(session: Session) -> None:
     tamper(session, 5, "parent_seq", 3)
-    assert (5, "altered_seal") in found()
+    assert (5, "altered_seal") in found_problems()
 
 
 def test_a_missing_entry_in_the_middle_is_named_and_so_is_who_hangs_on_it(session: Session) -> None:
     remove(session, 4)
-    assert {(4, "missing_entry"), (5, "dangling_parent")} <= set(found())
+    assert {(4, "missing_entry"), (5, "dangling_parent")} <= set(found_problems())
     assert first().seq == 4
 
 
@@ -230,12 +230,12 @@ def test_a_session_that_was_set_back_with_its_entries_knows_another_seal(session
     remove(session, 16)
     tamper_session(session, "head", 15)
     tamper_session(session, "version", 15)
-    assert (15, "altered_end") in found()
+    assert (15, "altered_end") in found_problems()
 
 
 def test_a_parent_that_cannot_be_followed_is_dangling(session: Session) -> None:
     tamper(session, 9, "parent_seq", 8)
-    assert {(9, "altered_seal"), (9, "dangling_parent")} <= set(found())
+    assert {(9, "altered_seal"), (9, "dangling_parent")} <= set(found_problems())
 
 
 def test_a_body_that_is_gone_without_an_audit_event_is_missing(session: Session) -> None:
@@ -246,7 +246,7 @@ def test_a_body_that_is_gone_without_an_audit_event_is_missing(session: Session)
         EARLIER,
         name,
     )
-    assert (5, "missing_body") in found()
+    assert (5, "missing_body") in found_problems()
 
 
 def test_an_entry_beyond_what_the_audit_event_says_is_missing(ada: Any, settings: Any) -> None:
@@ -254,14 +254,14 @@ def test_an_entry_beyond_what_the_audit_event_says_is_missing(ada: Any, settings
     settings.CHAT_HISTORY_BODY_DAYS = 1
     retention.purge(dry_run=False, now=timezone.now() + timedelta(days=2))
     recorder.append_many(session, [model_input("young"), model_output("younger")], after=4)
-    assert found() == []
+    assert found_problems() == []
     name = Session._meta.pk.get_db_prep_value(session.pk, connection)
     run(
         "UPDATE history_message SET body = NULL, salt = NULL, dropped_at = %s WHERE session_id = %s AND seq = 6",
         EARLIER,
         name,
     )
-    assert {(6, "missing_body"), (6, "text_left")} <= set(found())
+    assert {(6, "missing_body"), (6, "text_left")} <= set(found_problems())
 
 
 def test_an_unannounced_trim_is_found(ada: Any) -> None:
@@ -270,7 +270,7 @@ def test_an_unannounced_trim_is_found(ada: Any) -> None:
     remove(session, 1, 2)
     tamper_session(session, "trimmed_through", 2)
     tamper_session(session, "anchor_seal", seal)
-    assert (2, "untold_trim") in found()
+    assert (2, "untold_trim") in found_problems()
 
 
 def test_an_instruction_before_the_anchor_cannot_be_exchanged(ada: Any, settings: Any) -> None:
@@ -290,27 +290,27 @@ def test_an_instruction_before_the_anchor_cannot_be_exchanged(ada: Any, settings
     assert retention.purge(dry_run=False).trimmed == 2
     body = Message.objects.get(session=session, seq=1).body or ""
     tamper(session, 1, "body", body.replace("kind", "mean"))
-    assert found()[0] == (1, "altered_body")
+    assert found_problems()[0] == (1, "altered_body")
     tamper(session, 1, "digest", b"x" * 32)
-    assert found()[0] == (1, "altered_entry")
+    assert found_problems()[0] == (1, "altered_entry")
 
 
 def test_a_missing_blob_is_named_by_the_entry_that_needs_it(session: Session) -> None:
     without_guards(Message.blobs.through.objects.filter(message__seq=15)).delete()
     without_guards(Blob.objects.filter(size__gt=50_000)).delete()
-    assert found()[0] == (15, "broken_blob")
+    assert found_problems()[0] == (15, "broken_blob")
 
 
 @pytest.mark.parametrize(("seq", "size"), [(15, 80_000), (6, 9)])
 def test_an_altered_blob_is_named_whether_text_or_attachment(session: Session, seq: int, size: int) -> None:
     run("UPDATE history_blob SET data = %s WHERE size = %s", b"x" * size, size)
-    assert (seq, "broken_blob") in found()
+    assert (seq, "broken_blob") in found_problems()
 
 
 def test_what_a_call_was_made_from_is_looked_at_too(ada: Any, session: Session) -> None:
     exchanges.open_exchange(session, owner=ada, inputs={"screen": "s" * 70_001})
     run("UPDATE history_blob SET data = %s WHERE size = 70001", b"x")
-    assert found() == [(0, "broken_blob")]
+    assert found_problems() == [(0, "broken_blob")]
 
 
 def test_flaws_of_the_audit_chain_itself_are_told_first(ada: Any, session: Session) -> None:
@@ -318,9 +318,9 @@ def test_flaws_of_the_audit_chain_itself_are_told_first(ada: Any, session: Sessi
     retention.unhide(session, actor=ada)
     retention.hide(session, actor=ada)
     run("UPDATE history_auditevent SET reason = 'yours' WHERE seq = 1")
-    assert found()[0] == (1, "audit_altered")
+    assert found_problems()[0] == (1, "audit_altered")
     run("DELETE FROM history_auditevent WHERE seq = 1")
-    assert found()[0] == (1, "audit_missing")
+    assert found_problems()[0] == (1, "audit_missing")
 
 
 # What was made from it.
@@ -388,7 +388,7 @@ def test_a_session_that_says_more_texts_were_dropped_than_were_is_found_and_put_
     tamper_session(session, "dropped_through", 2)
     assert projections() == [(2, "undropped_text")]  # entry 1 is an instruction, and those may hold on
     verification.rebuild(session)
-    assert found() == []
+    assert found_problems() == []
 
 
 # Made anew.
@@ -417,11 +417,11 @@ def test_projections_made_anew_are_the_same_rows(session: Session) -> None:
         status="pending", answered_by=None, answer_index=None, name="", result=""
     )
     SearchRow.objects.all().delete()
-    assert len(found()) > 10
+    assert len(found_problems()) > 10
     verification.rebuild(session)
     assert list(made()) == before
     assert (session.head, session.message_count) == (16, 5)
-    assert found() == []
+    assert found_problems() == []
 
 
 READING = 'SELECT "history_message"."id"'
@@ -462,7 +462,7 @@ def test_others_write_while_projections_are_made_anew_and_lose_nothing_by_it(ada
         verification.rebuild(session)
     assert session.version == 701
     assert other.version > 7  # it had to begin again once, and no writer waited for it
-    assert found() == []
+    assert found_problems() == []
 
 
 @pytest.mark.django_db(transaction=True)
@@ -476,7 +476,7 @@ def test_projections_that_another_process_made_anew_meanwhile_stay_right(ada: An
 
     with run_before_statements(READING, rebuild_as_well):
         verification.rebuild(session)
-    assert found() == []
+    assert found_problems() == []
 
 
 @pytest.mark.django_db(transaction=True)
@@ -491,7 +491,7 @@ def test_projections_of_a_session_that_never_rests_are_made_anew_all_the_same(ad
     with run_before_statements(READING, write):
         verification.rebuild(session)
     assert session.version > 702
-    assert found() == []
+    assert found_problems() == []
 
 
 # Checkpoints.
@@ -504,7 +504,7 @@ def test_a_checkpoint_is_json_and_nothing_is_missing_since(ada: Any, session: Se
     assert again == known
     recorder.append(session, model_input("more"), after=16)
     create_chat(ada, "another")
-    assert found(checkpoint=again) == []
+    assert found_problems(checkpoint=again) == []
     assert verification.checkpoint().root != known.root
 
 
@@ -530,7 +530,7 @@ def test_newest_entries_cut_off_cleanly_are_known_from_the_checkpoint(session: S
     run(f"UPDATE history_session SET head = 15, version = 15, last_seal = {seal}")
     run("UPDATE history_session SET error_count = 1, message_count = 5")
     assert not any(finding.is_damage for finding in verification.verify())
-    assert (16, "missing_entry") in found(checkpoint=known)
+    assert (16, "missing_entry") in found_problems(checkpoint=known)
 
 
 def test_history_that_was_written_anew_is_known_from_the_checkpoint(ada: Any) -> None:
@@ -540,8 +540,8 @@ def test_history_that_was_written_anew_is_known_from_the_checkpoint(ada: Any) ->
     Session.objects.update(version=0, head=0, last_seal=b"", head_fingerprint=b"", message_count=0, title="")
     session.refresh_from_db()
     recorder.append_many(session, [model_input("one"), model_output("three")], after=0)
-    assert found() == []
-    assert (2, "rewritten") in found(checkpoint=known)
+    assert found_problems() == []
+    assert (2, "rewritten") in found_problems(checkpoint=known)
 
 
 def test_what_policy_removed_since_is_not_missing(ada: Any, session: Session, settings: Any) -> None:
@@ -554,22 +554,22 @@ def test_what_policy_removed_since_is_not_missing(ada: Any, session: Session, se
     retention.purge(dry_run=False)
     relayed.refresh_from_db()
     assert relayed.trimmed_through == 6
-    assert found(checkpoint=known) == []
+    assert found_problems(checkpoint=known) == []
 
 
 def test_an_audit_chain_that_was_cut_off_is_known_from_the_checkpoint(ada: Any, session: Session) -> None:
     audit.record("read", actor=ada.pk, session=session.pk)
     known = verification.checkpoint()
     without_guards(AuditEvent.objects.all()).delete()
-    assert found() == []
-    assert (1, "audit_cut") in found(checkpoint=known)
+    assert found_problems() == []
+    assert (1, "audit_cut") in found_problems(checkpoint=known)
 
 
 def test_a_checkpoint_that_was_altered_says_so(session: Session) -> None:
     value = verification.checkpoint().to_json()
     value["sessions"][0][1] = 15
     value["sessions"][0][2] = Message.objects.get(session=session, seq=15).seal.hex()
-    assert found(checkpoint=Checkpoint.from_json(value)) == [(0, "altered_checkpoint")]
+    assert found_problems(checkpoint=Checkpoint.from_json(value)) == [(0, "altered_checkpoint")]
     with pytest.raises(ValueError, match="not a valid checkpoint"):
         Checkpoint.from_json({"entries": 1})
 
@@ -592,38 +592,38 @@ def test_a_checkpoint_that_was_altered_says_so(session: Session) -> None:
 def test_a_column_of_a_session_that_was_changed_by_hand_is_found(
     session: Session, columns: dict[str, Any], code: str
 ) -> None:
-    assert found() == []
+    assert found_problems() == []
     Session.objects.filter(pk=session.pk).update(**columns)
-    assert (0, code) in found()
+    assert (0, code) in found_problems()
 
 
 def test_another_owner_is_found_even_with_a_seal_that_fits(ada: Any, bob: Any, session: Session) -> None:
     known = verification.checkpoint()
     Session.objects.filter(pk=session.pk).update(owner=bob)
-    assert (0, "altered_owner") in found()
+    assert (0, "altered_owner") in found_problems()
     session.refresh_from_db()
     Session.objects.filter(pk=session.pk).update(begin_seal=session.expected_begin_seal())
-    assert (0, "altered_owner") not in found()
-    assert (0, "altered_owner") in found(checkpoint=known)
+    assert (0, "altered_owner") not in found_problems()
+    assert (0, "altered_owner") in found_problems(checkpoint=known)
 
 
 def test_a_checkpoint_of_an_earlier_version_is_still_understood(session: Session) -> None:
     value = verification.checkpoint().to_json()
     value["sessions"] = [standing[:3] for standing in value["sessions"]]
     value["root"] = sha256(" ".join(map(str, value["sessions"][0])).encode() + b"\n").hexdigest()
-    assert found(checkpoint=Checkpoint.from_json(value)) == []
+    assert found_problems(checkpoint=Checkpoint.from_json(value)) == []
 
 
 def test_a_hold_or_deletion_that_the_audit_chain_knows_cannot_be_undone_untold(ada: Any, session: Session) -> None:
     retention.hold(session, actor=ada, reason="a lawsuit")
     retention.hide(session, actor=ada)
-    assert found() == []
+    assert found_problems() == []
     Session.objects.filter(pk=session.pk).update(
         state=Session.State.DELETED, hidden_at=timezone.now() - timedelta(days=1)
     )
-    assert found() == [(0, "altered_deletion")]
+    assert found_problems() == [(0, "altered_deletion")]
     Session.objects.filter(pk=session.pk).update(state=Session.State.OPEN, hidden_at=None, hold=False)
-    assert found() == [(0, "altered_hold"), (0, "altered_deletion")]
+    assert found_problems() == [(0, "altered_hold"), (0, "altered_deletion")]
 
 
 def test_a_title_set_by_hand_is_an_audit_event_without_the_words(ada: Any, session: Session) -> None:
@@ -631,17 +631,17 @@ def test_a_title_set_by_hand_is_an_audit_event_without_the_words(ada: Any, sessi
     event = AuditEvent.objects.get(action="rename")
     assert (event.actor, event.session) == (ada.pk, session.pk)
     assert "Friday" not in event.details
-    assert found() == []
+    assert found_problems() == []
     Session.objects.filter(pk=session.pk).update(title="My plans for Monday")
-    assert found() == [(0, "altered_title")]
+    assert found_problems() == [(0, "altered_title")]
 
 
 def test_titles_that_a_session_began_with_are_known(ada: Any) -> None:
     session = create_chat(ada, "hello", title="From a file")
     fork = recorder.fork(session, at=1, owner=ada)
-    assert found() == []
+    assert found_problems() == []
     Session.objects.filter(pk=fork.pk).update(title="hello")
-    assert found() == [(0, "altered_title")]
+    assert found_problems() == [(0, "altered_title")]
 
 
 def test_a_title_that_was_dropped_with_its_texts_is_no_finding(ada: Any) -> None:
@@ -649,7 +649,7 @@ def test_a_title_that_was_dropped_with_its_texts_is_no_finding(ada: Any) -> None
     create_chat(ada, "hello", "hi", source="relay", api_key=key)
     retention.purge(dry_run=False, now=timezone.now() + timedelta(days=3))
     assert Session.objects.get().title == ""
-    assert found() == []
+    assert found_problems() == []
 
 
 def test_an_expiry_that_was_moved_is_found_and_made_anew(ada: Any) -> None:
@@ -658,4 +658,4 @@ def test_an_expiry_that_was_moved_is_found_and_made_anew(ada: Any) -> None:
     [finding] = verification.verify()
     assert (finding.code, finding.severity) == ("altered_expiry", FindingSeverity.PROJECTION)
     verification.rebuild(session)
-    assert found() == []
+    assert found_problems() == []

@@ -14,13 +14,13 @@ from project.accounts.models import User
 pytestmark = pytest.mark.django_db
 
 
-def say(owner: User, text: str) -> None:
+def create_message(owner: User, text: str) -> None:
     session = recorder.start_session(owner=owner)
     recorder.append(session, ModelInput(parts=(Text(text=text),)), after=0)
 
 
 def test_home_shows_only_my_conversations(client: Client, ada: User, bob: User) -> None:
-    say(ada, "Where is my loom?")
+    create_message(ada, "Where is my loom?")
     client.force_login(ada)
     assert "Where is my loom?" in client.get("/").content.decode()
     client.force_login(bob)
@@ -37,7 +37,7 @@ def test_home_says_when_history_is_off(client: Client, ada: User) -> None:
 
 
 def test_a_title_cannot_smuggle_markup(client: Client, ada: User) -> None:
-    say(ada, "<script>alert(1)</script> loom")
+    create_message(ada, "<script>alert(1)</script> loom")
     client.force_login(ada)
     assert "<script>alert(1)" not in client.get("/").content.decode()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.project.server.torrent import PIECE, PIECES
+from tests.project.server.large_response_app import PIECE, PIECES
 from tests.servers.processes import clean_environment, free_port, run_server, wait_for
 
 pytestmark = pytest.mark.runs_first
@@ -27,7 +27,7 @@ def is_waiting(sent: Path) -> bool:
 def test_a_stream_waits_for_its_reader_and_arrives_whole(server: str, tmp_path: Path) -> None:
     port, sent = free_port(), tmp_path / "sent"
     environment = clean_environment(TORRENT_SENT=str(sent))
-    application = "tests.project.server.torrent:application"
+    application = "tests.project.server.large_response_app:application"
     with (
         run_server(
             server, application=application, port=port, log=tmp_path / "log", environment=environment

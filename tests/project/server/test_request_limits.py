@@ -27,7 +27,7 @@ from tests.servers.databases import copy_migrated_file
 from tests.servers.processes import SERVERS, Process, clean_environment, free_port, run_manage, run_server
 from tests.vendors import KEYS, Vendors
 
-APPLICATION = "tests.project.server.impatient:application"
+APPLICATION = "tests.project.server.short_timeouts_app:application"
 MEGABYTE = 1024 * 1024
 # Allowed beside an attack: this much more than the slowest poll without one. The machine may be busy otherwise.
 FACTOR, SECONDS, TRIES = 5, 0.7, 3

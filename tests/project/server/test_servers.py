@@ -74,7 +74,7 @@ def end_well(process: Process, server: str) -> None:
 
 
 @pytest.mark.any_database
-def test_under_every_server_jobs_run_strange_sockets_are_refused_and_sigterm_ends_all_in_good_order(
+def test_every_server_runs_jobs_refuses_bad_sockets_and_ends_on_sigterm(
     server: str, probe_environment: dict[str, str], tracks: Tracks, tmp_path: Path
 ) -> None:
     port = free_port()

@@ -18,7 +18,7 @@ from relay.models import Run
 from relay.pages.panel import Branch, plan_of, tree_of
 from tests.factories import create_chat, model_output, tool_request
 from tests.history.access.test_permissions import with_right
-from tests.relay.agents.test_subagents import agents, ask
+from tests.relay.agents.test_subagents import agents, call_agent
 from tests.relay.conftest import Talk
 
 
@@ -130,7 +130,7 @@ async def test_a_parent_session_shows_when_its_agents_start_and_end(
 
     await agents(talk, boss=["call_agent"], scout=[])
     gate = asyncio.Event()
-    talk.scripted([ask("scout")], ["Half", gate, "and half."], "Found.")
+    talk.scripted([call_agent("scout")], ["Half", gate, "and half."], "Found.")
     monkeypatch.setattr(groups, "notify_session", listen)
     await talk.begin()
     await talk.until(lambda: (talk.session.pk, 2) in told)

@@ -22,34 +22,34 @@ from relay.providers.base import Model
 from relay.runtime.event_loop import in_database
 from tests.clients import ApiClient
 from tests.contexts import context_to_bytes
-from tests.relay.agents.compressing import (
+from tests.relay.agents.compression_helpers import (
     SMALL,
     SUMMARY,
-    asked,
-    asked_to_compress,
     call,
-    plays,
+    compress_and_wait,
+    context_text,
+    contexts_sent,
+    create_conversation,
+    scripted_model,
+    send_questions,
     summaries,
-    talk_on,
-    talked,
-    told,
 )
 from tests.relay.conftest import Talk
 from tests.servers.processes import ROOT, clean_environment, database_url
 
 
 async def test_a_person_asks_with_a_command_and_less_is_told_from_then_on(talk: Talk) -> None:
-    provider = talk.scripted(plays())
-    await talked(talk, 4)
+    provider = talk.scripted(scripted_model())
+    await create_conversation(talk, 4)
     await talk.send("/compress")
     await talk.until_ended()
     (summary,) = await summaries(talk)
     assert (summary.metadata["messages"], summary.metadata["why"]) == (4, "asked")
-    await talk_on(talk, 1, first=5)
-    assert told(asked(provider)[-1]).count("Question") == 3
-    record = asked(provider, summaries=True)[0]
+    await send_questions(talk, 1, first=5)
+    assert context_text(contexts_sent(provider)[-1]).count("Question") == 3
+    record = contexts_sent(provider, summaries=True)[0]
     assert record.tools == ()
-    assert "Question 2?" in told(record)
+    assert "Question 2?" in context_text(record)
 
 
 async def test_a_summary_written_meanwhile_counts_from_the_next_step(talk: Talk) -> None:
@@ -57,8 +57,8 @@ async def test_a_summary_written_meanwhile_counts_from_the_next_step(talk: Talk)
     await talk.agent(tools=["current_time"])
     gate = asyncio.Event()
     answers: Any = iter([["Wait. ", gate, call("current_time", "c1")], "Done."])
-    provider = talk.scripted(plays(lambda context, options: next(answers)))
-    await talked(talk, 2)
+    provider = talk.scripted(scripted_model(lambda context, options: next(answers)))
+    await create_conversation(talk, 2)
     await talk.send("Question 3?")
     await talk.until(lambda: Exchange.objects.filter(ended_at=None).exists())
     head = await talk.head()
@@ -67,8 +67,8 @@ async def test_a_summary_written_meanwhile_counts_from_the_next_step(talk: Talk)
     gate.set()
     await talk.until_ended()
     assert (await talk.kinds())[-5:] == ["model_input", "summary", "model_output", "tool_results", "model_output"]
-    assert "Question 1?" in told(asked(provider)[0])
-    last = told(asked(provider)[1])
+    assert "Question 1?" in context_text(contexts_sent(provider)[0])
+    last = context_text(contexts_sent(provider)[1])
     assert last.count("Two questions were answered.") == 1
     assert "Question 1?" not in last
     assert "Question 3?" in last
@@ -78,8 +78,8 @@ async def test_a_retraction_that_came_meanwhile_counts_too(talk: Talk) -> None:
     await talk.agent(tools=["current_time"])
     gate = asyncio.Event()
     answers: Any = iter([[gate, call("current_time", "c1")], "Done."])
-    provider = talk.scripted(plays(lambda context, options: next(answers)))
-    await talked(talk, 3)
+    provider = talk.scripted(scripted_model(lambda context, options: next(answers)))
+    await create_conversation(talk, 3)
     await talk.send("/compress")
     await talk.until_ended()
     seq = await talk.head()
@@ -88,8 +88,8 @@ async def test_a_retraction_that_came_meanwhile_counts_too(talk: Talk) -> None:
     await conversation.undo_summary(talk.user, talk.session, seq=seq)
     gate.set()
     await talk.until_ended()
-    assert "Question 1?" not in told(asked(provider)[0])
-    assert "Question 1?" in told(asked(provider)[1])
+    assert "Question 1?" not in context_text(contexts_sent(provider)[0])
+    assert "Question 1?" in context_text(contexts_sent(provider)[1])
     with pytest.raises(NotPossible, match="already undone"):
         await conversation.undo_summary(talk.user, talk.session, seq=seq)
 
@@ -97,8 +97,8 @@ async def test_a_retraction_that_came_meanwhile_counts_too(talk: Talk) -> None:
 async def test_a_summary_is_written_anew_by_another_model_and_takes_the_place_of_the_first(talk: Talk) -> None:
     models = (Model(name="script", window=8192), Model(name="other", window=8192))
     summary = lambda context, options: f"{SUMMARY} By {options.model}."  # noqa: E731
-    provider = talk.scripted(plays(summary=summary), models=models)
-    await talked(talk, 4)
+    provider = talk.scripted(scripted_model(summary=summary), models=models)
+    await create_conversation(talk, 4)
     await talk.send("/compress")
     await talk.until_ended()
     first = await talk.head()
@@ -108,28 +108,28 @@ async def test_a_summary_is_written_anew_by_another_model_and_takes_the_place_of
     assert [type(entry) for entry in entries[-3:]] == [Summary, Retracted, Summary]
     assert (entries[-1].first, entries[-1].last) == (entries[-3].first, entries[-3].last)
     assert (entries[-1].model, entries[-2].seq) == ("other", first)
-    await talk_on(talk, 1, first=5)
-    assert "By other." in told(asked(provider)[-1])
-    assert "By script." not in told(asked(provider)[-1])
+    await send_questions(talk, 1, first=5)
+    assert "By other." in context_text(contexts_sent(provider)[-1])
+    assert "By script." not in context_text(contexts_sent(provider)[-1])
 
 
 async def test_the_compressed_context_is_the_same_byte_for_byte_after_a_restart(talk: Talk) -> None:
     """A process that knows nothing but the database makes the same call as the one that is gone."""
     await talk.agent(tools=["current_time"])
-    provider = talk.scripted(plays(), models=SMALL)
-    await talked(talk, 8)
-    await talk_on(talk, 1, first=9)
+    provider = talk.scripted(scripted_model(), models=SMALL)
+    await create_conversation(talk, 8)
+    await send_questions(talk, 1, first=9)
     assert await summaries(talk)
     made = await in_database(lambda: Exchange.objects.get(message__isnull=False))
-    sent = asked(provider)[-1]
-    assert "To answer {n} questions" in told(sent)
+    sent = contexts_sent(provider)[-1]
+    assert "To answer {n} questions" in context_text(sent)
     assert await asyncio.to_thread(_told_elsewhere, made) == sha256(context_to_bytes(sent)).hexdigest()
 
 
 def _told_elsewhere(made: Exchange) -> str:
     """What another process would tell a model that is to answer the same entry."""
     return subprocess.run(
-        [sys.executable, "-m", "tests.relay.live.told_elsewhere", str(made.session_id), str(made.after)],
+        [sys.executable, "-m", "tests.relay.live.context_hash", str(made.session_id), str(made.after)],
         cwd=ROOT,
         env=clean_environment(DATABASE_URL=database_url(), PARLEY_DATA_DIR=str(settings.PARLEY_DATA_DIR)),
         capture_output=True,
@@ -140,8 +140,8 @@ def _told_elsewhere(made: Exchange) -> str:
 
 
 async def test_to_summarise_again_reads_only_what_the_summary_stands_for(talk: Talk) -> None:
-    talk.scripted(plays())
-    await talked(talk, 30)
+    talk.scripted(scripted_model())
+    await create_conversation(talk, 30)
     entry = Summary(first=21, last=40, summary="Ten questions were answered.")
     await in_database(lambda: recorder.append(Session.objects.get(pk=talk.session.pk), entry, after=60))
     read = await in_database(_read_for_again, talk, 61)
@@ -161,9 +161,11 @@ def _read_for_again(talk: Talk, summary: int) -> list[int]:
 
 async def test_a_summary_stays_where_a_model_that_is_to_write_it_anew_does_not(talk: Talk) -> None:
     models = (Model(name="script", window=2_000), Model(name="mute", window=2_000))
-    talk.scripted(plays(summary=lambda context, options: SUMMARY if options.model == "script" else ""), models=models)
-    await talked(talk, 8)
-    first = await asked_to_compress(talk)
+    talk.scripted(
+        scripted_model(summary=lambda context, options: SUMMARY if options.model == "script" else ""), models=models
+    )
+    await create_conversation(talk, 8)
+    first = await compress_and_wait(talk)
     await conversation.compress(talk.user, talk.session, model="scripted/mute", instead_of=first)
     await talk.until_ended()
     good, note = await summaries(talk)
@@ -173,8 +175,8 @@ async def test_a_summary_stays_where_a_model_that_is_to_write_it_anew_does_not(t
 
 
 async def test_every_question_of_the_summariser_is_written_down_as_a_call(talk: Talk) -> None:
-    talk.scripted(plays())
-    await talked(talk, 4)
+    talk.scripted(scripted_model())
+    await create_conversation(talk, 4)
     await talk.send("/compress")
     await talk.until_ended()
     made = await in_database(lambda: Exchange.objects.filter(metadata__role="summariser").get())
@@ -197,8 +199,8 @@ def _with_its_own_connection(asked: ApiClient, method: str, address: str, body: 
 
 
 async def test_a_program_has_older_messages_summarised_and_takes_it_back_by_rest(talk: Talk) -> None:
-    talk.scripted(plays())
-    await talked(talk, 4)
+    talk.scripted(scripted_model())
+    await create_conversation(talk, 4)
     status, done = await rest(talk, "POST", "", {})
     head = await talk.head()
     assert (status, done) == (200, {"summaries": [head], "is_waiting": False})

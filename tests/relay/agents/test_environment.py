@@ -42,7 +42,7 @@ async def test_the_notebook_is_told_and_the_exchange_names_its_version(talk: Tal
     assert ContextOptions.from_json(first["context"]).notebook == "Likes tea."
 
 
-async def test_an_agent_that_asks_for_it_is_told_its_surroundings_first_and_nothing_of_them_is_stored(
+async def test_the_environment_comes_first_in_the_context_and_is_not_stored(
     talk: Talk, tmp_path: Path, settings: Any
 ) -> None:
     settings.PARLEY_FOLDERS = [tmp_path]
@@ -67,7 +67,7 @@ async def test_an_agent_that_asks_for_it_is_told_its_surroundings_first_and_noth
     again = provider.calls[1].context.entries
     assert "later.txt" in again[0].content
     assert sum("This is Parley." in entry.content for entry in again) == 1
-    assert [words for _, words in await talk.said()] == ["Hello?", "Hello.", "And now?", "Again."]
+    assert [words for _, words in await talk.texts()] == ["Hello?", "Hello.", "And now?", "Again."]
 
 
 async def test_a_live_screen_rides_on_the_latest_input_and_is_written_down_with_the_call(talk: Talk) -> None:

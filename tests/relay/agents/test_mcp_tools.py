@@ -29,7 +29,7 @@ def call(name: str, arguments: str = "{}") -> ToolCallPiece:
     return ToolCallPiece(part=name, call_id=name, name=name, arguments=arguments)
 
 
-async def test_an_agent_calls_the_tools_that_it_is_allowed_and_the_model_is_told_their_schema_and_results(
+async def test_an_agent_calls_its_allowed_tools_with_schemas_and_results(
     talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-this-server")

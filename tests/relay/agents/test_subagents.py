@@ -31,7 +31,7 @@ from tests.relay.providers.scripted import Steps
 Say = Callable[[Context], Steps]
 
 
-def ask(agent: str, task: str = "Find it.", *, call_id: str = "c1") -> ToolCallPiece:
+def call_agent(agent: str, task: str = "Find it.", *, call_id: str = "c1") -> ToolCallPiece:
     arguments = json.dumps({"agent": agent, "task": task})
     return ToolCallPiece(part=call_id, call_id=call_id, name="call_agent", arguments=arguments)
 
@@ -88,10 +88,12 @@ async def results_of(session: Session) -> list[tuple[str, str]]:
 
 async def test_a_called_agent_answers_in_a_session_below_and_its_answer_is_the_result(talk: Talk) -> None:
     await agents(talk, boss=["call_agent"], scout=["current_time"])
-    provider = talk.scripted(["I ask.", ask("scout", "Find the lighthouse.")], "It stands on the rock.", "Found.")
+    provider = talk.scripted(
+        ["I ask.", call_agent("scout", "Find the lighthouse.")], "It stands on the rock.", "Found."
+    )
     await talk.begin("Where is the lighthouse?")
     assert (await talk.until_ended()).outcome == Run.Outcome.DONE
-    assert (await talk.said())[-1] == ("assistant", "Found.")
+    assert (await talk.texts())[-1] == ("assistant", "Found.")
     assert await results_of(talk.session) == [("success", "It stands on the rock.")]
     child = await child_of(talk)
     assert (child.agent, child.parent_call, child.title, child.owner_id) == (
@@ -105,7 +107,7 @@ async def test_a_called_agent_answers_in_a_session_below_and_its_answer_is_the_r
 
 async def test_the_entries_of_each_agent_carry_its_name(talk: Talk) -> None:
     await agents(talk, boss=["call_agent"], scout=[])
-    talk.scripted([ask("scout")], "Here.", "Found.")
+    talk.scripted([call_agent("scout")], "Here.", "Found.")
     await talk.begin()
     await talk.until_ended()
     child = await child_of(talk)
@@ -118,7 +120,7 @@ async def test_the_entries_of_each_agent_carry_its_name(talk: Talk) -> None:
 
 async def test_an_agent_that_may_call_others_gets_their_names(talk: Talk) -> None:
     await agents(talk, boss=["call_agent"], scout=[], cook=[])
-    provider = talk.scripted([ask("cook")], "Well.")
+    provider = talk.scripted([call_agent("cook")], "Well.")
     await change("boss", agents=["scout"])
     await talk.begin()
     await talk.until_ended()
@@ -141,7 +143,7 @@ async def test_without_anybody_to_call_the_tool_is_not_offered(talk: Talk) -> No
 async def test_a_called_agent_reads_its_caller_up_to_the_call_and_calls_none(talk: Talk) -> None:
     await agents(talk, boss=["call_agent"], scout=["ask_user"])
     provider = talk.scripted(
-        [ask("scout")], [use("read_caller"), use("ask_user", call_id="t2", question="Which?")], "Here.", "Found."
+        [call_agent("scout")], [use("read_caller"), use("ask_user", call_id="t2", question="Which?")], "Here.", "Found."
     )
     await talk.begin("The password is heron.")
     assert (await talk.until_ended()).outcome == Run.Outcome.DONE
@@ -154,11 +156,11 @@ async def test_a_called_agent_reads_its_caller_up_to_the_call_and_calls_none(tal
 
 async def test_a_called_agent_reads_the_branch_that_it_was_called_from(talk: Talk) -> None:
     await agents(talk, boss=["call_agent"], scout=[])
-    talk.scripted("First.", [ask("scout")], [use("read_caller")], "Here.", "Found.")
+    talk.scripted("First.", [call_agent("scout")], [use("read_caller")], "Here.", "Found.")
     await talk.begin("The old question.")
     await talk.until_ended()
     seq = next(m.seq for m in await talk.messages() if m.kind == ModelInput.kind)
-    await conversation.edit(talk.user, talk.session, seq=seq, draft=conversation.Draft(text="The new question."))
+    await conversation.edit(talk.user, talk.session, seq=seq, draft=conversation.MessageDraft(text="The new question."))
     await talk.until_ended()
     (_, heard), *_ = await results_of(await child_of(talk))
     said = heard.splitlines()[1:]  # behind the title
@@ -179,21 +181,21 @@ async def test_two_agents_that_call_each_other_end_at_the_depth_limit_which_says
     said: Say = lambda context: f"I heard: {result_in(context)}"  # noqa: E731
     talk.scripted(
         by_agent(
-            ping=lambda context: said(context) if has_results(context) else [ask("pong")],
-            pong=lambda context: said(context) if has_results(context) else [ask("ping")],
+            ping=lambda context: said(context) if has_results(context) else [call_agent("pong")],
+            pong=lambda context: said(context) if has_results(context) else [call_agent("ping")],
         )
     )
     await talk.begin()
     assert (await talk.until_ended()).outcome == Run.Outcome.DONE
     assert await in_database(Session.objects.count) == 3
     assert await in_database(lambda: Run.objects.filter(ended_at=None).count()) == 0
-    assert "Agents can call each other at most 2 levels deep" in (await talk.said())[-1][1]
+    assert "Agents can call each other at most 2 levels deep" in (await talk.texts())[-1][1]
 
 
 async def test_so_many_agents_are_called_in_one_turn_and_no_more(talk: Talk, settings: Any) -> None:
     settings.PARLEY_AGENT_CALLS = 2
     await agents(talk, boss=["call_agent"], scout=[])
-    calls = [ask("scout", call_id=f"c{number}") for number in range(3)]
+    calls = [call_agent("scout", call_id=f"c{number}") for number in range(3)]
     talk.scripted(by_agent(boss=lambda context: "So." if has_results(context) else calls, scout="Here."))
     await talk.begin()
     await talk.until_ended()
@@ -208,7 +210,7 @@ async def test_what_a_called_agent_uses_counts_for_the_person_and_for_the_turn_a
     used = UsageReported(usage=Usage(input_tokens=900, output_tokens=100))
     await agents(talk, boss=["call_agent"], scout=[])
     await change("boss", max_turn_tokens=1500)
-    provider = talk.scripted([ask("scout"), used], ["Here.", used], "Never said.")
+    provider = talk.scripted([call_agent("scout"), used], ["Here.", used], "Never said.")
     await talk.begin()
     run = await talk.until_ended()
     assert (run.outcome, len(provider.calls)) == (Run.Outcome.LIMIT, 2)
@@ -232,7 +234,7 @@ def test_a_budget_below_another_counts_for_both_and_ends_with_either() -> None:
 
 async def test_stop_stops_the_tree_and_every_session_of_it_says_so(talk: Talk) -> None:
     await agents(talk, boss=["call_agent"], scout=["call_agent"], cook=[])
-    talk.scripted([ask("scout")], [ask("cook")], ["Half", asyncio.Event()])
+    talk.scripted([call_agent("scout")], [call_agent("cook")], ["Half", asyncio.Event()])
     await talk.begin()
     await talk.until(lambda: Exchange.objects.filter(session__agent="cook", ended_at=None).exists())
     assert await in_database(lambda: Run.objects.filter(ended_at=None).count()) == 3
@@ -246,21 +248,21 @@ async def test_stop_stops_the_tree_and_every_session_of_it_says_so(talk: Talk) -
 
 async def test_a_called_agent_that_is_stopped_by_itself_costs_its_caller_one_failed_call(talk: Talk) -> None:
     await agents(talk, boss=["call_agent"], scout=[])
-    talk.scripted([ask("scout")], ["Half", asyncio.Event()], "Then without it.")
+    talk.scripted([call_agent("scout")], ["Half", asyncio.Event()], "Then without it.")
     await talk.begin()
     await talk.until(lambda: Exchange.objects.filter(session__agent="scout", ended_at=None).exists())
     await conversation.stop(await child_of(talk))
     assert (await talk.until_ended()).outcome == Run.Outcome.DONE
     (status, told), *_ = await results_of(talk.session)
     assert (status, told) == ("failed", "The agent scout was stopped by the user.\n\nIts last text: Half")
-    assert (await talk.said())[-1] == ("assistant", "Then without it.")
+    assert (await talk.texts())[-1] == ("assistant", "Then without it.")
 
 
 async def test_an_agent_that_fails_or_comes_to_its_limit_says_so_to_its_caller(talk: Talk) -> None:
     await agents(talk, boss=["call_agent"], lazy=["current_time"], dumb=[])
     await change("lazy", max_steps=1)
     await change("dumb", model="unknown/model")
-    calls = [ask("lazy", call_id="a"), ask("dumb", call_id="b")]
+    calls = [call_agent("lazy", call_id="a"), call_agent("dumb", call_id="b")]
     talk.scripted(
         by_agent(
             boss=lambda context: "So." if has_results(context) else calls, lazy=["Let me see.", use("current_time")]
@@ -276,7 +278,7 @@ async def test_an_agent_that_fails_or_comes_to_its_limit_says_so_to_its_caller(t
 
 async def test_the_result_that_a_called_agent_finishes_with_is_its_answer(talk: Talk) -> None:
     await agents(talk, boss=["call_agent"], scout=["finish_task"])
-    talk.scripted([ask("scout")], ["I have it.", use("finish_task", result="The rock.")], "Found.")
+    talk.scripted([call_agent("scout")], ["I have it.", use("finish_task", result="The rock.")], "Found.")
     await talk.begin()
     await talk.until_ended()
     assert await results_of(talk.session) == [("success", "The rock.")]
@@ -284,7 +286,7 @@ async def test_the_result_that_a_called_agent_finishes_with_is_its_answer(talk: 
 
 async def test_a_process_that_dies_leaves_no_run_of_the_tree_going(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
     await agents(talk, boss=["call_agent"], scout=[])
-    talk.scripted([ask("scout")], ["Half", asyncio.Event()])
+    talk.scripted([call_agent("scout")], ["Half", asyncio.Event()])
     await talk.begin()
     await talk.until(lambda: Exchange.objects.filter(session__agent="scout", ended_at=None).exists())
     await in_database(_grow_old)
@@ -303,7 +305,7 @@ def _grow_old() -> None:
 
 async def test_the_end_of_the_server_ends_the_tree_in_good_order(talk: Talk) -> None:
     await agents(talk, boss=["call_agent"], scout=[])
-    talk.scripted([ask("scout")], ["Half", asyncio.Event()])
+    talk.scripted([call_agent("scout")], ["Half", asyncio.Event()])
     await talk.begin()
     await talk.until(lambda: Exchange.objects.filter(session__agent="scout", ended_at=None).exists())
     await runs.stop_all()
@@ -327,10 +329,10 @@ async def test_a_change_of_the_instruction_is_an_entry_also_where_an_answer_only
 
 async def test_a_child_session_can_be_continued_by_the_person_like_any_other(talk: Talk) -> None:
     await agents(talk, boss=["call_agent"], scout=[])
-    talk.scripted([ask("scout")], "Here.", "Found.", "On the left.")
+    talk.scripted([call_agent("scout")], "Here.", "Found.", "On the left.")
     await talk.begin()
     await talk.until_ended()
     talk.session = await child_of(talk)
     await talk.send("Where exactly?")
     await talk.until_ended()
-    assert (await talk.said())[-2:] == [("user", "Where exactly?"), ("assistant", "On the left.")]
+    assert (await talk.texts())[-2:] == [("user", "Where exactly?"), ("assistant", "On the left.")]

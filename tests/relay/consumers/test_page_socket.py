@@ -31,7 +31,7 @@ from relay.live.run_task import RunTask
 from relay.models import Agent, Run
 from relay.providers import local, registry
 from relay.providers.base import Model
-from relay.providers.endpoints import Patience
+from relay.providers.endpoints import Timeouts
 from relay.providers.http import HttpProvider
 from relay.providers.local_server import MODEL_NAME
 from relay.routing import sockets
@@ -47,7 +47,7 @@ class OpenPage:
     def __init__(self, socket: WebsocketCommunicator) -> None:
         self.socket, self.html = socket, ""
 
-    async def say(self, kind: str, **what: Any) -> None:
+    async def send_json(self, kind: str, **what: Any) -> None:
         await self.socket.send_to(json.dumps({"type": kind, "HEADERS": {"HX-Request": "true"}, **what}))
 
     async def until(self, pattern: str) -> str:
@@ -105,7 +105,7 @@ async def page(talk: Talk) -> AsyncIterator[OpenPage]:
 
 async def test_a_message_and_its_answer_come_as_the_page_s_own_entries(talk: Talk, page: OpenPage) -> None:
     talk.scripted("Hello **yourself**.")
-    await page.say("send", text="Hello <b>there</b>", after=0)
+    await page.send_json("send", text="Hello <b>there</b>", after=0)
     came = await page.until("The answer is finished")
     assert "Hello &lt;b&gt;there&lt;/b&gt;" in came
     assert re.search(r'<article[^>]*class="entry answer[^"]*"[^>]*id="m\d+"', came)
@@ -130,7 +130,7 @@ async def test_sessions_that_another_process_opened_below_appear_on_the_page(
 async def test_an_answer_is_shown_while_it_is_written_block_by_block(talk: Talk, page: OpenPage) -> None:
     gates = [asyncio.Event(), asyncio.Event()]
     talk.scripted(["First *paragraph*.\n\n", "Second", gates[0], " one.", gates[1]])
-    await page.say("send", text="Write.", after=0)
+    await page.send_json("send", text="Write.", after=0)
     came = await page.until("Second")
     assert '<article class="entry answer live" id="run-' in came
     assert "<em>paragraph</em>" in came
@@ -145,19 +145,19 @@ async def test_an_answer_is_shown_while_it_is_written_block_by_block(talk: Talk,
 async def test_a_page_says_that_a_busy_provider_is_called_again(
     talk: Talk, page: OpenPage, vendors: Vendors, scripted: Scripted
 ) -> None:
-    patient = endpoint_at(vendors, "openai-chat", patience=Patience())
+    patient = endpoint_at(vendors, "openai-chat", timeouts=Timeouts())
     process_state.set(registry.Router([HttpProvider(patient)]))
     vendors.plays("openai-chat", refuses("rate_limit", headers={"retry-after": "20"}))
-    await page.say("send", text="Hello?", after=0)
+    await page.send_json("send", text="Hello?", after=0)
     words = r"Too many requests in a short time. The next attempt begins in \d+ seconds."
     await page.until(rf'id="run-[0-9a-f-]+-wait">{words}')
     late, _ = await open_page(talk.user, talk.session)
     await late.until(words)
     await late.socket.disconnect(timeout=10)
-    await page.say("stop")
+    await page.send_json("stop")
     await page.until("This message has no answer.")
     vendors.plays("openai-chat", says("Here I am."))
-    await page.say("continue")
+    await page.send_json("continue")
     came = await page.until("The answer is finished")
     assert "Here I am." in came
     assert "This message has no answer." not in came
@@ -219,18 +219,18 @@ async def test_an_answer_that_is_stored_and_not_told_yet_stands_there_once(
 async def test_closing_every_tab_changes_nothing(talk: Talk, page: OpenPage) -> None:
     gate = asyncio.Event()
     talk.scripted(["A long ", gate, "answer."])
-    await page.say("send", text="Write.", after=0)
+    await page.send_json("send", text="Write.", after=0)
     await page.until("A long")
     await page.socket.disconnect(timeout=10)
     gate.set()
     await talk.until_ended()
-    assert (await talk.said())[-1] == ("assistant", "A long answer.")
+    assert (await talk.texts())[-1] == ("assistant", "A long answer.")
 
 
 async def test_two_pages_of_one_session_show_the_same(talk: Talk, page: OpenPage) -> None:
     talk.scripted("Hello both.")
     other, _ = await open_page(talk.user, talk.session)
-    await page.say("send", text="Anybody?", after=0)
+    await page.send_json("send", text="Anybody?", after=0)
     for each in (page, other):
         came = await each.until("The answer is finished")
         assert "Anybody?" in came
@@ -242,7 +242,7 @@ async def test_a_call_is_a_card_first_without_and_then_with_its_result(talk: Tal
     await talk.agent(tools=["current_time"])
     call = ToolCallPiece(part="c", call_id="c", name="current_time", arguments="{}")
     talk.scripted([ReasoningPiece(part="r", text="Look at the clock."), call], [TextPiece(part="t", text="Noon.")])
-    await page.say("send", text="How late?", after=0)
+    await page.send_json("send", text="How late?", after=0)
     came = await page.until("The answer is finished")
     assert "Look at the clock." in came
     cards = re.findall(r'<details class="tool"[^>]*>.*?</details>', came, re.DOTALL)
@@ -253,10 +253,10 @@ async def test_a_call_is_a_card_first_without_and_then_with_its_result(talk: Tal
 
 async def test_stop_keeps_what_there_was_and_the_page_says_so(talk: Talk, page: OpenPage) -> None:
     talk.scripted(["The beginning", asyncio.Event()])
-    await page.say("send", text="Tell me.", after=0)
+    await page.send_json("send", text="Tell me.", after=0)
     await page.until("The beginning")
     run = await in_database(Run.objects.get)
-    await page.say("stop", run=str(run.pk))
+    await page.send_json("stop", run=str(run.pk))
     came = await page.until("The answer was stopped")
     assert "The beginning" in came
     assert "interrupted" in came
@@ -264,15 +264,15 @@ async def test_stop_keeps_what_there_was_and_the_page_says_so(talk: Talk, page: 
 
 async def test_who_comes_second_is_told_and_sees_a_branch_of_their_own(talk: Talk, page: OpenPage) -> None:
     talk.scripted("Hello.", lambda context, options: f"You said {context.entries[-1].content}.")
-    await page.say("send", text="Hello", after=0)
+    await page.send_json("send", text="Hello", after=0)
     await page.until("The answer is finished")
     seen = await talk.head()
     other, _ = await open_page(talk.user, talk.session, query=f"?shown={seen}")
     gate = asyncio.Event()
     talk.scripted(lambda context, options: [f"You said {context.entries[-1].content}.", gate])
-    await page.say("send", text="one", after=seen)
+    await page.send_json("send", text="one", after=seen)
     await page.until("You said one")
-    await other.say("send", text="two", after=seen)
+    await other.send_json("send", text="two", after=seen)
     came = await other.until("You said two")
     assert "Your message is on its own branch." in came
     gate.set()
@@ -283,7 +283,7 @@ async def test_who_comes_second_is_told_and_sees_a_branch_of_their_own(talk: Tal
 
 async def test_a_page_that_was_away_gets_what_it_missed_and_nothing_twice(talk: Talk, page: OpenPage) -> None:
     talk.scripted("One.", "Two.")
-    await page.say("send", text="first", after=0)
+    await page.send_json("send", text="first", after=0)
     await page.until("The answer is finished")
     shown = await talk.head()
     await page.socket.disconnect(timeout=10)
@@ -299,12 +299,12 @@ async def test_a_page_that_was_away_gets_what_it_missed_and_nothing_twice(talk: 
 
 async def test_going_back_shows_the_conversation_as_it_is_now(talk: Talk, page: OpenPage) -> None:
     talk.scripted("One.", "Two.")
-    await page.say("send", text="first", after=0)
+    await page.send_json("send", text="first", after=0)
     await page.until("The answer is finished")
     back = await talk.head()
-    await page.say("send", text="second", after=back)
+    await page.send_json("send", text="second", after=back)
     await page.until("The answer is finished")
-    await page.say("rollback", to=back)
+    await page.send_json("rollback", to=back)
     came = await page.until('id="transcript"')
     assert "One." in came
     assert "Two." not in came
@@ -312,13 +312,13 @@ async def test_going_back_shows_the_conversation_as_it_is_now(talk: Talk, page: 
 
 async def test_commands_answer_without_a_model(talk: Talk, page: OpenPage) -> None:
     provider = talk.scripted("never")
-    await page.say("send", text="/help", after=0)
+    await page.send_json("send", text="/help", after=0)
     assert "/rollback" in await page.until('id="notices"')
-    await page.say("send", text="/sys_monitor cpu", after=0)
+    await page.send_json("send", text="/sys_monitor cpu", after=0)
     assert "CPU" in await page.until("CPU")
-    await page.say("send", text="/histroy", after=0)
+    await page.send_json("send", text="/histroy", after=0)
     assert "/history" in await page.until("Did you mean")
-    await page.say("send", text="/fork", after=0)
+    await page.send_json("send", text="/fork", after=0)
     assert re.search(r'<a id="go" href="/s/[0-9a-f-]+/"', await page.until('id="go"'))
     assert provider.calls == []
 
@@ -327,7 +327,7 @@ async def test_commands_answer_without_a_model(talk: Talk, page: OpenPage) -> No
 async def test_what_makes_no_sense_gets_a_notice_and_the_socket_lives_on(page: OpenPage, rubbish: str) -> None:
     await page.socket.send_to(rubbish)
     assert "error" in await page.until('id="notices"')
-    await page.say("ping")
+    await page.send_json("ping")
     await page.until('id="pong"')
 
 
@@ -337,9 +337,9 @@ async def test_an_error_of_a_database_thread_is_in_the_language_of_the_user(talk
     talk.session = await in_database(empty_session, talk.user)
     page, _ = await open_page(talk.user, talk.session)
     talk.scripted("Hello.")
-    await page.say("send", text="Hello", after=0)
+    await page.send_json("send", text="Hello", after=0)
     await talk.until_ended()
-    await page.say("edit", seq=await talk.head(), text="Hello again")
+    await page.send_json("edit", seq=await talk.head(), text="Hello again")
     with translation.override("zh-hans"):
         refused = gettext("Only messages of users can be edited.")
     assert refused != "Only messages of users can be edited."
@@ -351,10 +351,10 @@ async def test_the_selected_agent_answers_that_message(talk: Talk, page: OpenPag
     provider = talk.scripted("As you like.", models=[Model(name="one"), Model(name="two")])
     await talk.agent(instruction="Be brief.", model="scripted/one")
     await in_database(lambda: Agent.objects.create(name="poet", instruction="In verse.", model="scripted/one"))
-    await page.say("send", text="Hello", after=0)
+    await page.send_json("send", text="Hello", after=0)
     await page.until("The answer is finished")
     head = await talk.head()
-    await page.say("send", text="And now?", after=head, agent="poet", model="scripted/two")
+    await page.send_json("send", text="And now?", after=head, agent="poet", model="scripted/two")
     await page.until("The answer is finished")
     asked = [(call.options.model, call.context.system) for call in provider.calls]
     assert asked == [("one", "Be brief."), ("two", "In verse.")]
@@ -372,7 +372,7 @@ async def test_only_the_owner_from_our_own_pages_gets_in(talk: Talk, bob: User, 
 async def test_a_session_that_was_deleted_takes_no_message(talk: Talk, page: OpenPage) -> None:
     talk.scripted("never")
     await in_database(retention.hide, talk.session, actor=talk.user)
-    await page.say("send", text="Still here?", after=0)
+    await page.send_json("send", text="Still here?", after=0)
     closed = await page.socket.receive_output(timeout=10)
     assert closed == {"type": "websocket.close", "code": 4404}
 
@@ -414,7 +414,7 @@ async def test_a_long_answer_holds_the_loop_no_longer_than_a_short_one(talk: Tal
         text = item * (chars // len(item))
         talk.scripted([text[place : place + 2_000] for place in range(0, len(text), 2_000)])
         with longest_step() as longest:
-            await page.say("send", text="Write.", after=await in_database(head_of, talk.session))
+            await page.send_json("send", text="Write.", after=await in_database(head_of, talk.session))
             await page.until("The answer is finished")
         steps[chars] = min(longest[0], steps.get(chars, 1.0))
     # Put together on the loop, 6,000 paragraphs took 30 ms at once. Below a millisecond the clock says little.

@@ -48,10 +48,10 @@ async def test_an_admin_key_says_why_before_it_is_told_anything(talk: Talk, ada:
     session = str((await said_by(ada)).pk)
     program = await with_key(staff, "read", "admin")
     for command in ("history", "open"):
-        assert (await program.ask(command, session=session))["code"] == "reason_needed"
-    told = await program.ask("history", session=session, reason="nightly audit")
+        assert (await program.request(command, session=session))["code"] == "reason_needed"
+    told = await program.request("history", session=session, reason="nightly audit")
     assert [message["content"] for message in told["messages"]] == ["the secret", "the answer"]
-    assert (await program.ask("open", session=session))["type"] == "open"
+    assert (await program.request("open", session=session))["type"] == "open"
     assert await in_database(lambda: AuditEvent.objects.get(action="session.read").reason) == "nightly audit"
     await program.socket.disconnect(timeout=10)
 
@@ -60,7 +60,7 @@ async def test_no_key_continues_or_deletes_another_users_session(talk: Talk, ada
     session = str((await said_by(ada)).pk)
     program = await with_key(staff, "read", "write", "delete", "admin")
     for command in ("send", "rename", "delete", "stop", "fork"):
-        told = await program.ask(command, session=session, text="x", title="x", reason="because")
+        told = await program.request(command, session=session, text="x", title="x", reason="because")
         assert told["code"] == "no_such_session", command
     await program.socket.disconnect(timeout=10)
 
@@ -80,8 +80,8 @@ async def test_staff_are_answered_by_their_rights_and_their_page_has_no_socket(
     page, _ = await open_page(user, session)
     assert await page.close_code() == 4404
     program = await with_cookie(user)
-    assert (await program.ask("history", session=str(session.pk)))["code"] == code
-    assert (await program.ask("list"))["sessions"] == []
+    assert (await program.request("history", session=str(session.pk)))["code"] == code
+    assert (await program.request("list"))["sessions"] == []
     await program.socket.disconnect(timeout=10)
 
 
@@ -111,7 +111,7 @@ async def test_an_open_socket_reads_no_longer_than_its_reader_may(
 ) -> None:
     session, user = await said_by(ada), await in_database(give, staff, ("view_session", "read_session"))
     program = await with_cookie(user)
-    assert (await program.ask("open", session=str(session.pk), reason="a complaint"))["type"] == "open"
+    assert (await program.request("open", session=str(session.pk), reason="a complaint"))["type"] == "open"
     await in_database(end, user)
     frame = {
         "type": "run.frame",
@@ -123,8 +123,8 @@ async def test_an_open_socket_reads_no_longer_than_its_reader_may(
     groups.send_to_session(session.pk, frame)
     assert (await program.event("error"))["code"] == code
     groups.send_to_session(session.pk, {**frame, "run": str(uuid4())})
-    assert (await program.ask("history", session=str(session.pk)))["code"] == code
-    assert "a live word" not in str(program.heard)
+    assert (await program.request("history", session=str(session.pk)))["code"] == code
+    assert "a live word" not in str(program.frames)
     await program.socket.disconnect(timeout=10)
 
 
@@ -133,7 +133,7 @@ async def test_a_revoked_key_is_told_nothing_more(talk: Talk, ada: User) -> None
     program = await with_key(ada, "read")
     key = await in_database(lambda: ada.api_keys.get())
     await in_database(Session.objects.filter(pk=session.pk).update, api_key=key)
-    assert (await program.ask("open", session=str(session.pk)))["type"] == "open"
+    assert (await program.request("open", session=str(session.pk)))["type"] == "open"
     await in_database(keys.revoke, key, actor=ada)
     frame = {
         "type": "run.frame",

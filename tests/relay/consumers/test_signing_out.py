@@ -53,7 +53,7 @@ class Browser:
         return bool(await self.page.socket.receive_output(timeout=10) == CLOSED)
 
     async def goes_on(self) -> bool:
-        await self.page.say("ping")
+        await self.page.send_json("ping")
         return bool(await self.page.until('id="pong"'))
 
 
@@ -119,7 +119,7 @@ async def test_who_is_not_signed_in_any_more_has_no_say_even_before_anybody_has_
 ) -> None:
     talk.scripted("never")
     await in_database(end, here, talk.user)
-    await here.page.say("send", text="Still here?", after=0)
+    await here.page.send_json("send", text="Still here?", after=0)
     assert await here.is_closed()
     assert await in_database(Exchange.objects.count) == 0
 

@@ -14,7 +14,7 @@ from tests.relay.conftest import Talk
 from tests.relay.consumers.test_page_socket import empty_session, open_page
 
 
-class Asked:
+class SlowQuery:
     """A question that takes a moment, and how often it was put."""
 
     def __init__(self, error: Exception | None = None) -> None:
@@ -29,14 +29,14 @@ class Asked:
 
 
 async def test_many_who_want_to_know_the_same_ask_once() -> None:
-    ask = Asked()
+    ask = SlowQuery()
     assert await asyncio.gather(*(run_once("many", ask) for _ in range(10))) == [1] * 10
     assert await run_once("many", ask) == 1
     assert await run_once("another", ask) == 2
 
 
 async def test_a_failed_question_fails_for_all_and_the_next_message_asks_again() -> None:
-    ask = Asked(DatabaseError("away"))
+    ask = SlowQuery(DatabaseError("away"))
     told = await asyncio.gather(*(run_once("fails", ask) for _ in range(3)), return_exceptions=True)
     assert (ask.times, {type(one) for one in told}) == (1, {DatabaseError})
     ask.error = None
@@ -44,7 +44,7 @@ async def test_a_failed_question_fails_for_all_and_the_next_message_asks_again()
 
 
 async def test_who_goes_while_a_question_is_put_takes_nothing_from_the_others() -> None:
-    ask = Asked()
+    ask = SlowQuery()
     first, second = (asyncio.ensure_future(run_once("going", ask)) for _ in range(2))
     await asyncio.sleep(0)
     first.cancel()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from history.access import keys
-from history.answers.events import Failed, UsageReported
+from history.answers.events import AnswerFailed, UsageReported
 from history.db.process_state import process_state
 from history.entries import Usage
 from history.models import Exchange
@@ -25,7 +25,7 @@ from relay.runtime import process_locks
 from relay.runtime.event_loop import in_database
 from relay.usage import allowances, budgets, counters, redis_counters
 from relay.usage.prices import Use
-from tests.relay.agents.compressing import SMALL
+from tests.relay.agents.compression_helpers import SMALL
 from tests.relay.conftest import Talk
 from tests.relay.conversation.test_turns import call
 from tests.relay.providers.scripted import Answer
@@ -47,7 +47,7 @@ def _nothing_counted_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 async def begin_at_once(talk: Talk, count: int) -> list[Run]:
     """So many new chats at the same moment; their runs, when all of them have ended."""
-    draft = conversation.Draft(text="Hello?")
+    draft = conversation.MessageDraft(text="Hello?")
     await asyncio.gather(*(conversation.start_session(talk.user, draft) for _ in range(count)))
     await talk.until(lambda: not run_task.local_tasks and not Run.objects.filter(ended_at=None).exists(), seconds=30)
     return await in_database(lambda: list(Run.objects.all()))
@@ -164,7 +164,7 @@ async def test_a_refused_call_gives_back_what_it_reserved(talk: Talk, settings: 
 async def test_a_summary_does_not_wait_for_the_call_that_was_too_long(talk: Talk, settings: Any) -> None:
     """The provider refuses a context as too long: its reservation is gone before the summary reserves."""
     settings.REDIS_URL, settings.PARLEY_CHAT_TOKENS_PER_DAY = "", 10_000
-    too_long = error_of(Failed(message="too long", kind="context_length", status=400), provider="scripted")
+    too_long = error_of(AnswerFailed(message="too long", kind="context_length", status=400), provider="scripted")
     talk.scripted("One.", "Two.", [too_long], "A short summary of what was said.", "Three.", models=SMALL)
     await talk.begin("first " * 40)
     await talk.until_ended()

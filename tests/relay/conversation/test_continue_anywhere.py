@@ -25,7 +25,7 @@ from tests.factories import create_chat, model_output
 from tests.factories import model_input as wrote
 from tests.relay.conftest import Talk
 from tests.relay.digest.programs import Chat, ClaudeCode, Codex, GeminiCli, Program
-from tests.relay.digest.relayed import Relay, call, path_of, said
+from tests.relay.digest.relayed import Relay, call, model_answer, path_of
 from tests.vendors import Vendors, says
 from tests.vendors.setup import NAMES
 
@@ -49,10 +49,10 @@ def recorded(kind: type[Program], folder: Path, owner: User) -> tuple[Session, P
     """A program asked, used a tool of its own, and went away in the middle of another call."""
     key = keys.create(name="laptop", owner=owner, recording="full").api_key
     program = kind(Relay(folder / "journal", key))
-    program.ask("Fix the parser.", said("I look first.", call("read_file", "c1", path="p.py")))
+    program.relay_call("Fix the parser.", model_answer("I look first.", call("read_file", "c1", path="p.py")))
     program.find(c1="def parse(): ...")
-    program.ask("", said("It is fixed."))
-    program.ask("And the tests?", said("", call("run_shell", "c9", command="make test")))
+    program.relay_call("", model_answer("It is fixed."))
+    program.relay_call("And the tests?", model_answer("", call("run_shell", "c9", command="make test")))
     return Session.objects.get(), program
 
 
@@ -82,7 +82,7 @@ async def test_a_recorded_session_is_forked_and_goes_on_with_every_vendor(
         assert offered(seen.body) == ["current_time"]
         if dialect != program.dialect:
             assert SIGNED.get(program.dialect, "\0") not in told
-        assert (await talk.said())[-1] == ("assistant", f"Here by {dialect}.")
+        assert (await talk.texts())[-1] == ("assistant", f"Here by {dialect}.")
     before, _ = original.version, await in_database(original.refresh_from_db)
     assert original.version == before
 
@@ -100,11 +100,11 @@ async def test_it_goes_on_in_place_and_the_program_goes_on_where_it_was(
     await talk.until_ended()
     here = await talk.head()
     await in_database(program.find, c9="2 passed")
-    await in_database(program.ask, "", said("They pass there."))
+    await in_database(program.relay_call, "", model_answer("They pass there."))
     there = await in_database(path_of, talk.session)
     assert there[-1] == "a:They pass there."
     assert not any("They pass here." in line for line in there)
-    assert (await talk.said(leaf=here))[-1] == ("assistant", "They pass here.")
+    assert (await talk.texts(leaf=here))[-1] == ("assistant", "They pass here.")
     version, _ = copy.version, await in_database(copy.refresh_from_db)
     assert copy.version == version
     assert await in_database(Session.objects.count) == 2
@@ -124,7 +124,7 @@ async def test_an_answer_asked_for_again_and_one_continued_are_our_agents(
     for made in provider.calls:
         assert made.context.system == INSTRUCTION
         assert [tool.name for tool in made.context.tools] == ["current_time"]
-    assert (await talk.said())[-1] == ("assistant", "It was a typo.")
+    assert (await talk.texts())[-1] == ("assistant", "It was a typo.")
 
 
 async def test_an_agent_without_an_instruction_does_not_follow_a_programs_either(talk: Talk, ada: User) -> None:
@@ -177,7 +177,7 @@ async def test_a_session_is_forked_at_any_message_without_a_socket(talk: Talk, a
     copy = await in_database(Session.objects.get, forked_from=session)
     assert response["Location"] == copy.get_absolute_url()
     talk.session = copy
-    assert await talk.said() == [("user", "One?"), ("assistant", "Two.")]
+    assert await talk.texts() == [("user", "One?"), ("assistant", "Two.")]
     assert (await client.post(f"/s/{session.pk}/99/fork/")).status_code == 404
     await client.aforce_login(bob)
     assert (await client.post(f"/s/{session.pk}/2/fork/")).status_code == 404

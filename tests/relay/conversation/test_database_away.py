@@ -63,10 +63,10 @@ async def test_a_program_is_told_that_it_may_try_again(talk: Talk) -> None:
     await program.event("welcome")
     with database_away():
         for command in ("list", "send", "create", "history"):
-            told = await program.ask(command, text="Hello?", session="11111111-2222-3333-4444-555555555555")
+            told = await program.request(command, text="Hello?", session="11111111-2222-3333-4444-555555555555")
             assert (told["type"], told["code"]) == ("error", "unavailable"), command
             assert told["retry_after"] > 0
-    assert (await program.ask("list"))["type"] == "list"
+    assert (await program.request("list"))["type"] == "list"
     await socket.disconnect(timeout=10)
 
 
@@ -89,12 +89,12 @@ async def test_a_page_says_so_and_shows_later_what_it_missed(talk: Talk) -> None
     await page.until('id="composer-after"')
     await in_database(recorder.append, talk.session, ModelInput(parts=(Text(text="Said elsewhere."),)), after=0)
     with database_away():
-        await page.say("send", text="Hello?", after=0)
+        await page.send_json("send", text="Hello?", after=0)
         assert "Try again in a few seconds" in await page.until('id="notices"')
         groups.notify_session(talk.session.pk)
         await asyncio.sleep(0.2)
     await page.until("Said elsewhere.")
-    await page.say("ping")
+    await page.send_json("ping")
     await page.until('id="pong"')
     await page.socket.disconnect(timeout=10)
 
@@ -126,14 +126,14 @@ async def test_a_database_that_is_read_only_is_unavailable(talk: Talk) -> None:
     assert (await socket.connect(timeout=10))[0]
     program = Program(socket)
     await program.event("welcome")
-    await program.ask("open", session=str(talk.session.pk))
+    await program.request("open", session=str(talk.session.pk))
     begin, end = READ_ONLY[connection.vendor]
     await asyncio.to_thread(_on_every_thread, begin)
     for kind in ("send", "rename", "delete"):
-        told = await program.ask(kind, text="two", title="two")
+        told = await program.request(kind, text="two", title="two")
         assert (told["type"], told["code"]) == ("error", "unavailable"), kind
     await asyncio.to_thread(_on_every_thread, end)
-    assert (await program.ask("send", text="two"))["run"]
+    assert (await program.request("send", text="two"))["run"]
     await talk.until_ended()
 
 

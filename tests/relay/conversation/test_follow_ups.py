@@ -41,10 +41,10 @@ async def test_a_message_on_its_way_while_the_answer_ends_continues_it(talk: Tal
     page, shown = await begin_and_show(talk, gate, "Second")
     gate.set()
     await talk.until_ended()
-    await page.say("send", text="two", **shown)  # what it showed before the answer ended
+    await page.send_json("send", text="two", **shown)  # what it showed before the answer ended
     await talk.until(lambda: Message.objects.filter(content="Second").exists())
     await talk.until_ended()
-    assert [text for _, text in await talk.said()] == ["one", "First", "two", "Second"]
+    assert [text for _, text in await talk.texts()] == ["one", "First", "two", "Second"]
     await page.socket.disconnect(timeout=10)
 
 
@@ -58,7 +58,7 @@ async def test_a_posted_form_of_a_stale_page_continues_the_answer(talk: Talk) ->
     response = await client.post(talk.session.get_absolute_url(), {"text": "two", **shown})
     assert response.status_code == 302
     await talk.until_ended()
-    assert [text for _, text in await talk.said()] == ["one", "First", "two", "Second"]
+    assert [text for _, text in await talk.texts()] == ["one", "First", "two", "Second"]
     await page.socket.disconnect(timeout=10)
 
 
@@ -71,7 +71,7 @@ async def test_a_stale_after_resolves_to_the_end_of_its_run(talk: Talk, is_run_n
     sent = await talk.send("two", after=asked, run=run.pk if is_run_named else None)
     await talk.until_ended()
     assert not sent.is_branch
-    assert [text for _, text in await talk.said()] == ["one", "First", "two", "Second"]
+    assert [text for _, text in await talk.texts()] == ["one", "First", "two", "Second"]
 
 
 async def test_a_follow_up_to_a_regenerated_answer_continues_the_new_one(talk: Talk) -> None:
@@ -85,10 +85,10 @@ async def test_a_follow_up_to_a_regenerated_answer_continues_the_new_one(talk: T
     shown = await shown_in(page)
     gate.set()
     await talk.until_ended()
-    await page.say("send", text="two", **shown)
+    await page.send_json("send", text="two", **shown)
     await talk.until(lambda: Message.objects.filter(content="Second").exists())
     await talk.until_ended()
-    assert [text for _, text in await talk.said()] == ["one", "Better", "two", "Second"]
+    assert [text for _, text in await talk.texts()] == ["one", "Better", "two", "Second"]
     await page.socket.disconnect(timeout=10)
 
 
@@ -101,15 +101,15 @@ async def test_a_follow_up_on_a_branch_continues_that_branch(talk: Talk) -> None
     await talk.until_ended()
     page, _ = await open_page(talk.user, talk.session, query=f"?shown={first}&leaf={first}")
     await page.until("composer-after")
-    await page.say("send", text="there", leaf=str(first), **await shown_in(page))
+    await page.send_json("send", text="there", leaf=str(first), **await shown_in(page))
     await page.until("Branch")
     shown = await shown_in(page)
     gate.set()
     await talk.until_ended()
-    await page.say("send", text="further", leaf=str(first), **shown)
+    await page.send_json("send", text="further", leaf=str(first), **shown)
     await talk.until(lambda: Message.objects.filter(content="End of branch").exists())
     await talk.until_ended()
-    assert [text for _, text in await talk.said()] == ["one", "First", "there", "Branch", "further", "End of branch"]
+    assert [text for _, text in await talk.texts()] == ["one", "First", "there", "Branch", "further", "End of branch"]
     await page.socket.disconnect(timeout=10)
 
 
@@ -121,10 +121,10 @@ async def test_two_tabs_that_saw_the_same_answer_both_continue_it(talk: Talk) ->
     same = await shown_in(other)
     gate.set()
     first = await talk.until_ended()
-    await page.say("send", text="two", **shown)
+    await page.send_json("send", text="two", **shown)
     await talk.until(lambda: Message.objects.filter(content="Second").exists())
     await talk.until_ended()
-    await other.say("send", text="three", **same)
+    await other.send_json("send", text="three", **same)
     await talk.until(lambda: Message.objects.filter(content="Third").exists())
     await talk.until_ended()
     parents = dict(await in_database(lambda: list(Message.objects.values_list("content", "parent_seq"))))
@@ -137,15 +137,15 @@ async def test_a_message_behind_one_that_waited_is_sent_after_it(talk: Talk) -> 
     gate, later = asyncio.Event(), asyncio.Event()
     page, shown = await begin_and_show(talk, gate)
     talk.scripted(["Second", later], "Third")
-    await page.say("send", text="two", **shown)
+    await page.send_json("send", text="two", **shown)
     await page.until("Waiting to be sent")
     gate.set()
     await talk.until(lambda: Run.objects.count() == 2)
-    await page.say("send", text="three", **shown)  # the page still shows the first answer, and “two” in the queue
+    await page.send_json("send", text="three", **shown)  # the page still shows the first answer, and “two” in the queue
     later.set()
     await talk.until(lambda: Message.objects.filter(content="Third").exists())
     await talk.until_ended()
-    assert [text for _, text in await talk.said()] == ["one", "First", "two", "Second", "three", "Third"]
+    assert [text for _, text in await talk.texts()] == ["one", "First", "two", "Second", "three", "Third"]
     await page.socket.disconnect(timeout=10)
 
 
@@ -156,11 +156,11 @@ async def test_two_messages_in_one_breath_are_one_conversation(talk: Talk) -> No
     page, _ = await open_page(talk.user, talk.session)
     await page.until("composer-after")
     shown = await shown_in(page)
-    await page.say("send", text="two", **shown)
-    await page.say("send", text="three", **shown)
+    await page.send_json("send", text="two", **shown)
+    await page.send_json("send", text="three", **shown)
     await talk.until(lambda: Message.objects.filter(content="Third").exists())
     await talk.until_ended()
-    assert [text for _, text in await talk.said()] == ["one", "First", "two", "Second", "three", "Third"]
+    assert [text for _, text in await talk.texts()] == ["one", "First", "two", "Second", "three", "Third"]
     await page.socket.disconnect(timeout=10)
 
 
@@ -172,7 +172,7 @@ async def test_after_going_back_a_message_continues_where_one_went_back_to(talk:
     assert await in_database(lambda: Session.objects.get(pk=talk.session.pk).head) == run.origin
     await talk.send("two", after=run.origin)
     await talk.until_ended()
-    assert [text for _, text in await talk.said()] == ["one", "two", "Second"]
+    assert [text for _, text in await talk.texts()] == ["one", "two", "Second"]
 
 
 async def test_a_run_of_another_session_is_ignored(talk: Talk) -> None:
@@ -186,4 +186,4 @@ async def test_a_run_of_another_session_is_ignored(talk: Talk) -> None:
     sent = await talk.send("two", after=seen, run=foreign)
     await talk.until_ended()
     assert not sent.is_branch
-    assert [text for _, text in await talk.said()] == ["one", "First", "two", "Second"]
+    assert [text for _, text in await talk.texts()] == ["one", "First", "two", "Second"]

@@ -80,7 +80,7 @@ async def test_each_vendor_takes_what_was_imported_and_answers(
     name = {"openai-responses": "openai", "openai-chat": "openai-chat"}.get(dialect, dialect.partition("-")[0])
     await talk.send("Fix it.", model=f"{name}/model")
     await talk.until_ended()
-    assert (await talk.said())[-2:] == [("user", "Fix it."), ("assistant", "Fixed.")]
+    assert (await talk.texts())[-2:] == [("user", "Fix it."), ("assistant", "Fixed.")]
     assert vendors.requests[-1].problem is None
     told = str(vendors.requests[-1].body)
     for words in ("The build is red.", "error: typo", "A typo, I think.", "Fix it."):
@@ -123,5 +123,5 @@ async def test_the_model_is_told_the_summary_and_people_see_everything(talk: Tal
     told = "\n".join(entry.content for entry in provider.calls[0].context.entries)
     assert "They counted to two." in told
     assert "One. Two." not in told
-    assert ("assistant", "One. Two.") in await talk.said()
+    assert ("assistant", "One. Two.") in await talk.texts()
     assert await talk.head() > 4

@@ -111,7 +111,7 @@ async def test_a_forged_attachment_does_not_wait_in_the_queue(talk: Talk) -> Non
     talk.scripted(["First", asyncio.Event()])
     session = await talk.begin("one")
     await talk.until(lambda: Exchange.objects.exists())
-    draft = conversation.Draft(text="two", attachments=["forged"])
+    draft = conversation.MessageDraft(text="two", attachments=["forged"])
     with pytest.raises(AttachmentRefused):
         await conversation.send(talk.user, session, draft, conversation.ViewerPosition(after=await talk.head()))
     assert await in_database(QueuedMessage.objects.count) == 0

@@ -149,7 +149,7 @@ async def test_the_same_session_goes_on_in_each_language_in_turn_with_signed_thi
             await talk.send(f"Turn {turn}.", agent="plain", model=model(dialect))
             run = await talk.until_ended()
             assert run.outcome == Run.Outcome.DONE, run.error
-            assert (await talk.said())[-1] == ("assistant", f"{dialect} says {turn}.")
+            assert (await talk.texts())[-1] == ("assistant", f"{dialect} says {turn}.")
     assert [seen.problem for seen in vendors.requests] == [None] * len(vendors.requests)
     for seen in vendors.requests:
         assert signatures_in(seen) <= {seen.dialect}

@@ -49,7 +49,7 @@ async def test_an_answer_that_ends_during_an_outage_is_stored_whole(talk: Talk, 
     # The conversation is not stuck.
     await talk.send("two")
     await talk.until_ended()
-    assert (await talk.said())[-1] == ("assistant", "Second")
+    assert (await talk.texts())[-1] == ("assistant", "Second")
 
 
 @KINDS
@@ -64,7 +64,7 @@ async def test_what_waits_is_sent_when_the_database_is_back(talk: Talk, kind: in
         await asyncio.sleep(0.3)
     await talk.until(lambda: Message.objects.filter(content="Second").exists())
     await talk.until_ended()
-    assert [text for _, text in await talk.said()][2:] == ["two", "Second"]
+    assert [text for _, text in await talk.texts()][2:] == ["two", "Second"]
 
 
 @KINDS
@@ -100,7 +100,7 @@ async def test_results_of_tools_are_stored_once_after_an_outage(talk: Talk, kind
     assert run.outcome == Run.Outcome.DONE
     kinds = await talk.kinds()
     assert kinds.count(ToolResults.kind) == 1
-    assert (await talk.said())[-1] == ("assistant", "Done.")
+    assert (await talk.texts())[-1] == ("assistant", "Done.")
 
 
 async def test_the_sweep_leaves_alone_what_this_process_stores(talk: Talk) -> None:

@@ -96,7 +96,7 @@ async def test_a_queued_message_survives_a_failed_append(talk: Talk, text: str) 
     await conversation.send_queued(talk.user, talk.session, after=await talk.head())
     await until_quiet(talk)
     assert await waiting() == []
-    assert [said for role, said in await talk.said() if role == "user"].count(text) == 1
+    assert [said for role, said in await talk.texts() if role == "user"].count(text) == 1
 
 
 async def test_a_message_after_a_stop_goes_behind_what_waits(talk: Talk) -> None:
@@ -106,7 +106,7 @@ async def test_a_message_after_a_stop_goes_behind_what_waits(talk: Talk) -> None
     assert sent.is_queued
     await talk.until(lambda: Message.objects.filter(content="You said three.").exists())
     await until_quiet(talk)
-    assert (await talk.said())[2:] == [
+    assert (await talk.texts())[2:] == [
         ("user", "two"), ("assistant", "You said two."), ("user", "three"), ("assistant", "You said three."),
     ]  # fmt: skip
     assert await waiting() == []
@@ -117,7 +117,7 @@ async def test_after_a_stop_nothing_that_waits_is_sent_by_itself(talk: Talk) -> 
     await stop_first_answer(talk, "two")
     await conversation.continue_(talk.user, talk.session)
     await until_quiet(talk)
-    assert (await talk.said())[-1] == ("assistant", " and more.")
+    assert (await talk.texts())[-1] == ("assistant", " and more.")
     assert await waiting() == ["two"]
 
 
@@ -125,16 +125,16 @@ async def test_what_waits_on_another_branch_is_not_sent_here(talk: Talk) -> None
     talk.scripted(["First", asyncio.Event()], lambda context, options: f"You said {context.entries[-1].content}.")
     await stop_first_answer(talk, "two")
     first = next(message for message in await talk.messages() if message.content == "one")
-    await conversation.edit(talk.user, talk.session, seq=first.seq, draft=conversation.Draft(text="uno"))
+    await conversation.edit(talk.user, talk.session, seq=first.seq, draft=conversation.MessageDraft(text="uno"))
     await until_quiet(talk)
     assert not (await talk.send("tres")).is_queued
     await until_quiet(talk)
-    assert [text for _, text in await talk.said()] == ["uno", "You said uno.", "tres", "You said tres."]
+    assert [text for _, text in await talk.texts()] == ["uno", "You said uno.", "tres", "You said tres."]
     assert await waiting() == ["two"]
     # Its owner may still send it: it continues what is on the screen.
     await conversation.send_queued(talk.user, talk.session, after=await talk.head())
     await until_quiet(talk)
-    assert [text for _, text in await talk.said()][4:] == ["two", "You said two."]
+    assert [text for _, text in await talk.texts()][4:] == ["two", "You said two."]
 
 
 async def test_a_message_that_arrives_as_the_answer_ends_is_never_stranded(talk: Talk) -> None:
@@ -148,7 +148,7 @@ async def test_a_message_that_arrives_as_the_answer_ends_is_never_stranded(talk:
         gate.set()
         await talk.send("two", after=seen, run=run)
         await until_quiet(talk)
-        assert [text for _, text in await talk.said()] == ["one", "First", "two", "Second"]
+        assert [text for _, text in await talk.texts()] == ["one", "First", "two", "Second"]
         assert await waiting() == []
 
 
@@ -165,11 +165,11 @@ async def test_the_page_offers_to_send_or_drop_after_a_stop(talk: Talk) -> None:
     await talk.stop()
     came = await page.until('id="queue-send".*id="queue-drop"')
     dropped = await in_database(lambda: QueuedMessage.objects.get(text="three").pk)
-    await page.say("unqueue", id=str(dropped))
+    await page.send_json("unqueue", id=str(dropped))
     await page.until("two")
-    await page.say("send_queued")
+    await page.send_json("send_queued")
     await page.until("The answer is finished")
-    assert (await talk.said())[2:] == [("user", "two"), ("assistant", "Second")]
+    assert (await talk.texts())[2:] == [("user", "two"), ("assistant", "Second")]
     await page.socket.disconnect(timeout=10)
 
 
@@ -178,7 +178,7 @@ async def test_the_page_drops_all_that_waits(talk: Talk) -> None:
     await stop_first_answer(talk, "two", "three")
     page, _ = await open_page(talk.user, talk.session)
     await page.until('id="queue-drop"')
-    await page.say("unqueue")
+    await page.send_json("unqueue")
     await talk.until(lambda: not QueuedMessage.objects.exists())
     await page.socket.disconnect(timeout=10)
 
@@ -200,26 +200,26 @@ async def test_a_program_lists_sends_and_withdraws_what_waits(talk: Talk, progra
     talk.scripted(["First", asyncio.Event()], "Second")
     await talk.begin("one")
     await talk.until(lambda: Exchange.objects.exists())
-    await program.ask("open", session=str(talk.session.pk))
+    await program.request("open", session=str(talk.session.pk))
     ids = []
     for text in ("two", "three"):
-        told = await program.ask("send", text=text)
-        assert told["is_queued"]
-        ids.append(told["queued"])
-    told = await program.ask("queue")
-    assert [(one["queued"], one["text"], one["is_held"]) for one in told["queued"]] == [
+        frame = await program.request("send", text=text)
+        assert frame["is_queued"]
+        ids.append(frame["queued"])
+    frame = await program.request("queue")
+    assert [(one["queued"], one["text"], one["is_held"]) for one in frame["queued"]] == [
         (ids[0], "two", False),
         (ids[1], "three", False),
     ]
-    await program.ask("stop")
+    await program.request("stop")
     await until_quiet(talk)
-    assert all(one["is_held"] for one in (await program.ask("queue"))["queued"])
-    assert (await program.ask("unqueue", queued=ids[1]))["withdrawn"] == 1
-    told = await program.ask("send_queued")
-    assert told["run"]
+    assert all(one["is_held"] for one in (await program.request("queue"))["queued"])
+    assert (await program.request("unqueue", queued=ids[1]))["withdrawn"] == 1
+    frame = await program.request("send_queued")
+    assert frame["run"]
     await until_quiet(talk)
-    assert (await talk.said())[-2:] == [("user", "two"), ("assistant", "Second")]
-    assert (await program.ask("queue"))["queued"] == []
+    assert (await talk.texts())[-2:] == [("user", "two"), ("assistant", "Second")]
+    assert (await program.request("queue"))["queued"] == []
 
 
 async def test_a_stranger_sees_and_changes_no_queue(talk: Talk, bob: Any) -> None:
@@ -230,8 +230,8 @@ async def test_a_stranger_sees_and_changes_no_queue(talk: Talk, bob: Any) -> Non
     )
     program, _ = await connect(made.secret)
     for command in ("queue", "send_queued", "unqueue"):
-        told = await program.ask(command, session=str(talk.session.pk))
-        assert (told["type"], told["code"]) == ("error", "no_such_session")
+        frame = await program.request(command, session=str(talk.session.pk))
+        assert (frame["type"], frame["code"]) == ("error", "no_such_session")
     assert await waiting() == ["two"]
     await program.socket.disconnect(timeout=10)
 
@@ -247,7 +247,7 @@ async def test_sending_the_queue_twice_keeps_one_conversation(talk: Talk) -> Non
     gate.set()
     await talk.until(lambda: Message.objects.filter(content="Third").exists())
     await until_quiet(talk)
-    assert [text for _, text in await talk.said()][2:] == ["two", "Second", "three", "Third"]
+    assert [text for _, text in await talk.texts()][2:] == ["two", "Second", "three", "Third"]
 
 
 async def test_messages_of_a_page_that_saw_the_queue_go_behind_it(talk: Talk) -> None:
@@ -262,7 +262,7 @@ async def test_messages_of_a_page_that_saw_the_queue_go_behind_it(talk: Talk) ->
     gate.set()
     await talk.until(lambda: Message.objects.filter(content="Fourth").exists())
     await until_quiet(talk)
-    assert [text for _, text in await talk.said()][2:] == ["two", "Second", "three", "Third", "four", "Fourth"]
+    assert [text for _, text in await talk.texts()][2:] == ["two", "Second", "three", "Third", "four", "Fourth"]
 
 
 async def test_two_messages_at_once_behind_a_held_queue_keep_its_order(talk: Talk) -> None:
@@ -272,7 +272,7 @@ async def test_two_messages_at_once_behind_a_held_queue_keep_its_order(talk: Tal
     await asyncio.gather(talk.send("three", after=seen), talk.send("four", after=seen))
     await talk.until(lambda: Message.objects.filter(content__startswith="You said").count() == 3)
     await until_quiet(talk)
-    texts = [text for role, text in await talk.said() if role == "user"]
+    texts = [text for role, text in await talk.texts() if role == "user"]
     assert texts[:2] == ["one", "two"]
     assert sorted(texts[2:]) == ["four", "three"]
     assert await waiting() == []
@@ -295,7 +295,7 @@ async def test_a_refused_message_is_held_alone_and_those_behind_it_are_sent(talk
     # It stays aside, with the reason, and the conversation goes on.
     assert not (await talk.send("four")).is_queued
     await until_quiet(talk)
-    assert [text for _, text in await talk.said()][2:] == ["three", "You said three.", "four", "You said four."]
+    assert [text for _, text in await talk.texts()][2:] == ["three", "You said three.", "four", "You said four."]
     page, _ = await open_page(talk.user, talk.session)
     await in_database(lambda: groups.notify_session(talk.session.pk))
     await page.until("Its agent no longer exists.")
@@ -304,7 +304,7 @@ async def test_a_refused_message_is_held_alone_and_those_behind_it_are_sent(talk
     await in_database(lambda: Agent.objects.create(name="helper"))
     await conversation.send_queued(talk.user, talk.session, after=await talk.head())
     await until_quiet(talk)
-    assert (await talk.said())[-1] == ("assistant", "You said two.")
+    assert (await talk.texts())[-1] == ("assistant", "You said two.")
     assert await waiting() == []
 
 
@@ -340,11 +340,11 @@ async def test_a_typed_tool_command_is_a_row_while_it_runs(talk: Talk, slow_tool
     assert (row.text, row.process) == ("/slow", process_locks.name_here())
     # Another message does not overtake it.
     assert (await talk.send("two")).is_queued
-    assert "two" not in [text for _, text in await talk.said()]
+    assert "two" not in [text for _, text in await talk.texts()]
     slow_tool.ends.set()
     await typed
     await until_quiet(talk)
-    assert [text for role, text in await talk.said() if role == "user"][-2:] == ["/slow", "two"]
+    assert [text for role, text in await talk.texts() if role == "user"][-2:] == ["/slow", "two"]
     assert await waiting() == []
 
 
@@ -367,11 +367,11 @@ async def test_a_tool_command_of_a_dead_process_is_not_carried_out_again(talk: T
     await page.until("The server stopped before it finished.")
     assert not (await talk.send("two")).is_queued
     await until_quiet(talk)
-    assert (await talk.said())[-1] == ("assistant", "You said two.")
+    assert (await talk.texts())[-1] == ("assistant", "You said two.")
     assert await waiting() == ["/current_time"]
     await conversation.send_queued(talk.user, talk.session, after=await talk.head())
     assert await waiting() == []
-    assert ("user", "/current_time") in await talk.said()
+    assert ("user", "/current_time") in await talk.texts()
 
 
 async def test_a_typed_tool_command_is_recorded_after_an_outage(talk: Talk, slow_tool: Any) -> None:
@@ -385,5 +385,5 @@ async def test_a_typed_tool_command_is_recorded_after_an_outage(talk: Talk, slow
         await asyncio.sleep(0.5)
         assert not typed.done()
     assert (await typed).seq
-    assert [text for role, text in await talk.said() if role == "user"] == ["one", "/slow"]
+    assert [text for role, text in await talk.texts() if role == "user"] == ["one", "/slow"]
     assert await waiting() == []

@@ -19,7 +19,7 @@ async def test_a_restored_session_goes_on_with_its_full_context(talk: Talk) -> N
     talk.session = await in_database(Session.objects.get, pk=talk.session.pk)
     await talk.send("And now?")
     await talk.until_ended()
-    assert await talk.said() == [
+    assert await talk.texts() == [
         ("user", "What does Ada drink?"),
         ("assistant", "Tea, of course."),
         ("user", "And now?"),

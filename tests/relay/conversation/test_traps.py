@@ -56,7 +56,7 @@ def _parts(body: dict[str, Any], kind: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_three_rounds_of_tools_with_text_between_are_answered_and_told_natively_the_next_time(
+async def test_three_rounds_of_tools_are_sent_back_in_the_native_format(
     talk: Talk, vendors: Vendors, providers: Router, dialect: str
 ) -> None:
     await talk.agent(tools=["current_time"], model=f"{NAMES.get(dialect, dialect)}/model")
@@ -65,11 +65,11 @@ async def test_three_rounds_of_tools_with_text_between_are_answered_and_told_nat
     await talk.begin("How late is it?")
     run = await talk.until_ended()
     assert run.outcome == Run.Outcome.DONE
-    spoken = [text for role, text in await talk.said() if role == "assistant"]
+    spoken = [text for role, text in await talk.texts() if role == "assistant"]
     assert spoken == ["Round 1.", "Round 2.", "Round 3.", "It is late."]
     await talk.send("And now?")
     await talk.until_ended()
-    assert (await talk.said())[-1] == ("assistant", "Still late.")
+    assert (await talk.texts())[-1] == ("assistant", "Still late.")
     assert [seen.problem for seen in vendors.requests] == [None] * 5
     body = vendors.requests[-1].body
     assert (len(CALLS[dialect](body)), len(RESULTS[dialect](body))) == (3, 3)
@@ -137,9 +137,7 @@ def queries_of_catching_up(session: Session, user: User) -> int:
 
 
 @pytest.mark.parametrize(("window", "length"), [(512, 10), (8_192, 200)])
-async def test_sending_in_a_chat_of_5000_messages_asks_the_database_as_often_as_in_one_that_fills_the_window(
-    talk: Talk, window: int, length: int
-) -> None:
+async def test_queries_of_sending_do_not_grow_with_the_chat(talk: Talk, window: int, length: int) -> None:
     provider = talk.scripted("An answer.", models=[Model(name="script", window=window)])
     short, long = [await in_database(long_chat, talk.user, each) for each in (length, 5_000)]
     among_few = await queries_of_a_turn(talk, short)
@@ -152,7 +150,7 @@ async def test_sending_in_a_chat_of_5000_messages_asks_the_database_as_often_as_
 
 async def test_a_page_of_a_chat_of_5000_messages_is_brought_up_to_date_by_as_many_queries(talk: Talk) -> None:
     short, long = [await in_database(long_chat, talk.user, length) for length in (10, 5_000)]
-    sent = conversation.Draft(text="/current_time")
+    sent = conversation.MessageDraft(text="/current_time")
     for session in (short, long):
         await conversation.send(talk.user, session, sent, conversation.ViewerPosition(after=session.head))
     few, many = [await in_database(queries_of_catching_up, session, talk.user) for session in (short, long)]

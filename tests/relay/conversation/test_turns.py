@@ -32,16 +32,14 @@ async def test_the_question_is_stored_before_the_answer_and_the_answer_when_it_i
     talk.scripted(["Hel", gate, "lo."])
     await talk.begin("Anybody there?")
     await talk.until(lambda: Exchange.objects.filter(ended_at=None).exists())
-    assert await talk.said() == [("user", "Anybody there?")]
+    assert await talk.texts() == [("user", "Anybody there?")]
     gate.set()
     run = await talk.until_ended()
     assert run.outcome == Run.Outcome.DONE
-    assert await talk.said() == [("user", "Anybody there?"), ("assistant", "Hello.")]
+    assert await talk.texts() == [("user", "Anybody there?"), ("assistant", "Hello.")]
 
 
-async def test_a_session_begins_with_its_instruction_and_tools_and_they_come_again_only_when_they_change(
-    talk: Talk,
-) -> None:
+async def test_instruction_and_tools_are_stored_first_and_when_they_change(talk: Talk) -> None:
     await talk.agent(instruction="Be brief.", tools=["current_time"])
     provider = talk.scripted("One.", "Two.", "Three.")
     await talk.begin("First")
@@ -100,7 +98,7 @@ async def test_a_finished_task_is_not_run_again_and_a_new_message_begins_a_new_o
         await conversation.continue_(talk.user, talk.session)
     await talk.send("Something else.")
     await talk.until_ended()
-    assert (await talk.said())[-1] == ("assistant", "What else?")
+    assert (await talk.texts())[-1] == ("assistant", "What else?")
 
 
 async def test_a_question_to_the_person_pauses_the_run_and_its_answer_resumes_it(talk: Talk) -> None:
@@ -117,7 +115,7 @@ async def test_a_question_to_the_person_pauses_the_run_and_its_answer_resumes_it
     results = next(entry for entry in await talk.entries() if isinstance(entry, ToolResults))
     assert [(result.call_id, result.status) for result in results.results] == [("q", "success"), ("t", "success")]
     assert results.results[0].text == "The second one."
-    assert (await talk.said())[-1] == ("assistant", "Thank you.")
+    assert (await talk.texts())[-1] == ("assistant", "Thank you.")
     assert len(provider.calls) == 2
     with pytest.raises(NotPossible, match="no longer waits"):
         await conversation.answer(talk.user, talk.session, seq=seq, call_id="q", text="Again.")
@@ -131,7 +129,7 @@ async def test_a_message_instead_of_an_answer_skips_the_question(talk: Talk) -> 
     await talk.send("Never mind.")
     await talk.until_ended()
     assert await in_database(lambda: ToolCall.objects.get(call_id="q").status) == "skipped"
-    assert (await talk.said())[-1] == ("assistant", "As you like.")
+    assert (await talk.texts())[-1] == ("assistant", "As you like.")
     [result] = [one for entry in provider.calls[-1].context.entries for one in entry.results or ()]
     assert "did not answer" in (result.text or result.error), "the model is told so, not an empty result"
 
@@ -155,7 +153,7 @@ async def test_a_question_without_words_is_an_error_for_the_model(talk: Talk, ar
     assert run.outcome == Run.Outcome.DONE
     [result] = [one for entry in provider.calls[-1].context.entries for one in entry.results or ()]
     assert (result.status, "question" in result.error or "JSON" in result.error) == ("failed", True)
-    assert (await talk.said())[-1] == ("assistant", "I mean: which one?")
+    assert (await talk.texts())[-1] == ("assistant", "I mean: which one?")
 
 
 @pytest.mark.parametrize("error", [Cut("rubbish"), Cut("silent for 300 seconds", kind="timeout")])
@@ -185,7 +183,7 @@ async def test_of_two_questions_the_one_without_an_answer_is_told_so(talk: Talk)
         ("success", "This one."),
         ("skipped", "The user did not answer this question."),
     ]
-    assert (await talk.said())[-1] == ("assistant", "Thank you.")
+    assert (await talk.texts())[-1] == ("assistant", "Thank you.")
 
 
 async def test_a_run_that_calls_tools_without_end_stops_at_its_limit(talk: Talk) -> None:
@@ -197,9 +195,7 @@ async def test_a_run_that_calls_tools_without_end_stops_at_its_limit(talk: Talk)
     assert await in_database(lambda: ToolCall.objects.exclude(status="success").exists()) is False
 
 
-async def test_an_error_before_the_first_word_is_a_failed_message_that_says_so_and_is_never_told_to_a_model(
-    talk: Talk,
-) -> None:
+async def test_an_early_error_is_a_failed_message_that_no_model_reads(talk: Talk) -> None:
     provider = talk.scripted([AccessRefused("wrong key", kind="authentication")], "Hello.")
     await talk.begin("Anybody?")
     run = await talk.until_ended()
@@ -209,7 +205,7 @@ async def test_an_error_before_the_first_word_is_a_failed_message_that_says_so_a
     assert "【错误】" not in str(failed.body)
     await conversation.regenerate(talk.user, talk.session, seq=failed.seq)
     await talk.until_ended()
-    assert (await talk.said())[-1] == ("assistant", "Hello.")
+    assert (await talk.texts())[-1] == ("assistant", "Hello.")
     assert "wrong key" not in str(provider.calls[1].context)
 
 
@@ -222,7 +218,7 @@ async def test_an_answer_that_breaks_off_keeps_what_there_was_and_can_be_continu
     assert (cut.status, cut.content, cut.end_reason) == ("interrupted", "The first half", "upstream_cut")
     await conversation.continue_(talk.user, talk.session)
     await talk.until_ended()
-    assert (await talk.said())[-1] == ("assistant", " and the second.")
+    assert (await talk.texts())[-1] == ("assistant", " and the second.")
     told = [entry.content for entry in provider.calls[1].context.entries]
     assert told[-2:] == ["The first half", "Continue exactly where you stopped."]
 
@@ -306,7 +302,7 @@ async def test_a_model_of_the_agent_that_is_gone_is_told_and_the_question_is_kep
     assert "unknown/model" in refusal.content
     await conversation.regenerate(talk.user, talk.session, seq=refusal.seq, model="script")
     await talk.until_ended()
-    assert await talk.said() == [("user", "Anybody?"), ("assistant", "Hello.")]
+    assert await talk.texts() == [("user", "Anybody?"), ("assistant", "Hello.")]
 
 
 async def test_a_budget_that_is_used_up_between_two_calls_ends_the_turn_with_a_word_about_it(talk: Talk) -> None:
@@ -328,5 +324,5 @@ async def test_a_message_that_cannot_be_taken_leaves_no_session_behind(talk: Tal
     talk.scripted("Hello.")
     for text in ("", "   ", "x" * 400_001, "/help"):
         with pytest.raises(NotPossible):
-            await conversation.start_session(talk.user, conversation.Draft(text=text))
+            await conversation.start_session(talk.user, conversation.MessageDraft(text=text))
     assert await in_database(Session.objects.count) == 0

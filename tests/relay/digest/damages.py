@@ -6,15 +6,15 @@ import itertools
 import random
 from collections.abc import Callable
 
-from relay.gateway.journal import frames
+from relay.gateway.journal import record_framing
 
 
 def record_starts(data: bytes) -> list[int]:
     """Where each record of a journal file begins, and the end."""
-    found = [frames.START]
+    found = [record_framing.START]
     while found[-1] < len(data):
         length = int.from_bytes(data[found[-1] + 4 : found[-1] + 8], "little")
-        found.append(found[-1] + frames.FRAME_SIZE + length)
+        found.append(found[-1] + record_framing.FRAME_SIZE + length)
     return found
 
 

@@ -53,21 +53,21 @@ class Program:
     def send(self, text: str = "", **how: Any) -> UUID:
         self.turns += 1
         if text:
-            self.say(text)
+            self.add_user_text(text)
         headers = {**self.headers, **how.pop("headers", {})}
         return self.relay.send(self.dialect, self.request(), headers, path=self.path, **how)
 
-    def ask(self, text: str, output: ModelOutput, **how: Any) -> UUID:
+    def relay_call(self, text: str, output: ModelOutput, **how: Any) -> UUID:
         exchange = self.send(text, **how)
         self.relay.answer(exchange, output)
-        self.hear(output)
+        self.add_answer(output)
         self.relay.digest()
         return exchange
 
-    def say(self, text: str) -> None:
+    def add_user_text(self, text: str) -> None:
         raise NotImplementedError
 
-    def hear(self, output: ModelOutput) -> None:
+    def add_answer(self, output: ModelOutput) -> None:
         raise NotImplementedError
 
     def find(self, **results: str) -> None:
@@ -92,10 +92,10 @@ class ClaudeCode(Program):
         body["messages"].insert(1, copy.deepcopy(self.system))
         return body
 
-    def say(self, text: str) -> None:
+    def add_user_text(self, text: str) -> None:
         self.body["messages"].append({"role": "user", "content": [{"type": "text", "text": text}]})
 
-    def hear(self, output: ModelOutput) -> None:
+    def add_answer(self, output: ModelOutput) -> None:
         blocks: list[dict[str, Any]] = [{"type": "thinking", "thinking": "Hm.", "signature": "s1"}]
         if output.text:
             blocks.append({"type": "text", "text": output.text})
@@ -138,14 +138,14 @@ class ClaudeCode(Program):
         return self.relay.send(self.dialect, self.title_request(text, **how), self.headers)
 
     def ask_for_title(self, text: str, output: ModelOutput) -> UUID:
-        return self.relay.ask(self.dialect, self.title_request(text), output, self.headers)
+        return self.relay.relay_call(self.dialect, self.title_request(text), output, self.headers)
 
     def ask_aside(self, text: str, output: ModelOutput) -> UUID:
         """A question of the program's own after the conversation: behind the mark of what it will send again."""
         body = self.request()
         body["messages"][-1]["content"][-1]["cache_control"] = {"type": "ephemeral"}
         body["messages"].append({"role": "user", "content": text})
-        return self.relay.ask(self.dialect, body, output, self.headers)
+        return self.relay.relay_call(self.dialect, body, output, self.headers)
 
     def ask_aside_with_results(self, text: str, output: ModelOutput, **results: str) -> UUID:
         """The same where the newest answer has called tools, as `/compact` of release 2.1.197 does: the conversation
@@ -156,7 +156,7 @@ class ClaudeCode(Program):
         body["messages"][-1]["content"][-1]["cache_control"] = {"type": "ephemeral"}
         found = [{"type": "tool_result", "tool_use_id": name, "content": told} for name, told in results.items()]
         body["messages"].append({"role": "user", "content": [*found, {"type": "text", "text": text}]})
-        return self.relay.ask(self.dialect, body, output, self.headers)
+        return self.relay.relay_call(self.dialect, body, output, self.headers)
 
 
 class Codex(Program):
@@ -165,11 +165,11 @@ class Codex(Program):
     def clear(self) -> None:
         self.body["input"] = self.body["input"][:-1]
 
-    def say(self, text: str) -> None:
+    def add_user_text(self, text: str) -> None:
         content = [{"type": "input_text", "text": text}]
         self.body["input"].append({"type": "message", "id": f"msg_{self.turns}", "role": "user", "content": content})
 
-    def hear(self, output: ModelOutput) -> None:
+    def add_answer(self, output: ModelOutput) -> None:
         items: list[dict[str, Any]] = [
             {"type": "reasoning", "id": f"rs_{self.turns}", "summary": [], "encrypted_content": "secret"}
         ]
@@ -194,11 +194,11 @@ class GeminiCli(Program):
         self.context = self.body["contents"][0]["parts"][0]
         self.body["contents"] = []
 
-    def say(self, text: str) -> None:
+    def add_user_text(self, text: str) -> None:
         parts = [{"text": text}] if self.body["contents"] else [self.context, {"text": text}]
         self.body["contents"].append({"role": "user", "parts": parts})
 
-    def hear(self, output: ModelOutput) -> None:
+    def add_answer(self, output: ModelOutput) -> None:
         parts: list[dict[str, Any]] = [{"text": output.text}] if output.text else []
         for request in output.tool_requests:
             made = {"id": request.call_id, "name": request.name, "args": json.loads(request.arguments)}
@@ -216,7 +216,7 @@ class GeminiCli(Program):
         """Which model is to answer? Asked before each turn, with the conversation so far."""
         router = captured("gemini-cli-1")
         body = {**router["body"], "contents": [*self.body["contents"], {"role": "user", "parts": [{"text": "?"}]}]}
-        return self.relay.ask(self.dialect, body, output, router["headers"], path=router["path"])
+        return self.relay.relay_call(self.dialect, body, output, router["headers"], path=router["path"])
 
 
 class Chat(Program):
@@ -227,10 +227,10 @@ class Chat(Program):
     def clear(self) -> None:
         self.body["messages"] = []
 
-    def say(self, text: str) -> None:
+    def add_user_text(self, text: str) -> None:
         self.body["messages"].append({"role": "user", "content": text})
 
-    def hear(self, output: ModelOutput) -> None:
+    def add_answer(self, output: ModelOutput) -> None:
         calls = [
             {"id": one.call_id, "type": "function", "function": {"name": one.name, "arguments": one.arguments}}
             for one in output.tool_requests
@@ -297,10 +297,10 @@ class ChangingSpelling(GenAiSdk):
 class InPieces(Program):
     """A habit to be mixed in: a message for the text of an answer, and one for each of its calls."""
 
-    def hear(self, output: ModelOutput) -> None:
+    def add_answer(self, output: ModelOutput) -> None:
         text = tuple(part for part in output.parts if not isinstance(part, ToolRequest))
         for parts in filter(None, [text, *((request,) for request in output.tool_requests)]):
-            super().hear(replace(output, parts=parts))
+            super().add_answer(replace(output, parts=parts))
 
 
 class OneByOne(InPieces):

@@ -18,13 +18,13 @@ from uuid import UUID, uuid4
 from django.db import connection, connections
 
 from history import retention
-from history.answers.events import Ended as AnswerEnded
+from history.answers.events import AnswerEnded as AnswerEnded
 from history.dialects import DIALECTS
 from history.entries import ModelOutput, Part, Text, ToolRequest, Usage
 from history.models import ApiKey, Exchange, Message, Session
 from relay.digest.digester import Digester
 from relay.gateway.call.session_ids import read_session
-from relay.gateway.journal.records import Accepted, Attempt, Ended
+from relay.gateway.journal.records import Attempt, CallAccepted, CallEnded
 from relay.gateway.journal.writer import Journal
 from tests.history.dialects.samples import events_of
 from tests.rows import without_guards
@@ -33,7 +33,7 @@ _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
 USAGE = Usage(input_tokens=20, output_tokens=5)
 
 
-def said(text: str = "", *calls: ToolRequest, usage: Usage | None = USAGE) -> ModelOutput:
+def model_answer(text: str = "", *calls: ToolRequest, usage: Usage | None = USAGE) -> ModelOutput:
     parts: tuple[Part, ...] = (*([Text(text=text)] if text else []), *calls)
     return ModelOutput(
         parts=parts, usage=usage, model="model-1", end_reason="tool_use" if calls else "stop", status="complete"
@@ -63,7 +63,7 @@ class Relay:
     def __init__(self, folder: Path, key: ApiKey, *, name: str = "test") -> None:
         self.folder, self.key, self.name = folder, key, name
         self.journal = Journal(folder)
-        self.digester = Digester(folder, name=name, patience=0)
+        self.digester = Digester(folder, name=name, end_wait=0)
         self._dialects: dict[UUID, tuple[str, bool]] = {}
 
     def send(
@@ -85,7 +85,7 @@ class Relay:
         stream = bool(fields.get("stream")) or "stream" in path
         self._dialects[exchange] = (upstream or dialect, stream)
         self.journal.accept(
-            Accepted(
+            CallAccepted(
                 exchange=exchange,
                 at=at or time.time(),
                 key=key.pk,
@@ -116,7 +116,7 @@ class Relay:
     def end(self, exchange: UUID, reason: str = "done", *, status: int = 200, **fields: Any) -> None:
         attempts = fields.pop("attempts", [Attempt("vendor", status, 0.1)])
         self.journal.end(
-            Ended(
+            CallEnded(
                 exchange=exchange,
                 at=fields.pop("at", time.time()),
                 reason=reason,
@@ -143,9 +143,11 @@ class Relay:
 
     def reborn(self) -> None:
         """Another digester takes over, which knows only what is on disk and in the database."""
-        self.digester = Digester(self.folder, name=self.name, patience=0)
+        self.digester = Digester(self.folder, name=self.name, end_wait=0)
 
-    def ask(self, dialect: str, body: Mapping[str, Any], output: ModelOutput, headers: Any = None, **how: Any) -> UUID:
+    def relay_call(
+        self, dialect: str, body: Mapping[str, Any], output: ModelOutput, headers: Any = None, **how: Any
+    ) -> UUID:
         reply_id = how.pop("reply_id", "reply-1")
         exchange = self.send(dialect, body, headers, **how)
         self.answer(exchange, output, reply_id=reply_id)

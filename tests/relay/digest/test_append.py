@@ -9,7 +9,7 @@ import pytest
 
 from history.models import Message, Session
 from history.verification import verify
-from tests.relay.digest.relayed import Relay, call, exchange_of, path_of, said, sessions
+from tests.relay.digest.relayed import Relay, call, exchange_of, model_answer, path_of, sessions
 
 pytestmark = pytest.mark.django_db
 
@@ -27,7 +27,7 @@ def body_of(dialect: str, *texts: str) -> dict[str, Any]:
 
 def turn(relay: Relay, dialect: str, text: str, answer: str, **name: Any) -> UUID:
     headers = {"X-Parley-Session-Id": "job-1"} if not name else name.get("headers", {})
-    return relay.ask(dialect, body_of(dialect, text) | name.get("fields", {}), said(answer), headers)
+    return relay.relay_call(dialect, body_of(dialect, text) | name.get("fields", {}), model_answer(answer), headers)
 
 
 @pytest.mark.parametrize("dialect", [CHAT, RESPONSES, MESSAGES, GEMINI])
@@ -59,9 +59,9 @@ def test_the_same_words_are_said_again(relay: Relay) -> None:
 
 
 def test_a_session_that_the_relay_named_is_continued_by_its_id(relay: Relay) -> None:
-    first = relay.ask(CHAT, body_of(CHAT, "One"), said("1"), {"X-CRS-New-Session": "true"})
+    first = relay.relay_call(CHAT, body_of(CHAT, "One"), model_answer("1"), {"X-CRS-New-Session": "true"})
     name = str(exchange_of(first).session_id)
-    relay.ask(CHAT, body_of(CHAT, "Two"), said("2"), {"X-CRS-Session-Id": name})
+    relay.relay_call(CHAT, body_of(CHAT, "Two"), model_answer("2"), {"X-CRS-Session-Id": name})
     (session,) = sessions()
     assert (path_of(session), session.message_count) == (["u:One", "a:1", "u:Two", "a:2"], 4)
 
@@ -84,7 +84,7 @@ def test_the_next_turn_waits_for_the_answer_before_it(relay: Relay) -> None:
     exchanges = [relay.send(CHAT, body_of(CHAT, text), headers) for text in ("One", "Two")]
     relay.digest()
     for exchange, text in zip(exchanges, "12", strict=True):
-        relay.answer(exchange, said(text))
+        relay.answer(exchange, model_answer(text))
     relay.digest()
     assert path_of(sessions()[0]) == ["u:One", "a:1", "u:Two", "a:2"]
 
@@ -95,24 +95,24 @@ def test_an_instruction_that_is_sent_each_time_is_stored_once(relay: Relay) -> N
             "model": "m",
             "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": text}],
         }
-        relay.ask(CHAT, body, said(f"Re: {text}"), {"X-Parley-Session-Id": "job-1"})
+        relay.relay_call(CHAT, body, model_answer(f"Re: {text}"), {"X-Parley-Session-Id": "job-1"})
     assert path_of(sessions()[0]) == ["u:One", "a:Re: One", "u:Two", "a:Re: Two"]
     assert Message.objects.filter(kind="system_instruction_set").count() == 1
 
 
 def test_questions_that_are_resent_without_their_answers_are_stored_once(relay: Relay) -> None:
     headers = {"X-Parley-Session-Id": "job-1"}
-    relay.ask(CHAT, body_of(CHAT, "Context", "One"), said("1"), headers)
-    relay.ask(CHAT, body_of(CHAT, "Context", "Two"), said("2"), headers)
+    relay.relay_call(CHAT, body_of(CHAT, "Context", "One"), model_answer("1"), headers)
+    relay.relay_call(CHAT, body_of(CHAT, "Context", "Two"), model_answer("2"), headers)
     (session,) = sessions()
     assert path_of(session) == ["u:Context", "u:One", "a:1", "u:Two", "a:2"]
 
 
 def test_results_alone_complete_the_calls_of_the_answer_before(relay: Relay) -> None:
     headers = {"X-Parley-Session-Id": "job-1"}
-    relay.ask(CHAT, body_of(CHAT, "Look it up"), said("", call("find", "c1", q="fjords")), headers)
+    relay.relay_call(CHAT, body_of(CHAT, "Look it up"), model_answer("", call("find", "c1", q="fjords")), headers)
     messages = [{"role": "tool", "tool_call_id": "c1", "content": "Twelve"}]
-    relay.ask(CHAT, {"model": "m", "messages": messages}, said("Twelve."), headers)
+    relay.relay_call(CHAT, {"model": "m", "messages": messages}, model_answer("Twelve."), headers)
     assert path_of(sessions()[0]) == ["u:Look it up", "a:", "t:Twelve", "a:Twelve."]
 
 
@@ -122,7 +122,7 @@ def test_a_caller_that_resends_its_answers_may_still_branch(relay: Relay) -> Non
     turn(relay, CHAT, "Two", "2")
     spoken = [("user", "One"), ("assistant", "1"), ("user", "Three")]
     messages = [{"role": role, "content": text} for role, text in spoken]
-    relay.ask(CHAT, {"model": "m", "messages": messages}, said("3"), headers)
+    relay.relay_call(CHAT, {"model": "m", "messages": messages}, model_answer("3"), headers)
     assert path_of(sessions()[0]) == ["u:One", "a:1", "u:Three", "a:3"]
     assert Session.objects.count() == 1
 

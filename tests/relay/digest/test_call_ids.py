@@ -12,7 +12,7 @@ import pytest
 
 from history.models import Message, ToolCall
 from tests.relay.digest.programs import GenAiSdk
-from tests.relay.digest.relayed import Relay, path_of, said, sessions
+from tests.relay.digest.relayed import Relay, model_answer, path_of, sessions
 
 pytestmark = pytest.mark.django_db
 
@@ -68,8 +68,8 @@ def test_invented_ids_complete_the_calls_of_each_round(relay: Relay, pattern: st
     talk = InventsIds(relay, ids_of(pattern), is_reversed=is_reversed)
     for number, calls in enumerate(ROUNDS):
         talk.use_tools(f"Question {number}" if not number else "", calls)
-    talk.ask("", said("Done."))
-    talk.ask("Thanks", said("Gladly."))
+    talk.relay_call("", model_answer("Done."))
+    talk.relay_call("Thanks", model_answer("Gladly."))
     (session,) = sessions()
     rows = ToolCall.objects.order_by("message__seq", "index")
     assert [(row.status, row.result) for row in rows] == [
@@ -85,7 +85,7 @@ def test_ids_of_the_model_and_invented_ones_may_alternate(relay: Relay) -> None:
     for number, calls in enumerate(ROUNDS * 2):
         ids = [f"given-{number}-{place}" for place in range(len(calls))] if number % 2 else None
         talk.use_tools("Begin" if not number else "", calls, ids=ids)
-    talk.ask("", said("Done."))
+    talk.relay_call("", model_answer("Done."))
     assert set(ToolCall.objects.values_list("status", flat=True)) == {"success"}
     assert not Message.objects.filter(on_path=False).exists()
 
@@ -94,13 +94,13 @@ def test_a_client_may_invent_other_ids_with_each_request(relay: Relay) -> None:
     invent = ids_of("again-{}")
     talk = InventsIds(relay, invent)
     talk.use_tools("Begin", ROUNDS[0])
-    talk.ask("", said("Read."))
+    talk.relay_call("", model_answer("Read."))
     for content in talk.body["contents"]:
         for part in content["parts"]:
             for name in ("functionCall", "functionResponse"):
                 if name in part:
                     part[name]["id"] = f"other-{part[name]['id']}"
-    talk.ask("Thanks", said("Gladly."))
+    talk.relay_call("Thanks", model_answer("Gladly."))
     assert [row.status for row in ToolCall.objects.all()] == ["success", "success"]
     assert not Message.objects.filter(on_path=False).exists()
 
@@ -116,9 +116,9 @@ def test_calls_of_a_chat_server_without_ids_are_completed(relay: Relay) -> None:
     relay.digest()
     asked = {**message, "tool_calls": [{"id": "chatcmpl-tool-77", "type": "function", "function": function}]}
     messages += [asked, {"role": "tool", "tool_call_id": "chatcmpl-tool-77", "content": "Twelve"}]
-    relay.ask("openai-chat", {"model": "m", "messages": messages}, said("Twelve."))
+    relay.relay_call("openai-chat", {"model": "m", "messages": messages}, model_answer("Twelve."))
     messages += [{"role": "assistant", "content": "Twelve."}, {"role": "user", "content": "Thanks"}]
-    relay.ask("openai-chat", {"model": "m", "messages": messages}, said("Gladly."))
+    relay.relay_call("openai-chat", {"model": "m", "messages": messages}, model_answer("Gladly."))
     (session,) = sessions()
     assert path_of(session) == ["u:Look", "a:", "t:Twelve", "a:Twelve.", "u:Thanks", "a:Gladly."]
     assert ToolCall.objects.get().status == "success"
@@ -129,13 +129,13 @@ def test_results_that_a_client_sends_twice_are_stored_once(relay: Relay, is_one_
     """Gemini CLI 0.61.0 does so after `--resume`."""
     talk = InventsIds(relay, ids_of("run_shell_command_1795006537616_{}"))
     talk.use_tools("Question", [("run", "a"), ("run", "b")])
-    talk.ask("", said("Done."))
+    talk.relay_call("", model_answer("Done."))
     results = talk.body["contents"][2]["parts"]
     if is_one_message:
         results += copy.deepcopy(results)
     else:
         talk.body["contents"].insert(3, copy.deepcopy(talk.body["contents"][2]))
-    talk.ask("Thanks", said("Gladly."))
+    talk.relay_call("Thanks", model_answer("Gladly."))
     (session,) = sessions()
     assert path_of(session)[-4:] == ["t:run a\n\nrun b", "a:Done.", "u:Thanks", "a:Gladly."]
     assert not Message.objects.filter(on_path=False).exists()
@@ -146,6 +146,6 @@ def test_equal_results_of_two_calls_with_one_id_are_both_kept(relay: Relay) -> N
     """Some servers give every call the same id."""
     talk = InventsIds(relay, ids_of("{}"))
     talk.use_tools("Question", [("run", "a"), ("run", "a")], ids=["call_0", "call_0"])
-    talk.ask("", said("Done."))
+    talk.relay_call("", model_answer("Done."))
     stored = Message.objects.get(kind="tool_results")
     assert stored.content == "run a\n\nrun a"

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from history.models import ApiKey, Exchange, Message, Session
 from history.verification import verify
 from tests.measures import example_count
-from tests.relay.digest.relayed import Relay, call, path_of, remove_everything, said
+from tests.relay.digest.relayed import Relay, call, model_answer, path_of, remove_everything
 
 pytestmark = pytest.mark.django_db
 
@@ -204,11 +204,11 @@ class Act:
         self.texts.append(turn.question)
         if with_tool and self.client not in WITHOUT_CALLS:
             turn.call_id, looked = f"call_{number}", "" if looks_silently else f"I look {number}."
-            self.send(said(looked, call("read_file", turn.call_id, path=turn.question)))
+            self.send(model_answer(looked, call("read_file", turn.call_id, path=turn.question)))
             turn.looked, turn.result = looked, f"Result {number} of it"
             self.texts.append(turn.result)
         answer = f"Answer {number} of it."
-        self.send(said(answer))
+        self.send(model_answer(answer))
         turn.answer = answer
         self.answers.append(answer)
 

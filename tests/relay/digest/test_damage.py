@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from history.models import Exchange
-from relay.gateway.journal import frames
-from relay.gateway.journal.frames import FRAME_SIZE
+from relay.gateway.journal import record_framing
+from relay.gateway.journal.record_framing import FRAME_SIZE
 from relay.gateway.journal.segments import bytes_in, names
 from relay.models import JournalPosition
 from tests.relay.digest.damages import record_starts
-from tests.relay.digest.relayed import Relay, exchange_of, said
+from tests.relay.digest.relayed import Relay, exchange_of, model_answer
 
 pytestmark = pytest.mark.django_db
 
@@ -28,7 +28,7 @@ def hello(text: str) -> dict[str, object]:
 def calls(relay: Relay) -> list[int]:
     """Three calls in one finished segment; the start of each record, and the end."""
     for text in "abc":
-        relay.answer(relay.send(CHAT, hello(text)), said(text.upper()))
+        relay.answer(relay.send(CHAT, hello(text)), model_answer(text.upper()))
     relay.journal.close()
     return record_starts(segment(relay).read_bytes())
 
@@ -87,9 +87,11 @@ def test_a_damaged_frame_costs_its_own_record_alone(relay: Relay, calls: list[in
 @pytest.mark.parametrize("torn", [1, FRAME_SIZE, 200])
 def test_the_torn_tail_of_a_process_that_died_is_no_damage(relay: Relay, calls: list[int], torn: int) -> None:
     """It had begun to write the next record, and nothing counts it yet."""
-    mark = frames.mark_of(segment(relay).name)
+    mark = record_framing.mark_of(segment(relay).name)
     following = (
-        frames.pack_frame([b"A" + b"x" * 500], mark, length=501, position=calls[-1], calls=3) + b"A" + b"x" * 500
+        record_framing.pack_frame([b"A" + b"x" * 500], mark, length=501, position=calls[-1], calls=3)
+        + b"A"
+        + b"x" * 500
     )
     segment(relay).write_bytes(segment(relay).read_bytes() + following[:torn])
     relay.digest()
@@ -101,7 +103,7 @@ def test_the_torn_tail_of_a_process_that_died_is_no_damage(relay: Relay, calls: 
 def test_a_record_that_was_written_and_not_counted_is_read(relay: Relay, calls: list[int]) -> None:
     """Its process died between the two writes."""
     whole = bytearray(segment(relay).read_bytes())
-    whole[frames.COUNTS_AT : frames.START] = frames.pack_counts(calls[-3], 2)
+    whole[record_framing.COUNTS_AT : record_framing.START] = record_framing.pack_counts(calls[-3], 2)
     segment(relay).write_bytes(whole)
     relay.digest()
     assert (titles(), JournalPosition.objects.get().lost_bytes) == (["a", "b", "c"], 0)
@@ -146,7 +148,7 @@ def test_a_hole_is_noticed_by_a_digester_that_had_read_a_part(
 
 
 def test_while_it_is_written_nothing_counts_as_damaged(relay: Relay) -> None:
-    relay.ask(CHAT, hello("a"), said("A"))
+    relay.relay_call(CHAT, hello("a"), model_answer("A"))
     with segment(relay).open("ab") as file:
         file.write(bytes(30) + b"A?")
     relay.digest()

@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from history.models import ApiKey, Exchange, Message
-from relay.gateway.journal import frames
+from relay.gateway.journal import record_framing
 from relay.gateway.journal.reader import JournalReader
-from relay.gateway.journal.records import Lost
+from relay.gateway.journal.records import RecordsLost
 from relay.gateway.journal.segments import MAGIC, names
 from relay.models import JournalPosition
 from tests.measures import example_count
@@ -109,7 +109,7 @@ def test_no_damage_gives_a_wrong_answer_or_a_silent_loss(
 def read_a_part(relay: Relay, whole: bytes, chance: random.Random) -> None:
     """A digester reads while the file is written; then both are gone."""
     path = segment(relay)
-    path.write_bytes(whole[: chance.randrange(frames.START, len(whole))])
+    path.write_bytes(whole[: chance.randrange(record_framing.START, len(whole))])
     with path.open() as writer:
         fcntl.flock(writer, fcntl.LOCK_EX)
         relay.digest()
@@ -124,7 +124,7 @@ def test_a_file_cut_at_any_byte_says_what_is_missing(relay: Relay) -> None:
     for cut in range(0, len(whole), 1 if len(whole) < 5_000 else 7):
         path.write_bytes(whole[:cut])
         found = [record for _place, record in JournalReader(relay.folder).read()]
-        lost = [record for record in found if isinstance(record, Lost)]
+        lost = [record for record in found if isinstance(record, RecordsLost)]
         assert len(lost) == 1, cut
         assert lost[0].lost_bytes > 0
         assert len(found) - 1 == sum(end <= cut for end in places[1:])
@@ -133,14 +133,14 @@ def test_a_file_cut_at_any_byte_says_what_is_missing(relay: Relay) -> None:
 def test_bytes_of_a_client_that_look_like_a_record_are_not_one(relay: Relay) -> None:
     """A request holds whole records of the same file; then the file is damaged before it."""
     exchanges = write_calls(relay)
-    inner = segment(relay).read_bytes()[frames.START :]
+    inner = segment(relay).read_bytes()[record_framing.START :]
     other = Relay(relay.folder, relay.key)
     holder = other.send(CHAT, json.dumps(question("hi")).encode() + inner)
     other.end(holder)
     other.journal.close()
     second = relay.folder / names(relay.folder)[1]
     data = bytearray(second.read_bytes())
-    data[frames.START + 30] ^= 1  # in the head of the request
+    data[record_framing.START + 30] ^= 1  # in the head of the request
     second.write_bytes(data)
     relay.digest()
     check_honest(exchanges)

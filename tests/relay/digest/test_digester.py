@@ -15,7 +15,7 @@ from relay.gateway.journal.segments import names
 from relay.gateway.journal.writer import Journal
 from relay.models import JournalPosition
 from tests.relay.digest.programs import Chat, ClaudeCode
-from tests.relay.digest.relayed import Relay, erase, exchange_of, path_of, said, sessions
+from tests.relay.digest.relayed import Relay, erase, exchange_of, model_answer, path_of, sessions
 
 CHAT = "openai-chat"
 
@@ -29,7 +29,7 @@ class TestRemembering:
     def test_another_digester_goes_on_where_the_first_one_stopped(self, relay: Relay) -> None:
         talk = Chat(relay)
         for turn in range(5):
-            talk.ask(f"Question {turn}", said(f"Answer {turn}"))
+            talk.relay_call(f"Question {turn}", model_answer(f"Answer {turn}"))
             relay.reborn()
         (session,) = sessions()
         assert len(path_of(session)) == 10
@@ -38,16 +38,16 @@ class TestRemembering:
     def test_a_call_that_was_filed_before_the_change_is_finished_after_it(self, relay: Relay) -> None:
         first = relay.send(CHAT, hello("one"))
         relay.digest()
-        relay.ask(CHAT, hello("two"), said("2"))
+        relay.relay_call(CHAT, hello("two"), model_answer("2"))
         relay.reborn()
-        relay.answer(first, said("1"))
+        relay.answer(first, model_answer("1"))
         relay.digest()
         assert sorted(path_of(session) for session in sessions()) == [["u:one", "a:1"], ["u:two", "a:2"]]
         assert Exchange.objects.count() == 2
 
     def test_what_its_owner_erased_does_not_come_back_with_another_digester(self, relay: Relay) -> None:
         relay.send(CHAT, hello("open all the time"))
-        relay.ask(CHAT, hello("erase me"), said("gladly"))
+        relay.relay_call(CHAT, hello("erase me"), model_answer("gladly"))
         erase("erase me")
         relay.reborn()
         relay.digest()
@@ -59,7 +59,7 @@ class TestRemembering:
         relay.fail(talk.send("again"), 500, b"{}")
         relay.digest()
         second = talk.send(headers={"x-stainless-retry-count": "1"})
-        relay.answer(second, said("Done."))
+        relay.answer(second, model_answer("Done."))
         relay.digest()
         relay.reborn()
         relay.digest()
@@ -67,7 +67,7 @@ class TestRemembering:
         assert Exchange.objects.count() == 2
 
     def test_digested_segments_are_removed(self, relay: Relay) -> None:
-        relay.ask(CHAT, hello(), said("Hello!"))
+        relay.relay_call(CHAT, hello(), model_answer("Hello!"))
         relay.journal.close()
         relay.digest()
         assert names(relay.folder) == []
@@ -77,7 +77,7 @@ class TestRemembering:
         relay.journal._begin_segment()
         relay.digest()
         assert len(names(relay.folder)) == 2
-        relay.answer(exchange, said("Hello!"))
+        relay.answer(exchange, model_answer("Hello!"))
         relay.journal.close()
         relay.digest()
         assert names(relay.folder) == []
@@ -87,7 +87,7 @@ class TestRemembering:
         relay.send(CHAT, hello())
         relay.journal.most_bytes = 10**6
         time.sleep(0.3)
-        relay.ask(CHAT, hello(), said("Hello!"))
+        relay.relay_call(CHAT, hello(), model_answer("Hello!"))
         relay.digest()
         kept = JournalPosition.objects.get()
         assert (kept.lost_calls, kept.lost_bytes > 50) == (1, True)
@@ -99,12 +99,12 @@ class TestOrder:
         talk = Chat(relay)
         first = talk.send("One?")
         relay.digest()
-        talk.hear(said("1"))
+        talk.add_answer(model_answer("1"))
         second = talk.send("Two?")
         relay.digest()
         assert not Exchange.objects.filter(pk=second).exists()
-        relay.answer(first, said("1"))
-        relay.answer(second, said("2"))
+        relay.answer(first, model_answer("1"))
+        relay.answer(second, model_answer("2"))
         relay.digest()
         (session,) = sessions()
         assert path_of(session) == ["u:One?", "a:1", "u:Two?", "a:2"]
@@ -114,7 +114,7 @@ class TestOrder:
         talk = Chat(relay)
         talk.send("One?")
         relay.digest()
-        talk.hear(said("1"))
+        talk.add_answer(model_answer("1"))
         second = talk.send("Two?")
         relay.digest()
         time.sleep(0.3)
@@ -124,7 +124,7 @@ class TestOrder:
     def test_answers_in_another_order_than_the_questions_go_where_they_belong(self, relay: Relay) -> None:
         calls = [relay.send(CHAT, hello(f"question {number}")) for number in range(5)]
         for number in (3, 0, 4, 1, 2):
-            relay.answer(calls[number], said(f"answer {number}"))
+            relay.answer(calls[number], model_answer(f"answer {number}"))
             relay.digest()
         for number, exchange in enumerate(calls):
             session = exchange_of(exchange).session
@@ -136,8 +136,8 @@ class TestOrder:
         for turn in range(4):
             for talk in talks:
                 exchange = talk.send(f"{type(talk).__name__} {turn}")
-                relay.answer(exchange, said(f"{type(talk).__name__} answer {turn}"))
-                talk.hear(said(f"{type(talk).__name__} answer {turn}"))
+                relay.answer(exchange, model_answer(f"{type(talk).__name__} answer {turn}"))
+                talk.add_answer(model_answer(f"{type(talk).__name__} answer {turn}"))
         relay.digest()
         assert [len(path_of(session)) for session in sessions()] == [8, 8]
 
@@ -147,8 +147,8 @@ class TestOrder:
         for turn in range(4):
             relay.journal = journals[turn % 2]
             exchange = talk.send(f"Question {turn}")
-            relay.answer(exchange, said(f"Answer {turn}"))
-            talk.hear(said(f"Answer {turn}"))
+            relay.answer(exchange, model_answer(f"Answer {turn}"))
+            talk.add_answer(model_answer(f"Answer {turn}"))
         relay.digest()
         (session,) = sessions()
         assert len(path_of(session)) == 8
@@ -156,12 +156,12 @@ class TestOrder:
     def test_what_cannot_be_stored_does_not_hold_up_the_rest(self, relay: Relay) -> None:
         """A session that is being removed takes no entry any more."""
         talk = ClaudeCode(relay)
-        talk.ask("One", said("1"))
+        talk.relay_call("One", model_answer("1"))
         open_call = talk.send("Two")
         relay.digest()
         Session.objects.update(state=Session.State.REMOVING, hidden_at=F("stored_at"))
-        relay.answer(open_call, said("2"))
-        other = relay.ask(CHAT, hello("three"), said("3"))
+        relay.answer(open_call, model_answer("2"))
+        other = relay.relay_call(CHAT, hello("three"), model_answer("3"))
         relay.digest()
         assert exchange_of(other).message is not None
         stored = exchange_of(open_call)
@@ -178,7 +178,7 @@ class TestOrder:
         relay.digest()
         at_once = relay.send(CHAT, hello("all at once"))
         for exchange in (filed, at_once):
-            relay.answer(exchange, said("unreadable"))
+            relay.answer(exchange, model_answer("unreadable"))
         relay.digest()
         for exchange in (filed, at_once):
             stored = exchange_of(exchange)
@@ -190,7 +190,7 @@ class TestOrder:
         exchange = relay.send(CHAT, hello())
         relay.digest()
         retention.erase(sessions()[0], actor=ada, reason="asked for")
-        relay.answer(exchange, said("too late"))
+        relay.answer(exchange, model_answer("too late"))
         relay.digest()
         assert (sessions(), relay.digester.is_idle) == ([], True)
         assert [record for record in caplog.records if record.levelname == "ERROR"] == []
@@ -201,35 +201,35 @@ class TestSessions:
     def test_a_session_that_its_owner_deleted_is_not_written_to_again(self, relay: Relay) -> None:
 
         talk = ClaudeCode(relay)
-        talk.ask("One", said("1"))
+        talk.relay_call("One", model_answer("1"))
         Session.objects.update(state=Session.State.DELETED, hidden_at=F("stored_at"))
-        talk.ask("Two", said("2"))
-        talk.ask("Three", said("3"))
+        talk.relay_call("Two", model_answer("2"))
+        talk.relay_call("Three", model_answer("3"))
         old, new = Session.objects.get(hidden_at__isnull=False), Session.objects.get(hidden_at=None)
         assert path_of(old) == ["u:One", "a:1"]
         assert path_of(new)[-1] == "a:3"
 
     def test_the_same_words_under_another_key_are_another_session(self, relay: Relay, bob_key: ApiKey) -> None:
         mine, theirs = ClaudeCode(relay), ClaudeCode(relay)
-        mine.ask("One", said("1"))
-        theirs.ask("One", said("1"), key=bob_key)
-        mine.ask("Two", said("2"))
-        theirs.ask("Two", said("2"), key=bob_key)
+        mine.relay_call("One", model_answer("1"))
+        theirs.relay_call("One", model_answer("1"), key=bob_key)
+        mine.relay_call("Two", model_answer("2"))
+        theirs.relay_call("Two", model_answer("2"), key=bob_key)
         assert {session.api_key_id for session in sessions()} == {relay.key.pk, bob_key.pk}
         assert [session.message_count for session in sessions()] == [4, 4]
 
     def test_a_new_session_can_be_asked_for(self, relay: Relay) -> None:
         talk = ClaudeCode(relay)
-        talk.ask("One", said("1"))
-        talk.ask("Two", said("2"), headers={"X-Parley-New-Session": "1"})
+        talk.relay_call("One", model_answer("1"))
+        talk.relay_call("Two", model_answer("2"), headers={"X-Parley-New-Session": "1"})
         assert len(sessions()) == 2
         assert {session.recognised_by for session in sessions()} == {"client id", "new"}
 
     def test_first_words_of_a_moment_ago_recognise_a_conversation_whose_answers_changed(self, relay: Relay) -> None:
         talk = Chat(relay)
-        talk.ask("Tell me of fjords.", said("Gladly."))
+        talk.relay_call("Tell me of fjords.", model_answer("Gladly."))
         talk.body["messages"][-1]["content"] = "(shortened by the client)"
-        last = talk.ask("More.", said("More fjords."))
+        last = talk.relay_call("More.", model_answer("More fjords."))
         (session,) = sessions()
         assert exchange_of(last).metadata["recognised_by"] == "sticky"
         assert path_of(session)[-2:] == ["u:More.", "a:More fjords."]
@@ -237,10 +237,10 @@ class TestSessions:
     def test_first_words_of_long_ago_do_not(self, relay: Relay, settings: pytest.FixtureRequest) -> None:
         settings.CHAT_HISTORY_STICKY_TTL_SECONDS = 60  # type: ignore[attr-defined]
         talk = Chat(relay)
-        talk.ask("Tell me of fjords.", said("Gladly."), at=time.time() - 100)
+        talk.relay_call("Tell me of fjords.", model_answer("Gladly."), at=time.time() - 100)
         Session.objects.update(last_activity_at=sessions()[0].created_at)
         talk.body["messages"][-1]["content"] = "(shortened by the client)"
-        talk.ask("More.", said("More fjords."))
+        talk.relay_call("More.", model_answer("More fjords."))
         assert len(sessions()) == 2
 
 

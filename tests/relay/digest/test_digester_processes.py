@@ -20,7 +20,7 @@ from project.accounts.models import User
 from relay.digest import process
 from relay.gateway.recording import journal_folder
 from tests.relay.digest.programs import Chat
-from tests.relay.digest.relayed import Relay, database_away, path_of, said, sessions
+from tests.relay.digest.relayed import Relay, database_away, model_answer, path_of, sessions
 from tests.servers.processes import ROOT, clean_environment, database_url, wait_for
 
 pytestmark = pytest.mark.runs_first
@@ -54,9 +54,9 @@ class TestProcesses:
         talks = [Chat(relay) for _ in range(12)]
         for turn in range(5):
             for number, talk in enumerate(talks):
-                answer = said(f"Answer {turn} to {number}")
+                answer = model_answer(f"Answer {turn} to {number}")
                 relay.answer(talk.send(f"Question {turn} of {number}"), answer)
-                talk.hear(answer)
+                talk.add_answer(answer)
         for least in (1, 30):
             with digesting(tmp_path) as child:
                 wait_for(lambda least=least: Exchange.objects.filter(end_reason="done").count() >= least)  # type: ignore[misc]
@@ -68,22 +68,22 @@ class TestProcesses:
         assert Message.objects.count() == 120
 
     def test_it_sees_a_call_within_a_second_and_ends_with_its_parent(self, relay: Relay, tmp_path: Path) -> None:
-        relay.ask(CHAT, hello("warm up"), said("yes"))
+        relay.relay_call(CHAT, hello("warm up"), model_answer("yes"))
         with digesting(tmp_path) as child:
-            relay.answer(relay.send(CHAT, hello("first")), said("1"))
+            relay.answer(relay.send(CHAT, hello("first")), model_answer("1"))
             wait_for(lambda: Session.objects.filter(title="first").exists())
             started = time.monotonic()
             exchange = relay.send(CHAT, hello("second"))
             wait_for(lambda: Session.objects.filter(title="second").exists(), seconds=5)
             assert time.monotonic() - started < 1.0
-            relay.answer(exchange, said("2"))
+            relay.answer(exchange, model_answer("2"))
             wait_for(lambda: Message.objects.filter(content="2").exists(), seconds=5)
             assert child.stdin is not None
             child.stdin.close()
             assert child.wait(20) == 0
 
     def test_two_at_once_are_one(self, relay: Relay, tmp_path: Path) -> None:
-        relay.answer(relay.send(CHAT, hello()), said("1"))
+        relay.answer(relay.send(CHAT, hello()), model_answer("1"))
         with digesting(tmp_path):
             wait_for(lambda: Exchange.objects.filter(end_reason="done").exists())
             with digesting(tmp_path) as other:
@@ -91,11 +91,11 @@ class TestProcesses:
 
     def test_with_the_database_away_the_journal_waits_and_catches_up_in_order(self, relay: Relay) -> None:
         talk = Chat(relay)
-        talk.ask("One?", said("1"))
+        talk.relay_call("One?", model_answer("1"))
         with database_away():
             for turn in range(3):
-                relay.answer(talk.send(f"Away {turn}"), said(f"Still {turn}"))
-                talk.hear(said(f"Still {turn}"))
+                relay.answer(talk.send(f"Away {turn}"), model_answer(f"Still {turn}"))
+                talk.add_answer(model_answer(f"Still {turn}"))
                 with pytest.raises(OperationalError):
                     relay.digester.step()
         relay.digest()
@@ -134,7 +134,7 @@ class TestJob:
 
     def test_in_a_thread_it_digests_where_it_runs(self, relay: Relay, settings: pytest.FixtureRequest) -> None:
         settings.PARLEY_DIGESTER = "thread"  # type: ignore[attr-defined]
-        relay.answer(relay.send(CHAT, hello()), said("Hello!"))
+        relay.answer(relay.send(CHAT, hello()), model_answer("Hello!"))
         process.keep_running()
         assert Exchange.objects.get().end_reason == "done"
 
@@ -145,7 +145,7 @@ class TestJob:
         monkeypatch.setenv("DATABASE_URL", database_url())
         monkeypatch.setenv("PARLEY_FINGERPRINT_KEY", live_settings.PARLEY_FINGERPRINT_KEY.decode())
         monkeypatch.setattr(process, "LOOK_SECONDS", 0.0)
-        relay.answer(relay.send(CHAT, hello()), said("Hello!"))
+        relay.answer(relay.send(CHAT, hello()), model_answer("Hello!"))
         process.keep_running()
         child = process._own.child
         assert child is not None

@@ -3,7 +3,7 @@
 import pytest
 
 from history.models import Exchange, Message, ToolCall
-from tests.relay.digest.relayed import Relay, call, exchange_of, path_of, said, sessions
+from tests.relay.digest.relayed import Relay, call, exchange_of, model_answer, path_of, sessions
 
 pytestmark = pytest.mark.django_db
 
@@ -15,7 +15,7 @@ def chat(*messages: tuple[str, str], **fields: object) -> dict[str, object]:
 
 
 def test_a_call_becomes_a_session_with_a_question_an_answer_and_an_exchange(relay: Relay) -> None:
-    exchange = relay.ask(CHAT, chat(("user", "What is a fjord?")), said("A long narrow inlet."))
+    exchange = relay.relay_call(CHAT, chat(("user", "What is a fjord?")), model_answer("A long narrow inlet."))
     (session,) = sessions()
     assert path_of(session) == ["u:What is a fjord?", "a:A long narrow inlet."]
     assert (session.source, session.title, session.recognised_by) == ("relay", "What is a fjord?", "new")
@@ -29,7 +29,7 @@ def test_a_call_becomes_a_session_with_a_question_an_answer_and_an_exchange(rela
 def test_a_conversation_that_is_resent_whole_adds_its_new_tail_alone(relay: Relay) -> None:
     talk = [("user", "one")]
     for turn in range(4):
-        relay.ask(CHAT, chat(*talk), said(f"answer {turn}"))
+        relay.relay_call(CHAT, chat(*talk), model_answer(f"answer {turn}"))
         talk += [("assistant", f"answer {turn}"), ("user", f"question {turn}")]
     (session,) = sessions()
     assert len(path_of(session)) == 8
@@ -39,7 +39,7 @@ def test_a_conversation_that_is_resent_whole_adds_its_new_tail_alone(relay: Rela
 
 def test_the_same_hello_twice_is_two_sessions(relay: Relay) -> None:
     for _ in range(2):
-        relay.ask(CHAT, chat(("user", "hello")), said("Hello!"))
+        relay.relay_call(CHAT, chat(("user", "hello")), model_answer("Hello!"))
     assert len(sessions()) == 2
 
 
@@ -49,15 +49,15 @@ def test_the_session_is_there_before_the_answer(relay: Relay) -> None:
     (session,) = sessions()
     assert path_of(session) == ["u:Think hard."]
     assert exchange_of(exchange).ended_at is None
-    relay.answer(exchange, said("Done."))
+    relay.answer(exchange, model_answer("Done."))
     relay.digest()
     assert path_of(session) == ["u:Think hard.", "a:Done."]
 
 
 def test_an_edited_question_becomes_a_branch_and_the_path(relay: Relay) -> None:
-    relay.ask(CHAT, chat(("user", "one")), said("1"))
-    relay.ask(CHAT, chat(("user", "one"), ("assistant", "1"), ("user", "tow")), said("?"))
-    relay.ask(CHAT, chat(("user", "one"), ("assistant", "1"), ("user", "two")), said("2"))
+    relay.relay_call(CHAT, chat(("user", "one")), model_answer("1"))
+    relay.relay_call(CHAT, chat(("user", "one"), ("assistant", "1"), ("user", "tow")), model_answer("?"))
+    relay.relay_call(CHAT, chat(("user", "one"), ("assistant", "1"), ("user", "two")), model_answer("2"))
     (session,) = sessions()
     assert path_of(session) == ["u:one", "a:1", "u:two", "a:2"]
     assert Message.objects.filter(content="tow", on_path=False).count() == 1
@@ -65,9 +65,9 @@ def test_an_edited_question_becomes_a_branch_and_the_path(relay: Relay) -> None:
 
 def test_a_regenerated_answer_stands_beside_the_first(relay: Relay) -> None:
     body = chat(("user", "one"), ("assistant", "1"), ("user", "two"))
-    relay.ask(CHAT, chat(("user", "one")), said("1"))
-    relay.ask(CHAT, body, said("2"))
-    relay.ask(CHAT, body, said("II"))
+    relay.relay_call(CHAT, chat(("user", "one")), model_answer("1"))
+    relay.relay_call(CHAT, body, model_answer("2"))
+    relay.relay_call(CHAT, body, model_answer("II"))
     (session,) = sessions()
     assert path_of(session) == ["u:one", "a:1", "u:two", "a:II"]
     assert Message.objects.filter(session=session, content="2").count() == 1
@@ -80,7 +80,7 @@ def test_a_branch_that_was_left_is_gone_on_from(relay: Relay) -> None:
         *(chat(*longer, ("user", "q2")), chat(*longer, ("user", "q2x")), chat(*begun, ("user", "q1y"))),
         *(chat(*longer, ("user", "q2z")), chat(*begun, ("user", "q1y")), chat(*longer, ("user", "q2"))),
     ):
-        row = exchange_of(relay.ask(CHAT, body, said("ok")))
+        row = exchange_of(relay.relay_call(CHAT, body, model_answer("ok")))
         assert (row.end_reason, row.metadata.get("problem")) == ("done", None)
         assert row.message is not None
     (session,) = sessions()
@@ -90,7 +90,7 @@ def test_a_branch_that_was_left_is_gone_on_from(relay: Relay) -> None:
 
 def test_results_of_the_next_request_complete_the_calls(relay: Relay) -> None:
     asked = [{"role": "user", "content": "Which day is it?"}]
-    relay.ask(CHAT, {"model": "m", "messages": asked}, said("", call("clock", "c1", zone="UTC")))
+    relay.relay_call(CHAT, {"model": "m", "messages": asked}, model_answer("", call("clock", "c1", zone="UTC")))
     pending = ToolCall.objects.get()
     assert pending.status == "pending"
     made = {"id": "c1", "type": "function", "function": {"name": "clock", "arguments": '{"zone": "UTC"}'}}
@@ -99,7 +99,7 @@ def test_results_of_the_next_request_complete_the_calls(relay: Relay) -> None:
         {"role": "assistant", "content": None, "tool_calls": [made]},
         {"role": "tool", "tool_call_id": "c1", "content": "Monday"},
     ]
-    relay.ask(CHAT, {"model": "m", "messages": more}, said("It is Monday."))
+    relay.relay_call(CHAT, {"model": "m", "messages": more}, model_answer("It is Monday."))
     done = ToolCall.objects.get()
     assert (done.status, done.result) == ("success", "Monday")
     assert done.duration is not None

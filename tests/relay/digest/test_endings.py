@@ -19,7 +19,16 @@ from relay.providers import registry
 from relay.providers.endpoints import Endpoint
 from relay.providers.http import HttpProvider
 from tests.relay.digest.programs import Chat, ClaudeCode
-from tests.relay.digest.relayed import Relay, call, exchange_of, half_bytes, path_of, reply_bytes, said, sessions
+from tests.relay.digest.relayed import (
+    Relay,
+    call,
+    exchange_of,
+    half_bytes,
+    model_answer,
+    path_of,
+    reply_bytes,
+    sessions,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -29,7 +38,7 @@ TOO_MANY = b'{"error": {"message": "Rate limit reached", "type": "requests", "co
 
 
 def half(text: str = "Half an answer, and then") -> bytes:
-    return half_bytes(CHAT, said(text, usage=None))
+    return half_bytes(CHAT, model_answer(text, usage=None))
 
 
 @pytest.mark.parametrize("reason", ["client_gone", "stopped", "timeout", "upstream_cut", "server_lost"])
@@ -169,7 +178,7 @@ def test_the_conversation_goes_on_after_an_error_and_the_question_stands_once(re
     failed = talk.send("Fix the parser.")
     relay.fail(failed, 529, b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}')
     relay.digest()
-    talk.ask("", said("Done."))
+    talk.relay_call("", model_answer("Done."))
     (session,) = sessions()
     assert path_of(session) == ["u:Fix the parser.", "a:【错误】Overloaded", "a:Done."]
 
@@ -192,7 +201,7 @@ def test_an_empty_shell_of_a_tool_call_is_not_stored(relay: Relay) -> None:
 
 def test_tool_calls_so_far_are_kept_and_marked_interrupted(relay: Relay) -> None:
     exchange = relay.send(CHAT, HELLO)
-    relay.journal.reply(exchange, half_bytes(CHAT, said("", call("search", "c1", words="fjord"), usage=None)))
+    relay.journal.reply(exchange, half_bytes(CHAT, model_answer("", call("search", "c1", words="fjord"), usage=None)))
     relay.end(exchange, "client_gone")
     relay.digest()
     message = Message.objects.get(kind="model_output")
@@ -202,7 +211,7 @@ def test_tool_calls_so_far_are_kept_and_marked_interrupted(relay: Relay) -> None
 
 def test_what_a_vendor_compressed_all_the_same_is_read(relay: Relay) -> None:
     exchange = relay.send(CHAT, HELLO)
-    relay.journal.reply(exchange, gzip.compress(reply_bytes(CHAT, said("Packed."), stream=True)))
+    relay.journal.reply(exchange, gzip.compress(reply_bytes(CHAT, model_answer("Packed."), stream=True)))
     relay.end(exchange, response_headers=[("content-encoding", "gzip"), ("x-request-id", "req-9")])
     relay.digest()
     message = Message.objects.get(kind="model_output")
@@ -212,7 +221,7 @@ def test_what_a_vendor_compressed_all_the_same_is_read(relay: Relay) -> None:
 def test_an_answer_that_was_translated_is_read_in_the_language_of_the_upstream(relay: Relay) -> None:
     body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}
     exchange = relay.send("anthropic-messages", body, upstream=CHAT)
-    relay.answer(exchange, said("Hello."))
+    relay.answer(exchange, model_answer("Hello."))
     relay.digest()
     assert path_of(sessions()[0]) == ["u:hi", "a:Hello."]
     assert exchange_of(exchange).metadata["translated_to"] == CHAT
@@ -247,7 +256,7 @@ class TestRecordingModes:
     def test_metadata_keeps_times_and_counts_and_not_a_word(self, relay: Relay) -> None:
         key = self.in_mode(relay, "metadata")
         exchange = relay.send(CHAT, HELLO, key=key)
-        relay.answer(exchange, said("Secret words."), usage_hint={"input_tokens": 7, "output_tokens": 3})
+        relay.answer(exchange, model_answer("Secret words."), usage_hint={"input_tokens": 7, "output_tokens": 3})
         relay.digest()
         row = exchange_of(exchange)
         assert (row.session, row.end_reason, row.usage["output_tokens"]) == (None, "done", 3)
@@ -259,19 +268,17 @@ class TestRecordingModes:
         relay.key = key
         talk = Chat(relay)
         for turn in range(3):
-            talk.ask(f"Question {turn}", said(f"Unheard {turn}"))
+            talk.relay_call(f"Question {turn}", model_answer(f"Unheard {turn}"))
         (session,) = sessions()
         assert [line for line in path_of(session) if line[0] == "u"] == [f"u:Question {turn}" for turn in range(3)]
         assert not Message.objects.filter(content__contains="Unheard").exists()
         assert "Unheard" not in json.dumps([row.metadata for row in Exchange.objects.all()])
 
-    def test_redacted_takes_credentials_out_of_everything_and_still_recognises_the_conversation(
-        self, relay: Relay
-    ) -> None:
+    def test_redacted_mode_removes_credentials_and_keeps_recognition(self, relay: Relay) -> None:
         secret = "sk-" + "proj-" + "a1B2c3D4" * 6
         relay.key = self.in_mode(relay, "redacted")
         talk = Chat(relay)
-        talk.ask(f"My key is {secret}", said(f"Never say {secret}"))
+        talk.relay_call(f"My key is {secret}", model_answer(f"Never say {secret}"))
         failed = talk.send("And?")
         relay.fail(failed, 401, json.dumps({"error": {"message": f"Incorrect API key {secret}"}}).encode())
         relay.digest()
@@ -284,38 +291,38 @@ class TestRecordingModes:
     def test_a_key_that_was_told_to_keep_nothing_meanwhile_is_obeyed(self, relay: Relay) -> None:
         exchange = relay.send(CHAT, HELLO)
         ApiKey.objects.filter(pk=relay.key.pk).update(recording="metadata")
-        relay.answer(exchange, said("Too late."))
+        relay.answer(exchange, model_answer("Too late."))
         relay.digest()
         assert exchange_of(exchange).end_reason == "done"
         assert Message.objects.count() == 0
 
     def test_with_history_switched_off_nothing_is_stored(self, relay: Relay, settings: pytest.FixtureRequest) -> None:
         settings.CHAT_HISTORY_ENABLED = False  # type: ignore[attr-defined]
-        relay.ask(CHAT, HELLO, said("Hi."))
+        relay.relay_call(CHAT, HELLO, model_answer("Hi."))
         assert Exchange.objects.count() == 0
 
 
 class TestResults:
     def test_a_resent_result_that_differs_is_noted_on_the_exchange(self, relay: Relay) -> None:
         talk = Chat(relay)
-        talk.ask("Which day?", said("", call("clock", "c1")))
+        talk.relay_call("Which day?", model_answer("", call("clock", "c1")))
         talk.find(c1="Monday")
-        talk.ask("", said("Monday."))
-        same = talk.ask("Sure?", said("Yes."))
+        talk.relay_call("", model_answer("Monday."))
+        same = talk.relay_call("Sure?", model_answer("Yes."))
         talk.body["messages"][2]["content"] = "Tuesday"
-        changed = talk.ask("Really?", said("Yes!"))
+        changed = talk.relay_call("Really?", model_answer("Yes!"))
         assert "changed_results" not in exchange_of(same).metadata
         assert exchange_of(changed).metadata["changed_results"] == ["c1"]
         assert len(sessions()) == 1
 
     def test_also_by_a_digester_that_has_to_look_it_up(self, relay: Relay) -> None:
         talk = Chat(relay)
-        talk.ask("Which day?", said("", call("clock", "c1")))
+        talk.relay_call("Which day?", model_answer("", call("clock", "c1")))
         talk.find(c1="Monday")
-        talk.ask("", said("Monday."))
+        talk.relay_call("", model_answer("Monday."))
         relay.digester.cache.forget_all()
         talk.body["messages"][2]["content"] = "Tuesday"
-        changed = talk.ask("Really?", said("Yes!"))
+        changed = talk.relay_call("Really?", model_answer("Yes!"))
         assert exchange_of(changed).metadata["changed_results"] == ["c1"]
 
 
@@ -343,13 +350,13 @@ class TestAnswersThatWereNotKept:
         relay.digest()
         assert self.NOT_KEPT not in self.read(client)
         assert not any(self.NOT_KEPT in text for text in self.exported())
-        relay.answer(exchange, said("Unheard."))
+        relay.answer(exchange, model_answer("Unheard."))
         relay.digest()
         assert self.read(client).count(f'<p class="aside">{self.NOT_KEPT}</p>') == 1
         assert [text.count(self.NOT_KEPT) for text in self.exported()] == [1, 1]
 
     def test_each_answer_says_so_once(self, talk: Chat, relay: Relay, client: Client) -> None:
         for turn in range(3):
-            talk.ask(f"Question {turn}", said(f"Unheard {turn}"))
+            talk.relay_call(f"Question {turn}", model_answer(f"Unheard {turn}"))
         assert self.read(client).count(f'<p class="aside">{self.NOT_KEPT}</p>') == 3
         assert [text.count(self.NOT_KEPT) for text in self.exported()] == [3, 3]

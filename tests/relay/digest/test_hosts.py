@@ -21,11 +21,11 @@ from history.models import ApiKey, Exchange, Message
 from project.accounts.models import User
 from relay.digest import pending_calls, positions
 from relay.digest.calls import WAIT_SECONDS, PendingCall, SessionMatch
-from relay.digest.process import name_of
+from relay.digest.process import journal_name
 from relay.digest.recognisers import returned_answers
 from relay.models import JournalPosition
 from tests.relay.digest.programs import Chat, ClaudeCode, Program
-from tests.relay.digest.relayed import Relay, exchange_of, path_of, said, sessions
+from tests.relay.digest.relayed import Relay, exchange_of, model_answer, path_of, sessions
 from tests.relay.digest.test_digester_processes import digesting
 from tests.servers.processes import wait_for
 
@@ -66,12 +66,12 @@ def asked_of_both(talk: Program, here: Relay, there: Relay, *, open_here: bool =
     first = talk.send("One?")
     if open_here:
         here.digest()
-    here.answer(first, said("1"))
-    talk.hear(said("1"))
+    here.answer(first, model_answer("1"))
+    talk.add_answer(model_answer("1"))
     time.sleep(ROUND_TRIP)
     talk.relay = there
-    there.answer(talk.send("Two?"), said("2"))
-    talk.hear(said("2"))
+    there.answer(talk.send("Two?"), model_answer("2"))
+    talk.add_answer(model_answer("2"))
 
 
 @pytest.mark.django_db
@@ -98,7 +98,7 @@ class TestTheNextRequestIsQuicker:
         asked_of_both(talk, here, there)
         time.sleep(ROUND_TRIP)
         talk.relay = here
-        here.answer(talk.send("Three?"), said("3"))
+        here.answer(talk.send("Three?"), model_answer("3"))
         settle(there, here)
         (session,) = sessions()
         assert path_of(session) == [*FOUR, "u:Three?", "a:3"]
@@ -107,9 +107,9 @@ class TestTheNextRequestIsQuicker:
     def test_an_answer_that_its_vendor_names(self, hosts: tuple[Relay, Relay]) -> None:
         here, there = hosts
         first = here.send(RESPONSES, {"model": "m", "input": "One?"})
-        here.answer(first, said("1"), reply_id="resp_1")
+        here.answer(first, model_answer("1"), reply_id="resp_1")
         body = {"model": "m", "input": "Two?", "previous_response_id": "resp_1"}
-        there.answer(there.send(RESPONSES, body), said("2"), reply_id="resp_2")
+        there.answer(there.send(RESPONSES, body), model_answer("2"), reply_id="resp_2")
         settle(there, here)
         (session,) = sessions()
         assert path_of(session) == FOUR
@@ -118,7 +118,7 @@ class TestTheNextRequestIsQuicker:
         here, there = hosts
         for relay, question, answer in ((here, "One?", "1"), (there, "Two?", "2")):
             body = {"model": "m", "input": question, "conversation": "conv_1"}
-            relay.answer(relay.send(RESPONSES, body), said(answer))
+            relay.answer(relay.send(RESPONSES, body), model_answer(answer))
             time.sleep(ROUND_TRIP)
         settle(there, here)
         (session,) = sessions()
@@ -128,7 +128,7 @@ class TestTheNextRequestIsQuicker:
         here, there = hosts
         here.fail(here.send(CHAT, hello()), 500, b"{}")
         again = there.send(CHAT, hello(), {"x-stainless-retry-count": "1"})
-        there.answer(again, said("Hi"))
+        there.answer(again, model_answer("Hi"))
         settle(there, here)
         assert exchange_of(again).attempts == 2
         assert Exchange.objects.count() == len(sessions()) == 1
@@ -143,7 +143,7 @@ class TestTheNextRequestIsQuicker:
                 {"role": "system", "content": instruction},
                 *(message for message in talk.body["messages"] if message["role"] != "system"),
             ]
-            talk.ask(f"With {instruction}", said("ok"))
+            talk.relay_call(f"With {instruction}", model_answer("ok"))
         told = Message.objects.filter(kind="system_instruction_set").order_by("seq")
         assert [row.content for row in told] == ["Be brief.", "Be rude.", "Be brief."]
 
@@ -154,7 +154,7 @@ class TestWaitingEnds:
         _here, there = hosts
         JournalPosition.objects.filter(pk="here").update(digested_at=datetime.now(UTC) - timedelta(seconds=30))
         talk = Chat(there)
-        talk.hear(said("an unknown answer"))
+        talk.add_answer(model_answer("an unknown answer"))
         talk.send("And now?")
         there.digest()
         assert Message.objects.filter(content="And now?").exists()
@@ -162,7 +162,7 @@ class TestWaitingEnds:
     def test_for_an_answer_that_no_host_has(self, hosts: tuple[Relay, Relay]) -> None:
         here, there = hosts
         talk = Chat(there)
-        talk.hear(said("an unknown answer"))
+        talk.add_answer(model_answer("an unknown answer"))
         talk.send("And now?")
         for relay in (there, here, there):
             relay.digest()
@@ -171,8 +171,8 @@ class TestWaitingEnds:
     def test_two_hosts_that_both_wait_do_not_wait_for_each_other(self, hosts: tuple[Relay, Relay]) -> None:
         for relay in hosts:
             talk = Chat(relay)
-            talk.hear(said(f"unknown answer in {relay.name}"))
-            relay.answer(talk.send("And now?"), said("Now."))
+            talk.add_answer(model_answer(f"unknown answer in {relay.name}"))
+            relay.answer(talk.send("And now?"), model_answer("Now."))
             time.sleep(ROUND_TRIP)
         settle(*hosts)
         assert Message.objects.filter(content="Now.").count() == 2
@@ -180,14 +180,14 @@ class TestWaitingEnds:
     def test_who_is_alone_asks_and_says_nothing(
         self, relay: Relay, django_assert_num_queries: Callable[..., object]
     ) -> None:
-        relay.ask(CHAT, hello(), said("Hi"))
+        relay.relay_call(CHAT, hello(), model_answer("Hi"))
         with django_assert_num_queries(0):  # type: ignore[attr-defined]
             relay.digest()
 
     def test_who_was_alone_hears_of_another_one(
         self, relay: Relay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        relay.ask(CHAT, hello(), said("Hi"))
+        relay.relay_call(CHAT, hello(), model_answer("Hi"))
         another = Relay(tmp_path / "another", relay.key, name="another")
         another.digest()
         monkeypatch.setattr(positions, "LOOK_SECONDS", 0.0)
@@ -228,18 +228,18 @@ class TestWhoWaitedTooLong:
         assert first.message is not None
         assert (first.session, first.message.content, first.usage["output_tokens"]) == (session, "1", 5)
         talk.relay = here
-        talk.ask("Three?", said("3"))
+        talk.relay_call("Three?", model_answer("3"))
         assert path_of(session) == [*FOUR, "u:Three?", "a:3"]
 
     def test_what_the_copy_lacks_is_kept_beside_it(self, hosts: tuple[Relay, Relay]) -> None:
         here, there = hosts
         talk, thought = ClaudeCode(here), Reasoning(text="A hard one.", signature="other", provider="vendor")
         first = talk.send("One?")
-        here.answer(first, replace(said("1"), parts=(thought, Text(text="1"))))
-        talk.hear(said("1"))
+        here.answer(first, replace(model_answer("1"), parts=(thought, Text(text="1"))))
+        talk.add_answer(model_answer("1"))
         time.sleep(ROUND_TRIP)
         talk.relay = there
-        there.answer(talk.send("Two?"), said("2"))
+        there.answer(talk.send("Two?"), model_answer("2"))
         there.digest()
         here.digest()
         (session,) = sessions()
@@ -251,10 +251,10 @@ class TestWhoWaitedTooLong:
     def test_another_conversation_of_the_same_words_is_no_copy(self, relay: Relay) -> None:
         """One that was there before the question was asked."""
         talk = Chat(relay)
-        talk.hear(said("Hi"))
+        talk.add_answer(model_answer("Hi"))
         talk.body["messages"].insert(0, {"role": "user", "content": "hello"})
-        talk.ask("An old one goes on.", said("ok"), at=time.time() - 60)
-        relay.ask(CHAT, hello(), said("Hi"))
+        talk.relay_call("An old one goes on.", model_answer("ok"), at=time.time() - 60)
+        relay.relay_call(CHAT, hello(), model_answer("Hi"))
         assert sorted(len(path_of(session)) for session in sessions()) == [2, 4]
 
 
@@ -266,7 +266,7 @@ def test_two_hosts_begin_the_same_session_in_the_same_moment(hosts: tuple[Relay,
     calls = []
     for relay in hosts:
         calls.append(relay.send(CHAT, hello(relay.name), {"x-parley-session-id": "shared"}))
-        relay.answer(calls[-1], said(f"Hello from {relay.name}"))
+        relay.answer(calls[-1], model_answer(f"Hello from {relay.name}"))
     sees = here.digester._order.must_wait
 
     def see_while_the_other_one_writes(call: PendingCall, match: SessionMatch) -> bool:
@@ -288,7 +288,7 @@ def test_a_conversation_that_goes_from_host_to_host_as_fast_as_it_can(tmp_path: 
     hosts = [Relay(tmp_path / name / "journal", key) for name in ("one", "two")]
     for host in hosts:
         host.folder.mkdir(parents=True, exist_ok=True)
-        name_of(host.folder)
+        journal_name(host.folder)
     with digesting(tmp_path / "one"), digesting(tmp_path / "two"):
         wait_for(lambda: JournalPosition.objects.filter(digested_at__isnull=False).count() == 2)
         time.sleep(positions.LOOK_SECONDS)
@@ -296,9 +296,9 @@ def test_a_conversation_that_goes_from_host_to_host_as_fast_as_it_can(tmp_path: 
         for turn in range(8):
             for number, talk in enumerate(talks):
                 talk.relay = hosts[(turn + number) % 2]
-                answer = said(f"{type(talk).__name__} answer {turn}")
+                answer = model_answer(f"{type(talk).__name__} answer {turn}")
                 talk.relay.answer(talk.send(f"{type(talk).__name__} {turn}"), answer)
-                talk.hear(answer)
+                talk.add_answer(answer)
                 time.sleep(0.02)
         wait_for(lambda: Exchange.objects.filter(end_reason="done").count() == 16, seconds=60)
     assert [len(path_of(session)) for session in sessions()] == [16, 16]

@@ -19,7 +19,7 @@ from history.verification import verify
 from relay.digest import bodies
 from relay.digest.calls import RecordedAnswer
 from relay.gateway.call.json_scanner import is_too_heavy
-from tests.relay.digest.relayed import Relay, exchange_of, path_of, reply_bytes, said, sessions
+from tests.relay.digest.relayed import Relay, exchange_of, model_answer, path_of, reply_bytes, sessions
 
 pytestmark = pytest.mark.django_db
 
@@ -65,7 +65,7 @@ def test_a_reply_that_is_too_large_is_put_aside_and_leaves_a_gap(relay: Relay) -
 
 def test_a_conversation_goes_on_after_a_reply_that_was_too_large(relay: Relay) -> None:
     send_reply(relay, reply_of("x" * (2 * MB)), {"X-Parley-Session-Id": "job-1"})
-    relay.ask(CHAT, body_of("And?"), said("So."), {"X-Parley-Session-Id": "job-1"})
+    relay.relay_call(CHAT, body_of("And?"), model_answer("So."), {"X-Parley-Session-Id": "job-1"})
     assert path_of(sessions()[0]) == ["u:Hello", "u:And?", "a:So."]
 
 
@@ -86,8 +86,8 @@ def test_a_small_reply_that_unpacks_to_a_large_one_is_put_aside(relay: Relay, en
 def test_a_request_that_is_too_large_leaves_a_gap_before_its_answer(relay: Relay) -> None:
     text = "y" * (2 * MB)
     headers = {"X-Parley-Session-Id": "job-1"}
-    relay.ask(CHAT, body_of("One"), said("1"), headers)
-    row = exchange_of(relay.ask(CHAT, body_of(text), said("2"), headers))
+    relay.relay_call(CHAT, body_of("One"), model_answer("1"), headers)
+    row = exchange_of(relay.relay_call(CHAT, body_of(text), model_answer("2"), headers))
     raw = json.dumps(body_of(text)).encode()
     assert (row.request_hash, row.metadata["request_bytes"]) == (hashlib.sha256(raw).hexdigest(), len(raw))
     assert (relay.folder / row.metadata["request_file"]).read_bytes() == raw
@@ -103,7 +103,7 @@ def test_a_request_that_is_too_large_leaves_a_gap_before_its_answer(relay: Relay
 
 
 def test_a_large_request_without_a_name_is_a_session_of_its_own(relay: Relay) -> None:
-    relay.ask(CHAT, body_of("y" * (2 * MB)), said("2"))
+    relay.relay_call(CHAT, body_of("y" * (2 * MB)), model_answer("2"))
     assert path_of(sessions()[0]) == ["a:2"]
 
 
@@ -117,14 +117,14 @@ def test_bytes_that_a_key_does_not_keep_as_they_are_are_not_put_aside(relay: Rel
 
 
 def test_memory_does_not_grow_with_what_is_too_large(relay: Relay) -> None:
-    relay.ask(CHAT, body_of("Hello"), said("Hi."))
+    relay.relay_call(CHAT, body_of("Hello"), model_answer("Hi."))
     exchanges = [relay.send(CHAT, body_of("y" * (20 * MB)))]
     exchanges.append(relay.send(CHAT, body_of("Long")))
-    relay.journal.reply(exchanges[0], reply_bytes(CHAT, said("Hi."), stream=False))
+    relay.journal.reply(exchanges[0], reply_bytes(CHAT, model_answer("Hi."), stream=False))
     piece = b"z" * (64 * 1024)
     for _ in range(40 * MB // len(piece)):
         relay.journal.reply(exchanges[1], piece)
-    relay.answer(exchanges[0], said("Long, too"))
+    relay.answer(exchanges[0], model_answer("Long, too"))
     relay.end(exchanges[1])
     del piece
     tracemalloc.start()
@@ -140,7 +140,7 @@ def test_memory_does_not_grow_with_what_is_too_large(relay: Relay) -> None:
 
 def test_a_reply_that_comes_slowly_is_not_held_in_memory(relay: Relay) -> None:
     """Many long answers may be under way at once: what came of them is read from the journal again."""
-    answer = said("long " * 100_000)
+    answer = model_answer("long " * 100_000)
     exchange = relay.send(CHAT, body_of("Hello") | {"stream": True})
     relay.journal.reply(exchange, reply_bytes(CHAT, answer, stream=True))
     relay.journal.flush()
@@ -161,10 +161,10 @@ def test_replies_are_parsed_before_the_transaction_begins(relay: Relay, monkeypa
 
     written: list[int] = []
     monkeypatch.setattr(bodies, "read_answer", read)
-    relay.answer(relay.send(CHAT, body_of("Hello")), said("Hi."))
+    relay.answer(relay.send(CHAT, body_of("Hello")), model_answer("Hi."))
     relay.digester.step()
     with CaptureQueriesContext(connection) as queries:
-        relay.answer(relay.send(CHAT, body_of("Again")), said("Hi."))
+        relay.answer(relay.send(CHAT, body_of("Again")), model_answer("Hi."))
         relay.digester.step()
     assert written[-1] == 0
 
@@ -178,7 +178,7 @@ def test_a_body_is_read_up_to_the_limit_and_not_beyond(relay: Relay, more: int) 
     reply = reply_of("x" * (size - len(reply_of(""))))
     packed = gzip.compress(reply)
     asked = relay.send(CHAT, request)
-    relay.answer(asked, said("short"))
+    relay.answer(asked, model_answer("short"))
     relay.digest()
     plain = send_reply(relay, reply)
     unpacked = send_reply(relay, packed, response_headers=[("content-encoding", "gzip")])
@@ -233,7 +233,7 @@ def test_a_request_of_very_many_small_values_is_put_aside(relay: Relay, shape: s
 def test_as_many_messages_as_are_read_stay_within_the_memory(relay: Relay) -> None:
     messages = [{"role": "user", "content": str(number)} for number in range(1_700)]
     assert is_too_heavy(json.dumps({"messages": messages * 2}).encode(), most=MB)
-    most = traced_peak(lambda: relay.ask(CHAT, {"model": "m", "messages": messages}, said("Hello.")))
+    most = traced_peak(lambda: relay.relay_call(CHAT, {"model": "m", "messages": messages}, model_answer("Hello.")))
     assert len(path_of(sessions()[0])) == 1_701
     assert most < 8 * MB, f"{most / MB:.1f} MB"
 
@@ -249,7 +249,7 @@ def test_a_reply_of_very_many_small_values_is_put_aside(relay: Relay, is_stream:
 
 def test_texts_with_many_brackets_and_a_stream_of_many_events_are_read(relay: Relay) -> None:
     code = 'if (a[0] == "{") { f([1, 2, 3]); }\n' * 20_000
-    relay.ask(CHAT, body_of(code), said("Yes."))
+    relay.relay_call(CHAT, body_of(code), model_answer("Yes."))
     piece = {"id": "c", "model": "m", "choices": [{"index": 0, "delta": {"content": "word "}, "finish_reason": None}]}
     end = {"id": "c", "model": "m", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
     events = [json.dumps(piece)] * 6_000 + [json.dumps(end), "[DONE]"]

@@ -11,7 +11,7 @@ from django.db import DatabaseError, InternalError, OperationalError, Programmin
 from history.db import bulk, transactions
 from history.models import Exchange, Message
 from relay.digest import digester, process
-from tests.relay.digest.relayed import Relay, exchange_of, path_of, said, sessions
+from tests.relay.digest.relayed import Relay, exchange_of, model_answer, path_of, sessions
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -28,7 +28,7 @@ def test_a_database_that_refuses_costs_no_call(
         raise refusal
 
     exchange = relay.send(CHAT, HELLO)
-    relay.answer(exchange, said("Hi"))
+    relay.answer(exchange, model_answer("Hi"))
     with monkeypatch.context() as for_now:
         for_now.setattr(bulk, "insert", refuse)
         for _ in range(3):
@@ -62,7 +62,7 @@ def test_a_commit_without_a_reply_is_not_repeated(
     exchange = relay.send(CHAT, HELLO)
     with gone_after_the_commit(monkeypatch), pytest.raises(OperationalError):
         relay.digester.step()
-    relay.answer(exchange, said("Hi"))
+    relay.answer(exchange, model_answer("Hi"))
     with gone_after_the_commit(monkeypatch), pytest.raises(OperationalError):
         relay.digester.step()
     relay.digest()

@@ -19,18 +19,18 @@ from tests.relay.digest.programs import (
     Program,
     ResponsesSdk,
 )
-from tests.relay.digest.relayed import Relay, call, path_of, said, sessions
+from tests.relay.digest.relayed import Relay, call, model_answer, path_of, sessions
 
 pytestmark = pytest.mark.django_db
 
-LOOK = said("Let me look.", call("read", "c1", path="a"), call("read", "c2", path="b"))
+LOOK = model_answer("Let me look.", call("read", "c1", path="a"), call("read", "c2", path="b"))
 
 
 class PlainCodex(ResponsesSdk):
     """As plain as an SDK, without thoughts."""
 
-    def hear(self, output: Any) -> None:
-        super().hear(output)
+    def add_answer(self, output: Any) -> None:
+        super().add_answer(output)
         self.body["input"] = [item for item in self.body["input"] if item["type"] != "reasoning"]
 
 
@@ -39,10 +39,10 @@ def of(kind: type[Program], habit: type[Program]) -> Callable[[Relay], Program]:
 
 
 def compare(talk: Program) -> None:
-    talk.ask("Compare them", LOOK)
+    talk.relay_call("Compare them", LOOK)
     talk.find(c1="one", c2="two and more")
-    talk.ask("", said("They differ."))
-    talk.ask("How?", said("In length."))
+    talk.relay_call("", model_answer("They differ."))
+    talk.relay_call("How?", model_answer("In length."))
 
 
 SPLIT = [of(kind, InPieces) for kind in (AnthropicSdk, Chat, ClaudeCode, ResponsesSdk)]
@@ -64,10 +64,10 @@ class TestAnAnswerInPieces:
     def test_and_so_are_those_after_it(self, relay: Relay, program: Callable[[Relay], Program]) -> None:
         talk = program(relay)
         compare(talk)
-        again = said("Once more.", call("read", "c3", path="a"), call("read", "c4", path="b"))
-        talk.ask("Read them again", again)
+        again = model_answer("Once more.", call("read", "c3", path="a"), call("read", "c4", path="b"))
+        talk.relay_call("Read them again", again)
         talk.find(c3="uno", c4="dos")
-        talk.ask("", said("Now they do not."))
+        talk.relay_call("", model_answer("Now they do not."))
         (session,) = sessions()
         assert Message.objects.filter(kind="model_output").count() == 5
         assert ToolCall.objects.filter(session=session, status="success").count() == 4
@@ -79,14 +79,14 @@ class TestAnAnswerInPieces:
         talk = program(relay)
         for text, results, output in (
             ("Compare them", {}, LOOK),
-            ("", {"c1": "one", "c2": "two"}, said("They differ.")),
-            ("How?", {}, said("In length.")),
+            ("", {"c1": "one", "c2": "two"}, model_answer("They differ.")),
+            ("How?", {}, model_answer("In length.")),
         ):
             if results:
                 talk.find(**results)
             exchange = talk.send(text)
             relay.answer(exchange, output)
-            talk.hear(output)
+            talk.add_answer(output)
         relay.digest()
         assert len(sessions()) == 1
         assert Message.objects.filter(kind="model_output").count() == 3
@@ -94,11 +94,11 @@ class TestAnAnswerInPieces:
 
 def test_answers_that_were_not_recorded_here_stay_unchanged(relay: Relay) -> None:
     talk = Chat(relay)
-    talk.say("Hi")
-    talk.hear(said("Hello."))
-    talk.hear(said("How are you?"))
-    talk.ask("Fine.", said("Good."))
-    talk.ask("And you?", said("Good, too."))
+    talk.add_user_text("Hi")
+    talk.add_answer(model_answer("Hello."))
+    talk.add_answer(model_answer("How are you?"))
+    talk.relay_call("Fine.", model_answer("Good."))
+    talk.relay_call("And you?", model_answer("Good, too."))
     assert path_of(sessions()[0]) == [
         "u:Hi", "a:Hello.", "a:How are you?", "u:Fine.", "a:Good.", "u:And you?", "a:Good, too.",
     ]  # fmt: skip
@@ -106,9 +106,9 @@ def test_answers_that_were_not_recorded_here_stay_unchanged(relay: Relay) -> Non
 
 def test_two_answers_in_a_row_and_later_one_in_pieces(relay: Relay) -> None:
     talk = of(Chat, InPieces)(relay)
-    talk.say("Hi")
-    talk.hear(said("Hello."))
-    talk.hear(said("How are you?"))
+    talk.add_user_text("Hi")
+    talk.add_answer(model_answer("Hello."))
+    talk.add_answer(model_answer("How are you?"))
     compare(talk)
     (session,) = sessions()
     assert path_of(session)[:3] == ["u:Hi", "a:Hello.", "a:How are you?"]
@@ -121,7 +121,7 @@ def test_an_edit_before_it_is_a_branch_that_goes_on_from_there(relay: Relay) -> 
     talk = of(AnthropicSdk, InPieces)(relay)
     compare(talk)
     talk.body["messages"] = talk.body["messages"][:-2]
-    talk.ask("Why?", said("One is longer."))
+    talk.relay_call("Why?", model_answer("One is longer."))
     (session,) = sessions()
     assert path_of(session)[-2:] == ["u:Why?", "a:One is longer."]
     assert Message.objects.filter(kind="model_output").count() == 4

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from history.models import ApiKey, Exchange, Message, Session
 from tests.measures import example_count
 from tests.relay.digest.programs import Chat, ClaudeCode, Codex, GeminiCli, Program
-from tests.relay.digest.relayed import Relay, call, path_of, remove_everything, said
+from tests.relay.digest.relayed import Relay, call, model_answer, path_of, remove_everything
 
 pytestmark = pytest.mark.django_db
 
@@ -34,7 +34,7 @@ def talk_through(talk: Program, relay: Relay, plan: list[tuple[str, int, bool, s
     told: list[str] = []
     for number, (trouble, retries, with_tool, then) in enumerate(plan):
         told.append(f"u:Question {number}")
-        talk.say(f"Question {number}")
+        talk.add_user_text(f"Question {number}")
         for attempt in range(retries if trouble else 0):
             exchange = talk.send(headers={"x-stainless-retry-count": str(attempt)})
             talk.turns -= 1
@@ -44,20 +44,20 @@ def talk_through(talk: Program, relay: Relay, plan: list[tuple[str, int, bool, s
                 relay.end(exchange, "upstream_cut" if trouble == "cut" else "client_gone", status=0)
         tried = {"x-stainless-retry-count": str(retries if trouble else 0)}
         if with_tool:
-            asked = said(f"I look {number}.", call("read_file", f"c{number}", path=f"{number}.py"))
+            asked = model_answer(f"I look {number}.", call("read_file", f"c{number}", path=f"{number}.py"))
             relay.answer(talk.send(headers=tried), asked)
-            talk.hear(asked)
+            talk.add_answer(asked)
             talk.find(**{f"c{number}": f"Result {number}"})
             told += [f"a:I look {number}.", f"t:Result {number}"]
             tried = {}
-        answer = said(f"Answer {number}.")
+        answer = model_answer(f"Answer {number}.")
         relay.answer(talk.send(headers=tried), answer)
-        talk.hear(answer)
+        talk.add_answer(answer)
         told.append(f"a:Answer {number}.")
         if then != "later":
             relay.digest()
         if then == "reborn":
-            relay.digester = type(relay.digester)(relay.folder, name="test", patience=0)
+            relay.digester = type(relay.digester)(relay.folder, name="test", end_wait=0)
     relay.digest()
     return told
 
@@ -99,7 +99,7 @@ def test_every_call_is_stored_when_a_client_changes_branches(
         for place, (is_longer, word) in enumerate(walk):
             talk = [*begun[: 4 if is_longer else 2], ("user", f"q{word}")]
             body = {"model": "m", "messages": [{"role": role, "content": text} for role, text in talk]}
-            relay.answer(relay.send("openai-chat", body), said(f"answer {place}"))
+            relay.answer(relay.send("openai-chat", body), model_answer(f"answer {place}"))
             if not is_late:
                 relay.digest()
         relay.digest()

@@ -10,7 +10,7 @@ import pytest
 from history.entries import ModelOutput
 from history.models import Message
 from tests.relay.digest.programs import ClaudeCode, prose
-from tests.relay.digest.relayed import Relay, call, exchange_of, path_of, said, sessions
+from tests.relay.digest.relayed import Relay, call, exchange_of, model_answer, path_of, sessions
 
 pytestmark = pytest.mark.django_db
 
@@ -29,22 +29,22 @@ def small(text: str, **fields: Any) -> dict[str, Any]:
 
 def begun(relay: Relay) -> ClaudeCode:
     talk = ClaudeCode(relay)
-    talk.ask("Look up fjords", said("", call("WebFetch", "c1", url="https://example.org")))
+    talk.relay_call("Look up fjords", model_answer("", call("WebFetch", "c1", url="https://example.org")))
     return talk
 
 
 def ask_side_call(talk: ClaudeCode, text: str, output: ModelOutput) -> UUID:
-    return talk.relay.ask(talk.dialect, small(text), output, talk.headers)
+    return talk.relay.relay_call(talk.dialect, small(text), output, talk.headers)
 
 
 @pytest.mark.parametrize("text", [PAGE, COMMAND])
 def test_a_question_of_the_programs_own_leaves_the_conversation_where_it_is(relay: Relay, text: str) -> None:
     talk = begun(relay)
-    asked = [ask_side_call(talk, text, said(f"It says {number}")) for number in range(2)]
+    asked = [ask_side_call(talk, text, model_answer(f"It says {number}")) for number in range(2)]
     (session,) = sessions()
     assert (path_of(session), session.message_count) == (["u:Look up fjords", "a:"], 2)
     talk.find(c1="Many.")
-    talk.ask("", said("There are many."))
+    talk.relay_call("", model_answer("There are many."))
     assert path_of(sessions()[0]) == ["u:Look up fjords", "a:", "t:Many.", "a:There are many."]
     assert not Message.objects.filter(kind="head_moved").exists()
     assert [exchange_of(one).metadata["helper"] for one in asked] == ["other", "other"]
@@ -56,9 +56,9 @@ def test_a_question_of_the_programs_own_leaves_the_conversation_where_it_is(rela
 def test_a_question_of_the_client_after_the_conversation_is_not_a_message(relay: Relay) -> None:
     talk = begun(relay)
     talk.find(c1="Many.")
-    talk.ask("", said("There are many."))
-    exchange = talk.ask_aside(prose(6_912), said("count them"))
-    talk.ask("Thanks", said("Gladly."))
+    talk.relay_call("", model_answer("There are many."))
+    exchange = talk.ask_aside(prose(6_912), model_answer("count them"))
+    talk.relay_call("Thanks", model_answer("Gladly."))
     (session,) = sessions()
     assert path_of(session)[-3:] == ["a:There are many.", "u:Thanks", "a:Gladly."]
     assert exchange_of(exchange).metadata["helper"] == "aside"
@@ -69,9 +69,9 @@ def test_a_question_of_the_client_after_the_conversation_is_not_a_message(relay:
 def test_a_summary_asked_for_beside_tool_results_is_a_side_call(relay: Relay) -> None:
     talk = begun(relay)
     talk.find(c1="Many.")
-    talk.ask("", said("There are many."))
-    exchange = talk.ask_aside_with_results(prose(6_912), said("<summary>Fjords.</summary>"), c1="Many.")
-    talk.ask("Thanks", said("Gladly."))
+    talk.relay_call("", model_answer("There are many."))
+    exchange = talk.ask_aside_with_results(prose(6_912), model_answer("<summary>Fjords.</summary>"), c1="Many.")
+    talk.relay_call("Thanks", model_answer("Gladly."))
     (session,) = sessions()
     assert path_of(session)[-3:] == ["a:There are many.", "u:Thanks", "a:Gladly."]
     assert exchange_of(exchange).metadata["helper"] == "aside"
@@ -84,7 +84,7 @@ def test_results_that_are_marked_for_the_cache_belong_to_the_conversation(relay:
     body["messages"][-1]["content"][-1]["cache_control"] = {"type": "ephemeral"}
     result = {"type": "tool_result", "tool_use_id": "c1", "content": "Many.", "cache_control": {"type": "ephemeral"}}
     body["messages"].append({"role": "user", "content": [result, {"type": "text", "text": "Go on."}]})
-    relay.ask(talk.dialect, body, said("There are many."), talk.headers)
+    relay.relay_call(talk.dialect, body, model_answer("There are many."), talk.headers)
     assert path_of(sessions()[0])[-3:] == ["t:Many.", "u:Go on.", "a:There are many."]
 
 
@@ -96,7 +96,7 @@ def test_one_that_is_tried_again_does_not_move_the_conversation_either(relay: Re
     relay.fail(first, 529, OVERLOADED)
     relay.digest()
     again = {**talk.headers, "x-stainless-retry-count": "1"}
-    last = relay.ask(talk.dialect, body, said("Fjords"), again)
+    last = relay.relay_call(talk.dialect, body, model_answer("Fjords"), again)
     assert exchange_of(last).attempts == 2
     (session,) = sessions()
     assert path_of(session) == ["u:Look up fjords", "a:"]
@@ -106,6 +106,6 @@ def test_one_that_is_tried_again_does_not_move_the_conversation_either(relay: Re
 def test_a_client_without_tools_makes_no_side_calls(relay: Relay) -> None:
     headers = {"user-agent": "claude-cli/2.1.80", "x-claude-code-session-id": "plain"}
     for text in ("one", "two"):
-        relay.ask("anthropic-messages", small(text), said(f"Answer {text}"), headers)
+        relay.relay_call("anthropic-messages", small(text), model_answer(f"Answer {text}"), headers)
         relay.digest_later()
     assert path_of(sessions()[0]) == ["u:two", "a:Answer two"]

@@ -15,7 +15,7 @@ from history.retention import erase
 from history.verification import verify
 from relay.digest.digester import Digester
 from tests.relay.digest.programs import Chat, ClaudeCode, Codex, GeminiCli, OpenCode, Program
-from tests.relay.digest.relayed import Relay, call, exchange_of, path_of, said, sessions
+from tests.relay.digest.relayed import Relay, call, exchange_of, model_answer, path_of, sessions
 
 pytestmark = pytest.mark.django_db
 
@@ -33,10 +33,12 @@ class Vendor:
         body = {"model": "m", "input": said_now, **self.fields, **fields}
         return self.relay.send(RESPONSES, body, self.headers, path="/v1/responses")
 
-    def ask(self, said_now: Any, answer: Any, **fields: Any) -> UUID:
+    def relay_call(self, said_now: Any, answer: Any, **fields: Any) -> UUID:
         self.turns += 1
         exchange = self.send(said_now, **fields)
-        self.relay.answer(exchange, said(answer) if isinstance(answer, str) else answer, reply_id=f"resp_{self.turns}")
+        self.relay.answer(
+            exchange, model_answer(answer) if isinstance(answer, str) else answer, reply_id=f"resp_{self.turns}"
+        )
         self.relay.digest()
         return exchange
 
@@ -45,9 +47,9 @@ class TestWhatTheVendorKeeps:
     @pytest.mark.parametrize("second", ["two", "one"])
     def test_a_conversation_goes_on_where_it_ended_even_in_the_same_words(self, relay: Relay, second: str) -> None:
         talk = Vendor(relay, conversation={"id": "conv_1"})
-        talk.ask("one", "1")
-        talk.ask(second, "2")
-        last = talk.ask("three", "3")
+        talk.relay_call("one", "1")
+        talk.relay_call(second, "2")
+        last = talk.relay_call("three", "3")
         (session,) = sessions()
         assert path_of(session) == ["u:one", "a:1", f"u:{second}", "a:2", "u:three", "a:3"]
         assert exchange_of(last).metadata["recognised_by"] == "client id"
@@ -60,19 +62,19 @@ class TestWhatTheVendorKeeps:
             relay.digest()
         second = talk.send("two")
         relay.digest()
-        relay.answer(first, said("1"))
-        relay.answer(second, said("2"))
+        relay.answer(first, model_answer("1"))
+        relay.answer(second, model_answer("2"))
         relay.digest()
         assert path_of(sessions()[0]) == ["u:one", "a:1", "u:two", "a:2"]
 
     @pytest.mark.parametrize("header", ["X-Parley-Session-Id", "x-session-id"])
     def test_an_answer_is_continued_under_any_session_name(self, relay: Relay, header: str) -> None:
         talk = Vendor(relay, {header: "my-talk-12345"})
-        talk.ask("one", said("", call("f", "c1", a=1)))
+        talk.relay_call("one", model_answer("", call("f", "c1", a=1)))
         found = [{"type": "function_call_output", "call_id": "c1", "output": "42"}]
-        talk.ask(found, "2", previous_response_id="resp_1")
+        talk.relay_call(found, "2", previous_response_id="resp_1")
         assert ToolCall.objects.get().status == "success"
-        talk.ask("again", "2b", previous_response_id="resp_1")
+        talk.relay_call("again", "2b", previous_response_id="resp_1")
         (session,) = sessions()
         assert [row.kind for row in Message.objects.filter(session=session).order_by("seq")] == [
             *("model_input", "model_output", "tool_results", "model_output"),
@@ -82,16 +84,16 @@ class TestWhatTheVendorKeeps:
 
     def test_an_unknown_answer_is_continued_at_the_end_of_the_named_session(self, relay: Relay) -> None:
         talk = Vendor(relay, {"x-session-id": "my-talk-12345"})
-        talk.ask("one", "1")
-        talk.ask("two", "2", previous_response_id="resp_of_another_day")
+        talk.relay_call("one", "1")
+        talk.relay_call("two", "2", previous_response_id="resp_of_another_day")
         assert path_of(sessions()[0]) == ["u:one", "a:1", "u:two", "a:2"]
 
     def test_replies_that_are_not_recorded_are_gone_on_from_all_the_same(self, relay: Relay) -> None:
         relay.key.recording = "no_replies"
         relay.key.save()
-        relay.answer(Vendor(relay).send("one"), said("1"), metadata={"reply_id": "resp_1"})
+        relay.answer(Vendor(relay).send("one"), model_answer("1"), metadata={"reply_id": "resp_1"})
         relay.digest()
-        relay.answer(Vendor(relay).send("two", previous_response_id="resp_1"), said("2"))
+        relay.answer(Vendor(relay).send("two", previous_response_id="resp_1"), model_answer("2"))
         relay.digest()
         assert path_of(sessions()[0]) == ["u:one", "u:two"]
 
@@ -101,10 +103,10 @@ class TestWhatClientsName:
     def test_a_body_names_its_session_where_no_header_does(self, relay: Relay, field: str) -> None:
         for text in ("one", "two"):
             body = {"model": "m", "messages": [{"role": "user", "content": text}], field: "task-123456"}
-            last = relay.ask(CHAT, body, said("Yes."))
+            last = relay.relay_call(CHAT, body, model_answer("Yes."))
         assert len(sessions()) == 1
         assert exchange_of(last).metadata["recognised_by"] == "client id"
-        relay.ask(CHAT, body, said("Yes."), {"x-session-id": "another-one"})
+        relay.relay_call(CHAT, body, model_answer("Yes."), {"x-session-id": "another-one"})
         assert len(sessions()) == 2
 
     def test_an_agent_is_no_part_of_the_conversation_whose_session_only_the_body_names(self, relay: Relay) -> None:
@@ -112,14 +114,16 @@ class TestWhatClientsName:
         for text, headers in (("main", {}), ("sub", {"x-claude-code-agent-id": "a1"})):
             messages = [{"role": "user", "content": text}]
             body = {"model": "m", "max_tokens": 9, "metadata": {"user_id": user}, "messages": messages}
-            relay.ask(MESSAGES, body, said("Yes."), headers)
+            relay.relay_call(MESSAGES, body, model_answer("Yes."), headers)
         main, sub = sessions()
         assert (main.parent, sub.parent) == (None, main)
 
     def test_a_thread_of_codex_without_a_parent_belongs_to_the_session_that_it_shares(self, relay: Relay) -> None:
         ids = {"session-id": "root", "thread-id": "root"}
-        Codex(relay, **ids).ask("hi", said("Yes."))
-        Codex(relay, **{**ids, "thread-id": "child", "x-openai-subagent": "review"}).ask("review", said("Fine."))
+        Codex(relay, **ids).relay_call("hi", model_answer("Yes."))
+        Codex(relay, **{**ids, "thread-id": "child", "x-openai-subagent": "review"}).relay_call(
+            "review", model_answer("Fine.")
+        )
         main, sub = sessions()
         assert (main.parent, sub.parent) == (None, main)
 
@@ -130,13 +134,13 @@ class TestWhatClientsName:
         """A purge removes sessions over a cap while their programs go on, and their ids lead to the same name."""
         states = Message.objects.filter(kind__in=("system_instruction_set", "tools_offered")).values_list("kind")
         talk = program(relay)
-        talk.ask("Fix the parser.", said("Done."))
+        talk.relay_call("Fix the parser.", model_answer("Done."))
         erase(sessions()[0], actor=relay.key.owner, reason="over the cap")
-        talk.ask("And the tests?", said("They pass."))
+        talk.relay_call("And the tests?", model_answer("They pass."))
         (session,) = sessions()
         assert [kind for (kind,) in states.order_by("seq")] == ["system_instruction_set", "tools_offered"]
         assert path_of(session)[-1] == "a:They pass."
-        talk.ask("Thanks.", said("Gladly."))
+        talk.relay_call("Thanks.", model_answer("Gladly."))
         assert states.count() == 2
 
 
@@ -145,16 +149,16 @@ class TestBranches:
     def test_of_two_that_are_filed_together_the_later_is_the_path(self, relay: Relay, taken_back: int) -> None:
         """The user stops an answer and asks something else; the digester reads both at once."""
         talk = Chat(relay)
-        talk.ask("One", said("1"))
-        talk.ask("Two", said("2"))
-        relay.answer(talk.send("Three"), said("3"))
+        talk.relay_call("One", model_answer("1"))
+        talk.relay_call("Two", model_answer("2"))
+        relay.answer(talk.send("Three"), model_answer("3"))
         del talk.body["messages"][-taken_back:]
-        relay.answer(talk.send("Four"), said("4"))
+        relay.answer(talk.send("Four"), model_answer("4"))
         relay.digest()
         (session,) = sessions()
         assert path_of(session)[-2:] == ["u:Four", "a:4"]
-        talk.hear(said("4"))
-        talk.ask("Five", said("5"))
+        talk.add_answer(model_answer("4"))
+        talk.relay_call("Five", model_answer("5"))
         assert path_of(session)[-4:] == ["u:Four", "a:4", "u:Five", "a:5"]
         assert Message.objects.filter(kind="head_moved").count() == 1
         assert list(verify()) == []
@@ -164,10 +168,10 @@ class TestBranches:
         self, relay: Relay, status: int
     ) -> None:
         talk = Chat(relay)
-        talk.ask("One", said("1"))
+        talk.relay_call("One", model_answer("1"))
         failed = talk.send("Two")
         relay.end(failed, "upstream_error" if status == 500 else "client_gone", status=status)
-        relay.answer(talk.send("Are you there?"), said("Yes."))
+        relay.answer(talk.send("Are you there?"), model_answer("Yes."))
         relay.digest()
         (session,) = sessions()
         spoken = [line for line in path_of(session) if "【错误】" not in line]
@@ -179,7 +183,7 @@ class TestBranches:
             roles = ("user", "assistant")
             messages = [{"role": roles[place % 2], "content": text} for place, text in enumerate(turns)]
             body = {"model": "m", "messages": [{"role": "system", "content": instruction}, *messages]}
-            relay.ask(CHAT, body, said(answer), {"x-session-id": "abcdefgh1"})
+            relay.relay_call(CHAT, body, model_answer(answer), {"x-session-id": "abcdefgh1"})
             relay.digest_later()
             return Message.objects.filter(is_state=True, on_path=True).order_by("seq").reverse()[0].content
 
@@ -196,11 +200,11 @@ class TestBranches:
         talk = Chat(relay)
         talk.body |= {"messages": [instruction], "tools": tools}
         for turn in range(3):
-            talk.ask(f"Question {turn}", said(f"Answer {turn}."))
+            talk.relay_call(f"Question {turn}", model_answer(f"Answer {turn}."))
             memory = [{"role": "system", "content": "Extract memories."}, *talk.body["messages"][1:]]
             memory.append({"role": "user", "content": "What is worth remembering?"})
-            relay.ask(CHAT, {**talk.body, "messages": memory, "tools": tools[:1]}, said("Nothing."))
-        talk.ask("Last question", said("Last answer."))
+            relay.relay_call(CHAT, {**talk.body, "messages": memory, "tools": tools[:1]}, model_answer("Nothing."))
+        talk.relay_call("Last question", model_answer("Last answer."))
         (session,) = sessions()
         kinds = Message.objects.filter(on_path=True, kind__in=("system_instruction_set", "tools_offered"))
         assert [row.content for row in kinds.order_by("seq")] == ["You are Qwen Code.", "edit, agent"]
@@ -210,38 +214,36 @@ class TestBranches:
     def test_results_under_an_id_that_is_used_again_have_not_changed(self, relay: Relay) -> None:
         talk = Chat(relay)
         for turn in range(3):
-            talk.ask(f"q{turn}", said("", call("f", "call_1", n=turn)))
+            talk.relay_call(f"q{turn}", model_answer("", call("f", "call_1", n=turn)))
             talk.find(call_1=f"result {turn}")
-            talk.ask("", said(f"done {turn}"))
-            relay.digester = Digester(relay.folder, name="test", patience=0)
+            talk.relay_call("", model_answer(f"done {turn}"))
+            relay.digester = Digester(relay.folder, name="test", end_wait=0)
         assert not Exchange.objects.filter(metadata__has_key="changed_results").exists()
 
     def test_what_opencode_makes_of_a_long_conversation_is_a_marked_branch(self, relay: Relay) -> None:
         talk = OpenCode(relay, session="ses_12345678")
-        talk.ask("one", said("1"))
+        talk.relay_call("one", model_answer("1"))
         talk.body["messages"] = [
             talk.body["messages"][0],
             {"role": "user", "content": "What did we do so far?"},
             {"role": "assistant", "content": "## Objective"},
             {"role": "user", "content": "Continue if you have next steps"},
         ]
-        talk.ask("", said("2"))
+        talk.relay_call("", model_answer("2"))
         assert '"compacted"' in (Message.objects.get(kind="head_moved").body or "")
 
-    def test_what_gemini_cli_makes_of_a_long_conversation_is_a_marked_branch_though_it_names_nothing(
-        self, relay: Relay
-    ) -> None:
+    def test_a_conversation_compressed_by_gemini_cli_is_a_marked_branch(self, relay: Relay) -> None:
         others, talk = GeminiCli(relay), GeminiCli(relay)
-        others.ask("Count the lakes", said("There are many of them."))
+        others.relay_call("Count the lakes", model_answer("There are many of them."))
         for number in range(3):
-            talk.ask(f"Question {number}", said(f"Answer {number}"))
+            talk.relay_call(f"Question {number}", model_answer(f"Answer {number}"))
         snapshot = {
             "role": "user",
             "parts": [{"text": "<state_snapshot><overall_goal>x</overall_goal></state_snapshot>"}],
         }
         heard = {"role": "model", "parts": [{"text": "Got it. Thanks for the additional context!"}]}
         talk.body["contents"] = [snapshot, heard, *talk.body["contents"][-2:]]
-        talk.ask("And now?", said("We go on."))
+        talk.relay_call("And now?", model_answer("We go on."))
         assert len(sessions()) == 2
         session = Session.objects.get(messages__content="We go on.")
         assert path_of(session)[-2:] == ["u:And now?", "a:We go on."]
@@ -272,10 +274,10 @@ class TestWhatWasSaidBefore:
     def test_an_answer_that_says_nothing_is_nothing_to_know_a_session_by(self, relay: Relay) -> None:
         hello = {"role": "user", "content": "hello"}
         for _ in range(2):
-            relay.ask(MESSAGES, {"model": "m", "max_tokens": 9, "messages": [hello]}, said(""))
+            relay.relay_call(MESSAGES, {"model": "m", "max_tokens": 9, "messages": [hello]}, model_answer(""))
         thought = {"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm.", "signature": "s"}]}
         messages = [hello, thought, {"role": "user", "content": "and?"}]
-        last = relay.ask(MESSAGES, {"model": "m", "max_tokens": 9, "messages": messages}, said("Yes."))
+        last = relay.relay_call(MESSAGES, {"model": "m", "max_tokens": 9, "messages": messages}, model_answer("Yes."))
         assert exchange_of(last).metadata["recognised_by"] == "new"
 
     @pytest.mark.parametrize(
@@ -286,7 +288,9 @@ class TestWhatWasSaidBefore:
         ],
     )
     def test_a_question_without_words_is_not_folded_away(self, relay: Relay, block: dict[str, Any]) -> None:
-        relay.ask(CHAT, {"model": "m", "messages": [{"role": "user", "content": [block]}]}, said("I see."))
+        relay.relay_call(
+            CHAT, {"model": "m", "messages": [{"role": "user", "content": [block]}]}, model_answer("I see.")
+        )
         assert len(path_of(sessions()[0])) == 2
 
     @pytest.mark.parametrize(
@@ -295,19 +299,21 @@ class TestWhatWasSaidBefore:
     def test_numbers_come_back_from_javascript_in_its_own_hand(self, relay: Relay, asked: str, sent_back: int) -> None:
         messages: list[dict[str, Any]] = [{"role": "user", "content": "go"}]
         request = ToolRequest(call_id="c1", name="wait", arguments=f'{{"t": {asked}}}')
-        relay.ask(MESSAGES, {"model": "m", "max_tokens": 9, "messages": messages}, said("I wait.", request))
+        relay.relay_call(
+            MESSAGES, {"model": "m", "max_tokens": 9, "messages": messages}, model_answer("I wait.", request)
+        )
         used = {"type": "tool_use", "id": "c1", "name": "wait", "input": {"t": sent_back}}
         messages += [
             {"role": "assistant", "content": [{"type": "text", "text": "I wait."}, used]},
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "ok"}]},
         ]
-        relay.ask(MESSAGES, {"model": "m", "max_tokens": 9, "messages": messages}, said("Done."))
+        relay.relay_call(MESSAGES, {"model": "m", "max_tokens": 9, "messages": messages}, model_answer("Done."))
         assert Message.objects.filter(kind="model_output").count() == 2
         assert ToolCall.objects.get().status == "success"
 
     def test_thoughts_aloud_may_be_left_out_of_what_is_sent_back(self, relay: Relay) -> None:
         messages = [{"role": "user", "content": "go"}]
-        relay.ask(CHAT, {"model": "m", "messages": messages}, said("<think>hm</think>\n\nYes."))
+        relay.relay_call(CHAT, {"model": "m", "messages": messages}, model_answer("<think>hm</think>\n\nYes."))
         messages += [{"role": "assistant", "content": "Yes."}, {"role": "user", "content": "more"}]
-        relay.ask(CHAT, {"model": "m", "messages": messages}, said("Good."))
+        relay.relay_call(CHAT, {"model": "m", "messages": messages}, model_answer("Good."))
         assert Message.objects.filter(kind="model_output").count() == 2

@@ -11,10 +11,10 @@ from django.utils import timezone
 from history.models import Exchange, Message, Session
 from history.record import exchanges
 from relay.digest import digester
-from relay.gateway.journal.records import Lost, head_of
+from relay.gateway.journal.records import RecordsLost, encode_header
 from relay.models import JournalPosition
 from tests.relay.digest.programs import Chat
-from tests.relay.digest.relayed import Relay, erase, exchange_of, path_of, said, sessions
+from tests.relay.digest.relayed import Relay, erase, exchange_of, model_answer, path_of, sessions
 
 pytestmark = pytest.mark.django_db
 
@@ -34,11 +34,11 @@ def killed_twice(relay: Relay) -> None:
     for life in range(2):
         relay.reborn()
         relay.digest()
-        relay.ask(CHAT, hello(f"life {life}"), said("still here"))
+        relay.relay_call(CHAT, hello(f"life {life}"), model_answer("still here"))
 
 
 def lose_three_calls(relay: Relay) -> None:
-    relay.journal._write((head_of(Lost(at=time.time(), calls=3, lost_bytes=10, why="full")), b""))
+    relay.journal._write((encode_header(RecordsLost(at=time.time(), calls=3, lost_bytes=10, why="full")), b""))
 
 
 class TestWhatIsDone:
@@ -50,7 +50,7 @@ class TestWhatIsDone:
         talk = Chat(relay)
         relay.fail(talk.send("again"), 500, b"{}")
         relay.digest()
-        relay.answer(talk.send(headers={"x-stainless-retry-count": "1"}), said("Done."))
+        relay.answer(talk.send(headers={"x-stainless-retry-count": "1"}), model_answer("Done."))
         relay.digest()
         killed_twice(relay)
         relay.reborn()
@@ -59,7 +59,7 @@ class TestWhatIsDone:
         assert counts() == before == (4, 4, 9)
 
     def test_what_its_owner_erased_does_not_come_back(self, relay: Relay) -> None:
-        relay.ask(CHAT, hello("erase me"), said("gladly"))
+        relay.relay_call(CHAT, hello("erase me"), model_answer("gladly"))
         erase("erase me")
         killed_twice(relay)
         relay.reborn()
@@ -71,7 +71,7 @@ class TestWhatIsDone:
         relay.digest()
         erase("erase me")
         relay.reborn()
-        relay.answer(gone, said("too late"))
+        relay.answer(gone, model_answer("too late"))
         relay.digest()
         assert [session.title for session in sessions()] == ["open all the time"]
 
@@ -82,10 +82,10 @@ class TestWhatIsDone:
         assert JournalPosition.objects.get().lost_calls == 3
 
     def test_what_is_kept_of_it_does_not_grow_with_what_is_done(self, relay: Relay) -> None:
-        relay.ask(CHAT, hello(), said("ok"))
+        relay.relay_call(CHAT, hello(), model_answer("ok"))
         before = len(str(JournalPosition.objects.get().position))
         for number in range(20):
-            relay.ask(CHAT, hello(f"{number}"), said("ok"))
+            relay.relay_call(CHAT, hello(f"{number}"), model_answer("ok"))
         assert len(str(JournalPosition.objects.get().position)) <= before + 10
 
 
@@ -102,7 +102,7 @@ class TestWhatIsUnderWay:
         relay.reborn()
         relay.digester.step()
         relay.reborn()
-        relay.answer(late, said("here I am"))
+        relay.answer(late, model_answer("here I am"))
         relay.digest()
         assert exchange_of(late).end_reason == "done"
         assert JournalPosition.objects.get().lost_calls == 6
@@ -113,19 +113,19 @@ class TestWhatIsUnderWay:
         Exchange.objects.update(heartbeat_at=timezone.now() - timedelta(hours=1))
         assert exchanges.sweep() == 1
         relay.reborn()
-        relay.answer(exchange, said("Hi"))
+        relay.answer(exchange, model_answer("Hi"))
         relay.digest()
         assert exchange_of(exchange).end_reason == "done"
         assert path_of(sessions()[0]) == ["u:hello", "a:Hi"]
 
     def test_a_request_that_was_read_and_not_filed_is_filed_by_the_next_one(self, relay: Relay) -> None:
         waits = relay.send(CHAT, hello("waits"))
-        relay.digester._order.patience = 60
+        relay.digester._order.end_wait = 60
         relay.digester.step()
         lose_three_calls(relay)
         relay.digester.step()
         assert not Exchange.objects.exists()
         relay.reborn()
-        relay.answer(waits, said("no more"))
+        relay.answer(waits, model_answer("no more"))
         relay.digest()
         assert path_of(sessions()[0]) == ["u:waits", "a:no more"]

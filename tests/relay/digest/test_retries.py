@@ -18,7 +18,7 @@ from relay.digest import pending_calls
 from relay.gateway.call.session_ids import session_id
 from relay.gateway.journal.records import Attempt
 from tests.relay.digest.programs import Chat, ClaudeCode, Program
-from tests.relay.digest.relayed import Relay, exchange_of, half_bytes, path_of, said, sessions
+from tests.relay.digest.relayed import Relay, exchange_of, half_bytes, model_answer, path_of, sessions
 
 pytestmark = pytest.mark.django_db
 
@@ -39,7 +39,7 @@ def test_tries_of_one_request_are_one_exchange_and_one_question(program: type[Pr
     relay.digest()
     talk.turns -= 1
     third = talk.send(headers={"x-stainless-retry-count": "2"})
-    relay.answer(third, said("Done."))
+    relay.answer(third, model_answer("Done."))
     relay.digest()
     (session,) = sessions()
     assert path_of(session) == ["u:Fix the parser.", "a:Done."]
@@ -57,7 +57,7 @@ def test_each_try_says_when_it_was_made(relay: Relay) -> None:
         relay.digest()
         talk.turns -= 1
         tries.append(talk.send(at=begun + 10 * number, headers={"x-stainless-retry-count": str(number)}))
-    relay.answer(tries[-1], said("Done."))
+    relay.answer(tries[-1], model_answer("Done."))
     relay.digest()
     row = Exchange.objects.get()
     made = [datetime.fromisoformat(one["at"]).timestamp() - begun for one in row.metadata["retried"]]
@@ -73,7 +73,7 @@ def test_programs_and_staff_are_told_of_every_try(relay: Relay, client: Client, 
     talk.turns -= 1
     second = talk.send(headers=SECOND)
     elsewhere = [Attempt("vendor", 503, 0.1, "a secret error"), Attempt("azure", 200, 0.2)]
-    relay.answer(second, said("Done."), attempts=elsewhere, metadata={"not_carried": "option_not_carried:n"})
+    relay.answer(second, model_answer("Done."), attempts=elsewhere, metadata={"not_carried": "option_not_carried:n"})
     relay.digest()
     ada.is_staff = ada.is_superuser = True
     ada.save()
@@ -95,13 +95,13 @@ def test_what_each_try_has_cost_is_in_the_sum(relay: Relay) -> None:
     talk = Chat(relay)
     tries = [talk.send("Fix the parser.")]
     for number in ("1", "2"):
-        relay.journal.reply(tries[-1], half_bytes(talk.dialect, said("Half", usage=None)))
+        relay.journal.reply(tries[-1], half_bytes(talk.dialect, model_answer("Half", usage=None)))
         relay.end(tries[-1], "upstream_cut", metadata={"cost": "0.5"})
         relay.digest()
         talk.turns -= 1
         tries.append(talk.send(headers={"x-stainless-retry-count": number}))
         relay.digest()
-    relay.answer(tries[-1], said("Done."), metadata={"cost": "0.25"})
+    relay.answer(tries[-1], model_answer("Done."), metadata={"cost": "0.25"})
     relay.digest()
     (session,) = sessions()
     row = Exchange.objects.get()
@@ -118,7 +118,7 @@ def test_the_ids_of_earlier_tries_name_the_session_too(relay: Relay, client: Cli
         relay.digest()
         talk.turns -= 1
         tries.append(talk.send(headers={"x-stainless-retry-count": number}))
-    relay.answer(tries[-1], said("Done."))
+    relay.answer(tries[-1], model_answer("Done."))
     relay.digest()
     (session,) = sessions()
     client.force_login(ada)
@@ -134,7 +134,7 @@ def test_a_retry_while_the_first_try_is_under_way_waits_for_its_end(relay: Relay
     talk = Chat(relay)
     first = talk.send("Fix the parser.")
     second = talk.send(headers={"x-stainless-retry-count": "1"})
-    relay.answer(second, said("Done."))
+    relay.answer(second, model_answer("Done."))
     relay.digest()
     assert not Exchange.objects.filter(pk=second).exists()
     relay.end(first, "client_gone", status=0)
@@ -149,7 +149,7 @@ def test_another_body_is_another_call_with_any_number(relay: Relay) -> None:
     relay.digest()
     other = Chat(relay)
     exchange = other.send("Fix the lexer.", headers={"x-stainless-retry-count": "1"})
-    relay.answer(exchange, said("Done."))
+    relay.answer(exchange, model_answer("Done."))
     relay.digest()
     assert len(sessions()) == 2
     assert exchange_of(exchange).attempts == 1
@@ -166,7 +166,7 @@ def test_a_retry_continues_its_own_conversation_beside_equal_ones(relay: Relay) 
     relay.fail(other, 529, BUSY)
     relay.digest()
     again = relay.send(CHAT, hello(), {**mine, **SECOND})
-    relay.answer(again, said("For you."))
+    relay.answer(again, model_answer("For you."))
     relay.digest()
     assert exchange_of(other).attempts == 1
     assert exchange_of(again).attempts == 2
@@ -176,10 +176,10 @@ def test_a_retry_continues_its_own_conversation_beside_equal_ones(relay: Relay) 
 def test_a_sample_that_is_asked_for_again_leaves_the_others_alone(relay: Relay) -> None:
     one, two = relay.send(CHAT, hello(), FIRST), relay.send(CHAT, hello(), FIRST)
     relay.fail(one, 529, BUSY)
-    relay.answer(two, said("Sample two."))
+    relay.answer(two, model_answer("Sample two."))
     relay.digest()
     again = relay.send(CHAT, hello(), SECOND)
-    relay.answer(again, said("Sample one."))
+    relay.answer(again, model_answer("Sample one."))
     relay.digest()
     assert exchange_of(two).end_reason == "done"
     assert sorted(path_of(session)[-1] for session in sessions()) == ["a:Sample one.", "a:Sample two."]
@@ -191,9 +191,9 @@ def test_a_whole_answer_is_asked_for_again_only_right_after_it_was_lost(
 ) -> None:
     """The same words in another session whose first try never arrived are a call of their own."""
     now = time.time()
-    relay.answer(relay.send(CHAT, hello(), FIRST, at=now - seconds), said("Hi."), at=now - seconds)
+    relay.answer(relay.send(CHAT, hello(), FIRST, at=now - seconds), model_answer("Hi."), at=now - seconds)
     relay.digest()
-    relay.answer(relay.send(CHAT, hello(), SECOND, at=now), said("Hello."))
+    relay.answer(relay.send(CHAT, hello(), SECOND, at=now), model_answer("Hello."))
     relay.digest()
     assert Exchange.objects.count() == exchanges
 
@@ -202,7 +202,7 @@ def test_two_hosts_need_not_have_the_same_time_to_the_second(relay: Relay) -> No
     now = time.time()
     relay.fail(relay.send(CHAT, hello(), FIRST, at=now), 529, BUSY)
     relay.digest()
-    relay.answer(relay.send(CHAT, hello(), SECOND, at=now - 1), said("Hi."))
+    relay.answer(relay.send(CHAT, hello(), SECOND, at=now - 1), model_answer("Hi."))
     relay.digest()
     assert Exchange.objects.count() == 1
 
@@ -218,7 +218,7 @@ def test_an_unfinished_attempt_is_overtaken_by_the_next(
     relay.digest()
     ends = [(first, "Not read by the client."), (again, "Hi.")]
     for exchange, answer in reversed(ends) if is_late else ends:
-        relay.answer(exchange, said(answer))
+        relay.answer(exchange, model_answer(answer))
         relay.digest()
     (session,) = sessions()
     row = Exchange.objects.get()
@@ -234,7 +234,7 @@ def test_a_retry_does_not_write_into_a_session_that_its_owner_has_deleted(relay:
     relay.digest()
     Session.objects.update(state=Session.State.DELETED, hidden_at=timezone.now())
     again = relay.send(CHAT, hello(), {**named, **SECOND})
-    relay.answer(again, said("Hi."))
+    relay.answer(again, model_answer("Hi."))
     relay.digest()
     session = exchange_of(again).session
     assert session is not None

@@ -9,7 +9,7 @@ import pytest
 
 from history.db import transactions
 from history.models import ApiKey, Exchange, Message
-from tests.relay.digest.relayed import Relay, call, exchange_of, path_of, said, sessions
+from tests.relay.digest.relayed import Relay, call, exchange_of, model_answer, path_of, sessions
 from tests.rows import without_guards
 
 pytestmark = pytest.mark.django_db
@@ -33,10 +33,10 @@ def _hook(settings: Any, relay: Relay) -> None:
     seen.clear()
 
 
-def ask(
+def relay_call(
     relay: Relay, *messages: dict[str, Any], answer: Any, headers: dict[str, str] | None = None, **more: Any
 ) -> Any:
-    return relay.ask(CHAT, {"model": "m", "messages": list(messages), **more}, answer, headers)
+    return relay.relay_call(CHAT, {"model": "m", "messages": list(messages), **more}, answer, headers)
 
 
 def user(content: Any) -> dict[str, Any]:
@@ -52,23 +52,28 @@ def assert_redacted_before(*texts: str) -> None:
 def test_requests_answers_and_results_are_redacted_before(relay: Relay) -> None:
     headers = {"X-Parley-Session-Id": "job-1"}
     first = [{"role": "system", "content": "Be brief."}, user("Look it up")]
-    ask(relay, *first, answer=said("Looking", call("find", "c1", q="words"), call("find", "c2")), headers=headers)
+    relay_call(
+        relay,
+        *first,
+        answer=model_answer("Looking", call("find", "c1", q="words"), call("find", "c2")),
+        headers=headers,
+    )
     calls = [
         {"id": name, "type": "function", "function": {"name": "find", "arguments": arguments}}
         for name, arguments in (("c1", '{"q": "words"}'), ("c2", "{}"))
     ]
     results = [{"role": "tool", "tool_call_id": name, "content": f"found {name}"} for name in ("c2", "c1")]
     asked = {"role": "assistant", "content": "Looking", "tool_calls": calls}
-    ask(relay, *first, asked, *results, answer=said("Done"), headers=headers)
+    relay_call(relay, *first, asked, *results, answer=model_answer("Done"), headers=headers)
     assert path_of(sessions()[0]) == ["u:Look it up", "a:Looking", "t:found c1\n\nfound c2", "a:Done"]
     assert_redacted_before("Be brief.", "Look it up", "Looking", "words", "found c1", "Done")
 
 
 def test_results_without_calls_and_edits_are_redacted_before(relay: Relay) -> None:
-    ask(relay, user("One"), answer=said("1"))
+    relay_call(relay, user("One"), answer=model_answer("1"))
     stray = {"role": "tool", "tool_call_id": f"call {SECRET}", "content": "stray"}
-    ask(relay, user("One"), {"role": "assistant", "content": "1"}, stray, answer=said("2"))
-    ask(relay, user("One"), {"role": "assistant", "content": "1"}, user("Edited"), answer=said("3"))
+    relay_call(relay, user("One"), {"role": "assistant", "content": "1"}, stray, answer=model_answer("2"))
+    relay_call(relay, user("One"), {"role": "assistant", "content": "1"}, user("Edited"), answer=model_answer("3"))
     assert not Message.objects.filter(body__contains=SECRET).exists()
     assert_redacted_before("stray", "Edited", "3")
 
@@ -77,12 +82,12 @@ def test_errors_side_calls_and_files_are_redacted_before(relay: Relay) -> None:
     headers = {"User-Agent": "opencode/1.0", "X-Parley-Session-Id": "job-1"}
     schema = {"type": "json_schema", "json_schema": {"name": "t", "schema": {"type": "object"}}}
     tools = [{"type": "function", "function": {"name": "find", "parameters": {"type": "object"}}}]
-    ask(relay, user("Real question"), answer=said("Real answer"), headers=headers, tools=tools)
+    relay_call(relay, user("Real question"), answer=model_answer("Real answer"), headers=headers, tools=tools)
     title = [{"role": "system", "content": "Write a title."}, user("For: Real question")]
-    ask(relay, *title, answer=said("The title"), headers=headers, response_format=schema)
+    relay_call(relay, *title, answer=model_answer("The title"), headers=headers, response_format=schema)
     file = base64.b64encode(b"notes in a file").decode()
     part = {"type": "file", "file": {"filename": "a.txt", "file_data": f"data:text/plain;base64,{file}"}}
-    ask(relay, user([part, {"type": "text", "text": "Read this"}]), answer=said("Read"))
+    relay_call(relay, user([part, {"type": "text", "text": "Read this"}]), answer=model_answer("Read"))
     failed = relay.send(CHAT, {"model": "m", "messages": [user("Fails")]})
     relay.fail(failed, 500, b'{"error": {"message": "the vendor is down"}}')
     relay.digest()
@@ -105,7 +110,7 @@ def test_a_key_that_becomes_stricter_in_between_is_obeyed(relay: Relay, monkeypa
     exchange = relay.send(CHAT, {"model": "m", "messages": [user(f"my key is {SECRET}")]}, {"X-Parley-Session-Id": "a"})
     relay.digest()  # the session is there by now, and is read again with its key
     monkeypatch.setattr(filing, "_redact", prepare_and_change)
-    relay.answer(exchange, said(f"You said {SECRET}"))
+    relay.answer(exchange, model_answer(f"You said {SECRET}"))
     relay.digest()
     stored = Message.objects.get(kind="model_output")
     assert SECRET not in (stored.body or "")

@@ -14,7 +14,7 @@ import pytest
 from history.models import Exchange, Message
 from history.verification import verify
 from tests.relay.digest.programs import Chat, ClaudeCode, Codex, GeminiCli, OpenCode, Program
-from tests.relay.digest.relayed import Relay, exchange_of, path_of, said, sessions
+from tests.relay.digest.relayed import Relay, exchange_of, model_answer, path_of, sessions
 
 pytestmark = pytest.mark.django_db
 
@@ -54,20 +54,20 @@ def test_a_title_call_that_comes_first_is_a_note_of_the_conversation(
     talk, title = begin(relay)
     cost: dict[str, Any] = {"metadata": {"cost": "0.25"}}
     if ends == "before":
-        relay.answer(title, said('{"title": "Parser repair"}'), **cost)
+        relay.answer(title, model_answer('{"title": "Parser repair"}'), **cost)
     relay.digest()
     assert sessions() == []
     question = talk.send(QUESTION)
     relay.digest()
     if ends == "during":
-        relay.answer(title, said('{"title": "Parser repair"}'), **cost)
-    relay.answer(question, said("Done."))
+        relay.answer(title, model_answer('{"title": "Parser repair"}'), **cost)
+    relay.answer(question, model_answer("Done."))
     relay.digest()
     if ends == "after":
-        relay.answer(title, said('{"title": "Parser repair"}'), **cost)
+        relay.answer(title, model_answer('{"title": "Parser repair"}'), **cost)
         relay.digest()
-    talk.hear(said("Done."))
-    talk.ask("Thanks.", said("Gladly."))
+    talk.add_answer(model_answer("Done."))
+    talk.relay_call("Thanks.", model_answer("Gladly."))
     (session,) = sessions()
     assert path_of(session) == ["u:Fix the parser.", "a:Done.", "u:Thanks.", "a:Gladly."]
     assert (session.title, session.cost) == (QUESTION, Decimal("0.25"))
@@ -81,8 +81,8 @@ def test_a_title_call_that_comes_first_is_a_note_of_the_conversation(
 
 def test_the_first_message_keeps_all_of_its_texts_after_a_title_call(relay: Relay) -> None:
     talk, title = claude_code(relay)
-    relay.answer(title, said('{"title": "Parser repair"}'))
-    talk.ask(QUESTION, said("Done."))
+    relay.answer(title, model_answer('{"title": "Parser repair"}'))
+    talk.relay_call(QUESTION, model_answer("Done."))
     first = Message.objects.filter(kind="model_input", on_path=True).order_by("seq")[0]
     assert first.content == f"<system-reminder>\nTurn 1.\n</system-reminder>\n\n{QUESTION}"
 
@@ -92,13 +92,13 @@ def test_a_title_call_waits_for_a_question_that_is_ten_seconds_late(relay: Relay
     request = request_of("opencode-title")
     talk = OpenCode(relay, session="ses_1")
     title = relay.send("openai-chat", request["body"], request["headers"])
-    relay.answer(title, said("Parser repair"))
+    relay.answer(title, model_answer("Parser repair"))
     relay.digest()
     for call in relay.digester.pending.values():
         call.seen_at -= 10
     relay.digest()
     assert sessions() == []
-    talk.ask(QUESTION, said("Done."))
+    talk.relay_call(QUESTION, model_answer("Done."))
     (session,) = sessions()
     assert (session.title, path_of(session)) == (QUESTION, ["u:Fix the parser.", "a:Done."])
     assert exchange_of(title).session == session
@@ -108,11 +108,11 @@ def test_a_title_call_waits_for_a_question_that_is_ten_seconds_late(relay: Relay
 @pytest.mark.parametrize("begin", EVERY)
 def test_a_title_call_survives_a_restart_while_it_waits(relay: Relay, begin: Callable[[Relay], Titled]) -> None:
     talk, title = begin(relay)
-    relay.answer(title, said("Parser repair"))
+    relay.answer(title, model_answer("Parser repair"))
     relay.digest()
     relay.reborn()
     relay.digest()
-    talk.ask(QUESTION, said("Done."))
+    talk.relay_call(QUESTION, model_answer("Done."))
     assert exchange_of(title).session == sessions()[0]
     assert path_of(sessions()[0]) == ["u:Fix the parser.", "a:Done."]
 
@@ -122,7 +122,7 @@ def test_a_first_call_without_another_opens_a_conversation_in_the_end(
     relay: Relay, begin: Callable[[Relay], Titled]
 ) -> None:
     _talk, title = begin(relay)
-    relay.answer(title, said("Parser repair"))
+    relay.answer(title, model_answer("Parser repair"))
     relay.digest()
     assert not Exchange.objects.exists()
     relay.digest_later()
@@ -137,11 +137,11 @@ def test_a_question_that_comes_late_is_the_path_and_is_stored_whole(
     relay: Relay, begin: Callable[[Relay], Titled]
 ) -> None:
     talk, title = begin(relay)
-    relay.answer(title, said("Parser repair"))
+    relay.answer(title, model_answer("Parser repair"))
     relay.digest()
     relay.digest_later()
-    talk.ask(QUESTION, said("Done."))
-    talk.ask("Thanks.", said("Gladly."))
+    talk.relay_call(QUESTION, model_answer("Done."))
+    talk.relay_call("Thanks.", model_answer("Gladly."))
     (session,) = sessions()
     assert path_of(session) == ["u:Fix the parser.", "a:Done.", "u:Thanks.", "a:Gladly."]
     inputs = Message.objects.filter(kind="model_input", on_path=True).order_by("seq")
@@ -152,11 +152,11 @@ def test_a_question_that_comes_late_is_the_path_and_is_stored_whole(
 @pytest.mark.parametrize("field", ["title", "name"])
 def test_a_title_that_is_asked_for_later_leaves_the_conversation_alone(relay: Relay, field: str) -> None:
     talk = ClaudeCode(relay)
-    talk.ask(QUESTION, said("Done."))
+    talk.relay_call(QUESTION, model_answer("Done."))
     title = talk.send_title(QUESTION, field=field)
-    relay.answer(title, said("{}"))
+    relay.answer(title, model_answer("{}"))
     relay.digest()
-    talk.ask("Thanks.", said("Gladly."))
+    talk.relay_call("Thanks.", model_answer("Gladly."))
     (session,) = sessions()
     assert path_of(session) == ["u:Fix the parser.", "a:Done.", "u:Thanks.", "a:Gladly."]
     assert exchange_of(title).metadata["helper"] == "title"
@@ -166,12 +166,12 @@ def test_a_probe_that_ended_long_before_is_filed_with_its_conversation(relay: Re
     talk = ClaudeCode(relay)
     body = {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": "quota"}]}
     probe = relay.send(talk.dialect, body, talk.headers)
-    relay.answer(probe, said("#"), metadata={"cost": "0.5"})
+    relay.answer(probe, model_answer("#"), metadata={"cost": "0.5"})
     relay.digest()
     relay.digest_later()
     relay.reborn()
     assert (sessions(), exchange_of(probe).session) == ([], None)
-    talk.ask(QUESTION, said("Done."))
+    talk.relay_call(QUESTION, model_answer("Done."))
     (session,) = sessions()
     assert exchange_of(probe).session == session
     assert session.cost == Decimal("0.5")
@@ -184,21 +184,21 @@ def test_a_conversation_of_json_answers_is_a_conversation(relay: Relay) -> None:
     form = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"properties": {"title": {}}}}}
     messages: list[dict[str, Any]] = [{"role": "system", "content": "Extract."}, {"role": "user", "content": "One"}]
     body = {"model": "m", "messages": messages, "response_format": form}
-    relay.ask("openai-chat", body, said("{}"), headers)
+    relay.relay_call("openai-chat", body, model_answer("{}"), headers)
     relay.digest_later()
     messages += [{"role": "assistant", "content": "{}"}, {"role": "user", "content": "Two"}]
-    relay.ask("openai-chat", body, said("{1}"), headers)
+    relay.relay_call("openai-chat", body, model_answer("{1}"), headers)
     (session,) = sessions()
     assert path_of(session) == ["u:One", "a:{}", "u:Two", "a:{1}"]
 
 
 def test_a_request_with_foreign_answers_is_a_branch(relay: Relay) -> None:
     talk = OpenCode(relay, session="ses_1")
-    talk.ask(QUESTION, said("Done."))
+    talk.relay_call(QUESTION, model_answer("Done."))
     other = OpenCode(relay, session="ses_1")
-    other.say("What is a fjord?")
-    other.hear(said("A bay."))
-    other.ask("How deep?", said("Deep."))
+    other.add_user_text("What is a fjord?")
+    other.add_answer(model_answer("A bay."))
+    other.relay_call("How deep?", model_answer("Deep."))
     (session,) = sessions()
     assert path_of(session) == ["u:What is a fjord?", "a:A bay.", "u:How deep?", "a:Deep."]
     assert Message.objects.filter(content="Done.", on_path=False).exists()
@@ -209,8 +209,8 @@ def test_a_title_in_a_thread_of_its_own_opens_no_session(relay: Relay) -> None:
     talk, request = Codex(relay), request_of("codex-title")
     question = talk.send("First codex tui")
     title = relay.send("openai-responses", request["body"], request["headers"], path=request["path"])
-    relay.answer(title, said('{"title": "Greet"}'))
-    relay.answer(question, said("Hello."))
+    relay.answer(title, model_answer('{"title": "Greet"}'))
+    relay.answer(question, model_answer("Hello."))
     relay.digest()
     relay.digest_later()
     (session,) = sessions()
@@ -222,12 +222,12 @@ def test_a_title_in_a_thread_of_its_own_opens_no_session(relay: Relay) -> None:
 
 def test_a_compaction_of_codex_is_a_note_of_its_conversation(relay: Relay) -> None:
     talk, request = Codex(relay), request_of("codex-compaction")
-    talk.ask("First codex tui", said("Hello."))
+    talk.relay_call("First codex tui", model_answer("Hello."))
     body = talk.request()
     body["input"] += request["body"]["input"]
     metadata = {"x-codex-turn-metadata": request["headers"]["x-codex-turn-metadata"]}
-    compaction = relay.ask("openai-responses", body, said("A summary."), {**talk.headers, **metadata})
-    talk.ask("Go on.", said("Gladly."))
+    compaction = relay.relay_call("openai-responses", body, model_answer("A summary."), {**talk.headers, **metadata})
+    talk.relay_call("Go on.", model_answer("Gladly."))
     (session,) = sessions()
     assert path_of(session)[-4:] == ["u:First codex tui", "a:Hello.", "u:Go on.", "a:Gladly."]
     assert exchange_of(compaction).metadata["helper"] == "compact"
@@ -238,7 +238,7 @@ def test_a_compaction_of_codex_is_a_note_of_its_conversation(relay: Relay) -> No
 @pytest.mark.parametrize("metadata", ["", "{", "[]", '{"thread_source": 1}', '{"thread_source": "user"}', "[" * 5_000])
 def test_other_metadata_of_codex_changes_nothing(relay: Relay, metadata: str) -> None:
     talk = Codex(relay, **{"x-codex-turn-metadata": metadata})
-    talk.ask(QUESTION, said("Done."))
+    talk.relay_call(QUESTION, model_answer("Done."))
     assert path_of(sessions()[0])[-2:] == ["u:Fix the parser.", "a:Done."]
 
 
@@ -270,18 +270,18 @@ def test_a_summary_that_names_no_conversation_is_a_side_call(
 
     talk = GeminiCli(relay)
     for number in range(3):
-        relay.answer(talk.send(f"Question {number}"), said(f"Answer {number}"))
-        talk.hear(said(f"Answer {number}"))
+        relay.answer(talk.send(f"Question {number}"), model_answer(f"Answer {number}"))
+        talk.add_answer(model_answer(f"Answer {number}"))
         digest()
     summary = compress(talk, history=history)
-    relay.answer(summary, said(SNAPSHOT))
+    relay.answer(summary, model_answer(SNAPSHOT))
     digest()
     check = compress(talk, text_of("model", SNAPSHOT), text_of("user", VERIFY), history=history)
-    relay.answer(check, said(SNAPSHOT))
+    relay.answer(check, model_answer(SNAPSHOT))
     digest()
     heard = text_of("model", "Got it. Thanks for the additional context!")
     talk.body["contents"] = [text_of("user", SNAPSHOT), heard, *talk.body["contents"][4:]]
-    relay.answer(talk.send("And now?"), said("We continue."))
+    relay.answer(talk.send("And now?"), model_answer("We continue."))
     relay.digest()
     (session,) = sessions()
     assert [exchange_of(one).metadata.get("helper") for one in (summary, check)] == ["other", "other"]
@@ -297,7 +297,7 @@ def test_a_summary_that_names_no_conversation_is_a_side_call(
 def test_a_turn_that_differs_in_less_is_part_of_the_conversation(relay: Relay, kept: str) -> None:
     """A person may switch off the tools, or change the instruction."""
     talk = GeminiCli(relay)
-    talk.ask("Question", said("Answer"))
+    talk.relay_call("Question", model_answer("Answer"))
     body = {**talk.body, "systemInstruction": {"parts": [{"text": "Be brief."}]}}
     body["contents"] = [*talk.body["contents"], text_of("user", "Next")]
     if kept != "tools":
@@ -306,7 +306,7 @@ def test_a_turn_that_differs_in_less_is_part_of_the_conversation(relay: Relay, k
         body["systemInstruction"] = talk.body["systemInstruction"]
     verb = "streamGenerateContent" if kept == "stream" else "generateContent"
     exchange = relay.send(talk.dialect, body, talk.headers, path=f"/v1beta/models/gemini-2.5-flash:{verb}")
-    relay.answer(exchange, said("Last"))
+    relay.answer(exchange, model_answer("Last"))
     relay.digest_later()
     assert path_of(sessions()[0])[-2:] == ["u:Next", "a:Last"]
 
@@ -317,8 +317,8 @@ def test_a_program_that_never_streams_goes_on_without_tools(relay: Relay) -> Non
     talk = Chat(relay)
     talk.body |= {"stream": False, "tools": tools}
     talk.body["messages"] = [{"role": "system", "content": "Use the tools."}]
-    talk.ask("Question", said("Answer"))
+    talk.relay_call("Question", model_answer("Answer"))
     del talk.body["tools"]
     talk.body["messages"][0] = {"role": "system", "content": "Write the report."}
-    talk.ask("Report", said("The report"))
+    talk.relay_call("Report", model_answer("The report"))
     assert path_of(sessions()[0]) == ["u:Question", "a:Answer", "u:Report", "a:The report"]

@@ -14,7 +14,7 @@ from project.accounts.models import User
 from relay.digest import digester
 from relay.digest.state import read_state
 from relay.models import JournalPosition
-from tests.relay.digest.relayed import Relay, said
+from tests.relay.digest.relayed import Relay, model_answer
 
 pytestmark = pytest.mark.django_db
 
@@ -34,7 +34,7 @@ def front_page(client: Client, staff: User) -> str:
 def test_nothing_is_said_while_all_is_well(client: Client, staff: User, relay: Relay) -> None:
     (relay.folder).mkdir()
     (relay.folder / "name").write_text("test")
-    relay.ask("openai-chat", HELLO, said("Hello!"))
+    relay.relay_call("openai-chat", HELLO, model_answer("Hello!"))
     assert read_state().waiting == 0
     assert 'id="journal"' not in front_page(client, staff)
 

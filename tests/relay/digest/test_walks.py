@@ -35,7 +35,7 @@ from tests.relay.digest.programs import (
     OpenCode,
     Program,
 )
-from tests.relay.digest.relayed import Relay, call, half_bytes, path_of, remove_everything, said
+from tests.relay.digest.relayed import Relay, call, half_bytes, model_answer, path_of, remove_everything
 
 pytestmark = pytest.mark.django_db
 
@@ -55,7 +55,7 @@ class Talk:
 
     program: Program
     name: str
-    told: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)  # of each of these, among the messages of the program
     shown: list[str] = field(default_factory=list)  # when it called last
     left: list[tuple[list[Any], list[str], list[int]]] = field(default_factory=list)
@@ -63,31 +63,31 @@ class Talk:
     begins: int = 0
 
     def __post_init__(self) -> None:
-        self.begins = len(self.said)
+        self.begins = len(self.messages)
 
     @property
-    def said(self) -> list[Any]:
+    def messages(self) -> list[Any]:
         found: list[Any] = self.program.body[LIST.get(type(self.program), "messages")]
         return found
 
     def leave(self) -> None:
-        self.left.append((copy.deepcopy(self.said), list(self.told), list(self.ends)))
+        self.left.append((copy.deepcopy(self.messages), list(self.lines), list(self.ends)))
 
     def go_back(self, place: int) -> None:
         said, told, ends = self.left[place % len(self.left)]
         self.leave()
-        self.said[:], self.told[:], self.ends[:] = copy.deepcopy(said), list(told), list(ends)
+        self.messages[:], self.lines[:], self.ends[:] = copy.deepcopy(said), list(told), list(ends)
 
-    def tell(self, line: str) -> None:
-        self.told.append(line)
-        self.ends.append(len(self.said))
+    def note_line(self, line: str) -> None:
+        self.lines.append(line)
+        self.ends.append(len(self.messages))
 
     def cut(self, back_to: str) -> None:
         """Back to before the newest answer, or before the newest question."""
-        while self.told and not self.told.pop().startswith(back_to):
+        while self.lines and not self.lines.pop().startswith(back_to):
             pass
-        del self.ends[len(self.told) :]
-        del self.said[self.ends[-1] if self.ends else self.begins :]
+        del self.ends[len(self.lines) :]
+        del self.messages[self.ends[-1] if self.ends else self.begins :]
 
     def word(self, what: str) -> str:
         self.count += 1
@@ -113,20 +113,20 @@ class Walk:
             if talk.left:
                 talk.go_back(number)
             what = "say"
-        if what in ("edit", "regenerate", "regenerate in vain") and len(talk.told) < 2:
+        if what in ("edit", "regenerate", "regenerate in vain") and len(talk.lines) < 2:
             what = "say"
         match what:
             case "say":
-                self.ask(talk)
+                self.relay_call(talk)
                 self.answer(talk)
             case "tool" | "tools":
-                self.ask(talk)
+                self.relay_call(talk)
                 self.use_tools(talk, 1 if what == "tool" else 2)
                 self.answer(talk)
             case "edit":
                 talk.leave()
                 talk.cut("u:")
-                self.ask(talk)
+                self.relay_call(talk)
                 self.answer(talk)
             case "regenerate":
                 talk.leave()
@@ -136,21 +136,23 @@ class Walk:
                 talk.leave()
                 talk.cut("a:")
                 self.relay.end(self.send(talk), "client_gone", status=0)
-                talk.shown = list(talk.told)
+                talk.shown = list(talk.lines)
                 talk.go_back(-1)
             case "error":
-                self.ask(talk)
+                self.relay_call(talk)
                 self.relay.fail(self.send(talk), 500, b'{"error": {"message": "broken"}}')
                 self.answer(talk)
             case "title":
                 self.ask_for_title(talk)
-                self.ask(talk)
+                self.relay_call(talk)
                 self.answer(talk)
             case "half" | "gone":
-                self.ask(talk)
+                self.relay_call(talk)
                 exchange = self.send(talk)
                 if what == "half":
-                    self.relay.journal.reply(exchange, half_bytes(talk.program.dialect, said(talk.word("Half"))))
+                    self.relay.journal.reply(
+                        exchange, half_bytes(talk.program.dialect, model_answer(talk.word("Half")))
+                    )
                 self.relay.end(exchange, "client_gone")
                 self.answer(talk)
 
@@ -160,37 +162,37 @@ class Walk:
         if isinstance(program, OpenCode) or type(program) is ClaudeCode:
             exchange = program.send_title(word)
             self.side_calls[exchange] = word
-            self.relay.answer(exchange, said(f"About {word}"))
+            self.relay.answer(exchange, model_answer(f"About {word}"))
 
-    def ask(self, talk: Talk) -> None:
+    def relay_call(self, talk: Talk) -> None:
         text = talk.word("Question")
-        talk.program.say(text)
-        talk.tell(f"u:{text}")
+        talk.program.add_user_text(text)
+        talk.note_line(f"u:{text}")
         self.questions.append(text)
 
     def answer(self, talk: Talk) -> None:
-        self.hear(talk, said(talk.word("Answer")))
+        self.add_answer(talk, model_answer(talk.word("Answer")))
 
-    def hear(self, talk: Talk, output: ModelOutput) -> None:
+    def add_answer(self, talk: Talk, output: ModelOutput) -> None:
         self.relay.answer(self.send(talk), output)
-        talk.program.hear(output)
-        talk.tell(f"a:{output.text}")
-        talk.shown = list(talk.told)
+        talk.program.add_answer(output)
+        talk.note_line(f"a:{output.text}")
+        talk.shown = list(talk.lines)
         self.answers.append(output.text)
 
     def send(self, talk: Talk) -> UUID:
         """Of a later request, what is said last is new: the reminders of messages that were sent before may change."""
         exchange = talk.program.send()
         is_first = talk.program.turns == 1
-        self.texts.update(texts_in(talk.program.request() if is_first else {"content": talk.said[-1:]}))
+        self.texts.update(texts_in(talk.program.request() if is_first else {"content": talk.messages[-1:]}))
         return exchange
 
     def use_tools(self, talk: Talk, count: int) -> None:
         calls = [call("read_file", f"c{place}", path=talk.word("file")) for place in range(count)]
-        self.hear(talk, said(talk.word("I look"), *calls))
+        self.add_answer(talk, model_answer(talk.word("I look"), *calls))
         found = {one.call_id: talk.word("Result") for one in calls}
         talk.program.find(**found)
-        talk.tell("t:" + "\n\n".join(found.values()))
+        talk.note_line("t:" + "\n\n".join(found.values()))
 
 
 def texts_in(value: Any, name: str = "") -> Iterator[str]:
@@ -245,7 +247,7 @@ def test_the_history_has_each_message_once_and_on_one_path(
                 relay.reborn()
         relay.digest()
         relay.journal.close()
-    begun = [talk for talk in acted.talks if talk.told]
+    begun = [talk for talk in acted.talks if talk.lines]
     assert Session.objects.count() == len(begun)
     for talk in begun:
         session = Session.objects.get(messages__content__endswith=talk.shown[-1][2:])

@@ -14,7 +14,7 @@ from history.models import Blob, Exchange, Message, Session
 from history.verification import verify
 from relay.models import KeyMinute
 from tests.relay.digest.programs import Chat
-from tests.relay.digest.relayed import Relay, exchange_of, path_of, said, sessions
+from tests.relay.digest.relayed import Relay, exchange_of, model_answer, path_of, sessions
 
 pytestmark = pytest.mark.django_db
 
@@ -64,7 +64,7 @@ class TestFiles:
         ids=["text", "plain", "json", "svg", "unnamed", "utf-16", "latin-1"],
     )
     def test_a_text_file_is_redacted_like_any_text(self, relay: Relay, file: dict[str, Any]) -> None:
-        in_mode(relay, "redacted").ask(ANTHROPIC, reading(file), said("It is a key."))
+        in_mode(relay, "redacted").relay_call(ANTHROPIC, reading(file), model_answer("It is a key."))
         (blob,) = Blob.objects.all()
         kept = bytes(blob.data)
         text = kept.decode("utf-16" if kept[:2] == b"\xff\xfe" else "latin-1")
@@ -78,9 +78,9 @@ class TestFiles:
     def test_the_conversation_is_recognised_by_the_file_as_it_came(self, relay: Relay) -> None:
         in_mode(relay, "redacted")
         body = reading(document("text/plain", f"The key is {SECRET}."))
-        relay.ask(ANTHROPIC, body, said("It is a key."))
+        relay.relay_call(ANTHROPIC, body, model_answer("It is a key."))
         body["messages"] += [{"role": "assistant", "content": "It is a key."}, {"role": "user", "content": "Sure?"}]
-        relay.ask(ANTHROPIC, body, said("Yes."))
+        relay.relay_call(ANTHROPIC, body, model_answer("Yes."))
         (session,) = sessions()
         assert path_of(session) == ["u:Read this.", "a:It is a key.", "u:Sure?", "a:Yes."]
         assert list(verify(sessions=[session])) == []
@@ -88,12 +88,14 @@ class TestFiles:
     def test_binary_files_and_those_without_a_find_are_kept_as_they_are(self, relay: Relay) -> None:
         picture, plain = b"\x89PNG\r\n\x1a\n" + bytes(20), b"Nothing to hide."
         image = document("image/png", picture) | {"type": "image"}
-        in_mode(relay, "redacted").ask(ANTHROPIC, reading(image, document("text/plain", plain)), said("Nice."))
+        in_mode(relay, "redacted").relay_call(
+            ANTHROPIC, reading(image, document("text/plain", plain)), model_answer("Nice.")
+        )
         kept = {bytes(blob.data): blob.media_type for blob in Blob.objects.all()}
         assert kept == {picture: "image/png", plain: "text/plain"}
 
     def test_in_mode_full_a_file_is_kept_as_it_came(self, relay: Relay) -> None:
-        relay.ask(ANTHROPIC, reading(document("text/plain", SECRET)), said("It is a key."))
+        relay.relay_call(ANTHROPIC, reading(document("text/plain", SECRET)), model_answer("It is a key."))
         assert bytes(Blob.objects.get().data) == SECRET.encode()
 
 
@@ -119,10 +121,10 @@ class TestModeThatChanges:
     def test_a_promise_holds_in_a_session_that_is_there_already(self, relay: Relay) -> None:
         in_mode(relay, "redacted")
         talk = Chat(relay)
-        talk.ask("Hello", said("Hi."))
+        talk.relay_call("Hello", model_answer("Hi."))
         later = talk.send(f"My key is {SECRET}.")
         self.change(relay, "full")
-        relay.answer(later, said(f"So it is {SECRET}?"))
+        relay.answer(later, model_answer(f"So it is {SECRET}?"))
         relay.digest()
         (session,) = sessions()
         assert session.message_count == 4
@@ -130,7 +132,7 @@ class TestModeThatChanges:
 
     def test_a_side_call_is_kept_without_its_answer_once_the_key_keeps_no_replies(self, relay: Relay) -> None:
         exchange = relay.send(ANTHROPIC, self.PROBE)
-        relay.answer(exchange, said("Hippopotamus"))
+        relay.answer(exchange, model_answer("Hippopotamus"))
         self.change(relay, "no_replies")
         relay.digest()
         assert exchange_of(exchange).metadata["asked"] == "quota"
@@ -142,7 +144,7 @@ class TestModeThatChanges:
         exchange = relay.send(CHAT, self.HELLO)
         self.change(relay, "off")
         relay.digest()
-        relay.answer(exchange, said("Hippopotamus"), is_counted=False)
+        relay.answer(exchange, model_answer("Hippopotamus"), is_counted=False)
         relay.digest()
         assert relay.digester.is_idle
         assert not Exchange.objects.exists()
@@ -153,7 +155,7 @@ class TestModeThatChanges:
         exchange = relay.send(CHAT, self.HELLO)
         relay.digest()
         self.change(relay, "off")
-        relay.answer(exchange, said("Hippopotamus"))
+        relay.answer(exchange, model_answer("Hippopotamus"))
         relay.digest()
         assert exchange_of(exchange).end_reason == "done"
         assert "Hippopotamus" not in everything_stored()
@@ -202,8 +204,8 @@ class TestSideCalls:
     def test_a_conversation_about_titles_is_a_conversation(self, relay: Relay) -> None:
         talk = Chat(relay)
         talk.body["messages"] = [{"role": "system", "content": self.NAMER}]
-        talk.ask("Databases, for beginners.", said("Rows and Rows"))
-        talk.ask("Another one, please.", said("Tables"))
+        talk.relay_call("Databases, for beginners.", model_answer("Rows and Rows"))
+        talk.relay_call("Another one, please.", model_answer("Tables"))
         (session,) = sessions()
         assert path_of(session) == [
             "u:Databases, for beginners.", "a:Rows and Rows", "u:Another one, please.", "a:Tables",
@@ -211,7 +213,9 @@ class TestSideCalls:
 
     def test_a_long_question_with_one_word_for_an_answer_is_a_question(self, relay: Relay) -> None:
         asked = "Is this spam? Answer Y or N. " + "mail " * 2_000
-        relay.ask(CHAT, {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": asked}]}, said("Y"))
+        relay.relay_call(
+            CHAT, {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": asked}]}, model_answer("Y")
+        )
         assert path_of(sessions()[0]) == [f"u:{asked.strip()}", "a:Y"]
 
     def test_opencode_says_that_it_wants_a_title_in_a_message_of_its_own(self, relay: Relay) -> None:
@@ -219,13 +223,13 @@ class TestSideCalls:
         messages = [
             {"role": role, "content": text} for role, text in zip(("system", "user", "user"), told, strict=True)
         ]
-        exchange = relay.ask(CHAT, {"model": "m", "messages": messages}, said("A plan"))
+        exchange = relay.relay_call(CHAT, {"model": "m", "messages": messages}, model_answer("A plan"))
         assert exchange_of(exchange).metadata["helper"] == "title"
         assert sessions() == []
 
     def test_what_is_left_out_of_a_side_call_is_said(self, relay: Relay) -> None:
         messages = [{"role": "system", "content": self.NAMER}, {"role": "user", "content": "x" * 5_000}]
-        exchange = relay.ask(CHAT, {"model": "m", "messages": messages}, said("Rows"))
+        exchange = relay.relay_call(CHAT, {"model": "m", "messages": messages}, model_answer("Rows"))
         told = exchange_of(exchange).metadata
         assert told["asked"] == "x" * 2_000 + " [… 3,000 characters more, not kept]"
         assert told["answered"] == "Rows"
@@ -234,7 +238,7 @@ class TestSideCalls:
 @pytest.mark.parametrize("mode", ["redacted", "metadata"])
 @pytest.mark.parametrize("agent", [f"{SECRET}/1", f"my{SECRET}/1", f"my-{SECRET}"])
 def test_a_key_in_the_name_of_a_program_is_not_kept(relay: Relay, mode: str, agent: str) -> None:
-    in_mode(relay, mode).ask(CHAT, QUESTION, said("Hi."), {"user-agent": agent})
+    in_mode(relay, mode).relay_call(CHAT, QUESTION, model_answer("Hi."), {"user-agent": agent})
     assert Exchange.objects.count() == 1
     assert SECRET[:16] not in everything_stored()
 
@@ -242,20 +246,20 @@ def test_a_key_in_the_name_of_a_program_is_not_kept(relay: Relay, mode: str, age
 @pytest.mark.parametrize("mode", ["redacted", "no_replies", "metadata"])
 class TestAKeyInTheNameOfAModel:
     def test_is_not_kept(self, relay: Relay, mode: str) -> None:
-        exchange = in_mode(relay, mode).ask(CHAT, QUESTION | {"model": f"gpt-{SECRET}"}, said("Hi."))
+        exchange = in_mode(relay, mode).relay_call(CHAT, QUESTION | {"model": f"gpt-{SECRET}"}, model_answer("Hi."))
         assert SECRET[:16] not in everything_stored()
         assert exchange_of(exchange).model == "gpt-[redacted:openai-key]"
 
     def test_nor_where_it_stands_in_the_path(self, relay: Relay, mode: str) -> None:
         body = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
         path = f"/v1beta/models/{SECRET}:generateContent"
-        exchange = in_mode(relay, mode).ask("gemini-generate", body, said("Hi."), path=path)
+        exchange = in_mode(relay, mode).relay_call("gemini-generate", body, model_answer("Hi."), path=path)
         assert SECRET[:16] not in everything_stored()
         assert exchange_of(exchange).metadata["path"] == "/v1beta/models/[redacted:openai-key]:generateContent"
 
     def test_nor_of_the_one_that_answered(self, relay: Relay, mode: str) -> None:
         exchange = in_mode(relay, mode).send(CHAT, QUESTION)
-        relay.answer(exchange, said("Hi."), metadata={"model": SECRET})
+        relay.answer(exchange, model_answer("Hi."), metadata={"model": SECRET})
         relay.digest()
         assert SECRET[:16] not in everything_stored()
         assert exchange_of(exchange).model == "[redacted:openai-key]"
@@ -267,7 +271,9 @@ def test_nor_is_a_key_in_a_header_that_an_upstream_echoes_or_in_what_could_not_b
 ) -> None:
     exchange = in_mode(relay, mode).send(CHAT, QUESTION)
     echoed = [("x-request-id", f"mine-{SECRET}"), ("x-ratelimit-remaining-tokens", "13800138000")]
-    relay.answer(exchange, said("Hi."), response_headers=echoed, metadata={"not_carried": f"tool_not_carried:{SECRET}"})
+    relay.answer(
+        exchange, model_answer("Hi."), response_headers=echoed, metadata={"not_carried": f"tool_not_carried:{SECRET}"}
+    )
     relay.digest()
     assert SECRET[:16] not in everything_stored()
     told = exchange_of(exchange).metadata
@@ -309,7 +315,7 @@ class TestSeveralAnswers:
         beside = Message.objects.get(session=session, content="No.")
         assert (beside.on_path, beside.parent_seq, beside.status) == (False, row.message.parent_seq, "complete")
         spoken = [*body["messages"], {"role": "assistant", "content": "No."}, {"role": "user", "content": "Why?"}]
-        relay.ask(CHAT, {"model": "m", "messages": spoken}, said("So."))
+        relay.relay_call(CHAT, {"model": "m", "messages": spoken}, model_answer("So."))
         (session,) = sessions()
         assert path_of(session) == ["u:Hello", "a:No.", "u:Why?", "a:So."]
 

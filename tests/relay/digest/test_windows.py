@@ -14,7 +14,7 @@ from history.models import Message, Session, ToolCall
 from history.record import recorder
 from project.accounts.models import User
 from tests.relay.digest.programs import AnthropicSdk, Chat, ClaudeCode, GenAiSdk, Program, ResponsesSdk
-from tests.relay.digest.relayed import Relay, call, path_of, said, sessions
+from tests.relay.digest.relayed import Relay, call, model_answer, path_of, sessions
 
 pytestmark = pytest.mark.django_db
 
@@ -28,17 +28,17 @@ class Window:
     def __init__(self, program: Program, size: int) -> None:
         self.program, self.size = program, size
 
-    def ask(self, text: str, output: Any) -> Any:
-        self.program.say(text)
+    def relay_call(self, text: str, output: Any) -> Any:
+        self.program.add_user_text(text)
         said_so_far = self.program.body[LIST.get(self.program.dialect, "messages")]
         del said_so_far[: -self.size]
-        return self.program.ask("", output)
+        return self.program.relay_call("", output)
 
 
 def talk_to(window: Window, turns: int) -> list[str]:
     told = []
     for turn in range(turns):
-        window.ask(f"Question {turn}", said(f"Answer {turn}"))
+        window.relay_call(f"Question {turn}", model_answer(f"Answer {turn}"))
         told += [f"u:Question {turn}", f"a:Answer {turn}"]
     return told
 
@@ -60,9 +60,9 @@ def test_tools_may_stand_in_it_and_complete_their_calls(relay: Relay) -> None:
     talk = Chat(relay)
     window = Window(talk, 4)
     for turn in range(4):
-        window.ask(f"Question {turn}", said("I look.", call("read", f"c{turn}", path=f"file {turn}")))
+        window.relay_call(f"Question {turn}", model_answer("I look.", call("read", f"c{turn}", path=f"file {turn}")))
         talk.find(**{f"c{turn}": f"result {turn}"})
-        talk.ask("", said(f"Answer {turn}"))
+        talk.relay_call("", model_answer(f"Answer {turn}"))
     (session,) = sessions()
     assert path_of(session)[-4:] == ["u:Question 3", "a:I look.", "t:result 3", "a:Answer 3"]
     assert session.message_count == 12
@@ -73,7 +73,7 @@ def test_conversations_at_the_same_time_stay_apart(relay: Relay) -> None:
     talks = [Window(Chat(relay), 3) for _ in range(3)]
     for turn in range(5):
         for number, talk in enumerate(talks):
-            talk.ask(f"Question {turn} of {number}", said(f"Answer {turn} of {number}"))
+            talk.relay_call(f"Question {turn} of {number}", model_answer(f"Answer {turn} of {number}"))
     assert sorted(path_of(session)[-1] for session in sessions()) == [f"a:Answer 4 of {number}" for number in range(3)]
     assert [session.message_count for session in sessions()] == [10, 10, 10]
 
@@ -84,9 +84,9 @@ def test_examples_before_a_question_are_no_conversation(relay: Relay) -> None:
     for drawn in (examples, examples[1:]):
         talk = Chat(relay)
         for question, answer in drawn:
-            talk.say(question)
-            talk.hear(said(answer))
-        talk.ask(f"Is this spam? {len(drawn)} {drawn[0][1]}", said("No."))
+            talk.add_user_text(question)
+            talk.add_answer(model_answer(answer))
+        talk.relay_call(f"Is this spam? {len(drawn)} {drawn[0][1]}", model_answer("No."))
     assert sorted(session.message_count for session in sessions()) == [4, 6]
 
 
@@ -94,9 +94,9 @@ def test_an_end_that_two_conversations_have_leads_to_neither(relay: Relay) -> No
     talks = [Window(Chat(relay), 5) for _ in range(2)]
     for number, talk in enumerate(talks):
         for text, answer in ((f"Question of {number}", f"Answer of {number}"), ("Thanks", "Welcome!")):
-            talk.ask(text, said(answer))
+            talk.relay_call(text, model_answer(answer))
     talks[0].size = 3
-    talks[0].ask("One thing more", said("Yes?"))
+    talks[0].relay_call("One thing more", model_answer("Yes?"))
     assert [path_of(session) for session in sessions()] == [
         ["u:Question of 0", "a:Answer of 0", "u:Thanks", "a:Welcome!"],
         ["u:Question of 1", "a:Answer of 1", "u:Thanks", "a:Welcome!"],
@@ -109,13 +109,15 @@ def test_a_newest_answer_of_two_texts_that_comes_back_as_one_is_known_in_it(rela
     talk = Chat(relay)
     window = Window(talk, 5)
     talk_to(window, 4)
-    talk.say("Look for it")
+    talk.add_user_text("Look for it")
     del talk.body["messages"][:-5]
     exchange = talk.send(upstream="anthropic-messages")
-    relay.answer(exchange, replace(said(), parts=(Text(text="I look."), Reasoning(text="Hm."), Text(text="Found it."))))
+    relay.answer(
+        exchange, replace(model_answer(), parts=(Text(text="I look."), Reasoning(text="Hm."), Text(text="Found it.")))
+    )
     relay.digest()
-    talk.hear(said("I look.\n\nFound it."))
-    window.ask("Where?", said("Here."))
+    talk.add_answer(model_answer("I look.\n\nFound it."))
+    window.relay_call("Where?", model_answer("Here."))
     (session,) = sessions()
     assert path_of(session)[-3:] == ["a:I look.\n\nFound it.", "u:Where?", "a:Here."]
     assert not Message.objects.filter(kind="head_moved").exists()
@@ -133,13 +135,13 @@ def test_replies_that_are_not_kept_do_not_tear_it_apart(relay: Relay, ada: User)
 def test_a_digester_that_comes_late_files_it_in_order(relay: Relay, headers: dict[str, str], is_filed: bool) -> None:
     talk = Chat(relay, **headers)
     for turn in range(5):
-        talk.say(f"Question {turn}")
+        talk.add_user_text(f"Question {turn}")
         del talk.body["messages"][:-3]
         exchange = talk.send()
         if is_filed:
             relay.digest()
-        relay.answer(exchange, said(f"Answer {turn}"))
-        talk.hear(said(f"Answer {turn}"))
+        relay.answer(exchange, model_answer(f"Answer {turn}"))
+        talk.add_answer(model_answer(f"Answer {turn}"))
     for _ in range(3):
         relay.digest()
     (session,) = sessions()
@@ -154,7 +156,7 @@ def test_what_was_said_differently_is_kept(relay: Relay, headers: dict[str, str]
     window = Window(Chat(relay, **headers), 5)
     talk_to(window, 5)
     window.program.body["messages"][2]["content"] = "Question 3, but politely"
-    window.ask("Last question", said("Last answer"))
+    window.relay_call("Last question", model_answer("Last answer"))
     session = Session.objects.get(messages__content="Last answer")
     assert path_of(session) == [
         "u:Question 3, but politely", "a:Answer 3", "u:Question 4", "a:Answer 4", "u:Last question", "a:Last answer",
@@ -166,9 +168,9 @@ def test_neither_another_key_nor_a_copy_is_gone_on_in(relay: Relay, ada: User) -
     told = talk_to(window, 3)
     (original,) = sessions()
     recorder.fork(original, at=original.head, owner=ada)
-    window.ask("Once more", said("Again"))
+    window.relay_call("Once more", model_answer("Again"))
     assert path_of(original) == [*told, "u:Once more", "a:Again"]
     relay.key = keys.create(name="other", owner=ada, recording="full").api_key
-    window.ask("And I?", said("You, too."))
+    window.relay_call("And I?", model_answer("You, too."))
     assert path_of(original) == [*told, "u:Once more", "a:Again"]
     assert Session.objects.filter(api_key=relay.key).count() == 1

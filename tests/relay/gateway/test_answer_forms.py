@@ -148,12 +148,12 @@ def test_gemini_clis_router_gets_an_object_of_its_form_from_another_vendor(
     lost = [name for name in answered.headers[NOT_CARRIED].split(", ") if "generationConfig" in name]
     assert lost == ["option_not_carried:generationConfig.topK"]
     asked = request["body"]["generationConfig"]["responseJsonSchema"]
-    told = _told(vendors.requests[0].body)
+    told = _schema_in(vendors.requests[0].body)
     assert (asked["type"], told["type"]) == ("OBJECT", "object")
     assert set(told["properties"]) == set(asked["properties"])
 
 
-def _told(body: dict[str, Any]) -> Any:
+def _schema_in(body: dict[str, Any]) -> Any:
     if "response_format" in body:
         return body["response_format"]["json_schema"]["schema"]
     return (body.get("text") or body["output_config"])["format"]["schema"]

@@ -90,7 +90,7 @@ def test_chats_and_keys_count_against_one_budget(relay: RunningRelay, ada: User,
     key = key_with(ada)
     assert send_request(relay, CHAT, HI_BODY, x_api_key=key).status == 200
     relay.ended()
-    Digester(relay.journal.folder, name="test", patience=0).step()
+    Digester(relay.journal.folder, name="test", end_wait=0).step()
     settings.PARLEY_CHAT_TOKENS_PER_DAY = TOKENS
     with pytest.raises(OverAllowance):
         allowances.check_budget(ada)
@@ -122,7 +122,7 @@ def test_limit_that_is_set_while_a_key_is_in_use_holds_after_a_moment(relay: Run
     key = key_with(ada)
     send_request(relay, CHAT, HI_BODY, x_api_key=key)
     relay.ended()
-    Digester(relay.journal.folder, name="test", patience=0).step()
+    Digester(relay.journal.folder, name="test", end_wait=0).step()
     Allowance.objects.create(user=ada, tokens_per_day=5)
     counters.sync()
     assert send_request(relay, CHAT, HI_BODY, x_api_key=key).status == 429
@@ -183,7 +183,7 @@ def test_a_call_that_redis_did_not_hear_of_counts_for_the_next(
     payer = budgets.payer_of(keys.create(name="k", owner=ada, tokens_per_day=100).api_key)
     found, amount = budgets.budgets_of(payer), Use(0, 90)
 
-    async def reserve_twice() -> list[budgets.Objection | None]:
+    async def reserve_twice() -> list[budgets.BudgetRefusal | None]:
         with monkeypatch.context() as patch:
             patch.setattr(redis_counters, "PATIENCE_SECONDS", 0)
             first = await budgets.reserve(payer, "late", amount, found)

@@ -15,7 +15,7 @@ from history.models import ApiKey, Session
 from history.record.selectors import snapshot
 from project.accounts.models import User
 from relay.digest.digester import Digester
-from relay.gateway.call.calls import Earlier
+from relay.gateway.call.calls import EarlierConversation
 from relay.gateway.references import continuations, ownership
 from relay.providers import registry
 from relay.providers.base import Model
@@ -41,10 +41,10 @@ def providers(vendors: Vendors, upstream: str) -> registry.Router:
 
 def digest(relay: RunningRelay, calls: int) -> None:
     relay.ended(calls)
-    Digester(relay.journal.folder, name="test", patience=0).step()
+    Digester(relay.journal.folder, name="test", end_wait=0).step()
 
 
-def told(vendors: Vendors) -> str:
+def last_vendor_request(vendors: Vendors) -> str:
     return json.dumps(vendors.requests[-1].body)
 
 
@@ -76,15 +76,15 @@ def test_openai_sdk_continues_several_turns_with_tools(
     second = respond(input=[output], previous_response_id=first.id)
     assert second.output_text == "It rains."
     for words in ("How is the weather in Oslo?", "weather", "rain, 4 degrees"):
-        assert words in told(vendors)
+        assert words in last_vendor_request(vendors)
     vendors.plays(upstream, says("Then stay in."))
     third = respond(input="What shall I do?", previous_response_id=second.id)
     assert third.output_text == "Then stay in."
     for words in ("How is the weather in Oslo?", "rain, 4 degrees", "It rains.", "What shall I do?"):
-        assert words in told(vendors)
+        assert words in last_vendor_request(vendors)
     vendors.plays(upstream, says("Or go out."))
     again = respond(input="Something else?", previous_response_id=second.id)  # from the same place once more
-    assert "Then stay in." not in told(vendors)
+    assert "Then stay in." not in last_vendor_request(vendors)
     assert again.output_text == "Or go out."
 
 
@@ -125,7 +125,7 @@ def test_key_that_records_nothing_continues_while_the_process_remembers(
     vendors.plays(upstream, says("More."))
     then = {"model": "model", "input": "and?", "previous_response_id": given}
     assert send_request(relay, "/v1/responses", then, authorization=f"Bearer {key}").status == 200
-    assert "Secret." in told(vendors)
+    assert "Secret." in last_vendor_request(vendors)
     process_state.reset(continuations.ContinuationMemory)
     refused = send_request(relay, "/v1/responses", then, authorization=f"Bearer {key}")
     assert (refused.status, "Send the whole conversation" in refused.json["error"]["message"]) == (404, True)
@@ -149,8 +149,8 @@ def test_instructions_of_an_earlier_request_do_not_hold_any_more(
     first = of_openai.responses.create(model="model", instructions="Talk like a pirate.", input=developer)
     vendors.plays(upstream, says("Yes."))
     of_openai.responses.create(model="model", input="and?", previous_response_id=first.id)
-    assert "pirate" not in told(vendors)
-    assert "Be brief." in told(vendors)
+    assert "pirate" not in last_vendor_request(vendors)
+    assert "Be brief." in last_vendor_request(vendors)
 
 
 @pytest.mark.parametrize("upstream", ["openai-responses"])
@@ -169,7 +169,7 @@ def test_answer_of_another_vendor_is_continued_from_the_record(
     vendors.plays("anthropic-messages", says("From Anthropic."))
     second = of_openai.responses.create(model="claude", input="And you?", previous_response_id=first.id)
     assert second.output_text == "From Anthropic."
-    assert "From OpenAI." in told(vendors)
+    assert "From OpenAI." in last_vendor_request(vendors)
     vendors.plays("openai-responses", says("Me again."))
     third = of_openai.responses.create(model="model", input="And now?", previous_response_id=second.id)
     assert third.output_text == "Me again."
@@ -183,7 +183,9 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     process_state.reset(continuations.ContinuationMemory)
     monkeypatch.setattr(continuations, "MOST_BYTES", 100)
     for place in range(30):
-        process_state.get(continuations.ContinuationMemory).add(1, f"resp_{place}", Earlier(entries=(), size=10))
+        process_state.get(continuations.ContinuationMemory).add(
+            1, f"resp_{place}", EarlierConversation(entries=(), size=10)
+        )
     assert len(process_state.get(continuations.ContinuationMemory).conversations) == 10
     monkeypatch.setattr(continuations, "REMEMBERED_SECONDS", -1)
     assert process_state.get(continuations.ContinuationMemory).get(1, "resp_29") is None

@@ -23,7 +23,7 @@ from relay.digest.digester import Digester
 from relay.models import KeyUse
 from relay.providers import registry
 from relay.usage import counters
-from tests.relay.digest.relayed import call, half_bytes, reply_bytes, said
+from tests.relay.digest.relayed import call, half_bytes, model_answer, reply_bytes
 from tests.relay_client import SMALLEST_CALLS, RunningRelay, open_reply
 from tests.servers.processes import wait_for
 from tests.vendors.raw_upstream import RawReply, RawUpstream, complete_reply, streamed_reply, use_raw_provider
@@ -33,8 +33,8 @@ pytestmark = pytest.mark.any_database
 ANTHROPIC, CHAT, RESPONSES, GEMINI = "anthropic-messages", "openai-chat", "openai-responses", "gemini-generate"
 # Longer than what a glance at the two ends of a reply shows, and not alike everywhere.
 TEXT = "One two three. " * 1_500 + "世界 " * 2_000
-ANSWER = said(TEXT, call("read", "call_1", path="/tmp/notes"))
-UNCOUNTED = said(TEXT, usage=None)
+ANSWER = model_answer(TEXT, call("read", "call_1", path="/tmp/notes"))
+UNCOUNTED = model_answer(TEXT, usage=None)
 
 ERRORS = {
     ANTHROPIC: b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}\n\n',
@@ -110,11 +110,11 @@ class Counting:
 
     def shown(self) -> dict[str, tuple[int, int, str]]:
         """On each exchange: tokens, and where they come from."""
-        digester = Digester(self.relay.journal.folder, name="test", patience=0)
+        digester = Digester(self.relay.journal.folder, name="test", end_wait=0)
         wait_for(lambda: digester.step() or Exchange.objects.filter(ended_at=None).count() == 0, seconds=5, what="it")
         wait_for(lambda: Exchange.objects.exclude(ended_at=None).count() == 3, seconds=5, what="three exchanges")
         rows = Exchange.objects.select_related("api_key")
-        return {str(row.api_key and row.api_key.name): _said(row.usage) for row in rows}
+        return {str(row.api_key and row.api_key.name): _usage_of(row.usage) for row in rows}
 
     def counted(self) -> dict[str, int]:
         """For each key: what it has used today."""
@@ -130,7 +130,7 @@ class Counting:
         return usage
 
 
-def _said(usage: dict[str, Any]) -> tuple[int, int, str]:
+def _usage_of(usage: dict[str, Any]) -> tuple[int, int, str]:
     return usage.get("input_tokens", 0), usage.get("output_tokens", 0), usage.get("source", "")
 
 
@@ -200,7 +200,9 @@ def test_so_does_a_translated_one(counting: Counting, bare: RawUpstream) -> None
 
 def test_a_very_long_one_that_breaks_off_is_counted_by_its_beginning(counting: Counting, bare: RawUpstream) -> None:
     """It would take too long to read all of it while others wait; then that number stands on the exchange, too."""
-    begun, _, piece = half_bytes(ANTHROPIC, said("One two three four five. ", usage=None)).rpartition(b"event: ")
+    begun, _, piece = half_bytes(ANTHROPIC, model_answer("One two three four five. ", usage=None)).rpartition(
+        b"event: "
+    )
     words = begun + (b"event: " + piece) * 8_000
     counting.ask(ANTHROPIC, played(BEFORE[ANTHROPIC] + words, is_cut=True))
     shown, counted = counting.shown(), counting.counted()

@@ -203,12 +203,12 @@ def test_a_name_that_no_model_can_have_is_not_found_and_not_remembered(
 def test_a_key_can_ask_how_it_stands(relay: RunningRelay, ada: User) -> None:
     made = keys.create(name="ci", owner=ada, recording="metadata", requests_per_minute=10, tokens_per_day=1_000)
     send_request(relay, "/v1/chat/completions", HI_BODY, x_api_key=made.secret)
-    told = send_request(relay, "/v1/me", method="GET", x_api_key=made.secret).json
-    assert (told["name"], told["recording"]) == ("ci", "metadata")
-    assert (told["limits"]["requests_per_minute"], told["limits"]["tokens_per_day"]) == (10, 1_000)
-    assert told["limits"]["cost_per_month"] is None
-    assert told["use"]["day"] == {"requests": 1, "tokens": 17, "cost": 0.0}
-    assert made.secret not in json.dumps(told)
+    answer = send_request(relay, "/v1/me", method="GET", x_api_key=made.secret).json
+    assert (answer["name"], answer["recording"]) == ("ci", "metadata")
+    assert (answer["limits"]["requests_per_minute"], answer["limits"]["tokens_per_day"]) == (10, 1_000)
+    assert answer["limits"]["cost_per_month"] is None
+    assert answer["use"]["day"] == {"requests": 1, "tokens": 17, "cost": 0.0}
+    assert made.secret not in json.dumps(answer)
 
 
 # Sessions by name.
@@ -217,9 +217,9 @@ def test_a_key_can_ask_how_it_stands(relay: RunningRelay, ada: User) -> None:
 def session_of(relay: RunningRelay, key: str, body: Any = None, **headers: str) -> str | None:
     answered = send_request(relay, "/v1/chat/completions", body or HI_BODY, x_api_key=key, **headers)
     assert answered.status == 200, answered.body
-    told = answered.headers.get("x-parley-session-id")
-    assert answered.headers.get("x-crs-session-id") == told
-    return told
+    answer = answered.headers.get("x-parley-session-id")
+    assert answered.headers.get("x-crs-session-id") == answer
+    return answer
 
 
 def test_a_call_that_names_no_session_is_told_none(relay: RunningRelay, key: str) -> None:
@@ -315,8 +315,8 @@ def test_an_answer_that_the_vendor_keeps_is_continued_only_by_the_key_it_was_giv
     assert send_request(relay, "/v1/responses", then, x_api_key=key).status == 200
     assert send_request(relay, "/v1/responses", then, x_api_key=theirs).status == 404
     assert send_request(relay, "/v1/responses", {**first, "conversation": "conv_1"}, x_api_key=key).status == 404
-    ownership.write_issued()
-    process_state.reset(ownership.IssuedNames)
+    ownership.flush_issued_ids()
+    process_state.reset(ownership.IssuedIdCache)
     assert send_request(relay, "/v1/responses", then, x_api_key=key).status == 200
     assert send_request(relay, "/v1/responses", then, x_api_key=theirs).status == 404
     assert IssuedId.objects.filter(name="resp_abc123").count() == 1
@@ -329,8 +329,8 @@ def test_continuation_of_a_stored_answer_stays_at_its_vendor(relay: RunningRelay
     process_state.set(
         registry.Router([HttpProvider(endpoint_at(vendors, "anthropic-messages", models=(Model(name="claude"),)))])
     )
-    told = send_request(relay, "/v1/responses", then, x_api_key=key)
-    assert (told.status, "Send the whole conversation" in told.json["error"]["message"]) == (400, True)
+    answer = send_request(relay, "/v1/responses", then, x_api_key=key)
+    assert (answer.status, "Send the whole conversation" in answer.json["error"]["message"]) == (400, True)
     assert len(vendors.requests) == 1
     assert [ended.reason for ended in relay.ended(2)] == ["done", "refused"]
 
@@ -347,8 +347,8 @@ def test_continuation_of_a_stored_answer_stays_at_its_vendor(relay: RunningRelay
 def test_request_without_a_model_gets_the_reason(
     relay: RunningRelay, key: str, vendors: Vendors, body: bytes, words: str
 ) -> None:
-    told = send_request(relay, "/v1/chat/completions", body, x_api_key=key).json["error"]["message"]
-    assert (words in told, len(told) < 400) == (True, True)
+    answer = send_request(relay, "/v1/chat/completions", body, x_api_key=key).json["error"]["message"]
+    assert (words in answer, len(answer) < 400) == (True, True)
     assert vendors.requests == []
 
 
@@ -360,7 +360,7 @@ def test_only_what_a_reply_calls_itself_counts_as_given_to_a_key(
     first = {"model": "model", "input": "hi"}
     event = b'event: response.created\ndata: {"type":"response.created","response":%s}\n\n' % echo
     for said in (raw(echo), raw(event, content_type="text/event-stream")):
-        process_state.reset(ownership.IssuedNames)
+        process_state.reset(ownership.IssuedIdCache)
         vendors.plays("openai-responses", said)
         send_request(relay, "/v1/responses", first, x_api_key=key)
         for name, status in (("resp_mine", 200), ("resp_victim", 404)):

@@ -12,12 +12,12 @@ from history.access import keys
 from history.dialects import json_access, reply_decoder
 from project.accounts.models import User
 from relay.gateway.references import issued_ids, ownership
-from relay.gateway.upstream.translating import TranslatedRequest
+from relay.gateway.upstream.translation import TranslatedRequest
 from relay.models import IssuedId
 from relay.providers import registry
 from relay.providers.connections import RawRequest
 from relay.runtime.event_loop import LARGE
-from tests.relay.digest.relayed import half_bytes, said
+from tests.relay.digest.relayed import half_bytes, model_answer
 from tests.relay_client import SMALLEST_CALLS, RunningRelay, open_reply, send_request
 from tests.servers.processes import wait_for
 from tests.vendors import Vendors
@@ -62,7 +62,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> Threads:
     return noted
 
 
-def ask(relay: RunningRelay, dialect: str, secret: str) -> None:
+def call_relay(relay: RunningRelay, dialect: str, secret: str) -> None:
     path, body = SMALLEST_CALLS[dialect]
     with open_reply(relay, path, json.dumps(body).encode(), headers={"x-api-key": secret}) as answered:
         answered.read()
@@ -75,8 +75,8 @@ def test_a_reply_that_breaks_off_is_counted_beside_the_loop(
 ) -> None:
     use_raw_provider(bare, dialect)
     limited = keys.create(name="limited", owner=ada, recording="full", tokens_per_day=10**9)
-    bare.says.append(streamed_reply(half_bytes(dialect, said(LONG, usage=None)), ends=False))
-    ask(relay, dialect, limited.secret)
+    bare.says.append(streamed_reply(half_bytes(dialect, model_answer(LONG, usage=None)), ends=False))
+    call_relay(relay, dialect, limited.secret)
     [ended] = relay.ended()
     assert ended.usage_hint["output_tokens"] > 10_000
     assert (max(threads.on_the_loop, default=0) <= LARGE, max(threads.elsewhere) > LARGE) == (True, True)
@@ -94,7 +94,7 @@ def test_the_names_in_a_long_line_are_read_beside_the_loop(
     events += [{"type": "response.completed", "response": reply | {"output": []}}]
     lines = [f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events]
     bare.says.append(streamed_reply(*lines) if is_stream else complete_reply(json.dumps(reply).encode()))
-    ask(relay, RESPONSES, key)
+    call_relay(relay, RESPONSES, key)
     wait_for(lambda: issued() == {"resp_1", "ig_1"}, seconds=5, what="both names")
     assert (max(threads.on_the_loop, default=0) <= LARGE, max(threads.elsewhere) > LARGE) == (True, True)
 
@@ -104,8 +104,8 @@ def test_a_long_event_is_translated_beside_the_loop(
     relay: RunningRelay, key: str, bare: RawUpstream, threads: Threads, dialect: str
 ) -> None:
     use_raw_provider(bare, dialect)
-    bare.says.append(streamed_reply(half_bytes(dialect, said(LONG, usage=None)), ends=False))
-    ask(relay, ANTHROPIC, key)
+    bare.says.append(streamed_reply(half_bytes(dialect, model_answer(LONG, usage=None)), ends=False))
+    call_relay(relay, ANTHROPIC, key)
     assert (max(threads.on_the_loop, default=0) <= LARGE, max(threads.elsewhere) > LARGE) == (True, True)
 
 
@@ -131,5 +131,5 @@ def test_a_long_conversation_that_a_short_call_continues_is_encoded_beside_the_l
 
 
 def issued() -> set[str]:
-    ownership.write_issued()
+    ownership.flush_issued_ids()
     return set(IssuedId.objects.values_list("name", flat=True))

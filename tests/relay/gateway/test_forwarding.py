@@ -23,7 +23,7 @@ from relay.gateway.call.headers import headers_for_upstream
 from relay.gateway.recording import Recording
 from relay.providers import registry
 from relay.providers.base import Rule, Target
-from relay.providers.endpoints import Patience
+from relay.providers.endpoints import Timeouts
 from relay.providers.http import HttpProvider
 from tests.relay_client import SMALLEST_CALLS, RunningRelay, open_reply, send_request
 from tests.vendors.raw_upstream import (
@@ -447,7 +447,7 @@ def test_words_of_a_reply_that_is_not_kept_are_no_error_either(
 def test_an_upstream_that_says_nothing_for_too_long_is_a_timeout(
     relay: RunningRelay, key: str, bare: RawUpstream
 ) -> None:
-    process_state.set(registry.Router([HttpProvider(raw_endpoint(bare, patience=Patience(connect=2, idle=0.3)))]))
+    process_state.set(registry.Router([HttpProvider(raw_endpoint(bare, timeouts=Timeouts(connect=2, idle=0.3)))]))
     bare.says.append(streamed_reply(EVENTS[0], 5.0))
     with open_reply(relay, "/v1/messages", BODY, headers={"x-api-key": key}) as answered:
         assert answered.read() == EVENTS[0]

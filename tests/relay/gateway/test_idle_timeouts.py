@@ -6,13 +6,13 @@ from typing import NoReturn
 import pytest
 
 from relay.errors import Cut, VendorFault
-from relay.gateway.upstream.dialing import idle_timeout
-from relay.providers.endpoints import Endpoint, Patience
+from relay.gateway.upstream.upstream_calls import idle_timeout
+from relay.providers.endpoints import Endpoint, Timeouts
 
 pytestmark = pytest.mark.any_database
 
 IMPATIENT = Endpoint(
-    name="mute", dialect="openai-chat", base_url="http://127.0.0.1:1/v1", patience=Patience(connect=1, idle=0.01)
+    name="mute", dialect="openai-chat", base_url="http://127.0.0.1:1/v1", timeouts=Timeouts(connect=1, idle=0.01)
 )
 
 

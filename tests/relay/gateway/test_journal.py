@@ -15,19 +15,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from relay.gateway.journal import frames
+from relay.gateway.journal import record_framing
 from relay.gateway.journal import writer as journals
 from relay.gateway.journal.reader import JournalReader, read
 from relay.gateway.journal.records import (
-    Accepted,
     Attempt,
-    Ended,
-    Lost,
+    CallAccepted,
+    CallEnded,
     Record,
+    RecordsLost,
     ReplyBytes,
-    from_bytes,
-    head_of,
-    head_of_reply,
+    decode_record,
+    encode_header,
+    encode_reply_header,
     without_credentials,
 )
 from relay.gateway.journal.segments import MAGIC, heading, is_written, names, writer_of
@@ -35,8 +35,8 @@ from relay.gateway.journal.writer import Journal
 from tests.relay.gateway.writer import accept
 
 
-def ended(exchange: UUID, reason: str = "done") -> Ended:
-    return Ended(exchange=exchange, at=time.time(), reason=reason, status=200)
+def ended(exchange: UUID, reason: str = "done") -> CallEnded:
+    return CallEnded(exchange=exchange, at=time.time(), reason=reason, status=200)
 
 
 def records_in(folder: Path) -> list[Record]:
@@ -56,7 +56,7 @@ moments = st.floats(min_value=0, max_value=4e9)
 pairs = st.lists(st.tuples(texts, texts), max_size=3)
 records: st.SearchStrategy[Record] = st.one_of(
     st.builds(
-        Accepted,
+        CallAccepted,
         exchange=st.uuids(),
         at=moments,
         key=st.integers(0, 2**40),
@@ -74,7 +74,7 @@ records: st.SearchStrategy[Record] = st.one_of(
     ),
     st.builds(ReplyBytes, exchange=st.uuids(), at=moments, data=st.binary(max_size=200), offset=st.integers(0, 2**40)),
     st.builds(
-        Ended,
+        CallEnded,
         exchange=st.uuids(),
         at=moments,
         reason=texts,
@@ -85,38 +85,38 @@ records: st.SearchStrategy[Record] = st.one_of(
         usage_hint=st.dictionaries(texts, st.integers(), max_size=2),
         reply=st.binary(max_size=200),
     ),
-    st.builds(Lost, at=moments, calls=st.integers(0, 9), lost_bytes=st.integers(0, 9), why=texts),
+    st.builds(RecordsLost, at=moments, calls=st.integers(0, 9), lost_bytes=st.integers(0, 9), why=texts),
 )
 
 
-def payload_of(record: Record) -> frames.Payload:
+def payload_of(record: Record) -> record_framing.Payload:
     match record:
         case ReplyBytes():
-            return head_of_reply(record.exchange, record.at, offset=record.offset), record.data
-        case Accepted():
-            return head_of(replace(record, body=b"")), record.body
-        case Ended():
-            return head_of(replace(record, reply=b"")), record.reply
-    return head_of(record), b""
+            return encode_reply_header(record.exchange, record.at, offset=record.offset), record.data
+        case CallAccepted():
+            return encode_header(replace(record, body=b"")), record.body
+        case CallEnded():
+            return encode_header(replace(record, reply=b"")), record.reply
+    return encode_header(record), b""
 
 
 def file_of(written: list[Record], *, name: str = "1.journal") -> tuple[bytes, list[int]]:
     """A whole segment as the journal writes it, and where each of its records ends."""
     data, ends, calls = b"", [], 0
     for record in written:
-        data += framed(record, name, position=frames.START + len(data), calls=calls)
-        calls += isinstance(record, Accepted)
-        ends.append(frames.START + len(data))
-    return MAGIC + frames.pack_counts(frames.START + len(data), calls) + data, ends
+        data += framed(record, name, position=record_framing.START + len(data), calls=calls)
+        calls += isinstance(record, CallAccepted)
+        ends.append(record_framing.START + len(data))
+    return MAGIC + record_framing.pack_counts(record_framing.START + len(data), calls) + data, ends
 
 
 def framed(record: Record, segment: str, *, position: int, calls: int) -> bytes:
-    payload, mark = b"".join(payload_of(record)), frames.mark_of(segment)
-    return frames.pack_frame([payload], mark, length=len(payload), position=position, calls=calls) + payload
+    payload, mark = b"".join(payload_of(record)), record_framing.mark_of(segment)
+    return record_framing.pack_frame([payload], mark, length=len(payload), position=position, calls=calls) + payload
 
 
 def read_back(record: Record) -> Record:
-    return from_bytes(memoryview(b"".join(payload_of(record))))
+    return decode_record(memoryview(b"".join(payload_of(record))))
 
 
 class TestRecords:
@@ -125,13 +125,13 @@ class TestRecords:
         assert read_back(record) == record
 
     def test_half_a_character_of_a_client_comes_back_too(self) -> None:
-        record = Ended(exchange=uuid4(), at=1.5, reason="upstream_error", error="half \ud800")
+        record = CallEnded(exchange=uuid4(), at=1.5, reason="upstream_error", error="half \ud800")
         assert read_back(record) == record
 
     def test_a_field_of_a_later_version_is_left_out(self) -> None:
         told = b'{"at":1.5,"calls":2,"lost_bytes":3,"why":"full","unheard_of":[1]}'
         payload = b"L" + len(told).to_bytes(4, "little") + told
-        assert from_bytes(memoryview(payload)) == Lost(at=1.5, calls=2, lost_bytes=3, why="full")
+        assert decode_record(memoryview(payload)) == RecordsLost(at=1.5, calls=2, lost_bytes=3, why="full")
 
     @given(written=st.lists(records, max_size=6), data=st.data())
     def test_a_segment_cut_at_any_byte_gives_the_records_that_are_whole(
@@ -153,9 +153,9 @@ class TestRecords:
         whole[at] ^= 1 << data.draw(st.integers(0, 7))
         (folder / "1.journal").write_bytes(whole)
         read = [record for _place, record in JournalReader(folder).read()]
-        lost = [one for one in read if isinstance(one, Lost) and one.is_damage]
+        lost = [one for one in read if isinstance(one, RecordsLost) and one.is_damage]
         found = [one for one in read if one not in lost]
-        assert (len(lost), len(written) - len(found)) == (1, int(at >= frames.START))
+        assert (len(lost), len(written) - len(found)) == (1, int(at >= record_framing.START))
         assert not [record for record in found if record not in written]
 
 
@@ -164,9 +164,9 @@ class TestWriting:
         journal = Journal(tmp_path / "journal")
         exchange = write_one(journal, body=b'{"messages": []}')
         first, second = records_in(tmp_path / "journal")
-        assert isinstance(first, Accepted)
+        assert isinstance(first, CallAccepted)
         assert (first.exchange, first.body, first.body_size) == (exchange, b'{"messages": []}', 16)
-        assert isinstance(second, Ended)
+        assert isinstance(second, CallEnded)
         assert (second.reason, second.reply, second.reply_size, second.lost_bytes) == ("done", b"hello", 5, 0)
 
     def test_files_are_private(self, tmp_path: Path) -> None:
@@ -204,8 +204,8 @@ class TestWriting:
         assert all(word in on_disk for word in kept)
         assert not any(word in on_disk for word in not_kept)
         first, *_, last = records_in(tmp_path)
-        assert isinstance(first, Accepted)
-        assert isinstance(last, Ended)
+        assert isinstance(first, CallAccepted)
+        assert isinstance(last, CallEnded)
         assert (first.body_size, last.reply_size) == (8, 6)
 
     def test_nothing_at_all_is_written_where_recording_is_off(self, tmp_path: Path) -> None:
@@ -251,13 +251,13 @@ class TestSegments:
         written = [write_one(journal, body=b"x" * 700) for _ in range(6)]
         assert len(names(tmp_path)) > 2
         assert len({writer_of(name) for name in names(tmp_path)}) == 1
-        assert [record.exchange for record in records_in(tmp_path) if isinstance(record, Accepted)] == written
+        assert [record.exchange for record in records_in(tmp_path) if isinstance(record, CallAccepted)] == written
 
     def test_several_processes_are_read_in_the_order_of_time(self, tmp_path: Path) -> None:
         here, there = Journal(tmp_path), Journal(tmp_path)
         written = [write_one(journal) for journal in (here, there, there, here, there, here)]
         assert len(names(tmp_path)) == 2
-        assert [record.exchange for record in records_in(tmp_path) if isinstance(record, Accepted)] == written
+        assert [record.exchange for record in records_in(tmp_path) if isinstance(record, CallAccepted)] == written
 
     def test_a_clock_that_is_set_back_changes_the_order_of_no_writer(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -269,8 +269,8 @@ class TestSegments:
         here.end(replace(ended(exchange), at=now - 100))
         write_one(there)
         assert len(names(tmp_path)) == 3
-        told = [record for record in records_in(tmp_path) if isinstance(record, (Accepted, Ended))]
-        assert [type(record) for record in told if record.exchange == exchange] == [Accepted, Ended]
+        told = [record for record in records_in(tmp_path) if isinstance(record, (CallAccepted, CallEnded))]
+        assert [type(record) for record in told if record.exchange == exchange] == [CallAccepted, CallEnded]
 
     def test_a_reader_gives_each_record_once_and_waits_for_half_written_ones(self, tmp_path: Path) -> None:
         journal, reader = Journal(tmp_path), JournalReader(tmp_path)
@@ -328,7 +328,7 @@ class TestSegments:
         assert names(tmp_path) == [segment]
         again = [record for _place, record in JournalReader(tmp_path, {**reader.read_to, **needed}).read()]
         assert len(again) == 2
-        assert isinstance(again[0], Accepted)
+        assert isinstance(again[0], CallAccepted)
         assert again[0].exchange == second
 
     @pytest.mark.parametrize(
@@ -339,7 +339,7 @@ class TestSegments:
         (tmp_path / "1-old.journal").write_bytes(content)
         reader = JournalReader(tmp_path)
         ((_place, lost),) = reader.read()
-        assert isinstance(lost, Lost)
+        assert isinstance(lost, RecordsLost)
         assert lost.is_damage
         assert lost.lost_bytes >= len(content)
         reader.remove_all_but(())
@@ -380,9 +380,9 @@ class TestTrouble:
         journal.most_bytes = 100_000
         time.sleep(0.3)
         write_one(journal)
-        told = [record for record in records_in(tmp_path) if isinstance(record, Lost)]
+        told = [record for record in records_in(tmp_path) if isinstance(record, RecordsLost)]
         assert [(record.calls, record.lost_bytes) for record in told] == [(1, 5_000)]
-        assert lost not in {record.exchange for record in records_in(tmp_path) if isinstance(record, Accepted)}
+        assert lost not in {record.exchange for record in records_in(tmp_path) if isinstance(record, CallAccepted)}
 
     async def test_end_that_did_not_fit_is_written_once_there_is_space(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -401,12 +401,10 @@ class TestTrouble:
         journal.most_bytes = 100_000
         await asyncio.sleep(0.6)
         ((_place, end),) = reader.read()
-        assert isinstance(end, Ended)
+        assert isinstance(end, CallEnded)
         journal.close()
 
-    def test_of_a_reply_that_did_not_fit_the_beginning_is_kept_and_its_end_says_what_is_missing(
-        self, tmp_path: Path
-    ) -> None:
+    def test_a_reply_that_did_not_fit_keeps_its_beginning_and_a_note(self, tmp_path: Path) -> None:
         journal, exchange = Journal(tmp_path, most_bytes=100_000), uuid4()
         accept(journal, exchange)
         journal.reply(exchange, b"a" * 70_000)
@@ -416,7 +414,7 @@ class TestTrouble:
         _accepted, kept, end = records_in(tmp_path)
         assert isinstance(kept, ReplyBytes)
         assert kept.data == b"a" * 70_000
-        assert isinstance(end, Ended)
+        assert isinstance(end, CallEnded)
         assert (end.reply_size, end.lost_bytes) == (140_001, 70_001)
 
     def test_a_full_disk_leaves_whole_records_and_what_was_lost_is_counted(self, tmp_path: Path) -> None:
@@ -429,11 +427,11 @@ class TestTrouble:
         *said, counted = process.stdout.splitlines()
         kept = {UUID(line.split()[0]) for line in said if line.endswith("kept")}
         found = records_in(tmp_path)
-        assert {record.exchange for record in found if isinstance(record, Accepted)} == kept
-        assert {record.exchange for record in found if isinstance(record, Ended)} == kept
+        assert {record.exchange for record in found if isinstance(record, CallAccepted)} == kept
+        assert {record.exchange for record in found if isinstance(record, CallEnded)} == kept
         assert len(kept) > 3
         assert counted.startswith("2 calls")
-        assert sum(record.calls for record in found if isinstance(record, Lost)) == 2
+        assert sum(record.calls for record in found if isinstance(record, RecordsLost)) == 2
 
     def test_kill_9_of_the_writer_loses_nothing_that_was_acknowledged(self, tmp_path: Path) -> None:
         with subprocess.Popen(
@@ -447,7 +445,7 @@ class TestTrouble:
         assert not is_written(tmp_path / segment)
         acknowledged = {UUID(line.split()[0]) for line in said[1:]}
         found = records_in(tmp_path)
-        assert acknowledged <= {record.exchange for record in found if isinstance(record, Ended)}
+        assert acknowledged <= {record.exchange for record in found if isinstance(record, CallEnded)}
         endless = UUID(said[0].split()[0])
         assert any(isinstance(record, ReplyBytes) and record.exchange == endless for record in found)
-        assert not any(isinstance(record, Ended) and record.exchange == endless for record in found)
+        assert not any(isinstance(record, CallEnded) and record.exchange == endless for record in found)

@@ -224,7 +224,7 @@ def test_digester_counts_keys_without_limits_with_the_exchange(relay: RunningRel
     counters.sync()
     assert (KeyUse.objects.get().requests, KeyUse.objects.get().tokens) == (1, 0)
     for _ in range(2):
-        Digester(relay.journal.folder, name="test", patience=0).step()
+        Digester(relay.journal.folder, name="test", end_wait=0).step()
     row = KeyUse.objects.get()
     assert (row.requests, row.tokens, row.cost) == (1, TOKENS, Decimal(TOKENS))
     used = send_request(relay, "/v1/me", method="GET", x_api_key=key).json["use"]
@@ -238,7 +238,7 @@ def test_a_limit_that_is_set_later_knows_what_was_used_before(relay: RunningRela
     secret = key_with(ada)
     send_request(relay, CHAT, HI_BODY, x_api_key=secret)
     relay.ended()
-    Digester(relay.journal.folder, name="test", patience=0).step()
+    Digester(relay.journal.folder, name="test", end_wait=0).step()
     keys.change(ApiKey.objects.get(), actor=ada, tokens_per_day=TOKENS)
     assert send_request(relay, CHAT, HI_BODY, x_api_key=secret).status == 429
 

@@ -151,7 +151,7 @@ def test_digester_and_limits_estimate_alike(relay: RunningRelay, ada: User, bare
     bare.says.append(UNCOUNTED)
     assert send_request(relay, "/v1/messages", HI_BODY, x_api_key=key_with(ada)).status == 200
     relay.ended()
-    Digester(relay.journal.folder, name="test", patience=0).step()
+    Digester(relay.journal.folder, name="test", end_wait=0).step()
     assert Message.objects.get(kind="model_output").usage_source == "estimated"
     assert 100 < KeyUse.objects.get().tokens < 400
 

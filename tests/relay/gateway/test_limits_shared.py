@@ -39,7 +39,7 @@ def done(work: Callable[[], Awaitable[T]]) -> T:
     return asyncio.run(closed())
 
 
-def entered(name: str) -> redis_counters.Counted:
+def entered(name: str) -> redis_counters.RateCounts:
     counted = done(lambda: redis_counters.enter("k", name))
     assert counted is not None
     return counted

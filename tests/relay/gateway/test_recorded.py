@@ -43,7 +43,7 @@ def providers(vendors: Vendors, upstream: str) -> registry.Router:
 
 def digest(relay: RunningRelay, *, ends: int) -> None:
     relay.ended(ends)
-    digester = Digester(relay.journal.folder, name="test", patience=0)
+    digester = Digester(relay.journal.folder, name="test", end_wait=0)
     for _ in range(4):
         digester.step()
 
@@ -79,7 +79,7 @@ def test_a_conversation_with_a_tool_is_one_session_in_either_language(
 
 
 @pytest.mark.parametrize("upstream", ["anthropic-messages", "openai-chat"], indirect=True)
-def test_a_chat_that_googles_sdk_streams_is_stored_once_though_it_keeps_every_chunk_for_itself(
+def test_a_chat_streamed_by_googles_sdk_is_stored_once(
     of_google: genai.Client, relay: RunningRelay, vendors: Vendors, upstream: str
 ) -> None:
     chat = of_google.chats.create(model="model")
@@ -105,9 +105,7 @@ def test_what_the_sdk_tries_again_is_one_exchange(
     assert path_of(sessions()[0]) == ["u:hi", "a:Hello."]
 
 
-def test_what_a_call_cost_is_on_its_exchange_and_in_its_session_whether_its_key_has_limits_or_not(
-    relay: RunningRelay, ada: User, settings: Any
-) -> None:
+def test_the_cost_of_a_call_is_on_its_exchange_and_its_session(relay: RunningRelay, ada: User, settings: Any) -> None:
     settings.PARLEY_PRICES = (Price(model="mod*", input=Decimal(1_000_000), output=Decimal(2_000_000)),)
     for limit in (None, 1_000):
         made = keys.create(name="priced", owner=ada, recording="full", tokens_per_day=limit)
@@ -188,7 +186,7 @@ def test_the_upstream_may_break_off_after_any_byte(
 
 
 @pytest.mark.parametrize("upstream", ["openai-chat"], indirect=True)
-def test_with_the_database_away_the_client_is_answered_and_the_history_catches_up_in_order(
+def test_without_the_database_clients_are_answered_and_recorded_later(
     of_openai: OpenAI, relay: RunningRelay, vendors: Vendors, upstream: str
 ) -> None:
     talk: list[Any] = []

@@ -63,8 +63,8 @@ def events(output: list[dict[str, Any]] = ITEMS) -> bytes:
     return b"".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n".encode() for one in told)
 
 
-def pieces(said: bytes, size: int) -> RawReply:
-    return streamed_reply(*[said[start : start + size] for start in range(0, len(said), size)])
+def pieces(raw_reply: bytes, size: int) -> RawReply:
+    return streamed_reply(*[raw_reply[start : start + size] for start in range(0, len(raw_reply), size)])
 
 
 def referring(*input_items: Any, **more: Any) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def status(relay: RunningRelay, body: Any, key: str, path: str = "/v1/responses"
 
 
 def issued() -> set[str]:
-    ownership.write_issued()
+    ownership.flush_issued_ids()
     return set(IssuedId.objects.values_list("name", flat=True))
 
 
@@ -89,13 +89,15 @@ def issued() -> set[str]:
 
 @pytest.mark.parametrize("mode", ["full", "no_replies", "metadata", "off"])
 @pytest.mark.parametrize(
-    "said", [complete_reply(reply()), streamed_reply(events()), pieces(events(), 7)], ids=["whole", "stream", "cut up"]
+    "raw_reply",
+    [complete_reply(reply()), streamed_reply(events()), pieces(events(), 7)],
+    ids=["whole", "stream", "cut up"],
 )
 def test_an_item_that_the_vendor_keeps_is_referred_to_only_by_the_key_it_was_given_to(
-    relay: RunningRelay, key: str, theirs: str, bare: RawUpstream, said: RawReply, mode: str
+    relay: RunningRelay, key: str, theirs: str, bare: RawUpstream, raw_reply: RawReply, mode: str
 ) -> None:
     ApiKey.objects.filter(name="laptop").update(recording=mode)
-    bare.says.append(said)
+    bare.says.append(raw_reply)
     send_request(relay, "/v1/responses", HI, x_api_key=key)
     assert [status(relay, named(name), key) for name in ("msg_1", "rs_1")] == [200, 200]
     told = send_request(relay, "/v1/responses", named("msg_1"), x_api_key=theirs)
@@ -111,7 +113,7 @@ def test_what_another_process_was_given_is_in_the_database(
     bare.says.append(complete_reply(reply()))
     send_request(relay, "/v1/responses", HI, x_api_key=key)
     wait_for(lambda: issued() == {"resp_1", "rs_1", "msg_1"}, seconds=5, what="the names")
-    process_state.reset(ownership.IssuedNames)
+    process_state.reset(ownership.IssuedIdCache)
     many = referring(*({"type": "item_reference", "id": item["id"]} for item in ITEMS))
     assert [status(relay, many, key), status(relay, many, theirs)] == [200, 404]
 
@@ -174,33 +176,35 @@ def test_an_item_is_given_by_where_it_stands_in_a_reply_and_not_by_any_text(
     theirs = {"id": "msg_theirs", "item": {"id": "msg_theirs"}, "type": "response.output_item.done"}
     text = [{"type": "output_text", "text": json.dumps(theirs), "annotations": [theirs]}]
     echo = [{"type": "message", "id": "msg_1", "content": text}]
-    for said in (
+    for raw_reply in (
         complete_reply(reply(echo, metadata=theirs, tools=[theirs], instructions=[theirs])),
         streamed_reply(events(echo)),
     ):
-        process_state.reset(ownership.IssuedNames)
-        bare.says.append(said)
+        process_state.reset(ownership.IssuedIdCache)
+        bare.says.append(raw_reply)
         send_request(relay, "/v1/responses", HI, x_api_key=key)
         assert [status(relay, named("msg_1"), key), status(relay, named("msg_theirs"), key)] == [200, 404]
 
 
-@pytest.mark.parametrize("said", [complete_reply(reply()), streamed_reply(events())], ids=["whole", "stream"])
-def test_of_what_the_vendor_does_not_keep_only_what_comes_without_its_content_can_be_sent_back(
-    relay: RunningRelay, key: str, bare: RawUpstream, said: RawReply
+@pytest.mark.parametrize("raw_reply", [complete_reply(reply()), streamed_reply(events())], ids=["whole", "stream"])
+def test_only_items_without_content_can_refer_to_what_is_not_stored(
+    relay: RunningRelay, key: str, bare: RawUpstream, raw_reply: RawReply
 ) -> None:
     """Servers that keep nothing give ids all the same, and their clients send thoughts back with nothing else."""
-    bare.says.append(said)
+    bare.says.append(raw_reply)
     send_request(relay, "/v1/responses", {**HI, "store": False}, x_api_key=key)
     assert status(relay, referring(ITEMS[0], store=False), key) == 200
     wait_for(lambda: issued() == {"resp_1", "rs_1"}, seconds=5, what="the names")
 
 
-@pytest.mark.parametrize("said", [reply(), events()], ids=["whole", "stream"])
+@pytest.mark.parametrize("raw_reply", [reply(), events()], ids=["whole", "stream"])
 def test_names_in_a_compressed_reply_are_known_too(
-    relay: RunningRelay, key: str, bare: RawUpstream, said: bytes
+    relay: RunningRelay, key: str, bare: RawUpstream, raw_reply: bytes
 ) -> None:
-    kind = "application/json" if said[:1] == b"{" else "text/event-stream"
-    bare.says.append(complete_reply(gzip.compress(said), headers=(f"content-type: {kind}", "content-encoding: gzip")))
+    kind = "application/json" if raw_reply[:1] == b"{" else "text/event-stream"
+    bare.says.append(
+        complete_reply(gzip.compress(raw_reply), headers=(f"content-type: {kind}", "content-encoding: gzip"))
+    )
     send_request(relay, "/v1/responses", HI, x_api_key=key)
     assert status(relay, named("msg_1"), key) == 200
     assert status(relay, {**HI, "previous_response_id": "resp_1"}, key) == 200
@@ -213,8 +217,8 @@ def saying(dialect: str, *blocks: Any, **more: Any) -> tuple[str, dict[str, Any]
     path, body = SMALLEST_CALLS[dialect]
     if dialect == GEMINI:
         return path, {"contents": [{"role": "user", "parts": list(blocks)}], **more}
-    said = [{"role": "user", "content": [*blocks] or "hi"}]
-    return path, {**body, "input" if dialect == RESPONSES else "messages": said, **more}
+    raw_reply = [{"role": "user", "content": [*blocks] or "hi"}]
+    return path, {**body, "input" if dialect == RESPONSES else "messages": raw_reply, **more}
 
 
 def tool(kind: str, **fields: Any) -> dict[str, Any]:
@@ -385,7 +389,7 @@ def using(dialect: str, name: str) -> dict[str, Any]:
     return {**body, "messages": [{"role": "assistant", "audio": {"id": name}}, *body["messages"]]}
 
 
-@pytest.mark.parametrize(("dialect", "more", "said", "mine", "other"), GIVEN)
+@pytest.mark.parametrize(("dialect", "more", "raw_reply", "mine", "other"), GIVEN)
 def test_what_a_reply_gives_a_name_to_is_used_by_its_key_alone(
     relay: RunningRelay,
     key: str,
@@ -393,13 +397,13 @@ def test_what_a_reply_gives_a_name_to_is_used_by_its_key_alone(
     bare: RawUpstream,
     dialect: str,
     more: Any,
-    said: RawReply,
+    raw_reply: RawReply,
     mine: str,
     other: str,
 ) -> None:
     use_raw_provider(bare, dialect)
     path, body = saying(dialect, **more)
-    bare.says.append(said)
+    bare.says.append(raw_reply)
     assert status(relay, body, key, path) == 200
     assert status(relay, using(dialect, mine), key, path) == 200
     assert status(relay, using(dialect, other), key, path) == 404
@@ -424,8 +428,8 @@ def test_upstream_that_lists_the_path_is_called(
 
 def test_what_is_translated_anyway_is_told_nothing_of_it(relay: RunningRelay, key: str, bare: RawUpstream) -> None:
     use_raw_provider(bare, ANTHROPIC)
-    said = json.dumps({**MESSAGE, "model": "m", "content": [{"type": "text", "text": "hi"}]}).encode()
-    bare.says.append(complete_reply(said))
+    raw_reply = json.dumps({**MESSAGE, "model": "m", "content": [{"type": "text", "text": "hi"}]}).encode()
+    bare.says.append(complete_reply(raw_reply))
     path, body = saying(RESPONSES, {"type": "input_text", "text": "hi"}, {"type": "input_file", "file_id": "file-1"})
     told = send_request(relay, path, body, x_api_key=key)
     assert (told.status, b"file-1" in bare.heard[0].body) == (200, False)

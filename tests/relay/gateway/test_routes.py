@@ -16,7 +16,7 @@ from relay.gateway.references import ownership
 from relay.gateway.routes import upstreams_for
 from relay.providers import registry
 from relay.providers.base import Model, Rule, Target
-from relay.providers.endpoints import Patience
+from relay.providers.endpoints import Timeouts
 from relay.providers.http import HttpProvider
 from tests.relay_client import HI_BODY, RunningRelay, send_request
 from tests.servers.processes import wait_for
@@ -34,7 +34,7 @@ def providers(vendors: Vendors) -> registry.Router:
     """Two that speak like OpenAI, of which the second knows its model by another name; one without a server."""
     alike = [HttpProvider(endpoint_at(vendors, CHAT, name=name)) for name in ("first", "second")]
     unreachable = endpoint_at(
-        vendors, CHAT, name="unreachable", base_url="http://127.0.0.1:1/v1", patience=Patience(connect=1)
+        vendors, CHAT, name="unreachable", base_url="http://127.0.0.1:1/v1", timeouts=Timeouts(connect=1)
     )
     others = [HttpProvider(endpoint_at(vendors, "anthropic-messages", models=(Model(name="claude"),)))]
     router = registry.Router([*alike, HttpProvider(unreachable), *others])
@@ -202,7 +202,7 @@ ANSWERED = [{"role": "assistant", "content": "Hello."}, {"role": "user", "conten
         ("responses", "input", "%s", [{"type": "input_text", "text": "%s"}]),
     ],
 )
-def test_a_conversation_stays_where_its_prompt_is_cached_though_the_mark_of_the_cache_moves_on(
+def test_a_conversation_stays_at_the_upstream_that_has_its_cache(
     relay: RunningRelay, key: str, vendors: Vendors, settings: Any, path: str, field: str, first: Any, then: Any
 ) -> None:
     lead(settings, "both", to("first"), to("second"))
@@ -237,7 +237,7 @@ def test_one_of_another_language_stands_in_and_is_translated(
     assert text == "From afar."
     assert [seen.dialect for seen in vendors.requests] == [CHAT, "anthropic-messages"]
     assert relay.ended()[0].metadata["provider"] == "anthropic"
-    digester = Digester(relay.journal.folder, name="test", patience=0)
+    digester = Digester(relay.journal.folder, name="test", end_wait=0)
     for _ in range(4):
         digester.step()
     row = Exchange.objects.select_related("message").get()
@@ -332,7 +332,7 @@ def test_what_one_account_keeps_is_gone_on_from_there(relay: RunningRelay, key: 
 @pytest.mark.usefixtures("two_accounts")
 def test_what_another_process_was_given_is_looked_for_at_each(relay: RunningRelay, key: str, vendors: Vendors) -> None:
     given = respond(relay, key, input="Question")["id"]
-    seen = process_state.get(ownership.IssuedNames).seen
+    seen = process_state.get(ownership.IssuedIdCache).seen
     wait_for(lambda: any(seen.values()), seconds=5)
     seen.update(dict.fromkeys(seen, ""))
     vendors.plays(RESPONSES, refuses("invalid_request", "Previous response not found."), says("Here."))

@@ -11,7 +11,7 @@ import pytest
 from google import genai
 from google.genai import types as genai_types
 
-from history.answers.events import Ended, Started, TextPiece
+from history.answers.events import AnswerEnded, AnswerStarted, TextPiece
 from history.dialects import DIALECTS
 from history.dialects.request_encoder import data_url
 from relay.providers import registry
@@ -66,7 +66,7 @@ def test_two_messages_of_one_answer_are_paragraphs_to_one_client_and_blocks_to_a
     of_openai: openai.OpenAI, of_anthropic: anthropic.Anthropic, vendors: Vendors, upstream: str
 ) -> None:
     said = [TextPiece(part="1", text="I look."), TextPiece(part="2", text="It rains.")]
-    vendors.plays(upstream, *[replace(says(), events=(Started(), *said, Ended(reason="stop")))] * 3)
+    vendors.plays(upstream, *[replace(says(), events=(AnswerStarted(), *said, AnswerEnded(reason="stop")))] * 3)
     chunks = list(of_openai.chat.completions.create(model="model", messages=HI, stream=True))
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "I look.\n\nIt rains."
     whole = of_openai.chat.completions.create(model="model", messages=HI)
@@ -241,7 +241,7 @@ def test_a_tool_of_chat_completions_that_takes_plain_text_is_called_with_it(
 
 
 @pytest.mark.parametrize("arguments", ["", "{}"])
-def test_a_tool_that_takes_plain_text_and_is_called_with_nothing_has_an_empty_text_everywhere(
+def test_a_text_tool_called_without_input_gets_an_empty_text(
     of_openai: openai.OpenAI, vendors: Vendors, arguments: str
 ) -> None:
     vendors.plays("openai-chat", *[asks(("call_1", "apply_patch", arguments))] * 2)

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from relay.gateway.journal.reader import read
-from relay.gateway.journal.records import Ended
-from tests.relay.mcp_server.asking import names, told
+from relay.gateway.journal.records import CallEnded
+from tests.relay.mcp_server.mcp_client import call_tool_text, list_tool_names
 from tests.servers.databases import copy_migrated_file
 from tests.servers.processes import SERVERS, Process, clean_environment, free_port, run_manage, run_server, wait_for
 from tests.vendors import KEYS, Vendors, says
@@ -48,7 +48,7 @@ def post(port: int, body: dict[str, object], key: str, *, only: int | None = Non
 
 
 def reasons(folder: Path) -> list[str]:
-    return [record.reason for _, record in read(folder / "journal") if isinstance(record, Ended)]
+    return [record.reason for _, record in read(folder / "journal") if isinstance(record, CallEnded)]
 
 
 @pytest.fixture(scope="module")
@@ -105,9 +105,9 @@ def test_the_relay_carries_and_mcp_answers_under_every_server(
         post(port, {**BODY, "stream": True}, key, only=100)
         assert vendors.requests[-1].left.wait(15)
         url = f"http://127.0.0.1:{port}"
-        assert len(names(url, key)) == 4
-        told(url, key, "append_note", text="Quokkas are small.")
-        assert "Notes: k" in told(url, key, "search_history", query="quokkas")
+        assert len(list_tool_names(url, key)) == 4
+        call_tool_text(url, key, "append_note", text="Quokkas are small.")
+        assert "Notes: k" in call_tool_text(url, key, "search_history", query="quokkas")
         wait_for(lambda: len(reasons(tmp_path)) == 4, seconds=15, what="the journal")
         assert reasons(tmp_path) == ["done", "done", "upstream_cut", "client_gone"]
         stream = open_stream(port, key, vendors)

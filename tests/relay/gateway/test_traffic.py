@@ -67,7 +67,7 @@ def test_what_a_client_sends_arrives_to_the_byte_and_becomes_at_most_one_session
     }
     assert kept.items() <= bare.heard[0].headers.items()
     relay.ended()
-    digester = Digester(relay.journal.folder, name="test", patience=0)
+    digester = Digester(relay.journal.folder, name="test", end_wait=0)
     for _ in range(4):
         digester.step()
     assert Exchange.objects.get().status_code == 529

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from uuid import UUID, uuid4
 
-from relay.gateway.journal.records import Accepted, Ended
+from relay.gateway.journal.records import CallAccepted, CallEnded
 from relay.gateway.journal.writer import Journal
 
 # Whose the exchanges are. Set below if this is the main module: importers have other arguments.
@@ -18,7 +18,7 @@ KEY, OWNER = 1, 1
 
 
 def accept(journal: Journal, exchange: UUID, body: bytes = b'{"model": "m"}', *, recording: str = "full") -> bool:
-    record = Accepted(
+    record = CallAccepted(
         exchange=exchange, at=time.time(), key=KEY, owner=OWNER, recording=recording, dialect="d", body_size=len(body)
     )
     return journal.accept(record, body)
@@ -29,12 +29,12 @@ def write_one(journal: Journal, body: bytes = b'{"model": "m"}') -> bool:
     kept = accept(journal, exchange, body)
     journal.reply(exchange, b"data: one\n\n")
     journal.reply(exchange, b"data: two\n\n")
-    journal.end(Ended(exchange=exchange, at=time.time(), reason="done", status=200))
-    say(f"{exchange} {'kept' if kept else 'lost'}")
+    journal.end(CallEnded(exchange=exchange, at=time.time(), reason="done", status=200))
+    print_line(f"{exchange} {'kept' if kept else 'lost'}")
     return kept
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
@@ -43,7 +43,7 @@ async def go_on(journal: Journal) -> None:
     """Until it is killed, with one reply that never ends."""
     endless = uuid4()
     accept(journal, endless)
-    say(f"{endless} endless")
+    print_line(f"{endless} endless")
     while True:
         journal.reply(endless, b"still")
         write_one(journal)
@@ -60,7 +60,7 @@ def fill_up(journal: Journal) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     counted = f"{journal.unreported.calls} calls {journal.unreported.lost_bytes} bytes"
     write_one(journal)
-    say(counted)
+    print_line(counted)
     journal.close()
 
 

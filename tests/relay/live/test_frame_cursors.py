@@ -257,13 +257,13 @@ class RecordingProgram(ProgramSessions):
     def __init__(self) -> None:
         super().__init__()
         self.cursors, self.done = {}, set()
-        self.heard: list[str] = []
+        self.frames: list[str] = []
 
     async def check_user(self) -> None:
         """The user is signed in."""
 
     async def send_event(self, kind: str, **fields: Any) -> None:
-        self.heard.append(kind)
+        self.frames.append(kind)
 
 
 @pytest.mark.any_database
@@ -277,4 +277,4 @@ async def test_the_end_of_a_lost_run_is_sent_once_also_if_its_frame_comes_late(t
     await program.session_changed({})
     frame = {"type": "run.frame", "run": str(run.pk), "n": 1, "kind": "ended", "outcome": "lost", "leaf": 2}
     await program.run_frame(frame)
-    assert program.heard == ["session.changed", "run.ended"]
+    assert program.frames == ["session.changed", "run.ended"]

@@ -63,7 +63,7 @@ def _nobody_stays(installation: Installation) -> Iterator[None]:
 def begin(installation: Installation, server: Server, text: str = "Count.") -> tuple[ProgramSocket, str, str]:
     """Send a message. The program, the session and the run that answers."""
     program = installation.program(server)
-    sent = program.ask("send", text=text)
+    sent = program.request("send", text=text)
     return program, sent["session_id"], sent["run"]
 
 
@@ -73,7 +73,7 @@ def is_a_beginning(page: ChatPage) -> None:
 
 
 def last_answer(program: ProgramSocket, session: str) -> dict[str, Any]:
-    return dict(program.ask("history", session=session, count=1)["messages"][-1])
+    return dict(program.request("history", session=session, count=1)["messages"][-1])
 
 
 # Keys of the page.
@@ -110,7 +110,7 @@ def test_who_closes_every_socket_at_token_50_of_500_and_comes_back_misses_nothin
     page.socket.close()
     time.sleep(0.3)
     back, again = installation.program(server), installation.page(server, session)
-    opened = back.ask("open", session=session)
+    opened = back.request("open", session=session)
     assert "w50" in back.words(run)
     assert len(back.words(run)) < 500, "the answer should not have been finished yet"
     again.until(lambda page: page.words, each=is_a_beginning)
@@ -129,7 +129,7 @@ def test_who_comes_back_can_still_stop_it_from_any_tab(installation: Installatio
     program.close()
     first, second = installation.page(server, session), installation.page(server, session)
     first.until(lambda page: page.run)
-    first.say("stop", run=first.run)
+    first.send_json("stop", run=first.run)
     for page in (first, second):
         page.until(lambda page: "stopped" in page.announced, each=is_a_beginning)
         assert 9 < len(page.words) < 500
@@ -154,7 +154,7 @@ def test_kill_9_in_mid_stream_leaves_one_interrupted_message_that_can_be_continu
             time.sleep(0.5)
             shown = program.words(run)
             page, program = installation.page(second, session), installation.program(second)
-            assert program.ask("open", session=session)["running"][0]["run"] == run
+            assert program.request("open", session=session)["running"][0]["run"] == run
             first.process.kill()
         page.until(lambda page: page.words, each=is_a_beginning)
         assert program.ended(run)["outcome"] == "lost"
@@ -164,12 +164,12 @@ def test_kill_9_in_mid_stream_leaves_one_interrupted_message_that_can_be_continu
         kept = stored["content"].split()
         assert kept == numbered_words(len(kept)) == page.words
         assert len(kept) >= len(shown) - 30, "what was noted half a second before is kept"
-        page.say("continue")
+        page.send_json("continue")
         page.until(lambda page: "finished" in page.announced)
         assert page.words == kept
         assert "and the rest." in page.talk
-        told = program.ask("history", session=session)
-        assert [one["role"] for one in told["messages"]][-4:] == ["user", "assistant", "user", "assistant"]
+        history = program.request("history", session=session)
+        assert [one["role"] for one in history["messages"]][-4:] == ["user", "assistant", "user", "assistant"]
     installation.close_sockets()
     verified = installation.manage("history", "verify", "--json")
     assert verified.returncode == 0, verified.stdout + verified.stderr
@@ -191,8 +191,8 @@ def test_sigterm_in_mid_stream_keeps_the_text_at_once_and_ends_in_good_order(
         assert code in ENDS_WITH[kind], victim.process.output
         for trouble in ("Traceback", "Exception", "never retrieved", "was destroyed", "core dumped"):
             assert trouble not in victim.process.output, victim.process.output
-    told = installation.program(server)
-    stored = last_answer(told, session)
+    history = installation.program(server)
+    stored = last_answer(history, session)
     assert (stored["metadata"]["status"], stored["metadata"]["end_reason"]) == ("interrupted", "server_stopped")
     kept = stored["content"].split()
     assert kept == numbered_words(len(kept))
@@ -200,7 +200,7 @@ def test_sigterm_in_mid_stream_keeps_the_text_at_once_and_ends_in_good_order(
     assert (ended["outcome"], ended["error"]) == ("lost", "server_stopped")
     assert kept == program.words(run), "what was kept was told to the end"
     assert [close_code(one.socket) for one in (program, page)] == [4012, 4012]
-    assert told.ask("open", session=session)["running"] == []
+    assert history.request("open", session=session)["running"] == []
 
 
 def test_what_ran_when_its_process_ended_is_ended_or_kept_by_the_next_start(installation: Installation) -> None:
@@ -237,7 +237,7 @@ def begin_command(installation: Installation, server: Server) -> str:
     program, session, run = begin(installation, server)
     program.ended(run)
     page, other = installation.page(server, session), installation.page(server, session)
-    page.say("send", text="/slow 60", after=page.after)
+    page.send_json("send", text="/slow 60", after=page.after)
     other.until(lambda page: "/slow 60" in page.queue, seconds=20)
     return session
 
@@ -246,9 +246,9 @@ def command_was_kept(installation: Installation, server: Server, session: str) -
     page = installation.page(server, session)
     page.until(lambda page: "The server stopped before it finished" in page.queue, seconds=20)
     program = installation.program(server)
-    program.ask("open", session=session)
-    assert [(row["text"], row["error"]) for row in program.ask("queue")["queued"]] == [("/slow 60", "Interrupted")]
-    program.ended(program.ask("send", text="Go on.")["run"])
+    program.request("open", session=session)
+    assert [(row["text"], row["error"]) for row in program.request("queue")["queued"]] == [("/slow 60", "Interrupted")]
+    program.ended(program.request("send", text="Go on.")["run"])
 
 
 def close_code(socket: ClientConnection) -> int | None:
@@ -282,25 +282,25 @@ def test_a_tab_on_one_process_and_the_run_on_the_other(
     # One that was open before it began, one that comes in the middle, of each kind.
     page, program = installation.page(here, session), installation.program(here)
     page.until(lambda page: page.after)
-    assert program.ask("open", session=session)["running"] == []
-    run = asking.ask("send", text="Count.")["run"]
+    assert program.request("open", session=session)["running"] == []
+    run = asking.request("send", text="Count.")["run"]
     asking.until_text(run, lambda text: "w20 " in text)
     late, later = installation.page(here, session), installation.program(here)
-    later.ask("open", session=session)
+    later.request("open", session=session)
     seen = {"page": set[int](), "late": set[int]()}
     page.until(lambda page: page.words == numbered_words(200) and page.announced, each=noting(seen["page"]))
     late.until(lambda page: page.words == numbered_words(200) and not page.run, each=noting(seen["late"]))
     assert all(len(sizes) >= 3 for sizes in seen.values()), f"the answer did not grow: {seen}"
-    for told in (program, later):
-        assert told.ended(run)["outcome"] == "done"
-        assert told.words(run) == numbered_words(200)
-        assert sum(one["type"] == "run.pieces" for one in told.heard) >= 2
+    for history in (program, later):
+        assert history.ended(run)["outcome"] == "done"
+        assert history.words(run) == numbered_words(200)
+        assert sum(one["type"] == "run.pieces" for one in history.frames) >= 2
     # And now it is stopped from the other process.
-    run = asking.ask("send", text="Count again.")["run"]
+    run = asking.request("send", text="Count again.")["run"]
     asking.until_text(run, lambda text: "w5 " in text)
     late.until(lambda page: page.run == run)
     asked = time.monotonic()
-    late.say("stop", run=run)
+    late.send_json("stop", run=run)
     assert asking.ended(run)["outcome"] == "stopped"
     assert time.monotonic() - asked < 4, "a stop is looked for once a second"
     assert program.ended(run)["outcome"] == "stopped"
@@ -334,13 +334,13 @@ def test_without_redis_for_a_while_each_process_serves_its_own_sockets(
             installation.page(here, session),
             installation.program(here),
         )
-        program.ask("open", session=session)
+        program.request("open", session=session)
         for place, outage in enumerate([redis.killed(), redis.hanging()]):
-            run = asking.ask("send", text="Count.")["run"]
+            run = asking.request("send", text="Count.")["run"]
             program.until_text(run, lambda text: "w10 " in text)
             with outage:
-                for told in (asking, program):
-                    told.until(lambda told: told["type"] == "server.degraded" and told["is_degraded"])
+                for history in (asking, program):
+                    history.until(lambda history: history["type"] == "server.degraded" and history["is_degraded"])
                 for shown in (own, page):
                     shown.until(lambda shown: shown.is_degraded)
                 assert installation.program(here).welcome["is_degraded"]
@@ -349,16 +349,16 @@ def test_without_redis_for_a_while_each_process_serves_its_own_sockets(
                 own.until(lambda own, seen=seen: own.words[-1:] > [f"w{seen}"])  # type: ignore[misc]
             for shown in (own, page):
                 shown.until(lambda shown: not shown.is_degraded)
-            for told in (asking, program):
-                assert told.ended(run)["outcome"] == "done"
-                assert told.words(run) == numbered_words(150)
+            for history in (asking, program):
+                assert history.ended(run)["outcome"] == "done"
+                assert history.words(run) == numbered_words(150)
             counted = numbered_words(150) * (place + 1)
             for shown in (own, page):
                 shown.until(lambda shown, counted=counted: shown.words == counted and not shown.run)  # type: ignore[misc]
         late = installation.program(here)
-        assert late.ask("open", session=session)["running"] == []
+        assert late.request("open", session=session)["running"] == []
         with pytest.raises(AssertionError, match="did not come"):
-            late.until(lambda told: told["type"].startswith("run."), seconds=0.3)
+            late.until(lambda history: history["type"].startswith("run."), seconds=0.3)
 
 
 # What goes wrong elsewhere.
@@ -372,8 +372,8 @@ def test_two_tabs_at_once_from_one_parent_give_two_branches_and_nothing_is_lost(
     program.ended(run)
     first, second = installation.page(server, session), installation.page(server, session)
     assert first.after == second.after
-    first.say("send", text="one", after=first.after)
-    second.say("send", text="two", after=second.after)
+    first.send_json("send", text="one", after=first.after)
+    second.send_json("send", text="two", after=second.after)
     # A tab that was not served yet may see what the other said first.
     first.until(lambda page: "one" in page.talk and "An answer." in page.talk and not page.run)
     second.until(lambda page: "two" in page.talk and "An answer." in page.talk and not page.run)
@@ -381,8 +381,8 @@ def test_two_tabs_at_once_from_one_parent_give_two_branches_and_nothing_is_lost(
     assert "one" not in second.talk
     assert sorted("on its own branch" in page.notices for page in (first, second)) == [False, True]
     for page, text in ((first, "one"), (second, "two")):
-        told = program.ask("history", leaf=page.after, count=2)["messages"]
-        assert [one["content"] for one in told] == [text, "An answer."]
+        history = program.request("history", leaf=page.after, count=2)["messages"]
+        assert [one["content"] for one in history] == [text, "An answer."]
 
 
 def test_who_takes_the_question_back_at_once_and_goes_away_finds_a_chat_that_opens(
@@ -390,16 +390,16 @@ def test_who_takes_the_question_back_at_once_and_goes_away_finds_a_chat_that_ope
 ) -> None:
     installation.plays(slow_words(300, seconds=0.02))
     program, session, run = begin(installation, server)
-    program.ask("rollback", to=0)
+    program.request("rollback", to=0)
     assert program.ended(run)["outcome"] == "stopped"
     installation.vendors.forget()
     # Twice: what was asked first may reach the vendor only now, and its answer is not read.
     installation.plays(says("Better."), says("Better."))
-    program.ask("create", title="Elsewhere")
-    assert program.ask("open", session=session)["running"] == []
+    program.request("create", title="Elsewhere")
+    assert program.request("open", session=session)["running"] == []
     page = installation.page(server, session)
     assert "Count." not in page.talk
-    page.say("send", text="Something else.", after=page.after)
+    page.send_json("send", text="Something else.", after=page.after)
     page.until(lambda page: "Better." in page.talk and not page.run)
     assert "No messages yet" not in page.talk
 
@@ -410,7 +410,7 @@ def test_who_deletes_a_chat_in_mid_answer_and_wants_it_back_has_it_with_what_was
     installation.plays(slow_words(300, seconds=0.02))
     program, session, run = begin(installation, server)
     program.until_text(run, lambda text: "w5 " in text)
-    program.ask("delete")
+    program.request("delete")
     with pytest.raises(HTTPError, match="404"):
         installation.read(server, f"/s/{session}/")
     installation.post(server, f"/s/{session}/undelete/")
@@ -427,7 +427,7 @@ def test_a_tool_result_of_ten_megabytes_is_stored_whole_and_no_frame_is_long(
     page = installation.page(server, session)
     page.until(lambda page: "That was long." in page.talk and not page.run)
     assert program.ended(run)["outcome"] == "done"
-    [made] = [one for message in program.ask("history")["messages"] for one in message["tool_calls"]]
+    [made] = [one for message in program.request("history")["messages"] for one in message["tool_calls"]]
     assert (made["status"], made["result"][:7]) == ("success", "needle ")
     assert "needle" in page.talk
     assert max(page.largest, program.largest) < 100_000
@@ -455,9 +455,9 @@ def test_a_nul_and_a_lone_surrogate_in_an_answer_are_shown_stored_and_found(
     page = installation.page(server, session)
     page.until(lambda page: "needle" in page.talk and not page.run)
     assert program.ended(run)["outcome"] == "done"
-    told = last_answer(program, session)["content"]
-    assert told.startswith("before ")
-    assert "😀 whole, needle" in told
+    history = last_answer(program, session)["content"]
+    assert history.startswith("before ")
+    assert "😀 whole, needle" in history
     assert "😀 whole, needle" in page.talk
     assert "😀 whole, needle" in program.texts[run]
     assert session in installation.read(server, "/rail/?q=needle+whole")
@@ -476,15 +476,15 @@ def test_a_client_that_does_not_read_is_dropped_and_catches_up(
     installation.plays(replace(says(*[f"{CHUNK} "] * CHUNKS), delay=0.005))
     with nullcontext(server) if kind == "daphne" else installation.serving(kind) as server:
         program, lazy = installation.program(server), installation.program(server, receive_buffer=4_096)
-        session = program.ask("create", title="Long")["session"]["session_id"]
-        lazy.ask("open", session=session)
-        run = program.ask("send", text="Write.")["run"]
+        session = program.request("create", title="Long")["session"]["session_id"]
+        lazy.request("open", session=session)
+        run = program.request("send", text="Write.")["run"]
         assert program.ended(run)["outcome"] == "done"
         assert program.texts[run] == f"{CHUNK} " * CHUNKS
         assert close_code(lazy.socket) == 4008
         back = installation.program(server)
-        assert back.ask("open", session=session)["running"] == []
-        assert back.ask("history", count=1)["messages"][0]["metadata"]["status"] == "complete"
+        assert back.request("open", session=session)["running"] == []
+        assert back.request("history", count=1)["messages"][0]["metadata"]["status"] == "complete"
         assert "Traceback" not in server.process.output
 
 
@@ -517,10 +517,10 @@ def measure_long_answer(installation: Installation, kind: str) -> tuple[float, f
     installation.plays(says("Hello."), replace(says(*[CHUNK * 2] * LONG_ANSWER), delay=0.005))
     with installation.serving(kind) as server:
         program = installation.program(server)
-        assert program.ended(program.ask("send", text="Hello?")["run"])["outcome"] == "done"
+        assert program.ended(program.request("send", text="Hello?")["run"])["outcome"] == "done"
         before = memory_of(server)
         forget_peak(server)
-        run = program.ask("send", text="Write.")["run"]
+        run = program.request("send", text="Write.")["run"]
         assert program.ended(run)["outcome"] == "done"
         assert len(program.texts[run]) == LONG_ANSWER * 2 * len(CHUNK)
         return memory_of(server, "VmHWM") - before, memory_of(server) - before

@@ -41,7 +41,7 @@ async def test_two_who_write_after_the_same_entry_get_two_branches_and_two_answe
         answer = await in_database(Message.objects.get, session=talk.session, parent_seq=sent.seq)
         assert answer.content == f"You said {word}."
     on_path = next(word for word, sent in leaves.items() if not sent.is_branch)
-    assert (await talk.said())[-1] == ("assistant", f"You said {on_path}.")
+    assert (await talk.texts())[-1] == ("assistant", f"You said {on_path}.")
 
 
 async def test_what_is_written_during_an_answer_waits_for_its_end_and_is_sent_in_order(talk: Talk) -> None:
@@ -56,7 +56,7 @@ async def test_what_is_written_during_an_answer_waits_for_its_end_and_is_sent_in
     gate.set()
     await talk.until(lambda: Message.objects.filter(kind="model_output").count() == 3)
     await talk.until_ended()
-    assert await talk.said() == [
+    assert await talk.texts() == [
         ("user", "one"), ("assistant", "First"), ("user", "two"), ("assistant", "Second"),
         ("user", "three"), ("assistant", "Third"),
     ]  # fmt: skip
@@ -76,7 +76,7 @@ async def test_after_a_stop_what_waits_goes_on_waiting_until_it_is_sent_or_taken
     await conversation.unqueue(talk.session, queued_id=waiting[1].pk)
     await conversation.send_queued(talk.user, talk.session, after=await talk.head())
     await talk.until_ended()
-    assert (await talk.said())[-2:] == [("user", "two"), ("assistant", "Second")]
+    assert (await talk.texts())[-2:] == [("user", "two"), ("assistant", "Second")]
 
 
 async def test_removing_a_session_takes_its_running_answer_and_its_queue_along(
@@ -126,7 +126,7 @@ async def test_a_stop_before_the_first_word_leaves_the_question_and_nothing_else
     await talk.stop()
     run = await talk.until_ended()
     assert run.outcome == Run.Outcome.STOPPED
-    assert await talk.said() == [("user", "Hello?")]
+    assert await talk.texts() == [("user", "Hello?")]
     assert provider.calls[0].outcome == "closed"
     assert await in_database(lambda: Exchange.objects.get().end_reason) == "stopped"
 
@@ -200,7 +200,7 @@ async def test_a_process_that_ends_keeps_what_there_is_and_the_answer_can_be_con
     assert (last.content, last.status, last.end_reason) == ("The first half", "interrupted", "server_stopped")
     await conversation.continue_(talk.user, talk.session)
     await talk.until_ended()
-    assert (await talk.said())[-1] == ("assistant", " and the second.")
+    assert (await talk.texts())[-1] == ("assistant", " and the second.")
 
 
 async def test_a_run_whose_process_was_killed_is_swept_and_its_text_is_kept(
@@ -233,9 +233,7 @@ async def until_it_says(text: str, run_id: UUID) -> RunSnapshot:
     raise AssertionError(f"it never said {text}")
 
 
-async def test_what_another_process_sees_of_an_answer_is_what_was_noted_with_the_number_of_its_frame(
-    talk: Talk,
-) -> None:
+async def test_other_processes_see_the_noted_answer_and_its_frame_number(talk: Talk) -> None:
     gate = asyncio.Event()
     talk.scripted(["one ", "two ", gate, "three"])
     await talk.begin("Count.")
@@ -256,9 +254,9 @@ async def test_editing_stops_the_answer_that_is_on_its_way_and_asks_anew(talk: T
     await talk.until(lambda: Exchange.objects.exists())
     await asyncio.sleep(0.1)
     first = (await talk.messages())[-1]
-    await conversation.edit(talk.user, talk.session, seq=first.seq, draft=conversation.Draft(text="Right"))
+    await conversation.edit(talk.user, talk.session, seq=first.seq, draft=conversation.MessageDraft(text="Right"))
     await talk.until_ended()
-    assert await talk.said() == [("user", "Right"), ("assistant", "Better.")]
+    assert await talk.texts() == [("user", "Right"), ("assistant", "Better.")]
     beside = await in_database(lambda: Message.objects.get(session=talk.session, parent_seq=first.seq))
     assert (beside.content, beside.status) == ("Never to be finished", "interrupted")
 
@@ -284,7 +282,7 @@ async def test_a_run_goes_on_on_its_own_branch_when_the_head_moves_elsewhere(tal
     third = await talk.send("three", after=start, on_leaf=True)
     gate.set()
     await talk.until_ended()
-    assert await talk.said() == [("user", "one"), ("assistant", "First."), ("user", "three"), ("assistant", "Third.")]
+    assert await talk.texts() == [("user", "one"), ("assistant", "First."), ("user", "three"), ("assistant", "Third.")]
     assert not third.is_branch
     assert await in_database(lambda: Message.objects.filter(content="Second", on_path=False).exists())
 
@@ -300,7 +298,7 @@ async def test_a_tool_by_hand_during_an_answer_waits_too_so_that_the_answer_stay
     gate.set()
     await talk.until(lambda: Message.objects.filter(content="Second").exists())
     await talk.until_ended()
-    spoken = [text for role, text in await talk.said() if role != "tool"]
+    spoken = [text for role, text in await talk.texts() if role != "tool"]
     assert spoken == ["one", "First", "/current_time", "", "two", "Second"]
 
 

@@ -19,7 +19,7 @@ from history.models import ApiKey, AuditEvent, Message, Session
 from history.record import recorder
 from project.accounts.models import User
 from tests.factories import create_chat, model_input
-from tests.relay.mcp_server.asking import called, names, text_of, told, with_client
+from tests.relay.mcp_server.mcp_client import call_tool, call_tool_text, list_tool_names, run_with_client, text_of
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -37,15 +37,15 @@ def key_of(
 
 def test_the_official_client_lists_the_tools_by_either_handshake(url: str, ada: User) -> None:
     key = key_of(ada)
-    assert names(url, key) == FOUR
-    assert names(url, key, mode="legacy") == FOUR
-    assert names(url, key_of(ada, scopes=("read",))) == FOUR[:3]
+    assert list_tool_names(url, key) == FOUR
+    assert list_tool_names(url, key, mode="legacy") == FOUR
+    assert list_tool_names(url, key_of(ada, scopes=("read",))) == FOUR[:3]
 
     async def described(client: Client) -> tuple[str, str, list[Tool]]:
         assert client.server_info
         return client.server_info.name, client.instructions or "", (await client.list_tools()).tools
 
-    name, instructions, tools = with_client(url, key, described)
+    name, instructions, tools = run_with_client(url, key, described)
     assert name == "parley"
     assert "Earlier sessions" in instructions
     search, note = tools[0], tools[-1]
@@ -58,22 +58,22 @@ def test_what_was_said_is_found_listed_and_read(url: str, ada: User, bob: User) 
     chat = create_chat(ada, "Which port does the quokka service use?", "It listens on 7345.", title="Ports")
     create_chat(bob, "My quokka is a secret.")
     key = key_of(ada)
-    found = told(url, key, "search_history", query="quokka")
+    found = call_tool_text(url, key, "search_history", query="quokka")
     assert str(chat.pk) in found
     assert "secret" not in found
-    assert told(url, key, "list_sessions", query="quokka").startswith(f"{chat.pk} Ports (")
-    assert "It listens on 7345." in told(url, key, "read_session", session=str(chat.pk))
+    assert call_tool_text(url, key, "list_sessions", query="quokka").startswith(f"{chat.pk} Ports (")
+    assert "It listens on 7345." in call_tool_text(url, key, "read_session", session=str(chat.pk))
 
 
 def test_a_list_is_read_a_page_at_a_time(url: str, ada: User) -> None:
     chats = {str(create_chat(ada, f"Question {number}").pk) for number in range(3)}
     key, seen, cursor = key_of(ada), [], None
     for _ in chats:
-        [line, *more] = told(url, key, "list_sessions", limit=1, cursor=cursor).splitlines()
+        [line, *more] = call_tool_text(url, key, "list_sessions", limit=1, cursor=cursor).splitlines()
         seen.append(line.split()[0])
         cursor = more[0].partition("cursor=")[2] if more else None
     assert (set(seen), cursor) == (chats, None)
-    assert "cursor is not valid" in text_of(called(url, key, "list_sessions", cursor="yesterday"))
+    assert "cursor is not valid" in text_of(call_tool(url, key, "list_sessions", cursor="yesterday"))
 
 
 def test_a_key_reaches_what_rest_would_give_it(url: str, ada: User, bob: User) -> None:
@@ -81,33 +81,33 @@ def test_a_key_reaches_what_rest_would_give_it(url: str, ada: User, bob: User) -
     under_it = recorder.start_session(owner=ada, api_key=keys.authenticate(narrow), source=Session.Source.RELAY)
     recorder.append(under_it, model_input("Recorded under this key."), after=0)
     other, foreign = create_chat(ada, "Not under this key."), create_chat(bob, "Bob's.")
-    assert [line.split()[0] for line in told(url, narrow, "list_sessions").splitlines()] == [str(under_it.pk)]
+    assert [line.split()[0] for line in call_tool_text(url, narrow, "list_sessions").splitlines()] == [str(under_it.pk)]
     for session in (other, foreign):
-        assert text_of(called(url, narrow, "read_session", session=str(session.pk))) == "There is no such session."
-    assert "There is no tool" in text_of(called(url, key_of(ada, scopes=("read",)), "append_note", text="Hm."))
+        assert text_of(call_tool(url, narrow, "read_session", session=str(session.pk))) == "There is no such session."
+    assert "There is no tool" in text_of(call_tool(url, key_of(ada, scopes=("read",)), "append_note", text="Hm."))
 
 
 def test_texts_of_other_owners_need_a_reason_that_the_owner_can_see(url: str, ada: User, staff: User) -> None:
     chat = create_chat(ada, "A heron stood in the reeds.", title="Birds")
     key = key_of(staff, scopes=("read", "admin"))
-    shut = told(url, key, "search_history", query="heron")
+    shut = call_tool_text(url, key, "search_history", query="heron")
     assert "reeds" not in shut
     assert "give read_session a reason" in shut
-    assert "belongs to another user" in text_of(called(url, key, "read_session", session=str(chat.pk)))
-    assert "3 to 500" in text_of(called(url, key, "read_session", session=str(chat.pk), reason="x"))
-    assert "reeds" in told(url, key, "read_session", session=str(chat.pk), reason="Looking into a complaint.")
+    assert "belongs to another user" in text_of(call_tool(url, key, "read_session", session=str(chat.pk)))
+    assert "3 to 500" in text_of(call_tool(url, key, "read_session", session=str(chat.pk), reason="x"))
+    assert "reeds" in call_tool_text(url, key, "read_session", session=str(chat.pk), reason="Looking into a complaint.")
     assert AuditEvent.objects.get(session=chat.pk).reason == "Looking into a complaint."
-    assert "reeds" in told(url, key, "search_history", query="heron")
+    assert "reeds" in call_tool_text(url, key, "search_history", query="heron")
 
 
 def test_a_note_is_kept_apart_and_found_again(url: str, ada: User) -> None:
     chat = create_chat(ada, "What now?", "Wait.")
     key = key_of(ada, recording="redacted")
-    first = told(url, key, "append_note", text="We chose blue-green deploys.", session=str(chat.pk))
-    second = told(url, key, "append_note", text="The token is sk-ant-api03-" + "a1B2" * 24)
+    first = call_tool_text(url, key, "append_note", text="We chose blue-green deploys.", session=str(chat.pk))
+    second = call_tool_text(url, key, "append_note", text="The token is sk-ant-api03-" + "a1B2" * 24)
     assert first.split()[-1] == second.split()[-1]
-    found = told(url, key, "search_history", query='"blue-green"')
-    assert f"About session {chat.pk}" in told(url, key, "read_session", session=first.split()[-1].rstrip("."))
+    found = call_tool_text(url, key, "search_history", query='"blue-green"')
+    assert f"About session {chat.pk}" in call_tool_text(url, key, "read_session", session=first.split()[-1].rstrip("."))
     assert "Notes: laptop" in found
     notes = Message.objects.filter(session__title="Notes: laptop").order_by("seq")
     assert [note.on_path for note in notes] == [True, True]
@@ -118,10 +118,10 @@ def test_a_note_is_kept_apart_and_found_again(url: str, ada: User) -> None:
 
 def test_a_note_that_cannot_be_kept_says_why(url: str, ada: User, bob: User) -> None:
     key = key_of(ada)
-    assert "1 to 20,000" in text_of(called(url, key, "append_note", text="x" * 20_001))
+    assert "1 to 20,000" in text_of(call_tool(url, key, "append_note", text="x" * 20_001))
     theirs = str(create_chat(bob, "Bob's.").pk)
-    assert "no such session" in text_of(called(url, key, "append_note", text="Hm.", session=theirs))
-    assert "records in mode" in text_of(called(url, key_of(ada, recording="metadata"), "append_note", text="Hm."))
+    assert "no such session" in text_of(call_tool(url, key, "append_note", text="Hm.", session=theirs))
+    assert "records in mode" in text_of(call_tool(url, key_of(ada, recording="metadata"), "append_note", text="Hm."))
     assert not Session.objects.filter(owner=ada, version__gt=0).exists()
 
 
@@ -132,7 +132,7 @@ def test_wrong_arguments_and_unknown_tools_are_results_that_say_so(url: str, ada
         ("read_session", {"session": "x", "limit": "many"}, "limit must be a whole number"),
         ("drop_tables", {}, "There is no tool drop_tables"),
     ):
-        result = called(url, key, name, **arguments)
+        result = call_tool(url, key, name, **arguments)
         assert result.is_error
         assert words in text_of(result)
 

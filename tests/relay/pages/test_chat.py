@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from history.access import audit, permissions
 from history.access.reasons import READ, open_for_reading
-from history.answers.events import Failed
+from history.answers.events import AnswerFailed
 from history.db.process_state import process_state
 from history.entries import Media, ModelInput, SystemInstructionSet, Text, Usage
 from history.models import Exchange, Session
@@ -170,7 +170,7 @@ async def test_a_post_begins_a_session_and_leads_to_it(writer: AsyncClient, talk
     talk.session = await in_database(Session.objects.get)
     assert response["Location"] == talk.session.get_absolute_url()
     await talk.until_ended()
-    assert await talk.said() == [("user", "Hello?"), ("assistant", "Good day.")]
+    assert await talk.texts() == [("user", "Hello?"), ("assistant", "Good day.")]
 
 
 async def test_htmx_is_told_where_to_go(writer: AsyncClient, talk: Talk) -> None:
@@ -188,7 +188,7 @@ async def test_a_post_to_a_session_says_something_there(writer: AsyncClient, tal
     response = await writer.post(talk.session.get_absolute_url(), {"text": "Second?", "after": await talk.head()})
     assert response.status_code == 302
     await talk.until_ended()
-    assert [text for _, text in await talk.said()] == ["First?", "One.", "Second?", "Two."]
+    assert [text for _, text in await talk.texts()] == ["First?", "One.", "Second?", "Two."]
 
 
 @pytest.mark.parametrize("text", ["", "   ", "/title"])
@@ -678,7 +678,7 @@ def test_a_user_reads_what_they_can_do_and_staff_what_to_set(
 async def test_a_rate_limit_in_the_chat_reads_like_on_the_page_of_providers(
     writer: AsyncClient, talk: Talk, scripted: Scripted
 ) -> None:
-    scripted([Failed(message="Rate limit reached for org-77", kind="rate_limit", status=429)])
+    scripted([AnswerFailed(message="Rate limit reached for org-77", kind="rate_limit", status=429)])
     session = await talk.begin("Why?")
     await talk.until_ended()
     html = html_of(await writer.get(session.get_absolute_url()))

@@ -34,7 +34,7 @@ def form(**fields: Any) -> dict[str, Any]:
         "name": "files",
         "transport": "stdio",
         "command": sys.executable,
-        "arguments": f"{HERE / 'naughty_server.py'}\nhangs",
+        "arguments": f"{HERE / 'faulty_server.py'}\nhangs",
         "environment": f"TOKEN={SECRET}\nLEVEL=1",
         "url": "",
         "headers": "",
@@ -110,4 +110,4 @@ def test_programs_are_off_by_default_and_the_pages_say_so(chief: Client, setting
     for page in ("/mcp-servers/", "/admin/relay/mcpserver/", f"/admin/relay/mcpserver/{old.pk}/change/", ADD):
         assert "set PARLEY_MCP_COMMANDS=on" in chief.get(page).content.decode(), page
     assert servers.all_tools() == []
-    assert "PARLEY_MCP_COMMANDS is off" in servers.look(old).problem
+    assert "PARLEY_MCP_COMMANDS is off" in servers.refresh_tool_list(old).problem

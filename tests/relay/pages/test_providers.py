@@ -14,8 +14,8 @@ from history.db.process_state import process_state
 from project.accounts.models import User
 from relay.errors import Busy, Cut, ProviderError, RequestRefused, Unreachable, VendorFault
 from relay.providers import registry
-from relay.providers.advice import reason_of, what_happened, what_to_do
 from relay.providers.base import Model
+from relay.providers.error_advice import advice_for_staff, error_summary, reason_of
 from relay.providers.http import HttpProvider
 from relay.providers.registry import Router
 from tests.vendors import KEYS, Vendors, refuses, says
@@ -151,7 +151,7 @@ def test_a_demo_model_that_cannot_run_says_what_is_missing(desk: Client, monkeyp
 def test_a_call_that_takes_too_long_is_given_up(
     desk: Client, vendors: Vendors, providers: Router, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relay.pages.providers.SECONDS", 0.3)
+    monkeypatch.setattr("relay.pages.providers.TIMEOUT_SECONDS", 0.3)
     vendors.plays("anthropic-messages", replace(says(*"slowly"), delay=1))
     assert "The provider took too long." in try_it(desk, "anthropic")
 
@@ -169,8 +169,8 @@ def test_a_call_that_takes_too_long_is_given_up(
     ids=lambda error: f"{type(error).__name__}-{error.kind}",
 )
 def test_every_error_has_words_of_its_own(error: ProviderError) -> None:
-    assert what_happened(error).endswith(".")
-    assert what_to_do(error).endswith(".")
+    assert error_summary(error).endswith(".")
+    assert advice_for_staff(error).endswith(".")
 
 
 def test_connection_errors_are_in_the_readers_language() -> None:

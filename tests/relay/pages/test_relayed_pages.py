@@ -27,7 +27,7 @@ def relayed(owner: User) -> Session:
     return recorder.start_session(owner=owner, source=Session.Source.RELAY, api_key=key)
 
 
-def ask(session: Session, text: str) -> Exchange:
+def open_relayed_call(session: Session, text: str) -> Exchange:
     """As the digester files a call that has only begun: the journal is its sign of life, for a day."""
     after = Session.objects.get(pk=session.pk).head
     recorder.append(session, model_input(text), after=after)
@@ -64,7 +64,7 @@ async def test_a_page_tells_that_the_program_waits_and_once_that_an_answer_is_he
 ) -> None:
     settings.REDIS_URL = ""
     page = await opened(talk)
-    exchange = await in_database(ask, session, "What is a fjord?")
+    exchange = await in_database(open_relayed_call, session, "What is a fjord?")
     await in_database(open_pages.refresh_open_sessions)
     came = await page.until(WAITS)
     assert "What is a fjord?" in came
@@ -91,7 +91,7 @@ async def test_a_call_in_the_same_second_as_a_change_of_this_process_is_on_the_p
     await in_database(open_pages.refresh_open_sessions)
     groups.notify_session(session.pk)  # it was renamed, for example
     await page.until('id="session-status"')
-    await in_database(ask, session, "What is a fjord?")
+    await in_database(open_relayed_call, session, "What is a fjord?")
     await in_database(open_pages.refresh_open_sessions)
     await in_database(open_pages.refresh_open_sessions)
     assert "What is a fjord?" in await page.until(WAITS)
@@ -104,7 +104,7 @@ async def test_a_call_that_leaves_no_answer_is_not_waited_for_any_more(
 ) -> None:
     """Where only requests are kept, nothing but the call itself says that it has ended."""
     settings.REDIS_URL = ""
-    exchange = await in_database(ask, session, "What is a fjord?")
+    exchange = await in_database(open_relayed_call, session, "What is a fjord?")
     page = await opened(talk)
     await in_database(open_pages.refresh_open_sessions)
     await page.until(WAITS)
@@ -115,17 +115,17 @@ async def test_a_call_that_leaves_no_answer_is_not_waited_for_any_more(
 
 
 async def test_a_page_that_is_opened_meanwhile_says_so_from_the_start(talk: Talk, session: Session) -> None:
-    exchange = await in_database(ask, session, "What is a fjord?")
+    exchange = await in_database(open_relayed_call, session, "What is a fjord?")
     assert WAITS in await in_database(page_of, talk.user, session)
     await in_database(end, exchange)
     assert WAITS not in await in_database(page_of, talk.user, session)
 
 
 async def test_a_call_of_the_newest_answer_may_still_get_its_result(talk: Talk, session: Session) -> None:
-    exchange = await in_database(ask, session, "How full is the disk?")
+    exchange = await in_database(open_relayed_call, session, "How full is the disk?")
     await in_database(answer, session, exchange, model_output("", tool_request("c1")))
     assert "no result yet" in await in_database(page_of, talk.user, session)
-    await in_database(ask, session, "Never mind.")
+    await in_database(open_relayed_call, session, "Never mind.")
     html = await in_database(page_of, talk.user, session)
     assert "no result" in html
     assert "no result yet" not in html

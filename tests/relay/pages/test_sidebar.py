@@ -20,7 +20,7 @@ from history.models import AuditEvent, Session
 from history.pages.browse.views import UNDO
 from history.record import recorder
 from history.record.listing import find_by_title
-from history.templatetags.marks import origin, short_day, short_time
+from history.templatetags.lists import origin, short_day, short_time
 from relay.models import Run
 from relay.pages.sidebar.sessions import (
     PAGE,
@@ -406,9 +406,7 @@ def test_deleting_the_session_that_is_open_leads_to_an_empty_chat(reader: Client
     assert response["HX-Redirect"] == "/"
 
 
-def test_deleting_what_is_being_answered_asks_for_a_stop_and_the_chat_opens_again_after_undo(
-    reader: Client, ada: Any
-) -> None:
+def test_deleting_a_running_chat_stops_it_and_undo_restores_it(reader: Client, ada: Any) -> None:
     session = create_chat(ada, "Is it slow?")
     run = Run.objects.create(session=session, owner=ada)
     do(reader, session, "delete")

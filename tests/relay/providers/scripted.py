@@ -4,7 +4,8 @@
 
 An answer is a text, a list of steps, or a function of context and options that gives one of these. A step is an event,
 a text (a piece of one), a number of seconds to wait, an `asyncio.Event` to wait for, or an error to raise. An answer
-without an `Ended` or an error of its own is ended: by `tool_use` if it calls tools. A list that ends with `CUT` is not.
+without an `AnswerEnded` or an error of its own is ended: by `tool_use` if it calls tools. A list that ends with `CUT`
+is not.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from history.answers.events import Ended, Event, Failed, Started, TextPiece, ToolCallPiece
+from history.answers.events import AnswerEnded, AnswerFailed, AnswerStarted, Event, TextPiece, ToolCallPiece
 from history.context.values import Context
 from history.dialects import DEFAULT_DIALECT, CallOptions
 from relay.errors import Cut, error_of
@@ -66,7 +67,7 @@ class ScriptedProvider(HttpProvider):
         if notes is not None:
             notes.attempts += 1
         try:
-            yield Started(model=options.model, request_id=f"scripted-{len(self.calls)}", provider=self.name)
+            yield AnswerStarted(model=options.model, request_id=f"scripted-{len(self.calls)}", provider=self.name)
             for step in _whole(answer(context, options) if callable(answer) else answer):
                 if (event := await self._play(step)) is not None:
                     yield event
@@ -82,7 +83,7 @@ class ScriptedProvider(HttpProvider):
         match step:
             case Exception():
                 raise step
-            case Failed():
+            case AnswerFailed():
                 raise error_of(step, provider=self.name)
             case asyncio.Event():
                 await step.wait()
@@ -99,8 +100,8 @@ class ScriptedProvider(HttpProvider):
 
 def _whole(steps: Steps) -> list[Step]:
     whole: list[Step] = [steps] if isinstance(steps, str) else list(steps)
-    if whole and (whole[-1] == CUT or isinstance(whole[-1], Ended | Exception | Failed)):
+    if whole and (whole[-1] == CUT or isinstance(whole[-1], AnswerEnded | Exception | AnswerFailed)):
         return whole
-    has_end = any(isinstance(step, Ended) for step in whole)
+    has_end = any(isinstance(step, AnswerEnded) for step in whole)
     calls = any(isinstance(step, ToolCallPiece) for step in whole)
-    return whole if has_end else [*whole, Ended(reason="tool_use" if calls else "stop")]
+    return whole if has_end else [*whole, AnswerEnded(reason="tool_use" if calls else "stop")]

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from history.answers.events import ErrorKind, Failed, TextPiece
+from history.answers.events import AnswerFailed, ErrorKind, TextPiece
 from history.dialects import DIALECTS, CallOptions
 from relay.errors import AccessRefused, Busy, Cut, ProviderError, RequestRefused, Unreachable, VendorFault
 from relay.providers import connections
-from relay.providers.endpoints import Endpoint, Patience
+from relay.providers.endpoints import Endpoint, Timeouts
 from relay.providers.http import HttpProvider, retry_after, wait_after
-from tests.relay.providers.asking import ask, context
+from tests.relay.providers.provider_calls import call_provider, context
 from tests.servers.processes import free_port, run_manage
 from tests.vendors import KEYS, Play, Vendors, raw, refuses, says
 from tests.vendors.setup import HASTE, endpoint_at
@@ -61,25 +61,25 @@ async def test_each_vendors_error_is_the_one_of_ours_that_says_whose_fault_it_is
 ) -> None:
     words = "prompt is too long: 9 tokens > 8 maximum" if kind == "context_length" else ""
     vendors.plays(dialect, *[refuses(kind, words)] * 3)
-    asked = await ask(provider_at(vendors, dialect))
-    assert type(asked.error) is error
-    assert asked.error.kind == kind
-    assert asked.error.status >= 400
-    assert asked.error.provider == provider_at(vendors, dialect).name
-    assert asked.notes.attempts == len(vendors.requests) == (3 if error.retry_helps else 1)
+    result = await call_provider(provider_at(vendors, dialect))
+    assert type(result.error) is error
+    assert result.error.kind == kind
+    assert result.error.status >= 400
+    assert result.error.provider == provider_at(vendors, dialect).name
+    assert result.notes.attempts == len(vendors.requests) == (3 if error.retry_helps else 1)
 
 
 async def test_a_wrong_key_is_the_operators_fault_and_is_tried_once(vendors: Vendors) -> None:
-    asked = await ask(provider_at(vendors, "anthropic-messages", api_key="sk-ant-wrong-0123456789"))
-    assert isinstance(asked.error, AccessRefused)
-    assert (asked.error.whose, asked.error.status, asked.notes.attempts) == ("operator", 401, 1)
+    result = await call_provider(provider_at(vendors, "anthropic-messages", api_key="sk-ant-wrong-0123456789"))
+    assert isinstance(result.error, AccessRefused)
+    assert (result.error.whose, result.error.status, result.notes.attempts) == ("operator", 401, 1)
 
 
 async def test_a_proxys_page_instead_of_json_is_shown_by_its_beginning(vendors: Vendors) -> None:
     vendors.plays("openai-chat", *[raw(b"<h1>502 Bad Gateway</h1>", content_type="text/html", status=502)] * 3)
-    asked = await ask(provider_at(vendors))
-    assert isinstance(asked.error, VendorFault)
-    assert "Bad Gateway" in str(asked.error)
+    result = await call_provider(provider_at(vendors))
+    assert isinstance(result.error, VendorFault)
+    assert "Bad Gateway" in str(result.error)
 
 
 # Trying again
@@ -89,31 +89,31 @@ async def test_a_proxys_page_instead_of_json_is_shown_by_its_beginning(vendors: 
 async def test_what_a_retry_helps_is_tried_again_and_the_person_notices_nothing(vendors: Vendors, dialect: str) -> None:
     overloaded = refuses("overloaded", status=529) if dialect == "anthropic-messages" else refuses("overloaded")
     vendors.plays(dialect, overloaded, refuses("server"), says("Here I am."))
-    asked = await ask(provider_at(vendors, dialect))
-    assert (asked.error, asked.text, asked.notes.attempts) == (None, "Here I am.", 3)
+    result = await call_provider(provider_at(vendors, dialect))
+    assert (result.error, result.text, result.notes.attempts) == (None, "Here I am.", 3)
 
 
 @pytest.mark.parametrize("headers", [{"retry-after-ms": "300", "retry-after": "30"}, {"retry-after": "0.3"}])
 async def test_a_vendor_that_says_when_is_obeyed(vendors: Vendors, headers: dict[str, str]) -> None:
     vendors.plays("openai-chat", refuses("rate_limit", headers=headers))
     began = time.monotonic()
-    asked = await ask(provider_at(vendors))
-    assert asked.error is None
+    result = await call_provider(provider_at(vendors))
+    assert result.error is None
     assert 0.3 <= time.monotonic() - began < 5
 
 
 async def test_a_vendor_that_wants_to_be_left_alone_for_long_is_told_about_at_once(vendors: Vendors) -> None:
     vendors.plays("openai-chat", refuses("rate_limit", headers={"retry-after": "3600"}))
-    asked = await ask(provider_at(vendors))
-    assert isinstance(asked.error, Busy)
-    assert (asked.error.retry_after, asked.notes.attempts) == (3600.0, 1)
+    result = await call_provider(provider_at(vendors))
+    assert isinstance(result.error, Busy)
+    assert (result.error.retry_after, result.notes.attempts) == (3600.0, 1)
 
 
 async def test_the_vendors_own_word_on_retrying_wins(vendors: Vendors) -> None:
     vendors.plays("openai-chat", refuses("server", headers={"x-should-retry": "false"}))
-    assert (await ask(provider_at(vendors))).notes.attempts == 1
+    assert (await call_provider(provider_at(vendors))).notes.attempts == 1
     vendors.plays("openai-chat", refuses("conflict", headers={"x-should-retry": "true"}))
-    again = await ask(provider_at(vendors))
+    again = await call_provider(provider_at(vendors))
     assert (again.error, again.notes.attempts) == (None, 2)
 
 
@@ -130,19 +130,19 @@ def test_a_retry_after_is_read_as_seconds_milliseconds_or_a_date() -> None:
 
 def test_waits_grow_and_have_an_end() -> None:
     error = VendorFault("broken")
-    waits = [wait_after(error, attempt=n, spent=0, patience=Patience(attempts=9)) or 0 for n in range(1, 9)]
+    waits = [wait_after(error, attempt=n, spent=0, timeouts=Timeouts(attempts=9)) or 0 for n in range(1, 9)]
     assert all(before < after for before, after in pairwise(waits[:4]))
     assert max(waits) <= 8
-    assert wait_after(error, attempt=9, spent=0, patience=Patience(attempts=9)) is None
-    assert wait_after(error, attempt=1, spent=60, patience=Patience()) is None
-    assert wait_after(RequestRefused("no"), attempt=1, spent=0, patience=Patience()) is None
+    assert wait_after(error, attempt=9, spent=0, timeouts=Timeouts(attempts=9)) is None
+    assert wait_after(error, attempt=1, spent=60, timeouts=Timeouts()) is None
+    assert wait_after(RequestRefused("no"), attempt=1, spent=0, timeouts=Timeouts()) is None
 
 
 async def test_nothing_is_tried_again_once_an_answer_has_begun(vendors: Vendors) -> None:
     vendors.plays("openai-chat", replace(says("Half an ", "answer"), cut_at=500))
-    asked = await ask(provider_at(vendors))
-    assert isinstance(asked.error, Cut)
-    assert (asked.notes.attempts, len(vendors.requests)) == (1, 1)
+    result = await call_provider(provider_at(vendors))
+    assert isinstance(result.error, Cut)
+    assert (result.notes.attempts, len(vendors.requests)) == (1, 1)
 
 
 # In the middle of an answer
@@ -153,38 +153,38 @@ async def test_what_came_before_a_cut_is_kept_and_the_cut_is_told(vendors: Vendo
     pieces = [f"piece {number} " for number in range(20)]
     whole = says(*pieces)
     vendors.plays(dialect, replace(whole, cut_at=2500, delay=0.001))
-    asked = await ask(provider_at(vendors, dialect))
-    assert isinstance(asked.error, Cut)
-    assert asked.error.whose == "network"
-    assert asked.text
-    assert "".join(pieces).startswith(asked.text)
-    assert asked.output.status == "interrupted"
+    result = await call_provider(provider_at(vendors, dialect))
+    assert isinstance(result.error, Cut)
+    assert result.error.whose == "network"
+    assert result.text
+    assert "".join(pieces).startswith(result.text)
+    assert result.output.status == "interrupted"
 
 
 @each_dialect
 async def test_a_stream_that_just_ends_is_a_cut_too(vendors: Vendors, dialect: str) -> None:
     vendors.plays(dialect, Play(events=(TextPiece(part="t", text="Half an"),)))
-    asked = await ask(provider_at(vendors, dialect))
-    assert isinstance(asked.error, Cut)
-    assert asked.text == "Half an"
+    result = await call_provider(provider_at(vendors, dialect))
+    assert isinstance(result.error, Cut)
+    assert result.text == "Half an"
 
 
 @each_dialect
 async def test_an_error_event_after_a_200_keeps_what_was_said(vendors: Vendors, dialect: str) -> None:
-    failed = Failed(message="Overloaded", kind="overloaded")
+    failed = AnswerFailed(message="Overloaded", kind="overloaded")
     vendors.plays(dialect, Play(events=(TextPiece(part="t", text="Half an"), failed)))
-    asked = await ask(provider_at(vendors, dialect))
-    assert asked.text == "Half an"
-    assert isinstance(asked.error, Busy | VendorFault)
-    assert asked.error.failed.message == "Overloaded"
-    assert asked.notes.attempts == 1
+    result = await call_provider(provider_at(vendors, dialect))
+    assert result.text == "Half an"
+    assert isinstance(result.error, Busy | VendorFault)
+    assert result.error.failed.message == "Overloaded"
+    assert result.notes.attempts == 1
 
 
 async def test_a_vendor_that_falls_silent_is_given_up(vendors: Vendors) -> None:
     impatient = replace(HASTE, idle=1, attempts=1)
-    provider = provider_at(vendors, patience=impatient)
+    provider = provider_at(vendors, timeouts=impatient)
     vendors.plays("openai-chat", replace(says("Hm", "m"), delay=30), replace(says("late"), wait=30))
-    middle, beginning = await ask(provider), await ask(provider)
+    middle, beginning = await call_provider(provider), await call_provider(provider)
     assert isinstance(middle.error, Cut)
     assert middle.text == "Hm"
     assert isinstance(beginning.error, VendorFault)
@@ -192,21 +192,21 @@ async def test_a_vendor_that_falls_silent_is_given_up(vendors: Vendors) -> None:
 
 
 async def test_slow_tokens_are_no_silence(vendors: Vendors) -> None:
-    provider = provider_at(vendors, patience=replace(HASTE, idle=1.5, attempts=1))
+    provider = provider_at(vendors, timeouts=replace(HASTE, idle=1.5, attempts=1))
     vendors.plays("openai-chat", replace(says(*"slowly"), delay=0.4))
-    asked = await ask(provider)
-    assert (asked.error, asked.text) == (None, "slowly")
+    result = await call_provider(provider)
+    assert (result.error, result.text) == (None, "slowly")
 
 
 # Unreachable
 
 
 async def test_address_without_a_server_is_unreachable(vendors: Vendors) -> None:
-    asked = await ask(provider_at(vendors, base_url=f"http://127.0.0.1:{free_port()}/v1"))
-    assert isinstance(asked.error, Unreachable)
-    assert (asked.error.whose, asked.notes.attempts) == ("network", 3)
-    assert "no server is listening" in str(asked.error)
-    assert str(asked.error) == f"{asked.error.host} cannot be reached ({asked.error.reason})"
+    result = await call_provider(provider_at(vendors, base_url=f"http://127.0.0.1:{free_port()}/v1"))
+    assert isinstance(result.error, Unreachable)
+    assert (result.error.whose, result.notes.attempts) == ("network", 3)
+    assert "no server is listening" in str(result.error)
+    assert str(result.error) == f"{result.error.host} cannot be reached ({result.error.reason})"
 
 
 async def test_a_server_that_closes_without_a_word_is_unreachable_and_tried_again(vendors: Vendors) -> None:
@@ -216,9 +216,9 @@ async def test_a_server_that_closes_without_a_word_is_unreachable_and_tried_agai
     server = await asyncio.start_server(close, "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        asked = await ask(provider_at(vendors, base_url=f"http://127.0.0.1:{port}/v1"))
-    assert isinstance(asked.error, Unreachable)
-    assert asked.notes.attempts == 3
+        result = await call_provider(provider_at(vendors, base_url=f"http://127.0.0.1:{port}/v1"))
+    assert isinstance(result.error, Unreachable)
+    assert result.notes.attempts == 3
 
 
 # Going away
@@ -237,7 +237,7 @@ async def test_closing_the_generator_frees_the_vendor_at_once(vendors: Vendors) 
 @pytest.mark.parametrize("play", [replace(says("late"), wait=30), replace(says(*"slow"), delay=0.3)])
 async def test_cancelling_frees_the_vendor_before_and_after_the_first_byte(vendors: Vendors, play: Play) -> None:
     vendors.plays("openai-chat", play)
-    task = asyncio.create_task(ask(provider_at(vendors)))
+    task = asyncio.create_task(call_provider(provider_at(vendors)))
     await asyncio.to_thread(vendors.wait_for, 1)
     await asyncio.sleep(0.1)
     task.cancel()
@@ -249,7 +249,7 @@ async def test_cancelling_frees_the_vendor_before_and_after_the_first_byte(vendo
 
 async def test_cancelling_between_attempts_ends_the_call(vendors: Vendors) -> None:
     vendors.plays("openai-chat", refuses("rate_limit", headers={"retry-after": "9"}))
-    task = asyncio.create_task(ask(provider_at(vendors)))
+    task = asyncio.create_task(call_provider(provider_at(vendors)))
     await asyncio.to_thread(vendors.wait_for, 1)
     await asyncio.sleep(0.05)
     task.cancel()
@@ -270,18 +270,18 @@ async def test_no_key_is_in_a_log_an_error_or_a_repr(
     header = "another secret of the operator"
     provider = provider_at(vendors, headers={"X-Gateway-Key": header})
     vendors.plays("openai-chat", refuses("server", f"boom {key} {header}"), refuses("authentication", f"bad key {key}"))
-    refused = await ask(provider)
-    vendors.plays("openai-chat", Play(events=(Failed(message=f"{key} has no money", kind="billing"),)))
-    failed = await ask(provider)
-    told = (
+    refused = await call_provider(provider)
+    vendors.plays("openai-chat", Play(events=(AnswerFailed(message=f"{key} has no money", kind="billing"),)))
+    failed = await call_provider(provider)
+    sent_context = (
         f"{refused.error!r} {refused.error} {vars(refused.error)} {failed.error!r} {vars(failed.error)} {caplog.text}"
     )
-    told += f"{provider.endpoint!r} {provider.trouble!r}"
+    sent_context += f"{provider.endpoint!r} {provider.last_error!r}"
     assert refused.error is not None
     assert "bad key •••" in str(refused.error)
     assert "again in" in caplog.text
-    assert key not in told
-    assert header not in told
+    assert key not in sent_context
+    assert header not in sent_context
 
 
 # Rules of the dialer
@@ -289,10 +289,10 @@ async def test_no_key_is_in_a_log_an_error_or_a_repr(
 
 async def test_no_host_but_this_machine_is_called_in_tests(vendors: Vendors) -> None:
     for host in ("https://api.openai.com/v1", "http://10.0.0.1/v1", "http://localhost.example.org/v1"):
-        asked = await ask(provider_at(vendors, base_url=host))
-        assert isinstance(asked.error, AccessRefused)
-        assert "PARLEY_LOOPBACK_ONLY" in str(asked.error)
-        assert asked.notes.attempts == 1
+        result = await call_provider(provider_at(vendors, base_url=host))
+        assert isinstance(result.error, AccessRefused)
+        assert "PARLEY_LOOPBACK_ONLY" in str(result.error)
+        assert result.notes.attempts == 1
     assert connections.is_loopback("127.0.0.1")
     assert connections.is_loopback("::1")
     assert connections.is_loopback("localhost")
@@ -300,8 +300,8 @@ async def test_no_host_but_this_machine_is_called_in_tests(vendors: Vendors) -> 
 
 def test_no_process_that_a_test_starts_calls_another_machine(tmp_path: Path) -> None:
     code = (
-        "from relay.pages.providers import check; from relay.providers.registry import router;"
-        "print(repr(check(router().route('openai/gpt-x')).error))"
+        "from relay.pages.providers import run_connection_test; from relay.providers.registry import router;"
+        "print(repr(run_connection_test(router().route('openai/gpt-x')).error))"
     )
     variables = {"PARLEY_DATA_DIR": str(tmp_path), "OPENAI_API_KEY": "sk-not-a-real-key-0123"}
     done = run_manage("shell", "--no-imports", "--command", code, **variables)
@@ -319,26 +319,26 @@ async def test_a_loop_has_one_session_and_closing_ends_it(vendors: Vendors) -> N
     assert connections.session(keeps_alive=False) is not first
     await connections.close()
     assert first.closed
-    assert (await ask(provider_at(vendors))).error is None
+    assert (await call_provider(provider_at(vendors))).error is None
     assert connections.session() is not first
 
 
 async def test_the_latest_trouble_of_a_provider_is_remembered_until_it_works_again(vendors: Vendors) -> None:
     provider = provider_at(vendors)
     vendors.plays("openai-chat", refuses("billing"))
-    await ask(provider)
-    assert provider.trouble is not None
-    assert provider.trouble.error.kind == "billing"
+    await call_provider(provider)
+    assert provider.last_error is not None
+    assert provider.last_error.error.kind == "billing"
     # What was said in the call is not kept alive by it.
-    assert provider.trouble.error.__traceback__ is None
-    await ask(provider)
-    assert provider.trouble is None
+    assert provider.last_error.error.__traceback__ is None
+    await call_provider(provider)
+    assert provider.last_error is None
 
 
 @pytest.mark.parametrize("secret", ["k7", "abc-12", "token-of-8"])
 async def test_a_secret_that_the_vendor_repeats_is_masked_in_its_error(vendors: Vendors, secret: str) -> None:
     vendors.plays("openai-chat", refuses("invalid_request", f"Incorrect tenant key provided: {secret}."))
-    error = (await ask(provider_at(vendors, headers={"X-Tenant-Key": secret}))).error
+    error = (await call_provider(provider_at(vendors, headers={"X-Tenant-Key": secret}))).error
     assert isinstance(error, RequestRefused)
     assert "Incorrect tenant key provided: •••." in str(error)
 

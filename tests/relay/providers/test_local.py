@@ -21,12 +21,12 @@ from project.background import lifecycle
 from relay.errors import NoSuchModel, RequestRefused, Unreachable
 from relay.providers import connections, local, registry
 from relay.providers.local import MODEL, LocalProvider, LocalServer
-from tests.relay.providers.asking import CPU, ask, context, user
+from tests.relay.providers.provider_calls import CPU, call_provider, context, user_message
 from tests.servers.processes import clean_environment, run_process, wait_for
 
 pytestmark = pytest.mark.runs_first
 
-FRANCE = context(user("What is the capital of France?"))
+FRANCE = context(user_message("What is the capital of France?"))
 
 
 @pytest.fixture(scope="module")
@@ -47,13 +47,13 @@ def demo(server: LocalServer) -> LocalProvider:
 
 
 async def test_it_answers_through_the_real_engine(demo: LocalProvider) -> None:
-    asked = await ask(demo, FRANCE, model=MODEL.name, max_tokens=12, temperature=0.0)
-    assert asked.error is None
-    assert asked.text.strip()
-    assert asked.output.status == "complete"
-    assert asked.output.model == MODEL.name
-    assert asked.output.usage is not None
-    assert asked.output.usage.input_tokens > 10
+    result = await call_provider(demo, FRANCE, model=MODEL.name, max_tokens=12, temperature=0.0)
+    assert result.error is None
+    assert result.text.strip()
+    assert result.output.status == "complete"
+    assert result.output.model == MODEL.name
+    assert result.output.usage is not None
+    assert result.output.usage.input_tokens > 10
 
 
 async def test_two_who_come_first_at_once_get_one_process() -> None:
@@ -73,8 +73,8 @@ async def test_one_that_died_is_started_again(demo: LocalProvider, server: Local
     first = await asyncio.to_thread(server.start)
     first.process.send_signal(signal.SIGKILL)
     await asyncio.to_thread(first.process.wait)
-    asked = await ask(demo, FRANCE, model=MODEL.name, max_tokens=2)
-    assert asked.error is None
+    result = await call_provider(demo, FRANCE, model=MODEL.name, max_tokens=2)
+    assert result.error is None
     assert server.running is not None
     assert server.running.process.pid != first.process.pid
 
@@ -112,10 +112,10 @@ async def test_the_shutdown_of_a_web_process_ends_it(monkeypatch: pytest.MonkeyP
 
 
 async def test_leaving_stops_it_at_once(demo: LocalProvider, server: LocalServer) -> None:
-    first = await ask(demo, FRANCE, model=MODEL.name, max_tokens=2)
+    first = await call_provider(demo, FRANCE, model=MODEL.name, max_tokens=2)
     assert first.error is None
     task = asyncio.create_task(
-        ask(demo, context(user("Tell me a very long story.")), model=MODEL.name, max_tokens=3000)
+        call_provider(demo, context(user_message("Tell me a very long story.")), model=MODEL.name, max_tokens=3000)
     )
     await asyncio.sleep(0.5)
     task.cancel()
@@ -132,10 +132,10 @@ def _is_idle(process: psutil.Process) -> bool:
 
 
 async def test_tools_are_not_told_to_it_and_too_long_a_text_is_refused(demo: LocalProvider) -> None:
-    with_tools = await ask(demo, context(user("Hi"), tools=(CPU,)), model=MODEL.name, max_tokens=2)
-    without = await ask(demo, context(user("Hi")), model=MODEL.name, max_tokens=2)
+    with_tools = await call_provider(demo, context(user_message("Hi"), tools=(CPU,)), model=MODEL.name, max_tokens=2)
+    without = await call_provider(demo, context(user_message("Hi")), model=MODEL.name, max_tokens=2)
     assert with_tools.notes.request_hash == without.notes.request_hash
-    too_long = await ask(demo, context(user("word " * 6000)), model=MODEL.name, max_tokens=2)
+    too_long = await call_provider(demo, context(user_message("word " * 6000)), model=MODEL.name, max_tokens=2)
     assert isinstance(too_long.error, RequestRefused)
     assert too_long.error.kind == "context_length"
 
@@ -164,10 +164,10 @@ async def test_without_its_packages_it_says_what_is_missing_and_nothing_is_tried
         monkeypatch.setattr(local, "find_spec", lambda name: None)
     else:
         monkeypatch.setattr(metadata, "files", _not_installed)
-    asked = await ask(LocalProvider(LocalServer()), FRANCE, model=MODEL.name)
-    assert isinstance(asked.error, Unreachable)
-    assert missing in str(asked.error)
-    assert asked.notes.attempts == 1
+    result = await call_provider(LocalProvider(LocalServer()), FRANCE, model=MODEL.name)
+    assert isinstance(result.error, Unreachable)
+    assert missing in str(result.error)
+    assert result.notes.attempts == 1
 
 
 def _not_installed(name: str) -> Any:
@@ -178,10 +178,10 @@ async def test_an_engine_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPa
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"no model")
     monkeypatch.setattr(local, "weights", lambda: broken)
-    asked = await ask(LocalProvider(LocalServer()), FRANCE, model=MODEL.name)
-    assert isinstance(asked.error, Unreachable)
-    assert "did not start" in str(asked.error)
-    assert asked.notes.attempts == 1
+    result = await call_provider(LocalProvider(LocalServer()), FRANCE, model=MODEL.name)
+    assert isinstance(result.error, Unreachable)
+    assert "did not start" in str(result.error)
+    assert result.notes.attempts == 1
 
 
 def test_a_newcomer_without_a_key_talks_to_it_and_it_can_be_switched_off(settings: Any) -> None:

@@ -16,7 +16,7 @@ from relay.providers.endpoints import Endpoint
 from relay.providers.http import HttpProvider
 from relay.providers.registry import Router
 from relay.providers.vendors import local_servers
-from tests.relay.providers.asking import ask
+from tests.relay.providers.provider_calls import call_provider
 from tests.relay.providers.scripted import ScriptedProvider
 from tests.servers.processes import wait_for
 from tests.vendors import KEYS, Vendors
@@ -35,7 +35,7 @@ def names(router: Router) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"),
+    ("result", "found"),
     [
         ("big/small", "big/small"),
         ("other/small", "other/small"),
@@ -46,14 +46,14 @@ def names(router: Router) -> list[str]:
         ("", "big/large"),
     ],
 )
-def test_a_model_is_named_with_its_provider_or_without_or_not_at_all(asked: str, found: str) -> None:
-    assert Router([DEMO, BIG, OTHER]).route(asked).name == found
+def test_a_model_is_named_with_its_provider_or_without_or_not_at_all(result: str, found: str) -> None:
+    assert Router([DEMO, BIG, OTHER]).route(result).name == found
 
 
-@pytest.mark.parametrize("asked", ["nothing", "big/nothing", "missing/small", "big/", "/small"])
-def test_model_that_no_provider_offers_is_missing(asked: str) -> None:
-    with pytest.raises(NoSuchModel, match=asked):
-        Router([BIG, DEMO]).route(asked)
+@pytest.mark.parametrize("result", ["nothing", "big/nothing", "missing/small", "big/", "/small"])
+def test_model_that_no_provider_offers_is_missing(result: str) -> None:
+    with pytest.raises(NoSuchModel, match=result):
+        Router([BIG, DEMO]).route(result)
 
 
 def test_without_any_provider_there_is_no_default() -> None:
@@ -125,7 +125,7 @@ def test_the_router_is_made_once_and_again_when_told(settings: Any) -> None:
 async def test_settings_lead_to_an_answer(settings: Any, vendors: Vendors) -> None:
     settings.OPENAI_API_KEY, settings.OPENAI_BASE_URL = KEYS["openai"], vendors.url + "/v1"
     route = registry.router().route("openai/gpt-x")
-    assert (await ask(route.provider, model=route.model.name)).text == "Hello."
+    assert (await call_provider(route.provider, model=route.model.name)).text == "Hello."
     assert vendors.requests[0].path == "/v1/chat/completions"
 
 

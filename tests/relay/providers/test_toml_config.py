@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from history.dialects import Switches
-from relay.providers.endpoints import Endpoint, Patience
+from relay.providers.endpoints import Endpoint, Timeouts
 from relay.providers.registry import Router, router_from_settings
 from relay.providers.toml_config import MODEL_KEYS, PROVIDER_KEYS, WrongProviders, read_file, read_routes, read_tables
 from relay.providers.vendors import VENDORS
@@ -73,7 +73,7 @@ def test_switches_headers_and_patience_are_as_written() -> None:
     endpoint = read_one(OLLAMA + more + "connect_seconds = 2\nidle_seconds = 0.5\nattempts = 1")
     assert endpoint.headers == {"X-Title": "Parley"}
     assert endpoint.switches == Switches(legacy_max_tokens=True, reasoning_content=True, system_role="remove")
-    assert endpoint.patience == Patience(connect=2, idle=0.5, attempts=1)
+    assert endpoint.timeouts == Timeouts(connect=2, idle=0.5, attempts=1)
 
 
 def test_the_order_of_the_file_comes_before_the_vendors(settings: Any) -> None:

@@ -50,7 +50,7 @@ class Process:
             if message["type"] == kind and fields.items() <= message.items():
                 return message
 
-    def say(self, n: int) -> None:
+    def send_json(self, n: int) -> None:
         self.layer.send_to_group("group", {"type": "said", "n": n})
 
     @property
@@ -71,7 +71,7 @@ async def processes(server: RedisServer) -> AsyncIterator[tuple[Process, Process
 async def test_messages_reach_every_process_once_and_in_order(processes: tuple[Process, Process]) -> None:
     one, other = processes
     for n in range(1_000):
-        (one if n % 2 else other).say(n)
+        (one if n % 2 else other).send_json(n)
     for process in processes:
         while len(process.numbers) < 1_000:
             await process.until("said")
@@ -91,23 +91,23 @@ async def test_while_redis_is_away_a_process_serves_its_own_sockets(
     processes: tuple[Process, Process], server: RedisServer, outage: str
 ) -> None:
     one, other = processes
-    one.say(1)
+    one.send_json(1)
     await other.until("said", n=1)
     with outages(server)[outage]:
-        one.say(2)
+        one.send_json(2)
         await one.until("said", n=2)
         for process in processes:
             await process.until("degraded.changed", is_degraded=True)
             assert process.layer.is_degraded
-        one.say(3)
+        one.send_json(3)
         await one.until("said", n=3)
-        other.say(4)
+        other.send_json(4)
         await other.until("said", n=4)
     for process in processes:
         await process.until("degraded.changed", is_degraded=False)
         await process.until("resync")
         assert not process.layer.is_degraded
-    one.say(5)
+    one.send_json(5)
     await other.until("said", n=5)
 
 
@@ -115,7 +115,7 @@ async def test_a_process_that_starts_without_redis_says_so(tmp_path: Path) -> No
     alone = Process("redis://127.0.0.1:1/0")
     await alone.open()
     assert alone.layer.is_degraded
-    alone.say(1)
+    alone.send_json(1)
     assert (await alone.until("said"))["n"] == 1
     await asyncio.to_thread(alone.layer.close)
 
@@ -125,7 +125,7 @@ async def test_what_does_not_fit_into_the_queue_is_made_up_for(
 ) -> None:
     one, other = processes
     one.layer.publisher.has_lost = True
-    one.say(1)
+    one.send_json(1)
     await other.until("resync")
     await other.until("said", n=1)
 
@@ -133,7 +133,7 @@ async def test_what_does_not_fit_into_the_queue_is_made_up_for(
 async def test_a_command_that_ends_at_once_has_published(server: RedisServer) -> None:
     listening, ending = Process(server.url), Process(server.url)
     await listening.open()
-    ending.say(7)
+    ending.send_json(7)
     await asyncio.to_thread(ending.layer.close)
     await listening.until("said", n=7)
     await asyncio.to_thread(listening.layer.close)
@@ -150,10 +150,10 @@ async def test_a_socket_that_opens_before_the_subscription_reads_the_database(
         await one.open()
         with network.silent():
             await late.open()
-            one.say(1)
+            one.send_json(1)
             await one.until("said", n=1)
         await late.until("resync")
-        one.say(2)
+        one.send_json(2)
         await late.until("said", n=2)
         for process in (one, late):
             await asyncio.to_thread(process.layer.close)

@@ -19,7 +19,7 @@ from history.record import counters
 from relay.digest import state
 from relay.digest.state import read_state
 from relay.gateway import recording
-from relay.gateway.journal.records import Accepted
+from relay.gateway.journal.records import CallAccepted
 from relay.models import JournalPosition, Run
 from tests.factories import create_chat
 from tests.relay.digest.relayed import database_away
@@ -66,20 +66,20 @@ def test_it_tells_calls_runs_backlog_and_losses(client: Client, staff: Any, ada:
     Run.objects.create(session=create_chat(ada, "Hello?"), owner=ada)
     counters.ended["relay", "upstream_cut"] += 2
     client.force_login(staff)
-    told = scraped(client)
-    assert told["parley_database_up"] == [({}, 1)]
-    assert told["parley_runs"] == [({}, 1)]
-    assert told["parley_journal_lost_calls_total"] == [({}, 3)]
-    assert told["parley_journal_lost_bytes_total"] == [({}, 4096)]
-    assert told["parley_journal_waiting_bytes"] == [({}, 0)]
+    metrics = scraped(client)
+    assert metrics["parley_database_up"] == [({}, 1)]
+    assert metrics["parley_runs"] == [({}, 1)]
+    assert metrics["parley_journal_lost_calls_total"] == [({}, 3)]
+    assert metrics["parley_journal_lost_bytes_total"] == [({}, 4096)]
+    assert metrics["parley_journal_waiting_bytes"] == [({}, 0)]
     cut = {
         labels["source"]: count
-        for labels, count in told["parley_exchanges_total"]
+        for labels, count in metrics["parley_exchanges_total"]
         if labels["outcome"] == "upstream_cut"
     }
     assert cut["relay"] >= 2
     for name in ("parley_relay_calls", "parley_sockets", "parley_resident_bytes"):
-        assert len(told[name]) == 1
+        assert len(metrics[name]) == 1
 
 
 @pytest.mark.django_db
@@ -104,10 +104,10 @@ def test_who_may_read_it(client: Client, staff: Any, ada: Any, settings: Any) ->
 def test_without_the_database_it_tells_the_rest(client: Client, settings: Any) -> None:
     settings.PARLEY_METRICS = "open"
     with database_away():
-        told = scraped(client)
-    assert told["parley_database_up"] == [({}, 0)]
-    assert "parley_journal_lost_calls_total" not in told
-    assert len(told["parley_resident_bytes"]) == 1
+        metrics = scraped(client)
+    assert metrics["parley_database_up"] == [({}, 0)]
+    assert "parley_journal_lost_calls_total" not in metrics
+    assert len(metrics["parley_resident_bytes"]) == 1
 
 
 @pytest.mark.django_db
@@ -116,12 +116,14 @@ def test_what_a_full_disk_loses_is_told_while_it_is_full(
 ) -> None:
     settings.PARLEY_JOURNAL_MB = 0
     journal = recording.journal()
-    record = Accepted(exchange=uuid4(), at=0.0, key=1, owner=1, recording="full", dialect="openai-chat", kind="chat")
+    record = CallAccepted(
+        exchange=uuid4(), at=0.0, key=1, owner=1, recording="full", dialect="openai-chat", kind="chat"
+    )
     assert not journal.accept(record, b"x" * 99)
     client.force_login(staff)
-    told = scraped(client)
-    assert [count for _, count in told["parley_journal_untold_calls"]] == [1]
-    assert [count for _, count in told["parley_journal_untold_bytes"]] == [99]
+    metrics = scraped(client)
+    assert [count for _, count in metrics["parley_journal_untold_calls"]] == [1]
+    assert [count for _, count in metrics["parley_journal_untold_bytes"]] == [99]
     assert read_state().lost_calls == 1
     page = client.get("/admin/").content.decode()
     assert 'id="journal"' in page
@@ -153,10 +155,10 @@ def test_other_processes_of_the_machine_are_told_apart_and_forgotten_when_they_a
         assert other.stdout is not None
         other.stdout.readline()
         state.write_stats()
-        told = scraped(client)
-        assert len({labels["process"] for labels, _ in told["parley_resident_bytes"]}) == 2
+        metrics = scraped(client)
+        assert len({labels["process"] for labels, _ in metrics["parley_resident_bytes"]}) == 2
         theirs = {"source": "relay", "outcome": "done", "process": str(other.pid)}
-        assert (theirs, 41) in told["parley_exchanges_total"]
+        assert (theirs, 41) in metrics["parley_exchanges_total"]
         other.kill()
     assert len(scraped(client)["parley_resident_bytes"]) == 1
     assert len(list(state.own_file.folder.iterdir())) == 1

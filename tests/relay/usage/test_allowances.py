@@ -72,14 +72,14 @@ class TestLimits:
     def test_without_a_row_of_their_own_the_settings_hold(self, ada: User, settings: Settings) -> None:
         settings.PARLEY_CHAT_MESSAGES_PER_MINUTE = 7
         settings.PARLEY_CHAT_COST_PER_DAY = Decimal("0.5")
-        assert limits_of(ada) == allowances.Limits(messages_per_minute=7, cost_per_day=Decimal("0.5"))
+        assert limits_of(ada) == allowances.UserLimits(messages_per_minute=7, cost_per_day=Decimal("0.5"))
 
     def test_what_staff_gave_one_person_comes_first_and_nothing_leaves_the_general_limit(
         self, ada: User, bob: User, settings: Settings
     ) -> None:
         settings.PARLEY_CHAT_MESSAGES_PER_MINUTE = settings.PARLEY_CHAT_TOKENS_PER_DAY = 7
         Allowance.objects.create(user=ada, messages_per_minute=0, tokens_per_day=None, cost_per_day=Decimal(2))
-        assert limits_of(ada) == allowances.Limits(messages_per_minute=0, tokens_per_day=7, cost_per_day=Decimal(2))
+        assert limits_of(ada) == allowances.UserLimits(messages_per_minute=0, tokens_per_day=7, cost_per_day=Decimal(2))
         assert limits_of(bob).messages_per_minute == 7
 
     def test_no_limit_lets_everything_pass(self, ada: User) -> None:

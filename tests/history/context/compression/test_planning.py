@@ -100,7 +100,7 @@ def test_nothing_but_a_summary_is_not_summarised_again() -> None:
     assert not planned(*turns(3), Summary(first=1, last=6, summary=LONG * 3), model_input("next"), target=100)
 
 
-def test_within_one_long_turn_the_task_and_the_last_steps_stay_and_what_is_between_them_is_a_stretch() -> None:
+def test_a_long_turn_keeps_its_task_and_last_steps() -> None:
     plan = planned(*turns(2), model_input("the task"), *steps(6, text="a word " * 60), target=450, bulky=1_000)
     assert spans(plan) == [(1, 4), (6, 13)]
     assert [one.within_turn for one in plan.stretches] == [False, True]
@@ -199,7 +199,7 @@ def test_three_hundred_turns_stay_within_a_small_window_with_any_summary() -> No
         history.append(model_output(f"answer {turn}: {LONG}"))
 
 
-def test_to_summarise_the_same_entries_anew_takes_what_is_told_of_them_without_the_old_summary() -> None:
+def test_summarising_again_ignores_the_old_summary() -> None:
     stretch = stretch_between(snapshot(*turns(3)), first=1, last=4)
     assert stretch is not None
     assert (len(stretch.pieces), stretch.tokens > 300) == (4, True)

@@ -36,7 +36,7 @@ def using(transactional_db: None, settings: Any) -> Iterator[None]:
     close_connections()
 
 
-def program(name: str, *words: str, file: str = "naughty_server.py", **fields: Any) -> McpServer:
+def program(name: str, *words: str, file: str = "faulty_server.py", **fields: Any) -> McpServer:
     row = McpServer(
         name=name,
         transport="stdio",
@@ -46,7 +46,7 @@ def program(name: str, *words: str, file: str = "naughty_server.py", **fields: A
         **fields,
     )
     row.save()
-    return servers.look(row)
+    return servers.refresh_tool_list(row)
 
 
 def used(name: str, arguments: str = "{}") -> ToolResult:
@@ -102,7 +102,7 @@ def http_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def test_an_official_server_is_used_by_http(using: None, http_server: str) -> None:
     row = McpServer.objects.create(name="far", transport="http", url=http_server, headers=seal({"X-Token": SECRET}))
-    servers.look(row)
+    servers.refresh_tool_list(row)
     assert row.problem == ""
     assert [kept["tool"] for kept in row.tools] == ["add", "environment", "fail", "notes/read.all", "draw"]
     result = used("far__add", '{"first": 2, "second": 3}')
@@ -142,13 +142,13 @@ def test_a_server_that_cannot_be_reached_says_why(using: None, monkeypatch: pyte
         patched.setattr(connections, "SECONDS_TO_CONNECT", 0.5)
         assert "did not answer" in program("silent", "silent").problem
     missing = McpServer.objects.create(name="missing", transport="stdio", command="/no/such/program")
-    assert "cannot be started" in servers.look(missing).problem
+    assert "cannot be started" in servers.refresh_tool_list(missing).problem
     absent = McpServer.objects.create(name="absent", transport="http", url=f"http://127.0.0.1:{free_port()}/mcp")
-    assert "absent cannot be used" in servers.look(absent).problem
+    assert "absent cannot be used" in servers.refresh_tool_list(absent).problem
     away = McpServer.objects.create(name="away", transport="http", url="http://tools.example/mcp")
-    assert "PARLEY_LOOPBACK_ONLY" in servers.look(away).problem
+    assert "PARLEY_LOOPBACK_ONLY" in servers.refresh_tool_list(away).problem
     settings.PARLEY_MCP_COMMANDS = False
-    assert "PARLEY_MCP_COMMANDS is off" in servers.look(missing).problem
+    assert "PARLEY_MCP_COMMANDS is off" in servers.refresh_tool_list(missing).problem
 
 
 @pytest.mark.any_database
@@ -172,7 +172,7 @@ def test_secrets_are_kept_encrypted_and_another_secret_key_cannot_read_them(usin
     assert SECRET not in row.headers
     assert SECRET not in repr(servers.settings_of(row))
     settings.SECRET_KEY = "another one, of thirty-two letters"
-    assert "enter them again" in servers.look(row).problem
+    assert "enter them again" in servers.refresh_tool_list(row).problem
 
 
 @pytest.mark.any_database

@@ -65,12 +65,12 @@ def _label(labels: Mapping[str, StrOrPromise], code: str) -> str:
     return str(labels.get(code, code))
 
 
-recognised = partial(_label, _RECOGNISED_BY)
-register.filter("recognised", recognised)
-register.filter("scope_words", partial(_label, SCOPE_LABELS))
-register.filter("status_word", partial(_label, _STATUSES))
-register.filter("move_words", partial(_label, _MOVES))
-register.filter("unwrapped", split_client_tags)
+recognition_label = partial(_label, _RECOGNISED_BY)
+register.filter("recognition_label", recognition_label)
+register.filter("scope_label", partial(_label, SCOPE_LABELS))
+register.filter("status_label", partial(_label, _STATUSES))
+register.filter("move_reason", partial(_label, _MOVES))
+register.filter("split_client_tags", split_client_tags)
 register.filter("markdown", render)
 register.filter("preview_of", preview)
 
@@ -131,7 +131,7 @@ def how_long_ago(time: datetime) -> str:
 
 
 @register.filter
-def in_full(time: datetime) -> str:
+def full_datetime(time: datetime) -> str:
     """Date, time and zone, to compare with other logs."""
     return f"{date_format(timezone.localtime(time), 'DATETIME_FORMAT')} ({timezone.get_current_timezone_name()})"
 
@@ -162,7 +162,7 @@ def result_path(result: ToolResult, entry: ToolResults) -> str:
 
 
 @register.filter
-def as_line(arguments: str) -> str:
+def arguments_line(arguments: str) -> str:
     """Arguments of a tool on one line; text that is not a JSON object is unchanged."""
     text = preview(arguments, 10 * LINE_CHARS).text
     if (values := parse_arguments(text)) is not None:
@@ -202,7 +202,7 @@ def summary_problem(metadata: JsonObject) -> str:
 
 
 @register.filter
-def end_words(reason: str) -> str:
+def end_reason_text(reason: str) -> str:
     """Why an answer is incomplete."""
     words = {
         "stopped": _("It was stopped."),

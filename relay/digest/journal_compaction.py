@@ -17,16 +17,16 @@ from typing import BinaryIO
 from uuid import UUID
 
 from relay.digest.calls import PendingCall
-from relay.gateway.journal import frames
-from relay.gateway.journal.frames import RecordPosition
+from relay.gateway.journal import record_framing
 from relay.gateway.journal.reader import JournalReader
+from relay.gateway.journal.record_framing import RecordPosition
 from relay.gateway.journal.segments import CHUNK, name_of, number_of, writer_of
 from relay.gateway.recording import most_bytes
 
 logger = logging.getLogger(__name__)
 
-SUFFIX = ".carried"
-PART = 8  # segments are worth a copy once they hold this part of what the journal may
+COPY_SUFFIX = ".carried"
+MIN_PART = 8  # segments are worth a copy once they hold this part of what the journal may
 PAUSE_SECONDS = 10.0
 
 Calls = Collection[PendingCall]
@@ -36,30 +36,32 @@ Records = list[tuple[RecordPosition, PendingCall]]
 @dataclass(slots=True, kw_only=True)
 class SegmentCopy:
     name: str
-    size: int = frames.START
+    size: int = record_framing.START
     calls: int = 0
     places: dict[UUID, list[RecordPosition]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, exchange: UUID, length: int, *, is_call: bool) -> None:
-        place = RecordPosition(self.name, self.size, self.size + frames.FRAME_SIZE + length)
+        place = RecordPosition(self.name, self.size, self.size + record_framing.FRAME_SIZE + length)
         self.places[exchange].append(place)
         self.size = place.end
         self.calls += is_call
 
 
-class Carrier:
+class JournalCompaction:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._pause_until = 0.0
 
-    def carry_over(self, calls: Calls, needed: Container[str], reader: JournalReader) -> Collection[SegmentCopy]:
+    def copy_pending_calls(
+        self, calls: Calls, needed: Container[str], reader: JournalReader
+    ) -> Collection[SegmentCopy]:
         """The copies of what only pending calls keep from being removed, if those are so many bytes that it matters.
 
         Calls and reader use them from now on. The caller commits the position, which names them, and publishes them
         after that. If the commit fails, its outcome is unknown: the digester begins again, as after a crash.
         """
         held = {name: reader.read_to.get(name, 0) for name in reader.finished if name in needed}
-        is_much = sum(held.values()) > most_bytes() // PART
+        is_much = sum(held.values()) > most_bytes() // MIN_PART
         if not is_much or time.monotonic() < self._pause_until:
             return ()
         used_bytes = sum(place.end - place.start for call in calls for place in _within(call, held))
@@ -89,8 +91,8 @@ class Carrier:
 
 def clean_up(folder: Path, known: Container[str]) -> None:
     """Publish the copies that the position names, and remove the others."""
-    for path in sorted(folder.glob(f"*{SUFFIX}")):
-        name = path.name.removesuffix(SUFFIX)
+    for path in sorted(folder.glob(f"*{COPY_SUFFIX}")):
+        name = path.name.removesuffix(COPY_SUFFIX)
         if name in known:
             publish(folder, name)
         else:
@@ -98,7 +100,7 @@ def clean_up(folder: Path, known: Container[str]) -> None:
 
 
 def publish(folder: Path, name: str) -> None:
-    (folder / f"{name}{SUFFIX}").rename(folder / name)
+    (folder / f"{name}{COPY_SUFFIX}").rename(folder / name)
 
 
 def _within(call: PendingCall, held: Container[str]) -> Iterator[RecordPosition]:
@@ -111,15 +113,15 @@ def write_copy(folder: Path, records: Records) -> SegmentCopy:
     """Copy these records of one writer, in the order in which it wrote them, with new frames."""
     records.sort(key=lambda one: (one[0].segment, one[0].start))
     copy = SegmentCopy(name=_free_name(folder, records[-1][0].segment))
-    path = folder / f"{copy.name}{SUFFIX}"
+    path = folder / f"{copy.name}{COPY_SUFFIX}"
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(frames.heading())
+        file.write(record_framing.heading())
         for segment, group in groupby(records, key=lambda one: one[0].segment):
             with (folder / segment).open("rb") as source:
                 for place, call in group:
                     _copy_record(source, place, file, copy, call.id)
-        file.seek(frames.COUNTS_AT)
-        file.write(frames.pack_counts(copy.size, copy.calls))
+        file.seek(record_framing.COUNTS_AT)
+        file.write(record_framing.pack_counts(copy.size, copy.calls))
         file.flush()
         os.fsync(file.fileno())  # because the original is removed
     return copy
@@ -127,10 +129,10 @@ def write_copy(folder: Path, records: Records) -> SegmentCopy:
 
 def _copy_record(source: BinaryIO, place: RecordPosition, target: BinaryIO, copy: SegmentCopy, exchange: UUID) -> None:
     """Read twice, because the checksum comes first and a record may be too large for the memory."""
-    length, mark, chunks = place.end - place.payload, frames.mark_of(copy.name), _chunks(source, place)
-    target.write(frames.pack_frame(chunks, mark, length=length, position=copy.size, calls=copy.calls))
+    length, mark, chunks = place.end - place.payload, record_framing.mark_of(copy.name), _chunks(source, place)
+    target.write(record_framing.pack_frame(chunks, mark, length=length, position=copy.size, calls=copy.calls))
     target.writelines(_chunks(source, place))
-    copy.add(exchange, length, is_call=frames.is_call(os.pread(source.fileno(), 1, place.payload)))
+    copy.add(exchange, length, is_call=record_framing.is_call(os.pread(source.fileno(), 1, place.payload)))
 
 
 def _chunks(source: BinaryIO, place: RecordPosition) -> Iterator[bytes]:

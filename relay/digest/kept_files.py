@@ -23,7 +23,7 @@ from history.db.parameters import among
 from history.entries import JsonObject
 from history.models import AuditEvent, EarlierTry, Exchange
 from history.privacy import PersonalData
-from relay.gateway.journal.segments import ASIDE, UNNAMED, is_written
+from relay.gateway.journal.segments import DAMAGED_SUFFIX, UNNAMED_SUFFIX, is_written
 from relay.gateway.recording import journal_folder, most_bytes
 
 logger = logging.getLogger(__name__)
@@ -49,14 +49,16 @@ def copies_in(folder: Path, *, owner: int | None = None) -> list[Path]:
 
 def damaged_in(folder: Path) -> list[Path]:
     """The oldest first."""
-    return sorted(folder.glob(f"*{ASIDE}"), key=_age, reverse=True)
+    return sorted(folder.glob(f"*{DAMAGED_SUFFIX}"), key=_age, reverse=True)
 
 
 def remove_due(folder: Path, *, pending: Container[UUID] = ()) -> int:
     """Remove files that have no owner any more or are too old, and return how many."""
     # Copies of pending calls stay: the row that names them may not be committed yet.
     copies = [path for path in copies_in(folder) if _exchange_of(path) not in pending]
-    unnamed = [path for path in folder.glob(f"*{UNNAMED}") if _age(path) > UNNAMED_SECONDS and not is_written(path)]
+    unnamed = [
+        path for path in folder.glob(f"*{UNNAMED_SUFFIX}") if _age(path) > UNNAMED_SECONDS and not is_written(path)
+    ]
     return sum(map(_remove, [*_without_owner(folder, copies), *_due_damaged(folder), *unnamed]))
 
 

@@ -11,16 +11,16 @@ import pytest
 from django.db import OperationalError
 
 from history.models import Exchange, Message
-from relay.digest import long_calls, positions
+from relay.digest import journal_compaction, positions
 from relay.gateway.journal.reader import JournalReader
 from relay.gateway.journal.segments import bytes_in, names, writer_of
 from relay.gateway.journal.writer import Journal
-from tests.relay.digest.relayed import Relay, exchange_of, half_bytes, path_of, reply_bytes, said, sessions
+from tests.relay.digest.relayed import Relay, exchange_of, half_bytes, model_answer, path_of, reply_bytes, sessions
 
 pytestmark = pytest.mark.django_db
 
 CHAT = "openai-chat"
-ANSWER = said("A long answer, told in many pieces.")
+ANSWER = model_answer("A long answer, told in many pieces.")
 PIECES = 12
 
 
@@ -49,7 +49,7 @@ def go_on(relay: Relay, call: UUID, number: int) -> None:
     relay.journal._begin_segment()
     relay.journal.reply(call, piece(number))
     relay.journal.flush()
-    relay.answer(relay.send(CHAT, hello(f"{number}" + "x" * 200_000)), said("ok"))
+    relay.answer(relay.send(CHAT, hello(f"{number}" + "x" * 200_000)), model_answer("ok"))
 
 
 def finish(relay: Relay, call: UUID) -> None:
@@ -85,7 +85,7 @@ def test_another_digester_reads_on_from_what_was_carried_over(relay: Relay) -> N
 
 POINTS = {
     "with a copy and no word of it": (positions, "save_position"),
-    "with a copy that the position speaks of": (long_calls, "publish"),
+    "with a copy that the position speaks of": (journal_compaction, "publish"),
     "with the old segments still there": (JournalReader, "remove_all_but"),
 }
 
@@ -101,7 +101,7 @@ def failing(relay: Relay, monkeypatch: pytest.MonkeyPatch, *, at: str, error: Ba
             raise error
         return whole(*args, **how)
 
-    write_copy = long_calls.write_copy
+    write_copy = journal_compaction.write_copy
 
     def copied(*args: Any) -> Any:
         copy = write_copy(*args)
@@ -109,7 +109,7 @@ def failing(relay: Relay, monkeypatch: pytest.MonkeyPatch, *, at: str, error: Ba
         return copy
 
     with monkeypatch.context() as for_now:
-        for_now.setattr(long_calls, "write_copy", copied)
+        for_now.setattr(journal_compaction, "write_copy", copied)
         for_now.setattr(where, what, fail)
         yield
 

@@ -25,7 +25,7 @@ from history.entries import ModelOutput, entry_to_json
 from history.models import Exchange
 from history.redaction.walker import Redactors
 
-SIGN_SECONDS = 2.0  # between heartbeats of one without news
+HEARTBEAT_SECONDS = 2.0  # between heartbeats of one without news
 # An answer of this many characters is written at most once a second, one of twice as many every other second.
 CHARS_PER_SECOND = 4_000_000
 _UPDATE = "UPDATE history_exchange SET partial = %s, heartbeat_at = %s WHERE id = %s AND ended_at IS NULL"
@@ -104,7 +104,7 @@ def flush_partials() -> int:
                 texts[pk] = exchange.noted, exchange.redactors
                 exchange.paused_until = now + exchange.noted.chars / CHARS_PER_SECOND
                 exchange.noted = None
-            elif now - exchange.written_at >= SIGN_SECONDS:
+            elif now - exchange.written_at >= HEARTBEAT_SECONDS:
                 silent.append(pk)
             else:
                 continue

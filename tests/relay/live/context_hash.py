@@ -1,4 +1,4 @@
-"""`python -m tests.relay.live.told_elsewhere SESSION LEAF`: the hash of what a model would be told by this process."""
+"""`python -m tests.relay.live.context_hash SESSION LEAF`: the hash of what a model would be told by this process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def main(session_id: UUID, leaf: int) -> None:
     from relay.agents.settings import find_agent
     from relay.providers.http import Route
     from tests.contexts import context_to_bytes
-    from tests.relay.agents.compressing import SMALL
+    from tests.relay.agents.compression_helpers import SMALL
     from tests.relay.providers.scripted import ScriptedProvider
 
     provider = ScriptedProvider("Not used.", models=SMALL)

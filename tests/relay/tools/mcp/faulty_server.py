@@ -18,28 +18,28 @@ WELCOME = {
 }
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
-def answer(asked: dict[str, Any], result: Any) -> None:
-    say(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}))
+def answer(request: dict[str, Any], result: Any) -> None:
+    print_line(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}))
 
 
-def show(habit: str, asked: dict[str, Any]) -> None:
+def show(habit: str, request: dict[str, Any]) -> None:
     if habit == "dies":
         sys.stderr.write("out of cheese with the token s3cret-token")
         sys.stderr.flush()
         os._exit(3)
     if habit == "rubbish":
         for _ in range(200):
-            say("<html>not what you asked for</html>")
+            print_line("<html>not what you asked for</html>")
     if habit == "endless":
         sys.stdout.write("x" * 5_000_000)
         sys.stdout.flush()
     if habit == "wrong":
-        answer(asked, {"content": "no list at all"})
+        answer(request, {"content": "no list at all"})
 
 
 def main() -> None:
@@ -47,20 +47,20 @@ def main() -> None:
     if habit == "silent":
         sys.stdin.read()
     for line in sys.stdin:
-        asked = json.loads(line)
-        method = asked.get("method")
-        if "id" not in asked:
+        request = json.loads(line)
+        method = request.get("method")
+        if "id" not in request:
             continue
         if method == "initialize":
-            answer(asked, WELCOME)
+            answer(request, WELCOME)
         elif method == "tools/list":
-            answer(asked, {"tools": TOOLS})
+            answer(request, {"tools": TOOLS})
         elif method != "tools/call":
-            say(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": {"code": -32601, "message": "no"}}))
-        elif asked["params"]["name"] == "habit":
-            show(habit, asked)
+            print_line(json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": {"code": -32601, "message": "no"}}))
+        elif request["params"]["name"] == "habit":
+            show(habit, request)
         else:
-            answer(asked, {"content": [{"type": "text", "text": str(os.getpid())}]})
+            answer(request, {"content": [{"type": "text", "text": str(os.getpid())}]})
 
 
 if __name__ == "__main__":

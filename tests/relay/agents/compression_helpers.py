@@ -22,27 +22,27 @@ def is_summariser(context: Any) -> bool:
     return "<record>" in context.system
 
 
-def plays(answer: Any = f"Here it is: {LONG}", summary: Any = SUMMARY) -> Any:
+def scripted_model(answer: Any = f"Here it is: {LONG}", summary: Any = SUMMARY) -> Any:
     """A model that answers questions with one text and writes summaries with another."""
 
-    def said(context: Any, options: CallOptions) -> Any:
-        told = summary if is_summariser(context) else answer
-        return told(context, options) if callable(told) else told
+    def answer_call(context: Any, options: CallOptions) -> Any:
+        reply = summary if is_summariser(context) else answer
+        return reply(context, options) if callable(reply) else reply
 
-    return said
+    return answer_call
 
 
-def asked(provider: ScriptedProvider, *, summaries: bool = False) -> list[Any]:
+def contexts_sent(provider: ScriptedProvider, *, summaries: bool = False) -> list[Any]:
     return [call.context for call in provider.calls if is_summariser(call.context) == summaries]
 
 
-async def talked(talk: Talk, count: int) -> None:
+async def create_conversation(talk: Talk, count: int) -> None:
     """So many questions were answered already."""
     texts = [text for n in range(1, count + 1) for text in (f"Question {n}?", f"Here it is: {LONG}")]
     talk.session = await in_database(create_chat, talk.user, *texts)
 
 
-async def talk_on(talk: Talk, count: int, *, first: int = 1) -> None:
+async def send_questions(talk: Talk, count: int, *, first: int = 1) -> None:
     for number in range(first, first + count):
         await talk.send(f"Question {number}?")
         await talk.until_ended()
@@ -52,7 +52,7 @@ async def summaries(talk: Talk) -> list[Summary]:
     return [entry for entry in await talk.entries() if isinstance(entry, Summary)]
 
 
-def told(context: Any) -> str:
+def context_text(context: Any) -> str:
     return "\n".join(entry.content for entry in context.entries)
 
 
@@ -60,7 +60,7 @@ def call(name: str, call_id: str) -> ToolCallPiece:
     return ToolCallPiece(part=call_id, call_id=call_id, name=name, arguments="{}")
 
 
-async def asked_to_compress(talk: Talk) -> int:
+async def compress_and_wait(talk: Talk) -> int:
     """The number of what came of it."""
     await talk.send("/compress")
     await talk.until_ended()

@@ -18,11 +18,11 @@ CPU = ToolDefinition(name="cpu", description="Load", parameters={"type": "object
 DISK = ToolDefinition(name="disk", description="Space", parameters={"type": "object", "properties": {}})
 
 
-def user(text: str) -> ContextEntry:
+def user_message(text: str) -> ContextEntry:
     return ContextEntry(role=Role.MODEL_INPUT, parts=(Text(text=text),), origin=(1,))
 
 
-def answered(*parts: Part) -> ContextEntry:
+def model_answer(*parts: Part) -> ContextEntry:
     return ContextEntry(role=Role.MODEL_OUTPUT, parts=parts, origin=(2,))
 
 
@@ -32,11 +32,11 @@ def results(*calls: ToolRequest) -> ContextEntry:
 
 
 def context(*entries: ContextEntry, tools: tuple[ToolDefinition, ...] = ()) -> Context:
-    return Context(entries=entries or (user("Hello?"),), system="Be brief.", tools=tools)
+    return Context(entries=entries or (user_message("Hello?"),), system="Be brief.", tools=tools)
 
 
 @dataclass
-class Asked:
+class ProviderCall:
     """What one call gave: its events, its error if there was one, what was noted."""
 
     events: list[Event] = field(default_factory=list)
@@ -52,13 +52,13 @@ class Asked:
         return "".join(part.text for part in self.output.parts if isinstance(part, Text))
 
 
-async def ask(provider: HttpProvider, told: Context | None = None, **options: object) -> Asked:
-    asked = Asked()
+async def call_provider(provider: HttpProvider, sent_context: Context | None = None, **options: object) -> ProviderCall:
+    result = ProviderCall()
     wanted = CallOptions(**{"model": "model", "max_tokens": 100, **options})  # type: ignore[arg-type]
     try:
-        async with aclosing(provider.call(told or context(), wanted, notes=asked.notes)) as events:
+        async with aclosing(provider.call(sent_context or context(), wanted, notes=result.notes)) as events:
             async for event in events:
-                asked.events.append(event)
+                result.events.append(event)
     except ProviderError as error:
-        asked.error = error
-    return asked
+        result.error = error
+    return result

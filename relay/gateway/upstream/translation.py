@@ -11,7 +11,7 @@ from functools import cached_property
 from history.context.tokens import estimate_context
 from history.dialects import DIALECTS, DecodedRequest, DialectError, context_of
 from history.dialects.json_access import as_bytes, string
-from history.dialects.types import joined
+from history.dialects.types import join_texts
 from relay.gateway.call.bodies import parse_object
 from relay.gateway.call.calls import Call
 from relay.gateway.call.client import Client
@@ -21,9 +21,9 @@ from relay.gateway.recording import Recording
 from relay.gateway.references import continuations
 from relay.gateway.routes import Upstream
 from relay.gateway.upstream import forwarding
-from relay.gateway.upstream.dialing import dial
-from relay.gateway.upstream.losses import losses_of_request
 from relay.gateway.upstream.translated_reply import TranslatedReply
+from relay.gateway.upstream.translation_losses import losses_of_request
+from relay.gateway.upstream.upstream_calls import call_first_available
 from relay.providers.base import CallNotes
 from relay.providers.connections import RawRequest
 from relay.providers.endpoints import Endpoint
@@ -33,7 +33,7 @@ from relay.runtime.event_loop import parse_apart
 async def call_upstream(call: Call, upstreams: Sequence[Upstream], client: Client, recording: Recording) -> None:
     """Call the first upstream that answers, and pass its reply back: unchanged if it speaks the caller's dialect."""
     request = TranslatedRequest(call)
-    reply = await dial(call, upstreams, request.make)
+    reply = await call_first_available(call, upstreams, request.make)
     if reply.upstream is not upstreams[0]:
         recording.set_upstream(reply.upstream)
     if request.is_forwarded_to(reply.upstream):
@@ -46,7 +46,7 @@ async def call_upstream(call: Call, upstreams: Sequence[Upstream], client: Clien
         reply.response.close()
 
 
-async def count(call: Call, client: Client, recording: Recording) -> None:
+async def count_tokens(call: Call, client: Client, recording: Recording) -> None:
     """An upstream of another dialect cannot count for this caller, so the answer is our estimate."""
     tokens = await parse_apart(len(call.body), _estimate_tokens, call)
     await client.send_json(200, as_bytes(call.address.api.encode_token_count(tokens)), call.response_headers)
@@ -67,7 +67,7 @@ class TranslatedRequest:
             raise Refusal(f"The request cannot be read: {error}.") from None
         call.lasting_system = request.system.removeprefix(string(body.get("instructions"))).strip()
         if call.earlier is not None:
-            call.lasting_system = joined((call.earlier.system, call.lasting_system))
+            call.lasting_system = join_texts((call.earlier.system, call.lasting_system))
             request = continuations.with_earlier(request, call.earlier)
         return replace(request, model=call.model, options=replace(request.options, stream=True))
 

@@ -14,7 +14,7 @@ from django.utils.translation import pgettext
 from history.clients import MARKS
 from history.models import Message, Session
 from history.search import Hit
-from history.templatetags.reading import dollars, long_duration, thousands
+from history.templatetags.transcripts import dollars, long_duration, thousands
 
 register = template.Library()
 
@@ -49,12 +49,12 @@ def hit_link(hit: Hit, words: str) -> str:
 
 
 @register.filter
-def role_word(role: str) -> str:
+def role_label(role: str) -> str:
     return str(dict(Message.Role.choices).get(role, role))
 
 
 @register.filter
-def in_short(number: int) -> str:
+def short_number(number: int) -> str:
     """Large counts to three digits, as in 18.6 M."""
     for size, letter in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
         if number >= size:
@@ -63,7 +63,7 @@ def in_short(number: int) -> str:
 
 
 @register.filter
-def measured(number: float | None, unit: str) -> str:
+def chart_value(number: float | None, unit: str) -> str:
     """A number of a chart with its unit; a dash for a missing value."""
     if number is None:
         return "–"
@@ -71,7 +71,7 @@ def measured(number: float | None, unit: str) -> str:
         return long_duration(number)
     if unit == "dollars":
         return dollars(Decimal(str(number)))
-    return thousands(round(number)) if unit == "count" else in_short(round(number))
+    return thousands(round(number)) if unit == "count" else short_number(round(number))
 
 
 class Origin(NamedTuple):

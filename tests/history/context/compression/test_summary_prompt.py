@@ -92,7 +92,7 @@ def test_a_record_longer_than_the_window_is_told_in_parts_that_fit() -> None:
         assert estimate_context(asked.entries, system=asked.system) <= 1_000
 
 
-def test_a_record_has_never_more_than_so_many_parts_and_long_texts_lose_their_middle_first() -> None:
+def test_a_long_record_is_cut_in_the_middle_of_its_texts_first() -> None:
     told = pieces(
         model_input("The goal is X."), *(model_input(f"message {n}: " + "and so on " * 60 + " END") for n in range(200))
     )
@@ -105,7 +105,7 @@ def test_a_record_has_never_more_than_so_many_parts_and_long_texts_lose_their_mi
     assert all(sum(estimate_text(piece.line()) + 1 for piece in part) <= 2_000 for part in parts)
 
 
-def test_of_a_record_that_is_too_long_even_so_the_beginning_and_the_newest_are_told_and_the_rest_is_counted() -> None:
+def test_a_record_too_long_even_when_cut_keeps_beginning_and_end() -> None:
     parts = parts_that_fit(
         pieces(*(model_input(f"message {n}, " + "and so on " * 9) for n in range(2_000))), budget=400
     )

@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def with_client(url: str, key: str, ask: Callable[[Client], Awaitable[T]], *, mode: str = "auto", **headers: str) -> T:
+def run_with_client(
+    url: str, key: str, ask: Callable[[Client], Awaitable[T]], *, mode: str = "auto", **headers: str
+) -> T:
     """What `ask` gets from the server, after a handshake in one of the protocol's two ways (`legacy`, `auto`)."""
     from mcp import Client
     from mcp.client.streamable_http import streamable_http_client
 
-    async def asked() -> T:
+    async def run_request() -> T:
         sent = {"Authorization": f"Bearer {key}", **headers}
         async with (
             httpx2.AsyncClient(headers=sent, timeout=30) as http,
@@ -28,15 +30,15 @@ def with_client(url: str, key: str, ask: Callable[[Client], Awaitable[T]], *, mo
         ):
             return await ask(client)
 
-    return asyncio.run(asked())
+    return asyncio.run(run_request())
 
 
-def called(url: str, key: str, name: str, **arguments: Any) -> CallToolResult:
-    return with_client(url, key, lambda client: client.call_tool(name, arguments))
+def call_tool(url: str, key: str, name: str, **arguments: Any) -> CallToolResult:
+    return run_with_client(url, key, lambda client: client.call_tool(name, arguments))
 
 
-def told(url: str, key: str, name: str, **arguments: Any) -> str:
-    result = called(url, key, name, **arguments)
+def call_tool_text(url: str, key: str, name: str, **arguments: Any) -> str:
+    result = call_tool(url, key, name, **arguments)
     assert not result.is_error, text_of(result)
     return text_of(result)
 
@@ -45,8 +47,8 @@ def text_of(result: CallToolResult) -> str:
     return "\n".join(getattr(part, "text", "") for part in result.content)
 
 
-def names(url: str, key: str, *, mode: str = "auto") -> list[str]:
+def list_tool_names(url: str, key: str, *, mode: str = "auto") -> list[str]:
     async def listed(client: Client) -> list[str]:
         return [tool.name for tool in (await client.list_tools()).tools]
 
-    return with_client(url, key, listed, mode=mode)
+    return run_with_client(url, key, listed, mode=mode)

@@ -18,7 +18,7 @@ from relay.gateway.call import decompression
 from relay.gateway.call.errors import hide_addresses
 from relay.providers import registry
 from relay.providers.base import Model, Rule, Target
-from relay.providers.endpoints import Endpoint, Patience
+from relay.providers.endpoints import Endpoint, Timeouts
 from relay.providers.http import HttpProvider
 from tests.measures import assert_linear
 from tests.relay_client import HI_BODY, RunningRelay, open_reply, send_request
@@ -48,7 +48,7 @@ def chat_at(upstream: RawUpstream, name: str = "chat") -> HttpProvider:
             key_header="bearer",
             models=(Model(name="model"),),
             lists_models=False,
-            patience=Patience(connect=2, idle=5),
+            timeouts=Timeouts(connect=2, idle=5),
         )
     )
 
@@ -166,7 +166,7 @@ def test_rubbish_in_the_callers_own_dialect_is_an_error_with_its_own_code(
     assert ("a web page" in message) == ("html" in kind)
     ended = relay.ended()[0]
     assert (ended.reason, ended.status, ended.error) == ("upstream_unreadable", 200, message)
-    Digester(relay.journal.folder, name="test", patience=0).step()
+    Digester(relay.journal.folder, name="test", end_wait=0).step()
     exchange = Exchange.objects.get()
     assert (exchange.end_reason, exchange.error) == ("upstream_unreadable", message)
     assert exchange.message is not None
@@ -181,7 +181,7 @@ def test_rubbish_in_a_stream_is_recorded_as_what_it_is(
     bare.says.append(streamed_reply(body))
     assert send_request(relay, "/v1/chat/completions", {**HI_BODY, "stream": True}, x_api_key=key).body == body
     relay.ended()
-    Digester(relay.journal.folder, name="test", patience=0).step()
+    Digester(relay.journal.folder, name="test", end_wait=0).step()
     exchange = Exchange.objects.get()
     assert (exchange.end_reason, "invalid response" in exchange.error) == ("upstream_unreadable", True)
 
@@ -197,7 +197,7 @@ def test_a_stream_that_ends_without_a_byte_is_not_an_answer(
     body = {**HI_BODY, "input": "Hi"} if path.endswith("responses") else HI_BODY
     send_request(relay, path, {**body, "stream": True}, x_api_key=key)
     relay.ended()
-    Digester(relay.journal.folder, name="test", patience=0).step()
+    Digester(relay.journal.folder, name="test", end_wait=0).step()
     exchange = Exchange.objects.get()
     assert (exchange.end_reason, bool(exchange.error)) == ("upstream_unreadable", True)
     assert exchange.message is not None

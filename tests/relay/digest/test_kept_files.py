@@ -17,8 +17,8 @@ from history.access import audit, keys
 from history.models import ApiKey, Exchange, Session
 from history.privacy import erase_person, export_person
 from project.accounts.models import User
-from relay.digest import files_aside
-from tests.relay.digest.relayed import Relay, exchange_of, said, sessions
+from relay.digest import kept_files
+from tests.relay.digest.relayed import Relay, exchange_of, model_answer, sessions
 from tests.relay.digest.test_large_bodies import CHAT, MB, body_of, reply_of, send_reply
 from tests.rows import without_guards
 
@@ -90,13 +90,13 @@ class TestCopies:
 
     def test_a_copy_goes_when_its_turn_is_trimmed(self, relay: Relay, copy: Path) -> None:
         for number in range(3):
-            relay.ask(CHAT, body_of(f"Question {number}"), said(f"Answer {number}"), NAME)
+            relay.relay_call(CHAT, body_of(f"Question {number}"), model_answer(f"Answer {number}"), NAME)
         trim(sessions()[0])
         look_after_files(relay)
         assert not copy.exists()
 
     def test_requests_go_too_and_others_stay(self, relay: Relay, copy: Path) -> None:
-        row = exchange_of(relay.ask(CHAT, body_of("y" * (2 * MB)), said("2")))
+        row = exchange_of(relay.relay_call(CHAT, body_of("y" * (2 * MB)), model_answer("2")))
         request = relay.folder / row.metadata["request_file"]
         assert row.session is not None
         erase_session(row.session)
@@ -121,7 +121,7 @@ class TestCopies:
     def test_a_copy_whose_call_is_under_way_stays(self, relay: Relay) -> None:
         exchange = relay.send(CHAT, body_of("y" * (2 * MB)))
         relay.digest()
-        copy = relay.folder / files_aside.name_of(exchange, "request", owner=relay.key.owner_id)
+        copy = relay.folder / kept_files.name_of(exchange, "request", owner=relay.key.owner_id)
         without_guards(Exchange.objects.filter(pk=exchange)).update(metadata={})  # as if it were not committed
         look_after_files(relay)
         assert copy.exists()
@@ -134,20 +134,20 @@ class TestCopies:
         relay.end(exchange)
         relay.digest()
         look_after_files(relay)
-        assert files_aside.copies_in(relay.folder) == []
+        assert kept_files.copies_in(relay.folder) == []
 
     def test_a_key_that_was_made_stricter_meanwhile_leaves_no_copy(self, relay: Relay) -> None:
         exchange = relay.send(CHAT, body_of("y" * (2 * MB)))
         without_guards(ApiKey.objects.filter(pk=relay.key.pk)).update(recording="redacted")
-        relay.answer(exchange, said("2"))
+        relay.answer(exchange, model_answer("2"))
         relay.digest()
         assert exchange_of(exchange).metadata["request_bytes"] > 2 * MB
-        assert files_aside.copies_in(relay.folder) == []
+        assert kept_files.copies_in(relay.folder) == []
 
     def test_copies_count_against_the_size_limit_of_the_journal(self, relay: Relay, copy: Path, settings: Any) -> None:
         settings.PARLEY_JOURNAL_MB = 3
         row = send_reply(relay, reply_of("z" * (2 * MB)))
-        assert ("reply_file" in row.metadata, files_aside.copies_in(relay.folder)) == (False, [copy])
+        assert ("reply_file" in row.metadata, kept_files.copies_in(relay.folder)) == (False, [copy])
 
 
 class TestPersons:

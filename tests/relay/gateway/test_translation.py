@@ -573,7 +573,7 @@ def test_a_newcomers_sdk_works_on_the_demo_model(
     assert capsys.readouterr().out.strip()
     assert {accepted.provider for accepted in relay.accepted()} == {"local"}
     relay.ended(3)
-    digester = Digester(relay.journal.folder, name="test", patience=0)
+    digester = Digester(relay.journal.folder, name="test", end_wait=0)
     for _ in range(4):
         digester.step()
     session = Session.objects.get(title="Say hello.")
