@@ -16,8 +16,7 @@ from django_htmx.middleware import HtmxDetails
 from bench.load import Loaded, Talk, fill, vocabulary
 from bench.measure import Line, Table, in_turns
 from history.models import Message, Session
-from history.pages import charts
-from history.pages import session as session_pages
+from history.pages import charts, session as session_pages
 from history.pages.browse import views as browse_views
 from history.record import daily_counts
 

@@ -18,8 +18,7 @@ from urllib.parse import urlsplit
 import uvicorn
 
 from history.db.process_state import process_state
-from relay.gateway import application as gateway
-from relay.gateway import recording, routes
+from relay.gateway import application as gateway, recording, routes
 from relay.gateway.journal.reader import read
 from relay.gateway.journal.records import CallAccepted, CallEnded, Record, ReplyBytes
 from relay.gateway.journal.writer import Journal

@@ -17,8 +17,7 @@ from django.db import IntegrityError
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 from django.utils.crypto import get_random_string, salted_hmac
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext as _, gettext_lazy
 
 from history.access import audit
 from history.access.key_cache import KeyRing, hash_of, prefix_of

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from django.core.exceptions import PermissionDenied
 from django.db import Error, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, JsonResponse
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext as _, gettext_lazy
 from rest_framework import exceptions, status
 from rest_framework.response import Response
 from rest_framework.views import set_rollback

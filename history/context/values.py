@@ -22,8 +22,7 @@ from history.entries import (
     text_of,
     values_to_json,
 )
-from history.text.lazy import LazyText, SentenceCode
-from history.text.lazy import gettext_noop as _
+from history.text.lazy import LazyText, SentenceCode, gettext_noop as _
 
 
 class RemarkCode(SentenceCode):

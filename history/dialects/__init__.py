@@ -9,14 +9,16 @@ from history.dialects.dialect import Dialect as Dialect
 from history.dialects.gemini_generate import DIALECT as GEMINI_GENERATE
 from history.dialects.openai_chat import DIALECT as OPENAI_CHAT
 from history.dialects.openai_responses import DIALECT as OPENAI_RESPONSES
-from history.dialects.types import CallOptions as CallOptions
-from history.dialects.types import DecodedRequest as DecodedRequest
-from history.dialects.types import DialectError as DialectError
-from history.dialects.types import EncodedRequest as EncodedRequest
-from history.dialects.types import Loss as Loss
-from history.dialects.types import LossCode as LossCode
-from history.dialects.types import Switches as Switches
-from history.dialects.types import context_of as context_of
+from history.dialects.types import (
+    CallOptions as CallOptions,
+    DecodedRequest as DecodedRequest,
+    DialectError as DialectError,
+    EncodedRequest as EncodedRequest,
+    Loss as Loss,
+    LossCode as LossCode,
+    Switches as Switches,
+    context_of as context_of,
+)
 
 DIALECTS = {
     "openai-chat": OPENAI_CHAT,

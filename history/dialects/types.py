@@ -5,13 +5,11 @@ from dataclasses import dataclass, field
 from enum import auto
 from typing import Literal
 
-from history.context.messages import ConversationEntry as ConversationEntry
-from history.context.messages import to_context
+from history.context.messages import ConversationEntry as ConversationEntry, to_context
 from history.context.repair import repair
 from history.context.values import Context, Remark
 from history.entries import JsonDict, JsonObject, ToolDefinition, empty_object
-from history.text.lazy import SentenceCode
-from history.text.lazy import gettext_noop as _
+from history.text.lazy import SentenceCode, gettext_noop as _
 
 
 class DialectError(ValueError):

@@ -11,8 +11,7 @@ from datetime import datetime
 from typing import Literal
 
 from history.entries import Entry, JsonObject, empty_object
-from history.text.lazy import LazyTextError
-from history.text.lazy import gettext_noop as _
+from history.text.lazy import LazyTextError, gettext_noop as _
 
 NoteLevel = Literal["repaired", "lost", "ignored"]
 

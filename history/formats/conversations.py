@@ -30,8 +30,7 @@ from history.entries import (
 )
 from history.formats.base import Conversation, FormatError, Notes, SourceNode, UnreadableConversation, chain_id
 from history.formats.sources import Source
-from history.text.lazy import LazyText, error_text
-from history.text.lazy import gettext_noop as _
+from history.text.lazy import LazyText, error_text, gettext_noop as _
 
 ISLAND = _("The parent of an entry is missing from the file. Later entries were joined here.")
 

@@ -17,8 +17,7 @@ from history.dialects.json_access import MAX_DEPTH, obj, parse_json
 from history.entries import JsonObject
 from history.formats.base import Conversation, FormatError, Notes, UnreadableConversation
 from history.formats.encodings import Encoding, as_utf_8, detect_encoding
-from history.text.lazy import LazyText, error_text
-from history.text.lazy import gettext_noop as _
+from history.text.lazy import LazyText, error_text, gettext_noop as _
 
 MEGABYTE = 1024 * 1024
 MAX_LINE = 64 * MEGABYTE

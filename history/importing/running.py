@@ -27,8 +27,7 @@ from history.importing.unpacking import DAMAGE, UnpackedFile, may_hold_text, unp
 from history.models import ApiKey
 from history.record import writer
 from history.record.recorder import refuse_when_off
-from history.text.lazy import LazyText, error_text
-from history.text.lazy import gettext_noop as _
+from history.text.lazy import LazyText, error_text, gettext_noop as _
 from history.text.titles import title_from
 
 logger = logging.getLogger(__name__)

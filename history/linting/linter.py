@@ -27,8 +27,7 @@ from history.linting.openai import ChatWalk, ResponsesWalk
 from history.linting.parse_input import FIELDS, MODEL, LintInput, NotAConversation
 from history.linting.rules import LintFinding, LintReport, LintSeverity, Repair, Rule, Verdict
 from history.linting.walker import TOOL_NAME, LintWalk, Speaker, check_order, check_tools, weight_of
-from history.text.lazy import LazyText
-from history.text.lazy import gettext_noop as _
+from history.text.lazy import LazyText, gettext_noop as _
 
 WALKS = {walk.dialect: walk for walk in (ChatWalk, ResponsesWalk, MessagesWalk, GenerateWalk)}
 NAMES = {

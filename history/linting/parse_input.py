@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from history.dialects import DIALECTS
 from history.dialects.json_access import items, obj, objs, parse_json, string
 from history.entries import JsonObject
-from history.text.lazy import LazyTextError
-from history.text.lazy import gettext_noop as _
+from history.text.lazy import LazyTextError, gettext_noop as _
 
 MODEL = "name-of-the-model"
 FIELDS = {name: dialect.HTTP_API.conversation_field for name, dialect in DIALECTS.items()}

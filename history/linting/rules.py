@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from history.entries import JsonDict
-from history.text.lazy import LazyText
-from history.text.lazy import gettext_noop as _
+from history.text.lazy import LazyText, gettext_noop as _
 
 
 class LintSeverity(StrEnum):

@@ -12,8 +12,7 @@ from typing import Literal, NamedTuple
 from history.dialects.json_access import items, string
 from history.entries import EMPTY, JsonObject
 from history.linting.rules import RULES, LintFinding, finding_of
-from history.text.lazy import LazyText
-from history.text.lazy import gettext_noop as _
+from history.text.lazy import LazyText, gettext_noop as _
 
 Speaker = Literal["user", "model", "system"]
 # The expected types that the rule "malformed" names.

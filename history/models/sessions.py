@@ -15,8 +15,7 @@ from django.db.models import PROTECT, F, ForeignKey, Q
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.formats import date_format
-from django.utils.translation import gettext
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext, gettext_lazy as _
 
 from history.fields import HashField
 from history.models import seals

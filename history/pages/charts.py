@@ -15,8 +15,7 @@ from django.db.models import Sum
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 from django.utils import timezone
-from django.utils.translation import gettext as _
-from django.utils.translation import pgettext
+from django.utils.translation import gettext as _, pgettext
 
 from history.access.permissions import Purpose, Reach, Viewer, can_access_others, reach_of
 from history.http import user_page

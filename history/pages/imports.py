@@ -11,8 +11,7 @@ from django.core.files.uploadedfile import TemporaryUploadedFile
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext as _, gettext_lazy, ngettext
 
 from history.formats.base import Note
 from history.formats.reports import level_label, note_text, translate_if_lazy, translate_sentence

@@ -12,8 +12,7 @@ from django import forms
 from django.core.files.uploadedfile import UploadedFile
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.utils.translation import gettext, gettext_noop
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext, gettext_lazy as _, gettext_noop
 
 from history import linting
 from history.context.rendering import full_view

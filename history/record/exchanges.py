@@ -27,10 +27,12 @@ from history.entries import Entry, HeadMoved, ModelOutput, Status, entry_to_json
 from history.errors import HistoryOff, NoSuchEntry
 from history.models import Blob, Exchange, Message, Session, TokenCalibration
 from history.record import counters, daily_counts, projections, recorder, writer
-from history.record.partial_answers import being_stored as being_stored
-from history.record.partial_answers import flush_partials as flush_partials
-from history.record.partial_answers import note_partial as note_partial
-from history.record.partial_answers import running_exchanges
+from history.record.partial_answers import (
+    being_stored as being_stored,
+    flush_partials as flush_partials,
+    note_partial as note_partial,
+    running_exchanges,
+)
 from history.record.paths import behind_notes
 from history.record.recorder import Appended, refuse_when_off
 from history.redaction.walker import Redactors

@@ -33,11 +33,13 @@ from history.entries import (
 from history.errors import NoSuchEntry
 from history.models import ApiKey, AuditEvent, Message, Session
 from history.record import paths
-from history.record.loading import MAX_PAGE as MAX_PAGE
-from history.record.loading import entries_of as entries_of
-from history.record.loading import ledger_of as ledger_of
-from history.record.loading import nodes_of as nodes_of
-from history.record.loading import read_nodes
+from history.record.loading import (
+    MAX_PAGE as MAX_PAGE,
+    entries_of as entries_of,
+    ledger_of as ledger_of,
+    nodes_of as nodes_of,
+    read_nodes,
+)
 
 PAGE = 20
 

@@ -29,9 +29,7 @@ from history.db.transactions import writing
 from history.errors import HistoryError
 from history.models import Session
 from history.retention import removal
-from history.retention.purging import PurgeReport as PurgeReport
-from history.retention.purging import purge as purge
-from history.retention.purging import purge_due as purge_due
+from history.retention.purging import PurgeReport as PurgeReport, purge as purge, purge_due as purge_due
 
 
 class UnderHold(HistoryError):

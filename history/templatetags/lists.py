@@ -8,8 +8,7 @@ from urllib.parse import urlencode
 from django import template
 from django.utils import timezone
 from django.utils.formats import date_format
-from django.utils.translation import gettext as _
-from django.utils.translation import pgettext
+from django.utils.translation import gettext as _, pgettext
 
 from history.clients import MARKS
 from history.models import Message, Session

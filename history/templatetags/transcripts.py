@@ -12,8 +12,7 @@ from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.safestring import SafeString
 from django.utils.timesince import timesince
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, pgettext_lazy
+from django.utils.translation import gettext as _, gettext_lazy, pgettext_lazy
 from django_stubs_ext import StrOrPromise
 
 from history.access.keys import SCOPE_LABELS

@@ -12,8 +12,7 @@ from django.conf import settings
 from django.contrib import admin
 from django.http import HttpRequest
 from django.utils.text import capfirst
-from django.utils.translation import gettext
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext, gettext_lazy as _
 
 from relay.models import McpServer
 from relay.tools.mcp.config import seal, unseal

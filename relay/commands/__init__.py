@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext as _, gettext_lazy
 from django_stubs_ext import StrOrPromise
 
 from history.entries import EMPTY, JsonObject, ToolRequest, thaw

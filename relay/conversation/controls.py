@@ -2,8 +2,7 @@
 
 from uuid import UUID
 
-from django.utils.translation import gettext as _
-from django.utils.translation import pgettext
+from django.utils.translation import gettext as _, pgettext
 
 from history import retention
 from history.db.transactions import writing

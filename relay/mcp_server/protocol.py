@@ -24,8 +24,7 @@ from relay.mcp_server.application import HttpRefusal
 from relay.mcp_server.tools import HOW_TO_OPEN, SCOPES, tools_for
 from relay.runtime.asgi import Message, Receive, Scope, Send
 from relay.runtime.event_loop import LARGE
-from relay.tools.base import Tool as AgentTool
-from relay.tools.base import ToolContext
+from relay.tools.base import Tool as AgentTool, ToolContext
 from relay.tools.running import run_call
 
 Context = ServerRequestContext[Any, Any]

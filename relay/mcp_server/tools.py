@@ -14,8 +14,7 @@ from history.entries import ModelInput, Text
 from history.errors import HistoryError
 from history.models import ApiKey, Session
 from history.record import recorder
-from history.record.listing import ListCursor
-from history.record.listing import list_sessions as listed
+from history.record.listing import ListCursor, list_sessions as listed
 from history.record.recorder import Append
 from history.search import SessionQuery, find_session_ids
 from relay.tools.base import Tool, Toolbox, ToolContext, ToolError, read_time, tool, zone_of

@@ -13,8 +13,7 @@ from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_list_or_404, redirect, render
 from django.utils import timezone
-from django.utils.translation import gettext, ngettext
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext, gettext_lazy as _, ngettext
 
 from history.access.permissions import Purpose, sessions_for
 from history.access.reasons import ReasonField, is_own

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_noop, ngettext
+from django.utils.translation import gettext as _, gettext_noop, ngettext
 
 from history.answers.events import AnswerFailed, ErrorKind
 from relay.errors import AccessRefused, Busy, Cut, ProviderError, RequestRefused, Unreachable, error_of

@@ -18,8 +18,7 @@ import time
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from datetime import date, datetime, timedelta
-from datetime import time as clock
+from datetime import date, datetime, time as clock, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path

@@ -9,12 +9,12 @@ Requests that the real vendor would refuse are refused here, in its own words an
 answer has also shown that what went out was valid.
 """
 
-from tests.vendors.plays import Play as Play
-from tests.vendors.plays import asks as asks
-from tests.vendors.plays import raw as raw
-from tests.vendors.plays import refuses as refuses
-from tests.vendors.plays import says as says
-from tests.vendors.plays import thinks as thinks
-from tests.vendors.server import KEYS as KEYS
-from tests.vendors.server import Seen as Seen
-from tests.vendors.server import Vendors as Vendors
+from tests.vendors.plays import (
+    Play as Play,
+    asks as asks,
+    raw as raw,
+    refuses as refuses,
+    says as says,
+    thinks as thinks,
+)
+from tests.vendors.server import KEYS as KEYS, Seen as Seen, Vendors as Vendors

@@ -16,8 +16,7 @@ from history.context.messages import SUMMARY_ENDS, Masks, mask_note, to_context
 from history.context.tokens import estimate_context, estimate_entry, estimate_text
 from history.context.values import Context, ContextEntry, Remark, Role
 from history.entries import Gap, JsonDict, Media, ModelInput, ModelOutput, Node, Part, Summary, Text, ToolResults
-from history.text.lazy import SentenceCode
-from history.text.lazy import gettext_noop as _
+from history.text.lazy import SentenceCode, gettext_noop as _
 
 OUTLINE = (
     "Goal",

@@ -19,8 +19,7 @@ from django.utils import timezone
 
 from history.formats.base import FormatError, Notes
 from history.models import ApiKey, AuditEvent, Blob, Exchange, Message, Session
-from history.text.lazy import LazyText
-from history.text.lazy import gettext_noop as _
+from history.text.lazy import LazyText, gettext_noop as _
 
 MAX_FILE_BLOBS = 500_000
 MAX_KEYS = 100  # that one user adds

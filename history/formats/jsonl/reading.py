@@ -14,13 +14,11 @@ from history.formats.base import FormatError, Notes
 from history.formats.jsonl.lines import check_year, hash_of, mapping, parse_call, parse_dropped, time_of, whole
 from history.formats.jsonl.owners import OwnerMap
 from history.formats.reports import ImportItem, ImportOutcome
-from history.formats.sources import MAX_CONVERSATION as MAX_BLOB
-from history.formats.sources import MEGABYTE, check_values
+from history.formats.sources import MAX_CONVERSATION as MAX_BLOB, MEGABYTE, check_values
 from history.models import ApiKey, Blob, Message, Session
 from history.models.seals import digest_of, seal_of
 from history.record import projections
-from history.text.lazy import LazyText
-from history.text.lazy import gettext_noop as _
+from history.text.lazy import LazyText, gettext_noop as _
 
 RECENT_BLOBS = 64
 WINDOW = 500  # of stored entries that are compared at a time

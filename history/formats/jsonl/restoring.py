@@ -22,8 +22,7 @@ from history.models import ApiKey, AuditEvent, Session
 from history.record import writer
 from history.record.recorder import refuse_when_off
 from history.redaction.walker import redacted_files
-from history.text.lazy import LazyText, error_text
-from history.text.lazy import gettext_noop as _
+from history.text.lazy import LazyText, error_text, gettext_noop as _
 
 BATCH = 300
 BATCH_BYTES = 4_000_000

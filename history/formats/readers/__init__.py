@@ -1,8 +1,7 @@
 """Import formats, in the order in which they are tried: the more specific first, because many files have `messages`."""
 
 from history.formats.readers import chatgpt, claude_ai, claude_code, codex, gemini_cli, nplt, requests
-from history.formats.sources import Reader as Reader
-from history.formats.sources import Sample
+from history.formats.sources import Reader as Reader, Sample
 
 READERS: tuple[Reader, ...] = (
     claude_code.READER,

@@ -14,8 +14,7 @@ from history.formats.base import Notes
 from history.formats.writers import path
 from history.models import Session
 from history.record.loading import bytes_of
-from history.text.lazy import LazyText
-from history.text.lazy import gettext_noop as _
+from history.text.lazy import LazyText, gettext_noop as _
 
 STATUSES = {"success": "success", "failed": "error", "skipped": "cancelled", "interrupted": "cancelled"}
 SUBJECT = re.compile(r"\A\*\*(?P<subject>[^*\n]{1,200})\*\*\s*", re.ASCII)

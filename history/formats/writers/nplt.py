@@ -12,8 +12,7 @@ from history.entries import Gap, JsonDict, ModelInput, ModelOutput, Summary, Sys
 from history.formats.base import Notes
 from history.formats.writers import path
 from history.models import Session
-from history.text.lazy import LazyText
-from history.text.lazy import gettext_noop as _
+from history.text.lazy import LazyText, gettext_noop as _
 
 
 def base_name(session: Session) -> str:

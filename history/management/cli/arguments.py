@@ -14,8 +14,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from history.access.permissions import Purpose
-from history.access.permissions import sessions_for as sessions_of_viewer
+from history.access.permissions import Purpose, sessions_for as sessions_of_viewer
 from history.models import ApiKey, Session
 from history.record.listing import sessions_beginning_with
 from history.search.queries import parse_time

@@ -23,8 +23,7 @@ from django.db.models import QuerySet
 from django.http import QueryDict
 from django.utils import timezone
 from django.utils.dateparse import parse_date
-from django.utils.translation import gettext as _
-from django.utils.translation import pgettext
+from django.utils.translation import gettext as _, pgettext
 
 from history.access.permissions import Viewer
 from history.models import ApiKey, Session, ToolCall

@@ -14,8 +14,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from history.context.values import NO_NOTEBOOK
 from history.entries import (

@@ -9,8 +9,7 @@ from uuid import UUID
 from django.db import transaction
 from django.test import override_settings
 from django.utils import timezone
-from hypothesis import event
-from hypothesis import strategies as st
+from hypothesis import event, strategies as st
 from hypothesis.stateful import rule
 
 from history import retention

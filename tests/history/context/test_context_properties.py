@@ -1,8 +1,7 @@
 """What holds for every path, every cut and all limits."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from history.context.messages import summarised_ranges
 from history.context.rendering import reaches_far_enough, render_context

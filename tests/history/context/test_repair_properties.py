@@ -1,8 +1,7 @@
 """Properties of repair for any input."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from history.context.repair import find_unpaired, repair
 from history.context.values import ContextEntry, Role

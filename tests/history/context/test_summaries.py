@@ -13,8 +13,7 @@ from uuid import UUID
 import pytest
 from django.db import transaction
 from django.test import override_settings
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 from history import retention
 from history.context.rendering import render_context

@@ -9,8 +9,7 @@ from statistics import mean
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from history.context.tokens import (
     LEAST_FACTOR,

@@ -7,8 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from history.db import packing
 from history.entries import (

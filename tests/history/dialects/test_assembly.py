@@ -3,8 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from history.answers.assembly import Assembler
 from history.answers.events import (

@@ -5,8 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from history.context.rendering import render_context
 from history.context.values import Context, ContextOptions, Role

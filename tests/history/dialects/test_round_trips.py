@@ -9,8 +9,7 @@ from itertools import groupby
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from history.answers.assembly import Assembler
 from history.answers.events import END_REASONS, Event, ReasoningPiece, TextPiece, ToolCallPiece, end_reason

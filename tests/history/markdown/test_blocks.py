@@ -6,8 +6,7 @@ import re
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from history.markdown import render, split_blocks
 from tests.measures import example_count

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-from history.markdown import cache, render
-from history.markdown import html as html_module
+from history.markdown import cache, html as html_module, render
 from history.markdown.html import CLASSES, LANGUAGES, MAX_CODE_CHARS
 
 

@@ -6,9 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
+from hypothesis import given, settings as hypothesis_settings, strategies as st
 
 from history.entries import (
     Entry,

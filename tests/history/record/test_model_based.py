@@ -18,8 +18,7 @@ from uuid import UUID
 import pytest
 from django.db import transaction
 from django.utils import timezone
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, settings, strategies as st
 from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
 
 from history import retention

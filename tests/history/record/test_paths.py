@@ -6,9 +6,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import settings as how
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings as how, strategies as st
 
 from history.models import Message, Session
 from history.record import paths, recorder, selectors

@@ -3,8 +3,7 @@
 import time
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from history.record.search_tokens import WORD_CHARS, fold, fold_unevenly, places_of, words_of
 from history.search.queries import QUERY_WORDS, Query, Term, parse_query

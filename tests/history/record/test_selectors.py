@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
 from pytest_django import DjangoAssertNumQueries
 
 from history.access.permissions import Purpose, sessions_for

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 from django.utils import timezone
-from hypothesis import HealthCheck, given
-from hypothesis import settings as how
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings as how, strategies as st
 
 from history import retention, search, verification
 from history.entries import (

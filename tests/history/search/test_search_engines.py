@@ -10,8 +10,7 @@ from uuid import UUID
 
 import pytest
 from django.db import connection
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from history.entries import EMPTY, Entry, JsonObject, ModelInput, ToolResult, ToolResults
 from history.models import Message, SearchRow, Session

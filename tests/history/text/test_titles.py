@@ -3,8 +3,7 @@
 import time
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from history.text.titles import title_from
 from tests.measures import example_count

@@ -23,8 +23,7 @@ from relay.providers.base import Model
 from relay.providers.local import MODEL as DEMO_MODEL
 from relay.runtime.event_loop import in_database
 from relay.runtime.locale import ViewerLocale
-from tests.factories import create_chat, model_input, model_output, tool_result, tool_results
-from tests.factories import tool_request as made
+from tests.factories import create_chat, model_input, model_output, tool_request as made, tool_result, tool_results
 from tests.relay.agents.compression_helpers import (
     LONG,
     SMALL,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from relay.commands import BadCommand, Command, help_text, parse, suggestions, unescape_slashes, words_of
 from relay.tools.base import Toolbox, ToolContext, all_tools, check_arguments, tool

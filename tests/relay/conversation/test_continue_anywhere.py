@@ -21,8 +21,7 @@ from relay import conversation
 from relay.providers.base import Model, without_unsupported_images
 from relay.providers.registry import Router
 from relay.runtime.event_loop import in_database
-from tests.factories import create_chat, model_output
-from tests.factories import model_input as wrote
+from tests.factories import create_chat, model_input as wrote, model_output
 from tests.relay.conftest import Talk
 from tests.relay.digest.programs import Chat, ClaudeCode, Codex, GeminiCli, Program
 from tests.relay.digest.relayed import Relay, call, model_answer, path_of

@@ -11,8 +11,7 @@ from tempfile import TemporaryDirectory
 from uuid import UUID
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from history.models import ApiKey, Exchange, Message
 from relay.gateway.journal import record_framing

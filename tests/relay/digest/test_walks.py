@@ -16,8 +16,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from history.entries import ModelOutput
 from history.models import ApiKey, Exchange, Message, Session, ToolCall

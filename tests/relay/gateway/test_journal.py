@@ -11,12 +11,10 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
-from relay.gateway.journal import record_framing
-from relay.gateway.journal import writer as journals
+from relay.gateway.journal import record_framing, writer as journals
 from relay.gateway.journal.reader import JournalReader, read
 from relay.gateway.journal.records import (
     Attempt,

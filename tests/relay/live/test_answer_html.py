@@ -10,8 +10,7 @@ from uuid import uuid4
 
 import pytest
 from django.utils.html import escape
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from history.markdown import cache, render, split_blocks
 from relay.live import answer_html

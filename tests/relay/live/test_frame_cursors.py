@@ -9,8 +9,7 @@ from uuid import uuid4
 
 import pytest
 from django.utils import timezone
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from history.answers.assembly import Assembler
 from history.answers.events import TextPiece, ToolCallPiece

@@ -6,8 +6,7 @@ import json
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from history.context.compression.planning import (
     CompressionPlan,
