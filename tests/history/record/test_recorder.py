@@ -256,7 +256,7 @@ def test_foreign_history_is_stored_as_it_came_and_marked(ada: Any) -> None:
     session = create_chat(ada, "look", source="relay")
     recorder.append(session, tool_results(tool_result("unknown")), after=1)
     row = Message.objects.get(session=session, seq=2)
-    assert "answers no call" in row.metadata["unpaired"]
+    assert "answers no open call" in row.metadata["unpaired"]
     recorder.append(session, model_output("", tool_request("open")), after=2)
     recorder.append(session, model_input("next"), after=3)
     assert session.version == 4
