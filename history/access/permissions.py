@@ -176,7 +176,9 @@ def _compiled(kind: Reach, sees_held: bool, columns: tuple[str, ...], vendor: st
     rows = visible_sessions(kind, sees_held=sees_held, moment=_SOME_TIME).order_by().values(*columns)
     sql, parameters = rows.query.sql_with_params()
     time = connection.ops.adapt_datetimefield_value(_SOME_TIME)
-    marks = tuple(_SOME_TIME if value == time else value for value in parameters)
-    if unknown := [value for value in marks if value not in (_SOME_TIME, _SOME_ID, Session.State.OPEN)]:
+    marks = tuple(_SOME_TIME if value == time else value for value in parameters if value != Session.State.OPEN)
+    # A bound state makes SQLite prepare the statement anew each time, because of the partial indexes: 0.3 ms a search.
+    sql = sql.replace('"state" = %s', f"\"state\" = '{Session.State.OPEN}'")
+    if unknown := [value for value in marks if value not in (_SOME_TIME, _SOME_ID)]:
         raise TypeError(f"the rule has unknown parameters: {unknown}")
     return sql, marks
