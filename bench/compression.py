@@ -100,7 +100,7 @@ async def _turns(provider: Any, *, count: int, window: int, question: str) -> Co
     from relay.agents.settings import find_agent
     from relay.live import run_task, runs
     from relay.providers import connections, registry
-    from relay.runtime.event_loop import in_database
+    from relay.runtime.async_db import in_database
 
     process_state.set(registry.Router([provider]))
     measure = CompressionMeasure(

@@ -13,10 +13,10 @@ class RelayConfig(AppConfig):
         from history.sessions import actions
         from relay import privacy
         from relay.agents.files import SECTION
-        from relay.live import open_pages
+        from relay.live import sign_outs
         from relay.pages.sidebar.views import session_changed
 
         register_section(SECTION)
         privacy.register()
         actions.session_changed.connect(session_changed)
-        user_logged_out.connect(open_pages.on_sign_out)
+        user_logged_out.connect(sign_outs.on_sign_out)

@@ -22,7 +22,7 @@ from typing import Any
 from django.conf import settings
 
 from project.background import jobs
-from project.background.jobs import Scheduler
+from project.background.scheduler import Scheduler
 from relay.consumers import sockets
 from relay.gateway import recording
 from relay.gateway.call import cancellation

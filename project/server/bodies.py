@@ -28,7 +28,7 @@ from relay.gateway.call.calls import guess_dialect
 from relay.gateway.call.errors import Refusal
 from relay.mcp_server import application as mcp
 from relay.runtime.asgi import Application, Message, Receive, Scope, Send
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 
 # Django decodes forms and query strings with any codec that is named, and many codecs fail on foreign bytes (`idna`,
 # `hex`, `zip`). ASCII is a part of UTF-8. Some clients name Latin-1 and send ASCII.

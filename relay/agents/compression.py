@@ -48,7 +48,7 @@ from relay.models.runs import SUMMARISER
 from relay.providers.base import Model
 from relay.providers.http import Route
 from relay.providers.registry import router
-from relay.runtime.event_loop import in_database_after_outages
+from relay.runtime.async_db import in_database_after_outages
 from relay.usage import allowances
 
 logger = logging.getLogger(__name__)

@@ -33,7 +33,7 @@ from relay.models import Run
 from relay.models.agents import RoleName
 from relay.providers.http import Route
 from relay.providers.registry import router
-from relay.runtime.event_loop import in_database_after_outages
+from relay.runtime.async_db import in_database_after_outages
 from relay.tools.running import answer_all
 
 # Messages from one role of an agent to the next: internal, so pages show them behind a toggle.

@@ -30,7 +30,7 @@ from relay.errors import BudgetReserved, OverAllowance, ProviderError
 from relay.providers.base import CallNotes
 from relay.providers.error_advice import error_facts
 from relay.providers.http import Route
-from relay.runtime.event_loop import in_database_after_outages, store_once
+from relay.runtime.async_db import in_database_after_outages, store_once
 from relay.usage import allowances, budgets, counters
 from relay.usage.budgets import BudgetLimit, Payer
 from relay.usage.prices import NO_USE, Use, cost_of

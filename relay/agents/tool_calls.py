@@ -24,7 +24,7 @@ from relay.agents.turn import (
     store_entries,
 )
 from relay.models import Agent, Run
-from relay.runtime.event_loop import in_database_after_outages
+from relay.runtime.async_db import in_database_after_outages
 from relay.tools.base import Toolbox, ToolContext, ToolError, toolbox
 from relay.tools.running import answer_all, run_call, run_calls
 

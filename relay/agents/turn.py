@@ -22,7 +22,7 @@ from history.record.paths import behind_notes
 from relay.errors import ProviderError
 from relay.models import Agent, Run
 from relay.models.agents import RoleName
-from relay.runtime.event_loop import store_once
+from relay.runtime.async_db import store_once
 
 T = TypeVar("T")
 

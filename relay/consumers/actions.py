@@ -26,7 +26,8 @@ from relay.consumers.base import (
 from relay.consumers.sockets import Socket
 from relay.conversation import SendResult
 from relay.models import User
-from relay.runtime.event_loop import in_database, parse_apart
+from relay.runtime.async_db import in_database
+from relay.runtime.event_loop import parse_apart
 from relay.runtime.locale import ViewerLocale
 
 MAX_MESSAGE_CHARS = 1_000_000

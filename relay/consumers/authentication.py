@@ -20,7 +20,7 @@ from history.access import keys
 from history.access.key_cache import ApiKeyError, KeysUnavailable, bearer_secret
 from relay.consumers.base import DATABASE_AWAY, NOT_ALLOWED, UNAVAILABLE
 from relay.runtime.asgi import Receive, Scope, Send
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 # An origin as RFC 6454 writes it: no user, path or query. `null` and lists of origins do not match.

@@ -33,14 +33,14 @@ from relay.consumers.base import (
 )
 from relay.consumers.sockets import PageSocket
 from relay.conversation import SendResult, ViewerPosition
-from relay.live import groups, open_pages, runs
+from relay.live import groups, runs, sign_outs
 from relay.live.answer_html import AnswerCursor, PageCursor
 from relay.live.frames import Frame
 from relay.live.run_task import read_snapshot
 from relay.models import User
 from relay.pages.chat import fragments
 from relay.pages.chat.fragments import PageUpdate, View
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from relay.runtime.locale import reader_of
 from relay.runtime.memory_layer import Message
 
@@ -83,7 +83,7 @@ class ChatConsumer(ActionSocket, PageSocket):
         return _("This is too long for one message. Attach it as a file.")
 
     async def check_user(self) -> None:
-        user = await open_pages.read_current_user(self.scope)
+        user = await sign_outs.read_current_user(self.scope)
         session = await in_database(find, user, self.view.session_id, Purpose.WRITE)
         if session is None:
             await self.close(NOT_SIGNED_IN if not user.is_authenticated else NOT_FOUND)

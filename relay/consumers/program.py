@@ -15,7 +15,7 @@ from relay.conversation import SendResult, ViewerPosition
 from relay.conversation.controls import plain_history
 from relay.live import groups
 from relay.models import QueuedMessage
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from relay.runtime.locale import reader_of
 
 PROTOCOL = 1

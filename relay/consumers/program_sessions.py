@@ -25,11 +25,11 @@ from relay.consumers.actions import ActionSocket
 from relay.consumers.authentication import read_api_key
 from relay.consumers.base import DATABASE_AWAY, NOT_SIGNED_IN, ActionRefused, ActionRequest, refusal_of
 from relay.errors import Unavailable
-from relay.live import open_pages, runs
+from relay.live import runs, sign_outs
 from relay.live.frames import Frame, ProgramCursor
 from relay.live.run_task import local_snapshot, read_since, read_snapshot
 from relay.models import Run
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from relay.runtime.memory_layer import Message
 
 logger = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class ProgramSessions(ActionSocket):
                 await self.close(NOT_SIGNED_IN)
                 raise ActionRefused("not_signed_in", str(error)) from error
             return
-        self.user = await open_pages.read_current_user(self.scope)  # with the permissions of this moment
+        self.user = await sign_outs.read_current_user(self.scope)  # with the permissions of this moment
         if not self.user.is_authenticated:
             await self.close(NOT_SIGNED_IN)
             raise ActionRefused("not_signed_in", _("You are signed out."))

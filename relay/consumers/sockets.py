@@ -1,7 +1,7 @@
 """The life of a socket: its messages one at a time, missed frames, and its end.
 
 Channels lets a consumer look after its database connections at every message, by way of a thread. Ours ask the database
-through `relay.runtime.event_loop`, which looks after its own, so a frame costs no thread.
+through `relay.runtime.async_db`, which looks after its own, so a frame costs no thread.
 
 A socket never ends without a close frame: its code says whether connecting again helps. While the
 database is away, the socket stays open and reads what it missed as soon as the database is back.
@@ -31,8 +31,8 @@ from relay.consumers.base import (
     SideTasks,
     SlowClient,
 )
-from relay.live import groups, open_pages
-from relay.live.open_pages import SignIn
+from relay.live import groups, sign_outs
+from relay.live.sign_outs import SignIn
 from relay.models import User
 from relay.runtime.memory_layer import PROCESS_GROUP, Message
 
@@ -172,7 +172,7 @@ class PageSocket(Socket):
         user: Any = self.scope["user"]
         if not user.is_authenticated:
             await self.end(NOT_SIGNED_IN)
-        self.sign_in = open_pages.register(user, self.scope)
+        self.sign_in = sign_outs.register(user, self.scope)
         await self.channel_layer.group_add(groups.user_group(user.pk), self.channel_name)
         await self.connect_page(user)
 
@@ -182,7 +182,7 @@ class PageSocket(Socket):
 
     async def release(self) -> None:
         if hasattr(self, "sign_in"):
-            open_pages.unregister(self.sign_in)
+            sign_outs.unregister(self.sign_in)
             await self.channel_layer.group_discard(groups.user_group(self.sign_in.user_id), self.channel_name)
         await super().release()
 

@@ -23,7 +23,7 @@ from relay.live import groups, run_task, runs
 from relay.models import Run, User
 from relay.providers.base import Model
 from relay.providers.registry import router
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from relay.tools.base import all_tools
 from relay.usage import allowances
 

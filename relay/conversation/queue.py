@@ -36,7 +36,8 @@ from relay.models import QueuedMessage, Run, User
 from relay.models.runs import INTERRUPTED
 from relay.providers.registry import router
 from relay.runtime import process_locks
-from relay.runtime.event_loop import in_database, in_database_after_outages, start_task, store_once
+from relay.runtime.async_db import in_database, in_database_after_outages, store_once
+from relay.runtime.event_loop import start_task
 from relay.tools.base import ToolContext, all_tools
 from relay.tools.running import run_calls
 from relay.usage import allowances

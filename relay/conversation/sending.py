@@ -25,7 +25,7 @@ from relay.conversation.queue import ToolCommand, enqueue, send_next, start_answ
 from relay.conversation.turns import Client, MessageDraft, NotPossible, SendResult, ViewerPosition
 from relay.live import runs
 from relay.models import Agent, QueuedMessage, User
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from relay.tools.base import all_tools
 from relay.tools.running import answer_all
 from relay.usage import allowances

@@ -286,7 +286,7 @@ class Digester:
 
 
 def _notify_pages(sessions: Mapping[UUID, int]) -> None:
-    """Notify open pages of changed sessions. Without Redis web processes poll (`relay.live.open_pages`)."""
+    """Notify open pages of changed sessions. Without Redis web processes poll (`relay.live.relayed_updates`)."""
     if settings.REDIS_URL:
         for session_id, owner in sessions.items():
             groups.notify_session(session_id)

@@ -18,7 +18,7 @@ from relay.gateway.call.errors import model_not_found
 from relay.gateway.recording import mode_of
 from relay.providers import registry
 from relay.providers.http import Route
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from relay.usage import budgets, counters, tables
 from relay.usage.prices import Use, this_minute, today
 from relay.usage.tables import Total

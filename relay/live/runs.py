@@ -1,15 +1,14 @@
-"""Start, stop and end of runs, also of those whose process is gone. A run outlives the socket that started it.
+"""Start, stop and end of runs. A run outlives the socket that started it.
 
 A run is a task of this process and a row that every process can read. It sends numbered frames to the sockets of its
 session (`relay.live.frames`), notes its partial answer in the database for other processes, and always ends with an
-outcome: done, waiting for a user, stopped, failed, or lost with its process. To stop it, any process writes that into
-its row, which the process of the run reads once a second. A lost run ends when its partial answer has become a message.
+outcome: done, waiting for a user, stopped, failed, or lost with its process (`relay.live.lost_runs`). To stop it, any
+process writes that into its row, which the process of the run reads once a second.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
-from datetime import timedelta
 from functools import partial
 from uuid import UUID, uuid4
 
@@ -19,7 +18,6 @@ from django.utils import timezone
 from history.db.parameters import among
 from history.db.transactions import writing
 from history.models import Session
-from history.record import exchanges
 from relay.agents import loop
 from relay.agents.turn import TurnFailed, TurnInput
 from relay.errors import RelayError
@@ -27,18 +25,13 @@ from relay.live import groups
 from relay.live.run_task import RunTask, local_tasks
 from relay.models import QueuedMessage, Run
 from relay.runtime import process_locks
-from relay.runtime.event_loop import in_database, in_database_after_outages, start_task
+from relay.runtime.async_db import in_database, in_database_after_outages
+from relay.runtime.event_loop import start_task
 
 logger = logging.getLogger(__name__)
-
 DRAIN_SECONDS = 5.0
 # Called by the event loop with the task of a run that has ended: its result is the run, if its queue may continue.
 OnEnd = Callable[[asyncio.Task[Run | None]], None]
-RUN_TIMEOUT = timedelta(seconds=30)  # without a sign of life, a run counts as lost
-STORE_TIMEOUT = timedelta(minutes=1)
-ENDED_RUNS_KEPT = timedelta(days=7)
-# A tool command whose process gave no sign for so long was not carried out to its end; no tool may take longer.
-CLAIM_TIMEOUT = timedelta(minutes=15)
 
 
 def create_run(turn: TurnInput, *, follows: UUID | None = None) -> UUID:
@@ -182,52 +175,3 @@ async def stop_all() -> None:
     _, unfinished = await asyncio.wait(tasks, timeout=DRAIN_SECONDS)
     if unfinished:
         logger.error("%d answers could not be stored before the end of the process.", len(unfinished))
-
-
-def sweep() -> None:
-    """End runs that have had no heartbeat for a while, and delete old ones."""
-    try:
-        exchanges.sweep()
-    finally:
-        now = timezone.now()
-        for run in Run.objects.filter(ended_at=None, heartbeat_at__lt=now - RUN_TIMEOUT):
-            # After an outage of the database, one of our own has an old sign of life and is well.
-            if run.pk not in local_tasks and not _is_being_stored(run) and _end_lost(run):
-                groups.notify_session(run.session_id)
-        for session in QueuedMessage.objects.filter(claimed_at__lt=now - CLAIM_TIMEOUT).hold_claimed():
-            groups.notify_session(session)
-        with writing():
-            Run.objects.filter(ended_at__lt=now - ENDED_RUNS_KEPT).delete()
-
-
-def end_runs_of_dead_processes() -> None:
-    """End runs of dead processes of this machine at once: at the start, and soon after a crash."""
-    with process_locks.dead_processes() as names:
-        for session in QueuedMessage.objects.filter(process__in=names).hold_claimed() if names else ():
-            groups.notify_session(session)
-        for run in Run.objects.filter(ended_at=None, process__in=names) if names else ():
-            exchange = run.find_open_exchange()
-            if exchange is not None:
-                noted = exchanges.partial_of(exchange)
-                # If the clock was set back, its heartbeat is in the future.
-                silent = max(timezone.now(), exchange.heartbeat_at + timedelta(microseconds=1))
-                exchanges.finish(exchange, noted, end_reason=exchanges.SERVER_LOST, silent_since=silent)
-            if _end_lost(run):
-                groups.notify_session(run.session_id)
-
-
-def _is_being_stored(run: Run) -> bool:
-    """Whether its partial answer will be a message soon. After a minute, the run is ended without it."""
-    exchange = run.find_open_exchange()
-    return exchange is not None and exchange.heartbeat_at > timezone.now() - exchanges.LIVES_FOR - STORE_TIMEOUT
-
-
-def _end_lost(run: Run) -> bool:
-    """False if the run has had a heartbeat meanwhile."""
-    leaf = run.find_lost_answer()
-    silent = Run.objects.filter(pk=run.pk, ended_at=None, heartbeat_at=run.heartbeat_at)
-    with writing():
-        is_ended = bool(silent.update(ended_at=timezone.now(), outcome=Run.Outcome.LOST, leaf=leaf or run.leaf))
-        if is_ended:
-            QueuedMessage.objects.hold(run.session_id, leaf or run.leaf)
-    return is_ended

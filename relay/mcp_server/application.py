@@ -18,7 +18,7 @@ from history.models import ApiKey
 from relay.consumers.authentication import is_same_origin, read_api_key
 from relay.mcp_server.tools import tools_for
 from relay.runtime.asgi import Receive, Scope, Send
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 
 PATHS = ("/mcp", "/mcp/")
 

@@ -19,7 +19,7 @@ from django.db import DatabaseError, InterfaceError
 from history.db.process_state import process_state
 from history.models import ApiKey
 from relay.runtime import process_locks
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from relay.usage import redis_counters, tables
 from relay.usage.accounts import NEVER, Count, KeyAccount, OwnerAccount
 from relay.usage.allowances import UserLimits, limits_of

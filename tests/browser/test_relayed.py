@@ -19,7 +19,7 @@ from history.access import keys
 from history.entries import HeadMoved
 from history.models import Exchange, Session
 from history.record import recorder
-from relay.live import open_pages
+from relay.live import relayed_updates
 from tests.browser.conftest import enter, go_and_listen, until
 from tests.factories import create_chat, model_input, model_output, tool_request
 from tests.servers.installation import Installation, Server, create_installation
@@ -80,11 +80,11 @@ def test_a_page_that_a_program_fills_tells_what_goes_on_and_its_panel_keeps_up(
     waits = {"heartbeat_at": timezone.now() + timedelta(days=1), "api_key": session.api_key}
     exchange = Exchange.objects.create(session=session, owner=ada, model="m1", **waits)
     status = page.locator("#session-status")
-    until(page, lambda: "waits" in status.inner_text(), doing=open_pages.refresh_open_sessions)
+    until(page, lambda: "waits" in status.inner_text(), doing=relayed_updates.refresh_open_sessions)
     see("relayed-waiting")
     recorder.append(session, model_output("Reading it.", tool_request("c1", name="read_file")), after=3)
     Exchange.objects.filter(pk=exchange.pk).update(ended_at=timezone.now(), end_reason="done")
-    until(page, lambda: page.get_by_text("Reading it.").count() == 1, doing=open_pages.refresh_open_sessions)
+    until(page, lambda: page.get_by_text("Reading it.").count() == 1, doing=relayed_updates.refresh_open_sessions)
     expect(page.locator("#announcer")).to_have_text("A new answer arrived.")
     expect(page.get_by_text("no result yet")).to_be_visible()
     expect(status).to_be_hidden()
@@ -101,11 +101,11 @@ def test_a_session_of_a_program_appears_and_grows_in_every_list_that_is_open(pag
         expect(one.locator("html")).to_have_attribute("data-list-updates", "open")
     session = create_chat(ada, "Fix the parser.", title="Fix the parser.", source="relay")
     row = page.locator(f"#hit-{session.pk}")
-    until(page, lambda: row.count() == 1, doing=open_pages.refresh_session_lists)
+    until(page, lambda: row.count() == 1, doing=relayed_updates.refresh_session_lists)
     expect(beside.locator("#sidebar-list").get_by_text("Fix the parser.")).to_be_visible()
     row.get_by_role("checkbox").check()
     recorder.append(session, model_output("It is fixed."), after=1)
-    until(page, lambda: "2 messages" in row.inner_text(), doing=open_pages.refresh_session_lists)
+    until(page, lambda: "2 messages" in row.inner_text(), doing=relayed_updates.refresh_session_lists)
     expect(row.get_by_role("checkbox")).to_be_checked()
     expect(row.get_by_role("checkbox")).to_be_focused()
     expect(page).to_have_url(f"{site}/history/")
@@ -125,7 +125,7 @@ def test_a_hidden_list_is_updated_when_it_is_shown(page: Page, site: str, ada: A
     expect(page.locator("html")).to_have_attribute("data-list-updates", "open")
     page.evaluate("window.away = true")
     session = create_chat(ada, "Fix the parser.", source="relay")
-    until(page, lambda: str(session.pk) in frames, doing=open_pages.refresh_session_lists)
+    until(page, lambda: str(session.pk) in frames, doing=relayed_updates.refresh_session_lists)
     page.evaluate("window.away = false; document.dispatchEvent(new Event('visibilitychange'))")
     expect(page.locator(".hit")).to_have_count(1)
     assert True not in page.evaluate("window.told")
@@ -178,7 +178,7 @@ def test_the_focus_stays_in_the_panel_while_a_program_continues(
     panel = page.locator("#panel")
     panel.get_by_role("link", name="Timeline").focus()
     go_on()
-    until(page, lambda: panel.locator(".lanes").count() == 2, doing=open_pages.refresh_open_sessions)
+    until(page, lambda: panel.locator(".lanes").count() == 2, doing=relayed_updates.refresh_open_sessions)
     expect(panel.get_by_role("link", name="Timeline")).to_be_focused()
 
 

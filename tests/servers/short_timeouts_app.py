@@ -11,9 +11,9 @@ from project.background import jobs
 from django.conf import settings
 
 from history.record import exchanges
-from relay.live import runs
+from relay.live import lost_runs
 
-runs.RUN_TIMEOUT = exchanges.LIVES_FOR = timedelta(seconds=4)
+lost_runs.RUN_TIMEOUT = exchanges.LIVES_FOR = timedelta(seconds=4)
 jobs.LEASE_SECONDS = 1.5
 jobs.JOBS[:] = [replace(job, every=0.5) if job.name.startswith("sweep") else job for job in jobs.JOBS]
 

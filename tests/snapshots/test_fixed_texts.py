@@ -14,7 +14,7 @@ from history.record import recorder
 from history.record.selectors import snapshot as context_of
 from history.text.titles import title_from
 from project.accounts.models import User
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from relay.tools.base import all_tools
 from relay.tools.built_in import notebooks
 from tests.factories import create_chat, model_input, model_output

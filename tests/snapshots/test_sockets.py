@@ -33,7 +33,7 @@ from relay.consumers.program import ProgramConsumer
 from relay.conversation import NotPossible
 from relay.errors import AttachmentRefused, BudgetReserved, NoSuchAgent, NoSuchModel, OverAllowance, Unavailable
 from relay.routing import sockets
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from tests.factories import create_chat
 from tests.relay.conftest import Talk
 from tests.snapshots.conftest import Snapshot

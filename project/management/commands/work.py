@@ -6,7 +6,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from project.background.jobs import JOBS, LEASE_SECONDS, Scheduler
+from project.background.jobs import JOBS, LEASE_SECONDS
+from project.background.scheduler import Scheduler
 from project.server.readiness import check_database, check_migrations
 
 

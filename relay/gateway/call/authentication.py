@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl, unquote_plus
 from history.access import keys
 from history.access.key_cache import ApiKeyError
 from history.models import ApiKey
-from relay.runtime.event_loop import begin_in_database, in_database
+from relay.runtime.async_db import begin_in_database, in_database
 
 SCOPE = "relay"
 

@@ -24,7 +24,7 @@ from relay.gateway.call.errors import LONGEST_NAME, Refusal, not_found
 from relay.gateway.references import ownership
 from relay.gateway.routes import Upstream
 from relay.models import NamedReply
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 
 OUR_PREFIX = "resp_"
 MOST_REMEMBERED, MOST_BYTES, REMEMBERED_SECONDS = 1_000, 64 * 1024 * 1024, 3_600

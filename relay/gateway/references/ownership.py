@@ -33,7 +33,7 @@ from relay.gateway.references.issued_ids import ANSWER_PREFIXES
 from relay.gateway.replies import LONGEST_ID, read_ids
 from relay.gateway.routes import Upstream
 from relay.models import IssuedId
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 
 MOST_REMEMBERED = 20_000
 RETRY_DELAYS = (0.3, 0.5, 0.7)

@@ -21,7 +21,7 @@ from history.record.paths import is_on_way, newest_descendant
 from history.transcripts.page import Transcript, TranscriptEntry, TranscriptPosition, read_page
 from relay.conversation.turns import is_unanswered
 from relay.live.answer_html import AnswerCursor, Change
-from relay.live.open_pages import has_open_call
+from relay.live.relayed_updates import has_open_call
 from relay.models import QueuedMessage, Run
 from relay.pages.panel import work_of
 from relay.providers.error_advice import error_from, error_summary

@@ -15,7 +15,7 @@ from history.record import recorder
 from history.text.media_types import media_type_of
 from relay.chat.attachments import most_bytes
 from relay.models import McpServer
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from relay.tools.base import Output, Tool, ToolContext, ToolError
 from relay.tools.mcp import connections
 from relay.tools.mcp.config import McpFailure, McpSettings, unseal

@@ -11,7 +11,8 @@ import pytest
 from django.db import connection
 from django.utils.module_loading import import_string
 
-from project.background.jobs import JOBS, FailureLog, Job, Scheduler
+from project.background.jobs import JOBS, Job
+from project.background.scheduler import FailureLog, Scheduler
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: str(job.name))
@@ -31,7 +32,7 @@ class LogLines(logging.Handler):
 
 @pytest.fixture
 def log() -> Iterator[LogLines]:
-    handler, logger = LogLines(), logging.getLogger("project.background.jobs")
+    handler, logger = LogLines(), logging.getLogger("project.background.scheduler")
     logger.addHandler(handler)
     yield handler
     logger.removeHandler(handler)

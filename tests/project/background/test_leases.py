@@ -10,7 +10,7 @@ import pytest
 from django.db import connections
 from django.db.models.functions import Now
 
-from project.background.jobs import Leases
+from project.background.scheduler import Leases
 from project.models import Lease
 from tests.servers.processes import wait_for
 

@@ -8,7 +8,7 @@ from history.answers.events import ToolCallPiece
 from history.dialects import CallOptions
 from history.entries import Summary
 from relay.providers.base import Model
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from tests.factories import create_chat
 from tests.relay.conftest import Talk
 from tests.relay.providers.scripted import ScriptedProvider

@@ -21,7 +21,7 @@ from relay.models import Run
 from relay.pages.chat.fragments import outcome_of, render_update
 from relay.providers.base import Model
 from relay.providers.local import MODEL as DEMO_MODEL
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from relay.runtime.locale import ViewerLocale
 from tests.factories import create_chat, model_input, model_output, tool_request as made, tool_result, tool_results
 from tests.relay.agents.compression_helpers import (

@@ -19,7 +19,7 @@ from history.record import recorder, selectors
 from relay import conversation
 from relay.conversation import NotPossible
 from relay.providers.base import Model
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from tests.clients import ApiClient
 from tests.contexts import context_to_bytes
 from tests.relay.agents.compression_helpers import (

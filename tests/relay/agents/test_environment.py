@@ -13,7 +13,7 @@ from relay.agents import requests
 from relay.agents.requests import MOST_LINES, FolderNotAllowed, list_folder, list_folders, resolve_folder
 from relay.conversation import NotPossible
 from relay.models import Agent
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from relay.tools.built_in import notebooks
 from tests.relay.conftest import Talk
 from tests.rows import inputs_of

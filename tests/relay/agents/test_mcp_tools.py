@@ -11,7 +11,7 @@ from history.answers.events import ToolCallPiece
 from history.entries import Media, Text, ToolResults
 from history.transcripts.previews import find_attachment
 from relay.models import Run
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from relay.tools.mcp import connections
 from relay.tools.mcp.shaping import full_name
 from tests.relay.conftest import Talk

@@ -12,7 +12,7 @@ from history.entries import PlanSet, ToolResults
 from history.record import selectors
 from relay import conversation
 from relay.models import Run
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from relay.tools.built_in.plans import NONE_YET, Step, plan_notice, read_plan
 from tests.relay.conftest import Talk
 

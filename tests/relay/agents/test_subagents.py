@@ -20,9 +20,9 @@ from history.models import Exchange, Message, Session, ToolCall
 from history.record.selectors import entries_of, messages_of
 from relay import conversation
 from relay.agents.turn import TurnBudget
-from relay.live import runs
+from relay.live import lost_runs, runs
 from relay.models import Agent, Run
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from relay.usage import allowances
 from relay.usage.prices import Price
 from tests.relay.conftest import Talk
@@ -291,8 +291,8 @@ async def test_a_process_that_dies_leaves_no_run_of_the_tree_going(talk: Talk, m
     await talk.until(lambda: Exchange.objects.filter(session__agent="scout", ended_at=None).exists())
     await in_database(_grow_old)
     with monkeypatch.context() as another_process:  # a process does not sweep its own runs
-        another_process.setattr(runs, "local_tasks", {})
-        await in_database(runs.sweep)
+        another_process.setattr(lost_runs, "local_tasks", {})
+        await in_database(lost_runs.sweep)
     assert await in_database(lambda: list(Run.objects.values_list("outcome", flat=True))) == ["lost", "lost"]
     await runs.stop_all()
 

@@ -12,7 +12,7 @@ from history.models import Session
 from project.accounts.models import User
 from relay.consumers.authentication import is_same_origin
 from relay.routing import sockets
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from tests.relay.conftest import Talk
 from tests.relay.consumers.test_page_socket import cookie_of, empty_session
 from tests.relay.consumers.test_program_socket import key_for

@@ -14,9 +14,9 @@ from history.entries import ModelInput, Text
 from history.models import Session
 from history.record import recorder
 from project.accounts.models import User
-from relay.live import groups, open_pages
+from relay.live import groups, relayed_updates, sign_outs
 from relay.routing import sockets
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from tests.relay.conftest import Talk
 from tests.relay.consumers.test_page_socket import cookie_of
 
@@ -48,9 +48,9 @@ async def test_news_of_a_program_arrive_once_and_never_at_other_users(
     settings.REDIS_URL = ""
     session = await in_database(relayed, talk.user)
     await in_database(relayed, bob)
-    await in_database(open_pages.refresh_session_lists)
+    await in_database(relayed_updates.refresh_session_lists)
     assert await page.receive_from(timeout=10) == str(session.pk)
-    await in_database(open_pages.refresh_session_lists)
+    await in_database(relayed_updates.refresh_session_lists)
     assert await page.receive_nothing(timeout=0.2)
 
 
@@ -62,14 +62,14 @@ async def test_what_is_said_to_it_changes_nothing_and_a_closed_one_is_forgotten(
     groups.send_to_user(talk.user.pk, {"type": "sidebar.changed", "session": name})
     assert await page.receive_from(timeout=10) == name
     await page.disconnect(timeout=10)
-    assert not open_pages.local_users()
+    assert not sign_outs.local_users()
 
 
 async def test_a_page_whose_sign_in_is_over_is_told_so_and_nothing_else(talk: Talk) -> None:
     socket = WebsocketCommunicator(sockets, "/ws/lists/", headers=HERE)
     assert (await socket.connect(timeout=10))[0]
     assert await socket.receive_output(timeout=10) == {"type": "websocket.close", "code": 4401}
-    assert not open_pages.local_users()
+    assert not sign_outs.local_users()
     await socket.disconnect(timeout=10)
 
 

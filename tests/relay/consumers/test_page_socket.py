@@ -26,7 +26,7 @@ from history.models import Exchange, Message, Session
 from history.record import recorder
 from project.accounts.models import User
 from relay import conversation
-from relay.live import open_pages
+from relay.live import relayed_updates
 from relay.live.run_task import RunTask
 from relay.models import Agent, Run
 from relay.providers import local, registry
@@ -35,7 +35,7 @@ from relay.providers.endpoints import Timeouts
 from relay.providers.http import HttpProvider
 from relay.providers.local_server import MODEL_NAME
 from relay.routing import sockets
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from tests.relay.conftest import Scripted, Talk
 from tests.vendors import Vendors, refuses, says
 from tests.vendors.setup import endpoint_at
@@ -121,9 +121,9 @@ async def test_sessions_that_another_process_opened_below_appear_on_the_page(
     settings.REDIS_URL = ""
     called = await in_database(lambda: recorder.start_session(owner=talk.user, parent=talk.session, agent="scout"))
     await in_database(lambda: recorder.start_session(owner=talk.user, parent=called, agent="digger"))
-    await in_database(open_pages.refresh_open_sessions)
+    await in_database(relayed_updates.refresh_open_sessions)
     await page.until("2 called")
-    await in_database(open_pages.refresh_open_sessions)
+    await in_database(relayed_updates.refresh_open_sessions)
     assert await page.nothing_more()
 
 

@@ -14,7 +14,7 @@ from history.access import keys
 from history.models import AuditEvent, Session
 from project.accounts.models import User
 from relay.live import groups
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from tests.factories import create_chat
 from tests.relay.conftest import Talk
 from tests.relay.consumers.test_page_socket import cookie_of, open_page

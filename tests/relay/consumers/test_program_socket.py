@@ -19,7 +19,7 @@ from project.accounts.models import User
 from relay.consumers.program import ProgramConsumer
 from relay.models import Run
 from relay.routing import sockets
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from tests.factories import create_chat
 from tests.relay.conftest import Talk
 

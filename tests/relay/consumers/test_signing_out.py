@@ -12,9 +12,9 @@ from django.test import Client
 
 from history.models import Exchange
 from project.accounts.models import User
-from relay.live import groups, open_pages
+from relay.live import groups, sign_outs
 from relay.routing import sockets
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from tests.relay.conftest import Talk
 from tests.relay.consumers.test_page_socket import OpenPage, empty_session
 
@@ -105,10 +105,10 @@ ENDS: list[Callable[[Browser, User], None]] = [removed, over, shut_out, given_an
 async def test_a_sign_in_that_has_ended_without_a_word_is_found_by_looking(
     talk: Talk, here: Browser, elsewhere: Browser, end: Callable[[Browser, User], None]
 ) -> None:
-    await in_database(open_pages.notify_ended_sign_ins)
+    await in_database(sign_outs.notify_ended_sign_ins)
     assert await here.goes_on()
     await in_database(end, here, talk.user)
-    await in_database(open_pages.notify_ended_sign_ins)
+    await in_database(sign_outs.notify_ended_sign_ins)
     assert await here.is_closed()
     assert await elsewhere.goes_on()
 
@@ -129,10 +129,10 @@ async def test_a_page_that_was_closed_is_told_nothing_more(talk: Talk, here: Bro
     assert await here.is_closed()
     groups.send_to_user(talk.user.pk, {"type": "sidebar.changed", "session": "…"})
     assert await here.page.nothing_more()
-    assert not open_pages.local_users()
+    assert not sign_outs.local_users()
 
 
 @pytest.mark.django_db
 def test_without_open_pages_no_session_is_looked_up(django_assert_num_queries: Callable[[int], object]) -> None:
     with django_assert_num_queries(0):  # type: ignore[attr-defined]
-        open_pages.notify_ended_sign_ins()
+        sign_outs.notify_ended_sign_ins()

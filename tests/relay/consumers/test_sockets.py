@@ -9,7 +9,7 @@ from django.db import DatabaseError
 
 from relay.consumers.base import run_once
 from relay.live import groups
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from tests.relay.conftest import Talk
 from tests.relay.consumers.test_page_socket import empty_session, open_page
 

@@ -13,7 +13,7 @@ import psycopg
 from django.conf import settings
 from django.db import connection
 
-from relay.runtime import event_loop
+from relay.runtime import async_db
 
 KINDS = {"sqlite": ("locked", "full"), "postgresql": ("stopped", "stopped again")}
 
@@ -32,7 +32,7 @@ async def database_away(kind: int) -> AsyncIterator[str]:
 
 def on_every_thread(statement: str) -> list[Any]:
     """Its result in each connection of the pool."""
-    together = threading.Barrier(event_loop.THREADS)
+    together = threading.Barrier(async_db.THREADS)
 
     def say() -> Any:
         together.wait(10)
@@ -41,7 +41,7 @@ def on_every_thread(statement: str) -> list[Any]:
             return cursor.fetchone()
 
     # As the pool itself does it: a connection that is made here stays.
-    asked = [event_loop._pool.submit(event_loop._connection()(say)) for _ in range(event_loop.THREADS)]
+    asked = [async_db._pool.submit(async_db._connection()(say)) for _ in range(async_db.THREADS)]
     return [done.result(10) for done in asked]
 
 
@@ -65,7 +65,7 @@ def _unlock() -> None:
 
 def _fill() -> None:
     """No page more than there are now, and none of them is free."""
-    event_loop._pool.submit(_vacuum).result(30)
+    async_db._pool.submit(_vacuum).result(30)
     on_every_thread("PRAGMA max_page_count = 1")
 
 

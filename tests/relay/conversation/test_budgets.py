@@ -22,7 +22,7 @@ from relay.errors import OverAllowance, error_of
 from relay.live import run_task
 from relay.models import Allowance, Run
 from relay.runtime import process_locks
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from relay.usage import allowances, budgets, counters, redis_counters
 from relay.usage.prices import Use
 from tests.relay.agents.compression_helpers import SMALL

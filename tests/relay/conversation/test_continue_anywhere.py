@@ -20,7 +20,7 @@ from project.accounts.models import User
 from relay import conversation
 from relay.providers.base import Model, without_unsupported_images
 from relay.providers.registry import Router
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from tests.factories import create_chat, model_input as wrote, model_output
 from tests.relay.conftest import Talk
 from tests.relay.digest.programs import Chat, ClaudeCode, Codex, GeminiCli, Program

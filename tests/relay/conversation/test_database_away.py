@@ -23,8 +23,8 @@ from history.record import recorder
 from relay.consumers import sockets as base
 from relay.live import groups
 from relay.routing import sockets
-from relay.runtime import event_loop
-from relay.runtime.event_loop import in_database
+from relay.runtime import async_db, event_loop
+from relay.runtime.async_db import in_database
 from tests.relay.conftest import Talk
 from tests.relay.consumers.test_page_socket import cookie_of, empty_session, open_page
 from tests.relay.consumers.test_program_socket import Program, key_for
@@ -138,14 +138,14 @@ async def test_a_database_that_is_read_only_is_unavailable(talk: Talk) -> None:
 
 
 def _on_every_thread(statement: str) -> None:
-    together = threading.Barrier(event_loop.THREADS)
+    together = threading.Barrier(async_db.THREADS)
 
     def say() -> None:
         together.wait(10)
         with connection.cursor() as cursor:
             cursor.execute(statement)
 
-    for done in [event_loop._pool.submit(event_loop._connection()(say)) for _ in range(event_loop.THREADS)]:
+    for done in [async_db._pool.submit(async_db._connection()(say)) for _ in range(async_db.THREADS)]:
         done.result(10)
 
 
@@ -155,10 +155,10 @@ async def test_a_session_that_stays_locked_holds_up_no_other(talk: Talk, monkeyp
     await talk.begin("one")
     await talk.until_ended()
     monkeypatch.setattr(event_loop, "LOCK_SECONDS", 0.3)
-    await asyncio.to_thread(event_loop.close_connections)
+    await asyncio.to_thread(async_db.close_connections)
     with psycopg.connect(live_settings.DATABASE_URL, dbname=connection.settings_dict["NAME"]) as other:
         other.execute("SELECT 1 FROM history_session WHERE id = %s FOR UPDATE", [talk.session.pk])
-        sends = [asyncio.create_task(talk.send(f"{number}", after=0)) for number in range(event_loop.THREADS + 1)]
+        sends = [asyncio.create_task(talk.send(f"{number}", after=0)) for number in range(async_db.THREADS + 1)]
         for send in sends:
             with pytest.raises(OperationalError):
                 await asyncio.wait_for(send, 10)

@@ -12,7 +12,7 @@ from django.test import AsyncClient
 from history.models import Exchange, Message, Session
 from relay import conversation
 from relay.models import Run
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from tests.relay.conftest import Talk
 from tests.relay.consumers.test_page_socket import OpenPage, open_page
 

@@ -11,7 +11,7 @@ from history.db.process_state import process_state
 from history.models import Session
 from project.accounts.models import User
 from relay.providers import registry
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from tests.history.importing.files import (
     claude_code,
     codex_meta,

@@ -19,7 +19,7 @@ from history.models import Exchange, Message, Session
 from relay import conversation
 from relay.errors import AttachmentRefused
 from relay.models import QueuedMessage, Run
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from tests.relay.conftest import Talk
 
 PNG = b"\x89PNG\r\n\x1a\n and so on"

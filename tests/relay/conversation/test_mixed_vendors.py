@@ -14,7 +14,7 @@ from history.entries import ModelInput, ModelOutput, Reasoning, ToolResults
 from history.models import Exchange, ToolCall
 from relay.models import Agent, Run
 from relay.providers.registry import Router
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from tests.relay.conftest import Talk
 from tests.vendors import Play, Seen, Vendors, says, thinks
 from tests.vendors.setup import NAMES

@@ -14,9 +14,9 @@ from history.entries import ToolResults
 from history.models import Exchange, Message
 from history.record import exchanges
 from relay import conversation
-from relay.live import run_task, runs
+from relay.live import lost_runs, run_task, runs
 from relay.models import Run
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from tests.relay.conftest import Talk
 from tests.relay.conversation.outages import database_away
 from tests.relay.conversation.test_queue import REFUSE_ENTRIES, TAKE_ENTRIES, run_sql
@@ -116,7 +116,7 @@ async def test_the_sweep_leaves_alone_what_this_process_stores(talk: Talk) -> No
     long_ago = timezone.now() - timedelta(minutes=2)
     await in_database(lambda: Run.objects.filter(ended_at=None).update(heartbeat_at=long_ago))
     await in_database(lambda: Exchange.objects.filter(ended_at=None).update(heartbeat_at=long_ago))
-    await in_database(runs.sweep)
+    await in_database(lost_runs.sweep)
     run = await talk.until_ended()
     assert run.outcome == Run.Outcome.DONE
     assert [message.status for message in await talk.messages() if message.kind == "model_output"] == ["complete"]

@@ -18,10 +18,10 @@ from history.access import keys
 from history.models import Exchange, Message, Session
 from relay import conversation
 from relay.errors import NoSuchAgent
-from relay.live import groups, runs
+from relay.live import groups, lost_runs
 from relay.models import Agent, QueuedMessage, Run
 from relay.runtime import event_loop, process_locks
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from relay.tools import built_in
 from relay.tools.base import all_tools
 from tests.relay.conftest import Talk
@@ -363,7 +363,7 @@ async def test_a_tool_command_of_a_dead_process_is_not_carried_out_again(talk: T
 
     await in_database(leave)
     page, _ = await open_page(talk.user, talk.session)
-    await in_database(runs.end_runs_of_dead_processes)
+    await in_database(lost_runs.end_runs_of_dead_processes)
     await page.until("The server stopped before it finished.")
     assert not (await talk.send("two")).is_queued
     await until_quiet(talk)

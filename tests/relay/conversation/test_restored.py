@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from history import verification
 from history.models import Session
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from tests.history.formats.exported import everything, restored, wipe
 from tests.relay.conftest import Talk
 

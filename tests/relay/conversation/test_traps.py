@@ -22,7 +22,7 @@ from relay.models import Run
 from relay.pages.chat import fragments
 from relay.providers.base import Model
 from relay.providers.registry import Router
-from relay.runtime.event_loop import close_connections, in_database
+from relay.runtime.async_db import close_connections, in_database
 from relay.runtime.locale import ViewerLocale
 from tests.factories import create_chat
 from tests.relay.conftest import Talk

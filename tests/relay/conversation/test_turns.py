@@ -16,7 +16,7 @@ from relay.conversation import NotPossible
 from relay.errors import AccessRefused, Busy, Cut, OverAllowance
 from relay.models import Allowance, Run
 from relay.providers.base import Model
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from relay.usage import allowances
 from relay.usage.prices import Price
 from tests.relay.conftest import Talk

@@ -18,7 +18,7 @@ from relay.consumers.program_sessions import ProgramSessions
 from relay.live.answer_html import AnswerCursor, PageCursor
 from relay.live.frames import Piece, ProgramCursor, RunSnapshot, pieces_of
 from relay.models import Run
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from tests.factories import create_chat
 from tests.relay.conftest import Talk
 

@@ -19,7 +19,7 @@ from history.entries import ModelInput, ModelOutput, Text
 from history.models import Exchange, Message, Session
 from history.record import exchanges, recorder
 from project.accounts.models import User
-from relay.live import runs
+from relay.live import lost_runs
 from relay.models import QueuedMessage, Run
 from relay.pages.panel import panel_of
 from relay.runtime import process_locks
@@ -73,12 +73,12 @@ def test_runs_of_a_dead_process_end_with_what_was_noted(run: Run) -> None:
     path = leave_file(run)
     QueuedMessage.objects.create(session=run.session, owner=run.owner, text="two", after=run.leaf)
     with held_by_another_process(path) as holder:
-        runs.end_runs_of_dead_processes()
+        lost_runs.end_runs_of_dead_processes()
         run.refresh_from_db()
         assert run.ended_at is None, "its process lives"
         holder.kill()
         holder.wait()
-        runs.end_runs_of_dead_processes()
+        lost_runs.end_runs_of_dead_processes()
     run.refresh_from_db()
     assert run.outcome == Run.Outcome.LOST
     answer = Message.objects.get(session=run.session_id, seq=run.leaf)
@@ -97,21 +97,21 @@ def test_runs_of_a_dead_process_end_with_what_was_noted(run: Run) -> None:
 )
 def test_only_processes_of_this_machine_are_judged(run: Run, facts: dict[str, str], is_ended: bool) -> None:
     path = leave_file(run, **facts)
-    runs.end_runs_of_dead_processes()
+    lost_runs.end_runs_of_dead_processes()
     run.refresh_from_db()
     assert (run.ended_at is not None) == is_ended
     path.unlink(missing_ok=True)
 
 
 def test_a_run_without_a_known_process_is_waited_for(run: Run) -> None:
-    runs.end_runs_of_dead_processes()
+    lost_runs.end_runs_of_dead_processes()
     run.refresh_from_db()
     assert run.ended_at is None
 
 
 def test_a_process_never_ends_its_own_runs(run: Run) -> None:
     Run.objects.update(process=process_locks.name_here())
-    runs.end_runs_of_dead_processes()
+    lost_runs.end_runs_of_dead_processes()
     run.refresh_from_db()
     assert run.ended_at is None
     process_locks.forget()
@@ -119,7 +119,7 @@ def test_a_process_never_ends_its_own_runs(run: Run) -> None:
 
 def test_the_time_of_a_lost_answer_ends_with_its_last_sign_of_life(run: Run, ada: User) -> None:
     Run.objects.update(heartbeat_at=run.started_at)
-    runs.sweep()
+    lost_runs.sweep()
     [turn] = panel_of(Session.objects.get(pk=run.session_id), reader=ada)["turns"]
     assert turn.seconds == pytest.approx(2.0, abs=0.1)
 
@@ -128,7 +128,7 @@ def test_a_clock_that_was_set_back_during_the_run_changes_nothing(run: Run) -> N
     run.started_at = run.heartbeat_at = timezone.now() + timedelta(hours=1)
     Exchange.objects.update(heartbeat_at=timezone.now() + timedelta(hours=1))
     leave_file(run)
-    runs.end_runs_of_dead_processes()
+    lost_runs.end_runs_of_dead_processes()
     run.refresh_from_db()
     answer = Message.objects.get(kind="model_output")
     assert (answer.content, answer.status) == ("Half an answer", "interrupted")

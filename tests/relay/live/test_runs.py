@@ -18,12 +18,12 @@ from relay import conversation
 from relay.agents import tool_calls
 from relay.conversation import NotPossible
 from relay.errors import OverAllowance
-from relay.live import groups, run_task, runs
+from relay.live import groups, lost_runs, run_task, runs
 from relay.live.frames import RunSnapshot
 from relay.live.run_task import RunTask
 from relay.models import Allowance, QueuedMessage, Run
 from relay.runtime import event_loop
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from relay.tools.base import ToolContext, tool, toolbox
 from tests.relay.conftest import Talk
 
@@ -215,8 +215,8 @@ async def test_a_run_whose_process_was_killed_is_swept_and_its_text_is_kept(
     await in_database(lambda: Run.objects.update(heartbeat_at=long_ago))
     await in_database(lambda: Exchange.objects.update(heartbeat_at=long_ago))
     with monkeypatch.context() as another_process:  # a process does not sweep its own runs
-        another_process.setattr(runs, "local_tasks", {})
-        await in_database(runs.sweep)
+        another_process.setattr(lost_runs, "local_tasks", {})
+        await in_database(lost_runs.sweep)
     await in_database(exchanges.sweep)
     run = await in_database(Run.objects.get)
     assert run.outcome == Run.Outcome.LOST

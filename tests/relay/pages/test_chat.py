@@ -30,7 +30,7 @@ from relay.providers import local, registry
 from relay.providers.base import Model
 from relay.providers.http import HttpProvider
 from relay.providers.local_server import MODEL_NAME
-from relay.runtime.event_loop import in_database
+from relay.runtime.async_db import in_database
 from relay.runtime.locale import ViewerLocale
 from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
 from tests.relay.conftest import Scripted, Talk

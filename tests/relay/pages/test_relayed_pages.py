@@ -13,8 +13,8 @@ from history.access import keys
 from history.models import ApiKey, Exchange, Session
 from history.record import recorder
 from project.accounts.models import User
-from relay.live import groups, open_pages
-from relay.runtime.event_loop import in_database
+from relay.live import groups, relayed_updates
+from relay.runtime.async_db import in_database
 from tests.factories import model_input, model_output, tool_request
 from tests.relay.conftest import Talk
 from tests.relay.consumers.test_page_socket import OpenPage, open_page
@@ -65,19 +65,19 @@ async def test_a_page_tells_that_the_program_waits_and_once_that_an_answer_is_he
     settings.REDIS_URL = ""
     page = await opened(talk)
     exchange = await in_database(open_relayed_call, session, "What is a fjord?")
-    await in_database(open_pages.refresh_open_sessions)
+    await in_database(relayed_updates.refresh_open_sessions)
     came = await page.until(WAITS)
     assert "What is a fjord?" in came
     assert "A new answer arrived." not in came
     await in_database(
         answer, session, exchange, model_output("A drowned valley.", tool_request("c1")), model_output("Deep.")
     )
-    await in_database(open_pages.refresh_open_sessions)
+    await in_database(relayed_updates.refresh_open_sessions)
     came = await page.until("A new answer arrived.")
     assert "A drowned valley." in came
     assert came.count("A new answer arrived.") == 1
     assert WAITS not in came
-    await in_database(open_pages.refresh_open_sessions)
+    await in_database(relayed_updates.refresh_open_sessions)
     assert await page.nothing_more()
     await page.socket.disconnect(timeout=10)
 
@@ -88,12 +88,12 @@ async def test_a_call_in_the_same_second_as_a_change_of_this_process_is_on_the_p
 ) -> None:
     settings.REDIS_URL = ""
     page = await opened(talk)
-    await in_database(open_pages.refresh_open_sessions)
+    await in_database(relayed_updates.refresh_open_sessions)
     groups.notify_session(session.pk)  # it was renamed, for example
     await page.until('id="session-status"')
     await in_database(open_relayed_call, session, "What is a fjord?")
-    await in_database(open_pages.refresh_open_sessions)
-    await in_database(open_pages.refresh_open_sessions)
+    await in_database(relayed_updates.refresh_open_sessions)
+    await in_database(relayed_updates.refresh_open_sessions)
     assert "What is a fjord?" in await page.until(WAITS)
     await page.socket.disconnect(timeout=10)
 
@@ -106,10 +106,10 @@ async def test_a_call_that_leaves_no_answer_is_not_waited_for_any_more(
     settings.REDIS_URL = ""
     exchange = await in_database(open_relayed_call, session, "What is a fjord?")
     page = await opened(talk)
-    await in_database(open_pages.refresh_open_sessions)
+    await in_database(relayed_updates.refresh_open_sessions)
     await page.until(WAITS)
     await in_database(end, exchange)
-    await in_database(open_pages.refresh_open_sessions)
+    await in_database(relayed_updates.refresh_open_sessions)
     assert WAITS not in await page.until('id="session-status"></span>')
     await page.socket.disconnect(timeout=10)
 

@@ -16,7 +16,7 @@ from asgiref.sync import async_to_sync
 
 from history.entries import ToolRequest, ToolResult
 from relay.models import McpServer
-from relay.runtime.event_loop import close_connections
+from relay.runtime.async_db import close_connections
 from relay.tools.base import BadArguments, ToolContext, check_arguments, toolbox
 from relay.tools.mcp import connections, servers
 from relay.tools.mcp.config import seal

@@ -1,35 +1,23 @@
-"""Open pages of this process: closed when their sign-in has ended, refreshed without Redis.
+"""Updates of open pages without Redis: what the digester and `manage.py work` wrote is read once a second.
 
-A socket is opened with a sign-in that is valid at that moment, and stays open for hours. A sign-out closes the pages of
-the user at once. Any other end of a sign-in (a deactivation, a new password), or a sign-out in another process, is
-found by a query every other second. Messages name a sign-in by its hash, because its key is as good as a password.
-
-Without Redis, what the digester and `manage.py work` wrote is read once a second. With Redis those processes notify the
-pages themselves (`relay.digest.digester`). Several web processes need Redis, so nothing here looks for what another web
-process does.
+With Redis those processes notify the pages themselves (`relay.digest.digester`). Several web processes need Redis, so
+nothing here looks for what another web process does.
 """
 
-import hashlib
-import threading
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from importlib import import_module
-from typing import Any, cast
 from uuid import UUID
 
-from channels.auth import get_user
 from django.conf import settings
-from django.contrib.auth import get_user_model
-from django.contrib.sessions.models import Session as SignInRow
 from django.utils import timezone
 
 from history.db.parameters import among
 from history.models import Exchange, Session
 from relay.live import groups
-from relay.models import User
+from relay.live.sign_outs import local_users
 
 RECENT = timedelta(seconds=60)
 MOST_LISTED = 200
@@ -37,76 +25,6 @@ MOST_BELOW = 1_000
 # A program that has made so many calls in a session since an open one does not wait for that one.
 NEWEST_CALLS = 8
 MAX_OPEN_CALLS = 2_000
-
-
-@dataclass(frozen=True, slots=True)
-class SignIn:
-    """One browser that is signed in; `password` is the hash as it was then."""
-
-    user_id: int
-    key: str
-    password: str
-
-    @property
-    def name(self) -> str:
-        return hashlib.sha256(self.key.encode()).hexdigest()
-
-
-_open: Counter[SignIn] = Counter()
-_lock = threading.Lock()
-
-
-def register(user: User, scope: Any) -> SignIn:
-    """The sign-in of a socket that is opened; `unregister` it when the socket ends."""
-    sign_in = SignIn(user.pk, scope["session"].session_key or "", user.password)
-    with _lock:
-        _open[sign_in] += 1
-    return sign_in
-
-
-def unregister(sign_in: SignIn) -> None:
-    with _lock:
-        _open[sign_in] -= 1
-        if not _open[sign_in]:
-            del _open[sign_in]
-
-
-def local_users() -> set[int]:
-    """Users who have a page of this process open."""
-    with _lock:
-        return {sign_in.user_id for sign_in in _open}
-
-
-async def read_current_user(scope: Any) -> Any:
-    """The user of this moment. The scope has the one of the handshake."""
-    fresh = import_module(settings.SESSION_ENGINE).SessionStore(scope["session"].session_key)
-    return await get_user(cast(Any, {**scope, "session": fresh}))
-
-
-def on_sign_out(*, request: Any, user: User, **_: Any) -> None:
-    """Django's signal, sent before the sign-in is removed."""
-    if user is not None and request.session.session_key:
-        _notify(SignIn(user.pk, request.session.session_key, ""))
-
-
-def notify_ended_sign_ins() -> None:
-    """A job of every process. Two queries, however many pages are open; none without pages."""
-    with _lock:
-        known = list(_open)
-    if not known:
-        return
-    keys = among((one.key for one in known), kind=str)
-    rows = SignInRow.objects.filter(session_key__in=keys, expire_date__gt=timezone.now())
-    valid = set(rows.values_list("session_key", flat=True))
-    users = get_user_model().objects.filter(pk__in=among({one.user_id for one in known}, kind=int), is_active=True)
-    passwords = dict(users.values_list("pk", "password"))
-    for sign_in in known:
-        if sign_in.key not in valid or passwords.get(sign_in.user_id) != sign_in.password:
-            _notify(sign_in)
-
-
-def _notify(sign_in: SignIn) -> None:
-    groups.send_to_user(sign_in.user_id, {"type": "signed.out", "sign_in": sign_in.name})
 
 
 @dataclass(frozen=True, slots=True)
