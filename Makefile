@@ -65,13 +65,13 @@ on-sqlite: .venv/.dev debian-packages
 	$(PYTEST)
 
 on-postgres: .venv/.dev
-	$(BIN)/python tests/on_postgres.py $(PYTEST) --database-only
+	$(BIN)/python -m tests.servers.on_postgres $(PYTEST) --database-only
 
 in-browser: .venv/.dev debian-packages
 	$(BROWSER) tests/browser
 
 live-on-postgres: .venv/.dev debian-packages
-	$(BIN)/python tests/on_postgres.py $(BROWSER) --database-only tests/browser/test_chat_live.py
+	$(BIN)/python -m tests.servers.on_postgres $(BROWSER) --database-only tests/browser/test_chat_live.py
 
 in-step: .venv/.dev
 	$(BIN)/python manage.py makemigrations --check --dry-run --verbosity 0

@@ -22,8 +22,8 @@ from django.conf import settings
 
 from faults import chat, commands, crowd, database_outages, kill, network, queue, sockets, stream
 from faults.relay import chunks, damage, disk, large, outage, worker
-from tests.on_postgres import postgres
 from tests.servers.databases import shared_folder
+from tests.servers.on_postgres import postgres
 from tests.servers.writers import Writers, start_writers
 
 FAULTS: dict[str, Callable[[Writers, int], str]] = {"kill": kill.run, "crowd": crowd.run, "stream": stream.run}

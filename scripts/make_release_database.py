@@ -1,7 +1,7 @@
 """Make a small database with all kinds of rows, to test upgrades from this release.
 
     python scripts/make_release_database.py tests/data/release-X.Y.Z
-    python tests/on_postgres.py python scripts/make_release_database.py tests/data/release-X.Y.Z
+    python tests/servers/on_postgres.py python scripts/make_release_database.py tests/data/release-X.Y.Z
 
 The first command writes `parley.sqlite3.gz`, the second `postgresql.sql.gz`. Both use the throw-away secrets of
 `secret.key` and `fingerprint.key`, and write `contents.json` with what a test needs to find its way. Random numbers are

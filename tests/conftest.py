@@ -27,8 +27,7 @@ from history.dialects import DIALECTS
 from project.accounts.models import User
 from relay.providers import registry
 from relay.providers.http import HttpProvider
-from tests import on_postgres
-from tests.servers import databases
+from tests.servers import databases, on_postgres
 from tests.servers.processes import HERMETIC, VENDOR_VARIABLES
 from tests.vendors import Vendors
 from tests.vendors.setup import endpoint_at

@@ -73,8 +73,8 @@ def steps_of_a_check() -> str:
         "lint-imports",
         "manage.py makemigrations --check",
         r"^\.venv/bin/pytest(?!.* -m )",
-        r"tests/on_postgres\.py \.venv/bin/pytest(?!.* -m )",
-        r"tests/on_postgres\.py \.venv/bin/pytest.* -m browser",
+        r"-m tests\.servers\.on_postgres \.venv/bin/pytest(?!.* -m )",
+        r"-m tests\.servers\.on_postgres \.venv/bin/pytest.* -m browser",
     ],
 )
 def test_a_check_leaves_out_no_step(steps_of_a_check: str, step: str) -> None:

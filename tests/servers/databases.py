@@ -11,7 +11,7 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -131,3 +131,51 @@ def _make_tables(url: str) -> None:
 def _with_name(url: str, name: str) -> str:
     address, question, query = url.partition("?")
     return f"{address.rpartition('/')[0]}/{name}{question}{query}"
+
+
+_ROWS_READ = "SELECT coalesce(sum(seq_tup_read + idx_tup_fetch), 0) FROM pg_stat_xact_user_tables"
+
+
+def measure_db_work(do: Callable[[], object]) -> int:
+    """On SQLite the steps of its machine, on PostgreSQL the rows that were read. Only inside one transaction."""
+    connection.ensure_connection()
+    return _steps(do) if connection.vendor == "sqlite" else _rows_read(do)
+
+
+def analyze_tables() -> None:
+    """Let PostgreSQL count what is there, as it does by itself when it is idle.
+
+    And plan as for a large table: one of some hundred rows may also be read from end to end although it has indexes.
+    """
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("ANALYZE")
+            cursor.execute("SET LOCAL enable_seqscan = off")
+
+
+def _steps(do: Callable[[], object]) -> int:
+    steps = 0
+
+    def count() -> int:
+        nonlocal steps
+        steps += 1
+        return 0
+
+    connection.connection.set_progress_handler(count, 1)
+    try:
+        do()
+    finally:
+        connection.connection.set_progress_handler(None, 0)
+    return steps
+
+
+def _rows_read(do: Callable[[], object]) -> int:
+    before = _count_rows()
+    do()
+    return _count_rows() - before
+
+
+def _count_rows() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(_ROWS_READ)
+        return int(cursor.fetchone()[0])

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.on_postgres import redis_server_path, wait_until_open
+from tests.servers.on_postgres import redis_server_path, wait_until_open
 from tests.servers.processes import free_port
 
 

@@ -16,7 +16,7 @@ from history.record import recorder
 from project.accounts.models import User
 from relay.providers import registry
 from relay.providers.http import HttpProvider
-from tests.relay_client import SMALLEST_CALLS, Reply, RunningRelay, send_request
+from tests.clients import SMALLEST_CALLS, Reply, RunningRelay, send_request
 from tests.servers.processes import free_port
 from tests.snapshots.conftest import Snapshot
 from tests.snapshots.masks import Masks

@@ -11,7 +11,7 @@ from django.db import transaction
 
 from history.access import audit
 from history.models import AuditEvent
-from tests.rows import without_guards
+from tests.factories import without_guards
 
 pytestmark = pytest.mark.django_db
 

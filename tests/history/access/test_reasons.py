@@ -19,9 +19,8 @@ from history.access.reasons import (
     readable_without_reason,
 )
 from history.models import AuditEvent
-from tests.factories import create_chat
+from tests.factories import create_chat, without_guards
 from tests.history.access.test_permissions import key_of, with_right
-from tests.rows import without_guards
 
 pytestmark = pytest.mark.django_db
 

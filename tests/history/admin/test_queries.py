@@ -15,7 +15,7 @@ from history.admin import base
 from history.models import AuditEvent, Exchange, Session
 from history.record import recorder
 from tests.factories import create_chat, model_output, tool_request, tool_result, tool_results
-from tests.measures import analyze_tables, measure_db_work
+from tests.servers.databases import analyze_tables, measure_db_work
 
 pytestmark = pytest.mark.django_db
 

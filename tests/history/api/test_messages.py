@@ -15,8 +15,15 @@ from history.models import Blob, Message, Session
 from history.record import recorder
 from project.accounts.models import User
 from tests.clients import ApiClient
-from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
-from tests.rows import without_guards
+from tests.factories import (
+    create_chat,
+    model_input,
+    model_output,
+    tool_request,
+    tool_result,
+    tool_results,
+    without_guards,
+)
 
 pytestmark = pytest.mark.django_db
 

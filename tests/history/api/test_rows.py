@@ -13,8 +13,15 @@ from history.models import Exchange, Session, ToolCall
 from history.record import exchanges, listing, recorder
 from project.accounts.models import User
 from tests.clients import ApiClient, create_secret
-from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
-from tests.rows import without_guards
+from tests.factories import (
+    create_chat,
+    model_input,
+    model_output,
+    tool_request,
+    tool_result,
+    tool_results,
+    without_guards,
+)
 
 pytestmark = pytest.mark.django_db
 DAY = datetime(2026, 11, 1, 12, tzinfo=UTC)

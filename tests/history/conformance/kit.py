@@ -32,6 +32,7 @@ from history.entries import (
     ToolsOffered,
     Usage,
 )
+from tests.factories import example_count
 from tests.history.conformance.plain import PlainStore
 from tests.history.conformance.samples import (
     AT,
@@ -43,7 +44,6 @@ from tests.history.conformance.samples import (
     user_message,
 )
 from tests.history.conformance.store import Holding, Refused, SentMessage, Store
-from tests.measures import example_count
 
 # Each example makes sessions of its own, so one store serves them all.
 property_test = settings(

@@ -20,12 +20,11 @@ from history.context.values import Context, ContextOptions
 from history.entries import Entry, MaskedResult, Node, ToolResults
 from history.record import selectors
 from project.accounts.models import User
-from tests.contexts import context_to_bytes
+from tests.factories import assert_counts_equal_a_recount, context_to_bytes
 from tests.history.conformance.parley import ParleyStore, holding_in, told_in
 from tests.history.conformance.plain import LEAVES, PlainSession, PlainStore
 from tests.history.conformance.sent_messages import sent_messages_of
 from tests.history.conformance.store import Refused, SentMessage
-from tests.rows import assert_counts_equal_a_recount
 
 PLACES = st.integers(0, 10_000)
 HEAD = st.none()  # most of the time people go on where they are

@@ -39,7 +39,7 @@ from history.entries import (
     ToolResult,
     ToolResults,
 )
-from tests.contexts import context_to_bytes, context_to_json
+from tests.factories import context_to_bytes, context_to_json
 
 pytestmark = pytest.mark.no_database
 

@@ -8,11 +8,10 @@ from history.context.rendering import reaches_far_enough, render_context
 from history.context.repair import find_unpaired, repair
 from history.context.values import Context, ContextOptions, RemarkCode, Role, Snapshot
 from history.entries import ModelOutput, Node, Retracted, Summary
-from tests.contexts import context_to_bytes
+from tests.factories import context_to_bytes, example_count
 from tests.history.conformance.parley import told_in
 from tests.history.conformance.sent_messages import sent_messages_of
 from tests.history.context.strategies import options, paths, snapshot_of
-from tests.measures import example_count
 
 pytestmark = pytest.mark.no_database
 

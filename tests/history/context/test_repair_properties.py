@@ -5,8 +5,8 @@ from hypothesis import given, settings, strategies as st
 
 from history.context.repair import find_unpaired, repair
 from history.context.values import ContextEntry, Role
+from tests.factories import example_count
 from tests.history.context.strategies import context_entries
-from tests.measures import example_count
 
 pytestmark = pytest.mark.no_database
 

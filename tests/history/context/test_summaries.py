@@ -21,14 +21,20 @@ from history.context.values import ContextOptions
 from history.entries import DebugLog, Entry, MaskedResult, Node, Retracted, Summary, SystemInstructionSet
 from history.models import Message
 from history.record import recorder, selectors
-from tests.contexts import context_to_bytes
-from tests.factories import model_input, model_output, tool_request, tool_result, tool_results
+from tests.factories import (
+    context_to_bytes,
+    example_count,
+    model_input,
+    model_output,
+    tool_request,
+    tool_result,
+    tool_results,
+)
 from tests.history.conformance.parley import ParleyStore, told_in
 from tests.history.conformance.sent_messages import sent_messages_of
 from tests.history.conformance.state_machine import texts_in, without
 from tests.history.conformance.store import SentMessage
 from tests.history.context.strategies import options, paths
-from tests.measures import example_count
 
 pytestmark = [pytest.mark.django_db, pytest.mark.runs_first]
 

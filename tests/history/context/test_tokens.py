@@ -25,7 +25,7 @@ from history.context.tokens import (
 )
 from history.context.values import ContextEntry, Role
 from history.entries import Media, OtherPart, Reasoning, Text, ToolDefinition, ToolRequest, ToolResult
-from tests.measures import example_count
+from tests.factories import example_count
 
 pytestmark = pytest.mark.no_database
 

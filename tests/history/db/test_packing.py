@@ -27,8 +27,8 @@ from history.entries import (
     ToolsOffered,
     read_entry,
 )
+from tests.factories import example_count
 from tests.history.conformance.samples import EVERY_KIND, ODD
-from tests.measures import example_count
 
 # Any code point at all: NUL, lone surrogates, what JSON escapes; and what looks like our own references.
 LOOK_ALIKES = st.sampled_from(["$blob", "$json_blob", "$$blob", "$", "0" * 64, '{"$blob":"' + "0" * 64 + '"}'])

@@ -11,8 +11,8 @@ from history.context.rendering import render_context
 from history.context.values import Context, ContextOptions, Role
 from history.dialects import DIALECTS, CallOptions, Switches
 from history.entries import Node
+from tests.factories import example_count
 from tests.history.context.strategies import options, paths, snapshot_of
-from tests.measures import example_count
 
 pytestmark = pytest.mark.no_database
 

@@ -16,7 +16,7 @@ from history.dialects import DIALECTS
 from history.dialects.types import DialectError, context_of
 from history.linting.linter import lint_request
 from history.linting.parse_input import LintInput, NotAConversation
-from tests.measures import example_count
+from tests.factories import example_count
 
 pytestmark = pytest.mark.no_database
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bench.growth import assert_linear
 from history.answers.assembly import Assembler
 from history.answers.events import AnswerEnded, AnswerStarted, Event, ReasoningPiece, TextPiece, ToolCallPiece
 from history.dialects import DIALECTS
@@ -19,7 +20,6 @@ from history.linting.linter import lint_request
 from history.linting.parse_input import LintInput
 from history.redaction import detectors, redacted
 from history.redaction.walker import Redactor, Redactors
-from tests.measures import assert_linear
 
 pytestmark = pytest.mark.no_database
 

@@ -24,8 +24,8 @@ from history.entries import (
     entry_from_json,
     entry_to_json,
 )
+from tests.factories import example_count
 from tests.history.dialects.samples import AT, NAMES, PNG
-from tests.measures import example_count
 
 pytestmark = pytest.mark.no_database
 

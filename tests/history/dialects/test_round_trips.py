@@ -29,8 +29,8 @@ from history.entries import (
     Usage,
     text_of,
 )
+from tests.factories import example_count
 from tests.history.dialects.samples import AT, NAMES, PNG, events_of
-from tests.measures import example_count
 
 pytestmark = pytest.mark.no_database
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings, strategies as st
 from history.answers.events import AnswerEnded, AnswerFailed, UnreadableEvent, UsageReported
 from history.dialects import DIALECTS
 from history.entries import OtherPart, Reasoning, Text, ToolRequest
+from tests.factories import example_count
 from tests.history.dialects.samples import (
     ANTHROPIC,
     CHAT,
@@ -24,7 +25,6 @@ from tests.history.dialects.samples import (
     gemini_chunk,
     sent,
 )
-from tests.measures import example_count
 
 pytestmark = pytest.mark.no_database
 

@@ -42,7 +42,7 @@ from history.entries import (
     kind_of,
     read_entry,
 )
-from tests.measures import example_count
+from tests.factories import example_count
 
 pytestmark = pytest.mark.no_database
 

@@ -22,9 +22,8 @@ from history.record import exchanges
 from history.search import SessionQuery
 from project.accounts.models import User
 from relay.models import Agent
-from tests.factories import create_chat
+from tests.factories import create_chat, without_guards
 from tests.history.formats.exported import restored
-from tests.rows import without_guards
 
 pytestmark = pytest.mark.django_db
 

@@ -25,8 +25,7 @@ from history.formats.reports import ImportItem
 from history.models import ApiKey, Blob, DayTally, Exchange, Message, SearchRow, Session, ToolCall
 from history.record import recorder
 from project.accounts.models import User
-from tests.factories import model_input, model_output, tool_request, tool_result, tool_results
-from tests.rows import without_guards
+from tests.factories import model_input, model_output, tool_request, tool_result, tool_results, without_guards
 
 
 def rich_session(owner: User, **fields: Any) -> Session:

@@ -27,10 +27,18 @@ from history.models import ApiKey, AuditEvent, Blob, EarlierTry, Exchange, Messa
 from history.record import exchanges, recorder, selectors
 from project.accounts.models import User
 from relay.models import Agent
-from tests.contexts import context_to_bytes
-from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
+from tests.factories import (
+    context_to_bytes,
+    create_chat,
+    inputs_of,
+    model_input,
+    model_output,
+    tool_request,
+    tool_result,
+    tool_results,
+    without_guards,
+)
 from tests.history.formats.exported import everything, restored, rich_session, wipe
-from tests.rows import inputs_of, without_guards
 
 pytestmark = pytest.mark.django_db
 

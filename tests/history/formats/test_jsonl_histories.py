@@ -10,10 +10,10 @@ from hypothesis.stateful import rule, run_state_machine_as_test
 
 from history.entries import Media, ModelInput, Text
 from history.record import recorder
+from tests.factories import example_count
 from tests.history.conformance.state_machine import PICK, WHERE, SideBySide
 from tests.history.formats.exported import everything, restored, wipe
 from tests.history.record.test_model_based import Histories, Summaries
-from tests.measures import example_count
 
 pytestmark = pytest.mark.runs_first
 

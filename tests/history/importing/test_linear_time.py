@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.db import transaction
 
+from bench.growth import assert_linear
 from history.entries import Entry
 from history.formats.base import Conversation, FormatError, UnreadableConversation
 from history.formats.readers import READERS
@@ -31,7 +32,6 @@ from tests.history.importing.files import (
     tool_result,
     tool_use,
 )
-from tests.measures import assert_linear
 
 Make = Callable[[int], bytes]
 

@@ -28,7 +28,7 @@ from history.record import recorder
 from history.record.selectors import entries_of, snapshot
 from history.verification import verify
 from project.accounts.models import User
-from tests.factories import create_chat, model_input
+from tests.factories import create_chat, model_input, without_guards
 from tests.history.formats.exported import everything, wipe
 from tests.history.importing.files import (
     PNG,
@@ -45,7 +45,6 @@ from tests.history.importing.files import (
     tool_use,
     zipped,
 )
-from tests.rows import without_guards
 from tests.vendors.rules import problem_with
 
 pytestmark = pytest.mark.django_db

@@ -13,9 +13,9 @@ from history.context.values import Context, Role
 from history.dialects import DIALECTS
 from history.entries import Node
 from history.linting import LintInput, LintReport, Verdict, is_taken, lint_request, lint_session
+from tests.factories import example_count
 from tests.history.context.strategies import paths, snapshot_of
 from tests.history.linting.requests import BROKEN, SIGNATURE
-from tests.measures import example_count
 from tests.vendors.rules import problem_with
 from tests.vendors.test_vendors import BAD, GOOD, HEADERS
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from history.markdown import render, split_blocks
-from tests.measures import example_count
+from tests.factories import example_count
 
 PIECES = [
     "a", "word ", "*b*", "**c**", "`d`", "中文。", "<b>", "&amp;", "[l](http://a.example)", "$x$", "\\(", "\\)",

@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 
 from history.markdown import MAX_CHARS, HtmlCache, cache, render
 from history.markdown.html import ALLOWED_CLASSES, TAGS
-from tests.measures import example_count
+from tests.factories import example_count
 
 HOSTILE = [
     "<script>alert(1)</script>",

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from bench.growth import assert_linear
 from history.markdown import cache, render, split_blocks
-from tests.measures import assert_linear
 
 pytestmark = pytest.mark.any_database
 

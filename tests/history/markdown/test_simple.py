@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from history import markdown
 from history.markdown import prose_html, render
-from tests.measures import example_count
+from tests.factories import example_count
 
 pytestmark = pytest.mark.any_database
 

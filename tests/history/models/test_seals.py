@@ -10,8 +10,7 @@ from hypothesis import given, settings, strategies as st
 from history.entries import DebugLog
 from history.models import Message, Session, seals
 from history.record import recorder
-from tests.factories import create_chat, model_input, model_output
-from tests.measures import example_count
+from tests.factories import create_chat, example_count, model_input, model_output
 
 FACTS: dict[str, Any] = {"seq": 3, "parent": 2, "kind": "model_input", "digest": b"d" * 32}
 

@@ -36,8 +36,15 @@ from history.entries import (
 from history.models import Message, Session
 from history.record import recorder
 from history.record.paths import newest_descendant
-from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
-from tests.rows import without_guards
+from tests.factories import (
+    create_chat,
+    model_input,
+    model_output,
+    tool_request,
+    tool_result,
+    tool_results,
+    without_guards,
+)
 
 pytestmark = pytest.mark.django_db
 

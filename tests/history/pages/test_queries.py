@@ -15,9 +15,8 @@ from history.models import Exchange, Message, Session
 from history.record import exchanges, recorder
 from history.retention import purging, trimming
 from history.transcripts.page import TranscriptEntry, TranscriptPosition, read_page
-from tests.factories import create_chat, model_input
-from tests.measures import analyze_tables, measure_db_work
-from tests.rows import without_guards
+from tests.factories import create_chat, model_input, without_guards
+from tests.servers.databases import analyze_tables, measure_db_work
 
 pytestmark = pytest.mark.django_db
 

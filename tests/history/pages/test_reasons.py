@@ -15,9 +15,8 @@ from history.access.permissions import Purpose, find
 from history.access.reasons import HOLDS_FOR, who_read
 from history.models import AuditEvent, Session
 from history.transcripts.share_links import note_view, share
-from tests.factories import create_chat
+from tests.factories import create_chat, without_guards
 from tests.history.access.test_permissions import key_of, with_right
-from tests.rows import without_guards
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 

@@ -26,9 +26,18 @@ from history.models import DayTally, Message, Session, StaleDay, ToolCall
 from history.record import daily_counts, exchanges, recorder
 from history.record.daily_count_rules import sums_of_day
 from project.background.jobs import JOBS
-from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
-from tests.measures import example_count
-from tests.rows import assert_counts_equal_a_recount, stored_counts, without_guards
+from tests.factories import (
+    assert_counts_equal_a_recount,
+    create_chat,
+    example_count,
+    model_input,
+    model_output,
+    stored_counts,
+    tool_request,
+    tool_result,
+    tool_results,
+    without_guards,
+)
 
 pytestmark = pytest.mark.django_db
 

@@ -18,8 +18,7 @@ from history.entries import ModelOutput, Text, Usage
 from history.errors import HistoryOff
 from history.models import ApiKey, Exchange, Message, Session, TokenCalibration
 from history.record import exchanges, partial_answers, recorder, selectors
-from tests.factories import create_chat, model_input, model_output, tool_request
-from tests.rows import inputs_of
+from tests.factories import create_chat, inputs_of, model_input, model_output, tool_request
 from tests.servers.writers import Writers
 
 pytestmark = pytest.mark.django_db

@@ -24,8 +24,15 @@ from history.entries import (
 )
 from history.models import ApiKey, Message
 from history.record import fingerprints, recorder
-from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
-from tests.measures import example_count
+from tests.factories import (
+    create_chat,
+    example_count,
+    model_input,
+    model_output,
+    tool_request,
+    tool_result,
+    tool_results,
+)
 
 REMINDER = "<system-reminder>\nthe todo list is empty\n</system-reminder>"
 

@@ -22,8 +22,16 @@ from history.management.cli.arguments import sessions_for
 from history.models import AuditEvent, Message, SearchRow, Session, ToolCall
 from history.record import recorder, selectors
 from history.record.recorder import COPIED_TOGETHER
-from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
-from tests.rows import run_before_statements, run_on_other_connection
+from tests.factories import (
+    create_chat,
+    model_input,
+    model_output,
+    run_before_statements,
+    run_on_other_connection,
+    tool_request,
+    tool_result,
+    tool_results,
+)
 
 LENGTH = 3 * COPIED_TOGETHER - 50
 

@@ -27,10 +27,9 @@ from history.access.permissions import Purpose
 from history.entries import HeadMoved, ModelOutput, Text, ToolRequest, ToolResult, ToolResults
 from history.models import Exchange
 from history.record import exchanges, recorder
-from tests.factories import model_input
+from tests.factories import example_count, model_input
 from tests.history.conformance.state_machine import PICK, PLACES, WHERE, SideBySide
 from tests.history.conformance.steps import Branching, Summarising, Talking, Thinning
-from tests.measures import example_count
 
 pytestmark = pytest.mark.runs_first
 

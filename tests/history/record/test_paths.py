@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, given, settings as how, strategies as st
 from history.models import Message, Session
 from history.record import paths, recorder, selectors
 from history.transcripts.page import TranscriptEntry, TranscriptPosition, read_page, read_shared
-from tests.factories import create_chat, model_input, model_output
-from tests.measures import example_count
+from tests.factories import create_chat, example_count, model_input, model_output
 
 pytestmark = pytest.mark.django_db
 

@@ -27,8 +27,15 @@ from history.errors import HistoryOff, NoSuchBlob, NoSuchEntry, PairingError
 from history.models import Blob, Message, SearchRow, Session, ToolCall
 from history.models.append_only import ImmutableError
 from history.record import recorder, selectors
-from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
-from tests.rows import without_guards
+from tests.factories import (
+    create_chat,
+    model_input,
+    model_output,
+    tool_request,
+    tool_result,
+    tool_results,
+    without_guards,
+)
 
 pytestmark = pytest.mark.django_db
 

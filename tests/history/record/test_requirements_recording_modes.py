@@ -10,8 +10,7 @@ from history.access import keys
 from history.entries import Usage
 from history.models import Blob, Exchange, Message
 from history.record import exchanges, recorder
-from tests.factories import model_output
-from tests.rows import inputs_of
+from tests.factories import inputs_of, model_output
 
 pytestmark = pytest.mark.django_db
 

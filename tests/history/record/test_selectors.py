@@ -14,10 +14,17 @@ from history.entries import DebugLog, HeadMoved, ModelOutput, NotebookSet, Syste
 from history.errors import NoSuchEntry
 from history.models import Session
 from history.record import recorder, selectors
-from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
+from tests.factories import (
+    create_chat,
+    example_count,
+    model_input,
+    model_output,
+    tool_request,
+    tool_result,
+    tool_results,
+)
 from tests.history.conformance.parley import ParleyStore
 from tests.history.conformance.plain import PlainStore
-from tests.measures import example_count
 
 pytestmark = pytest.mark.django_db
 

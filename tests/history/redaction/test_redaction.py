@@ -41,7 +41,7 @@ from history.entries import (
 from history.redaction import redacted, redacted_text, redactors_for
 from history.redaction.detectors import FORMATS, NAMED_FORMATS, PERSONAL, SECRETS, TOKENS, personal
 from history.redaction.walker import Redactors
-from tests.measures import example_count
+from tests.factories import example_count
 
 pytestmark = pytest.mark.no_database
 

@@ -12,8 +12,8 @@ from collections import Counter
 
 import pytest
 
+from bench.growth import assert_linear
 from history.redaction.detectors import FORMATS, NAMED_FORMATS, without_credentials
-from tests.measures import assert_linear
 
 HEX, LOWER, UPPER = (
     string.digits + "abcdef",

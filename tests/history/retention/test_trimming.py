@@ -24,9 +24,16 @@ from history.entries import (
 from history.models import ApiKey, AuditEvent, Blob, Exchange, Message, SearchRow, Session, ToolCall
 from history.record import exchanges, recorder, selectors
 from history.retention import trimming, turns
-from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
-from tests.measures import example_count
-from tests.rows import without_guards
+from tests.factories import (
+    create_chat,
+    example_count,
+    model_input,
+    model_output,
+    tool_request,
+    tool_result,
+    tool_results,
+    without_guards,
+)
 
 pytestmark = pytest.mark.django_db
 

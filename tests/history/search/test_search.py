@@ -28,8 +28,7 @@ from history.models import ApiKey, Message, SearchRow, Session
 from history.record import recorder, search_rows
 from history.search import SessionQuery, engines, finding
 from history.search.queries import parse_query
-from tests.measures import example_count
-from tests.rows import without_guards
+from tests.factories import example_count, without_guards
 
 pytestmark = pytest.mark.django_db
 

@@ -17,9 +17,8 @@ from history.models import Message, SearchRow, Session
 from history.record import recorder, search_rows
 from history.record.search_rows import rows_for
 from history.record.search_tokens import words_of
+from tests.factories import example_count, without_guards
 from tests.history.record.test_search_tokens import texts
-from tests.measures import example_count
-from tests.rows import without_guards
 
 NOON = datetime(2026, 3, 31, 12, tzinfo=UTC)
 

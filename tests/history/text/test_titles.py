@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from history.text.titles import title_from
-from tests.measures import example_count
+from tests.factories import example_count
 
 pytestmark = pytest.mark.no_database
 

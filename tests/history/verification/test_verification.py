@@ -19,8 +19,17 @@ from history.models import ApiKey, AuditEvent, Blob, Message, SearchRow, Session
 from history.models.seals import digest_of, seal_of
 from history.record import exchanges, recorder
 from history.verification import Checkpoint, FindingSeverity, VerificationFinding
-from tests.factories import create_chat, model_input, model_output, tool_request, tool_result, tool_results
-from tests.rows import run_before_statements, run_on_other_connection, without_guards
+from tests.factories import (
+    create_chat,
+    model_input,
+    model_output,
+    run_before_statements,
+    run_on_other_connection,
+    tool_request,
+    tool_result,
+    tool_results,
+    without_guards,
+)
 
 pytestmark = pytest.mark.django_db
 

@@ -19,8 +19,7 @@ from history.access import audit, keys
 from history.entries import Media, ModelInput, SystemInstructionSet, Text, Usage
 from history.models import ApiKey, AuditEvent, Blob, Message, Session, ToolCall
 from history.record import recorder
-from tests.factories import create_chat, model_output, tool_request, tool_result, tool_results
-from tests.rows import without_guards
+from tests.factories import create_chat, model_output, tool_request, tool_result, tool_results, without_guards
 
 pytestmark = pytest.mark.django_db
 

@@ -21,7 +21,7 @@ from relay.conversation import NotPossible
 from relay.providers.base import Model
 from relay.runtime.async_db import in_database
 from tests.clients import ApiClient
-from tests.contexts import context_to_bytes
+from tests.factories import context_to_bytes
 from tests.relay.agents.compression_helpers import (
     SMALL,
     SUMMARY,

@@ -15,8 +15,8 @@ from relay.conversation import NotPossible
 from relay.models import Agent
 from relay.runtime.async_db import in_database
 from relay.tools.built_in import notebooks
+from tests.factories import inputs_of
 from tests.relay.conftest import Talk
-from tests.rows import inputs_of
 
 
 def inputs() -> dict[str, Any]:

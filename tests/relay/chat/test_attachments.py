@@ -24,8 +24,7 @@ from history.record import recorder
 from history.text.media_types import media_type_of
 from relay.chat.attachments import parts_of, refusal_text, tidy
 from relay.errors import AttachmentRefused
-from tests.factories import create_chat, model_output, tool_request
-from tests.rows import without_guards
+from tests.factories import create_chat, model_output, tool_request, without_guards
 
 # Files are judged before they are stored.
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]

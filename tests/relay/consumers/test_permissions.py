@@ -15,11 +15,10 @@ from history.models import AuditEvent, Session
 from project.accounts.models import User
 from relay.live import groups
 from relay.runtime.async_db import in_database
-from tests.factories import create_chat
+from tests.factories import create_chat, without_guards
 from tests.relay.conftest import Talk
 from tests.relay.consumers.test_page_socket import cookie_of, open_page
 from tests.relay.consumers.test_program_socket import Program, connect, key_for
-from tests.rows import without_guards
 
 
 async def said_by(ada: User) -> Session:

@@ -8,8 +8,8 @@ import pytest
 from history.access import keys
 from history.models import ApiKey
 from project.accounts.models import User
+from tests.factories import assert_counts_equal_a_recount
 from tests.relay.digest.relayed import Relay
-from tests.rows import assert_counts_equal_a_recount
 
 
 @pytest.fixture

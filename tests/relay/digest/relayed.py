@@ -26,8 +26,8 @@ from relay.digest.digester import Digester
 from relay.gateway.call.session_ids import read_session
 from relay.gateway.journal.records import Attempt, CallAccepted, CallEnded
 from relay.gateway.journal.writer import Journal
+from tests.factories import without_guards
 from tests.history.dialects.samples import events_of
-from tests.rows import without_guards
 
 _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
 USAGE = Usage(input_tokens=20, output_tokens=5)

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from history.models import ApiKey, Exchange, Message, Session
 from history.verification import verify
-from tests.measures import example_count
+from tests.factories import example_count
 from tests.relay.digest.relayed import Relay, call, model_answer, path_of, remove_everything
 
 pytestmark = pytest.mark.django_db

@@ -19,7 +19,7 @@ from relay.gateway.journal.reader import JournalReader
 from relay.gateway.journal.records import RecordsLost
 from relay.gateway.journal.segments import MAGIC, names
 from relay.models import JournalPosition
-from tests.measures import example_count
+from tests.factories import example_count
 from tests.relay.digest.damages import DAMAGES, Damage, record_starts
 from tests.relay.digest.relayed import Relay, exchange_of, remove_everything, sessions
 

@@ -18,9 +18,9 @@ from history.models import ApiKey, Exchange, Session
 from history.privacy import erase_person, export_person
 from project.accounts.models import User
 from relay.digest import kept_files
+from tests.factories import without_guards
 from tests.relay.digest.relayed import Relay, exchange_of, model_answer, sessions
 from tests.relay.digest.test_large_bodies import CHAT, MB, body_of, reply_of, send_reply
-from tests.rows import without_guards
 
 pytestmark = pytest.mark.django_db
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from history.models import ApiKey, Exchange, Message, Session
-from tests.measures import example_count
+from tests.factories import example_count
 from tests.relay.digest.programs import Chat, ClaudeCode, Codex, GeminiCli, Program
 from tests.relay.digest.relayed import Relay, call, model_answer, path_of, remove_everything
 

@@ -9,8 +9,8 @@ import pytest
 
 from history.db import transactions
 from history.models import ApiKey, Exchange, Message
+from tests.factories import without_guards
 from tests.relay.digest.relayed import Relay, call, exchange_of, model_answer, path_of, sessions
-from tests.rows import without_guards
 
 pytestmark = pytest.mark.django_db
 

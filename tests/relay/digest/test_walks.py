@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from history.entries import ModelOutput
 from history.models import ApiKey, Exchange, Message, Session, ToolCall
 from history.verification import verify
-from tests.measures import example_count
+from tests.factories import example_count
 from tests.relay.digest.programs import (
     AnthropicInPieces,
     AnthropicSdk,

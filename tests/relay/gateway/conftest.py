@@ -12,7 +12,7 @@ from history.access import keys
 from project.accounts.models import User
 from relay.gateway.references import ownership
 from relay.providers import registry
-from tests.relay_client import RunningRelay, run_relay
+from tests.clients import RunningRelay, run_relay
 from tests.vendors.raw_upstream import RawUpstream
 
 if TYPE_CHECKING:

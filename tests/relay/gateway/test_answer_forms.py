@@ -17,8 +17,8 @@ from history.dialects.anthropic_messages.request_encoder import schema_of_answer
 from relay.providers import registry
 from relay.providers.base import Model
 from relay.providers.http import HttpProvider
+from tests.clients import SMALLEST_CALLS, RunningRelay, send_request
 from tests.relay.digest.programs import captured
-from tests.relay_client import SMALLEST_CALLS, RunningRelay, send_request
 from tests.vendors import Vendors, says
 from tests.vendors.setup import endpoint_at
 

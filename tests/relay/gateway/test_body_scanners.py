@@ -11,10 +11,10 @@ from collections.abc import Callable
 import pytest
 import zstandard
 
+from bench.growth import assert_linear
 from history.dialects import DIALECTS
 from relay.gateway.call import bodies, decompression, json_scanner
 from relay.gateway.call.decompression import Decompression
-from tests.measures import assert_linear
 
 pytestmark = pytest.mark.any_database
 

@@ -25,9 +25,9 @@ from relay.runtime import event_loop
 from relay.usage import allowances, budgets, counters, prices, redis_counters, tables
 from relay.usage.budgets import BudgetLimit, Pool
 from relay.usage.prices import Price, Use
+from tests.clients import HI_BODY, RunningRelay, open_reply, send_request
 from tests.relay.gateway.test_limits import CHAT, TOKENS, key_with, until_counted
 from tests.relay.gateway.test_limits_shared import done
-from tests.relay_client import HI_BODY, RunningRelay, open_reply, send_request
 from tests.servers.processes import free_port, wait_for
 from tests.vendors import Vendors, says
 

@@ -20,7 +20,7 @@ from relay.gateway.references import continuations, ownership
 from relay.providers import registry
 from relay.providers.base import Model
 from relay.providers.http import HttpProvider
-from tests.relay_client import RunningRelay, send_request
+from tests.clients import RunningRelay, send_request
 from tests.vendors import Vendors, asks, raw, says
 from tests.vendors.setup import endpoint_at, use_one_provider
 

@@ -23,8 +23,8 @@ from relay.digest.digester import Digester
 from relay.models import KeyUse
 from relay.providers import registry
 from relay.usage import counters
+from tests.clients import SMALLEST_CALLS, RunningRelay, open_reply
 from tests.relay.digest.relayed import call, half_bytes, model_answer, reply_bytes
-from tests.relay_client import SMALLEST_CALLS, RunningRelay, open_reply
 from tests.servers.processes import wait_for
 from tests.vendors.raw_upstream import RawReply, RawUpstream, complete_reply, streamed_reply, use_raw_provider
 

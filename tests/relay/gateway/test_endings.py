@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from bench.growth import assert_linear
 from history.dialects import DIALECTS
 from history.dialects.sse import Finality
 from history.models import ApiKey
 from relay.gateway.upstream.forwarding import ReplyEnd
 from relay.providers import registry
-from tests.measures import assert_linear
-from tests.relay_client import SMALLEST_CALLS, RunningRelay, open_reply
+from tests.clients import SMALLEST_CALLS, RunningRelay, open_reply
 from tests.vendors.raw_upstream import RawUpstream, streamed_reply, use_raw_provider
 
 # What passes through on the wire is the same on every database.

@@ -21,7 +21,7 @@ from relay.models import IssuedId
 from relay.providers import registry
 from relay.providers.base import Model
 from relay.providers.http import HttpProvider
-from tests.relay_client import HI_BODY, SMALLEST_CALLS, RunningRelay, send_request
+from tests.clients import HI_BODY, SMALLEST_CALLS, RunningRelay, send_request
 from tests.vendors import Vendors, raw
 from tests.vendors.setup import endpoint_at
 

@@ -17,8 +17,8 @@ from relay.models import IssuedId
 from relay.providers import registry
 from relay.providers.connections import RawRequest
 from relay.runtime.event_loop import LARGE
+from tests.clients import SMALLEST_CALLS, RunningRelay, open_reply, send_request
 from tests.relay.digest.relayed import half_bytes, model_answer
-from tests.relay_client import SMALLEST_CALLS, RunningRelay, open_reply, send_request
 from tests.servers.processes import wait_for
 from tests.vendors import Vendors
 from tests.vendors.raw_upstream import RawUpstream, complete_reply, streamed_reply, use_raw_provider

@@ -25,7 +25,7 @@ from relay.providers import registry
 from relay.providers.base import Rule, Target
 from relay.providers.endpoints import Timeouts
 from relay.providers.http import HttpProvider
-from tests.relay_client import SMALLEST_CALLS, RunningRelay, open_reply, send_request
+from tests.clients import SMALLEST_CALLS, RunningRelay, open_reply, send_request
 from tests.vendors.raw_upstream import (
     UPSTREAM_KEY,
     RawUpstream,

@@ -31,7 +31,7 @@ from relay.gateway import rate_limits
 from relay.models import KeyMinute, KeyStreams, KeyUse
 from relay.usage import accounts, budgets, counters, tables
 from relay.usage.prices import Price
-from tests.relay_client import HI_BODY, SMALLEST_CALLS, RunningRelay, open_reply, send_request
+from tests.clients import HI_BODY, SMALLEST_CALLS, RunningRelay, open_reply, send_request
 from tests.servers.databases import create_migrated_database
 from tests.servers.processes import Process, clean_environment, free_port, run_manage, run_server, wait_for
 from tests.vendors import KEYS, Vendors, says

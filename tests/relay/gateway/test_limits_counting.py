@@ -15,8 +15,8 @@ from relay.models import KeyUse
 from relay.providers import registry
 from relay.usage import counters
 from relay.usage.prices import Price
+from tests.clients import HI_BODY, RunningRelay, open_reply, send_request
 from tests.relay.gateway.test_limits import key_with
-from tests.relay_client import HI_BODY, RunningRelay, open_reply, send_request
 from tests.servers.processes import wait_for
 from tests.vendors.raw_upstream import RawUpstream, complete_reply, streamed_reply, use_raw_provider
 

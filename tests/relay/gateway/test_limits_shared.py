@@ -18,8 +18,8 @@ from django.db import OperationalError
 
 from project.accounts.models import User
 from relay.usage import counters, redis_counters, tables
+from tests.clients import HI_BODY, RunningRelay, send_request
 from tests.relay.gateway.test_limits import CHAT, early_in_the_minute, key_with
-from tests.relay_client import HI_BODY, RunningRelay, send_request
 from tests.servers.processes import wait_for
 from tests.vendors import Vendors, says
 

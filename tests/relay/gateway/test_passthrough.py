@@ -11,7 +11,7 @@ from relay.gateway import routes
 from relay.providers import registry
 from relay.providers.base import Model, Rule, Target
 from relay.providers.http import HttpProvider
-from tests.relay_client import RunningRelay, send_request
+from tests.clients import RunningRelay, send_request
 from tests.vendors import Vendors
 from tests.vendors.setup import endpoint_at
 

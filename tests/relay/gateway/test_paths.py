@@ -10,7 +10,7 @@ from history.db.process_state import process_state
 from relay.providers import registry
 from relay.providers.base import Model
 from relay.providers.http import HttpProvider
-from tests.relay_client import RunningRelay, send_request
+from tests.clients import RunningRelay, send_request
 from tests.vendors.raw_upstream import RawUpstream, raw_endpoint, use_raw_provider
 
 # What passes through on the wire is the same on every database.

@@ -17,8 +17,8 @@ from relay.digest.digester import Digester
 from relay.providers import registry
 from relay.runtime.async_db import close_connections
 from relay.usage.prices import Price
+from tests.clients import HI_BODY, RunningRelay, open_reply, send_request
 from tests.relay.digest.relayed import database_away, path_of, sessions
-from tests.relay_client import HI_BODY, RunningRelay, open_reply, send_request
 from tests.vendors import Vendors, asks, refuses, says
 from tests.vendors.setup import use_one_provider
 

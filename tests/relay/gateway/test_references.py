@@ -18,7 +18,7 @@ from relay.models import IssuedId
 from relay.providers import registry
 from relay.providers.base import Rule, Target
 from relay.providers.http import HttpProvider
-from tests.relay_client import SMALLEST_CALLS, RunningRelay, open_reply, send_request
+from tests.clients import SMALLEST_CALLS, RunningRelay, open_reply, send_request
 from tests.servers.processes import wait_for
 from tests.vendors.raw_upstream import (
     RawReply,

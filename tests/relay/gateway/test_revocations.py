@@ -16,8 +16,8 @@ from project.accounts.models import User
 from project.background.jobs import JOBS
 from relay.gateway.call import cancellation
 from relay.providers import registry
+from tests.clients import HI_BODY, Reply, RunningRelay, open_reply
 from tests.relay.gateway.test_endings import STREAMS
-from tests.relay_client import HI_BODY, Reply, RunningRelay, open_reply
 from tests.vendors.raw_upstream import RawUpstream, complete_reply, streamed_reply, use_raw_provider
 
 BODY = json.dumps({**HI_BODY, "stream": True}).encode()

@@ -18,7 +18,7 @@ from relay.providers import registry
 from relay.providers.base import Model, Rule, Target
 from relay.providers.endpoints import Timeouts
 from relay.providers.http import HttpProvider
-from tests.relay_client import HI_BODY, RunningRelay, send_request
+from tests.clients import HI_BODY, RunningRelay, send_request
 from tests.servers.processes import wait_for
 from tests.vendors import Vendors, raw, refuses, says
 from tests.vendors.setup import endpoint_at

@@ -15,8 +15,8 @@ from history.answers.events import AnswerEnded, AnswerStarted, TextPiece
 from history.dialects import DIALECTS
 from history.dialects.request_encoder import data_url
 from relay.providers import registry
+from tests.clients import RunningRelay
 from tests.history.dialects.samples import PNG
-from tests.relay_client import RunningRelay
 from tests.vendors import Vendors, asks, refuses, says, thinks
 from tests.vendors.setup import use_one_provider
 

@@ -18,8 +18,8 @@ from relay.gateway.call import calls, session_ids
 from relay.providers import registry
 from relay.providers.base import Model
 from relay.providers.http import HttpProvider
+from tests.clients import RunningRelay, send_request
 from tests.relay.digest.programs import TRAFFIC, captured
-from tests.relay_client import RunningRelay, send_request
 from tests.vendors.raw_upstream import RawUpstream, complete_reply, raw_endpoint
 
 # What passes through on the wire is the same on every database; tests/digest shows what is stored of it.

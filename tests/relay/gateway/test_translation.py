@@ -18,8 +18,8 @@ from relay.providers import registry
 from relay.providers.base import Model
 from relay.providers.http import HttpProvider
 from relay.providers.local import LocalProvider, missing_packages
+from tests.clients import GEMINI_BODY, HI_BODY, SMALLEST_CALLS, RunningRelay, send_request
 from tests.relay.digest.programs import captured
-from tests.relay_client import GEMINI_BODY, HI_BODY, SMALLEST_CALLS, RunningRelay, send_request
 from tests.vendors import KEYS, Vendors, asks, raw, refuses, says
 from tests.vendors.setup import endpoint_at
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import zstandard
 
+from bench.growth import assert_linear
 from history.access import keys
 from history.db.process_state import process_state
 from history.models import Exchange
@@ -20,8 +21,7 @@ from relay.providers import registry
 from relay.providers.base import Model, Rule, Target
 from relay.providers.endpoints import Endpoint, Timeouts
 from relay.providers.http import HttpProvider
-from tests.measures import assert_linear
-from tests.relay_client import HI_BODY, RunningRelay, open_reply, send_request
+from tests.clients import HI_BODY, RunningRelay, open_reply, send_request
 from tests.vendors.raw_upstream import RawReply, RawUpstream, complete_reply, streamed_reply
 
 # What passes through on the wire is the same on every database; tests/digest shows what is stored of it.

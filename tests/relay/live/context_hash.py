@@ -13,7 +13,7 @@ def main(session_id: UUID, leaf: int) -> None:
     from relay.agents.requests import render_call
     from relay.agents.settings import find_agent
     from relay.providers.http import Route
-    from tests.contexts import context_to_bytes
+    from tests.factories import context_to_bytes
     from tests.relay.agents.compression_helpers import SMALL
     from tests.relay.providers.scripted import ScriptedProvider
 

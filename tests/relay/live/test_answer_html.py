@@ -12,10 +12,10 @@ import pytest
 from django.utils.html import escape
 from hypothesis import given, strategies as st
 
+from bench.growth import assert_linear
 from history.markdown import cache, render, split_blocks
 from relay.live import answer_html
 from relay.live.answer_html import LONG_TAIL, MAX_CHARS_ON_LOOP, AnswerCursor, LivePart, PartUpdate, render_block
-from tests.measures import assert_linear
 
 ANSWER = "One.\n\n- a\n\n- b\n\n```python\nif x:\n\n    pass\n```\nTwo[^1].\n\n[^1]: Note"
 

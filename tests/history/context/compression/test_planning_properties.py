@@ -22,8 +22,8 @@ from history.context.repair import find_unpaired
 from history.context.values import Context, ContextOptions, Remark
 from history.dialects import DIALECTS, CallOptions
 from history.entries import Entry, ModelInput, ModelOutput, Node, ToolResults
+from tests.factories import example_count
 from tests.history.context.strategies import paths, snapshot_of
-from tests.measures import example_count
 from tests.vendors.rules import problem_with
 from tests.vendors.test_vendors import HEADERS
 

@@ -1,9 +1,9 @@
-"""CPU-time ratios, work of the database, and how many examples a property test tries.
+"""Ratios of CPU time at two sizes of input, to tell linear work from quadratic.
 
     assert_linear(parse, lambda n: b"x" * n, size=100_000)
 
-compares CPU time at size n and at 2n: the ratio is 2 for linear work and 4 for quadratic work. Wall-clock time is never
-compared. `measure_db_work` counts SQLite's steps or the rows that PostgreSQL reads.
+compares CPU time at size n and at 2n: the ratio is 2 for linear work and 4 for quadratic work. Wall-clock time is
+never compared.
 """
 
 from __future__ import annotations
@@ -11,13 +11,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
-import os
 import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
-
-from django.conf import settings
-from django.db import connection
 
 T = TypeVar("T")
 
@@ -100,58 +96,3 @@ def _repeats(work: Callable[[T], object], value: T) -> tuple[int, float]:
     while (seconds := cpu_seconds(work, value, repeats)) < LEAST_SECONDS and repeats < MOST_REPEATS:
         repeats *= 2
     return repeats, seconds
-
-
-_ROWS_READ = "SELECT coalesce(sum(seq_tup_read + idx_tup_fetch), 0) FROM pg_stat_xact_user_tables"
-
-
-def measure_db_work(do: Callable[[], object]) -> int:
-    """On SQLite the steps of its machine, on PostgreSQL the rows that were read. Only inside one transaction."""
-    connection.ensure_connection()
-    return _steps(do) if connection.vendor == "sqlite" else _rows_read(do)
-
-
-def analyze_tables() -> None:
-    """Let PostgreSQL count what is there, as it does by itself when it is idle.
-
-    And plan as for a large table: one of some hundred rows may also be read from end to end although it has indexes.
-    """
-    if connection.vendor == "postgresql":
-        with connection.cursor() as cursor:
-            cursor.execute("ANALYZE")
-            cursor.execute("SET LOCAL enable_seqscan = off")
-
-
-def _steps(do: Callable[[], object]) -> int:
-    steps = 0
-
-    def count() -> int:
-        nonlocal steps
-        steps += 1
-        return 0
-
-    connection.connection.set_progress_handler(count, 1)
-    try:
-        do()
-    finally:
-        connection.connection.set_progress_handler(None, 0)
-    return steps
-
-
-def _rows_read(do: Callable[[], object]) -> int:
-    before = _count_rows()
-    do()
-    return _count_rows() - before
-
-
-def _count_rows() -> int:
-    with connection.cursor() as cursor:
-        cursor.execute(_ROWS_READ)
-        return int(cursor.fetchone()[0])
-
-
-def example_count(number: int) -> int:
-    """All of them with PARLEY_STEPS, as in `make faults`; a third on SQLite and an eighth on PostgreSQL otherwise."""
-    if "PARLEY_STEPS" in os.environ:
-        return number
-    return max(2, number // (8 if settings.DATABASE_URL.startswith("postgres") else 3))

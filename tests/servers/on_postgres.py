@@ -1,4 +1,4 @@
-"""Run a command on a throw-away PostgreSQL and Redis: `python tests/on_postgres.py pytest …`."""
+"""Run a command on a throw-away PostgreSQL and Redis: `python -m tests.servers.on_postgres pytest …`."""
 
 from __future__ import annotations
 
