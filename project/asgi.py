@@ -3,6 +3,7 @@
 Django's request handling alone would cost more CPU than forwarding a call of `/v1` or `/v1beta`.
 """
 
+import gc
 import os
 from typing import cast
 
@@ -10,6 +11,8 @@ from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
 os.umask(0o077)  # the database and other files are readable for this user only
+# Imports leave next to no garbage. `lifecycle` sets other limits when the server runs.
+gc.set_threshold(50_000)
 django_application = get_asgi_application()
 
 # Only now: these import models, which need the app registry.

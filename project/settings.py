@@ -161,7 +161,7 @@ PARLEY_AGENT_SECONDS = env.whole_number("PARLEY_AGENT_SECONDS", 900, least=1, mo
 # The application
 
 INSTALLED_APPS = [
-    "django.contrib.admin",
+    "project.config.admin.AdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

@@ -14,6 +14,8 @@ handler403 = views.not_permitted
 handler404 = views.not_found
 handler500 = views.server_error
 
+admin.autodiscover()
+
 urlpatterns = [
     path("", chat_views.new_chat, name="home"),
     path("s/<uuid:session_id>/", chat_views.session_page, name="session"),

@@ -13,10 +13,9 @@ class RelayConfig(AppConfig):
         from history.sessions import actions
         from relay import privacy
         from relay.agents.files import SECTION
-        from relay.live import sign_outs
-        from relay.pages.sidebar.views import session_changed
+        from relay.live import session_changes, sign_outs
 
         register_section(SECTION)
         privacy.register()
-        actions.session_changed.connect(session_changed)
+        actions.session_changed.connect(session_changes.on_session_changed)
         user_logged_out.connect(sign_outs.on_sign_out)

@@ -5,29 +5,17 @@ interpreted, HTML is shown as text, and links are written out.
 """
 
 import json
-import shutil
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from io import StringIO
 from typing import TextIO
 
 from django.core.management.base import OutputWrapper
 from django.core.serializers.json import DjangoJSONEncoder
 from django.utils import timezone
-from markdown_it import MarkdownIt
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console, RenderableType
-from rich.markdown import Markdown
-from rich.padding import Padding
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from rich.text import Text
-
-LEAST_WIDTH = 20
-_PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
 
 Stream = OutputWrapper | TextIO
 Piece = str | tuple[str, str]
@@ -35,14 +23,14 @@ Piece = str | tuple[str, str]
 
 def print_line(stream: Stream, *pieces: Piece, indent: int = 0) -> None:
     """One line of texts, some with a style: `("failed", "red")`. Only a terminal gets the styles."""
-    text = Text(" " * indent)
-    for piece in pieces:
-        words, style = (piece, "") if isinstance(piece, str) else piece
-        text.append(printable(words), style=style)
+    styled = [(piece, "") if isinstance(piece, str) else piece for piece in (" " * indent, *pieces)]
+    styled = [(printable(words), style) for words, style in styled]
     if stream.isatty():
-        stream.write(_drawn(text, width=10_000, soft_wrap=True))
+        from history.management import terminal
+
+        stream.write(terminal.draw_line(styled))
     else:
-        stream.write(f"{text.plain.rstrip()}\n")
+        stream.write("".join(words for words, _ in styled).rstrip() + "\n")
 
 
 def print_lines(stream: Stream, text: str, *, indent: int = 0) -> None:
@@ -52,15 +40,10 @@ def print_lines(stream: Stream, text: str, *, indent: int = 0) -> None:
 
 def print_markdown(stream: Stream, text: str, *, indent: int = 0) -> None:
     """Headings, lists, tables and code as formatted text. The line breaks of the text are kept."""
+    from history.management import terminal
+
     text = "\n".join(printable(line.expandtabs(4)) for line in text.splitlines())
-    document = Markdown(text, hyperlinks=False)
-    document.parsed = _PARSER.parse(text)
-    for inner in (inner for token in document.parsed for inner in token.children or ()):
-        if inner.type == "softbreak":
-            inner.type = "hardbreak"
-    width = max(LEAST_WIDTH, shutil.get_terminal_size().columns)
-    drawn = _drawn(Padding(document, (0, 0, 0, indent)), width=width)
-    stream.write("".join(f"{line.rstrip()}\n" for line in drawn.splitlines()))
+    stream.write(terminal.draw_markdown(text, indent=indent))
 
 
 def printable(text: str) -> str:
@@ -68,24 +51,14 @@ def printable(text: str) -> str:
     return "".join(" " if unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") else char for char in text)
 
 
-def _drawn(item: RenderableType, *, width: int, soft_wrap: bool = False) -> str:
-    out = StringIO()
-    console = Console(file=out, force_terminal=True, width=width)
-    console.print(item, soft_wrap=soft_wrap, highlight=False)
-    return out.getvalue()
-
-
 def print_table(stream: Stream, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     cells = [[as_cell(value) for value in row] for row in rows]
-    if not stream.isatty():
+    if stream.isatty():
+        from history.management import terminal
+
+        stream.write(terminal.draw_table(columns, cells))
+    else:
         stream.write(_aligned([list(columns), *cells]))
-        return
-    table = Table(header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in cells:
-        table.add_row(*(Text(cell) for cell in row))
-    stream.write(_drawn(table, width=shutil.get_terminal_size().columns))
 
 
 def print_counts(stream: Stream, columns: Sequence[str], counts: Iterable[tuple[str, int]]) -> None:
@@ -122,8 +95,10 @@ def print_json_line(stream: Stream, value: object) -> None:
 @contextmanager
 def progress_bar(words: str, *, total: int | None = None) -> Iterator[Callable[[int], None]]:
     """Yields a function that advances the bar; on stderr, and only on a terminal."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    console = Console(file=sys.stderr)
-    with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task(words, total=total)
-        yield lambda steps: bar.advance(task, steps)
+    if not sys.stderr.isatty():
+        yield lambda steps: None
+        return
+    from history.management import terminal
+
+    with terminal.progress_bar(words, total=total) as advance:
+        yield advance

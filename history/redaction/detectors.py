@@ -9,6 +9,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from pathlib import Path
 from string import ascii_letters, digits
 
@@ -43,7 +44,12 @@ class Detector:
     ) -> None:
         self.name, self.reads_pairs, self.confirm = name, reads_pairs, confirm
         self.needles = tuple(needle.replace("·", " ") for needle in needles.split())
-        self.patterns = tuple(map(re.compile, patterns))
+        self._sources = patterns
+
+    @cached_property
+    def patterns(self) -> tuple[re.Pattern[str], ...]:
+        """Compiled on first use: most processes meet few of the needles."""
+        return tuple(map(re.compile, self._sources))
 
     def __call__(self, text: str, /) -> tuple[str, Counter[str]]:
         hits: Counter[str] = Counter()

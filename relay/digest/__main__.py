@@ -9,13 +9,13 @@ import django
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
 os.umask(0o077)
+# Imports leave no garbage, and with batches of rows the collector ran all the time.
+gc.set_threshold(20_000)
 django.setup()
 
 from relay.digest.process import run_digester  # noqa: E402
 
-# Objects of the start are never garbage. With batches of rows the collector ran all the time.
-gc.freeze()
-gc.set_threshold(20_000)
+gc.freeze()  # what was imported is never garbage
 # Clients that wait for an answer come first. On a busy processor this process still gets a quarter of it.
 os.nice(5)
 ended = threading.Event()

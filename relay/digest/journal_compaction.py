@@ -21,7 +21,7 @@ from relay.gateway.journal import record_framing
 from relay.gateway.journal.reader import JournalReader
 from relay.gateway.journal.record_framing import RecordPosition
 from relay.gateway.journal.segments import CHUNK, name_of, number_of, writer_of
-from relay.gateway.recording import most_bytes
+from relay.gateway.journal_settings import most_bytes
 
 logger = logging.getLogger(__name__)
 

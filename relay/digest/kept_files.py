@@ -24,7 +24,7 @@ from history.entries import JsonObject
 from history.models import AuditEvent, EarlierTry, Exchange
 from history.privacy import PersonalData
 from relay.gateway.journal.segments import DAMAGED_SUFFIX, UNNAMED_SUFFIX, is_written
-from relay.gateway.recording import journal_folder, most_bytes
+from relay.gateway.journal_settings import journal_folder, most_bytes
 
 logger = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from django.db import connections
 
 from history.access import keys
 from relay.digest.positions import OUTAGES
-from relay.gateway.recording import journal_folder
+from relay.gateway.journal_settings import journal_folder
 
 if TYPE_CHECKING:
     from relay.digest.digester import Digester

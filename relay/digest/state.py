@@ -19,6 +19,7 @@ from relay.digest import process
 from relay.gateway import recording
 from relay.gateway.journal.record_framing import START
 from relay.gateway.journal.segments import names, number_of
+from relay.gateway.journal_settings import journal_folder
 from relay.models import JournalPosition
 from relay.runtime.process_locks import ProcessFile
 from relay.usage import counters as usage_counters
@@ -107,7 +108,7 @@ class JournalState:
 
 def read_state(now: datetime | None = None) -> JournalState:
     """Losses of all journals of the installation; the backlog of this machine's."""
-    folder, now = recording.journal_folder(), now or datetime.now(UTC)
+    folder, now = journal_folder(), now or datetime.now(UTC)
     losing = [one for one in all_stats() if one.unreported_calls or one.unreported_bytes]
     rows = list(JournalPosition.objects.all())
     own_name = ""

@@ -8,7 +8,6 @@ import logging
 import time
 from dataclasses import dataclass, field
 from decimal import Decimal
-from pathlib import Path
 
 from django.conf import settings
 
@@ -22,6 +21,7 @@ from relay.gateway.call.calls import Call
 from relay.gateway.call.headers import Pairs
 from relay.gateway.journal.records import CallAccepted, CallEnded, without_credentials
 from relay.gateway.journal.writer import WITHOUT_BODIES, WITHOUT_REPLIES, Journal, Losses
+from relay.gateway.journal_settings import journal_folder, most_bytes
 from relay.gateway.references.issued_ids import IssuedIdScanner, scanner_for
 from relay.gateway.replies import COUNTS, MOST_PLAIN, ReplyCopy, count_other_usage, count_usage, read_answer_id
 from relay.gateway.routes import Upstream
@@ -36,15 +36,6 @@ OFF, NO_REPLIES = "off", "no_replies"
 
 def mode_of(key: ApiKey) -> str:
     return key.recording if settings.CHAT_HISTORY_ENABLED else OFF
-
-
-def journal_folder() -> Path:
-    return Path(settings.PARLEY_DATA_DIR) / "journal"
-
-
-def most_bytes() -> int:
-    """How large the journal may become."""
-    return int(settings.PARLEY_JOURNAL_MB) * 1024 * 1024
 
 
 def journal() -> Journal:

@@ -3,7 +3,6 @@
 Each action is a plain form that redirects back; with htmx only the changed part is swapped. Other users get a 404.
 """
 
-import logging
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
@@ -18,7 +17,7 @@ from history.http import HtmxRequest, is_own_url, user_action, user_form, user_p
 from history.models import Session
 from history.record.selectors import sessions_owned_by
 from history.sessions import actions
-from relay.live import groups, runs
+from relay.live.session_changes import notify_pages
 from relay.pages.sidebar.sessions import (
     SidebarQuery,
     address_with,
@@ -28,8 +27,6 @@ from relay.pages.sidebar.sessions import (
     parse_id,
     rows_of,
 )
-
-logger = logging.getLogger(__name__)
 
 MOST_AT_ONCE = 200
 
@@ -139,12 +136,6 @@ def restore_session(session: Session, *, by: Any) -> None:
     notify_pages(session)
 
 
-def notify_pages(session: Session) -> None:
-    """Update other pages of the owner and pages that show the session."""
-    groups.notify_sidebar(session.owner_id, session.pk)
-    groups.notify_session(session.pk)
-
-
 def show_row(request: HtmxRequest, session: Session) -> HttpResponse:
     if not wants_fragment(request):
         return redirect_back(request)
@@ -186,14 +177,3 @@ def redirect_back(request: HttpRequest, *, leaving: Session | None = None, other
     if not is_own_url(request, address) or (leaving is not None and leaving.hidden_at and str(leaving.pk) in address):
         return redirect(otherwise)
     return HttpResponseRedirect(address)
-
-
-def session_changed(session: Session, what: str, **_signal: object) -> None:
-    """Stop the answers of a session that is deleted, else update open pages. An error must not undo the change."""
-    try:
-        if what == "deleting":
-            runs.request_stop_in_session(session.pk)
-        else:
-            notify_pages(session)
-    except Exception:
-        logger.exception("Open pages were not notified that session %s was %s.", session.pk, what)

@@ -18,7 +18,7 @@ from history.access import keys
 from history.models import ApiKey, Exchange, Message, Session
 from project.accounts.models import User
 from relay.digest import process
-from relay.gateway.recording import journal_folder
+from relay.gateway.journal_settings import journal_folder
 from tests.relay.digest.programs import Chat
 from tests.relay.digest.relayed import Relay, database_away, model_answer, path_of, sessions
 from tests.servers.processes import ROOT, clean_environment, database_url, wait_for
