@@ -7,16 +7,24 @@ import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import cast
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
+from granian.asgi import LifespanProtocol
+from pytest_django.fixtures import Settings
+from uvicorn import Config
+from uvicorn.lifespan.on import LifespanOn
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
+from project.server.readiness import workers_problem
+from relay.runtime.asgi import Receive
 from tests.servers.processes import SERVERS, Process, clean_environment, free_port, run_process, run_server, wait_for
 
 pytestmark = pytest.mark.runs_first
@@ -141,23 +149,51 @@ def test_background_off_leaves_alone_what_runs_once_and_still_looks_after_its_ow
     assert sum(tracks.count("lead").values()) == 0
 
 
-@pytest.mark.parametrize(
-    ("server", "options", "variables"),
-    [
-        ("uvicorn", ["--workers", "2"], {}),
-        ("uvicorn", [], {"WEB_CONCURRENCY": "2"}),
-        ("granian", ["--workers", "2"], {}),
-        ("granian", ["--workers=2"], {}),
-        ("granian", [], {"GRANIAN_WORKERS": "2"}),
-    ],
-)
+@pytest.mark.parametrize("server", ["uvicorn", "granian"])
 def test_several_workers_without_redis_are_refused_with_one_line(
-    server: str, options: list[str], variables: dict[str, str], environment: dict[str, str], tmp_path: Path
+    server: str, environment: dict[str, str], tmp_path: Path
 ) -> None:
     words = [word.format(port=free_port(), application="project.asgi:application") for word in SERVERS[server]]
-    command = [sys.executable, "-m", *words, *options]
-    without_redis = clean_environment(**environment, **variables, REDIS_URL="")
+    command = [sys.executable, "-m", *words, "--workers", "2"]
+    without_redis = clean_environment(**environment, REDIS_URL="")
     with run_process(command, log=tmp_path / "log", environment=without_redis) as run:
         run.popen.wait(60)
         assert "Several web processes need Redis. Set REDIS_URL, or start the server with one worker." in run.output
         assert "Traceback" not in run.output
+
+
+async def receive_of_granian() -> Receive:
+    return cast(Receive, LifespanProtocol(None).receive)
+
+
+async def receive_of_uvicorn() -> Receive:
+    return cast(Receive, LifespanOn(Config(lambda *_: None, log_config=None)).receive)
+
+
+@pytest.mark.any_database
+@pytest.mark.parametrize(
+    ("create_receive", "options", "variables", "is_refused"),
+    [
+        (receive_of_uvicorn, [], {"WEB_CONCURRENCY": "2"}, True),
+        (receive_of_uvicorn, [], {}, False),
+        (receive_of_granian, ["--workers=2"], {}, True),
+        (receive_of_granian, [], {"GRANIAN_WORKERS": "2"}, True),
+        (receive_of_granian, ["--workers", "1"], {"GRANIAN_WORKERS": "2"}, False),
+        (receive_of_granian, [], {}, False),
+    ],
+)
+async def test_each_form_of_the_number_of_workers_is_read(
+    create_receive: Callable[[], Awaitable[Receive]],
+    options: list[str],
+    variables: dict[str, str],
+    is_refused: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: Settings,
+) -> None:
+    settings.REDIS_URL = ""
+    for name in ("WEB_CONCURRENCY", "GRANIAN_WORKERS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "argv", ["server", "project.asgi:application", *options])
+    assert bool(workers_problem(await create_receive())) == is_refused
