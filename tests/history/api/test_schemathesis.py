@@ -25,6 +25,7 @@ from project.accounts.models import User
 from tests.clients import create_secret
 from tests.factories import model_input, model_output, tool_request, tool_result, tool_results
 
+pytest_plugins = ["schemathesis.pytest.plugin"]
 pytestmark = [pytest.mark.any_database, pytest.mark.runs_first]
 
 CONFIG = SchemathesisConfig.from_dict(
