@@ -109,20 +109,16 @@ def test_only_a_superuser_gives_roles(client: Client, staff: User, admin_user: U
 
 
 @pytest.mark.parametrize("role", ["operator", "auditor"])
-def test_every_link_that_a_new_staff_member_sees_opens(client: Client, admin_user: User, role: str) -> None:
+def test_a_new_staff_member_has_the_chosen_role_and_sees_the_admin(client: Client, admin_user: User, role: str) -> None:
+    """That every link of theirs opens is tested in tests/project/pages/test_links_of_roles.py."""
     client.force_login(admin_user)
     client.post(PAGE, {"username": "may", "role": role})
     may = User.objects.get(username="may")
     assert may.is_staff
     assert not may.is_superuser
+    assert may.groups.get().name == GROUPS[Role(role)]
     client.force_login(may)
-    followed: set[str] = set()
-    for page in ("/", PAGE, "/providers/", "/mcp-servers/", "/admin/"):
-        html = client.get(page).content.decode()
-        for address in set(re.findall(r'<a[^>]* href="(/[^"#]*)"', html)) - followed:
-            followed.add(address)
-            assert client.get(address).status_code in {200, 302}, f"{address} on {page}"
-    assert any(address.startswith("/admin/") for address in followed)
+    assert 'href="/admin/' in client.get("/").content.decode()
 
 
 def test_staff_without_a_permission_see_no_link_to_the_admin(client: Client, staff: User) -> None:
