@@ -163,7 +163,7 @@ def test_several_workers_without_redis_are_refused_with_one_line(
 
 
 async def receive_of_granian() -> Receive:
-    return cast(Receive, LifespanProtocol(None).receive)
+    return cast(Receive, LifespanProtocol(None).receive)  # type: ignore[no-untyped-call]
 
 
 async def receive_of_uvicorn() -> Receive:
