@@ -6,9 +6,9 @@ from typing import ClassVar
 from history.answers.events import AnswerFailed, ErrorKind
 from history.context.messages import SYSTEM_CHANNEL
 from history.context.values import Context, ContextEntry
-from history.dialects.dialect import HttpApi, ListedModel, can_chat
+from history.dialects.errors import ERRORS, KIND_OF_STATUS, failure_event, read_body
+from history.dialects.http_api import HttpApi, ListedModel, can_chat
 from history.dialects.json_access import as_bool, as_count, compact, items, obj, objs, string, without_empty
-from history.dialects.reply_decoder import KIND_OF_STATUS, STATUS_OF_KIND, failure_event, read_body
 from history.dialects.request_decoder import RequestDecoder, read_function
 from history.dialects.request_encoder import RequestEncoder, kind_of
 from history.dialects.tools import hosted_tool
@@ -146,22 +146,7 @@ def encode_usage(usage: Usage, sent: str = "input", written: str = "output") -> 
     }
 
 
-# The type of each kind, and a more exact code.
-ERRORS: dict[ErrorKind, tuple[str, str | None]] = {
-    "invalid_request": ("invalid_request_error", None),
-    "authentication": ("invalid_request_error", "invalid_api_key"),
-    "billing": ("insufficient_quota", "insufficient_quota"),
-    "permission": ("invalid_request_error", "permission_denied"),
-    "not_found": ("invalid_request_error", "model_not_found"),
-    "conflict": ("invalid_request_error", "conflict"),
-    "too_large": ("invalid_request_error", "request_too_large"),
-    "context_length": ("invalid_request_error", "context_length_exceeded"),
-    "rate_limit": ("rate_limit_error", "rate_limit_exceeded"),
-    "server": ("server_error", None),
-    "overloaded": ("server_error", "overloaded"),
-    "timeout": ("server_error", "timeout"),
-}
-KINDS: dict[str, ErrorKind] = {code: kind for kind, (_, code) in ERRORS.items() if code}
+KINDS: dict[str, ErrorKind] = {names.openai_code: kind for kind, names in ERRORS.items() if names.openai_code}
 KINDS |= {
     "rate_limit_error": "rate_limit",
     "tokens": "rate_limit",
@@ -183,9 +168,9 @@ def decode_error(status: int, body: bytes | JsonObject) -> AnswerFailed:
 
 
 def encode_error(error: AnswerFailed) -> tuple[int, JsonDict]:
-    error_type, code = ERRORS[error.kind]
-    body = {"message": error.message, "type": error_type, "param": None, "code": code}
-    return STATUS_OF_KIND[error.kind], {"error": body}
+    names = ERRORS[error.kind]
+    body = {"message": error.message, "type": names.openai_type, "param": None, "code": names.openai_code}
+    return names.status, {"error": body}
 
 
 # Names of the context window at vLLM, OpenRouter, Mistral and llama.cpp; OpenAI does not list it.

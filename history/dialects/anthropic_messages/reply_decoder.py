@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from history.answers import events
+from history.dialects.errors import ERRORS, failure_event, read_body
 from history.dialects.json_access import as_count, as_int, obj, objs, string
-from history.dialects.reply_decoder import STATUS_OF_KIND, ReplyDecoder, failure_event, read_body
+from history.dialects.replies import ReplyReader
 from history.dialects.request_decoder import as_other
 from history.dialects.sse import Finality
 from history.dialects.tools import arguments_text, parse_arguments
@@ -21,9 +22,9 @@ REASONS: dict[str, events.EndReason] = {
     "pause_turn": "pause",
     "refusal": "refusal",
 }
-ERRORS: dict[events.ErrorKind, str] = {kind: f"{kind}_error" for kind in STATUS_OF_KIND}
-ERRORS |= {"too_large": "request_too_large", "context_length": "invalid_request_error", "server": "api_error"}
-KINDS: dict[str, events.ErrorKind] = {code: kind for kind, code in ERRORS.items()}
+ERROR_TYPES: dict[events.ErrorKind, str] = {kind: f"{kind}_error" for kind in ERRORS}
+ERROR_TYPES |= {"too_large": "request_too_large", "context_length": "invalid_request_error", "server": "api_error"}
+KINDS: dict[str, events.ErrorKind] = {code: kind for kind, code in ERROR_TYPES.items()}
 KINDS["invalid_request_error"] = "invalid_request"
 
 
@@ -48,11 +49,12 @@ def usage_from(raw: JsonObject) -> Usage:
     )
 
 
-class AnthropicReplyDecoder(ReplyDecoder):
+class AnthropicReplyReader(ReplyReader):
     final_marks = (b'"message_stop"', b'"error"')
     decode_error = staticmethod(decode_error)
 
-    def set_up(self) -> None:
+    def __init__(self, provider: str = "") -> None:
+        super().__init__(provider)
         self._parts: dict[int | None, str] = {}  # block index → the part of its deltas
         # Block index → a call of a hosted tool, and its input so far.
         self._hosted_calls: dict[int | None, tuple[JsonObject, list[str]]] = {}

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from history.answers.events import AnswerEnded, AnswerFailed, EndReason, Piece, ReasoningPiece, TextPiece, ToolCallPiece
-from history.dialects.anthropic_messages.reply_decoder import ERRORS, REASONS
-from history.dialects.reply_decoder import STATUS_OF_KIND
-from history.dialects.reply_encoder import OpenBlock, ReplyEncoder
+from history.dialects.anthropic_messages.reply_decoder import ERROR_TYPES, REASONS
+from history.dialects.errors import ERRORS
+from history.dialects.replies import OpenBlock, ReplyWriter
 from history.dialects.sse import sse
 from history.dialects.tools import wrap_arguments
 from history.entries import JsonDict, ModelOutput, Part, Reasoning, Text, ToolRequest, Usage
@@ -17,8 +17,8 @@ OVERLOADED = 529
 
 
 def encode_error(error: AnswerFailed) -> tuple[int, JsonDict]:
-    status = OVERLOADED if error.kind == "overloaded" else STATUS_OF_KIND[error.kind]
-    return status, {"type": "error", "error": {"type": ERRORS[error.kind], "message": error.message}}
+    status = OVERLOADED if error.kind == "overloaded" else ERRORS[error.kind].status
+    return status, {"type": "error", "error": {"type": ERROR_TYPES[error.kind], "message": error.message}}
 
 
 def _block(part: Part) -> Iterator[JsonDict]:
@@ -48,7 +48,7 @@ def _usage_to(usage: Usage | None) -> JsonDict:
     return counts
 
 
-class AnthropicReplyEncoder(ReplyEncoder):
+class AnthropicReplyWriter(ReplyWriter):
     encode_error = staticmethod(encode_error)
 
     def write_reply(self, output: ModelOutput, reason: EndReason) -> JsonDict:
@@ -71,7 +71,7 @@ class AnthropicReplyEncoder(ReplyEncoder):
         return _event("message_start", message=self._message([], None))
 
     def open_block(self, block: OpenBlock) -> bytes:
-        (empty,) = _block(block.head)
+        (empty,) = _block(OpenBlock(block.index, block.first).part)
         return _event("content_block_start", index=block.index, content_block=empty)
 
     def write_piece(self, block: OpenBlock, piece: Piece) -> bytes:

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from history.answers import events
+from history.dialects.errors import ERRORS, failure_event, read_body
 from history.dialects.json_access import as_count, as_int, from_base64, index_of, obj, objs, string
-from history.dialects.reply_decoder import ReplyDecoder, failure_event, read_body
+from history.dialects.replies import ReplyReader
 from history.dialects.request_decoder import as_other
 from history.dialects.sse import Finality
 from history.dialects.tools import arguments_text, call_id_for
@@ -24,21 +25,7 @@ REASONS: dict[str, events.EndReason] = {
         "content_filter",
     ),
 }
-ERRORS: dict[events.ErrorKind, str] = {
-    "invalid_request": "INVALID_ARGUMENT",
-    "authentication": "UNAUTHENTICATED",
-    "billing": "FAILED_PRECONDITION",
-    "permission": "PERMISSION_DENIED",
-    "not_found": "NOT_FOUND",
-    "conflict": "ABORTED",
-    "too_large": "INVALID_ARGUMENT",
-    "context_length": "INVALID_ARGUMENT",
-    "rate_limit": "RESOURCE_EXHAUSTED",
-    "server": "INTERNAL",
-    "overloaded": "UNAVAILABLE",
-    "timeout": "DEADLINE_EXCEEDED",
-}
-KINDS: dict[str, events.ErrorKind] = {code: kind for kind, code in ERRORS.items()}
+KINDS: dict[str, events.ErrorKind] = {names.google: kind for kind, names in ERRORS.items()}
 KINDS["INVALID_ARGUMENT"] = "invalid_request"
 
 
@@ -78,15 +65,16 @@ def usage_from(raw: JsonObject) -> Usage:
     )
 
 
-class GeminiReplyDecoder(ReplyDecoder):
+class GeminiReplyReader(ReplyReader):
     final_marks = (b'"finishReason"', b'"blockReason"', b'"error"')
     decode_error = staticmethod(decode_error)
 
-    def set_up(self) -> None:
+    def __init__(self, provider: str = "") -> None:
+        super().__init__(provider)
         self._call_ids: set[str] = set()
         self._repeats: dict[str, int] = {}
         self._first: int | None = None
-        self._others: dict[int, GeminiReplyDecoder] = {}
+        self._others: dict[int, GeminiReplyReader] = {}
 
     @staticmethod
     def finality(name: str, event: JsonObject) -> Finality | None:
@@ -126,7 +114,7 @@ class GeminiReplyDecoder(ReplyDecoder):
         else:
             yield from self._end(candidate)
         for index, other in others.items():
-            reader = self._others.setdefault(index, GeminiReplyDecoder())
+            reader = self._others.setdefault(index, GeminiReplyReader())
             for event in (*reader._parts(other), *reader._end(other)):
                 yield events.FurtherAnswerEvent(answer=index, event=event)
 

@@ -1,10 +1,10 @@
 """Encoder of replies, streams and errors for clients of Gemini. A chunk of a stream has the shape of a reply."""
 
 from history.answers.events import AnswerEnded, AnswerFailed, EndReason, Piece, ReasoningPiece, TextPiece
-from history.dialects.gemini_generate.reply_decoder import ERRORS, REASONS
+from history.dialects.errors import ERRORS
+from history.dialects.gemini_generate.reply_decoder import REASONS
 from history.dialects.json_access import from_base64, without_empty
-from history.dialects.reply_decoder import STATUS_OF_KIND
-from history.dialects.reply_encoder import OpenBlock, ReplyEncoder
+from history.dialects.replies import OpenBlock, ReplyWriter
 from history.dialects.sse import sse
 from history.dialects.tools import wrap_arguments
 from history.entries import JsonDict, ModelOutput, OtherPart, Part, Reasoning, Text, ToolRequest, Usage, thaw
@@ -15,8 +15,8 @@ FINISH_REASONS |= {"tool_use": "STOP", "refusal": "SAFETY", "pause": "STOP", "ot
 
 
 def encode_error(error: AnswerFailed) -> tuple[int, JsonDict]:
-    status = STATUS_OF_KIND[error.kind]
-    return status, {"error": {"code": status, "message": error.message, "status": ERRORS[error.kind]}}
+    names = ERRORS[error.kind]
+    return names.status, {"error": {"code": names.status, "message": error.message, "status": names.google}}
 
 
 def _usage_to(usage: Usage) -> JsonDict:
@@ -39,7 +39,7 @@ def _portable(signature: str) -> str:
     return "" if from_base64(signature) is None else signature
 
 
-class GeminiReplyEncoder(ReplyEncoder):
+class GeminiReplyWriter(ReplyWriter):
     encode_error = staticmethod(encode_error)
     signature = ""  # the signature for the next call; without one it is sent by itself
 
@@ -59,8 +59,11 @@ class GeminiReplyEncoder(ReplyEncoder):
                 return self._write_parts(self._parts(Reasoning(signature=signature)))
         return b""
 
-    def flush(self) -> bytes:
-        return super().flush() + self._write_parts(self._take_signature())
+    def write_rest(self) -> bytes:
+        return self._write_parts(self._take_signature())
+
+    def write_error(self, failed: AnswerFailed) -> bytes:
+        return sse(encode_error(failed)[1])
 
     def write_end(self, ended: AnswerEnded) -> bytes:
         reason, usage = FINISH_REASONS[ended.reason], self.usage or Usage()

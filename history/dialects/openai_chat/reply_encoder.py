@@ -1,11 +1,13 @@
 """Encoder of replies and streams for clients of OpenAI Chat Completions."""
 
+from typing import Any
+
 from history.answers.assembly import NO_ARGUMENTS
-from history.answers.events import AnswerEnded, EndReason, Piece, ReasoningPiece, TextPiece, ToolCallPiece
+from history.answers.events import AnswerEnded, AnswerFailed, EndReason, Piece, ReasoningPiece, TextPiece, ToolCallPiece
 from history.dialects.json_access import without_empty
 from history.dialects.openai_chat.reply_decoder import REASONS
 from history.dialects.openai_common import encode_error, encode_usage
-from history.dialects.reply_encoder import ReplyEncoder
+from history.dialects.replies import ReplyWriter
 from history.dialects.sse import sse
 from history.dialects.tools import input_of
 from history.entries import JsonDict, ModelOutput, ToolRequest, Usage
@@ -23,12 +25,13 @@ def _usage_to(usage: Usage | None) -> JsonDict:
     return written
 
 
-class ChatReplyEncoder(ReplyEncoder):
+class ChatReplyWriter(ReplyWriter):
     """Pieces are written as they come: a message has one text and a list of calls, and no blocks."""
 
     encode_error = staticmethod(encode_error)
 
-    def prepare(self) -> None:
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields)
         self._has_role = False
         # The part of the latest text, and whether another part came after it.
         self._text_part, self._is_interrupted = "", False
@@ -57,7 +60,7 @@ class ChatReplyEncoder(ReplyEncoder):
             return {"id": call.call_id, "type": "custom", "custom": custom}
         return {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
-    def write(self, piece: Piece) -> bytes:
+    def write_without_block(self, piece: Piece) -> bytes:
         match piece:
             case TextPiece(text=""):
                 return b""
@@ -74,6 +77,9 @@ class ChatReplyEncoder(ReplyEncoder):
         if isinstance(piece, ToolCallPiece) and (call := self._call_delta(piece)):
             return self._delta(tool_calls=[call])
         return b""
+
+    def write_error(self, failed: AnswerFailed) -> bytes:
+        return sse(encode_error(failed)[1])
 
     def write_end(self, ended: AnswerEnded) -> bytes:
         # Clients parse the joined arguments, and an empty text is not JSON.

@@ -12,8 +12,8 @@ from history.dialects import references
 from history.dialects.dialect import Dialect
 from history.dialects.json_access import items, obj, string
 from history.dialects.openai_common import OpenAIApi, usage_from_responses
-from history.dialects.openai_responses.reply_decoder import ResponsesReplyDecoder
-from history.dialects.openai_responses.reply_encoder import ResponsesReplyEncoder
+from history.dialects.openai_responses.reply_decoder import ResponsesReplyReader
+from history.dialects.openai_responses.reply_encoder import ResponsesReplyWriter
 from history.dialects.openai_responses.request_decoder import ResponsesRequestDecoder
 from history.dialects.openai_responses.request_encoder import ResponsesRequestEncoder
 from history.entries import JsonDict, JsonObject
@@ -147,5 +147,5 @@ class ResponsesApi(OpenAIApi):
 
 
 DIALECT = Dialect(
-    ResponsesApi(), ResponsesRequestEncoder, ResponsesRequestDecoder, ResponsesReplyDecoder, ResponsesReplyEncoder
+    ResponsesApi(), ResponsesRequestEncoder, ResponsesRequestDecoder, ResponsesReplyReader, ResponsesReplyWriter
 )
