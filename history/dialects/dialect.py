@@ -1,19 +1,20 @@
 """`Dialect`: the wire format of one vendor, both ways, and its HTTP API."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
 from history.answers.events import AnswerFailed, Event, end_reason
-from history.context.values import Context
+from history.context.values import Context, Role
 from history.dialects.errors import read_body
 from history.dialects.http_api import HttpApi
 from history.dialects.replies import ReplyReader, ReplyWriter
 from history.dialects.reply_decoder import ReplyDecoder
 from history.dialects.reply_encoder import ReplyEncoder
 from history.dialects.request_decoder import RequestDecoder
-from history.dialects.request_encoder import RequestEncoder
+from history.dialects.request_encoder import EncodedEntry, RequestEncoder
 from history.dialects.sse import FinalEventScanner
-from history.dialects.types import CallOptions, DecodedRequest, EncodedRequest, Tools
+from history.dialects.types import CallOptions, DecodedRequest, EncodedRequest, LossCode, Tools
 from history.entries import JsonDict, JsonObject, ModelOutput
 
 
@@ -27,7 +28,20 @@ class Dialect:
 
     def encode(self, context: Context, options: CallOptions) -> EncodedRequest:
         """The context must be repaired, as `render_context` and `context_of` return it."""
-        return self.request_encoder(options, vendor=self.HTTP_API.vendor).encode(context)
+        encoder = self.request_encoder(options, vendor=self.HTTP_API.vendor)
+        context = encoder.adapted(context)
+        path, body = encoder.request(context, list(_encode_entries(encoder, context)))
+        debug = {}
+        if options.include_debug:
+            debug = {
+                "dialect": encoder.dialect,
+                "origins": [list(entry.origin) for entry in context.entries],
+                "tokens": context.tokens,
+                "repairs": [remark.code.value for remark in context.report.remarks],
+                "losses": [loss.code.value for loss in encoder.losses],
+            }
+        losses = tuple(encoder.losses)
+        return EncodedRequest(body=body, path=path, losses=losses, supplied=encoder.supplied, debug=debug)
 
     def decode_request(self, body: JsonObject, *, provider: str = "", at: datetime | None = None) -> DecodedRequest:
         return self.request_decoder(provider=provider or self.HTTP_API.vendor, at=at).decode(body)
@@ -59,3 +73,17 @@ class Dialect:
 
     def final_event_scanner(self) -> FinalEventScanner:
         return FinalEventScanner(self.reply_reader.final_marks, self.reply_reader.finality)
+
+
+def _encode_entries(encoder: RequestEncoder, context: Context) -> Iterator[EncodedEntry]:
+    """Each entry with its blocks or messages. Losses refer to the current entry."""
+    encoders = {Role.MODEL_OUTPUT: encoder.answer, Role.TOOL_RESULT: encoder.results, Role.SYSTEM: encoder.instruction}
+    for entry in context.entries:
+        encoder.seq = entry.seq
+        if entry.role is Role.SYSTEM:
+            encoder.leave_out(entry.parts)
+        encoded = encoders.get(entry.role, encoder.input)(entry)
+        if not encoded:
+            encoder.lose(LossCode.MESSAGE_LEFT_OUT)
+        yield entry, encoded
+    encoder.seq = 0

@@ -20,26 +20,16 @@ CHOICES: dict[str, ToolChoice] = {"auto": "auto", "none": "none", "required": "r
 
 
 class OpenAIRequestEncoder(RequestEncoder):
-    """Each dialect writes messages in its own format."""
-
     has_detail = True
     nests_fields: ClassVar[bool]  # of a tool, a tool choice and an answer form: below the name of their type
-
-    def message(self, role: str, blocks: list[JsonDict]) -> JsonDict:
-        raise NotImplementedError
 
     def wrapped(self, kind: str, fields: JsonDict) -> JsonDict:
         return {"type": kind, kind: fields} if self.nests_fields else {"type": kind, **fields}
 
-    def instruction(self, entry: ContextEntry) -> list[JsonDict]:
+    def role_and_text(self, entry: ContextEntry) -> tuple[str, str]:
+        """An instruction within the conversation: as text of the user for models without a system role."""
         text, role = text_of(entry.parts), self.switches.system_role
-        if text and role == "remove":
-            return [self.message("user", super().instruction(entry))]
-        return [self.message(role, [self.text(text)])] if text else []
-
-    def input(self, entry: ContextEntry) -> list[JsonDict]:
-        blocks = super().input(entry)
-        return [self.message("user", blocks)] if blocks else []
+        return ("user", self.system_as_text(entry)) if text and role == "remove" else (role, text)
 
     def tools(self, context: Context) -> JsonDict:
         offered = self.offered_tools(context.tools)
