@@ -1,7 +1,7 @@
 """Parts that OpenAI's two dialects share: requests, tools, text input of tools, errors, usage, HTTP API."""
 
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from history.answers.events import AnswerFailed, ErrorKind
 from history.context.messages import SYSTEM_CHANNEL
@@ -55,14 +55,6 @@ class OpenAIRequestEncoder(RequestEncoder):
 
 
 class OpenAIRequestDecoder(RequestDecoder):
-    def part(self, part: object) -> Part:
-        raise NotImplementedError
-
-    def parts(self, content: object) -> list[Part]:
-        if isinstance(content, str):
-            return [Text(text=content)] if content else []
-        return [self.part(part) for part in items(content)]
-
     def instruction(self, parts: list[Part]) -> None:
         """Instructions before the first entry are the system text; later ones stay within the conversation."""
         if self.entries:
@@ -72,6 +64,11 @@ class OpenAIRequestDecoder(RequestDecoder):
         for part in parts:
             if not isinstance(part, Text):
                 self.lose(LossCode.PART_NOT_CARRIED, type=kind_of(part))
+
+
+def listed(content: object) -> Sequence[Any]:
+    """The parts of a content, which may be a text alone."""
+    return (content,) if isinstance(content, str) and content else items(content)
 
 
 def read_tool(tool: JsonObject, *, dialect: str) -> ToolDefinition:

@@ -21,7 +21,7 @@ from history.answers.events import (
     ToolCallPiece,
 )
 from history.dialects.json_access import parse_json, string
-from history.dialects.sse import Finality
+from history.dialects.sse import Finality, sse
 from history.dialects.tools import substitutes_by_name
 from history.dialects.types import Tools
 from history.entries import JsonDict, JsonObject, ModelOutput, Reasoning, Text, ToolRequest, Usage
@@ -152,8 +152,8 @@ class ReplyWriter:
         """Write what waits for a part that does not come."""
         return b""
 
-    def write_error(self, failed: AnswerFailed) -> bytes:
-        raise NotImplementedError
+    def write_error(self, body: JsonDict) -> bytes:
+        return sse(body)
 
     def write_end(self, ended: AnswerEnded) -> bytes:
         raise NotImplementedError

@@ -32,7 +32,7 @@ class ReplyEncoder:
             case events.AnswerFailed():
                 self._has_failed = True
                 begun = self._begin() if writer.begins_with_error else b""
-                return begun + self._flush() + writer.write_error(event)
+                return begun + self._flush() + writer.write_error(writer.encode_error(event)[1])
             case events.UnreadableEvent() | events.FurtherAnswerEvent():  # a stream has no place for them
                 pass
             case _:

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
@@ -116,7 +117,10 @@ class RequestEncoder:
     def _attachment(self, media: Media) -> JsonDict | Attachment:
         if media.media_type == "image/jpg":  # a common mistake that only OpenAI accepts
             media = replace(media, media_type="image/jpeg")
-        content = self._bytes_of(media)
+        content = None
+        if media.sha256 and self.options.media is not None:
+            with suppress(LookupError):
+                content = self.options.media(media.sha256)
         if content is None and media.url.startswith(self.closed):
             return self.note(media)
         if not self.has_detail and detail_of(media) != "auto":
@@ -234,14 +238,6 @@ class RequestEncoder:
             return name
         self.lose(LossCode.OPTION_NOT_CARRIED, name="tool_choice")
         return ""
-
-    def _bytes_of(self, media: Media) -> bytes | None:
-        if not media.sha256 or self.options.media is None:
-            return None
-        try:
-            return self.options.media(media.sha256)
-        except LookupError:
-            return None
 
     def note(self, media: Media, code: LossCode = LossCode.MEDIA_NOT_CARRIED) -> JsonDict:
         """A text in place of media that cannot be sent."""

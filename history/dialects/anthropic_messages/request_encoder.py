@@ -10,6 +10,7 @@ from itertools import groupby
 
 from history.context.values import Context, ContextEntry, Role
 from history.dialects.anthropic_messages.reply_decoder import DIALECT
+from history.dialects.anthropic_messages.reply_encoder import blocks_of
 from history.dialects.json_access import items, obj, string, without_empty
 from history.dialects.request_encoder import Attachment, EncodedEntry, RequestEncoder, base64_of, missing_error
 from history.dialects.types import LossCode, join_texts
@@ -88,11 +89,7 @@ class AnthropicRequestEncoder(RequestEncoder):
             case Text():
                 return self.blocks([part])
             case Reasoning():
-                if not self.may_return(part):
-                    return []
-                if part.redacted:
-                    return [{"type": "redacted_thinking", "data": part.redacted}]
-                return [{"type": "thinking", "thinking": part.text, "signature": part.signature}]
+                return blocks_of(part) if self.may_return(part) else []
             case ToolRequest():
                 call_id = self.call_id(part.call_id)
                 return [{"type": "tool_use", "id": call_id, "name": part.name, "input": self.arguments_object(part)}]

@@ -14,11 +14,6 @@ FINISH_REASONS: dict[EndReason, str] = {reason: word for word, reason in reverse
 FINISH_REASONS |= {"tool_use": "STOP", "refusal": "SAFETY", "pause": "STOP", "other": "OTHER"}
 
 
-def encode_error(error: AnswerFailed) -> tuple[int, JsonDict]:
-    names = ERRORS[error.kind]
-    return names.status, {"error": {"code": names.status, "message": error.message, "status": names.google}}
-
-
 def _usage_to(usage: Usage) -> JsonDict:
     return {
         "promptTokenCount": usage.input_tokens,
@@ -40,8 +35,12 @@ def _portable(signature: str) -> str:
 
 
 class GeminiReplyWriter(ReplyWriter):
-    encode_error = staticmethod(encode_error)
     signature = ""  # the signature for the next call; without one it is sent by itself
+
+    @staticmethod
+    def encode_error(error: AnswerFailed) -> tuple[int, JsonDict]:
+        names = ERRORS[error.kind]
+        return names.status, {"error": {"code": names.status, "message": error.message, "status": names.google}}
 
     def write_reply(self, output: ModelOutput, reason: EndReason) -> JsonDict:
         parts = [written for part in output.parts for written in self._parts(part)]
@@ -61,9 +60,6 @@ class GeminiReplyWriter(ReplyWriter):
 
     def write_rest(self) -> bytes:
         return self._write_parts(self._take_signature())
-
-    def write_error(self, failed: AnswerFailed) -> bytes:
-        return sse(encode_error(failed)[1])
 
     def write_end(self, ended: AnswerEnded) -> bytes:
         reason, usage = FINISH_REASONS[ended.reason], self.usage or Usage()

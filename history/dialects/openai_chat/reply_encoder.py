@@ -3,7 +3,7 @@
 from typing import Any
 
 from history.answers.assembly import NO_ARGUMENTS
-from history.answers.events import AnswerEnded, AnswerFailed, EndReason, Piece, ReasoningPiece, TextPiece, ToolCallPiece
+from history.answers.events import AnswerEnded, EndReason, Piece, ReasoningPiece, TextPiece, ToolCallPiece
 from history.dialects.json_access import without_empty
 from history.dialects.openai_chat.reply_decoder import REASONS
 from history.dialects.openai_common import encode_error, encode_usage
@@ -77,9 +77,6 @@ class ChatReplyWriter(ReplyWriter):
         if isinstance(piece, ToolCallPiece) and (call := self._call_delta(piece)):
             return self._delta(tool_calls=[call])
         return b""
-
-    def write_error(self, failed: AnswerFailed) -> bytes:
-        return sse(encode_error(failed)[1])
 
     def write_end(self, ended: AnswerEnded) -> bytes:
         # Clients parse the joined arguments, and an empty text is not JSON.

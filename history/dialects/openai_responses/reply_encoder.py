@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from history.answers.events import AnswerEnded, AnswerFailed, EndReason, Piece, ReasoningPiece, TextPiece, ToolCallPiece
+from history.answers.events import AnswerEnded, EndReason, Piece, ReasoningPiece, TextPiece, ToolCallPiece
 from history.dialects.json_access import without_empty
 from history.dialects.openai_common import encode_error, encode_usage
 from history.dialects.openai_responses.reply_decoder import CUSTOM_CALL, INCOMPLETE
@@ -72,8 +72,8 @@ class ResponsesReplyWriter(ReplyWriter):
         done = self._done_events(block)
         return done + self._event("response.output_item.done", output_index=block.index, item=item)
 
-    def write_error(self, failed: AnswerFailed) -> bytes:
-        error = encode_error(failed)[1]["error"]
+    def write_error(self, body: JsonDict) -> bytes:
+        error = body["error"]
         message = {"code": error["code"] or error["type"], "message": error["message"]}
         response = {**self._response(), "status": "failed", "error": message}
         if self.usage:

@@ -25,10 +25,15 @@ class ResponsesRequestEncoder(OpenAIRequestEncoder):
     function_fields = {"strict": False}
 
     def request(self, context: Context, encoded: list[EncodedEntry]) -> tuple[str, JsonDict]:
-        options, effort = self.options, self.options.reasoning_effort
+        options, effort, system = self.options, self.options.reasoning_effort, context.system
+        items = [item for _, items in encoded for item in items]
+        if system and self.switches.system_role == "developer":
+            items.insert(0, self.message("developer", [self.text(system)]))
+            system = ""
         body = {
             "model": options.model,
-            **self.conversation(context.system, encoded),
+            **without_empty(instructions=system),
+            "input": items,
             **self.tools(context),
             **without_empty(max_output_tokens=options.max_tokens, temperature=options.temperature, top_p=options.top_p),
             **({"text": {"format": form}} if (form := self.answer_form()) else {}),
@@ -40,13 +45,6 @@ class ResponsesRequestEncoder(OpenAIRequestEncoder):
         if options.stop:
             self.lose(LossCode.OPTION_NOT_CARRIED, name="stop")
         return PATH, body
-
-    def conversation(self, system: str, encoded: list[EncodedEntry]) -> JsonDict:
-        items = [item for _, items in encoded for item in items]
-        if not system or self.switches.system_role == "developer":
-            opening = [self.message("developer", [self.text(system)])] if system else []
-            return {"input": [*opening, *items]}
-        return {"instructions": system, "input": items}
 
     def message(self, role: str, blocks: list[JsonDict]) -> JsonDict:
         return {"type": "message", "role": role, "content": blocks}
