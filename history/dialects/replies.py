@@ -7,22 +7,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from history.answers import events
 from history.answers.assembly import NO_ARGUMENTS
-from history.answers.events import (
-    AnswerEnded,
-    AnswerFailed,
-    AnswerStarted,
-    EndReason,
-    Event,
-    MediaPiece,
-    OtherPiece,
-    Piece,
-    ReasoningPiece,
-    ToolCallPiece,
-)
 from history.dialects.json_access import parse_json, string
 from history.dialects.sse import Finality, sse
-from history.dialects.tools import substitutes_by_name
+from history.dialects.tools import substitutes_by_name, text_tool_names
 from history.dialects.types import Tools
 from history.entries import JsonDict, JsonObject, ModelOutput, Reasoning, Text, ToolRequest, Usage
 
@@ -38,7 +27,7 @@ class ReplyReader:
         self._part_count, self._part_kind = 0, ""
 
     @staticmethod
-    def decode_error(status: int, body: bytes | JsonObject) -> AnswerFailed:
+    def decode_error(status: int, body: bytes | JsonObject) -> events.AnswerFailed:
         """Decode an HTTP error, or one within a stream, which has the status 0."""
         raise NotImplementedError
 
@@ -47,21 +36,23 @@ class ReplyReader:
         """Whether this event of a stream ends the answer; None if it does not show that."""
         raise NotImplementedError
 
-    def read(self, name: str, event: JsonObject) -> Iterable[Event]:
+    def read(self, name: str, event: JsonObject) -> Iterable[events.Event]:
         raise NotImplementedError
 
-    def read_reply(self, reply: JsonObject) -> Iterable[Event]:
+    def read_reply(self, reply: JsonObject) -> Iterable[events.Event]:
         raise NotImplementedError
 
-    def done(self) -> Iterable[Event]:
+    def done(self) -> Iterable[events.Event]:
         """Called when the stream says ``[DONE]``."""
         return ()
 
-    def start(self, reply: JsonObject, *, model: str = "model", request_id: str = "id") -> Iterator[AnswerStarted]:
+    def start(
+        self, reply: JsonObject, *, model: str = "model", request_id: str = "id"
+    ) -> Iterator[events.AnswerStarted]:
         if not self._has_started:
             self._has_started = True
             names = {"model": string(reply.get(model)), "request_id": string(reply.get(request_id))}
-            yield AnswerStarted(**names, provider=self.provider)
+            yield events.AnswerStarted(**names, provider=self.provider)
 
     def same_part(self, kind: str) -> str:
         """The name of the current part if it is of this kind, else a new name: its consecutive pieces are one part."""
@@ -79,24 +70,24 @@ class OpenBlock:
     """A part that is being written, with its pieces so far. `waiting` are those that are not written yet."""
 
     index: int
-    first: Piece
-    pieces: list[Piece] = field(default_factory=list)
-    waiting: list[Piece] = field(default_factory=list)
+    first: events.Piece
+    pieces: list[events.Piece] = field(default_factory=list)
+    waiting: list[events.Piece] = field(default_factory=list)
     is_begun: bool = False
 
     @property
     def part(self) -> Text | Reasoning | ToolRequest:
         """The part so far."""
         match self.first:
-            case ToolCallPiece(call_id=call_id, name=name):
+            case events.ToolCallPiece(call_id=call_id, name=name):
                 return ToolRequest(call_id=call_id, name=name, arguments=self._joined("arguments") or NO_ARGUMENTS)
-            case ReasoningPiece(redacted=redacted):
+            case events.ReasoningPiece(redacted=redacted):
                 return Reasoning(text=self._joined("text"), signature=self._joined("signature"), redacted=redacted)
         return Text(text=self._joined("text"))
 
     def is_finished(self) -> bool:
         """Whether a new block may end this one: a text ends at any time, a call when its arguments are valid JSON."""
-        if isinstance(self.first, ToolCallPiece):
+        if isinstance(self.first, events.ToolCallPiece):
             try:
                 parse_json(self._joined("arguments"))
             except ValueError:
@@ -118,31 +109,27 @@ class ReplyWriter:
         self.model, self.reply_id, self.created, self.with_usage = model, reply_id, created, with_usage
         self.usage: Usage | None = None
         self.substitutes = substitutes_by_name(tools)
-
-    def takes_text(self, tool: str) -> bool:
-        """Whether the client knows this tool as one with plain text."""
-        substitute = self.substitutes.get(tool)
-        return substitute is not None and substitute.takes_text
+        self.text_tools = text_tool_names(tools)  # tools that the client knows as ones with plain text
 
     @staticmethod
-    def encode_error(error: AnswerFailed) -> tuple[int, JsonDict]:
+    def encode_error(error: events.AnswerFailed) -> tuple[int, JsonDict]:
         """The HTTP status and the body."""
         raise NotImplementedError
 
-    def write_reply(self, output: ModelOutput, reason: EndReason) -> JsonDict:
+    def write_reply(self, output: ModelOutput, reason: events.EndReason) -> JsonDict:
         raise NotImplementedError
 
     def write_start(self) -> bytes:
         return b""
 
-    def write_without_block(self, piece: Piece) -> bytes | None:
+    def write_without_block(self, piece: events.Piece) -> bytes | None:
         """Write a piece that needs no block; None for any other. Media and parts of other vendors are left out."""
-        return b"" if isinstance(piece, MediaPiece | OtherPiece) else None
+        return b"" if isinstance(piece, events.MediaPiece | events.OtherPiece) else None
 
     def open_block(self, block: OpenBlock) -> bytes:
         return b""
 
-    def write_piece(self, block: OpenBlock, piece: Piece) -> bytes:
+    def write_piece(self, block: OpenBlock, piece: events.Piece) -> bytes:
         return b""
 
     def close_block(self, block: OpenBlock) -> bytes:
@@ -155,5 +142,5 @@ class ReplyWriter:
     def write_error(self, body: JsonDict) -> bytes:
         return sse(body)
 
-    def write_end(self, ended: AnswerEnded) -> bytes:
+    def write_end(self, ended: events.AnswerEnded) -> bytes:
         raise NotImplementedError

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from history.dialects.anthropic_messages.reply_decoder import AnthropicReplyReader, usage_from
-from history.dialects.anthropic_messages.reply_encoder import AnthropicReplyWriter
+from history.dialects.anthropic_messages.reply_reader import AnthropicReplyReader, usage_from
+from history.dialects.anthropic_messages.reply_writer import AnthropicReplyWriter
 from history.dialects.anthropic_messages.request_decoder import AnthropicRequestDecoder
 from history.dialects.anthropic_messages.request_encoder import AnthropicRequestEncoder
 from history.dialects.dialect import Dialect

@@ -9,14 +9,13 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 
 from history.context.values import Context, ContextEntry, Role
-from history.dialects.anthropic_messages.reply_decoder import DIALECT
-from history.dialects.anthropic_messages.reply_encoder import blocks_of
+from history.dialects.anthropic_messages.reply_reader import DIALECT
+from history.dialects.anthropic_messages.reply_writer import blocks_of
 from history.dialects.json_access import items, obj, string, without_empty
 from history.dialects.request_encoder import Attachment, EncodedEntry, RequestEncoder, base64_of, missing_error
 from history.dialects.types import LossCode, join_texts
 from history.entries import JsonDict, JsonObject, Media, Part, Reasoning, Text, ToolRequest, ToolResult, text_of
 
-PATH = "/v1/messages"
 MAX_TOKENS = 4_096  # Anthropic requires a limit; this is the maximum of its smallest models
 IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 # Thinking tokens of older models by effort.
@@ -49,7 +48,7 @@ class AnthropicRequestEncoder(RequestEncoder):
         self.add_form(body)
         if body["max_tokens"] != options.max_tokens:
             self.supplied["max_tokens"] = body["max_tokens"]
-        return PATH, body
+        return "/v1/messages", body
 
     def messages(self, encoded: list[EncodedEntry]) -> list[JsonDict]:
         """Consecutive messages of one role are one, also if an empty message was between them."""

@@ -10,8 +10,8 @@ from urllib.parse import quote
 import msgspec
 
 from history.dialects.dialect import Dialect
-from history.dialects.gemini_generate.reply_decoder import GeminiReplyReader, usage_from
-from history.dialects.gemini_generate.reply_encoder import GeminiReplyWriter
+from history.dialects.gemini_generate.reply_reader import GeminiReplyReader, usage_from
+from history.dialects.gemini_generate.reply_writer import GeminiReplyWriter
 from history.dialects.gemini_generate.request_decoder import GeminiRequestDecoder
 from history.dialects.gemini_generate.request_encoder import GeminiRequestEncoder
 from history.dialects.http_api import CallKind, HttpApi, ListedModel, ModelPath, can_chat

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from history.dialects.gemini_generate.normalisation import as_json_schema, to_camel_case
-from history.dialects.gemini_generate.reply_decoder import DIALECT
+from history.dialects.gemini_generate.reply_reader import DIALECT
 from history.dialects.gemini_generate.request_encoder import SENTINEL
 from history.dialects.json_access import as_float, as_int, compact, from_base64, items, obj, objs, string, without_empty
 from history.dialects.request_decoder import RequestDecoder, effort_for, extra_of, other, read_function

@@ -9,8 +9,8 @@ from mimetypes import guess_type
 from urllib.parse import quote, urlsplit
 
 from history.context.values import Context, ContextEntry, Role
-from history.dialects.gemini_generate.reply_decoder import DIALECT
-from history.dialects.gemini_generate.reply_encoder import signature_parts
+from history.dialects.gemini_generate.reply_reader import DIALECT
+from history.dialects.gemini_generate.reply_writer import signature_parts
 from history.dialects.json_access import without_empty
 from history.dialects.request_encoder import Attachment, EncodedEntry, RequestEncoder, base64_of, media_in
 from history.dialects.types import LossCode

@@ -1,7 +1,7 @@
 """Decoder of requests from clients of OpenAI Chat Completions, also with the legacy ``functions``."""
 
 from history.dialects.json_access import as_bool, as_int, from_base64, items, obj, objs, string
-from history.dialects.openai_chat.reply_decoder import DIALECT
+from history.dialects.openai_chat.reply_reader import DIALECT
 from history.dialects.openai_common import CHOICES, OpenAIRequestDecoder, listed, read_form, read_tool, session_hints
 from history.dialects.request_decoder import extra_of, other, read_options
 from history.dialects.tools import arguments_text

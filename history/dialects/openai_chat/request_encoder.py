@@ -8,13 +8,12 @@ from collections.abc import Iterable
 
 from history.context.values import Context, ContextEntry
 from history.dialects.json_access import items, without_empty
-from history.dialects.openai_chat.reply_decoder import DIALECT
+from history.dialects.openai_chat.reply_reader import DIALECT
 from history.dialects.openai_common import OpenAIRequestEncoder
 from history.dialects.request_encoder import Attachment, EncodedEntry, base64_of, data_url, detail_of
 from history.dialects.types import LossCode, join_texts
 from history.entries import JsonDict, Media, Part, Reasoning, Text, ToolRequest, text_of
 
-PATH = "/chat/completions"  # after the base URL of OpenAI's SDK, which ends in /v1
 SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
 
@@ -41,7 +40,7 @@ class ChatRequestEncoder(OpenAIRequestEncoder):
             **({"stream": True} if options.stream else {}),
             **({"stream_options": {"include_usage": True}} if with_usage else {}),
         }
-        return PATH, body
+        return "/chat/completions", body  # the base URL of OpenAI's SDK ends in /v1
 
     def messages(self, system: str, encoded: list[EncodedEntry]) -> list[JsonDict]:
         messages = [message for _, messages in encoded for message in messages]

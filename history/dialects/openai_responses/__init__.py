@@ -12,8 +12,8 @@ from history.dialects import references
 from history.dialects.dialect import Dialect
 from history.dialects.json_access import items, obj, string
 from history.dialects.openai_common import OpenAIApi, usage_from_responses
-from history.dialects.openai_responses.reply_decoder import ResponsesReplyReader
-from history.dialects.openai_responses.reply_encoder import ResponsesReplyWriter
+from history.dialects.openai_responses.reply_reader import ResponsesReplyReader
+from history.dialects.openai_responses.reply_writer import ResponsesReplyWriter
 from history.dialects.openai_responses.request_decoder import ResponsesRequestDecoder
 from history.dialects.openai_responses.request_encoder import ResponsesRequestEncoder
 from history.entries import JsonDict, JsonObject

@@ -2,7 +2,7 @@
 
 from history.dialects.json_access import as_bool, as_int, compact, obj, objs, string, without_empty
 from history.dialects.openai_common import CHOICES, OpenAIRequestDecoder, listed, read_form, read_tool, session_hints
-from history.dialects.openai_responses.reply_decoder import DIALECT, call_of, reasoning_extra, reasoning_text
+from history.dialects.openai_responses.reply_reader import DIALECT, call_of, reasoning_extra, reasoning_text
 from history.dialects.request_decoder import extra_of, other, read_options
 from history.dialects.types import CallOptions, DecodedRequest, join_texts
 from history.entries import JsonObject, Part, Reasoning, Text

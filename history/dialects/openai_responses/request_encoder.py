@@ -9,12 +9,10 @@ from collections.abc import Iterable, Iterator
 from history.context.values import Context, ContextEntry
 from history.dialects.json_access import without_empty
 from history.dialects.openai_common import OpenAIRequestEncoder
-from history.dialects.openai_responses.reply_decoder import DIALECT
+from history.dialects.openai_responses.reply_reader import DIALECT
 from history.dialects.request_encoder import Attachment, EncodedEntry, data_url, detail_of, media_in, missing_error
 from history.dialects.types import LossCode, join_texts
 from history.entries import JsonDict, Media, Part, Reasoning, Text, ToolRequest, ToolResult, thaw
-
-PATH = "/responses"  # after the base URL of OpenAI's SDK, which ends in /v1
 
 
 class ResponsesRequestEncoder(OpenAIRequestEncoder):
@@ -44,7 +42,7 @@ class ResponsesRequestEncoder(OpenAIRequestEncoder):
         }
         if options.stop:
             self.lose(LossCode.OPTION_NOT_CARRIED, name="stop")
-        return PATH, body
+        return "/responses", body  # the base URL of OpenAI's SDK ends in /v1
 
     def message(self, role: str, blocks: list[JsonDict]) -> JsonDict:
         return {"type": "message", "role": role, "content": blocks}

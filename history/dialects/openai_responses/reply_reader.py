@@ -1,4 +1,4 @@
-"""Decoder of replies and streams of OpenAI Responses: a list of items and a status."""
+"""Reader of replies and streams of OpenAI Responses: a list of items and a status."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Decoder of Gemini's replies, streams, errors and usage. A chunk of a stream has the shape of a whole reply."""
+"""Reader of Gemini's replies, streams, errors and usage. A chunk of a stream has the shape of a whole reply."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -29,20 +29,6 @@ KINDS: dict[str, events.ErrorKind] = {names.google: kind for kind, names in ERRO
 KINDS["INVALID_ARGUMENT"] = "invalid_request"
 
 
-def decode_error(status: int, body: bytes | JsonObject) -> events.AnswerFailed:
-    reply = read_body(body)
-    error = obj(reply.get("error"))
-    status = status or as_int(error.get("code")) or 0
-    code = string(error.get("status"))
-    message = string(error.get("message")) or string(reply.get("error"))
-    details = objs(error.get("details"))
-    # A wrong key is an invalid argument to Google; only the details are specific.
-    has_wrong_key = any(detail.get("reason") == "API_KEY_INVALID" for detail in details)
-    kind: events.ErrorKind | None = "authentication" if has_wrong_key else KINDS.get(code)
-    answer = failure_event(reply, status, message=message, code=code, kind=kind)
-    return replace(answer, retry_after=_retry_after(details))
-
-
 def _retry_after(details: list[JsonObject]) -> float | None:
     """Google sends the delay in the body and in no header: ``"retryDelay": "34.07s"``."""
     delay = next((delay for detail in details if (delay := string(detail.get("retryDelay")))), "")
@@ -67,7 +53,6 @@ def usage_from(raw: JsonObject) -> Usage:
 
 class GeminiReplyReader(ReplyReader):
     final_marks = (b'"finishReason"', b'"blockReason"', b'"error"')
-    decode_error = staticmethod(decode_error)
 
     def __init__(self, provider: str = "") -> None:
         super().__init__(provider)
@@ -75,6 +60,20 @@ class GeminiReplyReader(ReplyReader):
         self._repeats: dict[str, int] = {}
         self._first: int | None = None
         self._others: dict[int, GeminiReplyReader] = {}
+
+    @staticmethod
+    def decode_error(status: int, body: bytes | JsonObject) -> events.AnswerFailed:
+        reply = read_body(body)
+        error = obj(reply.get("error"))
+        status = status or as_int(error.get("code")) or 0
+        code = string(error.get("status"))
+        message = string(error.get("message")) or string(reply.get("error"))
+        details = objs(error.get("details"))
+        # A wrong key is an invalid argument to Google; only the details are specific.
+        has_wrong_key = any(detail.get("reason") == "API_KEY_INVALID" for detail in details)
+        kind: events.ErrorKind | None = "authentication" if has_wrong_key else KINDS.get(code)
+        answer = failure_event(reply, status, message=message, code=code, kind=kind)
+        return replace(answer, retry_after=_retry_after(details))
 
     @staticmethod
     def finality(name: str, event: JsonObject) -> Finality | None:
@@ -96,7 +95,7 @@ class GeminiReplyReader(ReplyReader):
         # The internal API of Google's own tools has the reply one level deeper.
         chunk = obj(reply.get("response")) or reply
         if "error" in chunk:
-            yield decode_error(0, chunk)
+            yield self.decode_error(0, chunk)
             return
         if chunk.get("modelVersion") or chunk.get("responseId"):
             yield from self.start(chunk, model="modelVersion", request_id="responseId")

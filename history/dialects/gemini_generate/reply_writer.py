@@ -1,8 +1,8 @@
-"""Encoder of replies, streams and errors for clients of Gemini. A chunk of a stream has the shape of a reply."""
+"""Writer of replies, streams and errors for clients of Gemini. A chunk of a stream has the shape of a reply."""
 
 from history.answers.events import AnswerEnded, AnswerFailed, EndReason, Piece, ReasoningPiece, TextPiece
 from history.dialects.errors import ERRORS
-from history.dialects.gemini_generate.reply_decoder import REASONS
+from history.dialects.gemini_generate.reply_reader import REASONS
 from history.dialects.json_access import from_base64, without_empty
 from history.dialects.replies import OpenBlock, ReplyWriter
 from history.dialects.sse import sse

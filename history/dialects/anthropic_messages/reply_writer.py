@@ -1,7 +1,7 @@
-"""Encoder of replies, streams and errors for clients of Anthropic."""
+"""Writer of replies, streams and errors for clients of Anthropic."""
 
 from history.answers.events import AnswerEnded, AnswerFailed, EndReason, Piece, ReasoningPiece, TextPiece, ToolCallPiece
-from history.dialects.anthropic_messages.reply_decoder import ERROR_TYPES, REASONS
+from history.dialects.anthropic_messages.reply_reader import ERROR_TYPES, REASONS
 from history.dialects.errors import ERRORS
 from history.dialects.replies import OpenBlock, ReplyWriter
 from history.dialects.sse import sse

@@ -1,11 +1,11 @@
-"""Encoder of replies and streams for clients of OpenAI Chat Completions."""
+"""Writer of replies and streams for clients of OpenAI Chat Completions."""
 
 from typing import Any
 
 from history.answers.assembly import NO_ARGUMENTS
 from history.answers.events import AnswerEnded, EndReason, Piece, ReasoningPiece, TextPiece, ToolCallPiece
 from history.dialects.json_access import without_empty
-from history.dialects.openai_chat.reply_decoder import REASONS
+from history.dialects.openai_chat.reply_reader import REASONS
 from history.dialects.openai_common import encode_error, encode_usage
 from history.dialects.replies import ReplyWriter
 from history.dialects.sse import sse
@@ -55,7 +55,7 @@ class ChatReplyWriter(ReplyWriter):
         }
 
     def _call(self, call: ToolRequest) -> JsonDict:
-        if self.takes_text(call.name):
+        if call.name in self.text_tools:
             custom = {"name": call.name, "input": input_of(call.arguments)}
             return {"id": call.call_id, "type": "custom", "custom": custom}
         return {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
@@ -92,7 +92,7 @@ class ChatReplyWriter(ReplyWriter):
     def _call_delta(self, piece: ToolCallPiece) -> JsonDict | None:
         is_new = piece.part not in self._calls
         index = self._calls.setdefault(piece.part, len(self._calls))
-        if index in self._text_arguments or (is_new and self.takes_text(piece.name)):
+        if index in self._text_arguments or (is_new and piece.name in self.text_tools):
             self._text_arguments.setdefault(index, []).append(piece.arguments)
             custom = {"name": piece.name, "input": ""}
             return {"index": index, "id": piece.call_id, "type": "custom", "custom": custom} if is_new else None

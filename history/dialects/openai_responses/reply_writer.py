@@ -1,11 +1,11 @@
-"""Encoder of replies and streams for clients of OpenAI Responses."""
+"""Writer of replies and streams for clients of OpenAI Responses."""
 
 from typing import Any
 
 from history.answers.events import AnswerEnded, EndReason, Piece, ReasoningPiece, TextPiece, ToolCallPiece
 from history.dialects.json_access import without_empty
 from history.dialects.openai_common import encode_error, encode_usage
-from history.dialects.openai_responses.reply_decoder import CUSTOM_CALL, INCOMPLETE
+from history.dialects.openai_responses.reply_reader import CUSTOM_CALL, INCOMPLETE
 from history.dialects.replies import OpenBlock, ReplyWriter
 from history.dialects.sse import sse
 from history.dialects.tools import input_of
@@ -122,7 +122,7 @@ class ResponsesReplyWriter(ReplyWriter):
         """The prefix of the item's id, which names its type."""
         match part:
             case ToolCallPiece(name=name) | ToolRequest(name=name):
-                return "ctc" if self.takes_text(name) else "fc"
+                return "ctc" if name in self.text_tools else "fc"
             case ReasoningPiece() | Reasoning():
                 return "rs"
         return "msg"
@@ -139,7 +139,7 @@ class ResponsesReplyWriter(ReplyWriter):
                 return {**item, "type": "reasoning", "summary": summary, "encrypted_content": signature or None}
             case ToolRequest(call_id=call_id, name=name, arguments=arguments):
                 # In the form of the client's tool: a function, one of a group, or a tool with plain text.
-                if self.takes_text(name):
+                if name in self.text_tools:
                     call = {**item, "type": CUSTOM_CALL, "input": input_of(arguments)}
                 else:
                     call = {**item, "type": "function_call", "arguments": arguments}

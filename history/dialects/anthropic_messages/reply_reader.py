@@ -1,4 +1,4 @@
-"""Decoder of Anthropic's replies, streams, errors and usage."""
+"""Reader of Anthropic's replies, streams, errors and usage."""
 
 from collections.abc import Iterator
 
@@ -28,14 +28,6 @@ KINDS: dict[str, events.ErrorKind] = {code: kind for kind, code in ERROR_TYPES.i
 KINDS["invalid_request_error"] = "invalid_request"
 
 
-def decode_error(status: int, body: bytes | JsonObject) -> events.AnswerFailed:
-    reply = read_body(body)
-    error = obj(reply.get("error"))
-    code = string(error.get("type"))
-    message = string(error.get("message")) or string(reply.get("message"))
-    return failure_event(reply, status, message=message, code=code, kind=KINDS.get(code))
-
-
 def usage_from(raw: JsonObject) -> Usage:
     """Anthropic's input_tokens exclude tokens read from and written to the cache; ours include them."""
     read, written = as_count(raw.get("cache_read_input_tokens")), as_count(raw.get("cache_creation_input_tokens"))
@@ -51,7 +43,6 @@ def usage_from(raw: JsonObject) -> Usage:
 
 class AnthropicReplyReader(ReplyReader):
     final_marks = (b'"message_stop"', b'"error"')
-    decode_error = staticmethod(decode_error)
 
     def __init__(self, provider: str = "") -> None:
         super().__init__(provider)
@@ -61,12 +52,20 @@ class AnthropicReplyReader(ReplyReader):
         self._usage: JsonDict = {}
 
     @staticmethod
+    def decode_error(status: int, body: bytes | JsonObject) -> events.AnswerFailed:
+        reply = read_body(body)
+        error = obj(reply.get("error"))
+        code = string(error.get("type"))
+        message = string(error.get("message")) or string(reply.get("message"))
+        return failure_event(reply, status, message=message, code=code, kind=KINDS.get(code))
+
+    @staticmethod
     def finality(name: str, event: JsonObject) -> Finality | None:
         return Finality.OVER if (event.get("type") or name) in ("message_stop", "error") else None
 
     def read_reply(self, reply: JsonObject) -> Iterator[events.Event]:
         if reply.get("type") == "error" or "error" in reply:
-            yield decode_error(0, reply)
+            yield self.decode_error(0, reply)
             return
         yield from self.start(reply)
         for block in objs(reply.get("content")):
@@ -99,7 +98,7 @@ class AnthropicReplyReader(ReplyReader):
                 yield from self._count(event)
                 yield from self._end(obj(event.get("delta")))
             case "error":
-                yield decode_error(0, event)
+                yield self.decode_error(0, event)
 
     def _block_piece(self, block: JsonObject) -> events.Piece:
         """The piece of a whole block, or of the start of one."""

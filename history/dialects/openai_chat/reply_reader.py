@@ -1,4 +1,4 @@
-"""Decoder of replies and streams of OpenAI Chat Completions."""
+"""Reader of replies and streams of OpenAI Chat Completions."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
