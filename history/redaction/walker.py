@@ -12,6 +12,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, TypeVar
@@ -206,17 +207,17 @@ class Redacted:
     files: dict[str, bytes] = field(default_factory=dict)
 
 
-def redacted_files(entry: Entry, redactors: Redactors, *, read: Callable[[str], bytes | None]) -> Redacted:
-    """`read` gives the bytes of a hash. The same entry where there was nothing to take out."""
+def redacted_files(entry: Entry, redactors: Redactors, *, read: Callable[[str], bytes]) -> Redacted:
+    """`read` gives the bytes of a hash or raises LookupError. The same entry where there was nothing to take out."""
     named = {media.sha256: media for media in media_of(entry) if may_be_text(media)}
     if not named or redactors.do_nothing:
         return Redacted(entry=entry)
     walk, cleaned_files = RedactionWalk(redactors), dict[str, bytes]()
     for name, media in named.items():
-        content = read(name)
-        cleaned = _clean(content, media.media_type, walk) if content else content
-        if cleaned is not None and cleaned != content:
-            cleaned_files[name] = cleaned
+        with suppress(LookupError):
+            content = read(name)
+            if (cleaned := _clean(content, media.media_type, walk)) != content:
+                cleaned_files[name] = cleaned
     if not cleaned_files:
         return Redacted(entry=entry)
     files = {hashlib.sha256(cleaned).hexdigest(): cleaned for cleaned in cleaned_files.values()}
