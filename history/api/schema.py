@@ -131,7 +131,7 @@ def tidy_schema(result: dict[str, Any], generator: SchemaGenerator, **_kwargs: o
                 _refuse_nul(parameter["schema"])
             if "application/octet-stream" in operation.get("requestBody", {}).get("content", ()):
                 operation["requestBody"]["required"] = True
-    tidy: dict[str, Any] = postprocess_schema_enum_id_removal(result, generator)
+    tidy: dict[str, Any] = postprocess_schema_enum_id_removal(result, generator)  # type: ignore[no-untyped-call]
     return tidy
 
 
