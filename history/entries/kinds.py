@@ -94,6 +94,20 @@ class Entry(Value):
         value = getattr(self, self.text_field) if self.text_field else ""
         return value if isinstance(value, str) else text_of(value)
 
+    # Kinds that have some declare a field of this name.
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return ()
+
+    @property
+    def tool_requests(self) -> tuple[ToolRequest, ...]:
+        return ()
+
+    @property
+    def results(self) -> tuple[ToolResult, ...]:
+        return ()
+
     def renumbered(self, numbers: Numbering) -> Self:
         """This entry with its references changed to the numbers of a copied path."""
         return self

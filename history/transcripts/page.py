@@ -110,7 +110,7 @@ class TranscriptEntry:
 
     @property
     def calls_left_out(self) -> int:
-        return len(self.entry.tool_requests) - len(self.calls) if isinstance(self.entry, ModelOutput) else 0
+        return len(self.entry.tool_requests) - len(self.calls)
 
     def _version(self, step: int) -> str:
         place = self.versions.index(self.message.seq) + step
