@@ -28,9 +28,7 @@ from history.entries import (
     OtherPart,
     Part,
     Reasoning,
-    ToolDefinition,
     ToolRequest,
-    ToolResult,
     ToolResults,
     UnknownEntry,
     Value,
@@ -57,12 +55,11 @@ class Redactors:
         return self.keeps_replies and not self.credentials and not self.others
 
 
-# Fields that name something. "name" itself names a tool, but the name of an attachment is a text.
+# Fields that name something; the name of an attachment is a text.
 _NAMES = frozenset({
-    "agent", "call_id", "channel", "end_reason", "media_type", "model", "provider", "redacted", "request_id", "sha256",
-    "signature", "source", "status",
+    "agent", "call_id", "channel", "end_reason", "media_type", "model", "name", "provider", "redacted", "request_id",
+    "sha256", "signature", "source", "status",
 })  # fmt: skip
-_NAMED = (ToolDefinition, ToolRequest, ToolResult)
 
 # The tokens of a JSON text that can hold a secret: texts (with the colon after a name) and long whole numbers.
 _JSON_TOKEN = re.compile(
@@ -76,7 +73,7 @@ _LONG = 10**10  # below this a whole number is neither a card nor a phone number
 @cache
 def _shape(cls: type[Value]) -> tuple[tuple[str, bool], ...]:
     """Every field of the class, and whether it is a name."""
-    named = _NAMES | {"name"} if issubclass(cls, _NAMED) else _NAMES
+    named = _NAMES - {"name"} if issubclass(cls, Media) else _NAMES
     return tuple((item.name, item.name in named) for item in dataclasses.fields(cls))
 
 
