@@ -14,7 +14,6 @@ from typing import Any
 
 from history.answers import events
 from history.entries import (
-    EMPTY,
     JsonDict,
     JsonObject,
     Media,
@@ -213,7 +212,7 @@ class _PartBuilder:
             value = getattr(event, name)
             if value and not (name in _FIRST_ONLY and name in self.texts):
                 self.texts.setdefault(name, _Pieces()).add(value)
-        for name, value in getattr(event, "extra", EMPTY).items():
+        for name, value in getattr(event, "extra", {}).items():
             grows = isinstance(value, list | tuple) and isinstance(self.extra.get(name), list | tuple)
             self.extra[name] = [*self.extra[name], *value] if grows else value
 
