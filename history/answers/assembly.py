@@ -13,18 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from history.answers import events
-from history.entries import (
-    JsonDict,
-    JsonObject,
-    Media,
-    ModelOutput,
-    OtherPart,
-    Part,
-    Reasoning,
-    Text,
-    ToolRequest,
-    Usage,
-)
+from history.entries.kinds import ModelOutput
+from history.entries.values import JsonDict, JsonObject, Media, OtherPart, Part, Reasoning, Text, ToolRequest, Usage
 
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 _FIRST_ONLY = frozenset({"call_id", "name"})  # the first value counts; some vendors repeat these in every piece

@@ -12,22 +12,9 @@ from typing import Any
 from history.dialects import DIALECTS, DialectError
 from history.dialects.json_access import compact, is_too_deep, obj, string
 from history.dialects.types import ConversationEntry
-from history.entries import (
-    NEVER_PARENTS,
-    Entry,
-    EntryError,
-    Gap,
-    JsonObject,
-    ModelInput,
-    ModelOutput,
-    Reasoning,
-    Summary,
-    Text,
-    ToolResult,
-    ToolResults,
-    entry_to_json,
-    now,
-)
+from history.entries.in_json import entry_to_json
+from history.entries.kinds import NEVER_PARENTS, Entry, Gap, ModelInput, ModelOutput, Summary, ToolResults
+from history.entries.values import EntryError, JsonObject, Reasoning, Text, ToolResult, now
 from history.formats.base import Conversation, FormatError, Notes, SourceNode, UnreadableConversation, chain_id
 from history.formats.sources import Source
 from history.text.lazy import LazyText, error_text, gettext_noop as _

@@ -12,16 +12,8 @@ from django.utils import timezone
 
 from history import redaction
 from history.db import bulk, packing
-from history.entries import (
-    CONVERSATION,
-    NEVER_PARENTS,
-    Entry,
-    HeadMoved,
-    ModelInput,
-    ModelOutput,
-    ToolResult,
-    ToolResults,
-)
+from history.entries.kinds import CONVERSATION, NEVER_PARENTS, Entry, HeadMoved, ModelInput, ModelOutput, ToolResults
+from history.entries.values import ToolResult
 from history.errors import HistoryOff, NoSuchEntry, PairingError
 from history.models import Message, Session, ToolCall, seals
 from history.record import fingerprints, projections

@@ -18,21 +18,8 @@ from functools import cache
 from typing import Any, TypeVar
 
 from history.db.packing import media_of
-from history.entries import (
-    Entry,
-    JsonDict,
-    JsonObject,
-    Media,
-    ModelInput,
-    ModelOutput,
-    OtherPart,
-    Part,
-    Reasoning,
-    ToolRequest,
-    ToolResults,
-    UnknownEntry,
-    Value,
-)
+from history.entries.kinds import Entry, ModelInput, ModelOutput, ToolResults, UnknownEntry
+from history.entries.values import JsonDict, JsonObject, Media, OtherPart, Part, Reasoning, ToolRequest, Value
 from history.redaction.detectors import is_secret_beside, placeholder, without_credentials
 
 V = TypeVar("V", bound=Value)

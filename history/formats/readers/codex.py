@@ -11,19 +11,8 @@ from dataclasses import replace
 from datetime import datetime
 
 from history.dialects.json_access import as_count, as_float, compact, obj, objs, parse_json, string
-from history.entries import (
-    DebugLog,
-    Entry,
-    JsonObject,
-    ModelInput,
-    ModelOutput,
-    Summary,
-    SystemInstructionSet,
-    Text,
-    ToolResult,
-    ToolResults,
-    Usage,
-)
+from history.entries.kinds import DebugLog, Entry, ModelInput, ModelOutput, Summary, SystemInstructionSet, ToolResults
+from history.entries.values import JsonObject, Text, ToolResult, Usage
 from history.formats.base import Conversation, FormatError, chain_id
 from history.formats.conversations import CHANNEL, ConversationReader, instruction
 from history.formats.sources import Reader, Sample, Source

@@ -13,21 +13,8 @@ from pathlib import PurePosixPath
 
 from history.dialects.json_access import as_count, compact, items, obj, objs, string
 from history.dialects.tools import call_id_for
-from history.entries import (
-    DebugLog,
-    JsonDict,
-    JsonObject,
-    ModelInput,
-    ModelOutput,
-    Part,
-    ResultStatus,
-    Summary,
-    ToolRequest,
-    ToolResult,
-    ToolResults,
-    Usage,
-    text_of,
-)
+from history.entries.kinds import DebugLog, ModelInput, ModelOutput, Summary, ToolResults
+from history.entries.values import JsonDict, JsonObject, Part, ResultStatus, ToolRequest, ToolResult, Usage, text_of
 from history.formats.base import Conversation, FormatError, Notes, chain_id
 from history.formats.conversations import ConversationReader, parse_time, reasoning
 from history.formats.sources import Reader, Sample, Source
