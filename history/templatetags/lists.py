@@ -31,7 +31,7 @@ def _short(moment: datetime, *, within_a_week: str) -> str:
 
 
 short_time = register.filter("short_time", partial(_short, within_a_week="TIME_FORMAT"))  # below headings of days
-register.filter("short_day", partial(_short, within_a_week="D"))
+short_day = register.filter("short_day", partial(_short, within_a_week="D"))
 register.filter("role_label", partial(label_of, dict(Message.Role.choices)))
 
 
