@@ -8,7 +8,8 @@ Users and keys read their own sessions without one.
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 from uuid import UUID
 
 from django import forms
@@ -133,10 +134,8 @@ class TitleRule:
         return _events(self.viewer, ids, Purpose.READ)
 
 
-class ReasonField(forms.CharField):
-    def __init__(self, **options: Any) -> None:
-        options.setdefault("widget", forms.Textarea(attrs={"rows": 3}))
-        super().__init__(min_length=SHORTEST, max_length=LONGEST, **options)
+_reason_box = forms.Textarea(attrs={"rows": 3})
+ReasonField = partial(forms.CharField, min_length=SHORTEST, max_length=LONGEST, widget=_reason_box)
 
 
 LOGGED = (READ, EXPORTED, "share", "unshare", "view_shared")

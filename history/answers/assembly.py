@@ -13,19 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from history.answers import events
-from history.entries import (
-    EMPTY,
-    JsonDict,
-    JsonObject,
-    Media,
-    ModelOutput,
-    OtherPart,
-    Part,
-    Reasoning,
-    Text,
-    ToolRequest,
-    Usage,
-)
+from history.entries.kinds import ModelOutput
+from history.entries.values import JsonDict, JsonObject, Media, OtherPart, Part, Reasoning, Text, ToolRequest, Usage
 
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 _FIRST_ONLY = frozenset({"call_id", "name"})  # the first value counts; some vendors repeat these in every piece
@@ -213,7 +202,7 @@ class _PartBuilder:
             value = getattr(event, name)
             if value and not (name in _FIRST_ONLY and name in self.texts):
                 self.texts.setdefault(name, _Pieces()).add(value)
-        for name, value in getattr(event, "extra", EMPTY).items():
+        for name, value in getattr(event, "extra", {}).items():
             grows = isinstance(value, list | tuple) and isinstance(self.extra.get(name), list | tuple)
             self.extra[name] = [*self.extra[name], *value] if grows else value
 

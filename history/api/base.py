@@ -25,14 +25,8 @@ from rest_framework.views import APIView
 
 from history.access import permissions, reasons
 from history.access.permissions import Purpose, Viewer
+from history.api import errors
 from history.api.authentication import CookieAuthentication, HasScope, KeyAuthentication, PerMinute
-from history.api.errors import (
-    PermissionRefused,
-    PreconditionFailed,
-    RequestTooLarge,
-    ResourceNotFound,
-    handle_exception,
-)
 from history.models import ApiKey, Session
 
 BODY_BYTES = 65_536
@@ -59,7 +53,7 @@ class SmallJsonParser(BaseParser):
     ) -> Any:
         content = stream.read(BODY_BYTES + 1)
         if len(content) > BODY_BYTES:
-            raise RequestTooLarge(_("The body is larger than %(most)d bytes.") % {"most": BODY_BYTES})
+            raise errors.RequestTooLarge(_("The body is larger than %(most)d bytes.") % {"most": BODY_BYTES})
         try:
             return json.loads(content, parse_constant=_refuse)
         except (ValueError, RecursionError) as error:  # which UnicodeDecodeError is
@@ -84,7 +78,7 @@ class ApiView(APIView):
     parameters: dict[str, Any]
 
     def get_exception_handler(self) -> Callable[..., Response | None]:
-        return handle_exception
+        return errors.handle_exception
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
         """A response is for one caller, and caches have to revalidate it."""
@@ -119,14 +113,14 @@ def session_for(request: Request, session_id: str | UUID, purpose: Purpose) -> S
     session = permissions.find(viewer, session_id, purpose)
     if session is not None:
         return session
-    raise PermissionRefused if permissions.find(viewer, session_id, Purpose.LIST) else ResourceNotFound
+    raise errors.PermissionRefused if permissions.find(viewer, session_id, Purpose.LIST) else errors.ResourceNotFound
 
 
 def open_session(request: Request, session_id: str | UUID) -> Session:
     """A session to read; one of another user is opened with the reason of the request."""
     session = reasons.find_opened(viewer_of(request), session_id, reason=reason_of(request))
     if session is None:
-        raise ResourceNotFound
+        raise errors.ResourceNotFound
     return session
 
 
@@ -159,7 +153,7 @@ def is_known(request: Request, tag: str) -> bool:
 def refuse_if_changed(request: Request, body: object) -> None:
     header = request.headers.get("If-Match", "")
     if header and not _has_tag(header, tag_of(JSONRenderer().render(body))):
-        raise PreconditionFailed
+        raise errors.PreconditionFailed
 
 
 def _has_tag(header: str, tag: str) -> bool:

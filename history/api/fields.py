@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -29,11 +30,8 @@ class PlainSerializer(serializers.Serializer[Any]):
         return {name.removesuffix("_"): field for name, field in super().get_fields().items()}
 
 
-class UtcTimeField(serializers.DateTimeField):
-    """Of a response: always UTC, not the zone of the user's pages."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(default_timezone=UTC, **options)
+# Of a response: always UTC, not the zone of the user's pages.
+UtcTimeField = partial(serializers.DateTimeField, default_timezone=UTC)
 
 
 class IsSetField(serializers.BooleanField):
@@ -105,25 +103,10 @@ _UUID = "[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}"
 EXPORT_CURSOR = rf"^(start|{_MARK}(~{_MARK}~({_UUID})?)?)$"
 
 
-class NameParameter(serializers.CharField):
-    def __init__(self, **options: Any) -> None:
-        optional = {} if "default" in options else {"required": False}
-        limits = {"min_length": 1, "max_length": NAME_CHARS, "trim_whitespace": False}
-        super().__init__(**optional | limits | options)
-
-
-class SearchField(serializers.CharField):
-    """A search query; any text is valid, also an empty one."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(required=False, allow_blank=True, trim_whitespace=False, max_length=SEARCHED_CHARS, **options)
-
-
-class NumberField(serializers.IntegerField):
-    """The number of an entry, or another number from 1."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**{"min_value": 1, "max_value": LARGEST, "required": False} | options)
+_OptionalText = partial(serializers.CharField, required=False, trim_whitespace=False)
+NameParameter = partial(_OptionalText, min_length=1, max_length=NAME_CHARS)
+SearchField = partial(_OptionalText, allow_blank=True, max_length=SEARCHED_CHARS)  # any text is a valid search query
+NumberField = partial(serializers.IntegerField, required=False, min_value=1, max_value=LARGEST)  # as of an entry
 
 
 # Bodies: an unknown field is refused, and types are strict (1 is not true).

@@ -15,6 +15,7 @@ from django.conf import settings
 from drf_spectacular.authentication import SessionScheme
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.hooks import postprocess_schema_enum_id_removal
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from drf_spectacular.views import SpectacularSwaggerView
@@ -118,7 +119,7 @@ def schema() -> dict[str, Any]:
     return made
 
 
-def tidy_schema(result: dict[str, Any], **_kwargs: object) -> dict[str, Any]:
+def tidy_schema(result: dict[str, Any], generator: SchemaGenerator, **_kwargs: object) -> dict[str, Any]:
     """Add examples, refuse unknown fields of bodies and NUL in texts, and remove the generator's internal notes."""
     for name in ("PatchedSessionChange", "SummaryRequest"):
         if name in result["components"]["schemas"]:
@@ -130,7 +131,7 @@ def tidy_schema(result: dict[str, Any], **_kwargs: object) -> dict[str, Any]:
                 _refuse_nul(parameter["schema"])
             if "application/octet-stream" in operation.get("requestBody", {}).get("content", ()):
                 operation["requestBody"]["required"] = True
-    tidy: dict[str, Any] = _without(result, "x-spec-enum-id")
+    tidy: dict[str, Any] = postprocess_schema_enum_id_removal(result, generator)  # type: ignore[no-untyped-call]
     return tidy
 
 
@@ -140,12 +141,6 @@ def _refuse_nul(schema: dict[str, Any]) -> None:
         _refuse_nul(schema["items"])
     if schema.get("type") == "string" and not {"pattern", "enum", "format"} & set(schema):
         schema["pattern"] = r"^[^\u0000]*$"
-
-
-def _without(value: Any, name: str) -> Any:
-    if isinstance(value, dict):
-        return {key: _without(item, name) for key, item in value.items() if key != name}
-    return [_without(item, name) for item in value] if isinstance(value, list) else value
 
 
 class KeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]

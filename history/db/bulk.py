@@ -108,10 +108,14 @@ def update(model: type[M], rows: Sequence[M], names: tuple[str, ...]) -> None:
         cursor.executemany(sql, [_values(row, columns, cursor.db) for row in rows])
 
 
-def read(model: type[M], where: str, parameters: Parameters) -> list[M]:
-    """Read complete rows. `where` is trusted SQL: conditions, order and limit."""
-    names = frozenset(field.name for field in model._meta.concrete_fields)
-    return _read(model, names, where, parameters)
+def read(model: type[M], where: str, parameters: Parameters, *, names: frozenset[str] | None = None) -> list[M]:
+    """Read rows. `where` is trusted SQL: conditions, order and limit. With `names`, other fields are deferred."""
+    attnames, start, converters = _select_sql(model, names, connection.vendor)
+    with connection.cursor() as cursor:
+        cursor.execute(start + where, parameters)
+        database = cursor.db
+        found = cursor.fetchall()
+    return [model.from_db(database.alias, attnames, _converted(row, converters, database)) for row in found]
 
 
 def read_locked(model: type[M], pks: Parameters, names: frozenset[str]) -> list[M]:
@@ -120,17 +124,9 @@ def read_locked(model: type[M], pks: Parameters, names: frozenset[str]) -> list[
     ending = " FOR UPDATE" if connection.features.has_select_for_update else ""
     values = [key.get_db_prep_value(pk, connection) for pk in pks]
     if connection.vendor == "postgresql":
-        return _read(model, names, f"{_quoted(key.column)} = ANY(%s) ORDER BY 1{ending}", [values])
-    return _read(model, names, f"{_quoted(key.column)} IN ({', '.join(['%s'] * len(pks))}) ORDER BY 1{ending}", values)
-
-
-def _read(model: type[M], names: frozenset[str], where: str, parameters: Parameters) -> list[M]:
-    attnames, start, converters = _select_sql(model, names, connection.vendor)
-    with connection.cursor() as cursor:
-        cursor.execute(start + where, parameters)
-        database = cursor.db
-        found = cursor.fetchall()
-    return [model.from_db(database.alias, attnames, _converted(row, converters, database)) for row in found]
+        return read(model, f"{_quoted(key.column)} = ANY(%s) ORDER BY 1{ending}", [values], names=names)
+    places = ", ".join(["%s"] * len(pks))
+    return read(model, f"{_quoted(key.column)} IN ({places}) ORDER BY 1{ending}", values, names=names)
 
 
 def _insert(model: type[M], rows: Sequence[M]) -> None:
@@ -196,10 +192,11 @@ def _update_sql(model: type[models.Model], names: tuple[str, ...], vendor: str) 
 
 @cache
 def _select_sql(
-    model: type[models.Model], names: frozenset[str], vendor: str
+    model: type[models.Model], names: frozenset[str] | None, vendor: str
 ) -> tuple[list[str], str, list[Converter]]:
     """Attribute names in the order that `from_db` expects, the SQL, and the conversions."""
-    fields = [field for field in model._meta.concrete_fields if field.primary_key or field.name in names]
+    columns = model._meta.concrete_fields
+    fields = [field for field in columns if names is None or field.primary_key or field.name in names]
     quoted = ", ".join(_quoted(field.column) for field in fields)
     start = f"SELECT {quoted} FROM {_quoted(model._meta.db_table)} WHERE "  # noqa: S608 - names of our own
     converters: list[Converter] = []

@@ -8,25 +8,13 @@ and lone surrogates and forgets the order of keys. Long strings move to blobs, s
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
-from history.entries import (
-    Entry,
-    JsonObject,
-    Media,
-    ModelInput,
-    ModelOutput,
-    Part,
-    SystemInstructionSet,
-    ToolResults,
-    ToolsOffered,
-    entry_to_json,
-    read_entry,
-)
+from history.entries import Entry, JsonObject, Media, SystemInstructionSet, ToolsOffered, entry_to_json, read_entry
 
 LONG_TEXT = 65_536
 LONG_STATE = 1_024
@@ -184,9 +172,5 @@ def attachments_of(entry: Entry) -> frozenset[str]:
 
 
 def media_of(entry: Entry) -> Iterator[Media]:
-    parts: Iterable[Part] = ()
-    if isinstance(entry, ModelInput | ModelOutput):
-        parts = entry.parts
-    elif isinstance(entry, ToolResults):
-        parts = (part for result in entry.results for part in result.parts)
+    parts = chain(entry.parts, *(result.parts for result in entry.results))
     return (part for part in parts if isinstance(part, Media))

@@ -8,18 +8,7 @@ from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from history.entries.kinds import KINDS, Entry, UnknownEntry
-from history.entries.values import (
-    EMPTY,
-    PARTS,
-    EntryError,
-    JsonDict,
-    JsonObject,
-    OtherPart,
-    Part,
-    Value,
-    empty_object,
-    thaw,
-)
+from history.entries.values import PARTS, EntryError, JsonDict, JsonObject, OtherPart, Part, Value, empty_object, thaw
 
 __all__ = ["SCHEMA_VERSION", "entry_from_json", "entry_to_json", "kind_of", "read_entry", "values_to_json"]
 
@@ -82,7 +71,10 @@ def _shape(cls: type[Value]) -> dict[str, tuple[Decoder, object]]:
     """The fields of a class of values: how each is parsed, and its default."""
     hints = get_type_hints(cls)
     return {
-        item.name: (_decoder(hints[item.name]), EMPTY if item.default_factory is empty_object else item.default)
+        item.name: (
+            _decoder(hints[item.name]),
+            empty_object() if item.default_factory is empty_object else item.default,
+        )
         for item in dataclasses.fields(cls)
         if item.name != "extra"  # its fields are written into the object itself
     }

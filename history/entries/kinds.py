@@ -26,6 +26,7 @@ __all__ = [
     "KINDS",
     "MESSAGES",
     "NEVER_PARENTS",
+    "NEWEST_APPLIES",
     "STATE",
     "DebugLog",
     "Entry",
@@ -93,6 +94,20 @@ class Entry(Value):
         """The text that users read and search finds."""
         value = getattr(self, self.text_field) if self.text_field else ""
         return value if isinstance(value, str) else text_of(value)
+
+    # Kinds that have some declare a field of this name.
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return ()
+
+    @property
+    def tool_requests(self) -> tuple[ToolRequest, ...]:
+        return ()
+
+    @property
+    def results(self) -> tuple[ToolResult, ...]:
+        return ()
 
     def renumbered(self, numbers: Numbering) -> Self:
         """This entry with its references changed to the numbers of a copied path."""
@@ -288,9 +303,9 @@ KINDS: dict[str, type[Entry]] = {cls.kind: cls for cls in _KNOWN}
 # Kinds shown as messages. Tool results are shown with their calls.
 MESSAGES = frozenset({ModelInput.kind, ModelOutput.kind})
 CONVERSATION = MESSAGES | {ToolResults.kind}  # kinds that make a conversation, chained by fingerprint
-# Kinds that set state for the entries after them.
-_STATE = (SystemInstructionSet, ToolsOffered, NotebookSet, PlanSet, Summary, Retracted)
-STATE = frozenset(cls.kind for cls in _STATE)
+# Kinds that set state for the entries after them. Of some only the newest entry applies.
+NEWEST_APPLIES = (SystemInstructionSet.kind, ToolsOffered.kind, NotebookSet.kind, PlanSet.kind)
+STATE = frozenset({*NEWEST_APPLIES, Summary.kind, Retracted.kind})
 NEVER_PARENTS = frozenset({DebugLog.kind, HeadMoved.kind})  # kinds beside the path: they never become a parent
 
 

@@ -19,15 +19,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
 from history.access import audit
-from history.access.permissions import (
-    Purpose,
-    Reach,
-    Viewer,
-    can_access_others,
-    reach_of,
-    sessions_for,
-    visible_sessions,
-)
+from history.access.permissions import Purpose, Reach, Viewer, reach_of, sessions_for, visible_sessions
 from history.access.reasons import NotPermitted, check_reason, open_each, person_of
 from history.db.transactions import writing
 from history.errors import HistoryError
@@ -173,8 +165,7 @@ class ChosenSessions:
     @property
     def is_everything(self) -> bool:
         """All sessions of all users."""
-        is_all = self.selection == Selection()
-        return is_all and (self.viewer is None or can_access_others(self.viewer, Purpose.EXPORT))
+        return self.selection == Selection() and self._reach() == Reach()
 
     def only(self) -> Session | None:
         """The session of an export of exactly one, for the file name."""

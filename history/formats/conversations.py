@@ -12,22 +12,9 @@ from typing import Any
 from history.dialects import DIALECTS, DialectError
 from history.dialects.json_access import compact, is_too_deep, obj, string
 from history.dialects.types import ConversationEntry
-from history.entries import (
-    NEVER_PARENTS,
-    Entry,
-    EntryError,
-    Gap,
-    JsonObject,
-    ModelInput,
-    ModelOutput,
-    Reasoning,
-    Summary,
-    Text,
-    ToolResult,
-    ToolResults,
-    entry_to_json,
-    now,
-)
+from history.entries.in_json import entry_to_json
+from history.entries.kinds import NEVER_PARENTS, Entry, Gap, ModelInput, ModelOutput, Summary, ToolResults
+from history.entries.values import EntryError, JsonObject, Reasoning, Text, ToolResult, now
 from history.formats.base import Conversation, FormatError, Notes, SourceNode, UnreadableConversation, chain_id
 from history.formats.sources import Source
 from history.text.lazy import LazyText, error_text, gettext_noop as _
@@ -53,13 +40,13 @@ class ConversationTree:
     more_results: dict[str, dict[str, ToolResult]] = field(default_factory=dict)  # entry → call → its result
 
     def add(self, source_id: str, entry: Entry, *, parent: str, covers: str = "") -> str:
-        """Add an entry after another. An id that is used twice gets a number. Returns the final id."""
+        """Add an entry after another. An id that is used twice gets a number. Returns what the next entry follows."""
         name, number = source_id, 1
         while name in self.items:
             number += 1
             name = f"{source_id}#{number}"
         self.items[name] = SourceItem(entry, parent, covers)
-        return name
+        return parent if entry.kind in NEVER_PARENTS else name
 
     def add_chain(self, entries: Iterable[Entry]) -> None:
         """Add entries of a source without ids, each after the one before. Their ids come from all texts up to them."""
@@ -141,7 +128,6 @@ def parse_time(value: object) -> datetime | None:
 
 
 CHANNEL = "import"
-_LISTS = {"anthropic-messages": "messages", "openai-responses": "input", "gemini-generate": "contents"}
 
 
 class ConversationReader:
@@ -166,8 +152,9 @@ class ConversationReader:
 
     def decode(self, messages: Sequence[object], *, at: datetime) -> list[ConversationEntry]:
         """The entries of these messages or items, which are a piece of the conversation."""
+        dialect = DIALECTS[self.dialect]
         try:
-            request = DIALECTS[self.dialect].decode_request({_LISTS[self.dialect]: list(messages)}, at=at)
+            request = dialect.decode_request({dialect.HTTP_API.conversation_field: list(messages)}, at=at)
         except DialectError as error:
             self.notes("lost", _("A message could not be read."), where=str(error))
             return []

@@ -9,6 +9,7 @@ from django.utils.translation import gettext, gettext_noop
 
 from history.entries import JsonDict
 from history.formats.base import Note
+from history.models import Session
 from history.text.lazy import LazyText, lazy_to_json
 
 
@@ -19,6 +20,13 @@ class ImportOutcome(StrEnum):
     REFUSED = "refused"
     NOTED = "noted"  # a file as such: something is wrong with it
     IGNORED = "ignored"  # a file in a folder or archive that holds no conversation
+
+
+def outcome_of(before: Session | None, *, has_grown: bool) -> ImportOutcome:
+    """The outcome of a conversation that is stored now. `before` is its session as it was."""
+    if before is None:
+        return ImportOutcome.IMPORTED
+    return ImportOutcome.GROWN if has_grown else ImportOutcome.THERE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from history.db.transactions import writing
 from history.entries import Entry, HeadMoved, ModelOutput, Numbering, Reasoning, entry_to_json
 from history.formats.base import Conversation
 from history.formats.conversations import find_last_place
-from history.formats.reports import ImportOutcome
+from history.formats.reports import ImportOutcome, outcome_of
 from history.models import ApiKey, Message, Session
 from history.record import recorder, writer
 from history.record.recorder import Append
@@ -63,7 +63,7 @@ class ConversationStore:
         if session:
             growth.learn(session, version=session.version)
         new = sum(growth.is_new(place) for place in growth.places(session))
-        return session_id, _outcome(session, new), new
+        return session_id, outcome_of(session, has_grown=new > 0), new
 
     def store(self, conversation: Conversation) -> Generator[None, None, Stored]:
         """Import what is not stored yet. Other writers may continue between the batches of a long conversation."""
@@ -94,7 +94,7 @@ class ConversationStore:
             _append(session, growth, places[start : start + BATCH])
         if growth.added:
             _move_head(session, growth, old_head)
-        return session.pk, _outcome(stored, growth.added), growth.added
+        return session.pk, outcome_of(stored, has_grown=growth.added > 0), growth.added
 
     def _start_session(self, conversation: Conversation, session_id: UUID) -> Session:
         facts = {"id": conversation.source_id, **conversation.metadata}
@@ -115,12 +115,6 @@ class ConversationStore:
             parent_call=conversation.parent_call,
             metadata={MARK: facts},
         )
-
-
-def _outcome(before: Session | None, added: int) -> ImportOutcome:
-    if before is None:
-        return ImportOutcome.IMPORTED
-    return ImportOutcome.GROWN if added else ImportOutcome.THERE
 
 
 def _append(session: Session, growth: _Growth, places: Sequence[int]) -> None:

@@ -10,16 +10,7 @@ from history.context.messages import masked_results, messages_of, pieces_of
 from history.context.rendering import render_context
 from history.context.repair import with_opening
 from history.context.values import Context, ContextEntry, ContextOptions, Remark, RemarkCode, Role, Snapshot
-from history.dialects import (
-    DIALECTS,
-    CallOptions,
-    DecodedRequest,
-    DialectError,
-    EncodedRequest,
-    Loss,
-    LossCode,
-    context_of,
-)
+from history.dialects import DIALECTS, CallOptions, DecodedRequest, DialectError, Loss, LossCode, context_of
 from history.entries import JsonDict, JsonObject, Media, OtherPart, Part, Text, ToolDefinition, ToolRequest
 from history.linting.anthropic_messages import MessagesWalk
 from history.linting.gemini_generate import GenerateWalk
@@ -186,7 +177,7 @@ def _judge_native(walk: LintWalk, decoded: DecodedRequest, repair: RepairInput) 
     if dialect in WITH_OWN_SETTINGS:
         options = replace(options, reasoning_effort="")
     encoded = DIALECTS[dialect].encode(repair.context, options)
-    losses = [repair_of(loss, repair.places) for loss in (*decoded.losses, *_conversation_losses(encoded))]
+    losses = [repair_of(loss, repair.places) for loss in (*decoded.losses, *_conversation_losses(encoded.losses))]
     body, left_out = _add_fields(dialect, encoded.body, list(decoded.extra.items()), [MAX_CHECKS])
     words = _("The field %(name)s was left out. The provider would refuse it.")
     left_out_fields = [Repair(code="field_left_out", text=LazyText(words, name=n), place=n) for n in left_out]
@@ -198,16 +189,16 @@ def _judge_foreign(dialect: str, walk: LintWalk, repair: RepairInput) -> Verdict
     """The verdict of another vendor: whether it takes the conversation, and what it cannot carry."""
     encoded = DIALECTS[dialect].encode(repair.context, repair.options)
     findings = [*check_order(walk.steps, dialect, is_native=False), *check_tools(walk.tools, dialect)]
-    for loss in _conversation_losses(encoded):
+    for loss in _conversation_losses(encoded.losses):
         severity = LintSeverity.ODD if loss.code in HAS_EQUIVALENT else LintSeverity.UNPORTABLE
         rule = Rule(id=f"carrying/{loss.code.value.replace('_', '-')}", severity=severity, words=loss.code.sentence)
         findings.append(LintFinding(rule=rule, text=loss.text, place=repair.places(loss.seq)))
     return _verdict(dialect, findings, encoded.body, repair.repairs)
 
 
-def _conversation_losses(encoded: EncodedRequest) -> Iterator[Loss]:
+def _conversation_losses(losses: Iterable[Loss]) -> Iterator[Loss]:
     """Without the losses of results that a repair has made up: they belong to no entry."""
-    return (loss for loss in encoded.losses if loss.seq or loss.code is not LossCode.STATUS_NOT_CARRIED)
+    return (loss for loss in losses if loss.seq or loss.code is not LossCode.STATUS_NOT_CARRIED)
 
 
 def _add_fields(

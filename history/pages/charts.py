@@ -36,7 +36,6 @@ COLUMNS = {"model": "model", "key": "api_key_id", "agent": "agent", "source": "s
 Sums = dict[str, Any]
 NOTHING: Sums = dict.fromkeys(COUNTS, 0)
 OTHERS = object()
-GROUPINGS = ("", "model", "key", "agent", "source", "owner")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +50,7 @@ class ChartQuery:
         by, name = values.get("by", ""), values.get("range", "")
         return cls(
             range=name if name in RANGES else DEFAULT,
-            by=by if by in GROUPINGS and (sees_others or by != "owner") else "",
+            by=by if by in COLUMNS and (sees_others or by != "owner") else "",
             mine=sees_others and values.get("whose") == "me",
         )
 

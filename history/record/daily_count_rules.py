@@ -54,10 +54,6 @@ class Key(NamedTuple):
 Sums = dict[Key, Numbers]
 
 
-def wait_name(latency: float) -> str:
-    return WAIT_NAMES[sum(latency >= border for border in WAITS)]
-
-
 def milliseconds(seconds: float | None) -> int:
     """Whole ones, because sums of floats depend on their order. The SQL below computes the same."""
     return math.floor(min(max(seconds, 0.0), LONGEST_CALL) * 1000 + 0.5) if seconds is not None else 0

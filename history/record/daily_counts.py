@@ -6,6 +6,7 @@ rules and adds the sums, and `check` compares finished days with a recount.
 """
 
 import logging
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, timedelta
@@ -18,7 +19,7 @@ from history.db.transactions import run_last, writing
 from history.entries import ModelOutput
 from history.models import DayTally, Exchange, Message, Session, StaleDay, ToolCall
 from history.record import daily_count_rules
-from history.record.daily_count_rules import COUNTS, NAMES, Key, Numbers, sums_of_day, sums_of_rows
+from history.record.daily_count_rules import COUNTS, NAMES, WAIT_NAMES, WAITS, Key, Numbers, sums_of_day, sums_of_rows
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ def count_message(message: Message) -> None:
         status, statuses = message.status, Message.Status
         numbers |= {"answers": 1, "cut_short": status != statuses.COMPLETE, "errors": status == statuses.FAILED}
         if message.latency is not None:
-            numbers[daily_count_rules.wait_name(message.latency)] = 1
+            numbers[WAIT_NAMES[bisect_right(WAITS, message.latency)]] = 1
     run_last(daily_count_rules.add, (key, numbers))
 
 

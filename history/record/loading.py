@@ -21,11 +21,6 @@ def entries_of(messages: Sequence[Message]) -> list[Entry]:
     return [_entry(row.kind, row.created_at, row.body, blobs) for row in messages]
 
 
-def nodes_of(messages: Sequence[Message]) -> list[Node]:
-    pairs = zip(messages, entries_of(messages), strict=True)
-    return [Node(seq=message.seq, parent=message.parent_seq, entry=entry) for message, entry in pairs]
-
-
 def ledger_of(session: Session, *, after: int = 0, limit: int = MAX_PAGE) -> list[Message]:
     """All entries in the order of writing, on every branch."""
     return list(Message.objects.of(session).filter(seq__gt=after).order_by("seq")[: max(1, min(limit, MAX_PAGE))])

@@ -48,10 +48,11 @@ def read_kinds(where: str, parameters: Sequence[Any]) -> list[tuple[int, str]]:
 class Climb:
     """From an entry up to the head's path: the entries beside it, newest first, and the entry where they join it."""
 
-    def __init__(self, session_id: UUID, start: int) -> None:
+    def __init__(self, session_id: UUID, start: int | None) -> None:
+        """None means the head, which is on the path."""
         self.session_id = _stored(session_id)
         self.beside: list[int] = []
-        self.joins: int | None = None  # None until the path is reached
+        self.joins = TO_THE_TOP if start is None else None  # None until the path is reached
         self._next = start
 
     def climb_steps(self, steps: int) -> None:
@@ -80,7 +81,7 @@ class Path:
 
     def __init__(self, session_id: UUID, *, leaf: int | None = None) -> None:
         self.session_id = _stored(session_id)
-        self.climb = None if leaf is None else Climb(session_id, leaf)
+        self.leaf, self.climb = leaf, Climb(session_id, leaf)
 
     def older_than(self, seq: int | None, limit: int, read: Read[T]) -> list[T]:
         """Newest first. None means from the leaf."""
@@ -93,18 +94,17 @@ class Path:
 
     def newer_than(self, seq: int, limit: int, read: Read[T]) -> list[T]:
         """Oldest first."""
-        if self.climb is not None:
-            self.climb.climb_below(seq, steps=limit)
+        self.climb.climb_below(seq, steps=limit)
         found: list[T] = []
-        if self.climb is None or (self.climb.joins or 0) > seq:
+        if (self.climb.joins or 0) > seq:
             found = read(f"{self._shared()} AND seq > %s ORDER BY seq LIMIT %s", [self.session_id, seq, limit])
-        beside = [number for number in reversed(self._beside()) if number > seq][: limit - len(found)]
+        beside = [number for number in reversed(self.climb.beside) if number > seq][: limit - len(found)]
         return found + self.numbered(beside, read)
 
     def state(self, read: Read[T]) -> list[T]:
         """All state entries on the path, oldest first."""
         found = read(f"{self._shared()} AND is_state ORDER BY seq", [self.session_id])
-        beside = self._beside()[::-1]
+        beside = self.climb.beside[::-1]
         for start in range(0, len(beside), MAX_NUMBERS):
             numbers = beside[start : start + MAX_NUMBERS]
             found += self.numbered(numbers, read, also=" AND is_state")
@@ -115,23 +115,20 @@ class Path:
         sql = f"SELECT seq FROM history_message WHERE {self._shared()} ORDER BY seq"  # noqa: S608 - words of our own
         with connection.cursor() as cursor:
             cursor.execute(sql, [self.session_id])
-            return [*(seq for (seq,) in cursor.fetchall()), *reversed(self._beside())]
+            return [*(seq for (seq,) in cursor.fetchall()), *reversed(self.climb.beside)]
 
     def _shared(self) -> str:
         """A condition for the rows that this path shares with the head's path."""
-        if self.climb is None:
+        if self.leaf is None:
             return "session_id = %s AND on_path"
         self.climb.climb_below(0, steps=TO_THE_TOP)
         return f"session_id = %s AND on_path AND seq <= {self.climb.joins or 0:d}"
 
-    def _beside(self) -> list[int]:
-        return self.climb.beside if self.climb is not None else []
-
     def _beside_before(self, seq: int | None, limit: int) -> list[int]:
         """The newest entries beside the head's path that are older than `seq`: `limit`, or all of them."""
         while True:
-            older = [number for number in self._beside() if seq is None or number < seq]
-            if self.climb is None or self.climb.joins is not None or len(older) >= limit:
+            older = [number for number in self.climb.beside if seq is None or number < seq]
+            if self.climb.joins is not None or len(older) >= limit:
                 return older[:limit]
             self.climb.climb_steps(limit)
 

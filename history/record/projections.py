@@ -90,17 +90,14 @@ def searched_text(entry: Entry) -> str:
 
 
 def tools_named(entry: Entry) -> tuple[str, ...]:
-    if isinstance(entry, ModelOutput):
-        return tuple(dict.fromkeys(request.name for request in entry.tool_requests))
-    results = entry.results if isinstance(entry, ToolResults) else ()
-    return tuple(dict.fromkeys(result.name for result in results))
+    names = [*(request.name for request in entry.tool_requests), *(result.name for result in entry.results)]
+    return tuple(dict.fromkeys(names))
 
 
 def errors_in(entry: Entry) -> int:
     if isinstance(entry, ModelOutput):
         return int(entry.status == "failed")
-    results = entry.results if isinstance(entry, ToolResults) else ()
-    return sum(result.status == "failed" for result in results)
+    return sum(result.status == "failed" for result in entry.results)
 
 
 def stored_errors(message: Message) -> int:
@@ -112,8 +109,7 @@ def stored_errors(message: Message) -> int:
 
 def calls_in(entry: Entry) -> list[tuple[str, str]]:
     """Call id and tool of each tool call that the entry asks for."""
-    requests = entry.tool_requests if isinstance(entry, ModelOutput) else ()
-    return [(request.call_id, request.name) for request in requests]
+    return [(request.call_id, request.name) for request in entry.tool_requests]
 
 
 def build_calls(message: Message, entry: Entry) -> list[ToolCall]:

@@ -12,19 +12,12 @@ from django.utils import timezone
 
 from history import redaction
 from history.db import bulk, packing
-from history.entries import (
-    CONVERSATION,
-    NEVER_PARENTS,
-    Entry,
-    HeadMoved,
-    ModelInput,
-    ModelOutput,
-    ToolResult,
-    ToolResults,
-)
+from history.entries.kinds import CONVERSATION, NEVER_PARENTS, Entry, HeadMoved, ModelInput, ModelOutput, ToolResults
+from history.entries.values import ToolResult
 from history.errors import HistoryOff, NoSuchEntry, PairingError
-from history.models import Blob, Message, Session, ToolCall, seals
+from history.models import Message, Session, ToolCall, seals
 from history.record import fingerprints, projections
+from history.record.loading import bytes_of
 from history.redaction.walker import Redactors, redacted_files
 from history.text.titles import title_from
 
@@ -68,18 +61,11 @@ def prepare(entry: Entry, *, recording: str, files: Mapping[str, bytes]) -> Prep
     """Redact an entry for a recording mode. `files` may be named by the entry and are not stored yet."""
     redactors = redaction.redactors_for(recording)
     redacted = redaction.redacted(entry, redactors)
-    cleaned = redacted_files(redacted.entry, redactors, read=lambda name: _read_file(name, files))
+    cleaned = redacted_files(redacted.entry, redactors, read=lambda name: files.get(name) or bytes_of(name))
     hits, stored = redacted.hits + cleaned.hits, cleaned.entry
     if hits:
         stored = replace(stored, metadata={**stored.metadata, "redacted": dict(hits)})
     return Prepared(stored, cleaned.files, redactors)
-
-
-def _read_file(name: str, files: Mapping[str, bytes]) -> bytes | None:
-    if name in files:
-        return files[name]
-    found = Blob.objects.filter(pk=name).values_list("data", flat=True).first()
-    return None if found is None else bytes(found)
 
 
 @dataclass

@@ -33,13 +33,7 @@ from history.entries import (
 from history.errors import NoSuchEntry
 from history.models import ApiKey, AuditEvent, Message, Session
 from history.record import paths
-from history.record.loading import (
-    MAX_PAGE as MAX_PAGE,
-    entries_of as entries_of,
-    ledger_of as ledger_of,
-    nodes_of as nodes_of,
-    read_nodes,
-)
+from history.record.loading import MAX_PAGE, entries_of as entries_of, ledger_of as ledger_of, read_nodes
 
 PAGE = 20
 

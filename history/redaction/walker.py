@@ -12,28 +12,14 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, TypeVar
 
 from history.db.packing import media_of
-from history.entries import (
-    Entry,
-    JsonDict,
-    JsonObject,
-    Media,
-    ModelInput,
-    ModelOutput,
-    OtherPart,
-    Part,
-    Reasoning,
-    ToolDefinition,
-    ToolRequest,
-    ToolResult,
-    ToolResults,
-    UnknownEntry,
-    Value,
-)
+from history.entries.kinds import Entry, ModelInput, ModelOutput, ToolResults, UnknownEntry
+from history.entries.values import JsonDict, JsonObject, Media, OtherPart, Part, Reasoning, ToolRequest, Value
 from history.redaction.detectors import is_secret_beside, placeholder, without_credentials
 
 V = TypeVar("V", bound=Value)
@@ -56,12 +42,11 @@ class Redactors:
         return self.keeps_replies and not self.credentials and not self.others
 
 
-# Fields that name something. "name" itself names a tool, but the name of an attachment is a text.
+# Fields that name something; the name of an attachment is a text.
 _NAMES = frozenset({
-    "agent", "call_id", "channel", "end_reason", "media_type", "model", "provider", "redacted", "request_id", "sha256",
-    "signature", "source", "status",
+    "agent", "call_id", "channel", "end_reason", "media_type", "model", "name", "provider", "redacted", "request_id",
+    "sha256", "signature", "source", "status",
 })  # fmt: skip
-_NAMED = (ToolDefinition, ToolRequest, ToolResult)
 
 # The tokens of a JSON text that can hold a secret: texts (with the colon after a name) and long whole numbers.
 _JSON_TOKEN = re.compile(
@@ -75,7 +60,7 @@ _LONG = 10**10  # below this a whole number is neither a card nor a phone number
 @cache
 def _shape(cls: type[Value]) -> tuple[tuple[str, bool], ...]:
     """Every field of the class, and whether it is a name."""
-    named = _NAMES | {"name"} if issubclass(cls, _NAMED) else _NAMES
+    named = _NAMES - {"name"} if issubclass(cls, Media) else _NAMES
     return tuple((item.name, item.name in named) for item in dataclasses.fields(cls))
 
 
@@ -206,17 +191,17 @@ class Redacted:
     files: dict[str, bytes] = field(default_factory=dict)
 
 
-def redacted_files(entry: Entry, redactors: Redactors, *, read: Callable[[str], bytes | None]) -> Redacted:
-    """`read` gives the bytes of a hash. The same entry where there was nothing to take out."""
+def redacted_files(entry: Entry, redactors: Redactors, *, read: Callable[[str], bytes]) -> Redacted:
+    """`read` gives the bytes of a hash or raises LookupError. The same entry where there was nothing to take out."""
     named = {media.sha256: media for media in media_of(entry) if may_be_text(media)}
     if not named or redactors.do_nothing:
         return Redacted(entry=entry)
     walk, cleaned_files = RedactionWalk(redactors), dict[str, bytes]()
     for name, media in named.items():
-        content = read(name)
-        cleaned = _clean(content, media.media_type, walk) if content else content
-        if cleaned is not None and cleaned != content:
-            cleaned_files[name] = cleaned
+        with suppress(LookupError):
+            content = read(name)
+            if (cleaned := _clean(content, media.media_type, walk)) != content:
+                cleaned_files[name] = cleaned
     if not cleaned_files:
         return Redacted(entry=entry)
     files = {hashlib.sha256(cleaned).hexdigest(): cleaned for cleaned in cleaned_files.values()}

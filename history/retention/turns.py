@@ -14,17 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 
-from history.entries import (
-    CONVERSATION,
-    NEVER_PARENTS,
-    ModelInput,
-    NotebookSet,
-    PlanSet,
-    SystemInstructionSet,
-    ToolsOffered,
-)
-
-HELD_KINDS = (SystemInstructionSet.kind, ToolsOffered.kind, NotebookSet.kind, PlanSet.kind)
+from history.entries import CONVERSATION, NEVER_PARENTS, NEWEST_APPLIES, ModelInput
 
 Held = tuple[int, ...]  # the entries that set the instruction, tools, notebook and plan; 0: none
 NOTHING: Held = (0, 0, 0, 0)
@@ -136,6 +126,6 @@ def cut_before(seq: int, outline: Outline) -> int:
 
 
 def _with(holding: Held, kind: str, seq: int) -> Held:
-    if kind not in HELD_KINDS:
+    if kind not in NEWEST_APPLIES:
         return holding
-    return tuple(seq if kind == held else before for held, before in zip(HELD_KINDS, holding, strict=True))
+    return tuple(seq if kind == held else before for held, before in zip(NEWEST_APPLIES, holding, strict=True))

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from typing import NamedTuple
 from urllib.parse import urlencode
 
@@ -13,24 +14,13 @@ from django.utils.translation import gettext as _, pgettext
 from history.clients import MARKS
 from history.models import Message, Session
 from history.search import Hit
-from history.templatetags.transcripts import dollars, long_duration, thousands
+from history.templatetags.transcripts import dollars, label_of, long_duration, thousands
 
 register = template.Library()
 
 
-@register.filter
-def short_time(moment: datetime) -> str:
-    """For a list with headings of days: the time within a week, the day within a year."""
-    return _short(moment, within_a_week="TIME_FORMAT")
-
-
-@register.filter
-def short_day(moment: datetime) -> str:
-    """The time today, the weekday within a week, the day within a year."""
-    return _short(moment, within_a_week="D")
-
-
 def _short(moment: datetime, *, within_a_week: str) -> str:
+    """The time today, this format within a week, the day within a year."""
     local, now = timezone.localtime(moment), timezone.localtime()
     days = (now.date() - local.date()).days
     if days < 7:
@@ -40,16 +30,16 @@ def _short(moment: datetime, *, within_a_week: str) -> str:
     return date_format(local, "SHORT_DATE_FORMAT")
 
 
+short_time = register.filter("short_time", partial(_short, within_a_week="TIME_FORMAT"))  # below headings of days
+short_day = register.filter("short_day", partial(_short, within_a_week="D"))
+register.filter("role_label", partial(label_of, dict(Message.Role.choices)))
+
+
 @register.simple_tag
 def hit_link(hit: Hit, words: str) -> str:
     """The entry with the page around it; a search stays in the sidebar."""
     query = urlencode({"at": hit.seq} | ({"q": words} if words else {}))
     return f"{Session(pk=hit.session_id).get_absolute_url()}?{query}#m{hit.seq}"
-
-
-@register.filter
-def role_label(role: str) -> str:
-    return str(dict(Message.Role.choices).get(role, role))
 
 
 @register.filter

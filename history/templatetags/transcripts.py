@@ -59,16 +59,16 @@ _MOVES = {
 }
 
 
-def _label(labels: Mapping[str, StrOrPromise], code: str) -> str:
+def label_of(labels: Mapping[str, StrOrPromise], code: str) -> str:
     """The text of a code; an unknown code, of another version, is shown as it is."""
     return str(labels.get(code, code))
 
 
-recognition_label = partial(_label, _RECOGNISED_BY)
+recognition_label = partial(label_of, _RECOGNISED_BY)
 register.filter("recognition_label", recognition_label)
-register.filter("scope_label", partial(_label, SCOPE_LABELS))
-register.filter("status_label", partial(_label, _STATUSES))
-register.filter("move_reason", partial(_label, _MOVES))
+register.filter("scope_label", partial(label_of, SCOPE_LABELS))
+register.filter("status_label", partial(label_of, _STATUSES))
+register.filter("move_reason", partial(label_of, _MOVES))
 register.filter("split_client_tags", split_client_tags)
 register.filter("markdown", render)
 register.filter("preview_of", preview)

@@ -9,20 +9,8 @@ from itertools import groupby
 from urllib.parse import urlencode
 from uuid import UUID
 
-from history.entries import (
-    CONVERSATION,
-    KINDS,
-    Entry,
-    ModelInput,
-    ModelOutput,
-    Part,
-    Reasoning,
-    Summary,
-    Text,
-    ToolRequest,
-    ToolResult,
-    ToolResults,
-)
+from history.entries.kinds import CONVERSATION, KINDS, Entry, ModelInput, ModelOutput, Summary, ToolResults
+from history.entries.values import Part, Reasoning, Text, ToolRequest, ToolResult
 from history.errors import NoSuchEntry
 from history.models import Exchange, Message, Session
 from history.record import paths
@@ -110,7 +98,7 @@ class TranscriptEntry:
 
     @property
     def calls_left_out(self) -> int:
-        return len(self.entry.tool_requests) - len(self.calls) if isinstance(self.entry, ModelOutput) else 0
+        return len(self.entry.tool_requests) - len(self.calls)
 
     def _version(self, step: int) -> str:
         place = self.versions.index(self.message.seq) + step

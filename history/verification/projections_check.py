@@ -18,7 +18,7 @@ from history.models import Message, SearchRow, Session, ToolCall
 from history.models.append_only import writable
 from history.record import daily_counts, fingerprints, projections
 from history.record.expiry import expiry_of
-from history.record.loading import entries_of
+from history.record.loading import entries_of, pages_of
 from history.verification.replay import Replay
 from history.verification.rows import VerificationFinding, projection_finding
 
@@ -95,7 +95,7 @@ class ProjectionsCheck:
     def _add_calls(self, row: Message, entry: Entry) -> None:
         for call in projections.build_calls(row, entry):
             self.calls[row.seq, call.index] = _hash(vars(call), CALL_COLUMNS), _hash(vars(call), OUTCOME_COLUMNS)
-        for index, result in enumerate(entry.results if isinstance(entry, ToolResults) else ()):
+        for index, result in enumerate(entry.results):
             outcome = projections.outcome_columns(result, seq=row.seq, index=index)
             self.outcomes[row.seq, index] = _hash(outcome, OUTCOME_COLUMNS)
 
@@ -179,12 +179,10 @@ def rebuild(session: Session) -> None:
 def _rebuild(session_id: UUID) -> None:
     session = Session.objects.get(pk=session_id)
     replay, moves = Replay(session), dict[int, bool]()
-    last, rows = 0, Message.objects.in_order(session)
-    while page := list(rows.filter(seq__gt=last)[:PAGE]):
+    for page in pages_of(session, Message.objects.in_order(session), most=PAGE):
         for row, entry in zip(page, entries_of(page), strict=True):
             if (moved_head := replay.add(row, entry)) != row.moved_head:
                 moves[row.seq] = moved_head
-        last = page[-1].seq
     _write_path(session, replay, moves)
     calling = sorted(replay.calls)
     for start in range(0, len(calling), PAGE):

@@ -64,8 +64,7 @@ class Replay:
         if calls:
             self.calls[seq] = [ReplayedCall(call_id) for call_id, _ in calls]
         if row.kind == ToolResults.kind:
-            results = entry.results if isinstance(entry, ToolResults) else ()
-            self.results[seq] = [result.call_id for result in results]
+            self.results[seq] = [result.call_id for result in entry.results] if entry else []
             # A call on the path waits for results on the path.
             if before.output in self.calls and (moves or not self.steps[before.output].on_path):
                 self._answer(self.calls[before.output], seq)

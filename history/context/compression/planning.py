@@ -15,7 +15,7 @@ from history.context.messages import Masks, has_content, masked_results, pieces_
 from history.context.rendering import fixed_tokens, may_begin_turn, prepare, split_steps, split_turns
 from history.context.tokens import calibrate, estimate_parts, estimate_text
 from history.context.values import ContextOptions, Remark, Snapshot
-from history.entries import CONVERSATION, JsonDict, MaskedResult, ModelInput, Node, Summary, ToolResult, ToolResults
+from history.entries import CONVERSATION, JsonDict, MaskedResult, ModelInput, Node, Summary, ToolResult
 
 Groups = Sequence[Sequence[Node]]
 Mask = tuple[int, int]  # the seq of an entry and the index of a result in it
@@ -151,7 +151,7 @@ def _old_and_bulky(turns: Groups, masked: Masks, policy: CompressionPolicy) -> l
 
 def _unmasked(turns: Groups, masked: Masks) -> Iterator[tuple[Mask, ToolResult]]:
     for node in _flat(turns):
-        for index, result in enumerate(node.entry.results if isinstance(node.entry, ToolResults) else ()):
+        for index, result in enumerate(node.entry.results):
             if (node.seq, index) not in masked:
                 yield (node.seq, index), result
 

@@ -13,7 +13,7 @@ from history.entries import Entry, JsonDict, JsonObject
 from history.formats.base import FormatError, Notes
 from history.formats.jsonl.lines import check_year, hash_of, mapping, parse_call, parse_dropped, time_of, whole
 from history.formats.jsonl.owners import OwnerMap
-from history.formats.reports import ImportItem, ImportOutcome
+from history.formats.reports import ImportItem, ImportOutcome, outcome_of
 from history.formats.sources import MAX_CONVERSATION as MAX_BLOB, MEGABYTE, check_values
 from history.models import ApiKey, Blob, Message, Session
 from history.models.seals import digest_of, seal_of
@@ -249,10 +249,6 @@ class SessionBuffer:
 
     def result(self) -> ImportItem:
         stored, why, notes = self.stored_count, self.refused, self.notes.as_tuple()
-        if why:
-            outcome = ImportOutcome.REFUSED
-        elif self.stored_session is None:
-            outcome = ImportOutcome.IMPORTED
-        else:
-            outcome = ImportOutcome.GROWN if stored or self.is_marked else ImportOutcome.THERE
+        outcome = outcome_of(self.stored_session, has_grown=stored > 0 or self.is_marked)
+        outcome = ImportOutcome.REFUSED if why else outcome
         return ImportItem(outcome=outcome, session=self.id, title=self.title, entries=stored, why=why, notes=notes)

@@ -10,7 +10,6 @@ from django.db import DataError, IntegrityError
 from django.utils import timezone
 
 from history import redaction, retention
-from history.db.packing import MissingBlob
 from history.entries import JsonObject
 from history.errors import HistoryError
 from history.formats.base import FormatError, Note, Notes
@@ -141,14 +140,8 @@ class _Restore:
         """Whether the recording mode allows to store the entry as it was sealed."""
         if restored.entry is None or self.recording == "full":
             return True
-
-        def read(name: str) -> bytes | None:
-            with suppress(MissingBlob):
-                return self.payloads[name]
-            return None
-
         kept = redaction.redacted(restored.entry, self.redactors).entry
-        files = redacted_files(restored.entry, self.redactors, read=read)
+        files = redacted_files(restored.entry, self.redactors, read=self.payloads.__getitem__)
         return self.keeps_texts and kept == restored.entry and not files.files
 
     def _refuse(self, current: SessionBuffer) -> None:

@@ -11,21 +11,8 @@ from datetime import datetime
 
 from history.dialects.json_access import as_count, compact, items, obj, objs, string
 from history.dialects.tools import parse_arguments
-from history.entries import (
-    Entry,
-    JsonObject,
-    Media,
-    ModelInput,
-    ModelOutput,
-    OtherPart,
-    Part,
-    Reasoning,
-    SystemInstructionSet,
-    Text,
-    ToolRequest,
-    ToolResult,
-    ToolResults,
-)
+from history.entries.kinds import Entry, ModelInput, ModelOutput, SystemInstructionSet, ToolResults
+from history.entries.values import JsonObject, Media, OtherPart, Part, Reasoning, Text, ToolRequest, ToolResult
 from history.formats.base import Conversation, FormatError
 from history.formats.conversations import CHANNEL, ConversationReader, instruction, read_each, reasoning
 from history.formats.sources import Companion, Reader, Sample, Source

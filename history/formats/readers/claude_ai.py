@@ -8,18 +8,8 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from history.dialects.json_access import as_count, objs, string
-from history.entries import (
-    Entry,
-    JsonDict,
-    JsonObject,
-    Media,
-    ModelInput,
-    ModelOutput,
-    OtherPart,
-    Part,
-    Text,
-    ToolResults,
-)
+from history.entries.kinds import Entry, ModelInput, ModelOutput, ToolResults
+from history.entries.values import JsonDict, JsonObject, Media, OtherPart, Part, Text
 from history.formats.base import Conversation, FormatError
 from history.formats.conversations import CHANNEL, ConversationReader, read_each
 from history.formats.sources import Reader, Sample

@@ -242,7 +242,7 @@ class Thread(ConversationReader):
             self.covered[parent] = self.tree.items[first].parent if first in self.tree.items else parent
         elif text:
             at = self.entry_time(record.get("timestamp"))
-            self.tree.add(uuid, DebugLog(at=at, category=kind or "system", message=text), parent=parent)
+            return self.tree.add(uuid, DebugLog(at=at, category=kind or "system", message=text), parent=parent)
         return parent
 
 

@@ -11,20 +11,8 @@ from dataclasses import replace
 from datetime import datetime
 
 from history.dialects.json_access import as_count, as_float, compact, obj, objs, parse_json, string
-from history.entries import (
-    NEVER_PARENTS,
-    DebugLog,
-    Entry,
-    JsonObject,
-    ModelInput,
-    ModelOutput,
-    Summary,
-    SystemInstructionSet,
-    Text,
-    ToolResult,
-    ToolResults,
-    Usage,
-)
+from history.entries.kinds import DebugLog, Entry, ModelInput, ModelOutput, Summary, SystemInstructionSet, ToolResults
+from history.entries.values import JsonObject, Text, ToolResult, Usage
 from history.formats.base import Conversation, FormatError, chain_id
 from history.formats.conversations import CHANNEL, ConversationReader, instruction
 from history.formats.sources import Reader, Sample, Source
@@ -148,9 +136,8 @@ class _Rollout(ConversationReader):
         self.item_id = chain_id(self.item_id, text)
 
     def put(self, entry: Entry, name: str = "", *, covers: str = "") -> str:
-        placed = self.tree.add(name or self.item_id, entry, parent=self.parent, covers=covers)
-        self.parent = self.parent if entry.kind in NEVER_PARENTS else placed
-        return placed
+        self.parent = self.tree.add(name or self.item_id, entry, parent=self.parent, covers=covers)
+        return self.parent
 
     def item(self, item: JsonObject, time: object) -> None:
         at, kind = self.entry_time(time), string(item.get("type"))

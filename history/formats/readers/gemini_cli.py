@@ -13,23 +13,8 @@ from pathlib import PurePosixPath
 
 from history.dialects.json_access import as_count, compact, items, obj, objs, string
 from history.dialects.tools import call_id_for
-from history.entries import (
-    NEVER_PARENTS,
-    DebugLog,
-    Entry,
-    JsonDict,
-    JsonObject,
-    ModelInput,
-    ModelOutput,
-    Part,
-    ResultStatus,
-    Summary,
-    ToolRequest,
-    ToolResult,
-    ToolResults,
-    Usage,
-    text_of,
-)
+from history.entries.kinds import DebugLog, ModelInput, ModelOutput, Summary, ToolResults
+from history.entries.values import JsonDict, JsonObject, Part, ResultStatus, ToolRequest, ToolResult, Usage, text_of
 from history.formats.base import Conversation, FormatError, Notes, chain_id
 from history.formats.conversations import ConversationReader, parse_time, reasoning
 from history.formats.sources import Reader, Sample, Source
@@ -175,11 +160,7 @@ class _Messages(ConversationReader):
                 return self._input(name, message, at, parent)
             case kind:
                 log = DebugLog(at=at, category=string(kind) or "unknown", message=_plain(message.get("content")))
-                return self._put(name, log, parent)
-
-    def _put(self, name: str, entry: Entry, parent: str, *, covers: str = "") -> str:
-        placed = self.tree.add(name, entry, parent=parent, covers=covers)
-        return parent if entry.kind in NEVER_PARENTS else placed
+                return self.tree.add(name, log, parent=parent)
 
     def _input(self, name: str, message: JsonObject, at: datetime, parent: str) -> str:
         entries = self.decode([{"role": "user", "parts": _parts(message.get("content"))}], at=at)
@@ -195,20 +176,21 @@ class _Messages(ConversationReader):
         text = entry.text.strip()
         if (covered := self.snapshots.get(name)) is not None:
             summary, results = Summary(at=entry.at, summary=text, provider=PROVIDER), f"{covered}/results"
-            return self._put(name, summary, parent, covers=results if results in self.tree.items else covered)
+            covered = results if results in self.tree.items else covered
+            return self.tree.add(name, summary, parent=parent, covers=covered)
         if text.startswith(NOT_FOR_THE_MODEL):
             what = _("Commands and messages of the program are kept as a log, outside the context.")
             self.notes("ignored", what)
-            return self._put(name, DebugLog(at=entry.at, category="command", message=text), parent)
+            return self.tree.add(name, DebugLog(at=entry.at, category="command", message=text), parent=parent)
         shown = _plain(message.get("displayContent"))
-        return self._put(name, replace(entry, raw=shown) if shown and shown != entry.text else entry, parent)
+        return self.tree.add(name, replace(entry, raw=shown) if shown and shown != entry.text else entry, parent=parent)
 
     def _results(self, name: str, entry: ToolResults, parent: str) -> str:
         fresh = tuple(result for result in entry.results if result.call_id not in self.answered)
         what = _("A repeated tool result was imported once.")
         self.notes("ignored", what, count=len(entry.results) - len(fresh))
         self.answered.update(result.call_id for result in fresh)
-        return self._put(name, replace(entry, results=fresh), parent) if fresh else parent
+        return self.tree.add(name, replace(entry, results=fresh), parent=parent) if fresh else parent
 
     def _answer(self, name: str, message: JsonObject, at: datetime, parent: str) -> str:
         calls = objs(message.get("toolCalls"))
@@ -241,13 +223,13 @@ class _Messages(ConversationReader):
             )
         model = string(message.get("model"))
         output = ModelOutput(at=at, parts=tuple(parts), provider=PROVIDER, model=model, usage=usage)
-        parent = self._put(name, output, parent)
+        parent = self.tree.add(name, output, parent=parent)
         if not calls:
             return parent
         pairs = zip(calls, made.values(), strict=True)
         results = tuple(self._result(call, request, at) for call, request in pairs)
         self.answered.update(made)
-        return self._put(f"{name}/results", ToolResults(at=at, results=results), parent)
+        return self.tree.add(f"{name}/results", ToolResults(at=at, results=results), parent=parent)
 
     def _result(self, call: JsonObject, request: ToolRequest, at: datetime) -> ToolResult:
         parts = _parts(call.get("result"))

@@ -8,18 +8,8 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from history.dialects.json_access import as_float, compact, obj, objs, string
-from history.entries import (
-    Entry,
-    JsonObject,
-    ModelInput,
-    ModelOutput,
-    ResultStatus,
-    SystemInstructionSet,
-    Text,
-    ToolRequest,
-    ToolResult,
-    ToolResults,
-)
+from history.entries.kinds import Entry, ModelInput, ModelOutput, SystemInstructionSet, ToolResults
+from history.entries.values import JsonObject, ResultStatus, Text, ToolRequest, ToolResult
 from history.formats.base import Conversation, FormatError, Notes, chain_id
 from history.formats.conversations import CHANNEL, ConversationReader, instruction, parse_time
 from history.formats.sources import Reader, Sample, Source

@@ -10,16 +10,8 @@ from datetime import datetime
 
 from history.dialects import DIALECTS, DecodedRequest
 from history.dialects.json_access import compact, items, obj, objs, parse_json, string
-from history.entries import (
-    Entry,
-    JsonDict,
-    JsonObject,
-    ModelInput,
-    ModelOutput,
-    SystemInstructionSet,
-    ToolsOffered,
-    now,
-)
+from history.entries.kinds import Entry, ModelInput, ModelOutput, SystemInstructionSet, ToolsOffered
+from history.entries.values import JsonDict, JsonObject, now
 from history.formats.base import Conversation, FormatError, Notes, UnreadableConversation, chain_id
 from history.formats.conversations import CHANNEL, ConversationReader, read_each
 from history.formats.sources import Reader, Sample, Source

@@ -41,17 +41,16 @@ def _styles() -> str:
 
 def _entry_context(exported: path.ExportedEntry, notes: Notes) -> JsonDict:
     entry, place = exported.entry, exported.place
-    parts = entry.parts if isinstance(entry, ModelInput | ModelOutput) else ()
     for call in exported.calls:
         lost = sum(isinstance(part, Media) for part in call.result.parts) if call.result else 0
         notes("lost", _("pictures in results of tools"), where=place, count=lost)
-    text = "" if parts or isinstance(entry, ModelInput | ModelOutput | ToolResults) else clean(entry.text)
+    text = "" if isinstance(entry, ModelInput | ModelOutput | ToolResults) else clean(entry.text)
     return {
         "exported": exported,
         "entry": entry,
         "speaker": clean(path.speaker_name(entry)),
-        "parts": [_part(part, notes, place) for part in parts],
-        "results": entry.results if isinstance(entry, ToolResults) else (),
+        "parts": [_part(part, notes, place) for part in entry.parts],
+        "results": entry.results,
         "text": previews.unrecorded_text() if previews.is_unrecorded(entry) else text,
     }
 

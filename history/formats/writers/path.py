@@ -8,21 +8,8 @@ from datetime import datetime
 from django.utils.translation import gettext as _
 
 from history.dialects import tools
-from history.entries import (
-    CONVERSATION,
-    Entry,
-    Gap,
-    JsonDict,
-    JsonObject,
-    Media,
-    ModelOutput,
-    Node,
-    Part,
-    Reasoning,
-    ToolRequest,
-    ToolResult,
-    ToolResults,
-)
+from history.entries.kinds import CONVERSATION, Entry, Gap, ModelOutput, Node, ToolResults
+from history.entries.values import JsonDict, JsonObject, Media, Part, Reasoning, ToolRequest, ToolResult
 from history.formats.base import Notes
 from history.models import Message, Session
 from history.record import paths

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -81,8 +81,7 @@ class BrowseQuery:
 
     def without(self, name: str) -> BrowseQuery:
         """The same without one filter: what its other values would find."""
-        empty = next(field.default for field in fields(self) if field.name == name)
-        return replace(self, **{name: empty})  # type: ignore[arg-type]
+        return replace(self, **{name: getattr(BrowseQuery(), name)})
 
     def link(self, **changes: object) -> str:
         """The query string of the same page with these changes. It begins at the top unless `before` is changed."""

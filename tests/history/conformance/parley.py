@@ -98,7 +98,8 @@ class ParleyStore:
     def ledger(self, session: str) -> list[Node]:
         found: list[Node] = []
         while rows := selectors.ledger_of(self.read(session), after=found[-1].seq if found else 0):
-            found += selectors.nodes_of(rows)
+            pairs = zip(rows, selectors.entries_of(rows), strict=True)
+            found += [Node(seq=row.seq, parent=row.parent_seq, entry=entry) for row, entry in pairs]
         return found
 
     def search(self, word: str) -> set[tuple[str, int]]:

@@ -228,7 +228,7 @@ def test_results_are_stored_in_the_order_in_which_they_were_asked_for(ada: Any) 
     recorder.append(session, model_output("", tool_request("c1"), tool_request("c2")), after=1)
     recorder.append(session, tool_results(tool_result("c2", "second"), tool_result("c1", "first")), after=2)
     entry = selectors.entries_of([Message.objects.get(session=session, seq=3)])[0]
-    assert [outcome.call_id for outcome in entry.results] == ["c1", "c2"]  # type: ignore[attr-defined]
+    assert [outcome.call_id for outcome in entry.results] == ["c1", "c2"]
 
 
 def test_a_new_message_answers_open_calls_as_skipped(ada: Any) -> None:
