@@ -181,7 +181,7 @@ def _write_and_read(state: UsageCounters) -> None:
     alive: dict[str, Collection[str]] = {one.key.prefix: one.running for one in limited.values() if one.key}
     alive |= {redis_counters.scope_of_owner(pk): one.reserved.keys() for pk, one in owners.items() if one.reserved}
     redis_counters.keep_alive(alive)
-    tables.add_days((key, owner, count.period, count.writing) for key, owner, count in days)
+    tables.add_days([(key, owner, count.period, count.writing) for key, owner, count in days])
     with state.lock:
         for count in counts:
             count.end_writing()
