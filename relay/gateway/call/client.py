@@ -9,14 +9,19 @@ import asyncio
 from asyncio import AbstractEventLoop
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from relay.runtime.asgi import Headers, Message, Receive, Send
+from relay.runtime.event_loop import Deadlines, PerLoop
 
 COMMENT = b": keepalive\n\n"
 # For Google's clients: their SDK parses every line that is not empty as JSON, comments too.
 EMPTY_LINE = b"\n"
-WATCH_AFTER = 0.05
+WATCH_AFTER = 0.05  # at least; at most twice that
 EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
+
+
+_deadlines = PerLoop(partial(Deadlines, WATCH_AFTER))
 
 
 @dataclass(slots=True, eq=False)
@@ -26,7 +31,7 @@ class Client:
     loop: AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     is_gone: bool = False
     has_begun: bool = False
-    _watch_timer: asyncio.TimerHandle | None = None
+    _deadlines: Deadlines | None = None
     _watch_task: asyncio.Task[None] | None = None
     _timer: asyncio.TimerHandle | None = None
     _comment_task: asyncio.Task[None] | None = None
@@ -38,10 +43,13 @@ class Client:
 
     def watch(self, on_disconnect: Callable[[], None]) -> None:
         """Call it once the body has been read: the next message of the server is then that the client has left."""
-        self._watch_timer = self.loop.call_later(WATCH_AFTER, self._watch_now, on_disconnect)
+        self._deadlines = _deadlines.of(self.loop)
+        begin = partial(self.loop.call_soon, self._watch_now, on_disconnect)
+        self._deadlines.add(self, self.loop.time() + WATCH_AFTER, begin)
 
     def _watch_now(self, on_disconnect: Callable[[], None]) -> None:
-        self._watch_task = self.loop.create_task(self._wait_for_disconnect(on_disconnect))
+        if self._deadlines is not None:  # not closed meanwhile
+            self._watch_task = self.loop.create_task(self._wait_for_disconnect(on_disconnect))
 
     async def send_json(self, status: int, body: bytes, headers: Headers) -> None:
         own = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
@@ -77,7 +85,10 @@ class Client:
             cut()
 
     def close(self) -> None:
-        for waiting in (self._watch_timer, self._watch_task, self._timer, self._comment_task):
+        if self._deadlines is not None:
+            self._deadlines.discard(self)
+            self._deadlines = None
+        for waiting in (self._watch_task, self._timer, self._comment_task):
             if waiting is not None:
                 waiting.cancel()
 
