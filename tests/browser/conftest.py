@@ -31,7 +31,7 @@ from project.background import lifecycle
 from project.management.commands.serve import listening_socket, make_server
 from relay.models import Agent
 from relay.providers import registry
-from relay.runtime.async_db import close_connections
+from tests.database_threads import close_connections
 from tests.relay.providers.scripted import Answer, ScriptedProvider
 
 ARTEFACTS = Path(live_settings.BASE_DIR) / "artefacts"
