@@ -5,7 +5,6 @@ all of them at once.
 """
 
 import threading
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -16,15 +15,15 @@ class ProcessState:
         self._objects: dict[type, Any] = {}
         self._lock = threading.RLock()
 
-    def get(self, kind: type[T], create: Callable[[], T] | None = None) -> T:
-        """The object of this class, created on first use by `create` or without arguments."""
+    def get(self, kind: type[T]) -> T:
+        """The object of this class, created on first use."""
         existing: T | None = self._objects.get(kind)
         if existing is not None:
             return existing
         with self._lock:
             existing = self.find(kind)
             if existing is None:
-                existing = self._objects[kind] = (create or kind)()
+                existing = self._objects[kind] = kind()
             return existing
 
     def find(self, kind: type[T]) -> T | None:

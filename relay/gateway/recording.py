@@ -23,7 +23,7 @@ from relay.gateway.call.headers import Pairs
 from relay.gateway.journal.records import CallAccepted, CallEnded, without_credentials
 from relay.gateway.journal.writer import WITHOUT_BODIES, WITHOUT_REPLIES, Journal, Losses
 from relay.gateway.references.issued_ids import IssuedIdScanner, scanner_for
-from relay.gateway.replies import COUNTS, MOST_PLAIN, ReplyCopy, count_other_usage, count_usage, read_answer_id
+from relay.gateway.replies import COUNTS, MOST_PLAIN, ReplyCopy, read_answer_id, read_usage
 from relay.gateway.routes import Upstream
 from relay.runtime.event_loop import parse_apart
 from relay.usage import counters as usage_counters
@@ -48,7 +48,7 @@ def most_bytes() -> int:
 
 
 def journal() -> Journal:
-    return process_state.get(Journal, lambda: Journal(journal_folder(), most_bytes=most_bytes()))
+    return process_state.find(Journal) or process_state.keep(Journal(journal_folder(), most_bytes=most_bytes()))
 
 
 def close_journal() -> None:
@@ -174,18 +174,20 @@ class Recording:
         # A few compressed bytes may be very many.
         size = MOST_PLAIN if self.encoding else self.size
         try:
-            self.usage = await parse_apart(size, self._read_usage, is_done=is_done)
+            if self.upstream is not None and self.copy is not None:
+                self.usage = await parse_apart(
+                    size,
+                    read_usage,
+                    self.upstream.dialect,
+                    self.copy,
+                    self.encoding,
+                    is_chat=self.call.address.kind == "chat",
+                    request_size=len(self.call.body),
+                    is_done=is_done,
+                )
             self._count()
         except Exception:  # an error in counting must not break the reply, which is on its way
             logger.exception("The usage of call %s cannot be counted.", self.call.name)
-
-    def _read_usage(self, *, is_done: bool) -> Usage | None:
-        if self.upstream is None or self.copy is None:
-            return None
-        dialect, plain = self.upstream.dialect, self.copy.plain(self.encoding)
-        if self.call.address.kind != "chat":
-            return count_other_usage(dialect, plain)
-        return count_usage(dialect, plain, request_size=len(self.call.body), reply_size=self.size, is_done=is_done)
 
     def _count(self) -> None:
         upstream, call = self.upstream, self.call

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from django.db import DatabaseError, InterfaceError, OperationalError, connection, connections
+from django.db import DatabaseError, InterfaceError, OperationalError, connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
@@ -91,18 +91,6 @@ def _connection() -> Iterator[None]:
     finally:
         connection.close_at = None  # these threads stay, and so may their connections
         release_large_values()
-
-
-def close_connections() -> None:
-    """Let go of the database, for instance because a test is about to drop it."""
-    together = threading.Barrier(THREADS)
-
-    def close() -> None:
-        together.wait(10)
-        connections.close_all()
-
-    for done in [_pool.submit(close) for _ in range(THREADS)]:
-        done.result(10)
 
 
 def _limit_locks(connection: BaseDatabaseWrapper, **_named: Any) -> None:

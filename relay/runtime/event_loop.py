@@ -76,16 +76,17 @@ class Deadlines:
 
     def __init__(self, every: float) -> None:
         self.every = every
-        self.waiting: dict[object, tuple[float, Callable[[], None]]] = {}
+        self.waiting: dict[object, tuple[float, Callable[[], object]]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, owner: object, due: float, callback: Callable[[], None]) -> None:
+    def add(self, owner: object, due: float, callback: Callable[[], object]) -> None:
         self.waiting[owner] = (due, callback)
         if self._timer is None:
             self._schedule()
 
-    def discard(self, owner: object) -> None:
-        self.waiting.pop(owner, None)
+    def discard(self, owner: object) -> bool:
+        """False if its callback has been called."""
+        return self.waiting.pop(owner, None) is not None
 
     def _schedule(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(self.every, self._check)

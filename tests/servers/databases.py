@@ -11,14 +11,16 @@ import os
 import secrets
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import connection, connections, transaction
 
+from relay.runtime.async_db import THREADS, _pool
 from tests.servers.processes import run_manage
 
 # Where the workers of one run find what one of them has made.
@@ -179,3 +181,15 @@ def _count_rows() -> int:
     with connection.cursor() as cursor:
         cursor.execute(_ROWS_READ)
         return int(cursor.fetchone()[0])
+
+
+def close_connections() -> None:
+    """Let go of the database, which a test is about to drop."""
+    together = threading.Barrier(THREADS)
+
+    def close() -> None:
+        together.wait(10)
+        connections.close_all()
+
+    for done in [_pool.submit(close) for _ in range(THREADS)]:
+        done.result(10)

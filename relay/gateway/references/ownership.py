@@ -13,7 +13,7 @@ import asyncio
 import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from django.db import DatabaseError, InterfaceError
@@ -52,13 +52,13 @@ CREATION_PATHS = {
 }
 
 
+@dataclass(slots=True)
 class IssuedIdCache:
     """Ids that replies gave out, by key and id, with the provider if it was one of several."""
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.seen: OrderedDict[tuple[int, str], str] = OrderedDict()
-        self.unwritten: list[tuple[int, str]] = []  # not in the database yet
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    seen: OrderedDict[tuple[int, str], str] = field(default_factory=OrderedDict)
+    unwritten: list[tuple[int, str]] = field(default_factory=list)  # not in the database yet
 
 
 async def check_references(call: Call) -> None:
@@ -154,7 +154,7 @@ async def look_up(query: Awaitable[T], what: str) -> T:
 
 
 def _issued_among(key: int, names: Iterable[str]) -> set[str]:
-    ids = among((name[:LONGEST_ID] for name in names), kind=str)
+    ids = among([name[:LONGEST_ID] for name in names], kind=str)
     return set(IssuedId.objects.filter(key_id=key, name__in=ids).values_list("name", flat=True))
 
 
