@@ -1,7 +1,7 @@
 """Wire formats of vendors: requests, replies, streams and errors, encoded and decoded without I/O.
 
-A dialect is a folder with the parts of a `Dialect`: a request encoder and a reply decoder to call the vendor, a request
-decoder and a reply encoder to serve its clients. docs/internals/dialects.md has the rules and their tests.
+A dialect is a folder with the parts of a `Dialect`: a request encoder and a reply reader to call the vendor, a request
+decoder and a reply writer to serve its clients. docs/internals/dialects.md has the rules and their tests.
 """
 
 from history.dialects.anthropic_messages import DIALECT as ANTHROPIC_MESSAGES

@@ -1,14 +1,14 @@
 """Parts that OpenAI's two dialects share: requests, tools, text input of tools, errors, usage, HTTP API."""
 
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from history.answers.events import AnswerFailed, ErrorKind
 from history.context.messages import SYSTEM_CHANNEL
 from history.context.values import Context, ContextEntry
-from history.dialects.dialect import HttpApi, ListedModel, can_chat
+from history.dialects.errors import ERRORS, KIND_OF_STATUS, failure_event, read_body
+from history.dialects.http_api import HttpApi, ListedModel, can_chat
 from history.dialects.json_access import as_bool, as_count, compact, items, obj, objs, string, without_empty
-from history.dialects.reply_decoder import KIND_OF_STATUS, STATUS_OF_KIND, failure_event, read_body
 from history.dialects.request_decoder import RequestDecoder, read_function
 from history.dialects.request_encoder import RequestEncoder, kind_of
 from history.dialects.tools import hosted_tool
@@ -20,26 +20,16 @@ CHOICES: dict[str, ToolChoice] = {"auto": "auto", "none": "none", "required": "r
 
 
 class OpenAIRequestEncoder(RequestEncoder):
-    """Each dialect writes messages in its own format."""
-
     has_detail = True
     nests_fields: ClassVar[bool]  # of a tool, a tool choice and an answer form: below the name of their type
-
-    def message(self, role: str, blocks: list[JsonDict]) -> JsonDict:
-        raise NotImplementedError
 
     def wrapped(self, kind: str, fields: JsonDict) -> JsonDict:
         return {"type": kind, kind: fields} if self.nests_fields else {"type": kind, **fields}
 
-    def instruction(self, entry: ContextEntry) -> list[JsonDict]:
+    def role_and_text(self, entry: ContextEntry) -> tuple[str, str]:
+        """An instruction within the conversation: as text of the user for models without a system role."""
         text, role = text_of(entry.parts), self.switches.system_role
-        if text and role == "remove":
-            return [self.message("user", super().instruction(entry))]
-        return [self.message(role, [self.text(text)])] if text else []
-
-    def input(self, entry: ContextEntry) -> list[JsonDict]:
-        blocks = super().input(entry)
-        return [self.message("user", blocks)] if blocks else []
+        return ("user", self.system_as_text(entry)) if text and role == "remove" else (role, text)
 
     def tools(self, context: Context) -> JsonDict:
         offered = self.offered_tools(context.tools)
@@ -65,14 +55,6 @@ class OpenAIRequestEncoder(RequestEncoder):
 
 
 class OpenAIRequestDecoder(RequestDecoder):
-    def part(self, part: object) -> Part:
-        raise NotImplementedError
-
-    def parts(self, content: object) -> list[Part]:
-        if isinstance(content, str):
-            return [Text(text=content)] if content else []
-        return [self.part(part) for part in items(content)]
-
     def instruction(self, parts: list[Part]) -> None:
         """Instructions before the first entry are the system text; later ones stay within the conversation."""
         if self.entries:
@@ -82,6 +64,11 @@ class OpenAIRequestDecoder(RequestDecoder):
         for part in parts:
             if not isinstance(part, Text):
                 self.lose(LossCode.PART_NOT_CARRIED, type=kind_of(part))
+
+
+def listed(content: object) -> Sequence[Any]:
+    """The parts of a content, which may be a text alone."""
+    return (content,) if isinstance(content, str) and content else items(content)
 
 
 def read_tool(tool: JsonObject, *, dialect: str) -> ToolDefinition:
@@ -146,22 +133,7 @@ def encode_usage(usage: Usage, sent: str = "input", written: str = "output") -> 
     }
 
 
-# The type of each kind, and a more exact code.
-ERRORS: dict[ErrorKind, tuple[str, str | None]] = {
-    "invalid_request": ("invalid_request_error", None),
-    "authentication": ("invalid_request_error", "invalid_api_key"),
-    "billing": ("insufficient_quota", "insufficient_quota"),
-    "permission": ("invalid_request_error", "permission_denied"),
-    "not_found": ("invalid_request_error", "model_not_found"),
-    "conflict": ("invalid_request_error", "conflict"),
-    "too_large": ("invalid_request_error", "request_too_large"),
-    "context_length": ("invalid_request_error", "context_length_exceeded"),
-    "rate_limit": ("rate_limit_error", "rate_limit_exceeded"),
-    "server": ("server_error", None),
-    "overloaded": ("server_error", "overloaded"),
-    "timeout": ("server_error", "timeout"),
-}
-KINDS: dict[str, ErrorKind] = {code: kind for kind, (_, code) in ERRORS.items() if code}
+KINDS: dict[str, ErrorKind] = {names.openai_code: kind for kind, names in ERRORS.items() if names.openai_code}
 KINDS |= {
     "rate_limit_error": "rate_limit",
     "tokens": "rate_limit",
@@ -183,9 +155,9 @@ def decode_error(status: int, body: bytes | JsonObject) -> AnswerFailed:
 
 
 def encode_error(error: AnswerFailed) -> tuple[int, JsonDict]:
-    error_type, code = ERRORS[error.kind]
-    body = {"message": error.message, "type": error_type, "param": None, "code": code}
-    return STATUS_OF_KIND[error.kind], {"error": body}
+    names = ERRORS[error.kind]
+    body = {"message": error.message, "type": names.openai_type, "param": None, "code": names.openai_code}
+    return names.status, {"error": body}
 
 
 # Names of the context window at vLLM, OpenRouter, Mistral and llama.cpp; OpenAI does not list it.

@@ -22,6 +22,7 @@ from history.entries import (
     OtherPart,
     Part,
     ResultStatus,
+    Text,
     ToolDefinition,
     ToolRequest,
     ToolResult,
@@ -106,11 +107,12 @@ class RequestDecoder:
         self.more += more
 
     def finish_last(self) -> None:
-        if self.more is not None:
-            self.entries[-1], self.more = self.extended(self.entries[-1], self.more), None
-
-    def extended(self, entry: ConversationEntry, more: list[Any]) -> ConversationEntry:
-        return replace(entry, results=(*entry.results, *more)) if isinstance(entry, ToolResults) else entry
+        more, self.more = self.more, None
+        match self.entries[-1] if more is not None else None:
+            case ToolResults() as last:
+                self.entries[-1] = replace(last, results=(*last.results, *(more or ())))
+            case ModelOutput() as last:
+                self.entries[-1] = replace(last, parts=tuple(_join_texts([*last.parts, *(more or ())])))
 
     def add_input(self, parts: list[Part], metadata: JsonObject = EMPTY, *, channel: str = "relay") -> None:
         if parts:
@@ -197,6 +199,17 @@ class RequestDecoder:
         if content is None:
             return self.media(data, media_type=media_type, name=name)
         return self.add_media(content, media_type=media_type, name=name)
+
+
+def _join_texts(parts: list[Part]) -> list[Part]:
+    merged: list[Part] = []
+    for part in parts:
+        last = merged[-1] if merged else None
+        if isinstance(part, Text) and isinstance(last, Text) and not (part.extra or last.extra):
+            merged[-1] = Text(text=last.text + part.text)
+        else:
+            merged.append(part)
+    return merged
 
 
 def extra_of(block: JsonObject, *known: str) -> JsonDict:

@@ -4,8 +4,9 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from history.context.values import Context, ContextEntry, Role
 from history.dialects.json_access import string, without_empty
@@ -17,7 +18,7 @@ from history.dialects.tools import (
     substitutes_for,
     wrap_arguments,
 )
-from history.dialects.types import CallOptions, EncodedRequest, Loss, LossCode, join_texts
+from history.dialects.types import CallOptions, Loss, LossCode, join_texts
 from history.entries import (
     JsonDict,
     JsonObject,
@@ -36,6 +37,16 @@ from history.entries import (
 GOOGLE_URLS = ("gs://", "https://generativelanguage.googleapis.com/")  # URLs that Google opens for its own models only
 
 
+class Attachment(NamedTuple):
+    """Media of which the bytes, the URL or both are known."""
+
+    media: Media
+    content: bytes | None
+
+
+EncodedEntry = tuple[ContextEntry, list[JsonDict]]
+
+
 class RequestEncoder:
     """Encodes one request. A dialect writes texts, media and entries in its format."""
 
@@ -43,6 +54,8 @@ class RequestEncoder:
     # Call ids: their greatest length, and the characters that this vendor rejects.
     id_limit: ClassVar[int]
     invalid_in_ids: ClassVar[re.Pattern[str] | None] = None
+    text_fields: ClassVar[JsonDict] = {"type": "text"}  # of a text block, besides the text
+    function_fields: ClassVar[JsonDict] = {}  # of a function, besides its name, description and schema
     schema_field: ClassVar[str] = "parameters"  # the field of a function with the schema of its arguments
     closed: ClassVar[tuple[str, ...]] = GOOGLE_URLS  # prefixes of URLs that this vendor cannot open
     rejects_blank_text: ClassVar[bool] = False
@@ -56,42 +69,18 @@ class RequestEncoder:
         self.seq = 0
         self._ids: dict[str, str] = {}
 
-    def encode(self, context: Context) -> EncodedRequest:
-        raise NotImplementedError
-
     def lose(self, code: LossCode, **values: object) -> None:
         self.losses.append(Loss(code=code, seq=self.seq, values=values))
 
-    def encode_entries(self, context: Context) -> Iterator[tuple[ContextEntry, list[JsonDict]]]:
-        """Each entry with its blocks; OpenAI's dialects have messages instead. Losses refer to the current entry."""
-        encoders = {Role.MODEL_OUTPUT: self.answer, Role.TOOL_RESULT: self.results, Role.SYSTEM: self.instruction}
-        for entry in context.entries:
-            self.seq = entry.seq
-            if entry.role is Role.SYSTEM:
-                self.leave_out(entry.parts)
-            encoded = encoders.get(entry.role, self.input)(entry)
-            if not encoded:
-                self.lose(LossCode.MESSAGE_LEFT_OUT)
-            yield entry, encoded
-        self.seq = 0
+    def adapted(self, context: Context) -> Context:
+        """The context in a form that this vendor accepts."""
+        return self.with_any_input(self.with_system_role(context))
 
-    def encoded(self, context: Context, body: JsonDict, *, path: str) -> EncodedRequest:
-        debug = {}
-        if self.options.include_debug:
-            debug = {
-                "dialect": self.dialect,
-                "origins": [list(entry.origin) for entry in context.entries],
-                "tokens": context.tokens,
-                "repairs": [remark.code.value for remark in context.report.remarks],
-                "losses": [loss.code.value for loss in self.losses],
-            }
-        return EncodedRequest(body=body, path=path, losses=tuple(self.losses), supplied=self.supplied, debug=debug)
+    def instruction(self, entry: ContextEntry) -> list[JsonDict]:
+        """An instruction within the conversation. Each method for an entry returns its blocks, or its messages."""
+        raise NotImplementedError
 
-    def text(self, text: str) -> JsonDict:
-        return {"type": "text", "text": text}
-
-    def media(self, media: Media, content: bytes | None) -> JsonDict | None:
-        """Media of which the bytes, the URL or both are known; None if this vendor does not accept its type."""
+    def input(self, entry: ContextEntry) -> list[JsonDict]:
         raise NotImplementedError
 
     def answer(self, entry: ContextEntry) -> list[JsonDict]:
@@ -100,46 +89,52 @@ class RequestEncoder:
     def results(self, entry: ContextEntry) -> list[JsonDict]:
         raise NotImplementedError
 
-    def instruction(self, entry: ContextEntry) -> list[JsonDict]:
-        """An instruction within the conversation, as text for vendors without a role for it."""
+    def request(self, context: Context, encoded: list[EncodedEntry]) -> tuple[str, JsonDict]:
+        """The path, after the base URL of the vendor's own SDK, and the body."""
+        raise NotImplementedError
+
+    def text(self, text: str) -> JsonDict:
+        return {**self.text_fields, "text": text}
+
+    def system_as_text(self, entry: ContextEntry) -> str:
+        """An instruction within the conversation, for vendors without a role for it."""
         self.lose(LossCode.SYSTEM_AS_TEXT)
-        return [self.text(f"<system>\n{text_of(entry.parts)}\n</system>")]
+        return f"<system>\n{text_of(entry.parts)}\n</system>"
 
-    def input(self, entry: ContextEntry) -> list[JsonDict]:
-        screen = self.live_screen(entry)
-        return [*self.blocks(entry.parts), *([self.text(screen)] if screen else [])]
+    def input_parts(self, entry: ContextEntry) -> tuple[Part, ...]:
+        return (*entry.parts, Text(text=self.live_screen(entry)))
 
-    def blocks(self, parts: Iterable[Part]) -> list[JsonDict]:
-        return [block for part in parts if (block := self.block(part))]
+    def sendable(self, parts: Iterable[Part]) -> Iterator[JsonDict | Attachment]:
+        """Blocks of texts, and attachments for blocks. Empty texts and parts of other types are left out."""
+        for part in parts:
+            if isinstance(part, Media):
+                yield self._attachment(part)
+            elif not isinstance(part, Text):
+                self.leave_out([part])
+            elif part.text.strip() if self.rejects_blank_text else part.text:
+                yield self.text(part.text)
 
-    def block(self, part: Part) -> JsonDict | None:
-        """A part of an input or a result; None for an empty part, or one that the dialect cannot carry."""
-        if isinstance(part, Text):
-            is_empty = not part.text.strip() if self.rejects_blank_text else not part.text
-            return None if is_empty else self.text(part.text)
-        if isinstance(part, Media):
-            return self._media_block(part)
-        self.leave_out([part])
-        return None
-
-    def _media_block(self, media: Media) -> JsonDict:
+    def _attachment(self, media: Media) -> JsonDict | Attachment:
         if media.media_type == "image/jpg":  # a common mistake that only OpenAI accepts
             media = replace(media, media_type="image/jpeg")
-        content = self.bytes_of(media)
+        content = None
+        if media.sha256 and self.options.media is not None:
+            with suppress(LookupError):
+                content = self.options.media(media.sha256)
         if content is None and media.url.startswith(self.closed):
-            return self.note(media, LossCode.MEDIA_NOT_CARRIED)
+            return self.note(media)
         if not self.has_detail and detail_of(media) != "auto":
             self.lose(LossCode.OPTION_NOT_CARRIED, name="detail")
         if content is None and not media.url:
             return self.note(media, LossCode.MEDIA_UNAVAILABLE)
-        return self.media(media, content) or self.note(media, LossCode.MEDIA_NOT_CARRIED)
+        return Attachment(media, content)
 
-    def moved_media(self, result: ToolResult) -> list[JsonDict]:
-        """Media of a result as blocks for a message after it, where results cannot carry media."""
+    def moved_media(self, result: ToolResult) -> tuple[Part, ...]:
+        """Media of a result for a message after it, where results cannot carry media."""
         if not (media := media_in(result)):
-            return []
+            return ()
         self.lose(LossCode.MEDIA_MOVED, tool=result.name)
-        return [self.text(f"Media from the result of {result.name}:"), *self.blocks(media)]
+        return (Text(text=f"Media from the result of {result.name}:"), *media)
 
     def with_any_input(self, context: Context) -> Context:
         """Most vendors reject an instruction without messages: it becomes the first input."""
@@ -229,7 +224,12 @@ class RequestEncoder:
     def function(self, tool: ToolDefinition) -> JsonDict:
         """Vendors require a schema of an object; OpenAI also requires `properties`."""
         schema = {"type": "object", "properties": {}, **thaw(tool.parameters)}
-        return {"name": tool.name, **without_empty(description=tool.description), self.schema_field: schema}
+        return {
+            "name": tool.name,
+            **without_empty(description=tool.description),
+            self.schema_field: schema,
+            **self.function_fields,
+        }
 
     def forced_tool(self, offered: Iterable[tuple[ToolDefinition, object]]) -> str:
         """The tool that must be called; '' if it is not offered, because vendors refuse its name."""
@@ -239,15 +239,7 @@ class RequestEncoder:
         self.lose(LossCode.OPTION_NOT_CARRIED, name="tool_choice")
         return ""
 
-    def bytes_of(self, media: Media) -> bytes | None:
-        if not media.sha256 or self.options.media is None:
-            return None
-        try:
-            return self.options.media(media.sha256)
-        except LookupError:
-            return None
-
-    def note(self, media: Media, code: LossCode) -> JsonDict:
+    def note(self, media: Media, code: LossCode = LossCode.MEDIA_NOT_CARRIED) -> JsonDict:
         """A text in place of media that cannot be sent."""
         name = media.name or media.type
         self.lose(code, name=name, media_type=media.media_type)

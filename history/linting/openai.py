@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 from history.dialects.json_access import items, obj, objs, string
-from history.dialects.openai_responses.reply_decoder import call_of
+from history.dialects.openai_responses.reply_reader import call_of
 from history.dialects.tools import parse_arguments
 from history.entries import JsonObject
 from history.linting.walker import A_LIST, LintWalk, Speaker, shortened, speaker_of, weight_of

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from history.answers.assembly import Assembler
 from history.answers.events import AnswerFailed
 from history.dialects import DIALECTS, Dialect
-from history.dialects.dialect import HttpApi
+from history.dialects.http_api import HttpApi
 from history.entries import ModelOutput, Part, Reasoning, Text, Usage
 from relay.digest.calls import PendingCall, RecordedAnswer
 from relay.digest.requests import RelayedRequest

@@ -15,7 +15,7 @@ from django.conf import settings
 
 from history.clients import client_name, parent_session_name
 from history.dialects import DIALECTS, DecodedRequest, DialectError
-from history.dialects.dialect import HttpApi
+from history.dialects.http_api import HttpApi
 from history.dialects.json_access import parse_json
 from history.dialects.tools import text_tool_names
 from history.dialects.types import ConversationEntry

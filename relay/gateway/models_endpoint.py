@@ -8,7 +8,7 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError
 
 from history.dialects import DIALECTS
-from history.dialects.dialect import ListedModel
+from history.dialects.http_api import ListedModel
 from history.dialects.json_access import as_bytes
 from history.entries import JsonObject
 from history.models import ApiKey

@@ -10,7 +10,7 @@ from typing import get_args
 from urllib.parse import urlsplit
 
 from history.dialects import DIALECTS, Switches
-from history.dialects.dialect import KeyHeader
+from history.dialects.http_api import KeyHeader
 from relay.providers.base import Model
 from relay.providers.vendors import azure_url
 

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from history.dialects.anthropic_messages.reply_decoder import AnthropicReplyDecoder, usage_from
-from history.dialects.anthropic_messages.reply_encoder import AnthropicReplyEncoder
+from history.dialects.anthropic_messages.reply_reader import AnthropicReplyReader, usage_from
+from history.dialects.anthropic_messages.reply_writer import AnthropicReplyWriter
 from history.dialects.anthropic_messages.request_decoder import AnthropicRequestDecoder
 from history.dialects.anthropic_messages.request_encoder import AnthropicRequestEncoder
-from history.dialects.dialect import Dialect, HttpApi, ListedModel
+from history.dialects.dialect import Dialect
+from history.dialects.http_api import HttpApi, ListedModel
 from history.dialects.json_access import as_count, obj, objs, string
 from history.dialects.references import AnyObject, Container, ContentBlock, IssuedIds, ObjectWithId, ObjectWithType
 from history.dialects.types import Switches
@@ -89,5 +90,5 @@ class AnthropicApi(HttpApi):
 
 
 DIALECT = Dialect(
-    AnthropicApi(), AnthropicRequestEncoder, AnthropicRequestDecoder, AnthropicReplyDecoder, AnthropicReplyEncoder
+    AnthropicApi(), AnthropicRequestEncoder, AnthropicRequestDecoder, AnthropicReplyReader, AnthropicReplyWriter
 )

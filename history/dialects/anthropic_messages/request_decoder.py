@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from history.context.messages import SYSTEM_CHANNEL
-from history.dialects.anthropic_messages.reply_decoder import DIALECT
+from history.dialects.anthropic_messages.reply_reader import DIALECT
 from history.dialects.json_access import as_bool, as_int, from_base64, items, obj, objs, parse_json, string
 from history.dialects.request_decoder import RequestDecoder, effort_for, extra_of, other, read_function, read_options
 from history.dialects.tools import arguments_text, hosted_tool

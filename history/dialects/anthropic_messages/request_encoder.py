@@ -5,17 +5,17 @@ narrow alphabet, empty texts are rejected, and thinking goes back with its signa
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 
 from history.context.values import Context, ContextEntry, Role
-from history.dialects.anthropic_messages.reply_decoder import DIALECT
+from history.dialects.anthropic_messages.reply_reader import DIALECT
+from history.dialects.anthropic_messages.reply_writer import blocks_of
 from history.dialects.json_access import items, obj, string, without_empty
-from history.dialects.request_encoder import RequestEncoder, base64_of, missing_error
-from history.dialects.types import EncodedRequest, LossCode, join_texts
+from history.dialects.request_encoder import Attachment, EncodedEntry, RequestEncoder, base64_of, missing_error
+from history.dialects.types import LossCode, join_texts
 from history.entries import JsonDict, JsonObject, Media, Part, Reasoning, Text, ToolRequest, ToolResult, text_of
 
-PATH = "/v1/messages"
 MAX_TOKENS = 4_096  # Anthropic requires a limit; this is the maximum of its smallest models
 IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 # Thinking tokens of older models by effort.
@@ -30,13 +30,16 @@ class AnthropicRequestEncoder(RequestEncoder):
     rejects_blank_text = True
     invalid_in_ids = re.compile(r"[^a-zA-Z0-9_-]")
 
-    def encode(self, context: Context) -> EncodedRequest:
-        options, context = self.options, self.with_any_input(context)
+    def adapted(self, context: Context) -> Context:
+        return self.with_any_input(context)
+
+    def request(self, context: Context, encoded: list[EncodedEntry]) -> tuple[str, JsonDict]:
+        options = self.options
         body = {
             "model": options.model,
             "max_tokens": options.max_tokens or MAX_TOKENS,
             **without_empty(system=context.system),
-            "messages": self.messages(context),
+            "messages": self.messages(encoded),
             **self.tools(context),
             **without_empty(stop_sequences=list(options.stop), temperature=options.temperature, top_p=options.top_p),
             **({"stream": True} if options.stream else {}),
@@ -45,14 +48,13 @@ class AnthropicRequestEncoder(RequestEncoder):
         self.add_form(body)
         if body["max_tokens"] != options.max_tokens:
             self.supplied["max_tokens"] = body["max_tokens"]
-        return self.encoded(context, body, path=PATH)
+        return "/v1/messages", body
 
-    def messages(self, context: Context) -> list[JsonDict]:
+    def messages(self, encoded: list[EncodedEntry]) -> list[JsonDict]:
         """Consecutive messages of one role are one, also if an empty message was between them."""
-        encoded = ((self.role(entry), blocks) for entry, blocks in self.encode_entries(context))
         messages: list[JsonDict] = [
             {"role": role, "content": [block for _, blocks in group for block in blocks]}
-            for role, group in groupby((message for message in encoded if message[1]), key=lambda message: message[0])
+            for role, group in groupby((one for one in encoded if one[1]), key=lambda one: self.role(one[0]))
         ]
         if messages and messages[-1]["role"] == "assistant" and messages[-1]["content"][-1]["type"] == "text":
             # A last answer that the model continues must not end in white space.
@@ -68,32 +70,31 @@ class AnthropicRequestEncoder(RequestEncoder):
     def instruction(self, entry: ContextEntry) -> list[JsonDict]:
         if self.switches.inline_system:
             return self.blocks([Text(text=text_of(entry.parts))])
-        return super().instruction(entry)
+        return [self.text(self.system_as_text(entry))]
+
+    def input(self, entry: ContextEntry) -> list[JsonDict]:
+        return self.blocks(self.input_parts(entry))
 
     def answer(self, entry: ContextEntry) -> list[JsonDict]:
         """Calls come last: Anthropic expects their results directly after them."""
-        blocks = [block for part in entry.parts if (block := self.answer_block(part))]
+        blocks = [block for part in entry.parts for block in self.answer_blocks(part)]
         ordered = sorted(blocks, key=lambda block: block["type"] == "tool_use")
         if ordered != blocks:
             self.lose(LossCode.PARTS_REORDERED)
         return ordered
 
-    def answer_block(self, part: Part) -> JsonDict | None:
+    def answer_blocks(self, part: Part) -> list[JsonDict]:
         match part:
             case Text():
-                return self.block(part)
+                return self.blocks([part])
             case Reasoning():
-                if not self.may_return(part):
-                    return None
-                if part.redacted:
-                    return {"type": "redacted_thinking", "data": part.redacted}
-                return {"type": "thinking", "thinking": part.text, "signature": part.signature}
+                return blocks_of(part) if self.may_return(part) else []
             case ToolRequest():
                 call_id = self.call_id(part.call_id)
-                return {"type": "tool_use", "id": call_id, "name": part.name, "input": self.arguments_object(part)}
+                return [{"type": "tool_use", "id": call_id, "name": part.name, "input": self.arguments_object(part)}]
             case _:
                 self.leave_out([part])
-                return None
+                return []
 
     def results(self, entry: ContextEntry) -> list[JsonDict]:
         """The live screen is part of the last result, so that the message has results only."""
@@ -106,13 +107,16 @@ class AnthropicRequestEncoder(RequestEncoder):
         call_id, content = self.call_id(result.call_id), []
         for part in (*result.parts, Text(text=missing_error(result))):
             if isinstance(part, Media) and not self.switches.media_in_results:
-                content.append(self.note(part, LossCode.MEDIA_NOT_CARRIED))
-            elif block := self.block(part):
-                content.append(block)
+                content.append(self.note(part))
+            else:
+                content += self.blocks([part])
         is_error = {} if result.status == "success" else {"is_error": True}
         return {"type": "tool_result", "tool_use_id": call_id, **without_empty(content=content), **is_error}
 
-    def media(self, media: Media, content: bytes | None) -> JsonDict | None:
+    def blocks(self, parts: Iterable[Part]) -> list[JsonDict]:
+        return [self.media(*part) if isinstance(part, Attachment) else part for part in self.sendable(parts)]
+
+    def media(self, media: Media, content: bytes | None) -> JsonDict:
         if media.media_type in IMAGES or (media.media_type.startswith("image/") and content is None):
             return {"type": "image", "source": _source(media, content)}
         if media.media_type == "application/pdf":
@@ -120,7 +124,7 @@ class AnthropicRequestEncoder(RequestEncoder):
         if media.media_type.startswith("text/") and content is not None:
             source = {"type": "text", "media_type": "text/plain", "data": content.decode("utf-8", "replace")}
             return {"type": "document", "source": source, **without_empty(title=media.name)}
-        return None
+        return self.note(media)
 
     def tools(self, context: Context) -> JsonDict:
         offered = self.offered_tools(context.tools)

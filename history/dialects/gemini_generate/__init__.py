@@ -9,11 +9,12 @@ from urllib.parse import quote
 
 import msgspec
 
-from history.dialects.dialect import CallKind, Dialect, HttpApi, ListedModel, ModelPath, can_chat
-from history.dialects.gemini_generate.reply_decoder import GeminiReplyDecoder, usage_from
-from history.dialects.gemini_generate.reply_encoder import GeminiReplyEncoder
+from history.dialects.dialect import Dialect
+from history.dialects.gemini_generate.reply_reader import GeminiReplyReader, usage_from
+from history.dialects.gemini_generate.reply_writer import GeminiReplyWriter
 from history.dialects.gemini_generate.request_decoder import GeminiRequestDecoder
 from history.dialects.gemini_generate.request_encoder import GeminiRequestEncoder
+from history.dialects.http_api import CallKind, HttpApi, ListedModel, ModelPath, can_chat
 from history.dialects.json_access import as_count, items, objs, string
 from history.dialects.references import Cache, FileStore, FileUri
 from history.entries import JsonDict, JsonObject
@@ -121,4 +122,4 @@ class GeminiApi(HttpApi):
                 )
 
 
-DIALECT = Dialect(GeminiApi(), GeminiRequestEncoder, GeminiRequestDecoder, GeminiReplyDecoder, GeminiReplyEncoder)
+DIALECT = Dialect(GeminiApi(), GeminiRequestEncoder, GeminiRequestDecoder, GeminiReplyReader, GeminiReplyWriter)

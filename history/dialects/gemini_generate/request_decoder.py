@@ -2,15 +2,14 @@
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import replace
 
 from history.dialects.gemini_generate.normalisation import as_json_schema, to_camel_case
-from history.dialects.gemini_generate.reply_decoder import DIALECT
+from history.dialects.gemini_generate.reply_reader import DIALECT
 from history.dialects.gemini_generate.request_encoder import SENTINEL
 from history.dialects.json_access import as_float, as_int, compact, from_base64, items, obj, objs, string, without_empty
 from history.dialects.request_decoder import RequestDecoder, effort_for, extra_of, other, read_function
 from history.dialects.tools import arguments_text, hosted_tool
-from history.dialects.types import AnswerForm, CallOptions, ConversationEntry, DecodedRequest, ToolChoice, join_texts
+from history.dialects.types import AnswerForm, CallOptions, DecodedRequest, ToolChoice, join_texts
 from history.entries import (
     JsonDict,
     JsonObject,
@@ -77,11 +76,6 @@ class GeminiRequestDecoder(RequestDecoder):
         else:
             self.add_answer(answer)
 
-    def extended(self, entry: ConversationEntry, more: list[Part]) -> ConversationEntry:
-        if isinstance(entry, ModelOutput):
-            return replace(entry, parts=tuple(_join_texts([*entry.parts, *more])))
-        return super().extended(entry, more)
-
     def parts(self, part: JsonObject) -> list[Part]:
         """A signature is a part of its own, at the same position as in a reply."""
         signature = string(part.get("thoughtSignature"))
@@ -130,17 +124,6 @@ class GeminiRequestDecoder(RequestDecoder):
             # Some clients add an id to the response to a call without one.
             call_id = self.first_open(self.unnamed.get(name)) or call_id
         return self.result(call_id=call_id, name=name, parts=parts, status=status)
-
-
-def _join_texts(parts: list[Part]) -> list[Part]:
-    merged: list[Part] = []
-    for part in parts:
-        last = merged[-1] if merged else None
-        if isinstance(part, Text) and isinstance(last, Text) and not (part.extra or last.extra):
-            merged[-1] = Text(text=last.text + part.text)
-        else:
-            merged.append(part)
-    return merged
 
 
 def _parts_of(content: JsonObject) -> list[JsonObject]:

@@ -4,16 +4,17 @@ A content has exactly as many functionResponses as there were calls. A signature
 in our record, above all on the first call of a turn. Thoughts themselves are never sent back.
 """
 
+from collections.abc import Iterable
 from mimetypes import guess_type
 from urllib.parse import quote, urlsplit
 
 from history.context.values import Context, ContextEntry, Role
-from history.dialects.gemini_generate.reply_decoder import DIALECT
-from history.dialects.gemini_generate.reply_encoder import signature_parts
+from history.dialects.gemini_generate.reply_reader import DIALECT
+from history.dialects.gemini_generate.reply_writer import signature_parts
 from history.dialects.json_access import without_empty
-from history.dialects.request_encoder import RequestEncoder, base64_of, media_in
-from history.dialects.types import EncodedRequest, LossCode
-from history.entries import JsonDict, JsonObject, Media, Reasoning, ToolRequest, ToolResult
+from history.dialects.request_encoder import Attachment, EncodedEntry, RequestEncoder, base64_of, media_in
+from history.dialects.types import LossCode
+from history.entries import JsonDict, JsonObject, Media, Part, Reasoning, ToolRequest, ToolResult
 
 SENTINEL = "skip_thought_signature_validator"  # Gemini documents this for a call whose signature is lost
 LEVELS = {"minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM", "high": "HIGH", "max": "HIGH", "xhigh": "HIGH"}
@@ -25,19 +26,19 @@ class GeminiRequestEncoder(RequestEncoder):
     id_limit = 128
     schema_field = "parametersJsonSchema"
     closed = ()
+    text_fields = {}
 
-    def encode(self, context: Context) -> EncodedRequest:
-        context = self.with_any_input(self.with_system_role(context))
+    def request(self, context: Context, encoded: list[EncodedEntry]) -> tuple[str, JsonDict]:
         system = {"systemInstruction": {"parts": [{"text": context.system}]}} if context.system else {}
-        body = {**system, "contents": self.contents(context), **self.tools(context), **self.configuration()}
+        body = {**system, "contents": self.contents(encoded), **self.tools(context), **self.configuration()}
         model = quote(self.options.model.removeprefix("models/"), safe="", errors="replace")
         method = "streamGenerateContent?alt=sse" if self.options.stream else "generateContent"
-        return self.encoded(context, body, path=f"/v1beta/models/{model}:{method}")
+        return f"/v1beta/models/{model}:{method}", body
 
-    def contents(self, context: Context) -> list[JsonDict]:
+    def contents(self, encoded: list[EncodedEntry]) -> list[JsonDict]:
         """Consecutive entries of a role are one content; a switch separates user text from function responses."""
         written: list[JsonDict] = []
-        for entry, parts in self.encode_entries(context):
+        for entry, parts in encoded:
             role = "model" if entry.role is Role.MODEL_OUTPUT else "user"
             for part in parts:
                 last: JsonDict = written[-1] if written else {"role": "", "parts": [{}]}
@@ -47,6 +48,12 @@ class GeminiRequestEncoder(RequestEncoder):
                 else:
                     last["parts"].append(part)
         return written
+
+    def instruction(self, entry: ContextEntry) -> list[JsonDict]:
+        return [self.text(self.system_as_text(entry))]
+
+    def input(self, entry: ContextEntry) -> list[JsonDict]:
+        return self.blocks(self.input_parts(entry))
 
     def answer(self, entry: ContextEntry) -> list[JsonDict]:
         written: list[JsonDict] = []
@@ -59,9 +66,9 @@ class GeminiRequestEncoder(RequestEncoder):
             elif isinstance(part, ToolRequest):
                 written.append(self.call(part, signature, is_first=not any("functionCall" in part for part in written)))
                 signature = ""
-            elif block := self.block(part):
+            elif blocks := self.blocks([part]):
                 _sign(written, signature)
-                written.append(block)
+                written += blocks
                 signature = ""
         _sign(written, signature)
         return written
@@ -80,7 +87,7 @@ class GeminiRequestEncoder(RequestEncoder):
         for result in entry.results:
             responses.append(self.response(result))
             if not self.switches.media_in_results:
-                moved += self.moved_media(result)
+                moved += self.blocks(self.moved_media(result))
         screen = [self.text(text)] if (text := self.live_screen(entry)) else []
         return [*responses, *moved, *screen]
 
@@ -94,8 +101,8 @@ class GeminiRequestEncoder(RequestEncoder):
         self.leave_out(result.parts, except_for=(Media,))
         return {"functionResponse": {name: value for name, value in function.items() if value != []}}
 
-    def text(self, text: str) -> JsonDict:
-        return {"text": text}
+    def blocks(self, parts: Iterable[Part]) -> list[JsonDict]:
+        return [self.media(*part) if isinstance(part, Attachment) else part for part in self.sendable(parts)]
 
     def media(self, media: Media, content: bytes | None) -> JsonDict:
         if content is None:

@@ -8,8 +8,8 @@ import msgspec
 
 from history.dialects.dialect import Dialect
 from history.dialects.json_access import obj
-from history.dialects.openai_chat.reply_decoder import ChatReplyDecoder
-from history.dialects.openai_chat.reply_encoder import ChatReplyEncoder
+from history.dialects.openai_chat.reply_reader import ChatReplyReader
+from history.dialects.openai_chat.reply_writer import ChatReplyWriter
 from history.dialects.openai_chat.request_decoder import ChatRequestDecoder
 from history.dialects.openai_chat.request_encoder import ChatRequestEncoder
 from history.dialects.openai_common import OpenAIApi, usage_from_chat, usage_from_responses
@@ -77,4 +77,4 @@ class ChatApi(OpenAIApi):
         return usage_from_chat({"prompt_tokens": counts.get("total_tokens"), **counts})
 
 
-DIALECT = Dialect(ChatApi(), ChatRequestEncoder, ChatRequestDecoder, ChatReplyDecoder, ChatReplyEncoder)
+DIALECT = Dialect(ChatApi(), ChatRequestEncoder, ChatRequestDecoder, ChatReplyReader, ChatReplyWriter)

@@ -1,8 +1,8 @@
 """Decoder of requests from clients of OpenAI Chat Completions, also with the legacy ``functions``."""
 
 from history.dialects.json_access import as_bool, as_int, from_base64, items, obj, objs, string
-from history.dialects.openai_chat.reply_decoder import DIALECT
-from history.dialects.openai_common import CHOICES, OpenAIRequestDecoder, read_form, read_tool, session_hints
+from history.dialects.openai_chat.reply_reader import DIALECT
+from history.dialects.openai_common import CHOICES, OpenAIRequestDecoder, listed, read_form, read_tool, session_hints
 from history.dialects.request_decoder import extra_of, other, read_options
 from history.dialects.tools import arguments_text
 from history.dialects.types import CallOptions, DecodedRequest, join_texts
@@ -35,7 +35,8 @@ class ChatRequestDecoder(OpenAIRequestDecoder):
         )
 
     def message(self, message: JsonObject) -> None:
-        parts, name = self.parts(message.get("content")), string(message.get("name"))
+        parts = [self.part(part) for part in listed(message.get("content"))]
+        name = string(message.get("name"))
         match message.get("role"):
             case "assistant":
                 self.add_answer(self.answer_parts(message, parts))

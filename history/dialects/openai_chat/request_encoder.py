@@ -4,15 +4,16 @@ Each call has one ``tool`` message, directly after the answer with the calls. An
 null. Results are texts, so their media move into a user message after them.
 """
 
+from collections.abc import Iterable
+
 from history.context.values import Context, ContextEntry
 from history.dialects.json_access import items, without_empty
-from history.dialects.openai_chat.reply_decoder import DIALECT
+from history.dialects.openai_chat.reply_reader import DIALECT
 from history.dialects.openai_common import OpenAIRequestEncoder
-from history.dialects.request_encoder import base64_of, data_url, detail_of
-from history.dialects.types import EncodedRequest, LossCode, join_texts
-from history.entries import JsonDict, Media, Reasoning, Text, ToolRequest, text_of
+from history.dialects.request_encoder import Attachment, EncodedEntry, base64_of, data_url, detail_of
+from history.dialects.types import LossCode, join_texts
+from history.entries import JsonDict, Media, Part, Reasoning, Text, ToolRequest, text_of
 
-PATH = "/chat/completions"  # after the base URL of OpenAI's SDK, which ends in /v1
 SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
 
@@ -21,13 +22,16 @@ class ChatRequestEncoder(OpenAIRequestEncoder):
     id_limit = 40
     nests_fields = True
 
-    def encode(self, context: Context) -> EncodedRequest:
+    def adapted(self, context: Context) -> Context:
+        return self.with_system_role(context)
+
+    def request(self, context: Context, encoded: list[EncodedEntry]) -> tuple[str, JsonDict]:
         options = self.options
         limit = "max_tokens" if self.switches.legacy_max_tokens else "max_completion_tokens"
         with_usage = options.stream and self.switches.stream_usage
         body = {
             "model": options.model,
-            "messages": self.messages(self.with_system_role(context)),
+            "messages": self.messages(context.system, encoded),
             **self.tools(context),
             **without_empty(response_format=self.answer_form()),
             **without_empty(**{limit: options.max_tokens}),
@@ -36,18 +40,26 @@ class ChatRequestEncoder(OpenAIRequestEncoder):
             **({"stream": True} if options.stream else {}),
             **({"stream_options": {"include_usage": True}} if with_usage else {}),
         }
-        return self.encoded(context, body, path=PATH)
+        return "/chat/completions", body  # the base URL of OpenAI's SDK ends in /v1
 
-    def messages(self, context: Context) -> list[JsonDict]:
-        messages = [message for _, encoded in self.encode_entries(context) for message in encoded]
-        if context.system:
-            messages.insert(0, {"role": self.switches.system_role, "content": context.system})
+    def messages(self, system: str, encoded: list[EncodedEntry]) -> list[JsonDict]:
+        messages = [message for _, messages in encoded for message in messages]
+        if system:
+            messages.insert(0, {"role": self.switches.system_role, "content": system})
         return _alternating(messages) if self.switches.alternate_roles else messages
 
     def message(self, role: str, blocks: list[JsonDict]) -> JsonDict:
         """A single text is sent as a string, which every server accepts."""
         is_text = len(blocks) == 1 and blocks[0]["type"] == "text"
         return {"role": role, "content": blocks[0]["text"] if is_text else blocks}
+
+    def instruction(self, entry: ContextEntry) -> list[JsonDict]:
+        role, text = self.role_and_text(entry)
+        return [{"role": role, "content": text}] if text else []
+
+    def input(self, entry: ContextEntry) -> list[JsonDict]:
+        blocks = self.blocks(self.input_parts(entry))
+        return [self.message("user", blocks)] if blocks else []
 
     def answer(self, entry: ContextEntry) -> list[JsonDict]:
         """A message has one text and one list of calls: text after a call comes before it."""
@@ -79,12 +91,15 @@ class ChatRequestEncoder(OpenAIRequestEncoder):
             self.leave_out(result.parts, except_for=(Media,))
             call_id = self.call_id(result.call_id)
             messages.append({"role": "tool", "tool_call_id": call_id, "content": self.result_text(result)})
-            moved += self.moved_media(result)
+            moved += self.blocks(self.moved_media(result))
         if messages and (screen := self.live_screen(entry)):
             messages[-1]["content"] = join_texts([messages[-1]["content"], screen])
         return [*messages, {"role": "user", "content": moved}] if moved else messages
 
-    def media(self, media: Media, content: bytes | None) -> JsonDict | None:
+    def blocks(self, parts: Iterable[Part]) -> list[JsonDict]:
+        return [self.media(*part) if isinstance(part, Attachment) else part for part in self.sendable(parts)]
+
+    def media(self, media: Media, content: bytes | None) -> JsonDict:
         if media.media_type.startswith("image/"):
             url = media.url if content is None else data_url(media.media_type, content)
             detail = detail_of(media)
@@ -99,7 +114,7 @@ class ChatRequestEncoder(OpenAIRequestEncoder):
             return {"type": "file", "file": file}
         if media.media_type.startswith("text/"):
             return self.text_file(media, content)
-        return None
+        return self.note(media)
 
 
 def _alternating(messages: list[JsonDict]) -> list[JsonDict]:

@@ -12,11 +12,11 @@ from history.dialects import references
 from history.dialects.dialect import Dialect
 from history.dialects.json_access import items, obj, string
 from history.dialects.openai_common import OpenAIApi, usage_from_responses
-from history.dialects.openai_responses.reply_decoder import ResponsesReplyDecoder
-from history.dialects.openai_responses.reply_encoder import ResponsesReplyEncoder
+from history.dialects.openai_responses.reply_reader import ResponsesReplyReader
+from history.dialects.openai_responses.reply_writer import ResponsesReplyWriter
 from history.dialects.openai_responses.request_decoder import ResponsesRequestDecoder
 from history.dialects.openai_responses.request_encoder import ResponsesRequestEncoder
-from history.entries import JsonDict, JsonObject
+from history.entries import JsonDict, JsonObject, Usage
 
 # The field without which the vendor must look up an item of this type.
 _COMPLETE_WITH = {"reasoning": "encrypted_content", "image_generation_call": "result", "file_search_call": "results"}
@@ -142,10 +142,13 @@ class ResponsesApi(OpenAIApi):
     def has_final_event(self, tail: bytes, text: bytes) -> bool:
         return b'"response.completed"' in text or b'"response.incomplete"' in text
 
+    def read_other_usage(self, counts: JsonObject) -> Usage:
+        return usage_from_responses(counts)
+
     def encode_token_count(self, tokens: int) -> JsonDict:
         return {"object": "response.input_tokens", "input_tokens": tokens}
 
 
 DIALECT = Dialect(
-    ResponsesApi(), ResponsesRequestEncoder, ResponsesRequestDecoder, ResponsesReplyDecoder, ResponsesReplyEncoder
+    ResponsesApi(), ResponsesRequestEncoder, ResponsesRequestDecoder, ResponsesReplyReader, ResponsesReplyWriter
 )

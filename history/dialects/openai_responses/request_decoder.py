@@ -1,8 +1,8 @@
 """Decoder of requests from clients of OpenAI Responses. Consecutive items of the model are one answer."""
 
 from history.dialects.json_access import as_bool, as_int, compact, obj, objs, string, without_empty
-from history.dialects.openai_common import CHOICES, OpenAIRequestDecoder, read_form, read_tool, session_hints
-from history.dialects.openai_responses.reply_decoder import DIALECT, call_of, reasoning_extra, reasoning_text
+from history.dialects.openai_common import CHOICES, OpenAIRequestDecoder, listed, read_form, read_tool, session_hints
+from history.dialects.openai_responses.reply_reader import DIALECT, call_of, reasoning_extra, reasoning_text
 from history.dialects.request_decoder import extra_of, other, read_options
 from history.dialects.types import CallOptions, DecodedRequest, join_texts
 from history.entries import JsonObject, Part, Reasoning, Text
@@ -63,7 +63,7 @@ class ResponsesRequestDecoder(OpenAIRequestDecoder):
             self.answer.append(other(item))
 
     def message(self, item: JsonObject) -> None:
-        parts = self.parts(item.get("content"))
+        parts = [self.part(part) for part in listed(item.get("content"))]
         if item.get("role") == "assistant":
             self.answer += parts
             return
@@ -80,7 +80,7 @@ class ResponsesRequestDecoder(OpenAIRequestDecoder):
     def output(self, output: object) -> list[Part]:
         """The output of a tool: a text, a list of parts, or any object."""
         if isinstance(output, str | list | tuple):
-            return self.parts(output)
+            return [self.part(part) for part in listed(output)]
         return [Text(text=compact(output))] if output else []
 
     def part(self, part: object) -> Part:

@@ -4,29 +4,34 @@ Each reasoning item is followed by its answer. Messages come before calls, and a
 outputs. Reasoning goes back encrypted and unchanged.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from history.context.values import Context, ContextEntry
 from history.dialects.json_access import without_empty
 from history.dialects.openai_common import OpenAIRequestEncoder
-from history.dialects.openai_responses.reply_decoder import DIALECT
-from history.dialects.request_encoder import data_url, detail_of, media_in, missing_error
-from history.dialects.types import EncodedRequest, LossCode, join_texts
-from history.entries import JsonDict, Media, Part, Reasoning, Text, ToolDefinition, ToolRequest, ToolResult, thaw
-
-PATH = "/responses"  # after the base URL of OpenAI's SDK, which ends in /v1
+from history.dialects.openai_responses.reply_reader import DIALECT
+from history.dialects.request_encoder import Attachment, EncodedEntry, data_url, detail_of, media_in, missing_error
+from history.dialects.types import LossCode, join_texts
+from history.entries import JsonDict, Media, Part, Reasoning, Text, ToolRequest, ToolResult, thaw
 
 
 class ResponsesRequestEncoder(OpenAIRequestEncoder):
     dialect = DIALECT
     id_limit = 64
     nests_fields = False
+    text_fields = {"type": "input_text"}
+    function_fields = {"strict": False}
 
-    def encode(self, context: Context) -> EncodedRequest:
-        options, effort = self.options, self.options.reasoning_effort
+    def request(self, context: Context, encoded: list[EncodedEntry]) -> tuple[str, JsonDict]:
+        options, effort, system = self.options, self.options.reasoning_effort, context.system
+        items = [item for _, items in encoded for item in items]
+        if system and self.switches.system_role == "developer":
+            items.insert(0, self.message("developer", [self.text(system)]))
+            system = ""
         body = {
             "model": options.model,
-            **self.conversation(self.with_any_input(self.with_system_role(context))),
+            **without_empty(instructions=system),
+            "input": items,
             **self.tools(context),
             **without_empty(max_output_tokens=options.max_tokens, temperature=options.temperature, top_p=options.top_p),
             **({"text": {"format": form}} if (form := self.answer_form()) else {}),
@@ -37,23 +42,18 @@ class ResponsesRequestEncoder(OpenAIRequestEncoder):
         }
         if options.stop:
             self.lose(LossCode.OPTION_NOT_CARRIED, name="stop")
-        return self.encoded(context, body, path=PATH)
-
-    def conversation(self, context: Context) -> JsonDict:
-        items = [item for _, encoded in self.encode_entries(context) for item in encoded]
-        if not context.system or self.switches.system_role == "developer":
-            opening = [self.message("developer", [self.text(context.system)])] if context.system else []
-            return {"input": [*opening, *items]}
-        return {"instructions": context.system, "input": items}
+        return "/responses", body  # the base URL of OpenAI's SDK ends in /v1
 
     def message(self, role: str, blocks: list[JsonDict]) -> JsonDict:
         return {"type": "message", "role": role, "content": blocks}
 
-    def text(self, text: str) -> JsonDict:
-        return {"type": "input_text", "text": text}
+    def instruction(self, entry: ContextEntry) -> list[JsonDict]:
+        role, text = self.role_and_text(entry)
+        return [self.message(role, [self.text(text)])] if text else []
 
-    def function(self, tool: ToolDefinition) -> JsonDict:
-        return {**super().function(tool), "strict": False}
+    def input(self, entry: ContextEntry) -> list[JsonDict]:
+        blocks = self.blocks(self.input_parts(entry))
+        return [self.message("user", blocks)] if blocks else []
 
     def answer(self, entry: ContextEntry) -> list[JsonDict]:
         """Between two reasoning items, messages come before calls."""
@@ -99,7 +99,8 @@ class ResponsesRequestEncoder(OpenAIRequestEncoder):
             outputs[-1]["output"] = join_texts([last, screen]) if isinstance(last, str) else [*last, self.text(screen)]
         if self.switches.media_in_results:
             return outputs
-        return [*outputs, *(self.message("user", media) for one in entry.results if (media := self.moved_media(one)))]
+        moved = [self.blocks(self.moved_media(result)) for result in entry.results]
+        return [*outputs, *(self.message("user", blocks) for blocks in moved if blocks)]
 
     def result(self, result: ToolResult) -> JsonDict:
         self.lose_status(result)
@@ -113,7 +114,10 @@ class ResponsesRequestEncoder(OpenAIRequestEncoder):
         call_id = self.call_id(result.call_id)
         return {"type": "function_call_output", "call_id": call_id, "output": output}
 
-    def media(self, media: Media, content: bytes | None) -> JsonDict | None:
+    def blocks(self, parts: Iterable[Part]) -> list[JsonDict]:
+        return [self.media(*part) if isinstance(part, Attachment) else part for part in self.sendable(parts)]
+
+    def media(self, media: Media, content: bytes | None) -> JsonDict:
         if media.media_type.startswith("image/"):
             url = media.url if content is None else data_url(media.media_type, content)
             return {"type": "input_image", "detail": detail_of(media), "image_url": url}
@@ -124,7 +128,7 @@ class ResponsesRequestEncoder(OpenAIRequestEncoder):
             return {"type": "input_file", "filename": name, "file_data": data_url(media.media_type, content)}
         if media.media_type.startswith("text/") and content is not None:
             return self.text_file(media, content)
-        return None
+        return self.note(media)
 
 
 def _reasoning(part: Reasoning) -> JsonDict:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from history.dialects.anthropic_messages.reply_decoder import REASONS, usage_from
+from history.dialects.anthropic_messages.reply_reader import REASONS, usage_from
 from history.dialects.json_access import items, obj, objs, string
 from history.entries import DebugLog, JsonObject, ModelInput, ModelOutput, Part, Summary, ToolResults, Usage
 from history.formats.base import Conversation, FormatError, Notes

@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 from uuid import UUID
 
 from history.dialects import DEFAULT_DIALECT, DIALECTS
-from history.dialects.dialect import CallKind, HttpApi
+from history.dialects.http_api import CallKind, HttpApi
 from history.dialects.json_access import items, obj, string
 from history.dialects.references import Reference
 from history.dialects.types import ConversationEntry

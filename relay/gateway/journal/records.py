@@ -13,7 +13,7 @@ from uuid import UUID
 
 import msgspec
 
-from history.dialects.dialect import CallKind
+from history.dialects.http_api import CallKind
 
 # Never written to the journal.
 CREDENTIALS = frozenset(

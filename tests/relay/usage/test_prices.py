@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from history.dialects.anthropic_messages.reply_decoder import usage_from as anthropic_usage
-from history.dialects.gemini_generate.reply_decoder import usage_from as gemini_usage
+from history.dialects.anthropic_messages.reply_reader import usage_from as anthropic_usage
+from history.dialects.gemini_generate.reply_reader import usage_from as gemini_usage
 from history.dialects.openai_common import usage_from_chat as chat_usage, usage_from_responses as responses_usage
 from history.entries import Usage
 from relay.providers.vendors import VENDORS

@@ -1,11 +1,11 @@
-"""Decoder of replies and streams of OpenAI Responses: a list of items and a status."""
+"""Reader of replies and streams of OpenAI Responses: a list of items and a status."""
 
 from collections.abc import Iterator
 
 from history.answers import events
 from history.dialects.json_access import compact, index_of, obj, objs, string
 from history.dialects.openai_common import INPUT_END, INPUT_START, decode_error, input_piece, usage_from_responses
-from history.dialects.reply_decoder import ReplyDecoder
+from history.dialects.replies import ReplyReader
 from history.dialects.request_decoder import as_other
 from history.dialects.sse import Finality
 from history.entries import JsonDict, JsonObject
@@ -48,13 +48,14 @@ def reasoning_extra(item: JsonObject) -> JsonDict:
     return {**extra, "summary": summary} if len(summary) > 1 else extra
 
 
-class ResponsesReplyDecoder(ReplyDecoder):
+class ResponsesReplyReader(ReplyReader):
     """Reads deltas. The whole item after them is read only for content without deltas."""
 
     final_marks = (*(f'"{name}"'.encode() for name in _FINAL_EVENTS), b'"type":"error"', b'"type": "error"')
     decode_error = staticmethod(decode_error)
 
-    def set_up(self) -> None:
+    def __init__(self, provider: str = "") -> None:
+        super().__init__(provider)
         # Output index → the part of its deltas; and the kinds of content that have come in deltas.
         self._parts: dict[int, str] = {}
         self._received: set[tuple[int, str]] = set()

@@ -1,11 +1,12 @@
-"""Decoder of Gemini's replies, streams, errors and usage. A chunk of a stream has the shape of a whole reply."""
+"""Reader of Gemini's replies, streams, errors and usage. A chunk of a stream has the shape of a whole reply."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 
 from history.answers import events
+from history.dialects.errors import ERRORS, failure_event, read_body
 from history.dialects.json_access import as_count, as_int, from_base64, index_of, obj, objs, string
-from history.dialects.reply_decoder import ReplyDecoder, failure_event, read_body
+from history.dialects.replies import ReplyReader
 from history.dialects.request_decoder import as_other
 from history.dialects.sse import Finality
 from history.dialects.tools import arguments_text, call_id_for
@@ -24,36 +25,8 @@ REASONS: dict[str, events.EndReason] = {
         "content_filter",
     ),
 }
-ERRORS: dict[events.ErrorKind, str] = {
-    "invalid_request": "INVALID_ARGUMENT",
-    "authentication": "UNAUTHENTICATED",
-    "billing": "FAILED_PRECONDITION",
-    "permission": "PERMISSION_DENIED",
-    "not_found": "NOT_FOUND",
-    "conflict": "ABORTED",
-    "too_large": "INVALID_ARGUMENT",
-    "context_length": "INVALID_ARGUMENT",
-    "rate_limit": "RESOURCE_EXHAUSTED",
-    "server": "INTERNAL",
-    "overloaded": "UNAVAILABLE",
-    "timeout": "DEADLINE_EXCEEDED",
-}
-KINDS: dict[str, events.ErrorKind] = {code: kind for kind, code in ERRORS.items()}
+KINDS: dict[str, events.ErrorKind] = {names.google: kind for kind, names in ERRORS.items()}
 KINDS["INVALID_ARGUMENT"] = "invalid_request"
-
-
-def decode_error(status: int, body: bytes | JsonObject) -> events.AnswerFailed:
-    reply = read_body(body)
-    error = obj(reply.get("error"))
-    status = status or as_int(error.get("code")) or 0
-    code = string(error.get("status"))
-    message = string(error.get("message")) or string(reply.get("error"))
-    details = objs(error.get("details"))
-    # A wrong key is an invalid argument to Google; only the details are specific.
-    has_wrong_key = any(detail.get("reason") == "API_KEY_INVALID" for detail in details)
-    kind: events.ErrorKind | None = "authentication" if has_wrong_key else KINDS.get(code)
-    answer = failure_event(reply, status, message=message, code=code, kind=kind)
-    return replace(answer, retry_after=_retry_after(details))
 
 
 def _retry_after(details: list[JsonObject]) -> float | None:
@@ -78,15 +51,29 @@ def usage_from(raw: JsonObject) -> Usage:
     )
 
 
-class GeminiReplyDecoder(ReplyDecoder):
+class GeminiReplyReader(ReplyReader):
     final_marks = (b'"finishReason"', b'"blockReason"', b'"error"')
-    decode_error = staticmethod(decode_error)
 
-    def set_up(self) -> None:
+    def __init__(self, provider: str = "") -> None:
+        super().__init__(provider)
         self._call_ids: set[str] = set()
         self._repeats: dict[str, int] = {}
         self._first: int | None = None
-        self._others: dict[int, GeminiReplyDecoder] = {}
+        self._others: dict[int, GeminiReplyReader] = {}
+
+    @staticmethod
+    def decode_error(status: int, body: bytes | JsonObject) -> events.AnswerFailed:
+        reply = read_body(body)
+        error = obj(reply.get("error"))
+        status = status or as_int(error.get("code")) or 0
+        code = string(error.get("status"))
+        message = string(error.get("message")) or string(reply.get("error"))
+        details = objs(error.get("details"))
+        # A wrong key is an invalid argument to Google; only the details are specific.
+        has_wrong_key = any(detail.get("reason") == "API_KEY_INVALID" for detail in details)
+        kind: events.ErrorKind | None = "authentication" if has_wrong_key else KINDS.get(code)
+        answer = failure_event(reply, status, message=message, code=code, kind=kind)
+        return replace(answer, retry_after=_retry_after(details))
 
     @staticmethod
     def finality(name: str, event: JsonObject) -> Finality | None:
@@ -108,7 +95,7 @@ class GeminiReplyDecoder(ReplyDecoder):
         # The internal API of Google's own tools has the reply one level deeper.
         chunk = obj(reply.get("response")) or reply
         if "error" in chunk:
-            yield decode_error(0, chunk)
+            yield self.decode_error(0, chunk)
             return
         if chunk.get("modelVersion") or chunk.get("responseId"):
             yield from self.start(chunk, model="modelVersion", request_id="responseId")
@@ -126,7 +113,7 @@ class GeminiReplyDecoder(ReplyDecoder):
         else:
             yield from self._end(candidate)
         for index, other in others.items():
-            reader = self._others.setdefault(index, GeminiReplyDecoder())
+            reader = self._others.setdefault(index, GeminiReplyReader())
             for event in (*reader._parts(other), *reader._end(other)):
                 yield events.FurtherAnswerEvent(answer=index, event=event)
 

@@ -1,10 +1,10 @@
-"""Encoder of replies, streams and errors for clients of Gemini. A chunk of a stream has the shape of a reply."""
+"""Writer of replies, streams and errors for clients of Gemini. A chunk of a stream has the shape of a reply."""
 
 from history.answers.events import AnswerEnded, AnswerFailed, EndReason, Piece, ReasoningPiece, TextPiece
-from history.dialects.gemini_generate.reply_decoder import ERRORS, REASONS
+from history.dialects.errors import ERRORS
+from history.dialects.gemini_generate.reply_reader import REASONS
 from history.dialects.json_access import from_base64, without_empty
-from history.dialects.reply_decoder import STATUS_OF_KIND
-from history.dialects.reply_encoder import OpenBlock, ReplyEncoder
+from history.dialects.replies import OpenBlock, ReplyWriter
 from history.dialects.sse import sse
 from history.dialects.tools import wrap_arguments
 from history.entries import JsonDict, ModelOutput, OtherPart, Part, Reasoning, Text, ToolRequest, Usage, thaw
@@ -12,11 +12,6 @@ from history.entries import JsonDict, ModelOutput, OtherPart, Part, Reasoning, T
 # The first word of each reason.
 FINISH_REASONS: dict[EndReason, str] = {reason: word for word, reason in reversed(REASONS.items())}
 FINISH_REASONS |= {"tool_use": "STOP", "refusal": "SAFETY", "pause": "STOP", "other": "OTHER"}
-
-
-def encode_error(error: AnswerFailed) -> tuple[int, JsonDict]:
-    status = STATUS_OF_KIND[error.kind]
-    return status, {"error": {"code": status, "message": error.message, "status": ERRORS[error.kind]}}
 
 
 def _usage_to(usage: Usage) -> JsonDict:
@@ -39,9 +34,13 @@ def _portable(signature: str) -> str:
     return "" if from_base64(signature) is None else signature
 
 
-class GeminiReplyEncoder(ReplyEncoder):
-    encode_error = staticmethod(encode_error)
+class GeminiReplyWriter(ReplyWriter):
     signature = ""  # the signature for the next call; without one it is sent by itself
+
+    @staticmethod
+    def encode_error(error: AnswerFailed) -> tuple[int, JsonDict]:
+        names = ERRORS[error.kind]
+        return names.status, {"error": {"code": names.status, "message": error.message, "status": names.google}}
 
     def write_reply(self, output: ModelOutput, reason: EndReason) -> JsonDict:
         parts = [written for part in output.parts for written in self._parts(part)]
@@ -59,8 +58,8 @@ class GeminiReplyEncoder(ReplyEncoder):
                 return self._write_parts(self._parts(Reasoning(signature=signature)))
         return b""
 
-    def flush(self) -> bytes:
-        return super().flush() + self._write_parts(self._take_signature())
+    def write_rest(self) -> bytes:
+        return self._write_parts(self._take_signature())
 
     def write_end(self, ended: AnswerEnded) -> bytes:
         reason, usage = FINISH_REASONS[ended.reason], self.usage or Usage()

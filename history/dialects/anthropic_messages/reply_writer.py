@@ -1,11 +1,9 @@
-"""Encoder of replies, streams and errors for clients of Anthropic."""
-
-from collections.abc import Iterator
+"""Writer of replies, streams and errors for clients of Anthropic."""
 
 from history.answers.events import AnswerEnded, AnswerFailed, EndReason, Piece, ReasoningPiece, TextPiece, ToolCallPiece
-from history.dialects.anthropic_messages.reply_decoder import ERRORS, REASONS
-from history.dialects.reply_decoder import STATUS_OF_KIND
-from history.dialects.reply_encoder import OpenBlock, ReplyEncoder
+from history.dialects.anthropic_messages.reply_reader import ERROR_TYPES, REASONS
+from history.dialects.errors import ERRORS
+from history.dialects.replies import OpenBlock, ReplyWriter
 from history.dialects.sse import sse
 from history.dialects.tools import wrap_arguments
 from history.entries import JsonDict, ModelOutput, Part, Reasoning, Text, ToolRequest, Usage
@@ -16,22 +14,18 @@ STOP_REASONS |= {"content_filter": "refusal", "other": "end_turn"}
 OVERLOADED = 529
 
 
-def encode_error(error: AnswerFailed) -> tuple[int, JsonDict]:
-    status = OVERLOADED if error.kind == "overloaded" else STATUS_OF_KIND[error.kind]
-    return status, {"type": "error", "error": {"type": ERRORS[error.kind], "message": error.message}}
-
-
-def _block(part: Part) -> Iterator[JsonDict]:
+def blocks_of(part: Part) -> list[JsonDict]:
     match part:
         case Text():
-            yield {"type": "text", "text": part.text}
+            return [{"type": "text", "text": part.text}]
         case Reasoning(redacted=redacted) if redacted:
-            yield {"type": "redacted_thinking", "data": redacted}
+            return [{"type": "redacted_thinking", "data": redacted}]
         case Reasoning():
-            yield {"type": "thinking", "thinking": part.text, "signature": part.signature}
+            return [{"type": "thinking", "thinking": part.text, "signature": part.signature}]
         case ToolRequest():
             arguments = wrap_arguments(part.arguments)
-            yield {"type": "tool_use", "id": part.call_id, "name": part.name, "input": arguments}
+            return [{"type": "tool_use", "id": part.call_id, "name": part.name, "input": arguments}]
+    return []
 
 
 def _usage_to(usage: Usage | None) -> JsonDict:
@@ -48,11 +42,14 @@ def _usage_to(usage: Usage | None) -> JsonDict:
     return counts
 
 
-class AnthropicReplyEncoder(ReplyEncoder):
-    encode_error = staticmethod(encode_error)
+class AnthropicReplyWriter(ReplyWriter):
+    @staticmethod
+    def encode_error(error: AnswerFailed) -> tuple[int, JsonDict]:
+        status = OVERLOADED if error.kind == "overloaded" else ERRORS[error.kind].status
+        return status, {"type": "error", "error": {"type": ERROR_TYPES[error.kind], "message": error.message}}
 
     def write_reply(self, output: ModelOutput, reason: EndReason) -> JsonDict:
-        content = [block for part in output.parts for block in _block(part)]
+        content = [block for part in output.parts for block in blocks_of(part)]
         return self._message(content, STOP_REASONS[reason])
 
     def _message(self, content: list[JsonDict], stop_reason: str | None) -> JsonDict:
@@ -71,7 +68,7 @@ class AnthropicReplyEncoder(ReplyEncoder):
         return _event("message_start", message=self._message([], None))
 
     def open_block(self, block: OpenBlock) -> bytes:
-        (empty,) = _block(block.head)
+        (empty,) = blocks_of(OpenBlock(block.index, block.first).part)
         return _event("content_block_start", index=block.index, content_block=empty)
 
     def write_piece(self, block: OpenBlock, piece: Piece) -> bytes:
@@ -92,8 +89,8 @@ class AnthropicReplyEncoder(ReplyEncoder):
     def close_block(self, block: OpenBlock) -> bytes:
         return _event("content_block_stop", index=block.index)
 
-    def write_error(self, failed: AnswerFailed) -> bytes:
-        return sse(encode_error(failed)[1], name="error")
+    def write_error(self, body: JsonDict) -> bytes:
+        return sse(body, name="error")
 
     def write_end(self, ended: AnswerEnded) -> bytes:
         delta = {"stop_reason": STOP_REASONS[ended.reason], "stop_sequence": None}

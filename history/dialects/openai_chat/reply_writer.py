@@ -1,11 +1,13 @@
-"""Encoder of replies and streams for clients of OpenAI Chat Completions."""
+"""Writer of replies and streams for clients of OpenAI Chat Completions."""
+
+from typing import Any
 
 from history.answers.assembly import NO_ARGUMENTS
 from history.answers.events import AnswerEnded, EndReason, Piece, ReasoningPiece, TextPiece, ToolCallPiece
 from history.dialects.json_access import without_empty
-from history.dialects.openai_chat.reply_decoder import REASONS
+from history.dialects.openai_chat.reply_reader import REASONS
 from history.dialects.openai_common import encode_error, encode_usage
-from history.dialects.reply_encoder import ReplyEncoder
+from history.dialects.replies import ReplyWriter
 from history.dialects.sse import sse
 from history.dialects.tools import input_of
 from history.entries import JsonDict, ModelOutput, ToolRequest, Usage
@@ -23,12 +25,13 @@ def _usage_to(usage: Usage | None) -> JsonDict:
     return written
 
 
-class ChatReplyEncoder(ReplyEncoder):
+class ChatReplyWriter(ReplyWriter):
     """Pieces are written as they come: a message has one text and a list of calls, and no blocks."""
 
     encode_error = staticmethod(encode_error)
 
-    def prepare(self) -> None:
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields)
         self._has_role = False
         # The part of the latest text, and whether another part came after it.
         self._text_part, self._is_interrupted = "", False
@@ -52,12 +55,12 @@ class ChatReplyEncoder(ReplyEncoder):
         }
 
     def _call(self, call: ToolRequest) -> JsonDict:
-        if self.takes_text(call.name):
+        if call.name in self.text_tools:
             custom = {"name": call.name, "input": input_of(call.arguments)}
             return {"id": call.call_id, "type": "custom", "custom": custom}
         return {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
-    def write(self, piece: Piece) -> bytes:
+    def write_without_block(self, piece: Piece) -> bytes:
         match piece:
             case TextPiece(text=""):
                 return b""
@@ -89,7 +92,7 @@ class ChatReplyEncoder(ReplyEncoder):
     def _call_delta(self, piece: ToolCallPiece) -> JsonDict | None:
         is_new = piece.part not in self._calls
         index = self._calls.setdefault(piece.part, len(self._calls))
-        if index in self._text_arguments or (is_new and self.takes_text(piece.name)):
+        if index in self._text_arguments or (is_new and piece.name in self.text_tools):
             self._text_arguments.setdefault(index, []).append(piece.arguments)
             custom = {"name": piece.name, "input": ""}
             return {"index": index, "id": piece.call_id, "type": "custom", "custom": custom} if is_new else None

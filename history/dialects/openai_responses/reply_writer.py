@@ -1,10 +1,12 @@
-"""Encoder of replies and streams for clients of OpenAI Responses."""
+"""Writer of replies and streams for clients of OpenAI Responses."""
 
-from history.answers.events import AnswerEnded, AnswerFailed, EndReason, Piece, ReasoningPiece, TextPiece, ToolCallPiece
+from typing import Any
+
+from history.answers.events import AnswerEnded, EndReason, Piece, ReasoningPiece, TextPiece, ToolCallPiece
 from history.dialects.json_access import without_empty
 from history.dialects.openai_common import encode_error, encode_usage
-from history.dialects.openai_responses.reply_decoder import CUSTOM_CALL, INCOMPLETE
-from history.dialects.reply_encoder import OpenBlock, ReplyEncoder
+from history.dialects.openai_responses.reply_reader import CUSTOM_CALL, INCOMPLETE
+from history.dialects.replies import OpenBlock, ReplyWriter
 from history.dialects.sse import sse
 from history.dialects.tools import input_of
 from history.entries import JsonDict, ModelOutput, Part, Reasoning, Text, ToolRequest, Usage
@@ -20,10 +22,12 @@ def _output_text(text: str) -> JsonDict:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
-class ResponsesReplyEncoder(ReplyEncoder):
+class ResponsesReplyWriter(ReplyWriter):
+    begins_with_error = True
     encode_error = staticmethod(encode_error)
 
-    def prepare(self) -> None:
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields)
         self._items: list[JsonDict] = []
         self._number = -1
         self._summaries: set[int] = set()  # indexes of reasoning blocks whose summary has begun
@@ -32,11 +36,11 @@ class ResponsesReplyEncoder(ReplyEncoder):
         self._items = [item for index, part in enumerate(output.parts) if (item := self._item(part, index))]
         return self._finished(reason)
 
-    def write(self, piece: Piece) -> bytes:
+    def write_without_block(self, piece: Piece) -> bytes | None:
         """Redacted thinking has no place in an item."""
         if isinstance(piece, ReasoningPiece) and not (piece.text or piece.signature):
             return b""
-        return super().write(piece)
+        return super().write_without_block(piece)
 
     def write_start(self) -> bytes:
         created = self._event("response.created", response=self._response())
@@ -68,14 +72,13 @@ class ResponsesReplyEncoder(ReplyEncoder):
         done = self._done_events(block)
         return done + self._event("response.output_item.done", output_index=block.index, item=item)
 
-    def write_error(self, failed: AnswerFailed) -> bytes:
-        begun = self.begin()
-        error = encode_error(failed)[1]["error"]
+    def write_error(self, body: JsonDict) -> bytes:
+        error = body["error"]
         message = {"code": error["code"] or error["type"], "message": error["message"]}
         response = {**self._response(), "status": "failed", "error": message}
         if self.usage:
             response["usage"] = encode_usage(self.usage)
-        return begun + self._event("response.failed", response=response)
+        return self._event("response.failed", response=response)
 
     def write_end(self, ended: AnswerEnded) -> bytes:
         response = self._finished(ended.reason)
@@ -119,7 +122,7 @@ class ResponsesReplyEncoder(ReplyEncoder):
         """The prefix of the item's id, which names its type."""
         match part:
             case ToolCallPiece(name=name) | ToolRequest(name=name):
-                return "ctc" if self.takes_text(name) else "fc"
+                return "ctc" if name in self.text_tools else "fc"
             case ReasoningPiece() | Reasoning():
                 return "rs"
         return "msg"
@@ -136,7 +139,7 @@ class ResponsesReplyEncoder(ReplyEncoder):
                 return {**item, "type": "reasoning", "summary": summary, "encrypted_content": signature or None}
             case ToolRequest(call_id=call_id, name=name, arguments=arguments):
                 # In the form of the client's tool: a function, one of a group, or a tool with plain text.
-                if self.takes_text(name):
+                if name in self.text_tools:
                     call = {**item, "type": CUSTOM_CALL, "input": input_of(arguments)}
                 else:
                     call = {**item, "type": "function_call", "arguments": arguments}

@@ -1,10 +1,11 @@
-"""Decoder of Anthropic's replies, streams, errors and usage."""
+"""Reader of Anthropic's replies, streams, errors and usage."""
 
 from collections.abc import Iterator
 
 from history.answers import events
+from history.dialects.errors import ERRORS, failure_event, read_body
 from history.dialects.json_access import as_count, as_int, obj, objs, string
-from history.dialects.reply_decoder import STATUS_OF_KIND, ReplyDecoder, failure_event, read_body
+from history.dialects.replies import ReplyReader
 from history.dialects.request_decoder import as_other
 from history.dialects.sse import Finality
 from history.dialects.tools import arguments_text, parse_arguments
@@ -21,18 +22,10 @@ REASONS: dict[str, events.EndReason] = {
     "pause_turn": "pause",
     "refusal": "refusal",
 }
-ERRORS: dict[events.ErrorKind, str] = {kind: f"{kind}_error" for kind in STATUS_OF_KIND}
-ERRORS |= {"too_large": "request_too_large", "context_length": "invalid_request_error", "server": "api_error"}
-KINDS: dict[str, events.ErrorKind] = {code: kind for kind, code in ERRORS.items()}
+ERROR_TYPES: dict[events.ErrorKind, str] = {kind: f"{kind}_error" for kind in ERRORS}
+ERROR_TYPES |= {"too_large": "request_too_large", "context_length": "invalid_request_error", "server": "api_error"}
+KINDS: dict[str, events.ErrorKind] = {code: kind for kind, code in ERROR_TYPES.items()}
 KINDS["invalid_request_error"] = "invalid_request"
-
-
-def decode_error(status: int, body: bytes | JsonObject) -> events.AnswerFailed:
-    reply = read_body(body)
-    error = obj(reply.get("error"))
-    code = string(error.get("type"))
-    message = string(error.get("message")) or string(reply.get("message"))
-    return failure_event(reply, status, message=message, code=code, kind=KINDS.get(code))
 
 
 def usage_from(raw: JsonObject) -> Usage:
@@ -48,15 +41,23 @@ def usage_from(raw: JsonObject) -> Usage:
     )
 
 
-class AnthropicReplyDecoder(ReplyDecoder):
+class AnthropicReplyReader(ReplyReader):
     final_marks = (b'"message_stop"', b'"error"')
-    decode_error = staticmethod(decode_error)
 
-    def set_up(self) -> None:
+    def __init__(self, provider: str = "") -> None:
+        super().__init__(provider)
         self._parts: dict[int | None, str] = {}  # block index → the part of its deltas
         # Block index → a call of a hosted tool, and its input so far.
         self._hosted_calls: dict[int | None, tuple[JsonObject, list[str]]] = {}
         self._usage: JsonDict = {}
+
+    @staticmethod
+    def decode_error(status: int, body: bytes | JsonObject) -> events.AnswerFailed:
+        reply = read_body(body)
+        error = obj(reply.get("error"))
+        code = string(error.get("type"))
+        message = string(error.get("message")) or string(reply.get("message"))
+        return failure_event(reply, status, message=message, code=code, kind=KINDS.get(code))
 
     @staticmethod
     def finality(name: str, event: JsonObject) -> Finality | None:
@@ -64,7 +65,7 @@ class AnthropicReplyDecoder(ReplyDecoder):
 
     def read_reply(self, reply: JsonObject) -> Iterator[events.Event]:
         if reply.get("type") == "error" or "error" in reply:
-            yield decode_error(0, reply)
+            yield self.decode_error(0, reply)
             return
         yield from self.start(reply)
         for block in objs(reply.get("content")):
@@ -97,7 +98,7 @@ class AnthropicReplyDecoder(ReplyDecoder):
                 yield from self._count(event)
                 yield from self._end(obj(event.get("delta")))
             case "error":
-                yield decode_error(0, event)
+                yield self.decode_error(0, event)
 
     def _block_piece(self, block: JsonObject) -> events.Piece:
         """The piece of a whole block, or of the start of one."""

@@ -1,4 +1,4 @@
-"""Decoder of replies and streams of OpenAI Chat Completions."""
+"""Reader of replies and streams of OpenAI Chat Completions."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from history.answers import events
 from history.dialects.json_access import compact, index_of, items, obj, objs, string
 from history.dialects.openai_common import INPUT_END, INPUT_START, decode_error, input_piece, usage_from_chat
-from history.dialects.reply_decoder import ReplyDecoder
+from history.dialects.replies import ReplyReader
 from history.dialects.sse import Finality
 from history.dialects.tools import parse_arguments
 from history.entries import JsonObject
@@ -126,13 +126,14 @@ class _Answer:
                 yield events.ToolCallPiece(part=call.part, call_id=call.call_id, arguments="".join(call.arguments))
 
 
-class ChatReplyDecoder(ReplyDecoder):
+class ChatReplyReader(ReplyReader):
     """The first choice is the answer; further choices are answers beside it."""
 
     final_marks = (b"[DONE]", b'"finish_reason":"', b'"finish_reason": "', b'"error":{', b'"error": {')
     decode_error = staticmethod(decode_error)
 
-    def set_up(self) -> None:
+    def __init__(self, provider: str = "") -> None:
+        super().__init__(provider)
         self._answers: dict[int, _Answer] = {}
         self._has_failed = False
 
