@@ -108,6 +108,12 @@ def update(model: type[M], rows: Sequence[M], names: tuple[str, ...]) -> None:
         cursor.executemany(sql, [_values(row, columns, cursor.db) for row in rows])
 
 
+def prepare_values(model: type[models.Model], names: tuple[str, ...], values: Sequence[Any]) -> list[Any]:
+    """Values of these fields as parameters of a statement of one's own."""
+    columns = zip(_columns(model, names), values, strict=True)
+    return [value if prepare is None else prepare(value, connection) for (_, prepare), value in columns]
+
+
 def read(model: type[M], where: str, parameters: Parameters, *, names: frozenset[str] | None = None) -> list[M]:
     """Read rows. `where` is trusted SQL: conditions, order and limit. With `names`, other fields are deferred."""
     attnames, start, converters = _select_sql(model, names, connection.vendor)

@@ -145,13 +145,14 @@ def measure_db_work(do: Callable[[], object]) -> int:
 
 
 def analyze_tables() -> None:
-    """Let PostgreSQL count what is there, as it does by itself when it is idle.
+    """Let the database count what is there, as it does by itself after a while.
 
-    And plan as for a large table: one of some hundred rows may also be read from end to end although it has indexes.
+    On PostgreSQL, plan as for a large table: one of some hundred rows may also be read from end to end although it has
+    indexes.
     """
-    if connection.vendor == "postgresql":
-        with connection.cursor() as cursor:
-            cursor.execute("ANALYZE")
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+        if connection.vendor == "postgresql":
             cursor.execute("SET LOCAL enable_seqscan = off")
 
 
