@@ -37,7 +37,7 @@ from history.entries import (
 GOOGLE_URLS = ("gs://", "https://generativelanguage.googleapis.com/")  # URLs that Google opens for its own models only
 
 
-class Attachment(NamedTuple):
+class LoadedMedia(NamedTuple):
     """Media of which the bytes, the URL or both are known."""
 
     media: Media
@@ -104,7 +104,7 @@ class RequestEncoder:
     def input_parts(self, entry: ContextEntry) -> tuple[Part, ...]:
         return (*entry.parts, Text(text=self.live_screen(entry)))
 
-    def sendable(self, parts: Iterable[Part]) -> Iterator[JsonDict | Attachment]:
+    def sendable(self, parts: Iterable[Part]) -> Iterator[JsonDict | LoadedMedia]:
         """Blocks of texts, and attachments for blocks. Empty texts and parts of other types are left out."""
         for part in parts:
             if isinstance(part, Media):
@@ -114,7 +114,7 @@ class RequestEncoder:
             elif part.text.strip() if self.rejects_blank_text else part.text:
                 yield self.text(part.text)
 
-    def _attachment(self, media: Media) -> JsonDict | Attachment:
+    def _attachment(self, media: Media) -> JsonDict | LoadedMedia:
         if media.media_type == "image/jpg":  # a common mistake that only OpenAI accepts
             media = replace(media, media_type="image/jpeg")
         content = None
@@ -127,7 +127,7 @@ class RequestEncoder:
             self.lose(LossCode.OPTION_NOT_CARRIED, name="detail")
         if content is None and not media.url:
             return self.note(media, LossCode.MEDIA_UNAVAILABLE)
-        return Attachment(media, content)
+        return LoadedMedia(media, content)
 
     def moved_media(self, result: ToolResult) -> tuple[Part, ...]:
         """Media of a result for a message after it, where results cannot carry media."""

@@ -12,7 +12,7 @@ from history.context.values import Context, ContextEntry, Role
 from history.dialects.anthropic_messages.reply_reader import DIALECT
 from history.dialects.anthropic_messages.reply_writer import blocks_of
 from history.dialects.json_access import items, obj, string, without_empty
-from history.dialects.request_encoder import Attachment, EncodedEntry, RequestEncoder, base64_of, missing_error
+from history.dialects.request_encoder import EncodedEntry, LoadedMedia, RequestEncoder, base64_of, missing_error
 from history.dialects.types import LossCode, join_texts
 from history.entries import JsonDict, JsonObject, Media, Part, Reasoning, Text, ToolRequest, ToolResult, text_of
 
@@ -114,7 +114,7 @@ class AnthropicRequestEncoder(RequestEncoder):
         return {"type": "tool_result", "tool_use_id": call_id, **without_empty(content=content), **is_error}
 
     def blocks(self, parts: Iterable[Part]) -> list[JsonDict]:
-        return [self.media(*part) if isinstance(part, Attachment) else part for part in self.sendable(parts)]
+        return [self.media(*part) if isinstance(part, LoadedMedia) else part for part in self.sendable(parts)]
 
     def media(self, media: Media, content: bytes | None) -> JsonDict:
         if media.media_type in IMAGES or (media.media_type.startswith("image/") and content is None):

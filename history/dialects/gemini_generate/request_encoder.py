@@ -12,7 +12,7 @@ from history.context.values import Context, ContextEntry, Role
 from history.dialects.gemini_generate.reply_reader import DIALECT
 from history.dialects.gemini_generate.reply_writer import signature_parts
 from history.dialects.json_access import without_empty
-from history.dialects.request_encoder import Attachment, EncodedEntry, RequestEncoder, base64_of, media_in
+from history.dialects.request_encoder import EncodedEntry, LoadedMedia, RequestEncoder, base64_of, media_in
 from history.dialects.types import LossCode
 from history.entries import JsonDict, JsonObject, Media, Part, Reasoning, ToolRequest, ToolResult
 
@@ -102,7 +102,7 @@ class GeminiRequestEncoder(RequestEncoder):
         return {"functionResponse": {name: value for name, value in function.items() if value != []}}
 
     def blocks(self, parts: Iterable[Part]) -> list[JsonDict]:
-        return [self.media(*part) if isinstance(part, Attachment) else part for part in self.sendable(parts)]
+        return [self.media(*part) if isinstance(part, LoadedMedia) else part for part in self.sendable(parts)]
 
     def media(self, media: Media, content: bytes | None) -> JsonDict:
         if content is None:

@@ -10,7 +10,7 @@ from history.context.values import Context, ContextEntry
 from history.dialects.json_access import items, without_empty
 from history.dialects.openai_chat.reply_reader import DIALECT
 from history.dialects.openai_common import OpenAIRequestEncoder
-from history.dialects.request_encoder import Attachment, EncodedEntry, base64_of, data_url, detail_of
+from history.dialects.request_encoder import EncodedEntry, LoadedMedia, base64_of, data_url, detail_of
 from history.dialects.types import LossCode, join_texts
 from history.entries import JsonDict, Media, Part, Reasoning, Text, ToolRequest, text_of
 
@@ -97,7 +97,7 @@ class ChatRequestEncoder(OpenAIRequestEncoder):
         return [*messages, {"role": "user", "content": moved}] if moved else messages
 
     def blocks(self, parts: Iterable[Part]) -> list[JsonDict]:
-        return [self.media(*part) if isinstance(part, Attachment) else part for part in self.sendable(parts)]
+        return [self.media(*part) if isinstance(part, LoadedMedia) else part for part in self.sendable(parts)]
 
     def media(self, media: Media, content: bytes | None) -> JsonDict:
         if media.media_type.startswith("image/"):

@@ -10,7 +10,7 @@ from history.context.values import Context, ContextEntry
 from history.dialects.json_access import without_empty
 from history.dialects.openai_common import OpenAIRequestEncoder
 from history.dialects.openai_responses.reply_reader import DIALECT
-from history.dialects.request_encoder import Attachment, EncodedEntry, data_url, detail_of, media_in, missing_error
+from history.dialects.request_encoder import EncodedEntry, LoadedMedia, data_url, detail_of, media_in, missing_error
 from history.dialects.types import LossCode, join_texts
 from history.entries import JsonDict, Media, Part, Reasoning, Text, ToolRequest, ToolResult, thaw
 
@@ -115,7 +115,7 @@ class ResponsesRequestEncoder(OpenAIRequestEncoder):
         return {"type": "function_call_output", "call_id": call_id, "output": output}
 
     def blocks(self, parts: Iterable[Part]) -> list[JsonDict]:
-        return [self.media(*part) if isinstance(part, Attachment) else part for part in self.sendable(parts)]
+        return [self.media(*part) if isinstance(part, LoadedMedia) else part for part in self.sendable(parts)]
 
     def media(self, media: Media, content: bytes | None) -> JsonDict:
         if media.media_type.startswith("image/"):
