@@ -80,12 +80,10 @@ def reach_of(viewer: Viewer, purpose: Purpose) -> Reach | None:
 
 
 def can_see_all_of_owner(key: ApiKey) -> bool:
-    """Whether a key reaches all sessions of its owner, not only those recorded under it."""
     return key.owner_wide or has_scope(key, "admin")
 
 
 def can_access_others(viewer: Viewer, purpose: Purpose) -> bool:
-    """Whether a viewer has this permission for the sessions of all users."""
     if isinstance(viewer, ApiKey):
         return reach_of(viewer, purpose) == Reach()
     user, needed = cast(AbstractUser, viewer), NEEDED[purpose][1]
@@ -106,10 +104,7 @@ def sessions_for(viewer: Viewer, purpose: Purpose) -> SessionQuerySet:
 
 
 def rows_for(viewer: Viewer, purpose: Purpose, rows: QuerySet[M]) -> QuerySet[M]:
-    """Rows of another table (messages, calls, exchanges) whose session the viewer reaches for this purpose.
-
-    By a join, so that a list of the newest rows stops when it has a page of them.
-    """
+    """Rows with a session in reach. By a join, so that a list of the newest rows stops when it has a page of them."""
     reach = reach_of(viewer, purpose)
     if reach is None:
         return rows.none()
@@ -151,7 +146,6 @@ def _rule(reach: Reach, *, sees_held: bool, moment: datetime, prefix: str = "") 
 
 
 def _sees_held(viewer: Viewer, purpose: Purpose) -> bool:
-    """Whether they see deleted sessions under hold. No key does."""
     is_key = isinstance(viewer, ApiKey)
     return not is_key and purpose is not Purpose.WRITE and can_access_others(viewer, Purpose.HOLD)
 

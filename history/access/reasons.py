@@ -163,7 +163,6 @@ class AccessRecord(NamedTuple):
 
 
 def who_read(session: Session) -> tuple[AccessRecord, ...]:
-    """The newest first."""
     events = list(AuditEvent.objects.filter(session=session.pk, action__in=LOGGED).order_by("-seq")[:MOST_LOGGED])
     names = _names(events)
     return tuple(AccessRecord(one.at, one.action, names[one.actor, one.key], one.reason) for one in events)

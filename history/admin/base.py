@@ -46,8 +46,6 @@ class CappedPaginator(Paginator[Any]):
 
 
 class ReadOnly:
-    """Rows that staff see and never edit."""
-
     def has_add_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return False
 

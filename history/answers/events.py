@@ -125,7 +125,6 @@ Event = AnswerStarted | Piece | UsageReported | AnswerEnded | AnswerFailed | Unr
 
 
 def end_reason(word: str) -> EndReason:
-    """Our end reason with this name, or other."""
     return next((reason for reason in END_REASONS if reason == word), "other")
 
 

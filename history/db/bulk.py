@@ -78,7 +78,6 @@ def fit_values(model: type[models.Model], values: Mapping[str, Any]) -> dict[str
 
 
 def fit_text(model: type[models.Model], name: str, text: str) -> str:
-    """Clean one text and cut it to the length of its column."""
     return clean(text[: _field(model, name).max_length]) if text else ""
 
 
@@ -101,7 +100,6 @@ def insert(model: type[M], rows: Sequence[M]) -> None:
 
 
 def update(model: type[M], rows: Sequence[M], names: tuple[str, ...]) -> None:
-    """Write these fields of each row."""
     columns = _columns(model, (*names, "pk"))
     with connection.cursor() as cursor:
         sql = _update_sql(model, names, connection.vendor)

@@ -27,7 +27,6 @@ class ProcessState:
             return existing
 
     def find(self, kind: type[T]) -> T | None:
-        """The object of this class, if it has been created."""
         return self._objects.get(kind)
 
     def keep(self, value: T) -> T:
@@ -37,7 +36,6 @@ class ProcessState:
             return kept
 
     def set(self, value: object) -> None:
-        """Replace the object of this class."""
         self._objects[type(value)] = value
 
     def reset(self, *kinds: type) -> None:

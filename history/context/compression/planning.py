@@ -143,7 +143,6 @@ def stretch_between(snapshot: Snapshot, *, first: int, last: int, within_turn: b
 
 
 def _old_and_bulky(turns: Groups, masked: Masks, policy: CompressionPolicy) -> list[Mask]:
-    """Bulky results except the newest ``keep_results``."""
     results = [*_unmasked(turns, masked)]
     older = results[: max(0, len(results) - policy.keep_results)]
     return [mask for mask, result in older if estimate_parts(result.parts) >= policy.bulky]
@@ -238,8 +237,6 @@ LEFT_OUT = AFTER_THAT + "{last}, was left out to save space. It is still stored.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryOutcome:
-    """The summary of a stretch, or the reason why there is none."""
-
     stretch: SummarySpan
     text: str = ""
     provider: str = ""

@@ -163,7 +163,6 @@ def _middle_left_out(text: str, length: int) -> str:
 
 
 def ask_for_summary(lines: Sequence[RecordLine], *, words: int, keep: Sequence[str] = (), problem: str = "") -> Context:
-    """The whole request to the summariser, which has no tools."""
     outline = "\n".join(f"## {heading}" for heading in OUTLINE)
     texts = ["<record>", *(line.line() for line in lines), "</record>", "", REQUEST]
     if keep:
@@ -190,7 +189,6 @@ class ProblemCode(SentenceCode):
 
 
 def find_problem(summary: str, stretch: SummarySpan, *, required: Sequence[str]) -> Remark | None:
-    """The reason to refuse this summary, or None."""
     if _is_empty(summary):
         return Remark(ProblemCode.EMPTY)
     if mark := _MARKS.search(summary):
