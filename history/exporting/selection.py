@@ -164,7 +164,6 @@ class ChosenSessions:
 
     @property
     def is_everything(self) -> bool:
-        """All sessions of all users."""
         return self.selection == Selection() and self._reach() == Reach()
 
     def only(self) -> Session | None:

@@ -176,7 +176,6 @@ class ConversationReader:
         return entry if entry.channel == "system" else replace(entry, channel=CHANNEL)
 
     def conversation(self, source_id: str, *, leaf: str = "", **facts: Any) -> Conversation:
-        """Everything that was read, with these facts about it."""
         nodes, place = self.tree.nodes(leaf)
         return Conversation(
             source_id=source_id,

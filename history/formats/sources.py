@@ -152,8 +152,6 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A file format that can be imported."""
-
     name: str
     recognises: Callable[[Sample], bool]
     read: Callable[[Source], Iterator[Conversation | UnreadableConversation]]
@@ -185,8 +183,6 @@ def _value(raw: bytes) -> object:
 
 
 class CountedStream:
-    """A stream that calls `on_read` with the size of what was read."""
-
     def __init__(self, stream: BinaryIO, on_read: Callable[[int], None]) -> None:
         self.stream, self.on_read, self.close = stream, on_read, stream.close
 

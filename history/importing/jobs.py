@@ -103,7 +103,6 @@ def add_piece(job: ImportJob, *, place: int, offset: int, content: bytes) -> int
 
 
 def take_file(job: ImportJob, *, place: int, path: Path) -> None:
-    """Move a complete file into the job."""
     shutil.move(path, folder_of(job) / str(place))
 
 

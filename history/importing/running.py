@@ -169,7 +169,6 @@ class Import:
 
 
 def _title_of(conversation: Conversation) -> str:
-    """Its own title, or the one that its session gets."""
     if conversation.title.strip():
         return " ".join(conversation.title.split())[:200]
     entries = (node.entry for node in conversation.nodes)

@@ -76,7 +76,6 @@ class ConversationStore:
                 return (yield from self._store(conversation))
 
     def link(self, child: UUID, client: str, parent_id: str) -> None:
-        """Link a session to the one that started it, if that is stored."""
         _, parent = self.find(client=client, source_id=parent_id)
         if parent is not None and parent.pk != child:
             with writing():

@@ -83,7 +83,6 @@ def _file(path: Path, *, name: str, is_named: bool = False, companion: Companion
 
 
 def _companion(files: Mapping[str, File], size_of: Callable[[File], int], read: Callable[[File], bytes]) -> Companion:
-    """Find one of these files by how its name begins."""
     names = sorted(files)
 
     def find(prefix: str) -> tuple[str, bytes] | None:

@@ -123,7 +123,6 @@ def _renamed(entry: ContextEntry, names: Mapping[str, str]) -> ContextEntry:
 
 
 def with_extra(body: JsonDict, extra: JsonObject) -> JsonDict:
-    """The request with the other fields of its client."""
     merged = dict(body)
     for name, value in extra.items():
         is_nested = isinstance(value, Mapping) and isinstance(merged.get(name), dict)
@@ -227,7 +226,6 @@ def _add_fields(
 def _verdict(
     dialect: str, findings: Iterable[LintFinding], body: JsonDict, repairs: Sequence[Repair], *, is_native: bool = False
 ) -> Verdict:
-    """Each finding once, the worst first."""
     ranks = list(LintSeverity)
     unique = {(finding.rule.id, finding.place, finding.text): finding for finding in findings}
     return Verdict(
@@ -240,7 +238,6 @@ def _verdict(
 
 
 def _walk_session(snapshot: Snapshot) -> LintWalk:
-    """The steps of a stored session, before any repair."""
     walk = LintWalk()
     masked = masked_results(snapshot.nodes)
     for entry in messages_of(pieces_of(snapshot), masked, session_id=snapshot.session_id, remarks=[]):

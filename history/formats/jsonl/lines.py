@@ -206,7 +206,7 @@ def row_facts(row: models.Model, names: Iterable[str], times: Iterable[str] = ()
 
 
 def _checked(model: type[models.Model], facts: JsonObject, names: Iterable[str], times: Iterable[str] = ()) -> JsonDict:
-    """Those of the facts that there are, as the columns of their names take them."""
+    """The facts that are present, each checked against its column."""
     values = {name: facts[name] for name in names if name in facts}
     for name, value in values.items():
         column = model._meta.get_field(name)

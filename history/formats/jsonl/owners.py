@@ -98,7 +98,6 @@ class OwnerMap:
         return self._keys[prefix, owner.pk]
 
     def add_file_blob(self, blob: str) -> None:
-        """Note that the file contains the bytes with this hash."""
         if len(self._file_blobs) >= MAX_FILE_BLOBS:
             self._file_blobs.clear()
         self._file_blobs.add(bytes.fromhex(blob))

@@ -54,7 +54,6 @@ def store(batch: Sequence[SessionBuffer], *, blobs: Sequence[Blob], owners: Owne
 
 
 def remove_interrupted_restore(session_id: UUID) -> None:
-    """Remove the remains of an interrupted restore."""
     begun = Session.objects.filter(pk=session_id, state=Session.State.INCOMPLETE)
     for pk in removal.mark(begun, why="unfinished"):
         for _batch in removal.finish([pk]):
@@ -203,7 +202,6 @@ def _store_tries(exchanges: Sequence[Exchange]) -> None:
 
 
 def store_sessionless_exchange(facts: JsonObject, owners: OwnerMap) -> None:
-    """Store an exchange without a session, unless it is stored already."""
     owner, fields = owners.find_owner(facts.get("owner")), parse_exchange(facts)
     [fields["id"]] = owners.exchange_ids([fields["id"]]).values()
     if Exchange.objects.filter(pk=fields["id"]).exists():

@@ -23,8 +23,6 @@ KNOWN_BLOBS = 200_000  # beyond so many different ones, some are written a secon
 
 @dataclass
 class JsonlWriter:
-    """The lines of one file. Each blob is written once."""
-
     notes: Notes = field(default_factory=Notes)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("sessions", "entries", "exchanges"), 0))
     written: set[bytes] = field(default_factory=set)  # hashes of blobs
@@ -56,7 +54,6 @@ class JsonlWriter:
         })  # fmt: skip
 
     def loose_exchanges(self, rows: QuerySet[Exchange]) -> Iterator[bytes]:
-        """The ended exchanges of these that belong to no session."""
         yield from self._exchanges(rows.filter(session=None), None)
 
     def deleted(self, session_id: object, at: str) -> bytes:
@@ -122,7 +119,6 @@ class JsonlWriter:
 
 
 def _links(through: type[Model], name: str, ids: Sequence[object]) -> dict[object, list[str]]:
-    """The blobs of each of these rows, from a table of links."""
     links: dict[object, list[str]] = defaultdict(list)
     for pk, blob in through._default_manager.filter(**{f"{name}__in": ids}).values_list(name, "blob_id"):
         links[pk].append(blob)

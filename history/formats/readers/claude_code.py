@@ -69,7 +69,6 @@ class _Transcript:
         self.threads[side].add(record)
 
     def conversations(self, file_name: str) -> Iterator[Conversation]:
-        """The session, and each of its subagents."""
         session = file_name if file_name in self.sessions else next(reversed(self.sessions), "")
         if not session:
             raise FormatError(_("no record names its session"))

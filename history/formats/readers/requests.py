@@ -76,7 +76,6 @@ def _conversation(item: JsonObject) -> Conversation:
 
 
 def _convert(item: JsonObject, *, client: str, notes: Notes, dialect: str = "openai-chat") -> Conversation:
-    """One conversation from a body as the vendor takes it."""
     start = next((item[name] for name in TIMES if item.get(name)), None)
     reader = ConversationReader(client, start=start, notes=notes)
     if reader.started_at is None:
