@@ -59,7 +59,6 @@ class SessionQuerySet(UndeletableQuerySet["Session"]):
         return self.filter(state=Session.State.OPEN)
 
     def deleted(self) -> Self:
-        """Sessions in the trash."""
         return self.filter(state=Session.State.DELETED)
 
     def removable(self) -> Self:
@@ -246,7 +245,6 @@ class Session(UndeletableModel):
         self.begin_seal = self.expected_begin_seal()
 
     def expected_begin_seal(self) -> bytes:
-        """A hash of the facts of a session that never change."""
         title = bytes(self.given_title).hex()
         return seals.audit_seal_of(b"begin", self.pk, self.owner_id, self.api_key_id, self.source, title)
 

@@ -139,7 +139,6 @@ def import_job(request: HtmxRequest, job_id: UUID) -> HttpResponse:
 
 @user_action
 def remove(request: HttpRequest, job_id: UUID) -> HttpResponse:
-    """Remove the job and its files. The imported sessions remain."""
     jobs.remove(get_object_or_404(jobs.jobs_of(request.user), pk=job_id))
     messages.success(request, _("Report removed. Imported sessions are kept."))
     return redirect("history:imports")

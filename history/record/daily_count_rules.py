@@ -37,8 +37,6 @@ Rows = Iterable[Mapping[str, Any]]
 
 
 class Key(NamedTuple):
-    """The values that a row of counts is about."""
-
     day: date
     owner_id: int
     api_key_id: int | None
@@ -171,7 +169,6 @@ def _begin(day: date) -> datetime:
 
 
 def days_with_rows() -> set[date]:
-    """The days with messages or exchanges."""
     written = Message.objects.order_by().values_list(_day(None, "created_at"), flat=True)
     called = Exchange.objects.order_by().values_list(_day(None, "started_at"), flat=True)
     return {*written.distinct(), *called.distinct()}

@@ -71,7 +71,6 @@ def list_sessions(sessions: QuerySet[Session], *, before: ListCursor | None = No
 
 
 def find_by_title(sessions: QuerySet[Session], typed: str, *, limit: int, among: int = LOOKED_THROUGH) -> list[Session]:
-    """Sessions whose title contains all the words, newest first."""
     ids = list(islice(ids_titled(sessions, typed, among=among), limit))
     found = Session.objects.select_related("owner", "api_key").in_bulk(ids)
     return [found[pk] for pk in ids if pk in found]
