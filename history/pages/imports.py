@@ -28,7 +28,6 @@ LISTED = 20
 @accepts_body(lambda: jobs.limit() + FORM_OVERHEAD)
 @user_form
 def imports(request: HttpRequest) -> HttpResponse:
-    """The page; with files in a form, a new job."""
     if request.method != "POST":
         return _page(request)
     files = request.FILES.getlist("files")
