@@ -1,7 +1,6 @@
 """The audit chain: sealed events of who read, exported, held or removed what, and why.
 
-Events have ids instead of names, so that a user can be erased without breaking the chain. They outlive their session:
-only the chain knows of its removal.
+Events have ids, not names, so that users can be erased. They outlive their session: only they know of its removal.
 """
 
 from collections.abc import Iterable, Iterator

@@ -165,7 +165,6 @@ class KeyRing:
         return accepted
 
     def renew(self, raw: str) -> None:
-        """Ask the database ahead of time. The next caller gets the result."""
         prefix, digest = self._read(raw)
         seen = self._seen(digest)
         with seen.lock, contextlib.suppress(KeysUnavailable):

@@ -1,10 +1,7 @@
 """Permissions on sessions: one table for pages, admin, REST, sockets, tools and the command line.
 
-Users may do everything with their own sessions. Staff reach those of other users with one permission per purpose, each
-together with `view_session`; only owners continue a session. A key needs a scope per purpose. It reaches the sessions
-recorded under it, all of its owner (`owner_wide`), or all (`admin`, while its owner is staff). Deleted and expired
-sessions are not shown, except deleted ones under hold to users who may hold. The texts of other users' sessions also
-need a reason: `history.access.reasons`.
+docs/permissions.md has the rules. Deleted and expired sessions are not shown, except deleted ones under hold to users
+who may hold. The texts of other users' sessions also need a reason: `history.access.reasons`.
 """
 
 from dataclasses import dataclass
@@ -122,7 +119,7 @@ def find(viewer: Viewer, session_id: UUID | str, purpose: Purpose) -> Session | 
 
 
 def can_access(viewer: Viewer, purpose: Purpose, session: Session) -> bool:
-    """The same rule for one session."""
+    """The rule of `sessions_for` for a loaded session."""
     reach = reach_of(viewer, purpose)
     if reach is None or not reach.covers(session):
         return False

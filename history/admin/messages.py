@@ -1,7 +1,6 @@
 """Admin of messages, tool calls and exchanges (calls to models).
 
-Lists of messages and tool calls show the texts of sessions that the viewer has opened. Exchanges have times, ends,
-tokens and costs, but no texts.
+Lists show the texts of sessions that the viewer has opened. Exchanges have times, ends, tokens and costs, but no texts.
 """
 
 from collections.abc import Callable

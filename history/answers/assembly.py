@@ -1,7 +1,6 @@
 """Assembly of streamed events into one answer entry; partial answers are kept.
 
-An `Assembler` returns the answer so far at any time, and another process can resume it from that. Cut-off tool
-arguments stay unchanged.
+It returns the answer so far at any time, and another process can resume from that. Cut-off arguments stay unchanged.
 """
 
 from __future__ import annotations

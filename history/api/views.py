@@ -213,10 +213,7 @@ class OneExchange(ApiView):
 
 
 def _find_exchange(request: Request, exchange_id: str) -> Exchange:
-    """The exchange, if the viewer may list its session. One without a session needs the same reach.
-
-    A client that retried has an id of each try: all of them are this one exchange.
-    """
+    """One without a session needs the same reach. A client that retried has an id of each try, for one exchange."""
     try:
         pk = UUID(exchange_id)
     except ValueError:

@@ -114,7 +114,6 @@ def parent_session_name(headers: Mapping[str, str], *, body_session: str = "") -
 
 
 def declared_side_call(headers: Mapping[str, str]) -> str:
-    """The kind of side call that a client declares in its headers; '' if it declares none."""
     if (kind := headers.get(_SUBAGENT_HEADER, "")) in _SUBAGENT_SIDE_CALLS:
         return kind
     try:

@@ -118,10 +118,7 @@ def span_of(node: Node) -> tuple[int, int]:
 
 
 def pieces_of(snapshot: Snapshot) -> list[Node]:
-    """The entries to send along the path; a summary takes the position of the first entry it replaces.
-
-    The newest of several summaries counts. A summary that newer ones cover completely is not used.
-    """
+    """The entries to send along the path; a summary takes the position of the first entry it replaces."""
     placed: list[tuple[int, Node]] = []
     covered: tuple[tuple[int, int], ...] = ()
     for node in reversed(active_summaries(snapshot.nodes)):

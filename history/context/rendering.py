@@ -1,7 +1,4 @@
-"""Rendering of a snapshot into a context: the newest turns within the limits, and diagnostic views.
-
-Each turn is prepared independently, so the newest part of a path renders like the whole.
-"""
+"""Rendering of a snapshot into a context: the newest turns within the limits, and diagnostic views."""
 
 from __future__ import annotations
 
@@ -216,10 +213,7 @@ def turns_newest_first(snapshot: Snapshot) -> Iterator[ContextTurn]:
 
 
 def split_turns(snapshot: Snapshot) -> list[Sequence[Node]]:
-    """Split a path into turns. If its start is missing, turns with an uncertain start are left out.
-
-    A turn begins at a summary of other turns or at an input, but not between calls and their results.
-    """
+    """Split a path into turns. If its start is missing, turns with an uncertain start are left out."""
     pieces = pieces_of(snapshot)
     starts: list[int] = []
     answered_later = _results_ahead(pieces)

@@ -71,7 +71,6 @@ def _long_chars(value: object, limit: int) -> int:
 
 
 def blobs_in(body: str) -> list[str]:
-    """The hashes of the blobs that a stored body refers to."""
     return _BLOB.findall(body) if '"$' in body else []
 
 

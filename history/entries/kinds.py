@@ -263,8 +263,6 @@ class HeadMoved(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap(Entry):
-    """A marker for missing entries."""
-
     kind: ClassVar[str] = "gap"
     text_field: ClassVar[str] = "reason"
     reason: str = ""

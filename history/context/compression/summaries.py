@@ -1,9 +1,4 @@
-"""Requests to the summarising model, and checks of the summaries that come back.
-
-The conversation is a record of JSON lines. Angle brackets are escaped, so no content can end the record, start another
-line or pass for an instruction. A record longer than the summariser's window is split; then long texts are cut, and
-then messages in the middle are left out. The checks need no model.
-"""
+"""Requests to the summarising model, and checks of its summaries without a model. See docs/internals/compression.md."""
 
 import json
 import re
