@@ -185,7 +185,6 @@ def _judge_native(walk: LintWalk, decoded: DecodedRequest, repair: RepairInput) 
 
 
 def _judge_foreign(dialect: str, walk: LintWalk, repair: RepairInput) -> Verdict:
-    """The verdict of another vendor: whether it takes the conversation, and what it cannot carry."""
     encoded = DIALECTS[dialect].encode(repair.context, repair.options)
     findings = [*check_order(walk.steps, dialect, is_native=False), *check_tools(walk.tools, dialect)]
     for loss in _conversation_losses(encoded.losses):
@@ -203,10 +202,7 @@ def _conversation_losses(losses: Iterable[Loss]) -> Iterator[Loss]:
 def _add_fields(
     language: str, body: JsonDict, fields: list[tuple[str, object]], checks_left: list[int]
 ) -> tuple[JsonDict, list[str]]:
-    """Add the fields that have no equivalent, or by halves those that the vendor takes.
-
-    Returns the body and the names of the fields that are left out: refused, or not tested within the checks.
-    """
+    """Add the fields that the vendor takes, by halves. Returns the body and the names left out: refused, not tested."""
     if not fields:
         return body, []
     if checks_left[0] == 0:

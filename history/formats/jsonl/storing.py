@@ -75,10 +75,7 @@ def _insert_entries(batch: Sequence[SessionBuffer]) -> None:
 
 
 class _EntryInserter(SessionDraft):
-    """A locked session into which entries are inserted, oldest first.
-
-    Head, path and calls follow the rules of the recorder: only what it would decide comes from the file.
-    """
+    """Inserts entries into a locked session, oldest first. Head, path and calls follow the rules of the recorder."""
 
     def __post_init__(self) -> None:
         session = self.session
@@ -256,7 +253,6 @@ def _finish(buffer: SessionBuffer, owners: OwnerMap) -> None:
         state = Session.State.DELETED if hidden_at else Session.State.OPEN
         writer.change(buffer.id, state=state, hidden_at=hidden_at)
         return
-    # Update facts from a file with more entries, and marks if those of the file are newer.
     has_more = bool(buffer.entries or buffer.stored_count)
     names: tuple[str, ...] = FACTS if has_more else ()
     if buffer.has_newer_marks(or_as_new=has_more):

@@ -90,7 +90,7 @@ class JsonlWriter:
             yield entry_line(row.body, {**facts, "salt": (row.salt or b"").hex()})
 
     def _exchanges(self, rows: QuerySet[Exchange], session: Session | None) -> Iterator[bytes]:
-        """The ended ones of these, a page at a time, each after the lines of its blobs."""
+        """The ended exchanges, a page at a time, each after the lines of its blobs."""
         ended = rows.exclude(ended_at=None).order_by("started_at", "pk").select_related("message", "owner", "api_key")
         ended, following = ended.defer("message__body", "message__content"), Q()
         while page := list(ended.filter(following)[:PAGE]):

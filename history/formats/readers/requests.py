@@ -1,7 +1,6 @@
 """Conversations as vendors' requests and as ShareGPT: one per line (the form for fine-tuning), in one list or alone.
 
-Checkpoints of Gemini CLI are contents of its requests. None of these
-have ids: they are made from what is said, so that the same line is recognised.
+Checkpoints of Gemini CLI are contents of its requests. None of these has an id: it is made from what is said.
 """
 
 from collections.abc import Iterator, Mapping
