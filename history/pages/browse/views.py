@@ -1,7 +1,4 @@
-"""The browse page /history/: search, narrow, select and export sessions. Every state is a URL.
-
-Results are sessions by last activity, or messages by the search engine, a page at a time.
-"""
+"""The browse page /history/: search, narrow, select and export sessions. Every state is a URL."""
 
 import time
 from collections.abc import Iterable, MutableMapping, Sequence
