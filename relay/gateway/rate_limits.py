@@ -1,8 +1,8 @@
 """Rate limits of API keys (requests and tokens per minute, concurrent calls) and refusals by budgets.
 
-This process knows what was used (`relay.usage.counters`), so no call waits for the database. With Redis the minute and
-the concurrent calls are counted there, so that they hold to the call. Tokens of a minute are known when a call has
-ended: a key that has a few left may make one more call.
+This process knows what was used (`relay.usage.counters`), so no call waits for the database. With Redis, the minute and
+concurrent calls are counted there exactly. Tokens are known when a call has ended: a key with a few left may make one
+more call.
 """
 
 import math

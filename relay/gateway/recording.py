@@ -43,7 +43,6 @@ def journal_folder() -> Path:
 
 
 def most_bytes() -> int:
-    """How large the journal may become."""
     return int(settings.PARLEY_JOURNAL_MB) * 1024 * 1024
 
 
@@ -83,7 +82,6 @@ class Recording:
     _fallback: dict[str, str] = field(default_factory=dict)
 
     def accept(self, upstream: Upstream) -> None:
-        """Write that the call is about to be sent."""
         call, self.upstream = self.call, upstream
         if call.recording != OFF:
             self.is_recorded = self.journal.accept(_accepted(call, upstream), call.body)
@@ -167,7 +165,6 @@ class Recording:
 
     @property
     def beginning(self) -> bytes:
-        """The first bytes of the reply, decompressed."""
         return self.copy.beginning(self.encoding) if self.copy is not None else b""
 
     async def _try_to_count(self, *, is_done: bool) -> None:

@@ -52,7 +52,6 @@ class ReplyCopy:
                 self.pieces = None
 
     def beginning(self, encoding: str) -> bytes:
-        """The head, decompressed."""
         plain = b""
         for piece in PlainReply(encoding).pieces(self.head):
             plain += piece
@@ -150,7 +149,6 @@ def without_zero_usage(usage: Usage | None) -> Usage | None:
 
 
 def _has_ended(dialect: str, reply: ReplyCopy) -> bool:
-    """Whether the reply certainly ended properly."""
     tail = reply.tail
     if not is_streamed(reply.head):
         return tail.rstrip().endswith(b"}")
