@@ -61,10 +61,7 @@ class EventStream:
 
 
 class network_errors:  # noqa: N801 - reads as a clause: with network_errors(endpoint, has_begun=True)
-    """Raises errors of the network as ProviderErrors. A class, because a generator is slower around every chunk.
-
-    `subject` begins their texts; by default it is the host of the endpoint.
-    """
+    """Raises errors of the network as ProviderErrors. A class, because a generator is slower around every chunk."""
 
     __slots__ = ("endpoint", "has_begun", "subject")
 

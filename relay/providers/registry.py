@@ -135,15 +135,12 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderStatus:
-    """The state of one provider, for staff."""
-
     provider: HttpProvider
     is_found: bool
     list_error: ProviderError | None
 
     @property
     def missing(self) -> list[str]:
-        """The packages that it needs."""
         return missing_packages() if isinstance(self.provider, LocalProvider) else []
 
     @property
@@ -168,7 +165,7 @@ class Router:
         self.catalogue = Catalogue(dialled, nearby=nearby)
 
     def route(self, name: str = "") -> Route:
-        """The route of a model name. Raises NoSuchModel."""
+        """Raises NoSuchModel."""
         self.catalogue.refresh_if_stale()
         if name:
             # Names of models may have slashes of their own.
