@@ -36,8 +36,6 @@ LIMITS = tuple(name for name, _label, _period in allowances.LIMITS)
 
 @dataclass(eq=False)
 class UsageCounters:
-    """All accounts of this process."""
-
     lock: threading.RLock = field(default_factory=threading.RLock)
     keys: dict[int, KeyAccount] = field(default_factory=dict)
     owners: dict[int, OwnerAccount] = field(default_factory=dict)
@@ -61,7 +59,6 @@ def has_limits(key: ApiKey) -> bool:
 
 
 def key_account(pk: int, *, is_used: bool = True) -> KeyAccount:
-    """The account of a key in the present minute and day."""
     state, minute = counters(), this_minute()
     with state.lock:
         account = state.keys.get(pk)
@@ -78,7 +75,6 @@ def key_account(pk: int, *, is_used: bool = True) -> KeyAccount:
 
 
 def owner_account(pk: int) -> OwnerAccount:
-    """The account of an owner on the present day."""
     state, day = counters(), today()
     with state.lock:
         account = state.owners.get(pk)

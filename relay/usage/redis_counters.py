@@ -219,7 +219,6 @@ async def _ask(work: Awaitable[Any], complaint: str = "Redis did not count the e
 
 
 def _redis_key(scope: str, what: int | Literal["running", "reserved"]) -> str:
-    """The Redis key of a minute, of the running calls or of the reservations of an API key or an owner."""
     return f"{PREFIX}:{scope}:{what}"
 
 
