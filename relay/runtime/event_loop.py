@@ -26,7 +26,6 @@ def start_task(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
 
 
 async def parse_apart(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a parser: at once for a small input, in a thread for one of more than 64 KB."""
     if size > LARGE:
         return await asyncio.to_thread(work, *args, **kwargs)
     return work(*args, **kwargs)
@@ -50,11 +49,7 @@ class StreamParser(Generic[T]):
 
 
 class PerLoop(Generic[T]):
-    """One object per event loop, created on first use and dropped with its loop.
-
-    A server has one loop; tests and commands have many, one after the other. The object must not refer to its loop,
-    which would then never be freed.
-    """
+    """One object per event loop, dropped with it. It must not refer to its loop, which would then never be freed."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
@@ -71,8 +66,7 @@ class PerLoop(Generic[T]):
 
 
 class Deadlines:
-    """Callbacks of one event loop that are due after a time. One timer checks all of them every few milliseconds:
-    nearly all are dropped before, and a timer of its own would cost each more."""
+    """One timer checks all callbacks of a loop: nearly all are dropped before, and a timer each would cost more."""
 
     def __init__(self, every: float) -> None:
         self.every = every
