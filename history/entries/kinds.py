@@ -22,30 +22,9 @@ from history.entries.values import (
 )
 
 __all__ = [
-    "CONVERSATION",
-    "KINDS",
-    "MESSAGES",
-    "NEVER_PARENTS",
-    "NEWEST_APPLIES",
-    "STATE",
-    "DebugLog",
-    "Entry",
-    "Gap",
-    "HeadMoved",
-    "MaskedResult",
-    "ModelInput",
-    "ModelOutput",
-    "Node",
-    "NotebookSet",
-    "Numbering",
-    "PlanSet",
-    "Retracted",
-    "Status",
-    "Summary",
-    "SystemInstructionSet",
-    "ToolResults",
-    "ToolsOffered",
-    "UnknownEntry",
+    "CONVERSATION", "KINDS", "MESSAGES", "NEVER_PARENTS", "NEWEST_APPLIES", "STATE", "DebugLog", "Entry", "Gap",
+    "HeadMoved", "MaskedResult", "ModelInput", "ModelOutput", "Node", "NotebookSet", "Numbering", "PlanSet",
+    "Retracted", "Status", "Summary", "SystemInstructionSet", "ToolResults", "ToolsOffered", "UnknownEntry",
 ]  # fmt: skip
 
 Status = Literal["complete", "interrupted", "failed"]
