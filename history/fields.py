@@ -18,7 +18,7 @@ class TokensField(models.TextField[str, str]):
     """The tokens of a text, in order: text that FTS5 indexes on SQLite, a tsvector on PostgreSQL.
 
     The value is the list of tokens joined by spaces. PostgreSQL gets the finished tsvector (`'word':1,4 'other':2`),
-    so that its own text parser never has a say and both databases hold the same tokens at the same positions.
+    so that its text parser does not run and both databases hold the same tokens at the same positions.
     """
 
     def db_type(self, connection: BaseDatabaseWrapper) -> str:

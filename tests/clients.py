@@ -28,8 +28,8 @@ from relay.gateway.journal.records import CallAccepted, CallEnded, Record, Reply
 from relay.gateway.journal.writer import Journal
 from relay.gateway.references import continuations, ownership
 from relay.providers import connections
-from relay.runtime.async_db import close_connections
 from relay.usage import counters, redis_counters
+from tests.servers.databases import close_connections
 from tests.servers.processes import wait_for
 
 HISTORY = "/api/history"

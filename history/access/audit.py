@@ -1,7 +1,6 @@
 """The audit chain: sealed events of who read, exported, held or removed what, and why.
 
-Events have ids instead of names, so that a user can be erased without breaking the chain. They outlive their session:
-only the chain knows of its removal.
+Events have ids, not names, so that users can be erased. They outlive their session: only they know of its removal.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,8 +21,6 @@ _LOCK = 0x5061726C6579  # any number that no other advisory lock uses
 
 
 class Flaw(NamedTuple):
-    """The first event of the chain that is missing or altered."""
-
     seq: int
     problem: str
 
@@ -42,7 +39,6 @@ def record_each(
     reason: str = "",
     **details: Any,
 ) -> list[AuditEvent]:
-    """Append the same event for each of these sessions."""
     payload = {"action": action, "actor": actor, "key": key, "reason": clean(reason)}
     with writing():
         if connection.vendor == "postgresql":  # the chain has one end; SQLite has one writer anyway
@@ -66,7 +62,7 @@ def who(viewer: Viewer | None) -> dict[str, Any]:
 
 
 def flaws() -> Iterator[Flaw]:
-    """Check the whole chain. A healthy one yields nothing."""
+    """The first flaw of the chain, if it has one."""
     previous, expected = b"", 1
     for event in AuditEvent.objects.order_by("seq").iterator(chunk_size=2_000):
         if event.seq != expected:

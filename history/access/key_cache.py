@@ -71,7 +71,6 @@ class KeysUnavailable(ApiKeyError):
 
 
 def prefix_of(raw: str) -> str:
-    """The public part of a whole key; empty if it is malformed."""
     match = _FORM.fullmatch(raw)
     return match["prefix"] if match else ""
 
@@ -82,7 +81,6 @@ def hash_of(raw: str) -> bytes:
 
 
 def bearer_secret(header: str) -> str:
-    """The secret in an `Authorization` header; empty for other schemes."""
     scheme, _, secret = header.partition(" ")
     return secret.strip() if scheme.lower() == "bearer" else ""
 
@@ -167,7 +165,6 @@ class KeyRing:
         return accepted
 
     def renew(self, raw: str) -> None:
-        """Ask the database ahead of time. The next caller gets the result."""
         prefix, digest = self._read(raw)
         seen = self._seen(digest)
         with seen.lock, contextlib.suppress(KeysUnavailable):
@@ -175,7 +172,6 @@ class KeyRing:
                 self._note_use(seen.api_key)
 
     def forget(self, api_key: ApiKey) -> None:
-        """Ask the database the next time that this key is used."""
         with self._lock:
             self._known.pop(api_key.secret_hash, None)
 

@@ -108,10 +108,7 @@ def create(
     once: str = "",
     **limits: Unpack[KeyLimits],
 ) -> NewKey:
-    """Create a key for `owner` (default: the first staff user), at the request of `actor`.
-
-    `once` identifies a form, which creates one key however often it is sent (AlreadyMadeError).
-    """
+    """`owner` defaults to the first staff user. A form with the same `once` creates one key only (AlreadyMadeError)."""
     owner = owner or first_staff_user()
     prefix = _prefix_for(once, owner) if once else get_random_string(PREFIX_CHARS, ascii_lowercase + digits)
     secret = f"parley_{prefix}_{get_random_string(SECRET_CHARS, ascii_letters + digits)}"
@@ -148,7 +145,7 @@ def change(
     owner_wide: bool | None = None,
     **limits: Unpack[KeyLimits],
 ) -> list[str]:
-    """Change a key's name, recording mode, scopes, reach and limits. Returns the names of changed fields."""
+    """Returns the names of the changed fields."""
     wanted: dict[str, object] = {**_checked_limits(limits)}
     wanted |= {"name": _checked_name(name)} if name is not None else {}
     wanted |= {"recording": _checked_recording(recording)} if recording is not None else {}
@@ -182,7 +179,6 @@ def find(prefix: str) -> ApiKey | None:
 
 
 def list_keys(*, include_ended: bool = False) -> QuerySet[ApiKey]:
-    """Keys by age, oldest first; by default without revoked and expired ones."""
     keys = ApiKey.objects.select_related("owner").order_by("created_at", "pk")
     if include_ended:
         return keys

@@ -1,10 +1,7 @@
 """Permissions on sessions: one table for pages, admin, REST, sockets, tools and the command line.
 
-Users may do everything with their own sessions. Staff reach those of other users with one permission per purpose, each
-together with `view_session`; only owners continue a session. A key needs a scope per purpose. It reaches the sessions
-recorded under it, all of its owner (`owner_wide`), or all (`admin`, while its owner is staff). Deleted and expired
-sessions are not shown, except deleted ones under hold to users who may hold. The texts of other users' sessions also
-need a reason: `history.access.reasons`.
+docs/permissions.md has the rules. Deleted and expired sessions are not shown, except deleted ones under hold to users
+who may hold. The texts of other users' sessions also need a reason: `history.access.reasons`.
 """
 
 from dataclasses import dataclass
@@ -80,12 +77,10 @@ def reach_of(viewer: Viewer, purpose: Purpose) -> Reach | None:
 
 
 def can_see_all_of_owner(key: ApiKey) -> bool:
-    """Whether a key reaches all sessions of its owner, not only those recorded under it."""
     return key.owner_wide or has_scope(key, "admin")
 
 
 def can_access_others(viewer: Viewer, purpose: Purpose) -> bool:
-    """Whether a viewer has this permission for the sessions of all users."""
     if isinstance(viewer, ApiKey):
         return reach_of(viewer, purpose) == Reach()
     user, needed = cast(AbstractUser, viewer), NEEDED[purpose][1]
@@ -106,10 +101,7 @@ def sessions_for(viewer: Viewer, purpose: Purpose) -> SessionQuerySet:
 
 
 def rows_for(viewer: Viewer, purpose: Purpose, rows: QuerySet[M]) -> QuerySet[M]:
-    """Rows of another table (messages, calls, exchanges) whose session the viewer reaches for this purpose.
-
-    By a join, so that a list of the newest rows stops when it has a page of them.
-    """
+    """Rows with a session in reach. By a join, so that a list of the newest rows stops when it has a page of them."""
     reach = reach_of(viewer, purpose)
     if reach is None:
         return rows.none()
@@ -127,7 +119,7 @@ def find(viewer: Viewer, session_id: UUID | str, purpose: Purpose) -> Session | 
 
 
 def can_access(viewer: Viewer, purpose: Purpose, session: Session) -> bool:
-    """The same rule for one session."""
+    """The rule of `sessions_for` for a loaded session."""
     reach = reach_of(viewer, purpose)
     if reach is None or not reach.covers(session):
         return False
@@ -151,7 +143,6 @@ def _rule(reach: Reach, *, sees_held: bool, moment: datetime, prefix: str = "") 
 
 
 def _sees_held(viewer: Viewer, purpose: Purpose) -> bool:
-    """Whether they see deleted sessions under hold. No key does."""
     is_key = isinstance(viewer, ApiKey)
     return not is_key and purpose is not Purpose.WRITE and can_access_others(viewer, Purpose.HOLD)
 

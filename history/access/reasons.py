@@ -1,8 +1,6 @@
 """Reasons for reading other users' sessions, titles that are hidden until one is given, and the access log.
 
-`history.access.permissions` says who may read. A reader of another user's texts must give a reason. It is written to
-the audit chain and lasts one hour, for this reader and this session. The owner sees who read it, when and why.
-Users and keys read their own sessions without one.
+A reason lasts one hour, for one reader and one session. Users and keys read their own sessions without one.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -163,7 +161,6 @@ class AccessRecord(NamedTuple):
 
 
 def who_read(session: Session) -> tuple[AccessRecord, ...]:
-    """The newest first."""
     events = list(AuditEvent.objects.filter(session=session.pk, action__in=LOGGED).order_by("-seq")[:MOST_LOGGED])
     names = _names(events)
     return tuple(AccessRecord(one.at, one.action, names[one.actor, one.key], one.reason) for one in events)

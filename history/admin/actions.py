@@ -145,10 +145,7 @@ FORK = SessionAction(
 
 
 class SessionActions(admin.ModelAdmin[Session]):
-    """The actions of the list of sessions, and the page `fork/` of one session.
-
-    Staff fork a session where the relay filed calls under the wrong one. No entry of the original moves.
-    """
+    """Staff fork a session where the relay filed calls under the wrong one. No entry of the original moves."""
 
     def may(self, request: HttpRequest, action: SessionAction) -> bool:
         """To archive or fork, which have no purpose of their own, staff need the permission to change sessions."""

@@ -46,8 +46,6 @@ class CappedPaginator(Paginator[Any]):
 
 
 class ReadOnly:
-    """Rows that staff see and never edit."""
-
     def has_add_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return False
 
@@ -94,7 +92,6 @@ class LongListAdmin(ReadOnlyAdmin[M]):
 
 
 def calendar(changelist: Any, field: str) -> dict[str, Any]:
-    """The choices of the next level: years, the months of a year, the days of a month."""
     names = [f"{field}__{part}" for part in ("year", "month", "day")]
     year, month, day = (whole_number(changelist.params.get(name)) for name in names)
 
@@ -128,10 +125,7 @@ def _years(rows: QuerySet[Any], field: str) -> list[int]:
 def recent(
     column: str, words: Any, choices: Any = (), *, called: str = "", by_engine: bool = False
 ) -> type[admin.SimpleListFilter]:
-    """A filter by a column; it offers the values of the newest rows.
-
-    `by_engine`: the search engine applies it, whose index has role, status, model, agent and tools of messages.
-    """
+    """Offers the values of the newest rows. `by_engine`: the search index applies it, not the database."""
 
     class Recent(admin.SimpleListFilter):
         title = words

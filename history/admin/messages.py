@@ -1,7 +1,6 @@
 """Admin of messages, tool calls and exchanges (calls to models).
 
-Lists of messages and tool calls show the texts of sessions that the viewer has opened. Exchanges have times, ends,
-tokens and costs, but no texts.
+Lists show the texts of sessions that the viewer has opened. Exchanges have times, ends, tokens and costs, but no texts.
 """
 
 from collections.abc import Callable
@@ -48,7 +47,6 @@ class ReadingAdmin(LongListAdmin[M]):
         return row
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
-        """Look up once which rows of the page may show their text."""
         changelist = super().get_changelist_instance(request)
         readable = readable_without_reason(request.user, {row.session_id for row in changelist.result_list})
         for row in changelist.result_list:
@@ -229,7 +227,6 @@ class ExchangeAdmin(LongListAdmin[Exchange]):
 
     @admin.display(description=_("tokens"))
     def tokens(self, exchange: Exchange) -> str:
-        """Input and output tokens, if they were counted."""
         read, written = (exchange.usage.get(name) for name in ("input_tokens", "output_tokens"))
         return f"{thousands(read or 0)} + {thousands(written or 0)}" if read or written else DASH
 

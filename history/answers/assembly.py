@@ -1,7 +1,6 @@
 """Assembly of streamed events into one answer entry; partial answers are kept.
 
-An `Assembler` returns the answer so far at any time, and another process can resume it from that. Cut-off tool
-arguments stay unchanged.
+It returns the answer so far at any time, and another process can resume from that. Cut-off arguments stay unchanged.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ MOST_PIECES = 1_000  # pieces are joined at this number: a token of four letters
 
 
 class Assembler:
-    """Assembles the answer from events. `blobs` has the bytes of media by hash, `beside` further answers."""
+    """`blobs` has the bytes of media by SHA-256, `further_answers` the others of a reply with several."""
 
     def __init__(self, *, provider: str = "", model: str = "", agent: str = "") -> None:
         self.provider, self.model, self.agent = provider, model, agent
@@ -69,7 +68,6 @@ class Assembler:
 
     @property
     def chars(self) -> int:
-        """The length of all texts so far."""
         self._add_pending()
         return sum(text.chars for part in self._parts.values() for text in part.texts.values())
 
@@ -112,7 +110,6 @@ class Assembler:
         return self
 
     def output(self, **fields: Any) -> ModelOutput:
-        """The answer so far."""
         self._add_pending()
         built = (part.build(self.provider) for part in self._parts.values())
         return ModelOutput(
@@ -173,7 +170,6 @@ class _Pieces:
         return frozen
 
     def text(self) -> str:
-        """Join everything into one block."""
         whole = "".join([*self.blocks, *self.pieces])
         self.blocks, self.pieces = [whole], []
         return whole

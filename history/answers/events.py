@@ -21,7 +21,7 @@ ErrorKind = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerStarted:
-    """The start of a reply: the model, and the vendor's id of this call."""
+    """`request_id` is the vendor's id of this call."""
 
     model: str = ""
     request_id: str = ""
@@ -39,8 +39,6 @@ class TextPiece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningPiece:
-    """Thinking, its signature, or encrypted thinking (`redacted`)."""
-
     part: str
     text: str = ""
     signature: str = ""
@@ -125,7 +123,6 @@ Event = AnswerStarted | Piece | UsageReported | AnswerEnded | AnswerFailed | Unr
 
 
 def end_reason(word: str) -> EndReason:
-    """Our end reason with this name, or other."""
     return next((reason for reason in END_REASONS if reason == word), "other")
 
 

@@ -117,7 +117,6 @@ def session_for(request: Request, session_id: str | UUID, purpose: Purpose) -> S
 
 
 def open_session(request: Request, session_id: str | UUID) -> Session:
-    """A session to read; one of another user is opened with the reason of the request."""
     session = reasons.find_opened(viewer_of(request), session_id, reason=reason_of(request))
     if session is None:
         raise errors.ResourceNotFound
@@ -162,7 +161,6 @@ def _has_tag(header: str, tag: str) -> bool:
 
 
 def page_link(request: Request, **position: str | int | None) -> str | None:
-    """The URL of this list at another position; None if the position is None."""
     [(name, value)] = position.items()
     return None if value is None else str(replace_query_param(request.build_absolute_uri(), name, str(value)))
 

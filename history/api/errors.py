@@ -1,7 +1,6 @@
 """Errors of the REST API in one form: {"error": {"code", "message", "fields"?}}.
 
-`code` is for programs, `message` for people, and `fields` names the invalid parameters. docs/rest.md lists the codes; a
-status may have several.
+`fields` names invalid parameters. docs/rest.md lists the codes; a status may have several.
 """
 
 import logging

@@ -105,7 +105,6 @@ class OneImport(ApiView):
 
 
 def _create_job(request: Request, *, name: str) -> ImportJob:
-    """Write the file to the disk piece by piece, then move it to its job."""
     with NamedTemporaryFile(dir=settings.FILE_UPLOAD_TEMP_DIR, delete=False) as file:
         path = Path(file.name)
         try:

@@ -77,7 +77,6 @@ ENVIRONMENTS = {
 
 
 def environment_of(client: str, *, url: str, key: str) -> str:
-    """Shell commands that set the variables of one of ENVIRONMENTS."""
     variables = ENVIRONMENTS[client].items()
     return "\n".join(f"export {name}={value.format(url=url, key=key)}" for name, value in variables)
 
@@ -100,10 +99,7 @@ def client_name(headers: Mapping[str, str]) -> str:
 
 
 def parent_session_name(headers: Mapping[str, str], *, body_session: str = "") -> str:
-    """The client's own name for the session that started this one as a subagent; '' if none did.
-
-    Claude Code may send its session id in the body alone.
-    """
+    """The client's name for the session whose subagent this is, or ''. Claude Code may send it in the body alone."""
     if session := headers.get(SESSION_HEADER) or (headers.get(AGENT_HEADER) and body_session):
         if not headers.get(AGENT_HEADER):
             return ""
@@ -118,7 +114,6 @@ def parent_session_name(headers: Mapping[str, str], *, body_session: str = "") -
 
 
 def declared_side_call(headers: Mapping[str, str]) -> str:
-    """The kind of side call that a client declares in its headers; '' if it declares none."""
     if (kind := headers.get(_SUBAGENT_HEADER, "")) in _SUBAGENT_SIDE_CALLS:
         return kind
     try:

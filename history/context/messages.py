@@ -37,7 +37,6 @@ LEFT_OUT = "[Entries {first} to {last} of {session} were left out here to save s
 
 
 def to_context(entry: Renderable, *, seq: int, session_id: str = "") -> ContextEntry:
-    """The message to a model for entry ``seq`` of its session."""
     if isinstance(entry, ModelInput):
         role = Role.SYSTEM if is_instruction(entry) else Role.MODEL_INPUT
         return ContextEntry(role=role, parts=entry.parts, origin=(seq,))
@@ -65,7 +64,6 @@ def has_content(parts: Sequence[Part]) -> bool:
 
 
 def gap_note(nodes: Sequence[Node]) -> ContextEntry:
-    """One message for consecutive gaps."""
     reasons = dict.fromkeys(node.entry.text for node in nodes if node.entry.text)
     count = "An entry is" if len(nodes) == 1 else f"{len(nodes)} entries are"
     text = f"[{count} missing here: {'; '.join(reasons) or 'unknown'}]"
@@ -83,7 +81,6 @@ NO_RANGE = (0, 0)
 
 
 def active_summaries(nodes: Iterable[Node]) -> tuple[Node, ...]:
-    """The summaries of a path without the retracted ones, oldest first."""
     nodes = tuple(nodes)
     retracted = {node.entry.seq for node in nodes if isinstance(node.entry, Retracted)}
     return tuple(node for node in nodes if isinstance(node.entry, Summary) and node.seq not in retracted)
@@ -121,10 +118,7 @@ def span_of(node: Node) -> tuple[int, int]:
 
 
 def pieces_of(snapshot: Snapshot) -> list[Node]:
-    """The entries to send along the path; a summary takes the position of the first entry it replaces.
-
-    The newest of several summaries counts. A summary that newer ones cover completely is not used.
-    """
+    """The entries to send along the path; a summary takes the position of the first entry it replaces."""
     placed: list[tuple[int, Node]] = []
     covered: tuple[tuple[int, int], ...] = ()
     for node in reversed(active_summaries(snapshot.nodes)):
@@ -157,7 +151,6 @@ def _first_outside(span: tuple[int, int], covered: Iterable[tuple[int, int]]) ->
 
 
 def masked_results(nodes: Iterable[Node]) -> Masks:
-    """The masked results of active summaries."""
     summaries = (node.entry for node in active_summaries(nodes))
     return {(mask.seq, mask.index) for entry in summaries if isinstance(entry, Summary) for mask in entry.masks}
 
@@ -182,7 +175,6 @@ def mask_note(session_id: str, seq: int, index: int) -> str:
 def messages_of(
     nodes: Sequence[Node], masked: Masks, *, session_id: str, remarks: list[Remark]
 ) -> Iterator[ContextEntry]:
-    """The messages of these entries; consecutive gaps become one."""
     for is_gap, group in groupby(nodes, key=lambda node: isinstance(node.entry, Gap)):
         if is_gap:
             yield gap_note(list(group))

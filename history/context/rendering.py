@@ -1,7 +1,4 @@
-"""Rendering of a snapshot into a context: the newest turns within the limits, and diagnostic views.
-
-Each turn is prepared independently, so the newest part of a path renders like the whole.
-"""
+"""Rendering of a snapshot into a context: the newest turns within the limits, and diagnostic views."""
 
 from __future__ import annotations
 
@@ -67,7 +64,6 @@ def reaches_far_enough(snapshot: Snapshot, options: ContextOptions) -> bool:
 
 
 def system_text(snapshot: Snapshot, options: ContextOptions) -> str:
-    """The instruction, and the notebook if it has content."""
     notebook = (snapshot.notebook if options.notebook is None else options.notebook).strip()
     if not options.inject_notebook or notebook in ("", NO_NOTEBOOK):
         return snapshot.system_instruction
@@ -75,7 +71,6 @@ def system_text(snapshot: Snapshot, options: ContextOptions) -> str:
 
 
 def environment_text(parts: Iterable[str]) -> str:
-    """The text of the first message: the environment, a reminder and the end of the set-up."""
     closing = (
         "Reminder: Do not return an empty response when a tool call is required.",
         "My setup is complete. I will provide my first command in the next turn.",
@@ -96,7 +91,6 @@ def fixed_tokens(snapshot: Snapshot, options: ContextOptions) -> int:
 
 
 def _with_live_screen(entries: Entries, live_screen: str | None, remarks: list[Remark]) -> Entries:
-    """Add the live screen to the latest input or result."""
     if not live_screen:
         return entries
     for place in range(len(entries) - 1, -1, -1):
@@ -187,7 +181,6 @@ def curated_view(snapshot: Snapshot, options: ContextOptions) -> Entries:
 
 
 def validated_view(snapshot: Snapshot, options: ContextOptions) -> Entries:
-    """The messages to send without limits."""
     return render_context(snapshot, replace(options, max_turns=None, max_messages=None, max_tokens=None)).entries
 
 
@@ -201,8 +194,6 @@ VIEWS: dict[str, Callable[[Snapshot, ContextOptions], Entries]] = {
 
 @dataclass(frozen=True, slots=True)
 class ContextTurn:
-    """A turn ready to send, and the remarks on it."""
-
     entries: Entries
     remarks: tuple[Remark, ...]
     tokens: int
@@ -222,10 +213,7 @@ def turns_newest_first(snapshot: Snapshot) -> Iterator[ContextTurn]:
 
 
 def split_turns(snapshot: Snapshot) -> list[Sequence[Node]]:
-    """Split a path into turns. If its start is missing, turns with an uncertain start are left out.
-
-    A turn begins at a summary of other turns or at an input, but not between calls and their results.
-    """
+    """Split a path into turns. If its start is missing, turns with an uncertain start are left out."""
     pieces = pieces_of(snapshot)
     starts: list[int] = []
     answered_later = _results_ahead(pieces)

@@ -1,8 +1,4 @@
-"""Repair, curation and validation of contexts: pairs of tool calls and results, unique ids, an opening.
-
-Vendors refuse a call without a result directly after it, and a result without its call: imported histories may have
-these. `repair` is deterministic and idempotent. Messages of one role in a row stay: dialects merge them.
-"""
+"""Repair, curation and validation of contexts: calls with their results, unique ids. See docs/internals/context.md."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

@@ -121,7 +121,6 @@ def _compact(value: JsonObject) -> str:
 
 
 def estimate_tools(tools: Sequence[ToolDefinition]) -> int:
-    """Tool definitions are sent with every call, and agents send dozens of them."""
     texts = (text for tool in tools for text in (tool.name, tool.description, _compact(tool.parameters)))
     return TOOL_OVERHEAD * len(tools) + sum(map(estimate_text, texts))
 

@@ -145,11 +145,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextOptions:
-    """Options of rendering. All three limits apply; None means no limit.
-
-    ``environment`` is the text of a first message that is made for each call and never stored. ``notebook`` replaces
-    the notebook of the snapshot. ``calibration`` is the model's factor for token estimates.
-    """
+    """All three limits apply; None means no limit. ``notebook`` replaces that of the snapshot."""
 
     max_turns: int | None = 5
     max_messages: int | None = None

@@ -78,7 +78,6 @@ def fit_values(model: type[models.Model], values: Mapping[str, Any]) -> dict[str
 
 
 def fit_text(model: type[models.Model], name: str, text: str) -> str:
-    """Clean one text and cut it to the length of its column."""
     return clean(text[: _field(model, name).max_length]) if text else ""
 
 
@@ -101,11 +100,16 @@ def insert(model: type[M], rows: Sequence[M]) -> None:
 
 
 def update(model: type[M], rows: Sequence[M], names: tuple[str, ...]) -> None:
-    """Write these fields of each row."""
     columns = _columns(model, (*names, "pk"))
     with connection.cursor() as cursor:
         sql = _update_sql(model, names, connection.vendor)
         cursor.executemany(sql, [_values(row, columns, cursor.db) for row in rows])
+
+
+def prepare_values(model: type[models.Model], names: tuple[str, ...], values: Sequence[Any]) -> list[Any]:
+    """Values of these fields as parameters of a statement of one's own."""
+    columns = zip(_columns(model, names), values, strict=True)
+    return [value if prepare is None else prepare(value, connection) for (_, prepare), value in columns]
 
 
 def read(model: type[M], where: str, parameters: Parameters, *, names: frozenset[str] | None = None) -> list[M]:

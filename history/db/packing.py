@@ -64,7 +64,6 @@ def pack(entry: Entry) -> Packed:
 
 
 def _long_chars(value: object, limit: int) -> int:
-    """The length of all texts that are longer than the limit."""
     if isinstance(value, str):
         return len(value) if len(value) > limit else 0
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -72,7 +71,6 @@ def _long_chars(value: object, limit: int) -> int:
 
 
 def blobs_in(body: str) -> list[str]:
-    """The hashes of the blobs that a stored body refers to."""
     return _BLOB.findall(body) if '"$' in body else []
 
 
@@ -167,7 +165,6 @@ def _text_of(name: str, blobs: Blobs) -> str:
 
 
 def attachments_of(entry: Entry) -> frozenset[str]:
-    """The hashes of the blobs that its media name."""
     return frozenset(media.sha256 for media in media_of(entry) if media.sha256)
 
 

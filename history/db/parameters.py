@@ -7,6 +7,8 @@ a connection through which a large value went is closed when its thread is done.
 import json
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from types import NoneType
 from typing import Any
 from uuid import UUID
 
@@ -80,7 +82,11 @@ def _note_large_values(execute: Callable[..., Any], sql: str, params: Any, many:
 
 
 def _has_large(values: Iterable[object]) -> bool:
-    return any(_size(value) > LARGE for value in (values.values() if isinstance(values, dict) else values))
+    given = values.values() if isinstance(values, dict) else values
+    return any(_size(value) > LARGE for value in given if type(value) not in _SMALL)
+
+
+_SMALL = frozenset({int, float, bool, NoneType, datetime, UUID})
 
 
 def _size(value: object) -> int:

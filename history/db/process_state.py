@@ -1,11 +1,9 @@
 """Objects of which a process has one: caches, counters, open files.
 
-A module keeps such an object in a class of its own and asks for it with `process_state.get`. Tests drop
-all of them at once.
+A module keeps one in a class of its own and asks for it with `process_state.get`. Tests drop all of them at once.
 """
 
 import threading
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -16,19 +14,18 @@ class ProcessState:
         self._objects: dict[type, Any] = {}
         self._lock = threading.RLock()
 
-    def get(self, kind: type[T], create: Callable[[], T] | None = None) -> T:
-        """The object of this class, created on first use by `create` or without arguments."""
+    def get(self, kind: type[T]) -> T:
+        """The object of this class, created on first use."""
         existing: T | None = self._objects.get(kind)
         if existing is not None:
             return existing
         with self._lock:
             existing = self.find(kind)
             if existing is None:
-                existing = self._objects[kind] = (create or kind)()
+                existing = self._objects[kind] = kind()
             return existing
 
     def find(self, kind: type[T]) -> T | None:
-        """The object of this class, if it has been created."""
         return self._objects.get(kind)
 
     def keep(self, value: T) -> T:
@@ -38,7 +35,6 @@ class ProcessState:
             return kept
 
     def set(self, value: object) -> None:
-        """Replace the object of this class."""
         self._objects[type(value)] = value
 
     def reset(self, *kinds: type) -> None:

@@ -1,8 +1,4 @@
-"""Wire formats of vendors: requests, replies, streams and errors, encoded and decoded without I/O.
-
-A dialect is a folder with the parts of a `Dialect`: a request encoder and a reply reader to call the vendor, a request
-decoder and a reply writer to serve its clients. docs/internals/dialects.md has the rules and their tests.
-"""
+"""Wire formats of vendors: requests, replies, streams and errors, without I/O. See docs/internals/dialects.md."""
 
 from history.dialects.anthropic_messages import DIALECT as ANTHROPIC_MESSAGES
 from history.dialects.dialect import Dialect as Dialect

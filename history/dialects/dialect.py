@@ -76,7 +76,7 @@ class Dialect:
 
 
 def _encode_entries(encoder: RequestEncoder, context: Context) -> Iterator[EncodedEntry]:
-    """Each entry with its blocks or messages. Losses refer to the current entry."""
+    """Losses refer to the current entry."""
     encoders = {Role.MODEL_OUTPUT: encoder.answer, Role.TOOL_RESULT: encoder.results, Role.SYSTEM: encoder.instruction}
     for entry in context.entries:
         encoder.seq = entry.seq

@@ -13,8 +13,6 @@ SHOWN_OF_BODY = 500  # of an unreadable body
 
 
 class ErrorNames(NamedTuple):
-    """The HTTP status of one kind, OpenAI's type and a more exact code, and Google's status."""
-
     status: int
     openai_type: str
     openai_code: str | None

@@ -40,7 +40,7 @@ class ModelPath(NamedTuple):
 
 
 class HttpApi:
-    """Facts of one HTTP API, with the values of most vendors as defaults."""
+    """The defaults are those of most vendors."""
 
     vendor: ClassVar[str]  # signed reasoning goes back to this vendor only
     paths: ClassVar[Mapping[str, CallKind]] = EMPTY  # POST requests that the relay forwards without configuration
@@ -95,7 +95,6 @@ class HttpApi:
         return request.get("stream") is True
 
     def wants_stream_usage(self, request: JsonObject) -> bool:
-        """Whether the client expects token counts in its stream."""
         return True
 
     def wants_array(self, query: str) -> bool:

@@ -90,7 +90,6 @@ def read_form(form: object) -> AnswerForm | None:
 
 
 def session_hints(body: JsonObject, names: tuple[str, ...]) -> dict[str, str]:
-    """Ids of the conversation, from the body or its metadata."""
     places = (body, obj(body.get("metadata")), obj(body.get("client_metadata")))
     return {name: string(place.get(name)) for place in reversed(places) for name in names if string(place.get(name))}
 

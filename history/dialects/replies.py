@@ -1,7 +1,4 @@
-"""Base classes of the readers and writers of replies: parts of an answer, and blocks of a stream.
-
-A dialect has a reader, which `ReplyDecoder` drives, and a writer, which `ReplyEncoder` drives.
-"""
+"""Base classes of the readers and writers of replies: parts of an answer, and blocks of a stream."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -77,7 +74,6 @@ class OpenBlock:
 
     @property
     def part(self) -> Text | Reasoning | ToolRequest:
-        """The part so far."""
         match self.first:
             case events.ToolCallPiece(call_id=call_id, name=name):
                 return ToolRequest(call_id=call_id, name=name, arguments=self._joined("arguments") or NO_ARGUMENTS)
@@ -113,7 +109,6 @@ class ReplyWriter:
 
     @staticmethod
     def encode_error(error: events.AnswerFailed) -> tuple[int, JsonDict]:
-        """The HTTP status and the body."""
         raise NotImplementedError
 
     def write_reply(self, output: ModelOutput, reason: events.EndReason) -> JsonDict:

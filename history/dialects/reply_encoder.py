@@ -10,8 +10,6 @@ from history.dialects.replies import OpenBlock, ReplyWriter
 
 
 class ReplyEncoder:
-    """Encodes the events of one reply as a vendor's stream."""
-
     def __init__(self, writer: ReplyWriter) -> None:
         self._writer = writer
         self._ended: events.AnswerEnded | None = None
@@ -47,14 +45,12 @@ class ReplyEncoder:
         return self._begin() + self._flush() + self._writer.write_end(self._ended) if self._ended else self._flush()
 
     def _begin(self) -> bytes:
-        """The start of the stream, once."""
         if self._has_begun:
             return b""
         self._has_begun = True
         return self._writer.write_start()
 
     def _flush(self) -> bytes:
-        """Write what waits, and close all blocks."""
         written = []
         while self._open:
             written += [self._write_waiting(), self._writer.close_block(self._open.pop(0))]

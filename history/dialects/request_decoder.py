@@ -76,7 +76,7 @@ class RequestDecoder:
     def decoded(
         self, body: JsonObject, options: CallOptions, *, extra: JsonObject = EMPTY, **fields: Any
     ) -> DecodedRequest:
-        """The decoded request; other fields of the body become extra."""
+        """Other fields of the body become extra."""
         self.finish_last()
         choice = body.get("tool_choice")
         unread = {"tool_choice": choice} if choice and not (options.tool_choice or options.tool_name) else {}
@@ -92,7 +92,6 @@ class RequestDecoder:
         )
 
     def messages_in(self, values: object) -> Iterator[JsonObject]:
-        """Iterate over the messages of a request; other values are skipped."""
         for self.place, message in enumerate(items(values)):
             if isinstance(message, Mapping):
                 yield message

@@ -22,30 +22,9 @@ from history.entries.values import (
 )
 
 __all__ = [
-    "CONVERSATION",
-    "KINDS",
-    "MESSAGES",
-    "NEVER_PARENTS",
-    "NEWEST_APPLIES",
-    "STATE",
-    "DebugLog",
-    "Entry",
-    "Gap",
-    "HeadMoved",
-    "MaskedResult",
-    "ModelInput",
-    "ModelOutput",
-    "Node",
-    "NotebookSet",
-    "Numbering",
-    "PlanSet",
-    "Retracted",
-    "Status",
-    "Summary",
-    "SystemInstructionSet",
-    "ToolResults",
-    "ToolsOffered",
-    "UnknownEntry",
+    "CONVERSATION", "KINDS", "MESSAGES", "NEVER_PARENTS", "NEWEST_APPLIES", "STATE", "DebugLog", "Entry", "Gap",
+    "HeadMoved", "MaskedResult", "ModelInput", "ModelOutput", "Node", "NotebookSet", "Numbering", "PlanSet",
+    "Retracted", "Status", "Summary", "SystemInstructionSet", "ToolResults", "ToolsOffered", "UnknownEntry",
 ]  # fmt: skip
 
 Status = Literal["complete", "interrupted", "failed"]
@@ -263,8 +242,6 @@ class HeadMoved(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap(Entry):
-    """A marker for missing entries."""
-
     kind: ClassVar[str] = "gap"
     text_field: ClassVar[str] = "reason"
     reason: str = ""

@@ -69,7 +69,7 @@ class ZipStream:
 
 
 def join_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Few large pieces: each costs a step between threads."""
+    """Make few large pieces: each costs a step between threads."""
     waiting: list[bytes] = []
     size = 0
     for piece in pieces:
@@ -144,7 +144,6 @@ class Export:
 
     @property
     def is_archive(self) -> bool:
-        """One file for each session, and not exactly one session."""
         return not self.exporter.one_file and len(self.chosen) != 1
 
     @property

@@ -164,11 +164,9 @@ class ChosenSessions:
 
     @property
     def is_everything(self) -> bool:
-        """All sessions of all users."""
         return self.selection == Selection() and self._reach() == Reach()
 
     def only(self) -> Session | None:
-        """The session of an export of exactly one, for the file name."""
         return Session.objects.filter(pk=UUID(bytes=self._ids)).first() if len(self) == 1 else None
 
     def record_event(self, **details: Any) -> None:
@@ -185,10 +183,7 @@ class ChosenSessions:
         return rows if since is None else rows.filter(ended_at__gte=since)
 
     def deleted(self, *, since: ChangePoint, until: ChangePoint) -> Iterator[tuple[UUID, datetime]]:
-        """Each session that was deleted since an earlier export once, at the last deletion; without restored ones.
-
-        Filters cannot be applied to a deleted session.
-        """
+        """Each session deleted since an earlier export, with its last deletion; no restored ones. No filter applies."""
         if since.at is None or (reach := self._reach()) is None:
             return
         events = AuditEvent.objects.filter(seq__gt=since.event, seq__lte=until.event, action__in=DELETING)

@@ -24,8 +24,6 @@ class FormatError(LazyTextError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """A repair, a loss or an omission on purpose: what, where, and how often."""
-
     level: NoteLevel
     what: str
     where: str = ""
@@ -94,5 +92,4 @@ class UnreadableConversation:
 
 
 def chain_id(before: str, text: str) -> str:
-    """Derive an id from a text and the id of the entry before it."""
     return hashlib.sha256(f"{before}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()[:32]

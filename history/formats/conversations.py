@@ -1,7 +1,7 @@
 """Tree of imported entries, ordered with parents before their children, and what several readers need to build it.
 
-Files name parents that they do not hold, that stand further down, or that lead round in a circle. Then the part that
-hangs on such a parent is joined to what stands before it in the file by a visible Gap.
+A parent may be missing, further down in the file, or part of a circle. Then a visible Gap joins its descendants to the
+entry before them in the file.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -101,7 +101,6 @@ class ConversationTree:
 
 
 def find_last_place(nodes: Sequence[SourceNode]) -> int | None:
-    """The last node that something can follow."""
     return next(
         (place for place in range(len(nodes) - 1, -1, -1) if nodes[place].entry.kind not in NEVER_PARENTS), None
     )
@@ -176,7 +175,6 @@ class ConversationReader:
         return entry if entry.channel == "system" else replace(entry, channel=CHANNEL)
 
     def conversation(self, source_id: str, *, leaf: str = "", **facts: Any) -> Conversation:
-        """Everything that was read, with these facts about it."""
         nodes, place = self.tree.nodes(leaf)
         return Conversation(
             source_id=source_id,
@@ -201,10 +199,7 @@ def reasoning(heading: str, text: str, *, provider: str) -> Reasoning:
 def read_each(
     source: Source, convert: Callable[[JsonObject], Conversation]
 ) -> Iterator[Conversation | UnreadableConversation]:
-    """The conversations of a file of lines, of one list, or of one object.
-
-    Unexpected errors in foreign data end their conversation alone, not the file.
-    """
+    """One conversation at a time. An unexpected error in foreign data ends its conversation alone, not the file."""
     for place, value, problem in _values(source):
         names = [string(obj(value).get(key))[:200] for key in ("title", "name", "uuid", "id")]
         title = next(filter(None, names), place)

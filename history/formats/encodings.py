@@ -24,7 +24,7 @@ _MARKS = (
 
 
 class Encoding(NamedTuple):
-    """`problem` is what a reader of the report should know; empty: the file is what it should be."""
+    """`problem` is a note for the import report; empty means none."""
 
     name: str
     problem: str = ""

@@ -87,7 +87,7 @@ def level_label(level: str) -> str:
 
 
 def translate_sentence(text: str) -> str:
-    """A marked sentence, filled in or not."""
+    """A marked sentence, with or without values."""
     if isinstance(text, LazyText) and text.values:
         values = {
             name: translate_if_lazy(value) if isinstance(value, str) else value for name, value in text.values.items()

@@ -1,7 +1,4 @@
-"""Input file of an import: lines, items of a list, or one document.
-
-Input that is too large or nested too deeply is refused before it fills the memory.
-"""
+"""Input file of an import: lines, items of a list, or one document. Sizes are checked before they fill the memory."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
@@ -47,7 +44,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What a file begins with, enough to tell what it is."""
+    """The beginning of a file, enough to detect its format."""
 
     shape: Shape
     items: tuple[JsonObject, ...] = ()
@@ -66,10 +63,7 @@ def no_companion(name: str) -> tuple[str, bytes] | None:
 
 @dataclass(frozen=True)
 class Source:
-    """`companion` finds a file beside this one by the prefix of its name: an attachment of an export.
-
-    `notes` is what is wrong with the file as such.
-    """
+    """`companion` finds an attachment beside this file by the prefix of its name. `notes`: problems of the file."""
 
     name: str
     open_file: Callable[[], BinaryIO]
@@ -152,8 +146,6 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A file format that can be imported."""
-
     name: str
     recognises: Callable[[Sample], bool]
     read: Callable[[Source], Iterator[Conversation | UnreadableConversation]]
@@ -185,8 +177,6 @@ def _value(raw: bytes) -> object:
 
 
 class CountedStream:
-    """A stream that calls `on_read` with the size of what was read."""
-
     def __init__(self, stream: BinaryIO, on_read: Callable[[int], None]) -> None:
         self.stream, self.on_read, self.close = stream, on_read, stream.close
 

@@ -48,12 +48,10 @@ def user_page(view: View) -> View:
 
 
 def user_form(view: View) -> View:
-    """A page with a form for signed-in users."""
     return login_required(never_cache(require_http_methods(["GET", "HEAD", "POST"])(view)))
 
 
 def user_action(view: View) -> View:
-    """A form that signed-in users send, without a page of its own."""
     return login_required(require_POST(view))
 
 
@@ -89,7 +87,6 @@ def accepts_body(limit: Callable[[], int]) -> Callable[[View], View]:
 
 
 def body_limit_of(path: str) -> int | None:
-    """The limit that the view of this path declares."""
     try:
         view = resolve(path).func
     except Resolver404:

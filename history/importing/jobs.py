@@ -103,7 +103,6 @@ def add_piece(job: ImportJob, *, place: int, offset: int, content: bytes) -> int
 
 
 def take_file(job: ImportJob, *, place: int, path: Path) -> None:
-    """Move a complete file into the job."""
     shutil.move(path, folder_of(job) / str(place))
 
 
@@ -114,7 +113,6 @@ def is_whole(job: ImportJob) -> bool:
 
 
 def start(job: ImportJob) -> None:
-    """Queue the job for a runner."""
     job.state = ImportJob.State.WAITING
     job.claim, job.error, job.ended_at, job.bytes_read, job.counts, job.items = None, "", None, 0, {}, []
     job.heartbeat_at = timezone.now()
@@ -189,8 +187,6 @@ def _start_waiting(running: deque[_RunningJob], runner: UUID) -> int:
 
 
 class _RunningJob:
-    """A job with its progress, which is written about once a second."""
-
     def __init__(self, job: ImportJob, runner: UUID) -> None:
         self.job = job
         self.claimed = ImportJob.objects.filter(claim=runner, state=ImportJob.State.RUNNING)

@@ -15,6 +15,7 @@ from django.db import DataError, IntegrityError
 from history.access import audit
 from history.access.permissions import can_see_all_of_owner
 from history.db.packing import EntryTooLarge
+from history.db.transactions import update_statistics
 from history.entries import EntryError, JsonDict, ModelInput
 from history.errors import HistoryError, HistoryOff
 from history.formats import jsonl
@@ -35,6 +36,8 @@ logger = logging.getLogger(__name__)
 NOT_RECOGNISED = _("The format is not supported. The import guide lists the supported ones.")
 # Errors of a conversation or a file that are not errors of Parley.
 REFUSALS = (HistoryError, FormatError, EntryError, EntryTooLarge, DataError, IntegrityError, *DAMAGE)
+
+MANY_ENTRIES = 1_000  # after so many the planner's statistics of the tables may be wrong
 
 Step = ImportItem | None  # a finished item, or None: a moment to pause in the middle of a long one
 
@@ -82,6 +85,8 @@ class Import:
             counts: JsonDict = {name.replace(" ", "_"): count for name, count in self.report.as_json().items()}
             key = self.api_key.pk if self.api_key else None
             audit.record("sessions.imported", actor=self.owner.pk, key=key, **counts)
+            if self.report.entries >= MANY_ENTRIES:
+                update_statistics()
 
     def import_file(self, piece: UnpackedFile) -> Iterator[Step]:
         """Everything in one file; errors become items, too."""
@@ -164,7 +169,6 @@ class Import:
 
 
 def _title_of(conversation: Conversation) -> str:
-    """Its own title, or the one that its session gets."""
     if conversation.title.strip():
         return " ".join(conversation.title.split())[:200]
     entries = (node.entry for node in conversation.nodes)

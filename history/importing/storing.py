@@ -1,11 +1,8 @@
-"""Storage of an imported conversation; repeated imports add only what is new.
+"""Storage of an imported conversation; repeated imports add only what is new (docs/import.md).
 
-The session's id is derived from its owner (and `recording_key`), the product and the source's id, unless its owner
-deleted that session. Entries have the id of their source (`metadata["import"]["id"]`); the last ones of a conversation
-may not have been finished, so they have a digest, too, and one that has changed is appended as another version.
-
-A long conversation is written some hundred entries at a time, each time under the lock of its session, so two imports
-of the same file at once do not double it, and the next import continues one that died.
+The last entries of a conversation may not have been finished, so they have a digest, too, and one that has changed is
+appended as another version. A long conversation is written some hundred entries at a time, each time under the lock of
+its session, so two imports of the same file at once do not double it, and the next import continues one that died.
 """
 
 from __future__ import annotations
@@ -76,7 +73,6 @@ class ConversationStore:
                 return (yield from self._store(conversation))
 
     def link(self, child: UUID, client: str, parent_id: str) -> None:
-        """Link a session to the one that started it, if that is stored."""
         _, parent = self.find(client=client, source_id=parent_id)
         if parent is not None and parent.pk != child:
             with writing():

@@ -37,7 +37,6 @@ HEAD = 4_096
 ZIP, GZIP, ZSTD = b"PK\x03\x04", b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 UNPACKS_TO_TOO_MUCH = _("The archive would unpack to far more than its size. Repack it and try again.")
 DAMAGED = _("The archive is damaged (%(error)s).")
-# How these fail when they are damaged.
 DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, zstandard.ZstdError, gzip.BadGzipFile, NotImplementedError)
 
 
@@ -83,7 +82,6 @@ def _file(path: Path, *, name: str, is_named: bool = False, companion: Companion
 
 
 def _companion(files: Mapping[str, File], size_of: Callable[[File], int], read: Callable[[File], bytes]) -> Companion:
-    """Find one of these files by how its name begins."""
     names = sorted(files)
 
     def find(prefix: str) -> tuple[str, bytes] | None:

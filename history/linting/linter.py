@@ -123,7 +123,6 @@ def _renamed(entry: ContextEntry, names: Mapping[str, str]) -> ContextEntry:
 
 
 def with_extra(body: JsonDict, extra: JsonObject) -> JsonDict:
-    """The request with the other fields of its client."""
     merged = dict(body)
     for name, value in extra.items():
         is_nested = isinstance(value, Mapping) and isinstance(merged.get(name), dict)
@@ -186,7 +185,6 @@ def _judge_native(walk: LintWalk, decoded: DecodedRequest, repair: RepairInput) 
 
 
 def _judge_foreign(dialect: str, walk: LintWalk, repair: RepairInput) -> Verdict:
-    """The verdict of another vendor: whether it takes the conversation, and what it cannot carry."""
     encoded = DIALECTS[dialect].encode(repair.context, repair.options)
     findings = [*check_order(walk.steps, dialect, is_native=False), *check_tools(walk.tools, dialect)]
     for loss in _conversation_losses(encoded.losses):
@@ -204,10 +202,7 @@ def _conversation_losses(losses: Iterable[Loss]) -> Iterator[Loss]:
 def _add_fields(
     language: str, body: JsonDict, fields: list[tuple[str, object]], checks_left: list[int]
 ) -> tuple[JsonDict, list[str]]:
-    """Add the fields that have no equivalent, or by halves those that the vendor takes.
-
-    Returns the body and the names of the fields that are left out: refused, or not tested within the checks.
-    """
+    """Add the fields that the vendor takes, by halves. Returns the body and the names left out: refused, not tested."""
     if not fields:
         return body, []
     if checks_left[0] == 0:
@@ -227,7 +222,6 @@ def _add_fields(
 def _verdict(
     dialect: str, findings: Iterable[LintFinding], body: JsonDict, repairs: Sequence[Repair], *, is_native: bool = False
 ) -> Verdict:
-    """Each finding once, the worst first."""
     ranks = list(LintSeverity)
     unique = {(finding.rule.id, finding.place, finding.text): finding for finding in findings}
     return Verdict(
@@ -240,7 +234,6 @@ def _verdict(
 
 
 def _walk_session(snapshot: Snapshot) -> LintWalk:
-    """The steps of a stored session, before any repair."""
     walk = LintWalk()
     masked = masked_results(snapshot.nodes)
     for entry in messages_of(pieces_of(snapshot), masked, session_id=snapshot.session_id, remarks=[]):

@@ -24,7 +24,6 @@ class LintInput:
 
     @property
     def count(self) -> int:
-        """The number of messages."""
         return len(items(self.body.get(FIELDS[self.language])))
 
 

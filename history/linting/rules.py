@@ -40,8 +40,6 @@ class LintFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """One change so that the vendor accepts the conversation."""
-
     code: str
     text: LazyText
     place: str = ""

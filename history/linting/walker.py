@@ -159,7 +159,7 @@ def _as_written(steps: Sequence[Step], dialect: str) -> list[Group]:
 
 
 def _side(step: Step, dialect: str) -> object:
-    """What neighbours have in common that end up in one message."""
+    """The key of neighbours that the vendor sees as one message."""
     if step.kind == "result":
         return "user" if dialect == GEMINI else "results"
     if step.speaker == "model":

@@ -22,8 +22,6 @@ MAX_CHARS = 1_000_000  # the rest of a longer text is shown as typed
 
 
 class HtmlCache:
-    """The most recently used HTML. Safe to use from several threads."""
-
     def __init__(self, *, max_chars: int) -> None:
         self.max_chars = max_chars
         self._entries: OrderedDict[Hashable, str] = OrderedDict()
@@ -223,5 +221,4 @@ def _ends_fence(line: str, fence: str) -> bool:
 
 
 def _first_line(lines: list[str], begin: int, end: int) -> int:
-    """The first line that is not empty, or the end."""
     return next((line for line in range(begin, end) if lines[line].strip(_SPACE)), max(begin, end))

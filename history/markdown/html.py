@@ -49,13 +49,10 @@ _LANGUAGE = re.compile(r"\S{1,30}")
 
 
 class Highlighter:
-    """Highlights the code of one block, which may hold several pieces of code, up to a limit."""
-
     def __init__(self) -> None:
         self.chars = MAX_CODE_CHARS
 
     def highlight(self, code: str, *, language: str) -> str:
-        """Return the code as HTML, highlighted as far as the limits allow."""
         # Only here: its list of languages takes two megabytes, which a process that shows no code never needs.
         from pygments.lexers import get_lexer_by_name
 
@@ -233,7 +230,6 @@ SCHEMES = {"http", "https", "mailto"}
 
 
 def sanitize(html: str, *, anchors: re.Pattern[str] | None = None) -> str:
-    """Remove everything that is not allowed. Ids, and links to a place on the page, have to match `anchors`."""
     return _cleaner(anchors).clean(html)
 
 

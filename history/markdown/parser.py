@@ -33,7 +33,6 @@ _INLINE = {
 
 
 def parse_inline_formula(state: StateInline, silent: bool) -> bool:
-    """Inline rule at `$`, `\\(` and `\\[`."""
     opening = state.src[state.pos : state.pos + 2]
     pattern, kind = _INLINE.get(opening) or _INLINE.get(opening[:1]) or (None, "")
     match = pattern.match(state.src, state.pos, state.posMax) if pattern else None
@@ -148,7 +147,6 @@ def parse_blocks(text: str, *, prefix: str = "", is_partial: bool = False) -> Do
 
 
 def parse_words(tokens: list[Token], env: EnvType) -> None:
-    """Read the words inside a block; the tokens get their children."""
     for token in tokens:
         if token.type == "inline":
             token.children = []
@@ -199,7 +197,6 @@ def parse_quote(state: StateBlock, start_line: int, end_line: int, silent: bool)
 
 
 def _paragraph_ends(state: StateBlock) -> list[int]:
-    """For each line, the next empty line."""
     ends = [state.lineMax] * (state.lineMax + 1)
     for line in range(state.lineMax - 1, -1, -1):
         ends[line] = line if state.isEmpty(line) else ends[line + 1]

@@ -116,8 +116,6 @@ _CJK = re.compile(
 
 
 class Neighbour(NamedTuple):
-    """The class of the character beside a run of delimiters."""
-
     is_space: bool
     is_punctuation: bool
     is_cjk: bool
@@ -207,7 +205,6 @@ def parse_web_address(state: StateInline, silent: bool) -> bool:
 
 
 def parse_email_address(state: StateInline, silent: bool) -> bool:
-    """Inline rule at `@`."""
     position = state.pos
     if state.src[position] != "@" or silent or state.linkLevel > 0:
         return False
@@ -268,7 +265,6 @@ _TAG = re.compile(r"<(?:(?P<br>br) ?/?|(?P<close>/?)(?P<name>kbd|sub|sup))>", re
 
 
 def parse_tag(state: StateInline, silent: bool) -> bool:
-    """Inline rule at `<`."""
     match = _TAG.match(state.src, state.pos, state.posMax) if state.src[state.pos] == "<" else None
     if not match:
         return False

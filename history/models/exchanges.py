@@ -90,8 +90,6 @@ class EarlierTry(models.Model):
 
 
 class TokenCalibration(models.Model):
-    """The factor per model from estimated tokens to the vendor's count."""
-
     model = models.CharField(_("model"), max_length=100, primary_key=True)
     factor = models.FloatField(_("factor"), default=1.0)
     samples = models.PositiveIntegerField(_("samples"), default=0)

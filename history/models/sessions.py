@@ -59,7 +59,6 @@ class SessionQuerySet(UndeletableQuerySet["Session"]):
         return self.filter(state=Session.State.OPEN)
 
     def deleted(self) -> Self:
-        """Sessions in the trash."""
         return self.filter(state=Session.State.DELETED)
 
     def removable(self) -> Self:
@@ -122,9 +121,14 @@ class Session(UndeletableModel):
     workspace = models.CharField(_("workspace"), max_length=255, blank=True)
     title = models.CharField(_("title"), max_length=200, blank=True)
     model = models.CharField(_("model"), max_length=100, blank=True)
-    parent = ForeignKey("self", models.SET_NULL, "children", verbose_name=_("parent session"), null=True, blank=True)
+    # Their indexes are partial: most rows have none, and SQLite ignores an index in which one value (NULL) fills it.
+    parent = ForeignKey(
+        "self", models.SET_NULL, "children", verbose_name=_("parent session"), null=True, blank=True, db_index=False
+    )
     parent_call = models.CharField(_("parent call"), max_length=200, blank=True)
-    forked_from = ForeignKey("self", models.SET_NULL, "forks", verbose_name=_("forked from"), null=True, blank=True)
+    forked_from = ForeignKey(
+        "self", models.SET_NULL, "forks", verbose_name=_("forked from"), null=True, blank=True, db_index=False
+    )
     forked_at = models.PositiveBigIntegerField(_("forked after entry"), default=0)
 
     message_count = models.PositiveIntegerField(_("messages"), default=0)
@@ -187,6 +191,8 @@ class Session(UndeletableModel):
             models.Index(fields=["source", "-last_activity_at", "-id"], name="session_newest_of_source"),
             models.Index(fields=_OWN_NEWEST, name="session_pinned", condition=Q(pinned_at__isnull=False)),
             models.Index(fields=_OWN_NEWEST, name="session_archived", condition=Q(archived_at__isnull=False)),
+            models.Index(fields=["parent"], name="session_children", condition=Q(parent__isnull=False)),
+            models.Index(fields=["forked_from"], name="session_forks", condition=Q(forked_from__isnull=False)),
             models.Index(fields=["expires_at"], name="session_expiry", condition=Q(expires_at__isnull=False)),
             models.Index(fields=["hidden_at"], name="session_trash", condition=Q(state="deleted")),
             models.Index(fields=["-last_activity_at", "-id"], name="session_held", condition=Q(hold=True)),
@@ -239,7 +245,6 @@ class Session(UndeletableModel):
         self.begin_seal = self.expected_begin_seal()
 
     def expected_begin_seal(self) -> bytes:
-        """A hash of the facts of a session that never change."""
         title = bytes(self.given_title).hex()
         return seals.audit_seal_of(b"begin", self.pk, self.owner_id, self.api_key_id, self.source, title)
 

@@ -44,7 +44,6 @@ class ExportForm(forms.Form):
 
 
 def _asks_reason(user: Any, selection: Selection) -> bool:
-    """Whether the selection may contain sessions of other users."""
     if selection.mine or not can_access_others(user, Purpose.EXPORT):
         return False
     if selection.sessions is None:

@@ -28,7 +28,6 @@ LISTED = 20
 @accepts_body(lambda: jobs.limit() + FORM_OVERHEAD)
 @user_form
 def imports(request: HttpRequest) -> HttpResponse:
-    """The page; with files in a form, a new job."""
     if request.method != "POST":
         return _page(request)
     files = request.FILES.getlist("files")
@@ -139,7 +138,6 @@ def import_job(request: HtmxRequest, job_id: UUID) -> HttpResponse:
 
 @user_action
 def remove(request: HttpRequest, job_id: UUID) -> HttpResponse:
-    """Remove the job and its files. The imported sessions remain."""
     jobs.remove(get_object_or_404(jobs.jobs_of(request.user), pk=job_id))
     messages.success(request, _("Report removed. Imported sessions are kept."))
     return redirect("history:imports")

@@ -144,8 +144,6 @@ class CannotWrite(HistoryError):
 
 
 class PersonalArchive:
-    """Files with their sizes and hashes, in bounded memory. `open_file` opens one of them for writing."""
-
     def __init__(self, open_file: Callable[[str], AbstractContextManager[IO[bytes]]]) -> None:
         self._open = open_file
         self.files: list[dict[str, object]] = []

@@ -13,9 +13,10 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from django.db import connection
-from django.db.models import BigIntegerField, Case, Count, F, Field, Q, QuerySet, Sum, Value, When
+from django.db.models import BigIntegerField, Case, Count, F, Q, QuerySet, Sum, Value, When
 from django.db.models.functions import Cast, Coalesce, Floor, Greatest, Least, TruncDate
 
+from history.db import bulk
 from history.entries import MESSAGES, ModelOutput
 from history.models import DayTally, Exchange, Message, Session, ToolCall
 
@@ -36,8 +37,6 @@ Rows = Iterable[Mapping[str, Any]]
 
 
 class Key(NamedTuple):
-    """The values that a row of counts is about."""
-
     day: date
     owner_id: int
     api_key_id: int | None
@@ -170,7 +169,6 @@ def _begin(day: date) -> datetime:
 
 
 def days_with_rows() -> set[date]:
-    """The days with messages or exchanges."""
     written = Message.objects.order_by().values_list(_day(None, "created_at"), flat=True)
     called = Exchange.objects.order_by().values_list(_day(None, "started_at"), flat=True)
     return {*written.distinct(), *called.distinct()}
@@ -191,19 +189,15 @@ def add(items: list[tuple[Key, Numbers]]) -> None:
 
 
 def _upsert(changed: Sequence[tuple[Key, Counter[str]]]) -> list[int]:
-    fields: list[Field[Any, Any]] = [DayTally._meta.get_field(name) for name in ("day", *NAMES, *COUNTS)]  # type: ignore[misc]
-    parameters = [
-        field.get_db_prep_save(value, connection)
-        for key, numbers in changed
-        for field, value in zip(fields, (*key, *numbers.values()), strict=True)
-    ]
-    row = f"({', '.join(['%s'] * len(fields))}, 1, 0)"
+    rows = (bulk.prepare_values(DayTally, _VALUES, (*key, *numbers.values())) for key, numbers in changed)
+    row = f"({', '.join(['%s'] * len(_VALUES))}, 1, 0)"
     with connection.cursor() as cursor:
-        cursor.execute(_UPSERT.format(rows=", ".join([row] * len(changed))), parameters)
+        cursor.execute(_UPSERT.format(rows=", ".join([row] * len(changed))), list(chain.from_iterable(rows)))
         return [pk for (pk,) in cursor.fetchall()]
 
 
-_COLUMNS = ", ".join(("day", *NAMES, *COUNTS, "revision", "checked_revision"))
+_VALUES = ("day", *NAMES, *COUNTS)
+_COLUMNS = ", ".join((*_VALUES, "revision", "checked_revision"))
 _ADDED = {name: f"kept.{name} + excluded.{name}" for name in (*COUNTS, "revision")}
 _ADDED["cost"] = f"ROUND({_ADDED['cost']}, 6)"  # SQLite adds it up as a floating-point number
 _SUMS = ", ".join(f"{name} = {added}" for name, added in _ADDED.items())

@@ -159,7 +159,6 @@ def recount(day: date) -> None:
 
 
 def rebuild() -> int:
-    """Recount every day. Returns the number of days."""
     days = {*daily_count_rules.days_with_rows(), *DayTally.objects.values_list("day", flat=True).distinct()}
     for day in sorted(days):
         recount(day)

@@ -150,7 +150,6 @@ def sweep() -> int:
 
 
 def end_of_work(prefix: str = "") -> Case:
-    """The end of an exchange; of a lost one, its last heartbeat."""
     lost = When(**{f"{prefix}end_reason": SERVER_LOST}, then=Least(F(f"{prefix}heartbeat_at"), F(f"{prefix}ended_at")))
     return Case(lost, default=F(f"{prefix}ended_at"))
 
@@ -216,7 +215,6 @@ def _append_after(session: Session, answer: ModelOutput, *, after: int, instead_
 
 
 def _calibrate(exchange: Exchange, output: ModelOutput) -> None:
-    """Adjust the factor of this model's token estimates to the provider's count."""
     usage = output.usage
     if usage is None or usage.source != "provider" or not exchange.estimated_tokens or not usage.input_tokens:
         return

@@ -63,13 +63,11 @@ def scopes() -> Iterator[RetentionScope]:
 
 
 def expiry_of(session: Session) -> datetime | None:
-    """When this session expires under the current policies."""
     until: datetime | None = policy_for(session.source, session.api_key).expiry(partial(getattr, session))
     return until
 
 
 def set_expiries(sessions: Iterable[Session]) -> None:
-    """Set the expiry of many sessions, of which most have the same policy."""
     policies: dict[tuple[str, int | None], RetentionPolicy] = {}
     for session in sessions:
         name = session.source, session.api_key_id

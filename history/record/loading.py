@@ -39,7 +39,6 @@ def pages_of(session: Session, rows: QuerySet[Message], *, most: int) -> Iterato
 
 
 def read_nodes(where: str, parameters: Sequence[Any]) -> list[Node]:
-    """Entries with their numbers, without the other columns."""
     sql = f"SELECT seq, parent_seq, body, kind, created_at FROM history_message WHERE {where}"  # noqa: S608
     with connection.cursor() as cursor:
         cursor.execute(sql, parameters)
@@ -65,6 +64,5 @@ def _entry(kind: str, at: Any, body: str | None, blobs: Blobs) -> Entry:
 
 
 def _blobs(bodies: Iterable[str | None]) -> Blobs:
-    """All blobs that these bodies refer to, in one query."""
     names = {name for body in bodies if body is not None for name in blobs_in(body)}
     return dict(Blob.objects.filter(pk__in=names).values_list("sha256", "data")) if names else {}

@@ -39,7 +39,6 @@ read_messages: Read[Message] = partial(bulk.read, Message)
 
 
 def read_kinds(where: str, parameters: Sequence[Any]) -> list[tuple[int, str]]:
-    """Numbers and kinds of entries."""
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT seq, kind FROM history_message WHERE {where}", parameters)  # noqa: S608
         return list(cursor.fetchall())
@@ -93,7 +92,6 @@ class Path:
         return found + read(where, [self.session_id, *ending, limit - len(found)])
 
     def newer_than(self, seq: int, limit: int, read: Read[T]) -> list[T]:
-        """Oldest first."""
         self.climb.climb_below(seq, steps=limit)
         found: list[T] = []
         if (self.climb.joins or 0) > seq:
@@ -102,7 +100,6 @@ class Path:
         return found + self.numbered(beside, read)
 
     def state(self, read: Read[T]) -> list[T]:
-        """All state entries on the path, oldest first."""
         found = read(f"{self._shared()} AND is_state ORDER BY seq", [self.session_id])
         beside = self.climb.beside[::-1]
         for start in range(0, len(beside), MAX_NUMBERS):
@@ -111,7 +108,6 @@ class Path:
         return found
 
     def numbers(self) -> list[int]:
-        """The numbers of all its entries, oldest first."""
         sql = f"SELECT seq FROM history_message WHERE {self._shared()} ORDER BY seq"  # noqa: S608 - words of our own
         with connection.cursor() as cursor:
             cursor.execute(sql, [self.session_id])
@@ -133,7 +129,6 @@ class Path:
             self.climb.climb_steps(limit)
 
     def numbered(self, numbers: Sequence[int], read: Read[T], *, order: str = "seq", also: str = "") -> list[T]:
-        """These entries, oldest first."""
         if not numbers:
             return []
         places = ", ".join(["%s"] * len(numbers))
@@ -161,7 +156,6 @@ def is_on_way(session_id: UUID, seq: int, *, to: int) -> bool:
 
 
 def head_at(session: Session, version: int) -> int:
-    """The entry that was the head when the session had `version` entries."""
     if version == session.version:
         return session.head
     moves = Message.objects.of(session).filter(seq__lte=version, moved_head=True).order_by("-seq")
@@ -195,7 +189,6 @@ _ONLY = "CASE WHEN count(*) = 1 THEN max(below.seq + 0) END"
 
 
 def newest_descendant(session: Session, seq: int, *, steps: int) -> int:
-    """The entry `steps` further down the newest branch through `seq`, or the end of that branch."""
     return _descend(session, seq, choice=_NEWEST, through=session.version, steps=steps)[-1]
 
 
@@ -217,7 +210,6 @@ def behind_notes(session_id: UUID, seq: int) -> int:
 
 
 def retracted_in(session_id: UUID) -> set[int]:
-    """The retracted summaries on the path to the head."""
     rows = Message.objects.on_path(session_id).filter(is_state=True, kind=Retracted.kind)
     return {entry.seq for entry in entries_of(list(rows)) if isinstance(entry, Retracted)}
 

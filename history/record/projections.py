@@ -29,7 +29,6 @@ FAILED_RESULTS = "failed"  # in the metadata of results whose texts were dropped
 
 
 def columns_of(entry: Entry) -> Columns:
-    """All columns of `Message` that follow from the entry alone."""
     content = clean(content_of(entry))
     columns = {
         "kind": stored_kind(entry),
@@ -59,7 +58,6 @@ def columns_of(entry: Entry) -> Columns:
 
 
 def _texts(entry: Entry, *names: str) -> dict[str, str]:
-    """Columns with the same name as a field of the entry."""
     return {name: bulk.fit_text(Message, name, getattr(entry, name)) for name in names}
 
 
@@ -108,7 +106,6 @@ def stored_errors(message: Message) -> int:
 
 
 def calls_in(entry: Entry) -> list[tuple[str, str]]:
-    """Call id and tool of each tool call that the entry asks for."""
     return [(request.call_id, request.name) for request in entry.tool_requests]
 
 

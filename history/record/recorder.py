@@ -137,7 +137,6 @@ def move_head(session: Session, *, to: int, reason: str = "rollback", by: str = 
 
 
 def edit(session: Session, *, seq: int, entry: Entry) -> Appended:
-    """Add another version of entry `seq`: a branch beside it, which becomes the path."""
     parent = _parent_of(session, seq)
     return append_many(session, [HeadMoved(to=parent, reason="edit"), entry], after=parent)[-1]
 

@@ -88,7 +88,6 @@ def _stamp(sessions: Sequence[Session]) -> None:
 
 
 def change(session_id: UUID, **columns: Any) -> None:
-    """Change columns of a session that follow from no entry."""
     Session.objects.filter(pk=session_id).update(**columns, changed_at=timezone.now())
 
 

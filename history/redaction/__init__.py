@@ -64,7 +64,6 @@ def redacted_name(name: str, redactors: Redactors) -> str:
 
 
 def redacted_json(tree: JsonObject, redactors: Redactors) -> JsonObject:
-    """A JSON tree outside of entries, such as the inputs of a call."""
     return tree if redactors.do_nothing else RedactionWalk(redactors).mapping(tree)
 
 

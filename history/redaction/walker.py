@@ -59,7 +59,6 @@ _LONG = 10**10  # below this a whole number is neither a card nor a phone number
 
 @cache
 def _shape(cls: type[Value]) -> tuple[tuple[str, bool], ...]:
-    """Every field of the class, and whether it is a name."""
     named = _NAMES - {"name"} if issubclass(cls, Media) else _NAMES
     return tuple((item.name, item.name in named) for item in dataclasses.fields(cls))
 
@@ -114,7 +113,6 @@ class RedactionWalk:
         return data if unchanged else {**names, **cleaned}
 
     def item(self, item: Any) -> Any:
-        """Any value of a JSON tree or of a field."""
         if isinstance(item, str):
             return self.text(item)
         if isinstance(item, Value):

@@ -92,7 +92,6 @@ def erase(session: Session, *, actor: Viewer | None, reason: str) -> removal.Rem
 
 
 def _opened_from(session: Session) -> list[Session]:
-    """The owner's sessions that agents and programs opened from this one, recursively."""
     found: dict[UUID, Session] = {}
     above = [session.pk]
     while above:

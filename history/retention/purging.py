@@ -58,7 +58,7 @@ def loose_exchanges(now: datetime) -> Iterator[QuerySet[Exchange]]:
     for scope in scopes():
         if scope.source == Session.Source.RELAY and scope.policy.keep_days:
             before = now - timedelta(days=scope.policy.keep_days)
-            yield Exchange.objects.filter(scope.keys, session=None, ended_at__lt=before)
+            yield Exchange.objects.filter(scope.keys, session=None, ended_at__lt=before).order_by("ended_at")
 
 
 def remaining_sessions(scope: RetentionScope, now: datetime) -> QuerySet[Session]:

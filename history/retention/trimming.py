@@ -64,7 +64,6 @@ def _trim_once(plan: TrimPlan) -> Removed | None:
 
 
 def _count_out(session: Session, rows: QuerySet[Message]) -> None:
-    """Subtract these rows from the counters."""
     tokens = rows.aggregate(read=Sum("input_tokens", default=0), written=Sum("output_tokens", default=0))
     gone = {
         "message_count": rows.filter(on_path=True, kind__in=MESSAGES, is_internal=False).count(),

@@ -86,8 +86,6 @@ class Results:
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """A search: the typed words, those of filters and scope, and the sessions that the viewer may see."""
-
     typed: Query
     query: Query
     filters: SessionQuery

@@ -62,7 +62,6 @@ def _between(text: str, start: int, end: int, matches: Sequence[tuple[int, int]]
 
 
 def _forward_to_space(text: str, place: int, latest: int) -> int:
-    """The beginning of the next word, so that a snippet does not begin inside one; at most `latest`."""
     if place <= 0:
         return 0
     border = _BORDER.search(text, place, latest)
@@ -78,7 +77,6 @@ def _backed_to_space(text: str, place: int) -> int:
 
 # Not with a regular expression: one that finds ends of words in every script takes milliseconds to compile.
 def _occurrences(folded: str, term: Term) -> Iterator[tuple[int, int]]:
-    """The places of a term in a folded text."""
     if pattern := _cjk_pattern(term):
         yield from (match.span() for match in pattern.finditer(folded))
         return

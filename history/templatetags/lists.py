@@ -53,7 +53,6 @@ def short_number(number: int) -> str:
 
 @register.filter
 def chart_value(number: float | None, unit: str) -> str:
-    """A number of a chart with its unit; a dash for a missing value."""
     if number is None:
         return "–"
     if unit == "seconds":

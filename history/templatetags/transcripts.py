@@ -131,19 +131,16 @@ def how_long_ago(time: datetime) -> str:
 
 @register.filter
 def full_datetime(time: datetime) -> str:
-    """Date, time and zone, to compare with other logs."""
     return f"{date_format(timezone.localtime(time), 'DATETIME_FORMAT')} ({timezone.get_current_timezone_name()})"
 
 
 @register.filter
 def argument(arguments: str, name: str) -> Any:
-    """One argument of a call; empty if the JSON is invalid."""
     return (parse_arguments(arguments) or {}).get(name) or ""
 
 
 @register.filter
 def choices(arguments: str) -> list[str]:
-    """The distinct answers that a question offers."""
     offered = argument(arguments, "choices")
     texts = [choice.strip() for choice in offered if isinstance(choice, str)] if isinstance(offered, list) else []
     return list(dict.fromkeys(filter(None, texts)))
@@ -151,7 +148,6 @@ def choices(arguments: str) -> list[str]:
 
 @register.filter
 def field(path: str, name: str | int) -> str:
-    """Append a name to a path in the JSON of an entry."""
     return f"{path}.{name}" if path else str(name)
 
 
@@ -172,7 +168,6 @@ def arguments_line(arguments: str) -> str:
 
 @register.filter
 def indented(arguments: str) -> str:
-    """The JSON of a call, indented; invalid JSON is unchanged."""
     try:
         return json.dumps(json.loads(arguments), ensure_ascii=False, indent=2)
     except ValueError:
@@ -202,7 +197,6 @@ def summary_problem(metadata: JsonObject) -> str:
 
 @register.filter
 def end_reason_text(reason: str) -> str:
-    """Why an answer is incomplete."""
     words = {
         "stopped": _("It was stopped."),
         "client_gone": _("The client disconnected."),

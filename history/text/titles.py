@@ -62,7 +62,6 @@ def title_from(text: str, *, limit: int = 80) -> str:
 
 
 def _printable(text: str) -> str:
-    """Remove control characters, lone surrogates and text direction marks."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(char for char in text if char in KEPT or unicodedata.category(char) not in UNPRINTABLE)

@@ -40,8 +40,6 @@ class TranscriptPosition:
 
 @dataclass(slots=True)
 class TranscriptCall:
-    """A tool call with its result, if there is one."""
-
     request: ToolRequest
     path: str  # of the request in the JSON of its entry
     status: str
@@ -109,8 +107,6 @@ class TranscriptEntry:
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """Internal entries that are not shown."""
-
     count: int
     link: str
 
@@ -194,7 +190,6 @@ def _set_numbers(rows: Iterable[TranscriptEntry], *, first: int | None) -> None:
 
 
 def _marks(session: Session, place: TranscriptPosition) -> dict[int, bool]:
-    """The existing entries that the position names, and whether they are on the path to the head."""
     named = [seq for seq in (place.before, place.after, place.at, place.leaf) if seq is not None]
     rows = Message.objects.of(session).filter(seq__in=named).order_by()
     return dict(rows.values_list("seq", "on_path")) if named else {}
@@ -287,7 +282,6 @@ def _link_opened_sessions(session: Session, rows: Sequence[TranscriptEntry]) -> 
 
 
 def _costs(messages: Sequence[Message]) -> dict[int | None, Decimal]:
-    """Known costs of calls to models, by the answer."""
     answers = [message.pk for message in messages if message.kind == ModelOutput.kind]
     paid = Exchange.objects.filter(message_id__in=answers, cost__gt=0).order_by()
     return dict(paid.values_list("message_id", "cost")) if answers else {}

@@ -101,7 +101,6 @@ def leaf_of(link: ShareLink) -> int:
 
 
 def title_of(link: ShareLink) -> str:
-    """The title that a reader of the link sees."""
     return link.session.title if link.follows else link.title
 
 

@@ -60,7 +60,6 @@ class ProjectionsCheck:
             yield from self._check_fingerprint(row, entry)
 
     def check_page(self, rows: Sequence[Message]) -> Iterator[VerificationFinding]:
-        """Check search rows and blob links of a page together."""
         ids = [row.pk for row in rows]
         indexed = set(SearchRow.objects.filter(message_id__in=ids).values_list("message_id", flat=True).distinct())
         self.wrong_search_rows += [row.seq for row in rows if (row.pk in indexed) != (row.pk in self.searchable)]
@@ -163,7 +162,6 @@ class _Changed(Exception):
 
 
 def rebuild(session: Session) -> None:
-    """Path, head, counters, tool calls and search rows of this session."""
     for _ in range(ATTEMPTS):
         with suppress(_Changed):
             _rebuild(session.pk)
@@ -191,7 +189,6 @@ def _rebuild(session_id: UUID) -> None:
 
 @contextmanager
 def _lock_unchanged(session: Session) -> Iterator[Session]:
-    """A transaction with the lock of the session, which is as it was."""
     with writing():
         locked = Session.objects.select_for_update().get(pk=session.pk)
         if (locked.version, locked.trimmed_through) != (session.version, session.trimmed_through):
@@ -236,7 +233,6 @@ def _wrong_calls(session: Session, replay: Replay) -> list[int]:
 
 
 def _write_calls(session: Session, replay: Replay, seqs: Sequence[int]) -> None:
-    """Build the rows of these answers' calls again."""
     with _lock_unchanged(session):
         messages = list(Message.objects.of(session).filter(seq__in=seqs, body__isnull=False).order_by("seq"))
         answers = {call.answered_by for seq in seqs for call in replay.calls[seq] if call.answered_by is not None}

@@ -15,8 +15,6 @@ from history.record.row_builder import ParentState, count_entry, next_parent_sta
 
 @dataclass(slots=True)
 class ReplayedCall:
-    """One request of an answer, and the result that belongs to it."""
-
     call_id: str
     answered_by: int | None = None
     answer_index: int | None = None

@@ -19,8 +19,6 @@ class FindingSeverity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class VerificationFinding:
-    """One deviation: its place, a code for programs and a sentence for people."""
-
     session: UUID | None
     seq: int
     code: str

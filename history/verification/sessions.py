@@ -29,8 +29,6 @@ Problem = tuple[str, str]  # code, sentence
 
 
 class Chain:
-    """The seals of one session, link by link."""
-
     def __init__(self, anchor: bytes) -> None:
         self.before: list[bytes] = [anchor]  # the possible previous seals; none if that entry is missing
 

@@ -77,10 +77,7 @@ def stop() -> None:
 
 
 async def drain() -> None:
-    """`stop` for an event loop, which goes on meanwhile: a job may be waiting for something that it serves.
-
-    Answers on their way end first, so that what there is of them is written by the jobs that are still there.
-    """
+    """`stop` from an event loop that must go on: jobs may wait for it. Answers end first, so that jobs write them."""
     await end_live_work()
     await asyncio.to_thread(stop)
     await asyncio.to_thread(mcp_servers.close)
@@ -153,7 +150,6 @@ def end_before_the_server(end: Callable[[], Awaitable[None]], *, loop: asyncio.A
 
 
 def _server_handler(loop: Any, number: int) -> Callable[[int, Any], None] | None:
-    """The handler of the server for this signal, if it has one."""
     # Granian lets the loop handle signals; asyncio keeps these handlers to itself.
     handle = getattr(loop, "_signal_handlers", {}).get(number)
     if handle is not None:

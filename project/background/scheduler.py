@@ -73,8 +73,6 @@ RETRY_SECONDS = 1.0  # how soon a job is tried again for which the system had no
 
 
 class Scheduler:
-    """The background jobs of one process."""
-
     def __init__(self, jobs: Iterable[Job], *, lease_seconds: float) -> None:
         self.jobs = list(jobs)
         name = f"{socket.gethostname()[:80]}:{os.getpid()}:{secrets.token_hex(4)}"
@@ -93,7 +91,6 @@ class Scheduler:
         threading.Thread(target=self._keep_time, name="background", daemon=True).start()
 
     def stop(self) -> None:
-        """Wait for the jobs that are running, then do what jobs do at the end."""
         end = time.monotonic() + STOP_SECONDS
         with self._changed:
             self.is_stopping = True

@@ -62,12 +62,9 @@ class Environment:
         return self._parsed(name, default, parse, f"write a whole number from {least} to {most}")
 
     def amount(self, name: str, default: Decimal) -> Decimal:
-        """A decimal number, for example a sum of money."""
         return self._parsed(name, default, _amount, "write a number like 2 or 0.50")
 
     def share(self, name: str, default: float) -> float:
-        """A part of a whole."""
-
         def parse(value: str) -> float:
             if (share := float(_amount(value))) <= 1:
                 return share
@@ -76,7 +73,6 @@ class Environment:
         return self._parsed(name, default, parse, "write a number from 0 to 1, like 0.8")
 
     def words(self, name: str, default: Iterable[str] = ()) -> list[str]:
-        """A list, separated by commas."""
         value = self.text(name)
         return [word for word in (part.strip() for part in value.split(",")) if word] if value else list(default)
 
@@ -167,7 +163,6 @@ def shown(name: str, value: str) -> str:
 
 
 def key_from(path: Path) -> str:
-    """Read the secret, or create it if the file does not exist."""
     if not path.exists():
         write_new(path, secrets.token_urlsafe(48))
     key = path.read_text(encoding="ascii").strip()

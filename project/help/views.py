@@ -82,7 +82,6 @@ class HelpPage:
 
 
 def list_pages() -> list[HelpPage]:
-    """All pages, by folder and title."""
     pages = [HelpPage(name, _title(path)) for name, path in _files().items()]
     return sorted(pages, key=lambda one: (one.folder, one.name if one.folder == "decisions" else one.title.lower()))
 

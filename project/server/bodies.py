@@ -40,8 +40,6 @@ DISCONNECT = {"type": "http.disconnect"}
 
 
 def limit_bodies(application: Application) -> Application:
-    """The application behind the limits."""
-
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         body = RequestBody(scope, receive, send)
         if refusal := await body.admit():
@@ -66,7 +64,6 @@ def announced_length(scope: Scope, headers: Mapping[bytes, bytes]) -> int | None
 
 
 def has_known_charset(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether Django can decode the request as its `Content-Type` says."""
     kind = headers.get(b"content-type", b"")
     if b"\0" in kind or _EXTENDED.search(kind):
         return False

@@ -50,8 +50,6 @@ class _Producer:
 
 
 class _Paced(_Producer):
-    """Sends the pieces of an HTTP response as the client takes them."""
-
     def __init__(self, send: Send, request: Any) -> None:
         super().__init__(send)
         self.request = request

@@ -31,7 +31,6 @@ def unapplied_migrations() -> list[str]:
 
 
 def check_database() -> None:
-    """Raise CommandError with one line if the database cannot be reached."""
     problem = database_problem()
     if problem:
         raise CommandError(
@@ -46,10 +45,7 @@ def check_migrations() -> None:
 
 
 def workers_problem(receive: Any) -> str:
-    """Why a server cannot start with the number of workers that it was given; empty if it can.
-
-    Processes tell each other of changes through Redis only. `receive` is the lifespan's, in a worker of the server.
-    """
+    """The problem that prevents a start, or ''. `receive` is the lifespan's. Only Redis carries changes to others."""
     if settings.REDIS_URL or _count_workers(receive) < 2:
         return ""
     return "Several web processes need Redis. Set REDIS_URL, or start the server with one worker."

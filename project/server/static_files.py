@@ -51,7 +51,6 @@ def collect_when_changed() -> bool:
 
 
 def _state_of_sources() -> str:
-    """A hash of the paths, sizes and times of all files that would be collected."""
     found = sorted((path, storage.path(path)) for finder in get_finders() for path, storage in finder.list([]))
     lines = [f"{path} {place} {Path(place).stat().st_size} {Path(place).stat().st_mtime_ns}" for path, place in found]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()

@@ -107,7 +107,6 @@ class McpServerAdmin(admin.ModelAdmin[McpServer]):
     readonly_fields = ("shown_tools", "looked_at", "shown_problem")
 
     def get_fieldsets(self, request: HttpRequest, obj: McpServer | None = None) -> Any:
-        """The fields of a program begin with a warning about its rights, or that programs are off."""
         rights = _("Parley starts it on this machine. It has all rights of the user that Parley runs as.")
         warning = rights if settings.PARLEY_MCP_COMMANDS else PROGRAMS_ARE_OFF
         checked = _("As of the last check on the MCP servers page. Select the tools of each agent on its page.")

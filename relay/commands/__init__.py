@@ -1,8 +1,4 @@
-"""Slash commands: lines of the composer that need no model. They are only parsed here.
-
-A text is a command if its first word is a slash and the name of one: `/etc/hosts is empty` is a message. Only what
-looks like a slip of the keys (`/histroy`) is refused. Two slashes send a text that begins with one.
-"""
+"""Slash commands: lines of the composer that need no model, only parsed here. docs/agents.md has their rules."""
 
 import json
 import re
@@ -58,8 +54,6 @@ class BadCommand(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """One line of the help, and of the completions of the composer."""
-
     name: str
     usage: str
     description: str
@@ -278,6 +272,5 @@ def unescape_slashes(text: str) -> str:
 
 
 def help_text(tools: Toolbox) -> str:
-    """All commands as a list, in Markdown."""
     lines = [f"- `{one.usage}` {one.description}" for one in suggestions(tools)]
     return "\n".join([*lines, "", _("Begin with // to send a text that starts with a slash: //text.")])

@@ -18,7 +18,7 @@ from django.core.handlers.asgi import ASGIRequest
 
 from history.access import keys
 from history.access.key_cache import ApiKeyError, KeysUnavailable, bearer_secret
-from relay.consumers.base import DATABASE_AWAY, NOT_ALLOWED, UNAVAILABLE
+from relay.consumers.base import DATABASE_AWAY, CloseCode
 from relay.runtime.asgi import Receive, Scope, Send
 from relay.runtime.async_db import in_database
 
@@ -48,7 +48,7 @@ class SocketAuthentication:
             # Accepted first, so that the client gets the code: it may connect again in a few seconds.
             await receive()
             await send({"type": "websocket.accept"})
-            await send({"type": "websocket.close", "code": UNAVAILABLE})
+            await send({"type": "websocket.close", "code": CloseCode.UNAVAILABLE})
 
 
 async def _authenticate(raw: str) -> dict[str, Any]:
@@ -64,7 +64,7 @@ async def _authenticate(raw: str) -> dict[str, Any]:
 async def reject(scope: Scope, receive: Receive, send: Send) -> None:
     """Refuse the handshake. Servers answer it with HTTP 403."""
     await receive()
-    await send({"type": "websocket.close", "code": NOT_ALLOWED})
+    await send({"type": "websocket.close", "code": CloseCode.NOT_ALLOWED})
 
 
 def read_api_key(scope: Any) -> str:

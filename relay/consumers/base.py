@@ -30,11 +30,6 @@ from relay.errors import RelayError, Unavailable
 
 logger = logging.getLogger(__name__)
 
-# Close codes, listed in docs/websocket.md. Daphne can send only 1000 and 3000 to 4999.
-# After these, connecting again does not help.
-NOT_SIGNED_IN, NOT_ALLOWED, NOT_FOUND = 4401, 4403, 4404
-# After these it does. 4011 to 4013 mean what 1011 to 1013 mean.
-TOO_SLOW, FAILED, RESTARTING, UNAVAILABLE = 4008, 4011, 4012, 4013
 # A single message may be larger: it is accepted as long as what waits before it is below this.
 MOST_UNSENT_BYTES = 1_000_000
 # How long the last messages may take, and the close frame of a client that does not read.
@@ -46,6 +41,15 @@ T = TypeVar("T")
 _shared_calls: dict[Hashable, asyncio.Future[Any]] = {}
 MAX_MESSAGES, PERIOD_SECONDS = 30, 10.0
 LARGEST_NUMBER = 2**53
+
+
+class CloseCode:
+    """The codes of docs/websocket.md. Daphne can send only 1000 and 3000 to 4999, and no members of an enumeration."""
+
+    # After these, connecting again does not help.
+    NOT_SIGNED_IN, NOT_ALLOWED, NOT_FOUND = 4401, 4403, 4404
+    # After these it does. 4011 to 4013 mean what 1011 to 1013 mean.
+    TOO_SLOW, FAILED, RESTARTING, UNAVAILABLE = 4008, 4011, 4012, 4013
 
 
 class SlowClient(Exception):
@@ -94,7 +98,7 @@ class Outbox:
             self._messages.clear()
             # A client that is still there connects again and reads what it missed. It must not wait for ever.
             with suppress(Exception):
-                await self._server_send({"type": "websocket.close", "code": FAILED})
+                await self._server_send({"type": "websocket.close", "code": CloseCode.FAILED})
 
 
 class SideTasks:

@@ -22,10 +22,9 @@ from history.text import whole_number
 from relay import conversation
 from relay.consumers.actions import ACTIONS, Action, ActionSocket, Result
 from relay.consumers.base import (
-    NOT_FOUND,
-    NOT_SIGNED_IN,
     ActionRefused,
     ActionRequest,
+    CloseCode,
     MessageRate,
     SocketClosed,
     connection_info,
@@ -67,7 +66,7 @@ class ChatConsumer(ActionSocket, PageSocket):
         session_id = self.scope["url_route"]["kwargs"]["session_id"]
         session = await in_database(find, user, session_id, Purpose.WRITE)
         if session is None:
-            await self.end(NOT_FOUND)
+            await self.end(CloseCode.NOT_FOUND)
         self.session, self.user, self.rate, self.other_runs = session, user, MessageRate(), set()
         self.reader, self.client = reader_of(user, self.scope), connection_info(self.scope)
         query = parse_qs(self.scope.get("query_string", b"").decode("latin-1"))
@@ -86,7 +85,7 @@ class ChatConsumer(ActionSocket, PageSocket):
         user = await sign_outs.read_current_user(self.scope)
         session = await in_database(find, user, self.view.session_id, Purpose.WRITE)
         if session is None:
-            await self.close(NOT_SIGNED_IN if not user.is_authenticated else NOT_FOUND)
+            await self.close(CloseCode.NOT_SIGNED_IN if not user.is_authenticated else CloseCode.NOT_FOUND)
             raise SocketClosed
         self.session = session
 

@@ -9,7 +9,7 @@ from history.record.listing import ListCursor, list_sessions
 from history.transcripts import serializers
 from relay import conversation
 from relay.consumers.actions import ACTIONS, MAX_MESSAGE_CHARS, Action, Result
-from relay.consumers.base import NOT_SIGNED_IN, ActionRequest, InvalidRequest, MessageRate, connection_info
+from relay.consumers.base import ActionRequest, CloseCode, InvalidRequest, MessageRate, connection_info
 from relay.consumers.program_sessions import Answer, ProgramSessions, id_of
 from relay.conversation import SendResult, ViewerPosition
 from relay.conversation.controls import plain_history
@@ -30,7 +30,7 @@ class ProgramConsumer(ProgramSessions):
         self.user, self.api_key = self.scope.get("user"), self.scope.get("api_key")  # type: ignore[assignment]
         self.cursors, self.done = {}, set()
         if self.user is None or not self.user.is_authenticated:
-            return await self.close(NOT_SIGNED_IN)
+            return await self.close(CloseCode.NOT_SIGNED_IN)
         self.rate, self.client = MessageRate(), connection_info(self.scope)
         self.reader, self.unused_id = reader_of(self.user, self.scope), uuid4()
         await self.accept()
@@ -79,7 +79,11 @@ async def list_(program: ProgramConsumer, _none: object, request: ActionRequest)
     except ValueError:
         raise InvalidRequest(_("“%(name)s” is not valid.") % {"name": "cursor"}) from None
     count = min(max(1, request.optional_number("count") or 20), 100)
-    page = await in_database(lambda: list_sessions(program.visible_sessions(), before=cursor, limit=count))
+    page = await in_database(
+        lambda: list_sessions(
+            program.visible_sessions().prefetch_related("owner", "api_key"), before=cursor, limit=count
+        )
+    )
     sessions = [serializers.session_json(session) for session in page.sessions]
     return {"sessions": sessions, "cursor": str(page.next_before) if page.next_before else None}
 

@@ -23,7 +23,7 @@ from history.transcripts import serializers
 from relay.agents.settings import pick_agent
 from relay.consumers.actions import ActionSocket
 from relay.consumers.authentication import read_api_key
-from relay.consumers.base import DATABASE_AWAY, NOT_SIGNED_IN, ActionRefused, ActionRequest, refusal_of
+from relay.consumers.base import DATABASE_AWAY, ActionRefused, ActionRequest, CloseCode, refusal_of
 from relay.errors import Unavailable
 from relay.live import runs, sign_outs
 from relay.live.frames import Frame, ProgramCursor
@@ -80,12 +80,12 @@ class ProgramSessions(ActionSocket):
             except ApiKeyError as error:
                 if error.retry_helps:
                     raise Unavailable from error
-                await self.close(NOT_SIGNED_IN)
+                await self.close(CloseCode.NOT_SIGNED_IN)
                 raise ActionRefused("not_signed_in", str(error)) from error
             return
         self.user = await sign_outs.read_current_user(self.scope)  # with the permissions of this moment
         if not self.user.is_authenticated:
-            await self.close(NOT_SIGNED_IN)
+            await self.close(CloseCode.NOT_SIGNED_IN)
             raise ActionRefused("not_signed_in", _("You are signed out."))
 
     def require_scope(self, scope: str) -> None:

@@ -19,18 +19,7 @@ from channels.exceptions import StopConsumer
 from channels.generic.websocket import AsyncWebsocketConsumer
 
 from history.record import counters
-from relay.consumers.base import (
-    DATABASE_AWAY,
-    FAILED,
-    NOT_ALLOWED,
-    NOT_SIGNED_IN,
-    RESTARTING,
-    TOO_SLOW,
-    UNAVAILABLE,
-    Outbox,
-    SideTasks,
-    SlowClient,
-)
+from relay.consumers.base import DATABASE_AWAY, CloseCode, Outbox, SideTasks, SlowClient
 from relay.live import groups, sign_outs
 from relay.live.sign_outs import SignIn
 from relay.models import User
@@ -84,15 +73,15 @@ class Socket(AsyncWebsocketConsumer):
             raise
         except SlowClient:
             logger.info("A socket was closed because its client does not read.")
-            await self.end(TOO_SLOW)
+            await self.end(CloseCode.TOO_SLOW)
         except DATABASE_AWAY as error:
             if message["type"] == "websocket.connect":
-                await self.end(UNAVAILABLE)
+                await self.end(CloseCode.UNAVAILABLE)
             logger.warning("A socket retries later, because the database is not available: %s", type(error).__name__)
             self.side_tasks.start(self._resync_until_read)
         except Exception:
             logger.exception("A socket failed.")
-            await self.end(FAILED)
+            await self.end(CloseCode.FAILED)
 
     async def accept(self, subprotocol: str | None = None, headers: Any = None) -> None:
         await super().accept(subprotocol, headers)
@@ -130,7 +119,7 @@ class Socket(AsyncWebsocketConsumer):
         """Redis has gone or come back."""
 
     async def server_stopping(self, message: Message) -> None:
-        await self.end(RESTARTING)
+        await self.end(CloseCode.RESTARTING)
 
     async def _resync_until_read(self) -> None:
         while True:
@@ -167,11 +156,11 @@ class PageSocket(Socket):
         """Refuse API keys, which have no sign-in. Accept first: a browser gets no code of a refused handshake."""
         if "session" not in self.scope:
             await self.accept()
-            await self.close(NOT_ALLOWED, reason=KEY_NOT_ALLOWED)
+            await self.close(CloseCode.NOT_ALLOWED, reason=KEY_NOT_ALLOWED)
             return
         user: Any = self.scope["user"]
         if not user.is_authenticated:
-            await self.end(NOT_SIGNED_IN)
+            await self.end(CloseCode.NOT_SIGNED_IN)
         self.sign_in = sign_outs.register(user, self.scope)
         await self.channel_layer.group_add(groups.user_group(user.pk), self.channel_name)
         await self.connect_page(user)
@@ -189,7 +178,7 @@ class PageSocket(Socket):
     async def signed_out(self, message: Message) -> None:
         """The user has signed out: the page may be in front of another person now."""
         if message["sign_in"] == self.sign_in.name:
-            await self.close(NOT_SIGNED_IN)
+            await self.close(CloseCode.NOT_SIGNED_IN)
             raise StopConsumer
 
 

@@ -141,10 +141,9 @@ def _mask_operator_key(body: bytes, provider: str) -> bytes:
 
 
 def _end_reason(assembler: Assembler, ended: CallEnded, *, is_readable: bool) -> str:
-    """The end of the connection as the relay saw it, corrected by what the bytes say.
+    """The relay's end of the call, corrected by the bytes: without a single byte, status 200 is not an answer either.
 
-    `is_readable` means that the bytes of the reply are known here, even if there were none. A connection that ends
-    without a single byte is not an answer, even with status 200.
+    `is_readable` means that the bytes of the reply are known here, even if there were none.
     """
     if ended.reason == DONE and ended.status < 400 and ended.lost_bytes:
         return NOT_KEPT
@@ -209,7 +208,6 @@ def _hinted_usage(ended: CallEnded) -> Usage | None:
 
 
 def answer_to(call: PendingCall, ended: CallEnded) -> RecordedAnswer:
-    """The answer of a call that has ended, with the client's prefill; also one that failed or was cut off."""
     answer = call.answer or RecordedAnswer(reason=ended.reason)
     if not call.request.is_prefilled or answer.output is None:
         return answer

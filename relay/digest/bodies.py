@@ -81,7 +81,6 @@ def _body_of_record(fd: int, place: RecordPosition, letters: tuple[bytes, ...]) 
 
 
 def keep_large_body(folder: Path, call: PendingCall, body: Body, *, mode: str) -> LargeBody:
-    """Size and hash of a body that is too large to be parsed, and a copy of it where the key's mode allows that."""
     size, digest = 0, sha256()
     for piece in read_pieces(folder, call, body):
         size += len(piece)

@@ -76,8 +76,6 @@ class FiledCall:
 
 @dataclass(slots=True, kw_only=True)
 class PendingCall:
-    """A call as far as the journal has been read."""
-
     request: RelayedRequest
     writer: str
     places: dict[str, list[RecordPosition]] = field(default_factory=dict)  # its records in each segment

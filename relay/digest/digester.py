@@ -213,10 +213,7 @@ class Digester:
         _notify_pages(outcome.sessions)
 
     def _retry_or_give_up(self, call: PendingCall, error: Exception, reader: JournalReader) -> None:
-        """Plan a call again whose session another host has begun, or its owner has removed, at the same moment.
-
-        One that cannot be stored is given up: its exchange is written all the same.
-        """
+        """Plan it again after a clash with another host or an erasure. The second time, write only its exchange."""
         if isinstance(error, IntegrityError | NoSuchEntry) and not call.has_clashed:
             call.has_clashed = True
             self._file([call], reader)

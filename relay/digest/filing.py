@@ -29,8 +29,6 @@ from relay.usage.prices import Use
 
 @dataclass(slots=True)
 class FilingResult:
-    """The result of a batch."""
-
     filed: dict[UUID, FiledCall] = field(default_factory=dict)
     done: set[UUID] = field(default_factory=set)
     overtaken: list[UUID] = field(default_factory=list)  # pending calls that their client has made again
@@ -88,7 +86,6 @@ class FilingBatch:
     def _write_exchanges(self) -> None:
         rows = [(row_of(plan), plan, plan.call.filed is None and plan.earlier is None) for plan in self.plans]
         earlier = [plan.earlier for plan in self.plans if plan.earlier is not None]
-        # The rows whose tokens and cost change.
         counted = [plan.call.id for plan in self.plans if plan.answer is not None or plan.earlier is not None]
         counted += [row.pk for row in earlier]
         counted_rows = Exchange.objects.filter(pk__in=among(counted)) if counted else None

@@ -90,7 +90,6 @@ class JournalCompaction:
 
 
 def clean_up(folder: Path, known: Container[str]) -> None:
-    """Publish the copies that the position names, and remove the others."""
     for path in sorted(folder.glob(f"*{COPY_SUFFIX}")):
         name = path.name.removesuffix(COPY_SUFFIX)
         if name in known:

@@ -1,8 +1,6 @@
 """Files that the relay puts aside: copies of large bodies and damaged bytes of the journal, and their removal.
 
-A copy belongs to its exchange: it is removed with the session, with the texts of its turn and with the user. Damaged
-bytes do not show whose call they are from: they stay for `PARLEY_ASIDE_DAYS`, or until a user is erased. Each host
-removes files of its own folder, because no other host can reach it. An erasure removes them at once.
+docs/relay-recording.md says how long they stay. Each host removes those of its own folder, which no other host reaches.
 
     <journal>/large/<owner>/<exchange>.request, .reply      <journal>/<segment>.<byte>.damaged
 """
@@ -53,7 +51,6 @@ def damaged_in(folder: Path) -> list[Path]:
 
 
 def remove_due(folder: Path, *, pending: Container[UUID] = ()) -> int:
-    """Remove files that have no owner any more or are too old, and return how many."""
     # Copies of pending calls stay: the row that names them may not be committed yet.
     copies = [path for path in copies_in(folder) if _exchange_of(path) not in pending]
     unnamed = [

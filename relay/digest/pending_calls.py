@@ -94,7 +94,6 @@ class CallOrder:
         return call.rounds < 2 or any(other.request.record.key == call.request.record.key for other in others)
 
     def _may_be_elsewhere(self, call: PendingCall, awaited: Collection[bytes] = ()) -> bool:
-        """Whether another host may still have it."""
         if call.is_clear or not self.other_hosts.exist:
             return False
         # Once no host has, the record is read once more: it may have come between the last look and this question.

@@ -1,10 +1,9 @@
 """Journal positions in the database: how far the digesters of this host and of others have come.
 
 Everything before a position that belongs to no pending call is in the record, or must not be: it is never read again.
-
-Where several hosts write into one database, a request may reach another host before the answer that it continues is
-filed. So each digester writes up to which moment all of its journal is in the record, by the clock of the database.
-A host that is silent for a while is gone, or so far behind that waiting does not help.
+A request may reach another host before the answer that it continues is filed. So each digester writes, by the clock of
+the database, up to which moment all of its journal is in the record. A host that is silent for a while is gone, or too
+far behind to wait for.
 """
 
 import time

@@ -64,7 +64,6 @@ class RelayedRequest:
 
     @property
     def last_answer(self) -> int | None:
-        """The index of the newest answer that the client sends back."""
         return next(filter(self._is_answer, reversed(range(len(self.entries)))), None)
 
     @property

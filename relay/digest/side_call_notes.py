@@ -1,8 +1,4 @@
-"""Side calls in the record: a note beside the conversation that they belong to, and a tag on the exchange.
-
-A side call that has ended before its conversation begins is an exchange without a session. It is filed with the
-conversation as soon as the first request of the same name opens that: session, cost and note.
-"""
+"""Side calls in the record: a note beside their conversation, which may begin later, and a tag on the exchange."""
 
 from collections import defaultdict
 from collections.abc import Iterable

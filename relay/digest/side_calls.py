@@ -1,7 +1,7 @@
 """Side calls: requests that a program makes for itself (titles, probes, routers, counts) beside its conversation.
 
-They are recognised by their shape, because programs change their wording with every release; wording decides only where
-a request names no conversation. This module looks at one request alone; `named_side_calls` at its conversation too.
+docs/relay-recording.md lists their shapes. This module looks at one request alone; `named_side_calls` at its
+conversation too.
 """
 
 import re
@@ -64,7 +64,6 @@ def is_answerless(request: DecodedRequest) -> bool:
 
 
 def kind_by_schema(request: DecodedRequest) -> str:
-    """A title if the JSON that the request asks for has one field with such a name."""
     fields = _answer_fields(request)
     return TITLE if len(fields) == 1 and fields[0] in _TITLE_FIELDS else OTHER
 

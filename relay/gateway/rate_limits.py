@@ -1,17 +1,17 @@
 """Rate limits of API keys (requests and tokens per minute, concurrent calls) and refusals by budgets.
 
-This process knows what was used (`relay.usage.counters`), so no call waits for the database. With Redis the minute and
-the concurrent calls are counted there, so that they hold to the call. Tokens of a minute are known when a call has
-ended: a key that has a few left may make one more call.
+This process knows what was used (`relay.usage.counters`), so no call waits for the database. With Redis, the minute and
+concurrent calls are counted there exactly. Tokens are known when a call has ended: a key with a few left may make one
+more call.
 """
 
 import math
-import re
 import time
 
 from django.conf import settings
 
 from history.models import ApiKey
+from relay.gateway.call.bodies import most_output_tokens
 from relay.gateway.call.calls import Call
 from relay.gateway.call.errors import Refusal
 from relay.gateway.replies import BYTES_PER_TOKEN
@@ -22,9 +22,6 @@ from relay.usage.accounts import KeyAccount
 from relay.usage.budgets import BudgetLimit, payer_of
 from relay.usage.prices import Use
 from relay.usage.redis_counters import RateCounts
-
-# In the text of all dialects. Within a text the quotes would be escaped; the largest number counts.
-_MOST_OUTPUT = re.compile(rb'"max(?:_completion_tokens|_output_tokens|_tokens|OutputTokens)"\s*:\s*(\d{1,9})')
 
 
 class Admission:
@@ -84,8 +81,7 @@ async def reserve(call: Call, upstream: Upstream) -> None:
     found = budgets.budgets_of(payer) if call.is_limited and call.address.kind != "count" else []
     if not found:
         return
-    amount = await parse_apart(len(call.body), _estimate_most_use, call, upstream, found)
-    refusal = await budgets.reserve(payer, call.name, amount, found)
+    refusal = await budgets.reserve(payer, call.name, await _estimate_most_use(call, upstream, found), found)
     if refusal is not None:
         raise (_used_up if refusal.is_used_up else _busy)(refusal.budget)
 
@@ -100,10 +96,11 @@ def has_money_budget(call: Call) -> bool:
     return call.is_limited and budgets.has_money(budgets.budgets_of(payer_of(call.key)))
 
 
-def _estimate_most_use(call: Call, upstream: Upstream, found: list[BudgetLimit]) -> Use:
+async def _estimate_most_use(call: Call, upstream: Upstream, found: list[BudgetLimit]) -> Use:
     earlier, written = call.earlier.size if call.earlier else 0, 0
     if call.address.kind == "chat":
-        written = max(map(int, _MOST_OUTPUT.findall(call.body)), default=settings.PARLEY_RELAY_RESERVED_TOKENS)
+        asked = await parse_apart(len(call.body), most_output_tokens, call.body)
+        written = settings.PARLEY_RELAY_RESERVED_TOKENS if asked is None else asked
     return budgets.estimate_most_use(
         found,
         read=(len(call.body) + earlier) // BYTES_PER_TOKEN + 1,

@@ -23,7 +23,7 @@ from relay.gateway.journal.records import CallAccepted, CallEnded, without_crede
 from relay.gateway.journal.writer import WITHOUT_BODIES, WITHOUT_REPLIES, Journal, Losses
 from relay.gateway.journal_settings import journal_folder, most_bytes
 from relay.gateway.references.issued_ids import IssuedIdScanner, scanner_for
-from relay.gateway.replies import COUNTS, MOST_PLAIN, ReplyCopy, count_other_usage, count_usage, read_answer_id
+from relay.gateway.replies import COUNTS, MOST_PLAIN, ReplyCopy, read_answer_id, read_usage
 from relay.gateway.routes import Upstream
 from relay.runtime.event_loop import parse_apart
 from relay.usage import counters as usage_counters
@@ -39,7 +39,7 @@ def mode_of(key: ApiKey) -> str:
 
 
 def journal() -> Journal:
-    return process_state.get(Journal, lambda: Journal(journal_folder(), most_bytes=most_bytes()))
+    return process_state.find(Journal) or process_state.keep(Journal(journal_folder(), most_bytes=most_bytes()))
 
 
 def close_journal() -> None:
@@ -74,7 +74,6 @@ class Recording:
     _fallback: dict[str, str] = field(default_factory=dict)
 
     def accept(self, upstream: Upstream) -> None:
-        """Write that the call is about to be sent."""
         call, self.upstream = self.call, upstream
         if call.recording != OFF:
             self.is_recorded = self.journal.accept(_accepted(call, upstream), call.body)
@@ -158,25 +157,26 @@ class Recording:
 
     @property
     def beginning(self) -> bytes:
-        """The first bytes of the reply, decompressed."""
         return self.copy.beginning(self.encoding) if self.copy is not None else b""
 
     async def _try_to_count(self, *, is_done: bool) -> None:
         # A few compressed bytes may be very many.
         size = MOST_PLAIN if self.encoding else self.size
         try:
-            self.usage = await parse_apart(size, self._read_usage, is_done=is_done)
+            if self.upstream is not None and self.copy is not None:
+                self.usage = await parse_apart(
+                    size,
+                    read_usage,
+                    self.upstream.dialect,
+                    self.copy,
+                    self.encoding,
+                    is_chat=self.call.address.kind == "chat",
+                    request_size=len(self.call.body),
+                    is_done=is_done,
+                )
             self._count()
         except Exception:  # an error in counting must not break the reply, which is on its way
             logger.exception("The usage of call %s cannot be counted.", self.call.name)
-
-    def _read_usage(self, *, is_done: bool) -> Usage | None:
-        if self.upstream is None or self.copy is None:
-            return None
-        dialect, plain = self.upstream.dialect, self.copy.plain(self.encoding)
-        if self.call.address.kind != "chat":
-            return count_other_usage(dialect, plain)
-        return count_usage(dialect, plain, request_size=len(self.call.body), reply_size=self.size, is_done=is_done)
 
     def _count(self) -> None:
         upstream, call = self.upstream, self.call

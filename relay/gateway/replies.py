@@ -52,7 +52,6 @@ class ReplyCopy:
                 self.pieces = None
 
     def beginning(self, encoding: str) -> bytes:
-        """The head, decompressed."""
         plain = b""
         for piece in PlainReply(encoding).pieces(self.head):
             plain += piece
@@ -102,6 +101,16 @@ def find_usage(dialect: str, head: bytes, tail: bytes) -> Usage | None:
     return merged_usage(usage, api.read_usage(last)) if last else usage
 
 
+def read_usage(
+    dialect: str, reply: ReplyCopy, encoding: str, *, is_chat: bool, request_size: int, is_done: bool
+) -> Usage | None:
+    """Of a reply as it came, in this content encoding."""
+    plain = reply.plain(encoding)
+    if not is_chat:
+        return count_other_usage(dialect, plain)
+    return count_usage(dialect, plain, request_size=request_size, reply_size=reply.size, is_done=is_done)
+
+
 def count_usage(dialect: str, plain: ReplyCopy, *, request_size: int, reply_size: int, is_done: bool) -> Usage | None:
     """By the vendor's last count, which is at the end of the reply, else by decoding what came."""
     if not plain.size:  # compressed in a way that is not read here
@@ -140,7 +149,6 @@ def without_zero_usage(usage: Usage | None) -> Usage | None:
 
 
 def _has_ended(dialect: str, reply: ReplyCopy) -> bool:
-    """Whether the reply certainly ended properly."""
     tail = reply.tail
     if not is_streamed(reply.head):
         return tail.rstrip().endswith(b"}")

@@ -104,7 +104,6 @@ def _is_assigned(model: str) -> bool:
 
 
 def find_listed_provider(method: str, path: str) -> HttpProvider | None:
-    """The provider in whose configuration the operator lists this path."""
     return next((one for one in registry.router().configured if one.endpoint.passes(method, path)), None)
 
 

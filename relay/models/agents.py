@@ -13,7 +13,7 @@ PURPOSE_CHARS = 200
 
 
 class Agent(models.Model):
-    """An agent: its instruction, models, tools and limits. A limit of 0 means the same as an empty field."""
+    """A limit of 0 means the same as an empty field."""
 
     name = models.SlugField(_("name"), max_length=100, unique=True, help_text=_("Stored with each of its messages."))
     label = models.CharField(_("shown as"), max_length=100, blank=True)
@@ -140,5 +140,4 @@ class McpServer(models.Model):
 
     @property
     def is_forbidden(self) -> bool:
-        """Whether it is a program and `PARLEY_MCP_COMMANDS` does not allow programs."""
         return self.transport == self.Transport.STDIO and not settings.PARLEY_MCP_COMMANDS

@@ -39,11 +39,7 @@ class JournalPosition(models.Model):
 
 
 class NamedReply(models.Model):
-    """The entry of an answer by the name that its provider gave it: a client may send only what follows it.
-
-    Or by the text that a client may make of it, where the client wrote its beginning
-    (`relay.digest.recognisers.returned_answers`).
-    """
+    """An answer's entry by its provider's name, or by a form that a client may send back (`returned_answers`)."""
 
     id = models.BigAutoField(primary_key=True)
     name = models.CharField(max_length=200)

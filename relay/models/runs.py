@@ -37,7 +37,6 @@ class RunQuerySet(models.QuerySet["Run"]):
         return list(self.running().filter(session=session_id).order_by("started_at"))
 
     def recently_ended_in(self, session_id: UUID) -> set[UUID]:
-        """The ids of the newest runs of a session that have ended."""
         ended = self.ended().filter(session=session_id).order_by("-started_at")
         return set(ended.values_list("pk", flat=True)[:MOST_RECENT])
 
@@ -46,7 +45,6 @@ class RunQuerySet(models.QuerySet["Run"]):
         return list(lost.values_list("pk", flat=True)) if run_ids else []
 
     def sessions_running(self, session_ids: Iterable[UUID]) -> set[UUID]:
-        """Those of these sessions that have a run. One query."""
         wanted = set(session_ids)
         return set(self.running().filter(session__in=wanted).values_list("session", flat=True)) if wanted else set()
 
@@ -173,10 +171,7 @@ class QueuedMessageQuerySet(models.QuerySet["QueuedMessage"]):
 
 
 class QueuedMessage(models.Model):
-    """A message that was written during an answer, and is sent when the answer has ended.
-
-    After a stop or an error it is held: its owner sends it, withdraws it, or sends another message after it.
-    """
+    """A message written during an answer, and sent when that has ended (docs/internals/runs.md, The queue)."""
 
     session = models.ForeignKey(Session, verbose_name=_("session"), on_delete=models.CASCADE, related_name="+")
     owner = models.ForeignKey(

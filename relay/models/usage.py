@@ -74,10 +74,7 @@ class KeyUse(models.Model):
 
 
 class KeyMinute(models.Model):
-    """Usage of one API key in one minute (counted since 1970), deleted afterwards.
-
-    Keys without a limit per minute have only the tokens that were digested.
-    """
+    """Usage of a key in one minute (since 1970). Without a limit per minute it has only tokens that were digested."""
 
     key = models.ForeignKey("history.ApiKey", on_delete=models.CASCADE, related_name="+", db_index=False)
     minute = models.PositiveBigIntegerField(db_index=True)

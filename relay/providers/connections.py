@@ -1,13 +1,9 @@
 """Connections to providers: HTTP sessions, one for each running event loop, and raw requests for the relay.
 
-A session belongs to its loop, so `close` ends those of the running one; code with a loop of its own (`asyncio.run` in a
-thread) calls it at the end. Sessions follow no redirects, keep no cookies, and use no proxy of the environment. With
-PARLEY_LOOPBACK_ONLY no request leaves the machine: tests run with it.
-
-A raw request and its reply pass byte for byte. Names, TLS, the pool of connections and the framing of replies are
-aiohttp's. Its session is left out: that makes of every request a dozen objects and a task that writes the body, a
-quarter of what a relayed call costs (decision 11). Here the head and the body are written in one piece, and nothing is
-added to them that HTTP does not demand.
+`close` ends those of the running loop; code with a loop of its own (`asyncio.run` in a thread) calls it at the end.
+Sessions follow no redirects, keep no cookies, and use no proxy of the environment. With PARLEY_LOOPBACK_ONLY no
+request leaves the machine: tests run with it. Raw requests and replies pass byte for byte through aiohttp's pool, TLS
+and framing, but not through its session (decision 11).
 """
 
 import asyncio
@@ -73,7 +69,7 @@ async def read_available(content: aiohttp.StreamReader) -> bytes:
 
 
 def connector(loop: asyncio.AbstractEventLoop, *, keeps_alive: bool) -> aiohttp.TCPConnector:
-    """The connections of a running loop, shared by sessions and `raw_http`."""
+    """Shared by sessions and raw requests."""
     of_loop = _connectors.of(loop)
     found = of_loop.get(keeps_alive)
     if found is None or found.closed:

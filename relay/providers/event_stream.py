@@ -63,14 +63,10 @@ class EventStream:
 class network_errors:  # noqa: N801 - reads as a clause: with network_errors(endpoint, has_begun=True)
     """Raises errors of the network as ProviderErrors. A class, because a generator is slower around every chunk."""
 
-    __slots__ = ("endpoint", "has_begun")
+    __slots__ = ("endpoint", "has_begun", "subject")
 
-    def __init__(self, endpoint: Endpoint, *, has_begun: bool) -> None:
-        self.endpoint, self.has_begun = endpoint, has_begun
-
-    @property
-    def subject(self) -> str:
-        return host_of(self.endpoint.base_url)
+    def __init__(self, endpoint: Endpoint, *, has_begun: bool, subject: str = "") -> None:
+        self.endpoint, self.has_begun, self.subject = endpoint, has_begun, subject
 
     def __enter__(self) -> None:
         pass
@@ -81,7 +77,7 @@ class network_errors:  # noqa: N801 - reads as a clause: with network_errors(end
 
     def _provider_error(self, error: Exception) -> ProviderError:
         """Without the texts of the library, which may have whole URLs."""
-        endpoint, subject = self.endpoint, self.subject
+        endpoint, subject = self.endpoint, self.subject or host_of(self.endpoint.base_url)
         if isinstance(error, aiohttp.ConnectionTimeoutError | aiohttp.ClientConnectorError):
             unreached = Unreachable(f"{subject} cannot be reached ({_reason(error)})", provider=endpoint.name)
             unreached.host, unreached.reason = host_of(endpoint.base_url), _reason(error)

@@ -50,10 +50,9 @@ class ProviderRequest(NamedTuple):
 
 
 class HttpProvider:
-    """A vendor at an endpoint.
+    """`name` is stored with every answer and says whose signed reasoning may go back.
 
-    `name` is stored with every answer and says whose signed reasoning may go back. The default of `models` comes first;
-    they are replaced when the vendor's own list has been fetched.
+    The default of `models` comes first; they are replaced when the vendor's own list has been fetched.
     """
 
     is_demo = False
@@ -160,7 +159,6 @@ class Route(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As users write it: provider/model."""
         return f"{self.provider.name}/{self.model.name}"
 
 
@@ -202,7 +200,6 @@ async def _beginning(response: aiohttp.ClientResponse) -> bytes:
 
 
 def retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> float | None:
-    """The seconds that the vendor asks us to wait, if it sends a valid number or date."""
     value = headers.get("retry-after", "")
     for text, unit in ((headers.get("retry-after-ms", ""), 1000), (value, 1)):
         with suppress(ValueError):
@@ -227,7 +224,6 @@ def wait_after(error: ProviderError, *, attempt: int, spent: float, timeouts: Ti
 
 
 async def fetch(endpoint: Endpoint, url: str, *, body: JsonObject | None = None) -> JsonObject:
-    """The JSON object at an address of this endpoint; with a `body`, by POST."""
     endpoint = replace(endpoint, timeouts=Timeouts(idle=DOCUMENT_SECONDS))
     with network_errors(endpoint, has_begun=False):
         async with connections.session().request(

@@ -150,10 +150,7 @@ SERVER = LocalServer()
 
 
 def demo_state(model: str) -> Literal["", "starting", "reading"]:
-    """What the demo model does before its first word; empty for other models.
-
-    Another process of this server may have started a demo model of its own: here it counts as starting.
-    """
+    """What the model does before its first word. A demo model of another process counts as starting here."""
     if model.rpartition("/")[2] != MODEL_NAME:
         return ""
     return "reading" if SERVER.running else "starting"

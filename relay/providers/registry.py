@@ -17,21 +17,13 @@ from django.conf import settings
 from history.db.process_state import process_state
 from history.dialects import DIALECTS
 from relay.errors import NoSuchModel, ProviderError, detached
-from relay.providers import connections
+from relay.providers import connections, vendors
 from relay.providers.base import Model
 from relay.providers.endpoints import Endpoint, host_of
 from relay.providers.http import HttpProvider, Route, fetch
 from relay.providers.local import SERVER, LocalProvider, missing_packages
 from relay.providers.toml_config import LONGEST_MODEL
-from relay.providers.vendors import (
-    FAMILIES,
-    VENDORS,
-    Vendor,
-    default_dialect,
-    default_switches,
-    is_offered_for_chat,
-    other_dialects,
-)
+from relay.providers.vendors import Vendor
 from relay.providers.vendors.local_servers import LOCAL_SERVERS, list_local_models
 
 FRESH_SECONDS = 300.0
@@ -102,7 +94,7 @@ async def list_models(endpoint: Endpoint) -> tuple[Model, ...]:
     return tuple(
         Model(name=model.name, label=model.label, window=model.window, takes_images=model.takes_images)
         for model in listed
-        if 0 < len(model.name) <= LONGEST_MODEL and is_offered_for_chat(model.name, endpoint.base_url)
+        if 0 < len(model.name) <= LONGEST_MODEL and vendors.is_offered_for_chat(model.name, endpoint.base_url)
     )
 
 
@@ -143,15 +135,12 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderStatus:
-    """The state of one provider, for staff."""
-
     provider: HttpProvider
     is_found: bool
     list_error: ProviderError | None
 
     @property
     def missing(self) -> list[str]:
-        """The packages that it needs."""
         return missing_packages() if isinstance(self.provider, LocalProvider) else []
 
     @property
@@ -176,7 +165,7 @@ class Router:
         self.catalogue = Catalogue(dialled, nearby=nearby)
 
     def route(self, name: str = "") -> Route:
-        """The route of a model name. Raises NoSuchModel."""
+        """Raises NoSuchModel."""
         self.catalogue.refresh_if_stale()
         if name:
             # Names of models may have slashes of their own.
@@ -227,7 +216,9 @@ class Router:
 
     def _of_family(self, name: str) -> Route | None:
         """For models that are newer than any list."""
-        families = (self._named(f"{vendor}/{name}") for start, vendor in FAMILIES.items() if name.startswith(start))
+        families = (
+            self._named(f"{vendor}/{name}") for start, vendor in vendors.FAMILIES.items() if name.startswith(start)
+        )
         return next(families, None)
 
 
@@ -239,7 +230,7 @@ def router_from_settings() -> Router:
     written: tuple[Endpoint, ...] = settings.PARLEY_PROVIDERS
     named = {endpoint.name for endpoint in written}
     # The order of the file counts.
-    endpoints = [*written, *(_from_variables(vendor) for vendor in VENDORS if vendor.name not in named)]
+    endpoints = [*written, *(_from_variables(vendor) for vendor in vendors.VENDORS if vendor.name not in named)]
     providers = [HttpProvider(endpoint) for endpoint in endpoints]
     if settings.PARLEY_DEMO_MODEL:
         providers.append(LocalProvider())
@@ -249,7 +240,7 @@ def router_from_settings() -> Router:
 def _from_variables(vendor: Vendor) -> Endpoint:
     given: str = getattr(settings, vendor.url_variable)
     base_url = given or vendor.base_url
-    dialect = default_dialect(vendor, base_url)
+    dialect = vendors.default_dialect(vendor, base_url)
     return Endpoint(
         name=vendor.name,
         label=vendor.label,
@@ -262,8 +253,8 @@ def _from_variables(vendor: Vendor) -> Endpoint:
         key_header=DIALECTS[dialect].HTTP_API.key_header,
         models=vendor.models if base_url == vendor.base_url else (),
         models_are_guessed=True,
-        switches=default_switches(dialect, base_url),
-        also_speaks=other_dialects(dialect, base_url),
+        switches=vendors.default_switches(dialect, base_url),
+        also_speaks=vendors.other_dialects(dialect, base_url),
         probes_dialects=bool(given) and bool(DIALECTS[dialect].HTTP_API.probe_paths),
     )
 

@@ -81,7 +81,6 @@ def read_file(path: Path, *, variables: Variables) -> ProvidersFile:
 
 @contextmanager
 def _within(place: str) -> Iterator[None]:
-    """Name the place in errors of the block."""
     try:
         yield
     except WrongProviders as error:
@@ -187,7 +186,7 @@ def _paths(table: Table) -> tuple[str, ...]:
 
 
 def _start(table: Table, vendor: Vendor | None, variables: Variables) -> Endpoint:
-    """What is known before the details: the address and the language; a known vendor's own where the file says none."""
+    """Address and dialect, before the details; a known vendor's own where the file has none."""
     base_url = str(table.get("base_url") or (vendor and (variables(vendor.url_variable) or vendor.base_url)) or "")
     dialect = str(table.get("dialect") or (vendor and vendors.default_dialect(vendor, base_url)) or "")
     azure = str(table.get("azure_api_version", ""))

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from django.db import DatabaseError, InterfaceError, OperationalError, connection, connections
+from django.db import DatabaseError, InterfaceError, OperationalError, connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
@@ -36,15 +36,13 @@ _pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix=THREAD_NAMES)
 
 
 async def in_database(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a function that asks the database, and wait for it without holding up the loop."""
     return await asyncio.get_running_loop().run_in_executor(_pool, partial(_connection()(work), *args, **kwargs))
 
 
 async def in_database_after_outages(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """The same, tried again during an outage until the database is back. `work` must be safe to repeat.
+    """Repeat during an outage until the database is back or the caller cancels. `work` must be safe to repeat.
 
-    No limit of time: what is to be stored is in memory anyway, and no new run can begin meanwhile. Who cannot wait
-    cancels this.
+    There is no time limit: what is to be stored is in memory anyway, and no new run can begin meanwhile.
     """
     write = partial(work, *args, **kwargs)
     return await _after_outages(write, write)
@@ -74,7 +72,7 @@ async def _after_outages(first: Callable[[], T], again: Callable[[], T]) -> T:
 
 
 def begin_in_database(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> None:
-    """The same without waiting: `work` handles its own errors."""
+    """Does not wait. `work` handles its own errors."""
     _pool.submit(partial(_connection()(work), *args, **kwargs))
 
 
@@ -91,18 +89,6 @@ def _connection() -> Iterator[None]:
     finally:
         connection.close_at = None  # these threads stay, and so may their connections
         release_large_values()
-
-
-def close_connections() -> None:
-    """Let go of the database, for instance because a test is about to drop it."""
-    together = threading.Barrier(THREADS)
-
-    def close() -> None:
-        together.wait(10)
-        connections.close_all()
-
-    for done in [_pool.submit(close) for _ in range(THREADS)]:
-        done.result(10)
 
 
 def _limit_locks(connection: BaseDatabaseWrapper, **_named: Any) -> None:

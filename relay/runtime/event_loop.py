@@ -26,7 +26,6 @@ def start_task(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
 
 
 async def parse_apart(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a parser: at once for a small input, in a thread for one of more than 64 KB."""
     if size > LARGE:
         return await asyncio.to_thread(work, *args, **kwargs)
     return work(*args, **kwargs)
@@ -50,11 +49,7 @@ class StreamParser(Generic[T]):
 
 
 class PerLoop(Generic[T]):
-    """One object per event loop, created on first use and dropped with its loop.
-
-    A server has one loop; tests and commands have many, one after the other. The object must not refer to its loop,
-    which would then never be freed.
-    """
+    """One object per event loop, dropped with it. It must not refer to its loop, which would then never be freed."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
@@ -71,21 +66,21 @@ class PerLoop(Generic[T]):
 
 
 class Deadlines:
-    """Callbacks of one event loop that are due after a time. One timer checks all of them every few milliseconds:
-    nearly all are dropped before, and a timer of its own would cost each more."""
+    """One timer checks all callbacks of a loop: nearly all are dropped before, and a timer each would cost more."""
 
     def __init__(self, every: float) -> None:
         self.every = every
-        self.waiting: dict[object, tuple[float, Callable[[], None]]] = {}
+        self.waiting: dict[object, tuple[float, Callable[[], object]]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, owner: object, due: float, callback: Callable[[], None]) -> None:
+    def add(self, owner: object, due: float, callback: Callable[[], object]) -> None:
         self.waiting[owner] = (due, callback)
         if self._timer is None:
             self._schedule()
 
-    def discard(self, owner: object) -> None:
-        self.waiting.pop(owner, None)
+    def discard(self, owner: object) -> bool:
+        """False if its callback has been called."""
+        return self.waiting.pop(owner, None) is not None
 
     def _schedule(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(self.every, self._check)

@@ -1,8 +1,7 @@
 """In-memory channel layer: delivers group messages to the sockets of this process, which live in one event loop.
 
-Channels' own in-memory layer looks through all channels and groups at every message and copies each message for each
-receiver, some hundred times for each frame of an answer that as many watch. This one neither copies nor expires
-anything: a receiver must not change a message, and a socket that goes away takes its name out of its groups.
+It neither copies nor expires anything (decision 8): a receiver must not change a message, and a socket that goes away
+takes its name out of its groups.
 """
 
 import asyncio

@@ -25,8 +25,7 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class ProcessFile:
-    """A file of this process in a folder of the data directory, locked as long as the process lives. After a fork it is
-    the parent's."""
+    """A file in a folder of the data directory, locked while this process lives. After a fork it is the parent's."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -83,7 +82,6 @@ def name_here() -> str:
 
 
 def forget() -> None:
-    """The end of this process: its runs are over."""
     with _lock:
         own_file.end()
 

@@ -99,7 +99,6 @@ class RedisChannelLayer(LocalChannelLayer):
                 raise TimeoutError("no beat came back")
 
     def _receive(self, group: bytes, body: bytes) -> None:
-        """A message of another process."""
         if group == ALL:
             self.send_to_process(RESYNC | {"id": body.decode()})
         elif (name := group.decode()) in self.groups:

@@ -1,8 +1,7 @@
-"""`/metrics`: Prometheus metrics in the text format. `PARLEY_METRICS` sets who may read them; others get a 404.
+"""`/metrics`: Prometheus metrics in the text format.
 
-Every process returns the same values: database values are for the installation, journal values for this machine, and
-process values have one label per process of this machine, so that sums and rates are right whichever process answers.
-Without a database the other metrics are still returned, with `parley_database_up` 0.
+Every process returns the same values, so that sums and rates are right whichever process answers: docs/metrics.md says
+to what each applies.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -34,7 +34,6 @@ def read_sidebar(context: dict[str, Any]) -> dict[str, Any]:
 # Templates of `history` get the URLs of this app from the tags below.
 @register.simple_tag
 def bulk_action_urls() -> dict[str, str]:
-    """What users can do with the sessions that they select on the history page."""
     return {action: reverse(f"relay:browse_{action}") for action in BULK_ACTIONS} | {"trash": reverse("relay:deleted")}
 
 

@@ -116,7 +116,6 @@ def tool(*, name: str = "", summary: StrOrPromise = "", **options: Any) -> Calla
 
 
 def zone_of(user: User) -> ZoneInfo:
-    """The zone that the person chose, or the owner of the key, or that of the server."""
     person = user.owner if isinstance(user, ApiKey) else user
     return ZoneInfo(getattr(person, "time_zone", "") or settings.TIME_ZONE)
 

@@ -43,10 +43,7 @@ OnResult = Callable[[int, ToolResult], None]
 async def run_calls(
     requests: Sequence[ToolRequest], *, toolbox: Toolbox, context: ToolContext, on_result: OnResult | None = None
 ) -> ToolResults:
-    """Carry out all requests of one answer, some at a time; results in the order of the requests.
-
-    `on_result(index, result)` gets each result as it comes; after a cancellation, `answer_all` completes them.
-    """
+    """In the order of requests; `on_result` gets each as it comes. After a cancellation `answer_all` completes them."""
     done: dict[int, ToolResult] = {}
     places = asyncio.Semaphore(AT_ONCE)
 
@@ -106,8 +103,6 @@ class _ToolTimeout(Exception):
 
 
 class _Call:
-    """One call under way: when it began, and the two ways in which it ends."""
-
     def __init__(self, request: ToolRequest) -> None:
         self.request = request
         self.started_at = now()
@@ -177,10 +172,9 @@ async def _output(tool: Tool, context: ToolContext, arguments: Mapping[str, Any]
 
 
 async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """What the function returns or raises. Cancelling stops the waiting, not the thread.
+    """Cancelling stops the waiting, not the thread.
 
-    A thread cannot be stopped from outside. In a pool, a tool that hangs would keep a place for ever and the process
-    from ending; a daemon thread of its own does neither.
+    In a pool, a tool that hangs would keep a place for ever and the process from ending; a daemon thread does neither.
     """
     call = partial(contextvars.copy_context().run, partial(function, *args, **kwargs))
     future: Future[T] = Future()

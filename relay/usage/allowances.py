@@ -98,7 +98,7 @@ def check_budget(user: Any) -> UserLimits:
 
 
 def over_allowance_text(error: OverAllowance) -> str:
-    """For the user: which limit, and when it resets, in the active time zone and language."""
+    """In the active time zone and language."""
     until = timezone.localtime(error.until)
     if error.what == MESSAGES:
         return _("Too many messages at once. Try again at %(time)s.") % {"time": date_format(until, "H:i:s")}

@@ -1,11 +1,4 @@
-"""Daily and monthly budgets of API keys and owners: read, reserve and settle.
-
-Only the end of a call tells what it used, so each call reserves before it is sent what it may use at most: its input by
-size, and as much output as it asks for (`PARLEY_RELAY_RESERVED_TOKENS` if it names no maximum). It passes if that fits
-beside what was used and what running calls have reserved, or alone as long as anything is left: so a budget is exceeded
-by at most one answer. That holds within a process, and with Redis across all of them. Without Redis each process has an
-equal part of what is left, and the excess is at most one answer per process.
-"""
+"""Daily and monthly budgets of API keys and owners: read, reserve and settle (docs/relay.md, Budgets)."""
 
 import math
 import time
@@ -27,14 +20,12 @@ _MICRO = 1_000_000
 
 
 class Payer(NamedTuple):
-    """Who pays for a call: an owner, and the API key that was used, if any."""
-
     owner: int
     key: ApiKey | None = None
 
     @property
     def accounts(self) -> list[Account]:
-        """The owner's, and the key's if there is one. Ask with the lock of the counters held."""
+        """The owner's comes first. The caller holds the lock of the counters."""
         owner = owner_account(self.owner)
         return [owner] if self.key is None else [owner, key_account(self.key.id)]
 
@@ -50,10 +41,7 @@ def payer_of(key: ApiKey) -> Payer:
 
 
 class Pool(NamedTuple):
-    """One budget as this process sees it: `known` was written by all processes, `unwritten` and `reserved` are its own.
-
-    `settling` is the part of the use that Redis is being informed of.
-    """
+    """`known` was written by all processes; `unwritten` and `reserved` are of this one; Redis is adding `settling`."""
 
     known: Use
     unwritten: Use
@@ -68,8 +56,6 @@ class Pool(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetLimit:
-    """One limit in tokens or dollars, and the pool that it is checked against."""
-
     pool: PoolName
     unit: Unit
     limit: Decimal
@@ -171,14 +157,12 @@ def _pool(account: Account, name: str) -> Pool:
 
 
 def find_used_up(payer: Payer) -> BudgetLimit | None:
-    """The first budget of which nothing is left."""
     budgets = budgets_of(payer)
     known = pools(payer) if budgets else {}
     return next((budget for budget in budgets if budget.is_used_up(known[budget.pool])), None)
 
 
 def estimate_most_use(budgets: list[BudgetLimit], *, read: int, written: int, provider: str, model: str) -> Use:
-    """What a call may use at most, with its cost if there is a budget in money."""
     cost = Decimal(0)
     if has_money(budgets):
         usage = Usage(input_tokens=read, output_tokens=written)

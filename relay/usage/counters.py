@@ -20,7 +20,7 @@ from history.db.process_state import process_state
 from history.models import ApiKey
 from relay.runtime import process_locks
 from relay.runtime.async_db import in_database
-from relay.usage import redis_counters, tables
+from relay.usage import allowances, redis_counters, tables
 from relay.usage.accounts import NEVER, Count, KeyAccount, OwnerAccount
 from relay.usage.allowances import UserLimits, limits_of
 from relay.usage.prices import Use, this_minute, today
@@ -31,16 +31,11 @@ OWNER_SECONDS = 1.0  # how long a call waits to read the limits of its owner
 # How often a read that met a write is repeated, and after how long; a call does not wait longer for a slow database.
 READ_AGAIN, READ_AFTER = 5, 0.01
 ONE_REQUEST = Use(requests=1)
-LIMITS = (
-    *("requests_per_minute", "tokens_per_minute", "concurrent_streams"),
-    *("tokens_per_day", "tokens_per_month", "cost_per_day", "cost_per_month"),
-)
+LIMITS = tuple(name for name, _label, _period in allowances.LIMITS)
 
 
 @dataclass(eq=False)
 class UsageCounters:
-    """All accounts of this process."""
-
     lock: threading.RLock = field(default_factory=threading.RLock)
     keys: dict[int, KeyAccount] = field(default_factory=dict)
     owners: dict[int, OwnerAccount] = field(default_factory=dict)
@@ -64,7 +59,6 @@ def has_limits(key: ApiKey) -> bool:
 
 
 def key_account(pk: int, *, is_used: bool = True) -> KeyAccount:
-    """The account of a key in the present minute and day."""
     state, minute = counters(), this_minute()
     with state.lock:
         account = state.keys.get(pk)
@@ -81,7 +75,6 @@ def key_account(pk: int, *, is_used: bool = True) -> KeyAccount:
 
 
 def owner_account(pk: int) -> OwnerAccount:
-    """The account of an owner on the present day."""
     state, day = counters(), today()
     with state.lock:
         account = state.owners.get(pk)
@@ -181,7 +174,7 @@ def _write_and_read(state: UsageCounters) -> None:
     alive: dict[str, Collection[str]] = {one.key.prefix: one.running for one in limited.values() if one.key}
     alive |= {redis_counters.scope_of_owner(pk): one.reserved.keys() for pk, one in owners.items() if one.reserved}
     redis_counters.keep_alive(alive)
-    tables.add_days((key, owner, count.period, count.writing) for key, owner, count in days)
+    tables.add_days([(key, owner, count.period, count.writing) for key, owner, count in days])
     with state.lock:
         for count in counts:
             count.end_writing()

@@ -3,13 +3,12 @@
 Minutes are the clock's, counted since 1970. Days are those of PARLEY_TIME_ZONE, so that no user starts a new day by
 moving to another zone.
 
-The operator's file (PARLEY_PRICES) is looked at first, then `prices_own.toml`, which is written by hand, then
-`prices.toml`, which `make prices` generates. A model that is in none of them costs 0. Under a budget in money it is
-charged at a ceiling (PARLEY_UNKNOWN_INPUT_PRICE, PARLEY_UNKNOWN_OUTPUT_PRICE), because a budget that counts 0 does not
-hold. The cost of a call is written down once: a price that changes later changes nothing that was.
+The operator's file (PARLEY_PRICES) comes first, then `prices_own.toml`, written by hand, then `prices.toml`, which
+`make prices` generates. Unknown models have a ceiling under a budget in money, because a budget that counts 0 does not
+hold. The cost of a call is written down once, so later prices do not change it.
 
-Our counts have all input in `input_tokens`, cache reads and writes included. Each token is paid for once: fresh input,
-cache reads, cache writes (for Anthropic those that last an hour cost more), and output, reasoning included.
+`input_tokens` includes cache reads and writes. Each token is paid for once: fresh input, cache reads, cache writes (for
+Anthropic those that last an hour cost more), and output, reasoning included.
 """
 
 from __future__ import annotations

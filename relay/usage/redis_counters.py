@@ -10,11 +10,12 @@ import logging
 import time
 from collections.abc import Awaitable, Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
+from weakref import WeakKeyDictionary
 
 from django.conf import settings
 
 from history.db.process_state import process_state
-from relay.runtime.event_loop import PerLoop, start_task
+from relay.runtime.event_loop import start_task
 
 logger = logging.getLogger(__name__)
 
@@ -22,6 +23,8 @@ PREFIX = "parley:key"
 ALIVE_SECONDS = 10.0  # a call counts as ended when its process has not renewed it for this time
 PATIENCE_SECONDS = 0.25
 KEPT_SECONDS, MINUTE_KEPT_SECONDS = 60, 120
+
+_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()  # of each event loop
 
 
 class RateCounts(NamedTuple):
@@ -90,7 +93,7 @@ def keep_alive(running: Mapping[str, Collection[str]]) -> None:
     from redis import Redis
 
     until = time.time() + ALIVE_SECONDS
-    client = process_state.get(Redis, lambda: Redis.from_url(settings.REDIS_URL, socket_timeout=2))
+    client = process_state.find(Redis) or process_state.keep(Redis.from_url(settings.REDIS_URL, socket_timeout=2))
     pipeline = client.pipeline(transaction=False)
     for key, names in kept.items():
         pipeline.zadd(_redis_key(key, "running"), dict.fromkeys(names, until))
@@ -200,7 +203,7 @@ def settle(name: str, scopes: tuple[str, ...], counters: Sequence[tuple[str, int
 
 
 async def close() -> None:
-    client = _clients.pop(asyncio.get_running_loop())
+    client = _clients.pop(asyncio.get_running_loop(), None)
     if client is not None:
         await client.aclose()
 
@@ -216,7 +219,6 @@ async def _ask(work: Awaitable[Any], complaint: str = "Redis did not count the e
 
 
 def _redis_key(scope: str, what: int | Literal["running", "reserved"]) -> str:
-    """The Redis key of a minute, of the running calls or of the reservations of an API key or an owner."""
     return f"{PREFIX}:{scope}:{what}"
 
 
@@ -227,14 +229,10 @@ def _faults() -> tuple[type[Exception], ...]:
 
 
 def _client() -> Any:
-    return _clients.of(asyncio.get_running_loop())
+    loop = asyncio.get_running_loop()
+    if loop not in _clients:
+        from redis.asyncio import Redis
 
-
-def _new_client() -> Any:
-    from redis.asyncio import Redis
-
-    # The timeout of its own may lose a cancellation (`relay.runtime.redis_layer`); callers have one.
-    return Redis.from_url(settings.REDIS_URL, socket_timeout=None)
-
-
-_clients = PerLoop(_new_client)
+        # The timeout of its own may lose a cancellation (`relay.runtime.redis_layer`); callers have one.
+        _clients[loop] = Redis.from_url(settings.REDIS_URL, socket_timeout=None)
+    return _clients[loop]

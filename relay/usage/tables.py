@@ -56,7 +56,6 @@ class Total:
 
 
 def add_days(days: Iterable[DayUse]) -> None:
-    """Add to the rows of keys and of their owners."""
     if used := [day for day in days if day[3]]:
         with writing(), connection.cursor() as cursor:
             _add_days(cursor, used)
@@ -167,7 +166,6 @@ def _process() -> str:
 
 
 def delete_expired() -> None:
-    """Delete past minutes, processes that have ended, and names that no vendor knows any more."""
     now = timezone.now()
     KeyMinute.objects.filter(minute__lt=int(now.timestamp()) // 60 - 5).delete()
     KeyStreams.objects.filter(at__lt=now - timedelta(minutes=5)).delete()

@@ -31,8 +31,8 @@ from project.background import lifecycle
 from project.management.commands.serve import listening_socket, make_server
 from relay.models import Agent
 from relay.providers import registry
-from relay.runtime.async_db import close_connections
 from tests.relay.providers.scripted import Answer, ScriptedProvider
+from tests.servers.databases import close_connections
 
 ARTEFACTS = Path(live_settings.BASE_DIR) / "artefacts"
 CHROMIUM = os.environ.get("PARLEY_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")

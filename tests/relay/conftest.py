@@ -20,8 +20,9 @@ from relay import conversation
 from relay.live import run_task, runs
 from relay.models import Agent, Run
 from relay.providers import connections, registry
-from relay.runtime.async_db import close_connections, in_database
+from relay.runtime.async_db import in_database
 from tests.relay.providers.scripted import Answer, ScriptedProvider
+from tests.servers.databases import close_connections
 
 Scripted = Callable[..., ScriptedProvider]
 

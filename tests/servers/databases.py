@@ -11,14 +11,16 @@ import os
 import secrets
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import connection, connections, transaction
 
+from relay.runtime.async_db import THREADS, _pool
 from tests.servers.processes import run_manage
 
 # Where the workers of one run find what one of them has made.
@@ -143,13 +145,14 @@ def measure_db_work(do: Callable[[], object]) -> int:
 
 
 def analyze_tables() -> None:
-    """Let PostgreSQL count what is there, as it does by itself when it is idle.
+    """Let the database count what is there, as it does by itself after a while.
 
-    And plan as for a large table: one of some hundred rows may also be read from end to end although it has indexes.
+    On PostgreSQL, plan as for a large table: one of some hundred rows may also be read from end to end although it has
+    indexes.
     """
-    if connection.vendor == "postgresql":
-        with connection.cursor() as cursor:
-            cursor.execute("ANALYZE")
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+        if connection.vendor == "postgresql":
             cursor.execute("SET LOCAL enable_seqscan = off")
 
 
@@ -179,3 +182,15 @@ def _count_rows() -> int:
     with connection.cursor() as cursor:
         cursor.execute(_ROWS_READ)
         return int(cursor.fetchone()[0])
+
+
+def close_connections() -> None:
+    """Let go of the database, which a test is about to drop."""
+    together = threading.Barrier(THREADS)
+
+    def close() -> None:
+        together.wait(10)
+        connections.close_all()
+
+    for done in [_pool.submit(close) for _ in range(THREADS)]:
+        done.result(10)

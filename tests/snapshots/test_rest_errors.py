@@ -19,9 +19,9 @@ from history import retention
 from history.api import views
 from project.accounts.models import User
 from relay.mcp_server import application as mcp
-from relay.runtime.async_db import close_connections
 from tests.clients import ApiClient, create_secret
 from tests.factories import create_chat
+from tests.servers.databases import close_connections
 from tests.snapshots.conftest import Snapshot
 from tests.snapshots.masks import Masks
 

@@ -1,9 +1,4 @@
-"""Compression plans: what is masked, summarised or kept, and the entries that result. Decided without a model.
-
-Old bulky results are masked first. Then the oldest turns become a stretch for a summary, and steps of the newest turn
-between its first input and its last step a second one. A cut never separates a call from its results. Without a
-summary the oldest turns are left out only as far as the context does not fit; earlier summaries stay.
-"""
+"""Plans of compression, made without a model: what is masked, summarised or kept. See docs/internals/compression.md."""
 
 from __future__ import annotations
 
@@ -24,11 +19,7 @@ MASK_TOKENS = 45  # tokens of the note that replaces a masked result
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompressionPolicy:
-    """Limits of a compression, in calibrated tokens of the model.
-
-    ``target`` is the desired size, ``max_tokens`` the maximum. ``keep_turns`` limits the turns that stay unchanged.
-    ``is_asked`` means that a user requested a summary, needed or not.
-    """
+    """In calibrated tokens. ``keep_turns`` limits the unchanged turns; ``is_asked``: a user wants it, needed or not."""
 
     target: int
     max_tokens: int
@@ -143,7 +134,6 @@ def stretch_between(snapshot: Snapshot, *, first: int, last: int, within_turn: b
 
 
 def _old_and_bulky(turns: Groups, masked: Masks, policy: CompressionPolicy) -> list[Mask]:
-    """Bulky results except the newest ``keep_results``."""
     results = [*_unmasked(turns, masked)]
     older = results[: max(0, len(results) - policy.keep_results)]
     return [mask for mask, result in older if estimate_parts(result.parts) >= policy.bulky]
@@ -169,7 +159,6 @@ def _too_big(rest: Groups, measure: _Measure, policy: CompressionPolicy, *, toke
 
 
 def _stretches(turns: Groups, measure: _Measure, policy: CompressionPolicy, *, budget: int) -> tuple[SummarySpan, ...]:
-    """The stretches to summarise: the oldest turns, and the steps between the current task and the last steps."""
     # The turns before the newest one with an input, and all entries since.
     with_input = (place for place in range(len(turns) - 1, -1, -1) if any(map(_is_input, turns[place])))
     place = next(with_input, len(turns) - 1)
@@ -238,8 +227,6 @@ LEFT_OUT = AFTER_THAT + "{last}, was left out to save space. It is still stored.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryOutcome:
-    """The summary of a stretch, or the reason why there is none."""
-
     stretch: SummarySpan
     text: str = ""
     provider: str = ""

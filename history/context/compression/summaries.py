@@ -1,9 +1,4 @@
-"""Requests to the summarising model, and checks of the summaries that come back.
-
-The conversation is a record of JSON lines. Angle brackets are escaped, so no content can end the record, start another
-line or pass for an instruction. A record longer than the summariser's window is split; then long texts are cut, and
-then messages in the middle are left out. The checks need no model.
-"""
+"""Requests to the summarising model, and checks of its summaries without a model. See docs/internals/compression.md."""
 
 import json
 import re
@@ -163,7 +158,6 @@ def _middle_left_out(text: str, length: int) -> str:
 
 
 def ask_for_summary(lines: Sequence[RecordLine], *, words: int, keep: Sequence[str] = (), problem: str = "") -> Context:
-    """The whole request to the summariser, which has no tools."""
     outline = "\n".join(f"## {heading}" for heading in OUTLINE)
     texts = ["<record>", *(line.line() for line in lines), "</record>", "", REQUEST]
     if keep:
@@ -190,7 +184,6 @@ class ProblemCode(SentenceCode):
 
 
 def find_problem(summary: str, stretch: SummarySpan, *, required: Sequence[str]) -> Remark | None:
-    """The reason to refuse this summary, or None."""
     if _is_empty(summary):
         return Remark(ProblemCode.EMPTY)
     if mark := _MARKS.search(summary):

@@ -1,8 +1,4 @@
-"""Encoder of requests to Anthropic.
-
-All results of one answer come first in one user message. Tool calls come last in an assistant message. Ids have a
-narrow alphabet, empty texts are rejected, and thinking goes back with its signature or not at all.
-"""
+"""Encoder of requests to Anthropic. docs/internals/dialects.md has the rules of the order of blocks."""
 
 import re
 from collections.abc import Iterable, Mapping

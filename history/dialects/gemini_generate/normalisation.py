@@ -79,7 +79,6 @@ def to_camel_case(body: object) -> object:
 
 
 def _renamed(value: object, names: Names) -> object:
-    """Rename the fields of an object, or of each object in a list."""
     if isinstance(value, list | tuple):
         return [_renamed_object(one, names) for one in value]
     return _renamed_object(value, names)

@@ -89,7 +89,6 @@ class GeminiReplyWriter(ReplyWriter):
         return signature_parts(signature)
 
     def _write_parts(self, parts: list[JsonDict]) -> bytes:
-        """Each part is a chunk."""
         return b"".join(sse(self._reply([part])) for part in parts)
 
     def _reply(self, parts: list[JsonDict], *, reason: str = "", usage: Usage | None = None) -> JsonDict:

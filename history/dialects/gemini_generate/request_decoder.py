@@ -139,7 +139,6 @@ def _system(content: object) -> str:
 
 
 def _tools(group: JsonObject) -> list[ToolDefinition]:
-    """The functions of a group, and the hosted tools that it names."""
     return [
         *(_function(function) for function in objs(group.get("functionDeclarations"))),
         *(hosted_tool(name, {name: group[name]}, dialect=DIALECT) for name in group if name != "functionDeclarations"),

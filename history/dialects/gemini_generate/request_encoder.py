@@ -1,8 +1,4 @@
-"""Encoder of requests to Gemini.
-
-A content has exactly as many functionResponses as there were calls. A signature goes back on the part that follows it
-in our record, above all on the first call of a turn. Thoughts themselves are never sent back.
-"""
+"""Encoder of requests to Gemini. docs/internals/dialects.md has the rules of responses and signatures."""
 
 from collections.abc import Iterable
 from mimetypes import guess_type
@@ -82,7 +78,6 @@ class GeminiRequestEncoder(RequestEncoder):
         return {"functionCall": function, **without_empty(thoughtSignature=signature)}
 
     def results(self, entry: ContextEntry) -> list[JsonDict]:
-        """The responses, then the media for models without media in them."""
         responses, moved = [], []
         for result in entry.results:
             responses.append(self.response(result))

@@ -1,8 +1,4 @@
-"""Encoder of requests to OpenAI Chat Completions.
-
-Each call has one ``tool`` message, directly after the answer with the calls. An answer with calls only has the content
-null. Results are texts, so their media move into a user message after them.
-"""
+"""Encoder of requests to OpenAI Chat Completions. docs/internals/dialects.md has the rules of messages."""
 
 from collections.abc import Iterable
 

@@ -13,7 +13,6 @@ from history.entries import JsonDict, JsonObject
 DIALECT = "openai-responses"
 
 CUSTOM_CALL = "custom_tool_call"  # the type of a call of a tool with plain text
-# Why a response is incomplete.
 INCOMPLETE: dict[str, events.EndReason] = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 _FINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")

@@ -11,7 +11,6 @@ from history.dialects.sse import sse
 from history.dialects.tools import input_of
 from history.entries import JsonDict, ModelOutput, Part, Reasoning, Text, ToolRequest, Usage
 
-# Reasons of incomplete responses.
 INCOMPLETE_REASONS = {reason: word for word, reason in INCOMPLETE.items()} | {"refusal": "content_filter"}
 # Fields of an item before its content.
 _BEFORE_CONTENT: JsonDict = {"content": [], "summary": [], "encrypted_content": None, "status": "in_progress"}
@@ -90,7 +89,6 @@ class ResponsesReplyWriter(ReplyWriter):
         return {**self._response(), **status, "usage": encode_usage(self.usage or Usage())}
 
     def _response(self) -> JsonDict:
-        """An unfinished response."""
         return {
             "id": self.reply_id,
             "object": "response",

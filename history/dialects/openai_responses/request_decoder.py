@@ -78,7 +78,6 @@ class ResponsesRequestDecoder(OpenAIRequestDecoder):
         return Reasoning(text=reasoning_text(item), signature=signature, provider=self.provider, extra=extra)
 
     def output(self, output: object) -> list[Part]:
-        """The output of a tool: a text, a list of parts, or any object."""
         if isinstance(output, str | list | tuple):
             return [self.part(part) for part in listed(output)]
         return [Text(text=compact(output))] if output else []

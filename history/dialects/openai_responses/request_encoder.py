@@ -1,8 +1,4 @@
-"""Encoder of requests to OpenAI Responses, without storage at the vendor (``store: false``).
-
-Each reasoning item is followed by its answer. Messages come before calls, and all calls of an answer before all
-outputs. Reasoning goes back encrypted and unchanged.
-"""
+"""Encoder of requests to OpenAI Responses, without storage at the vendor: rules in docs/internals/dialects.md."""
 
 from collections.abc import Iterable, Iterator
 

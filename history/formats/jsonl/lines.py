@@ -34,7 +34,7 @@ def line_of(value: JsonObject) -> bytes:
 
 
 def entry_line(body: str, rest: JsonObject) -> bytes:
-    """A line with a body in it, byte for byte as it was sealed; of the names in it, `body` comes first."""
+    """A line with a body, byte for byte as it was sealed. `body` is its first name."""
     return _BODY + body.encode() + b"," + line_of(rest)[1:]
 
 
@@ -177,10 +177,7 @@ def parse_call(facts: JsonObject) -> JsonDict:
 
 
 def serialize_exchange(exchange: Exchange, session: Session | None) -> JsonDict:
-    """`message` is the number of its answer. Owner and key are written if they are not those of the session.
-
-    A call belongs to no session if its key records times and counts only.
-    """
+    """`message` is the number of its answer. Owner and key are written if they are not those of the session."""
     facts: JsonDict = {"type": "exchange", "id": str(exchange.pk), "cost": f"{exchange.cost:.6f}"}
     facts |= row_facts(exchange, EXCHANGE_FACTS, EXCHANGE_TIMES)
     if session is None:
@@ -206,7 +203,7 @@ def row_facts(row: models.Model, names: Iterable[str], times: Iterable[str] = ()
 
 
 def _checked(model: type[models.Model], facts: JsonObject, names: Iterable[str], times: Iterable[str] = ()) -> JsonDict:
-    """Those of the facts that there are, as the columns of their names take them."""
+    """The facts that are present, each checked against its column."""
     values = {name: facts[name] for name in names if name in facts}
     for name, value in values.items():
         column = model._meta.get_field(name)

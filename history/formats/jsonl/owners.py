@@ -1,9 +1,8 @@
 """Owners, keys and ids of restored sessions.
 
-Restored by the operator, sessions go to the user of that name, under the same ids. Restored by a
-user, everything becomes theirs (or their `recording_key`'s): nothing of another user is changed or linked. A user must
-not learn from an import whether another user has a session, an exchange or a key of some id. So an id that was not
-theirs becomes one that is derived from it and the user, and a key that is not theirs becomes a stub of their own.
+Restored by the operator, sessions go to the user of that name, under the same ids. Restored by a user, everything
+becomes theirs (or their `recording_key`'s), and an import does not reveal what other users have:
+docs/decisions/015-imports-reveal-nothing-about-other-users.md.
 """
 
 import json
@@ -98,7 +97,6 @@ class OwnerMap:
         return self._keys[prefix, owner.pk]
 
     def add_file_blob(self, blob: str) -> None:
-        """Note that the file contains the bytes with this hash."""
         if len(self._file_blobs) >= MAX_FILE_BLOBS:
             self._file_blobs.clear()
         self._file_blobs.add(bytes.fromhex(blob))

@@ -35,7 +35,6 @@ class RestoredEntry:
     calls: Sequence[JsonDict] = ()
 
     def follows(self, seal: bytes) -> bool:
-        """Whether its seal follows from the seal before it and its content."""
         row = self.row
         is_whole = row.body is None or row.digest == digest_of(row.salt or b"", row.body)
         expected = seal_of(seal, seq=row.seq, parent=row.parent_seq, kind=row.kind, digest=row.digest)
@@ -43,7 +42,7 @@ class RestoredEntry:
 
 
 class Payloads:
-    """Blobs by hash: those of lines that were just read, and those that are stored already and that one may have."""
+    """Blobs by hash: those of the last lines, and stored ones that the owner may refer to."""
 
     def __init__(self, owners: OwnerMap | None = None) -> None:
         self.owners = owners or OwnerMap()

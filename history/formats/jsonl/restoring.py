@@ -38,17 +38,14 @@ def restore(
     recording: str = "full",
     deletions: bool = False,
 ) -> Iterator[ImportItem | None]:
-    """Restore an export and yield the outcome of each session. Raises FormatError if the file is not an export.
-
-    Yields None after each batch: nothing is locked then, and other imports may run.
+    """Yields the outcome of each session, and None after each batch: nothing is locked then, other imports may run.
 
     Without `owner` the operator restores: sessions go to the user with the owner's name, and extra sections are
-    restored. With `owner` that user gets everything, recorded under `recording_key` if there is one.
-    A second restore changes nothing; a file with more entries of a session extends it. Entries are stored exactly as
-    they were sealed. So a session with texts that the mode `recording` of a sending key does not keep (credentials,
-    answers) is refused as a whole; titles and metadata are redacted.
-
-    `deletions`: sessions that were deleted at the source are deleted here, too.
+    restored. With `owner` that user gets everything, recorded under `recording_key` if there is one. A second restore
+    changes nothing; a file with more entries of a session extends it. Entries are stored exactly as they were sealed.
+    So a session with texts that the mode `recording` of a sending key does not keep (credentials, answers) is refused
+    as a whole; titles and metadata are redacted. `deletions`: sessions that were deleted at the source are deleted
+    here, too. Raises FormatError if the file is not an export.
     """
     refuse_when_off()
     owner_map = OwnerMap(owner=owner, recording_key=recording_key)

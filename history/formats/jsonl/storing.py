@@ -54,7 +54,6 @@ def store(batch: Sequence[SessionBuffer], *, blobs: Sequence[Blob], owners: Owne
 
 
 def remove_interrupted_restore(session_id: UUID) -> None:
-    """Remove the remains of an interrupted restore."""
     begun = Session.objects.filter(pk=session_id, state=Session.State.INCOMPLETE)
     for pk in removal.mark(begun, why="unfinished"):
         for _batch in removal.finish([pk]):
@@ -76,10 +75,7 @@ def _insert_entries(batch: Sequence[SessionBuffer]) -> None:
 
 
 class _EntryInserter(SessionDraft):
-    """A locked session into which entries are inserted, oldest first.
-
-    Head, path and calls follow the rules of the recorder: only what it would decide comes from the file.
-    """
+    """Inserts entries into a locked session, oldest first. Head, path and calls follow the rules of the recorder."""
 
     def __post_init__(self) -> None:
         session = self.session
@@ -203,7 +199,6 @@ def _store_tries(exchanges: Sequence[Exchange]) -> None:
 
 
 def store_sessionless_exchange(facts: JsonObject, owners: OwnerMap) -> None:
-    """Store an exchange without a session, unless it is stored already."""
     owner, fields = owners.find_owner(facts.get("owner")), parse_exchange(facts)
     [fields["id"]] = owners.exchange_ids([fields["id"]]).values()
     if Exchange.objects.filter(pk=fields["id"]).exists():
@@ -258,7 +253,6 @@ def _finish(buffer: SessionBuffer, owners: OwnerMap) -> None:
         state = Session.State.DELETED if hidden_at else Session.State.OPEN
         writer.change(buffer.id, state=state, hidden_at=hidden_at)
         return
-    # Update facts from a file with more entries, and marks if those of the file are newer.
     has_more = bool(buffer.entries or buffer.stored_count)
     names: tuple[str, ...] = FACTS if has_more else ()
     if buffer.has_newer_marks(or_as_new=has_more):

@@ -23,8 +23,6 @@ KNOWN_BLOBS = 200_000  # beyond so many different ones, some are written a secon
 
 @dataclass
 class JsonlWriter:
-    """The lines of one file. Each blob is written once."""
-
     notes: Notes = field(default_factory=Notes)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("sessions", "entries", "exchanges"), 0))
     written: set[bytes] = field(default_factory=set)  # hashes of blobs
@@ -56,7 +54,6 @@ class JsonlWriter:
         })  # fmt: skip
 
     def loose_exchanges(self, rows: QuerySet[Exchange]) -> Iterator[bytes]:
-        """The ended exchanges of these that belong to no session."""
         yield from self._exchanges(rows.filter(session=None), None)
 
     def deleted(self, session_id: object, at: str) -> bytes:
@@ -93,7 +90,7 @@ class JsonlWriter:
             yield entry_line(row.body, {**facts, "salt": (row.salt or b"").hex()})
 
     def _exchanges(self, rows: QuerySet[Exchange], session: Session | None) -> Iterator[bytes]:
-        """The ended ones of these, a page at a time, each after the lines of its blobs."""
+        """The ended exchanges, a page at a time, each after the lines of its blobs."""
         ended = rows.exclude(ended_at=None).order_by("started_at", "pk").select_related("message", "owner", "api_key")
         ended, following = ended.defer("message__body", "message__content"), Q()
         while page := list(ended.filter(following)[:PAGE]):
@@ -122,7 +119,6 @@ class JsonlWriter:
 
 
 def _links(through: type[Model], name: str, ids: Sequence[object]) -> dict[object, list[str]]:
-    """The blobs of each of these rows, from a table of links."""
     links: dict[object, list[str]] = defaultdict(list)
     for pk, blob in through._default_manager.filter(**{f"{name}__in": ids}).values_list(name, "blob_id"):
         links[pk].append(blob)

@@ -1,7 +1,7 @@
 """The export of ChatGPT: `conversations.json` in a zip, a list of conversations, each a tree of messages.
 
 Every branch is kept; `current_node` is the leaf. Tool calls are messages with a recipient other than `all` and have no
-ids, so a result belongs to the call above it. Pictures and files lie beside the list; their names begin with their id.
+ids, so a result belongs to the call above it. Pictures and files are beside the list; their names begin with their id.
 """
 
 import hashlib
@@ -78,7 +78,7 @@ class _Messages(ConversationReader):
         self.thoughts: dict[str, tuple[str, ModelOutput]] = {}  # message that only thinks → (parent, its thoughts)
 
     def add(self, name: str, message: JsonObject, *, parent: str, above: str) -> str:
-        """Hang the entry of a message on `parent`; `above` is the message before it. Returns what the next follows."""
+        """Add the entry of a message after `parent`; `above` is the message before. Returns what the next follows."""
         if not message:
             return parent
         at = self.entry_time(message.get("create_time"))

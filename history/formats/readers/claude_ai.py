@@ -110,7 +110,7 @@ class _Messages(ConversationReader):
                 yield entry
 
     def _blocks(self, message: JsonObject) -> list[JsonDict]:
-        """The blocks as the vendor's own wire has them, without what the export adds; unknown ones as they are."""
+        """The blocks as in the vendor's requests, without what the export adds; unknown ones as they are."""
         blocks: list[JsonDict] = []
         for block in objs(message.get("content")):
             kind, citations = block.get("type"), objs(block.get("citations"))

@@ -3,7 +3,7 @@
 Older files also hold the side chains of subagents, which are sessions of their own here; newer ones have a file for
 each (`agent-*.jsonl`). Several lines with the same `message.id` are one answer, counted once. Results of tools come in
 records of their own, one per call, whose parents are the lines of the answer: they are one entry after it. A compaction
-begins a new island; the summary after it stands for what came before. What the program told the model in the user's
+begins a new island; the summary after it covers what came before. What the program told the model in the user's
 name (`isMeta`, command output, reminders) is internal.
 """
 
@@ -69,7 +69,6 @@ class _Transcript:
         self.threads[side].add(record)
 
     def conversations(self, file_name: str) -> Iterator[Conversation]:
-        """The session, and each of its subagents."""
         session = file_name if file_name in self.sessions else next(reversed(self.sessions), "")
         if not session:
             raise FormatError(_("no record names its session"))

@@ -2,7 +2,7 @@
 
 The newest files wrap each item (`{timestamp, type, payload}`); older ones have bare items after a line about the
 session. `event_msg` repeats items for the screen, and counts tokens. `compacted` holds a summary of what came before;
-its `replacement_history` is context, nothing that was said.
+its `replacement_history` is context, not history.
 """
 
 import re
@@ -89,7 +89,7 @@ class _Rollout(ConversationReader):
                 self.event(payload, time)
 
     def begin(self, meta: JsonObject) -> None:
-        """The first word about the session counts; a fork repeats that of the session it came from."""
+        """The first metadata of the session counts; a fork repeats that of the session it came from."""
         if self.meta:
             self.notes("ignored", _("The file repeats the beginning of the session that it was forked from."))
             return

@@ -151,7 +151,7 @@ class _Messages(ConversationReader):
         self.answered: set[str] = set()
 
     def add(self, name: str, message: JsonObject, *, parent: str) -> str:
-        """Hang the entries of a message on `parent`; returns what the next message follows."""
+        """Add the entries of a message after `parent`. Returns what the next message follows."""
         at = self.entry_time(message.get("timestamp"))
         match message.get("type"):
             case "gemini":

@@ -1,7 +1,6 @@
 """The session files of the NPLT server: `session_YYYYMMDD_<id>.json`, one conversation each.
 
-Calls hold their results and are on the message that was said after them. So it is three entries here: calls, results,
-text.
+Calls and their results are on the message after them: three entries here (calls, results, text).
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,6 @@
 """Conversations as vendors' requests and as ShareGPT: one per line (the form for fine-tuning), in one list or alone.
 
-Checkpoints of Gemini CLI are contents of its requests. None of these
-have ids: they are made from what is said, so that the same line is recognised.
+Checkpoints of Gemini CLI are contents of its requests. None of these has an id: it is made from what is said.
 """
 
 from collections.abc import Iterator, Mapping
@@ -76,7 +75,6 @@ def _conversation(item: JsonObject) -> Conversation:
 
 
 def _convert(item: JsonObject, *, client: str, notes: Notes, dialect: str = "openai-chat") -> Conversation:
-    """One conversation from a body as the vendor takes it."""
     start = next((item[name] for name in TIMES if item.get(name)), None)
     reader = ConversationReader(client, start=start, notes=notes)
     if reader.started_at is None:

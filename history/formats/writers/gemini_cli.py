@@ -37,7 +37,6 @@ def write(session: Session, notes: Notes) -> Iterator[bytes]:
 
 
 def write_log(session: Session, notes: Notes) -> Iterator[bytes]:
-    """One line for the session, one for each message."""
     yield f"{path.to_json({**_record(session), 'kind': 'main'})}\n".encode()
     for message in _messages(session, notes):
         yield f"{path.to_json(message)}\n".encode()

@@ -1,7 +1,6 @@
 """`session_YYYYMMDD_<id>.json`: a conversation as a list of messages whose calls hold their results.
 
-There, calls are on the message that was said after them: an answer that only asks waits for it. Times are UTC without
-a zone.
+Calls are on the message after them, so an answer that only calls tools waits for it. Times are UTC without a zone.
 """
 
 from collections.abc import Iterator, Sequence

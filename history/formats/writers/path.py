@@ -50,10 +50,7 @@ class ExportedEntry:
 
 
 def entries_on_path(session: Session, notes: Notes, *, with_unrecorded: bool = False) -> Iterator[ExportedEntry]:
-    """The entries on the path, calls together with their results. Branches and dropped texts are noted.
-
-    `with_unrecorded`: also the last answer if it was not recorded, for formats that people read.
-    """
+    """Notes branches and dropped texts. `with_unrecorded`: also an unrecorded last answer, for formats people read."""
     note_beside(session, notes)
     asking: Node | None = None  # an answer with calls whose results come next
     between: list[ExportedEntry] = []  # entries between the two
@@ -136,7 +133,6 @@ def note_signature(part: Reasoning, notes: Notes, place: str) -> None:
 
 
 def note_kind(entry: Entry, notes: Notes, place: str) -> None:
-    """Note an entry of a kind that the format does not have."""
     notes("lost", LazyText(gettext_noop("entries of the kind %(kind)s"), kind=entry.kind), where=place)
 
 
@@ -160,7 +156,6 @@ def json_document(head: str, messages: Iterable[JsonDict], end: str) -> Iterator
 
 
 def speaker_name(entry: Entry) -> str:
-    """The speaker; for an answer also the agent and the model."""
     if isinstance(entry, ModelOutput):
         return " · ".join(filter(None, [_("Assistant"), entry.agent, entry.model]))
     names = {

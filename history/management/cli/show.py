@@ -118,7 +118,6 @@ def _print_entry(message: Message, entry: Entry, others: Sequence[int], out: Str
             print_line(out, ("← ", "dim"), (result.name, "bold"), " ", _status(result.status), " ", line, indent=4)
         return
     text = preview(message.content if isinstance(entry, ModelOutput) else entry.text, TEXT_CHARS)
-    # On a terminal, messages and answers are formatted as Markdown. Other texts, and all texts in a pipe, are not.
     is_formatted = out.isatty() and isinstance(entry, ModelInput | ModelOutput | Summary)
     (print_markdown if is_formatted else print_lines)(out, f"{text.text}{_rest(text)}", indent=4)
     if isinstance(entry, ModelOutput):

@@ -71,7 +71,6 @@ class BrowseQuery:
 
     @property
     def is_narrowed(self) -> bool:
-        """Whether there is a filter to clear."""
         return replace(self, before="", archived=False) != BrowseQuery()
 
     @property

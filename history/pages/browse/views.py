@@ -1,7 +1,4 @@
-"""The browse page /history/: search, narrow, select and export sessions. Every state is a URL.
-
-Results are sessions by last activity, or messages by the search engine, a page at a time.
-"""
+"""The browse page /history/: search, narrow, select and export sessions. Every state is a URL."""
 
 import time
 from collections.abc import Iterable, MutableMapping, Sequence
@@ -58,7 +55,11 @@ class BrowseResults:
 def read_results(viewer: Viewer, query: BrowseQuery) -> BrowseResults:
     if query.is_search:
         return _find_messages(viewer, query)
-    page = list_sessions(_listed(viewer, query), before=ListCursor.read_or_none(query.before), limit=PAGE)
+    page = list_sessions(
+        _listed(viewer, query).prefetch_related("owner", "api_key"),
+        before=ListCursor.read_or_none(query.before),
+        limit=PAGE,
+    )
     return BrowseResults(sessions=tuple(page.sessions), next_before=str(page.next_before or ""))
 
 

@@ -18,12 +18,7 @@ HOLD_SECONDS, HOLD_TITLE_SECONDS = 2.0, 30.0
 
 
 def named_side_call_kind(request: RelayedRequest) -> str:
-    """The kind of side call that a request is beside the session that it names; '' if it is part of it.
-
-    Programs send titles, checks and summaries under the name of their conversation (Claude Code, opencode). Such a
-    request has no answer, no tools and another instruction, and the conversation offers tools or the request asks for
-    JSON.
-    """
+    """The kind of a side call under its conversation's name (Claude Code, opencode); '' for one of its turns."""
     if not _may_be_side_call(request) or request.decoded is None or request.session is None:
         return ""
     session = current_session(request.session, key=request.record.key)[1]
@@ -34,11 +29,7 @@ def named_side_call_kind(request: RelayedRequest) -> str:
 
 
 def is_question_about_session(request: RelayedRequest, match: SessionMatch) -> bool:
-    """Whether a request that continues a session is a question of the program's own about it.
-
-    Gemini CLI's `/compress` sends the conversation with another instruction, without tools although the conversation
-    offers some, and not streamed although the conversation is: no person waits for it.
-    """
+    """Gemini CLI's `/compress` sends the conversation with another instruction, without tools and not streamed."""
     session, decoded = match.session, request.decoded
     if decoded is None or session is None or request.record.recognised_by == HEADER or request.sends_only_new:
         return False

@@ -1,11 +1,7 @@
 """Requests in the form that the record has: clients send answers in another form, or only the newest turns.
 
-Where answers come back with other ids or in other pieces, they are read as the record has them. What is still unknown
-after that stays as it came.
-
-A client that sends only the newest turns (NextChat, Cherry Studio, LangChain) leaves the beginning out. Up to its
-newest answer, such a request is the end of the conversation that it names, or of one of the key's recent ones. The
-chain then continues from the entry before it. If anything in between differs, the request stays what it is.
+Decision 12 has the reasons. What is still unknown after all readings stays as it came. If the sent turns are the end of
+one conversation, the chain continues from the entry before them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -126,10 +122,9 @@ def _longest_known(request: RelayedRequest, pieces: list[int]) -> list[int]:
 def _with_stored_ids(request: RelayedRequest, match: SessionMatch) -> RelayedRequest | None:
     """With the ids that the record has; None if they are the same or the record has no such answer.
 
-    Some vendors give no ids to calls (Gemini), and some servers leave them empty. Parley makes an id from the call, but
-    many clients invent another one (Gemini CLI, the Vercel AI SDK, pydantic-ai). So calls are paired with the stored
-    ones by position and name. Ids of our own are put into all later answers as well: a model that gives none rarely
-    begins to.
+    Gemini and some servers give calls no ids. Parley makes one from the call, but many clients invent another one
+    (Gemini CLI, the Vercel AI SDK, pydantic-ai). So calls are paired with the stored ones by position and name. All
+    later answers get ids of our own too: a model that gives none rarely begins to.
     """
     if match.session is None:
         return None
@@ -199,11 +194,7 @@ def with_omitted_beginning(request: RelayedRequest, match: SessionMatch) -> Norm
 
 
 def _omitted_end(request: RelayedRequest, match: SessionMatch) -> bytes | None:
-    """The fingerprint of what comes before the request; None if it is not the end of a conversation.
-
-    Without a name only one conversation may end so ("Thanks" and "You're welcome" end many), and a model was called
-    after one of the entries: examples that a program puts before each question are not a conversation.
-    """
+    """The fingerprint of what comes before the request; None if it is not the end of one conversation (decision 12)."""
     until = 0 if request.last_answer is None else request.last_answer + 1
     entries = [entry for entry in request.entries[:until] if fingerprints.fingerprinted_content(entry) is not None]
     if not 2 <= len(entries) <= MOST_SENT:

@@ -3,9 +3,7 @@
 A vendor that stores answers lets a client name one (`previous_response_id`) or its items (the Vercel AI SDK) instead of
 sending it back. Other forms have a name that is made from their fingerprint: a prefill and its rest come as one text,
 as the blocks of one message or as two messages; several texts come back as one; a call of a text tool as a function's.
-
-If another digester gave up waiting for an answer, it has stored the client's copy. The exchange then refers to the
-copy. An answer that has something which the copy lacks becomes a branch beside it.
+If another digester has stored the client's copy, the exchange refers to it (docs/relay-recording.md).
 """
 
 import time

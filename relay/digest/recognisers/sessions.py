@@ -128,11 +128,7 @@ def end_of_named_session(request: RelayedRequest) -> SessionMatch:
 
 
 def _at_end(request: RelayedRequest, session: Session, match: SessionMatch) -> SessionMatch:
-    """The caller chose the session's name and sends no answer: it continues at the end, even if it resends.
-
-    A question without an answer is asked again. With an answer, the same words are a new turn: a script that sends
-    "continue" each time means that.
-    """
+    """A session that its caller named continues at its end. Repeated words are a new turn, unless unanswered so far."""
     if not match.move:
         return match
     if (question := _unanswered_question(request, session)) is not None:

@@ -1,6 +1,7 @@
 """Authentication of callers by API key, in any header that a vendor's SDK uses, or in the URL."""
 
 from collections.abc import Mapping
+from functools import partial
 from urllib.parse import parse_qsl, unquote_plus
 
 from history.access import keys
@@ -14,7 +15,9 @@ SCOPE = "relay"
 async def authenticate(headers: Mapping[str, str], query: str) -> ApiKey:
     """The caller's key, valid for the relay. Raises an ApiKeyError with the reason."""
     raw = _find_key(headers, query)
-    if known := keys.recall(raw, scope=SCOPE, when_due=lambda due: begin_in_database(keys.ring.renew, due)):
+    # Called with the key that is due, which mypy misses here.
+    renew = partial(begin_in_database, keys.ring.renew)  # type: ignore[call-arg]
+    if known := keys.recall(raw, scope=SCOPE, when_due=renew):
         return known
     return await in_database(keys.authenticate, raw, scope=SCOPE)
 

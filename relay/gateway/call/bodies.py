@@ -8,6 +8,7 @@ Parsers disagree on an object that has the same key twice, so a body with refere
 """
 
 import json
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -25,6 +26,8 @@ from relay.runtime.asgi import Receive
 from relay.runtime.event_loop import LARGE
 
 LONGEST_KEY = 100
+# In the text of all dialects. Within a text the quotes would be escaped.
+_MOST_OUTPUT = re.compile(rb'"max(?:_completion_tokens|_output_tokens|_tokens|OutputTokens)"\s*:\s*(\d{1,9})')
 _REFERRING_FIELDS = ("previous_response_id", "conversation")  # top-level fields that are references wherever they occur
 
 
@@ -81,6 +84,11 @@ def peek_model(body: bytes) -> str:
         models = [body[field.value : field.end] for field in fields(body) if field.name == "model"]
         return string(read_json(models[-1], dict)) if models else ""
     return ""
+
+
+def most_output_tokens(body: bytes) -> int | None:
+    """The most tokens that the answer may have. The largest number counts; None if the request names none."""
+    return max(map(int, _MOST_OUTPUT.findall(body)), default=None)
 
 
 def parse_object(body: bytes) -> JsonObject:

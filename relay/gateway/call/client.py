@@ -44,10 +44,12 @@ class Client:
     def watch(self, on_disconnect: Callable[[], None]) -> None:
         """Call it once the body has been read: the next message of the server is then that the client has left."""
         self._deadlines = _deadlines.of(self.loop)
-        self._deadlines.add(self, self.loop.time() + WATCH_AFTER, partial(self._watch_now, on_disconnect))
+        begin = partial(self.loop.call_soon, self._watch_now, on_disconnect)
+        self._deadlines.add(self, self.loop.time() + WATCH_AFTER, begin)
 
     def _watch_now(self, on_disconnect: Callable[[], None]) -> None:
-        self._watch_task = self.loop.create_task(self._wait_for_disconnect(on_disconnect))
+        if self._deadlines is not None:  # not closed meanwhile
+            self._watch_task = self.loop.create_task(self._wait_for_disconnect(on_disconnect))
 
     async def send_json(self, status: int, body: bytes, headers: Headers) -> None:
         own = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
@@ -85,6 +87,7 @@ class Client:
     def close(self) -> None:
         if self._deadlines is not None:
             self._deadlines.discard(self)
+            self._deadlines = None
         for waiting in (self._watch_task, self._timer, self._comment_task):
             if waiting is not None:
                 waiting.cancel()

@@ -1,7 +1,7 @@
 """Errors of the gateway in the dialect of the caller, without the addresses of upstreams.
 
-Where a provider is reached is known to the operator alone: base URLs name internal hosts, and some servers repeat them
-in their errors. A caller reads the provider's name instead. Public addresses of others (documentation) stay.
+Base URLs name internal hosts, and some servers repeat them in their errors. A caller reads the provider's name instead.
+Public addresses of others (documentation) stay.
 """
 
 import ipaddress

@@ -22,7 +22,7 @@ VERSION = 4
 _HEADING = re.compile(rb"(parley journal (\d{1,9})) ([0-9a-f]{8})\n")
 _LONGEST_HEADING = 40
 SUFFIX = ".journal"
-# So far apart are the numbers of a writer's segments at least: what is carried over from one finds a name behind it.
+# Least distance between the numbers of a writer's segments: a copy of carried-over calls gets a name in between.
 BETWEEN = 1_000_000
 # Damaged bytes of a segment, for staff to look at. They do not count against the size of the journal.
 DAMAGED_SUFFIX = ".damaged"

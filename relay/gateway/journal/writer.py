@@ -31,8 +31,7 @@ logger = logging.getLogger(__name__)
 GATHER_SECONDS = 0.25
 GATHER_BYTES = 64 * 1024
 SEGMENT_BYTES = 16 * 1024 * 1024
-# A segment in which nothing is under way is closed so soon, so that what it holds can be removed once it is digested;
-# any other after so long.
+# Idle segments are closed early, so that they can be removed once they are digested; others after SEGMENT_SECONDS.
 IDLE_SECONDS = 5.0
 SEGMENT_SECONDS = 60.0
 MEASURE_SECONDS = 1.0

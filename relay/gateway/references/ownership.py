@@ -1,9 +1,9 @@
 """Ownership of references: a key may use only its own sessions, stored answers and items.
 
-Of all others the caller reads that they do not exist. Ids are noted as they pass by (`issued_ids`). A process that has
-not seen an id asks the database, where every process writes what it saw about once a second: so it asks for a little
-longer than that. Things that replies do not give out (files, stores, prompts, caches) belong to no key, and are refused
-unless the operator lists the path where they are made: then all keys may use them.
+All others are answered as not found. Ids are noted as they pass by (`issued_ids`). Every process writes them to the
+database about once a second, so a process that has not seen an id asks there for a little longer than that. Things that
+replies do not give out (files, stores, prompts, caches) belong to no key. They are refused unless the operator lists
+the path where they are made: then all keys may use them.
 
 Only the upstream that gave an answer can continue it. If this process does not know which one that was, each is tried
 in turn: one that does not have it says so at once and without cost.
@@ -13,7 +13,7 @@ import asyncio
 import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from django.db import DatabaseError, InterfaceError
@@ -52,13 +52,13 @@ CREATION_PATHS = {
 }
 
 
+@dataclass(slots=True)
 class IssuedIdCache:
     """Ids that replies gave out, by key and id, with the provider if it was one of several."""
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.seen: OrderedDict[tuple[int, str], str] = OrderedDict()
-        self.unwritten: list[tuple[int, str]] = []  # not in the database yet
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    seen: OrderedDict[tuple[int, str], str] = field(default_factory=OrderedDict)
+    unwritten: list[tuple[int, str]] = field(default_factory=list)  # not in the database yet
 
 
 async def check_references(call: Call) -> None:
@@ -154,7 +154,7 @@ async def look_up(query: Awaitable[T], what: str) -> T:
 
 
 def _issued_among(key: int, names: Iterable[str]) -> set[str]:
-    ids = among((name[:LONGEST_ID] for name in names), kind=str)
+    ids = among([name[:LONGEST_ID] for name in names], kind=str)
     return set(IssuedId.objects.filter(key_id=key, name__in=ids).values_list("name", flat=True))
 
 

@@ -10,59 +10,21 @@ import asyncio
 
 from django.conf import settings
 
-from history.dialects import DIALECTS, Switches
+from history.dialects import DIALECTS
 from history.dialects.sse import FinalEventScanner, Finality
 from relay.errors import Cut
 from relay.gateway.call.calls import Call
 from relay.gateway.call.client import Client
 from relay.gateway.call.decompression import PlainReply
 from relay.gateway.call.errors import UNREADABLE, Refusal, unreadable_reply
-from relay.gateway.call.headers import headers_for_client, headers_for_upstream
-from relay.gateway.call.json_scanner import Unreadable, with_model, with_model_of_path
+from relay.gateway.call.headers import headers_for_client
 from relay.gateway.recording import Recording
-from relay.gateway.routes import Upstream
 from relay.gateway.upstream.upstream_calls import Reply
-from relay.providers.connections import RawRequest
-from relay.providers.endpoints import Endpoint
 
 NOT_MODIFIED = 304
-NO_SWITCHES = Switches()  # switches are for requests that Parley encodes itself
 # How long to wait for the upstream to close after its final event, so that its connection can be used again.
 CLOSING_SECONDS = 0.25
 REDIRECTED = "The provider redirects to another address. Check its base URL."
-
-
-def make_request(call: Call, upstream: Upstream, endpoint: Endpoint) -> RawRequest:
-    """The caller's request with the operator's key and, if a route says so, another model."""
-    address, body = call.address, call.wire_body
-    if upstream.model and upstream.model != call.model:
-        address = address.with_model(upstream.model)
-        body = _with_model(call, upstream.model)
-    api = DIALECTS[endpoint.dialect].HTTP_API
-    # Some vendors' base URLs end with the version.
-    url = endpoint.url(address.path.removeprefix(api.version_in_base_url), model=upstream.model)
-    if call.query:
-        url += ("&" if "?" in url else "?") + call.query
-    own = endpoint.request_headers(NO_SWITCHES)
-    for name in api.default_headers:
-        if name in call.headers and name not in endpoint.headers:
-            own.pop(name, None)
-    headers = headers_for_upstream(call.wire_headers, own, has_connection="connection" in call.headers)
-    if body is not call.wire_body or call.is_changed:
-        headers.popall("content-encoding", None)
-    return RawRequest(url=url, headers=headers, body=body)
-
-
-def _with_model(call: Call, model: str) -> bytes:
-    if not call.address.model:
-        try:
-            return with_model(call.body, model)
-        except Unreadable as error:
-            raise Refusal(f"The request cannot be read: {error}.") from None
-    if call.address.kind == "chat":
-        return call.wire_body
-    renamed = with_model_of_path(call.body, model, instead_of=call.model)
-    return call.wire_body if renamed == call.body else renamed
 
 
 async def pass_back(call: Call, reply: Reply, client: Client, recording: Recording) -> None:

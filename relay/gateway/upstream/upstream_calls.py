@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from asyncio import AbstractEventLoop
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,8 +20,9 @@ from relay.gateway.call.headers import headers_to_record
 from relay.gateway.journal.records import Attempt
 from relay.gateway.recording import Recording
 from relay.gateway.routes import Upstream
+from relay.gateway.upstream.upstream_request import UpstreamRequest
 from relay.providers import connections
-from relay.providers.connections import RawRequest, Response
+from relay.providers.connections import Response
 from relay.providers.endpoints import Endpoint
 from relay.providers.event_stream import network_errors
 from relay.providers.http import retry_after
@@ -88,16 +89,14 @@ class Reply:
         )
 
 
-MakeRequest = Callable[[Upstream, Endpoint], RawRequest]
-
-
-async def call_first_available(call: Call, upstreams: Sequence[Upstream], make_request: MakeRequest) -> Reply:
+async def call_first_available(request: UpstreamRequest, upstreams: Sequence[Upstream]) -> Reply:
     """The reply of the first upstream that answers. Raises the ProviderError of the last one."""
+    call = request.call
     for place, upstream in enumerate(upstreams):
         is_last = place + 1 == len(upstreams)
         began = time.monotonic()
         try:
-            reply = await _attempt(call, upstream, make_request, is_last=is_last)
+            reply = await _attempt(request, upstream, is_last=is_last)
         except ProviderError as error:
             call.attempts.append(Attempt(upstream.provider.name, 0, time.monotonic() - began, error.message))
             if _concerns_model(call, upstream, 0):
@@ -126,15 +125,15 @@ def _concerns_model(call: Call, upstream: Upstream, status: int) -> bool:
     return call.address.kind == "chat"
 
 
-async def _attempt(call: Call, upstream: Upstream, make_request: MakeRequest, *, is_last: bool) -> Reply:
-    endpoint = await upstream.provider.reach()
-    if call.earlier is None and upstream.is_native(call.address.dialect) and upstream.model in ("", call.model):
-        request = make_request(upstream, endpoint)
+async def _attempt(request: UpstreamRequest, upstream: Upstream, *, is_last: bool) -> Reply:
+    call, endpoint = request.call, await upstream.provider.reach()
+    if request.is_forwarded_to(upstream) and upstream.model in ("", call.model):
+        raw = request.make(upstream, endpoint)
     else:  # a body that is changed or translated is parsed
-        request = await parse_apart(call.size, make_request, upstream, endpoint)
-    with idle_timeout(endpoint, call.loop, has_begun=False, sending=len(request.body)):
+        raw = await parse_apart(call.size, request.make, upstream, endpoint)
+    with idle_timeout(endpoint, call.loop, has_begun=False, sending=len(raw.body)):
         response = await connections.ask(
-            request,
+            raw,
             method=call.method,
             loop=call.loop,
             keeps_alive=upstream.provider.keeps_alive,
@@ -160,32 +159,23 @@ _deadlines = PerLoop(partial(Deadlines, CHECK_SECONDS))
 class idle_timeout(network_errors):  # noqa: N801 - reads as a clause: with idle_timeout(endpoint, has_begun=True)
     """Context of each wait for bytes of an upstream, which may have to read `sending` bytes before it can answer."""
 
-    __slots__ = ("deadlines", "is_over", "loop", "seconds", "task")
+    __slots__ = ("deadlines", "loop", "seconds", "task")
 
     def __init__(self, endpoint: Endpoint, loop: AbstractEventLoop, *, has_begun: bool, sending: int = 0) -> None:
-        super().__init__(endpoint, has_begun=has_begun)
+        # Callers read the provider's name, not its address.
+        super().__init__(endpoint, has_begun=has_begun, subject=f"The provider {endpoint.name}")
         self.loop = loop
         self.seconds = endpoint.timeouts.idle + sending / SLOWEST_UPLOAD
-        self.is_over = False
-
-    @property
-    def subject(self) -> str:
-        """Callers read the provider's name, not its address."""
-        return f"The provider {self.endpoint.name}"
 
     def __enter__(self) -> None:
         self.task = asyncio.current_task(self.loop)
         self.deadlines = _deadlines.of(self.loop)
-        self.deadlines.add(self, self.loop.time() + self.seconds, self._expire)
+        if self.task is not None:
+            self.deadlines.add(self, self.loop.time() + self.seconds, self.task.cancel)
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self.deadlines.discard(self)
-        if self.is_over and self.task is not None and isinstance(error, asyncio.CancelledError):
+        is_over = not self.deadlines.discard(self)
+        if is_over and self.task is not None and isinstance(error, asyncio.CancelledError):
             self.task.uncancel()
             error = TimeoutError()
         super().__exit__(kind, error, trace)
-
-    def _expire(self) -> None:
-        if self.task is not None:
-            self.is_over = True
-            self.task.cancel()

@@ -30,7 +30,7 @@ class CannotWrite(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notebook:
-    """`version` 0: it is empty."""
+    """A `version` of 0 means empty."""
 
     content: str = ""
     version: int = 0

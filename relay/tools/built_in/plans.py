@@ -45,7 +45,6 @@ class TaskPlan:
 
     @property
     def current(self) -> Step | None:
-        """What is being done, or comes next."""
         doing = next((step for step in self.steps if step.state == "doing"), None)
         return doing or next((step for step in self.steps if step.state == "open"), None)
 

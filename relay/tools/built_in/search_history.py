@@ -65,7 +65,7 @@ def search_history(
 def _found(
     context: ToolContext, query: str, filters: SessionQuery, *, limit: int, left_out: UUID | None
 ) -> tuple[list[Hit], bool]:
-    """So many hits outside the session to leave out, where every search and its results would be found again."""
+    """Hits outside the session `left_out`, where every search and its results would be found again."""
     hits: list[Hit] = []
     before = None
     for _page in range(PAGES):

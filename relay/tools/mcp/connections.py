@@ -126,7 +126,7 @@ class Connections:
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     async def use(self, server: McpSettings, ask: Callable[[Any], Awaitable[T]]) -> T:
-        """What `ask` returns of the SDK's client; raises McpFailure. In the thread."""
+        """What `ask` returns for the SDK's client. Runs in the thread; raises McpFailure."""
         from mcp import MCPError
 
         connection = self._connection(server)

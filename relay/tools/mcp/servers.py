@@ -42,7 +42,6 @@ def settings_of(row: McpServer) -> McpSettings:
 
 
 def refresh_tool_list(row: McpServer) -> McpServer:
-    """Ask the server what it offers, and keep that, or why it could not be had."""
     try:
         row.tools, left_out = describe_tools(row.name, connections.list_tools(settings_of(row)))
         row.problem = f"left out (too many or too large): {', '.join(left_out)}" if left_out else ""
@@ -54,7 +53,7 @@ def refresh_tool_list(row: McpServer) -> McpServer:
 
 
 def tools_named(names: Sequence[str]) -> list[Tool]:
-    """Those among the names that a server has which is switched on."""
+    """Tools of enabled servers only."""
     servers = {name.partition(SEPARATOR)[0] for name in names if SEPARATOR in name}
     if not servers:
         return []
@@ -103,7 +102,6 @@ async def _call(pk: int, tool: str, arguments: JsonObject) -> Output:
 
 
 def _store_pictures(content: Sequence[Any]) -> dict[int, Media]:
-    """Store the pictures of a result within the limits of attachments."""
     found = pictures_in(content, most=settings.PARLEY_ATTACHMENTS_PER_MESSAGE, most_bytes=most_bytes())
     stored = {}
     for number, (place, data) in enumerate(found.items(), 1):

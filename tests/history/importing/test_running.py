@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import zstandard
-from django.db import connections
+from django.db import connection, connections
 
 from history import importing, retention
 from history.context.rendering import render_context
@@ -22,7 +22,7 @@ from history.entries import ModelOutput, Summary, ToolResults
 from history.errors import HistoryOff
 from history.formats import jsonl, sources
 from history.formats.jsonl import restoring
-from history.importing import ImportItem, ImportOutcome, ImportReport, storing, unpacking
+from history.importing import ImportItem, ImportOutcome, ImportReport, running, storing, unpacking
 from history.models import AuditEvent, Message, Session
 from history.record import recorder
 from history.record.selectors import entries_of, snapshot
@@ -463,3 +463,23 @@ def test_a_line_of_our_own_format_that_never_ends_is_read_past(bring: Any, monke
     head = b'{"format":"parley","type":"header","version":1}\n'
     bring("x.gz", gzip.compress(head + b"x" * 3_000_000 + b"\n" + head))
     assert read == [len(head), 1, len(head)]
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="PostgreSQL keeps its statistics by itself")
+def test_a_large_import_updates_the_statistics_of_the_tables(ada: User, tmp_path: Path, monkeypatch: Any) -> None:
+    def analyzed() -> set[str]:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT name FROM sqlite_master WHERE name = 'sqlite_stat1'")
+            cursor.execute("SELECT tbl FROM sqlite_stat1" if cursor.fetchall() else "SELECT NULL WHERE 0")
+            return {table for (table,) in cursor.fetchall()}
+
+    monkeypatch.setattr(running, "MANY_ENTRIES", 2)
+    before = analyzed()
+    (tmp_path / "talk.jsonl").write_bytes(
+        lines(
+            claude_code("user", "u1", None, "hi"),
+            claude_code("assistant", "a1", "u1", [{"type": "text", "text": "Hello."}]),
+        )
+    )
+    importing.Import(ada).run(importing.files_at([tmp_path / "talk.jsonl"]))
+    assert {"history_session", "history_message"} <= analyzed() - before

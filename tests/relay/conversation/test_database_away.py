@@ -28,6 +28,7 @@ from relay.runtime.async_db import in_database
 from tests.relay.conftest import Talk
 from tests.relay.consumers.test_page_socket import cookie_of, empty_session, open_page
 from tests.relay.consumers.test_program_socket import Program, key_for
+from tests.servers.databases import close_connections
 
 pytestmark = pytest.mark.any_database
 
@@ -155,7 +156,7 @@ async def test_a_session_that_stays_locked_holds_up_no_other(talk: Talk, monkeyp
     await talk.begin("one")
     await talk.until_ended()
     monkeypatch.setattr(event_loop, "LOCK_SECONDS", 0.3)
-    await asyncio.to_thread(async_db.close_connections)
+    await asyncio.to_thread(close_connections)
     with psycopg.connect(live_settings.DATABASE_URL, dbname=connection.settings_dict["NAME"]) as other:
         other.execute("SELECT 1 FROM history_session WHERE id = %s FOR UPDATE", [talk.session.pk])
         sends = [asyncio.create_task(talk.send(f"{number}", after=0)) for number in range(async_db.THREADS + 1)]

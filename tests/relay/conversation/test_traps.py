@@ -22,10 +22,11 @@ from relay.models import Run
 from relay.pages.chat import fragments
 from relay.providers.base import Model
 from relay.providers.registry import Router
-from relay.runtime.async_db import close_connections, in_database
+from relay.runtime.async_db import in_database
 from relay.runtime.locale import ViewerLocale
 from tests.factories import create_chat
 from tests.relay.conftest import Talk
+from tests.servers.databases import close_connections
 from tests.vendors import Vendors, asks, says
 from tests.vendors.setup import NAMES
 

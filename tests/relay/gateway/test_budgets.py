@@ -275,11 +275,11 @@ def test_redis_counts_reservations_of_all_processes(store: redis.Redis) -> None:
         (b"{}", 1_001),
     ],
 )
-def test_reservation_is_what_the_call_may_use_at_most(settings: Any, body: bytes, tokens: int) -> None:
+async def test_reservation_is_what_the_call_may_use_at_most(settings: Any, body: bytes, tokens: int) -> None:
     settings.PARLEY_RELAY_RESERVED_TOKENS = 1_000
     call: Any = type("Call", (), {"body": body, "earlier": None, "address": type("Address", (), {"kind": "chat"})})
     upstream: Any = type("Upstream", (), {"provider": type("Provider", (), {"name": "p"}), "model": "m"})
-    assert rate_limits._estimate_most_use(call, upstream, []).tokens == tokens
+    assert (await rate_limits._estimate_most_use(call, upstream, [])).tokens == tokens
 
 
 # Money.

@@ -12,7 +12,7 @@ from history.access import keys
 from history.dialects import json_access, reply_decoder
 from project.accounts.models import User
 from relay.gateway.references import issued_ids, ownership
-from relay.gateway.upstream.translation import TranslatedRequest
+from relay.gateway.upstream.upstream_request import UpstreamRequest
 from relay.models import IssuedId
 from relay.providers import registry
 from relay.providers.connections import RawRequest
@@ -113,15 +113,15 @@ def test_a_long_event_is_translated_beside_the_loop(
 def test_a_long_conversation_that_a_short_call_continues_is_encoded_beside_the_loop(
     relay: RunningRelay, key: str, vendors: Vendors, monkeypatch: pytest.MonkeyPatch, second: str
 ) -> None:
-    encoders, make = [], TranslatedRequest.make
+    encoders, make = [], UpstreamRequest.make
 
-    def note_thread(request: TranslatedRequest, *arguments: Any) -> RawRequest:
+    def note_thread(request: UpstreamRequest, *arguments: Any) -> RawRequest:
         encoders.append(threading.current_thread().name)
         return make(request, *arguments)
 
     use_one_provider(vendors, CHAT)
     first = send_request(relay, "/v1/responses", {"model": "model", "input": LONG}, authorization=f"Bearer {key}")
-    monkeypatch.setattr(TranslatedRequest, "make", note_thread)
+    monkeypatch.setattr(UpstreamRequest, "make", note_thread)
     use_one_provider(vendors, second)
     then = {"model": "model", "input": "Go on.", "previous_response_id": first.json["id"]}
     assert send_request(relay, "/v1/responses", then, authorization=f"Bearer {key}").status == 200

@@ -15,10 +15,10 @@ from history.models import Exchange, Session, ToolCall
 from project.accounts.models import User
 from relay.digest.digester import Digester
 from relay.providers import registry
-from relay.runtime.async_db import close_connections
 from relay.usage.prices import Price
 from tests.clients import HI_BODY, RunningRelay, open_reply, send_request
 from tests.relay.digest.relayed import database_away, path_of, sessions
+from tests.servers.databases import close_connections
 from tests.vendors import Vendors, asks, refuses, says
 from tests.vendors.setup import use_one_provider
 

@@ -9,7 +9,7 @@ import pytest
 import uvicorn
 
 from relay.mcp_server import application
-from relay.runtime.async_db import close_connections
+from tests.servers.databases import close_connections
 from tests.servers.processes import wait_for
 
 

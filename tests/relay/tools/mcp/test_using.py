@@ -16,12 +16,12 @@ from asgiref.sync import async_to_sync
 
 from history.entries import ToolRequest, ToolResult
 from relay.models import McpServer
-from relay.runtime.async_db import close_connections
 from relay.tools.base import BadArguments, ToolContext, check_arguments, toolbox
 from relay.tools.mcp import connections, servers
 from relay.tools.mcp.config import seal
 from relay.tools.mcp.shaping import clean_schema, describe_tools, full_name
 from relay.tools.running import run_call
+from tests.servers.databases import close_connections
 from tests.servers.processes import clean_environment, free_port, run_process, wait_for
 
 HERE = Path(__file__).parent
