@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from project.accounts.links import HOURS, create_link
 from project.accounts.models import User
+from project.config.installation import command_line, start_command
 from project.server.readiness import check_database
 from project.server.static_files import collect_when_changed
 
@@ -38,7 +39,7 @@ def first_staff_user() -> User:
     user, created = User.objects.get_or_create(username="admin", defaults={"is_staff": True, "is_superuser": True})
     if not created:
         problem = "No staff member can sign in: the user “admin” is not active staff."
-        raise CommandError(f"{problem} Create another one: manage.py createsuperuser")
+        raise CommandError(f"{problem} Create another one: {command_line('createsuperuser')}")
     user.set_unusable_password()
     user.save()
     return user
@@ -55,7 +56,7 @@ def listening_socket(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise CommandError(
             f"Cannot listen on {host}:{port} ({error.strerror or error}). Another program may use this port."
-            f" Choose another one, for example: PORT={port + 1} make run"
+            f" Choose another one, for example: PORT={port + 1} {start_command()}"
         ) from error
     listener.setblocking(False)
     return listener

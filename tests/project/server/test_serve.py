@@ -6,14 +6,13 @@ import re
 import socket
 import sys
 import time
-from http.cookiejar import CookieJar
 from pathlib import Path
 from urllib.error import HTTPError
-from urllib.parse import urlencode
-from urllib.request import HTTPCookieProcessor, Request, build_opener, urlopen
+from urllib.request import urlopen
 
 import pytest
 
+from tests.servers.browser import Browser
 from tests.servers.processes import (
     Process,
     clean_environment,
@@ -27,21 +26,6 @@ from tests.servers.processes import (
 pytestmark = pytest.mark.runs_first
 
 SERVE = [sys.executable, "manage.py", "serve"]
-
-
-class Browser:
-    """Cookies and forms, without scripts."""
-
-    def __init__(self) -> None:
-        self.open = build_opener(HTTPCookieProcessor(CookieJar())).open
-
-    def press(self, address: str) -> str:
-        with self.open(address, timeout=20) as response:
-            token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', response.read().decode())
-        assert token, "the page has no form"
-        request = Request(address, data=urlencode({"csrfmiddlewaretoken": token[1]}).encode())
-        with self.open(request, timeout=20) as response:
-            return str(response.read().decode())
 
 
 def link_of(server: Process) -> str:
