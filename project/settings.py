@@ -223,7 +223,7 @@ DATABASE_URL = env.url(
 )
 DATABASES: dict[str, Any] = {"default": dj_database_url.parse(DATABASE_URL, conn_health_checks=True)}
 if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
-    # All processes open the same file, whatever folder each of them was started in.
+    # All processes open the same file, also when they were started in different folders.
     if DATABASES["default"]["NAME"] != ":memory:":
         DATABASES["default"]["NAME"] = str(HOME_DIR / DATABASES["default"]["NAME"])
     DATABASES["default"]["OPTIONS"] = {

@@ -60,11 +60,11 @@ class Installed:
 
     @property
     def program(self) -> str:
-        return str(self.folder / "venv" / "bin" / "parley")
+        return str(self.folder / "venv/bin/parley")
 
     @property
     def python(self) -> str:
-        return str(self.folder / "venv" / "bin" / "python")
+        return str(self.folder / "venv/bin/python")
 
     @property
     def home(self) -> Path:
@@ -106,7 +106,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
     folder = tmp_path_factory.mktemp("installed")
     environment = folder / "venv"
     venv.create(environment, symlinks=True)
-    python = environment / "bin" / "python"
+    python = environment / "bin/python"
     pip = [sys.executable, "-m", "pip", "--python", str(python), "--quiet", "--disable-pip-version-check"]
     install = [*pip, "install", "--no-deps", "--no-index", "--no-compile", str(wheel)]
     subprocess.run(install, check=True, capture_output=True)
