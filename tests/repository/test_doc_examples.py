@@ -320,7 +320,7 @@ def test_the_commands_for_an_upgrade_and_back_run(tmp_path: Path, own_database: 
     with create_installation(tmp_path) as installation:
         variables = installation.variables | {"PIP_NO_INDEX": "1"}
         printed: dict[str, str] = {}
-        for heading, language, code in blocks("docs/upgrade.md"):
+        for heading, language, code in blocks("docs/upgrading.md"):
             assert language == "sh"
             code = in_this_environment(code).replace("after-upgrade.jsonl", f"{tmp_path}/after-upgrade.jsonl")
             printed[heading] = run(["sh", "-ec", code], **variables)

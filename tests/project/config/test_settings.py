@@ -118,7 +118,7 @@ def test_a_postgresql_that_vanishes_without_a_word_is_noticed(tmp_path: Path) ->
 
 @pytest.mark.parametrize("name", ["copies/parley.sqlite3", "/srv/parley.sqlite3", ":memory:"])
 def test_a_relative_sqlite_file_is_in_the_folder_with_the_settings(name: str, tmp_path: Path) -> None:
-    url = f"sqlite://{name}" if name == ":memory:" else f"sqlite:///{name}"
+    url = "sqlite://" if name == ":memory:" else f"sqlite:///{name}"
     found = load_settings(PARLEY_DATA_DIR=str(tmp_path), DATABASE_URL=url)
     expected = name if name == ":memory:" else str(ROOT / name)
     assert found["DATABASES"]["default"]["NAME"] == expected
