@@ -46,6 +46,9 @@ def check_migrations() -> None:
         raise CommandError(f"The database needs migrations. Run: {command_line('migrate')}")
 
 
+SEVERAL_NEED_REDIS = "Several web processes need Redis. Set REDIS_URL, or start the server with one worker."
+
+
 def workers_problem(receive: Any) -> str:
     """Why a server cannot start with the number of workers that it was given; empty if it can.
 
@@ -53,7 +56,7 @@ def workers_problem(receive: Any) -> str:
     """
     if settings.REDIS_URL or _count_workers(receive) < 2:
         return ""
-    return "Several web processes need Redis. Set REDIS_URL, or start the server with one worker."
+    return SEVERAL_NEED_REDIS
 
 
 def _count_workers(receive: Any) -> int:

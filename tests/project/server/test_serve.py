@@ -7,10 +7,12 @@ import socket
 import sys
 import time
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
+from django.core.management import CommandError, call_command
 
 from tests.servers.browser import Browser
 from tests.servers.processes import (
@@ -110,3 +112,10 @@ def test_work_runs_until_sigterm_and_ends_well(environment: dict[str, str], tmp_
         assert process.end() == 0
         assert time.monotonic() - started < 8
         assert "Traceback" not in process.output
+
+
+@pytest.mark.parametrize(("workers", "problem"), [(2, "Several web processes need Redis."), (0, "--workers must be")])
+def test_workers_that_cannot_serve_are_refused(workers: int, problem: str, settings: Any) -> None:
+    settings.REDIS_URL = ""
+    with pytest.raises(CommandError, match=problem):
+        call_command("serve", workers=workers)
