@@ -29,7 +29,7 @@ MESSAGES = --locale zh_Hans --no-location --no-obsolete --no-wrap --ignore .venv
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help run test check on-sqlite on-postgres in-browser live-on-postgres in-step format lint types contracts \
-	bench gfm faults messages prices requirements audit screenshots debian-packages clean
+	bench gfm faults dist messages prices requirements audit screenshots debian-packages clean
 
 help:
 	@echo "make run           install what is missing and serve on PORT (8000)"
@@ -39,6 +39,7 @@ help:
 	@echo "make bench         measure at 1,000,000 messages, and sockets that receive answers (long)"
 	@echo "make gfm           compare Markdown with GitHub's specification in SPEC=<folder>"
 	@echo "make faults        outages and crashes (long)"
+	@echo "make dist          build the wheel into dist/"
 	@echo "make messages      collect texts for translation, compile translations"
 	@echo "make screenshots   take the pictures of the README"
 	@echo "make prices        generate relay/usage/prices.toml from the package genai-prices"
@@ -105,6 +106,10 @@ gfm: .venv/.dev
 faults: .venv/.dev
 	$(BIN)/python -m faults
 
+# What to build with is installed from the pins, so nothing is downloaded into an environment of its own.
+dist: .venv/.dev
+	$(BIN)/python -m hatchling build --target wheel
+
 messages: .venv/.dev debian-packages
 	$(BIN)/python manage.py makemessages $(MESSAGES)
 	$(BIN)/python manage.py compilemessages --locale zh_Hans --verbosity 0
@@ -124,7 +129,7 @@ audit: .venv/.dev
 	$(BIN)/python scripts/audit.py requirements.txt requirements-dev.txt
 
 clean:
-	rm -rf .venv artefacts .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv artefacts dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps: installing again is needed only when the pinned versions change.

@@ -20,8 +20,9 @@ from history.models import Session
 from project.accounts.forms import NewPersonForm, PreferencesForm, SignInForm
 from project.accounts.links import HOURS, claim_link, create_link, find_link
 from project.accounts.lockout import remember_browser
-from project.accounts.models import User
+from project.accounts.models import SignInLink, User
 from project.accounts.roles import role_labels
+from project.config.installation import command_line
 
 
 class SignedInRequest(HttpRequest):
@@ -33,6 +34,7 @@ class SignedInRequest(HttpRequest):
 class SignIn(views.LoginView):
     template_name = "accounts/signin.html"
     authentication_form = SignInForm
+    extra_context = {"command": command_line("signin")}
     redirect_authenticated_user = True
 
     def form_valid(self, form: Any) -> HttpResponse:
@@ -51,11 +53,10 @@ class SignIn(views.LoginView):
 def link(request: HttpRequest, token: str) -> HttpResponse:
     """A page with a button, because previews of mail programs and chats open links."""
     if request.method != "POST":
-        found = find_link(token)
-        return render(request, "accounts/link.html", {"link": found}, status=200 if found else 410)
+        return show_landing_page(request, find_link(token))
     claimed = claim_link(token)
     if claimed is None:
-        return render(request, "accounts/link.html", {"link": None}, status=410)
+        return show_landing_page(request, None)
     login(request, claimed.user, backend="django.contrib.auth.backends.ModelBackend")
     response = redirect("home")
     if claimed.created_by_id and not claimed.user.has_usable_password():
@@ -63,6 +64,11 @@ def link(request: HttpRequest, token: str) -> HttpResponse:
         response = redirect("accounts:password")
     remember_browser(response, name=claimed.user.get_username())
     return response
+
+
+def show_landing_page(request: HttpRequest, found: SignInLink | None) -> HttpResponse:
+    context = {"link": found, "command": command_line("signin")}
+    return render(request, "accounts/link.html", context, status=200 if found else 410)
 
 
 @sensitive_post_parameters()

@@ -139,8 +139,8 @@ def _amount(value: str) -> Decimal:
     return Decimal(value)
 
 
-def server_variable(name: str) -> str:
-    """A variable that the web server reads itself; `.env` does not set it."""
+def process_variable(name: str) -> str:
+    """A variable that others define, such as the web server or the desktop; `.env` does not set it."""
     return os.environ.get(name, "")
 
 

@@ -9,7 +9,8 @@ from django.core.management.base import CommandError
 from django.db import DEFAULT_DB_ALIAS, Error, connections
 from django.db.migrations.executor import MigrationExecutor
 
-from project.config.env import server_variable, shown
+from project.config.env import process_variable, shown
+from project.config.installation import command_line
 
 
 def database_problem() -> str:
@@ -41,14 +42,17 @@ def check_database() -> None:
 
 def check_migrations() -> None:
     if unapplied_migrations():
-        raise CommandError("The database needs migrations. Run: manage.py migrate")
+        raise CommandError(f"The database needs migrations. Run: {command_line('migrate')}")
+
+
+SEVERAL_NEED_REDIS = "Several web processes need Redis. Set REDIS_URL, or start the server with one worker."
 
 
 def workers_problem(receive: Any) -> str:
     """The problem that prevents a start, or ''. `receive` is the lifespan's. Only Redis carries changes to others."""
     if settings.REDIS_URL or _count_workers(receive) < 2:
         return ""
-    return "Several web processes need Redis. Set REDIS_URL, or start the server with one worker."
+    return SEVERAL_NEED_REDIS
 
 
 def _count_workers(receive: Any) -> int:
@@ -59,5 +63,5 @@ def _count_workers(receive: Any) -> int:
     if not type(lifespan).__module__.startswith("granian."):
         return 1
     words = [part for word in sys.argv for part in word.split("=", 1)]
-    given = dict(pairwise(words)).get("--workers") or server_variable("GRANIAN_WORKERS")
+    given = dict(pairwise(words)).get("--workers") or process_variable("GRANIAN_WORKERS")
     return int(given) if given.isdecimal() else 1

@@ -104,7 +104,8 @@ class LocalServer:
 
 def _start_process() -> ServerProcess:
     if missing := missing_packages():
-        raise _unable(f"missing {' and '.join(missing)}. Install the requirements, or set another provider")
+        advice = "Install the demo model (docs/providers.md), or set another provider"
+        raise _unable(f"missing {' and '.join(missing)}. {advice}")
     command = [sys.executable, "-m", "relay.providers.local_server", str(weights())]
     process = subprocess.Popen(  # noqa: S603 - our own module
         command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL

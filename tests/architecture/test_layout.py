@@ -98,14 +98,14 @@ def test_the_environment_is_read_in_one_place() -> None:
     readers = set()
     for path in [
         ROOT / "manage.py",
-        *(file for app in ("project", "history", "relay") for file in (ROOT / app).rglob("*.py")),
+        *(file for app in ("parley", "project", "history", "relay") for file in (ROOT / app).rglob("*.py")),
     ]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Attribute) and ast.unparse(node) in ("os.environ", "os.getenv"):
                 readers.add(path.relative_to(ROOT).as_posix())
     # The digester is a process of its own: it names its settings, and gets the environment that its server has.
     digester = {"relay/digest/__main__.py", "relay/digest/process.py"}
-    assert readers == {"project/config/env.py", "project/asgi.py", "manage.py"} | digester
+    assert readers == {"project/config/env.py", "project/asgi.py", "manage.py", "parley/__main__.py"} | digester
 
 
 _MOVES = re.compile(r"(?<![\w-])(?:transition|animation|scroll-behavior)(?:-\w+)*\s*:(?!\s*none\b)|@keyframes")

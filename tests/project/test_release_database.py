@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +111,37 @@ added = models.get_model("relay", "Run").objects.count()
 migrate()
 print(json.dumps([before, added, runs()]))
 """
+# Compares the database before an upgrade with the one after the rollback: migrations, columns, constraints and rows.
+UPGRADE_AND_BACK = """
+from django.db.migrations.recorder import MigrationRecorder
+
+# Django adds rows to these for new models and never removes them.
+OF_DJANGO = {{"django_content_type", "auth_permission", "django_migrations"}}
+
+def content():
+    found = {{"migrations": sorted(MigrationRecorder(connection).applied_migrations())}}
+    introspection = connection.introspection
+    with connection.cursor() as cursor:
+        for table in introspection.table_names(cursor):
+            columns = sorted(column.name for column in introspection.get_table_description(cursor, table))
+            constraints = introspection.get_constraints(cursor, table).values()
+            found[table] = [columns, sorted(map(repr, constraints))]
+            if table not in OF_DJANGO:
+                names = ", ".join(map(connection.ops.quote_name, columns))
+                cursor.execute(f"SELECT {{names}} FROM {{connection.ops.quote_name(table)}}")
+                found[table].append(sorted(map(repr, cursor.fetchall())))
+    return found
+
+release = content()
+migrate()
+newest = content()
+for app, name in {targets}:
+    migrate(app, name)
+back = content()
+migrate()
+changed = lambda one, other: sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
+print(json.dumps([changed(release, newest), changed(release, back)]))
+"""
 
 
 @pytest.fixture(scope="module", params=RELEASES, ids=lambda folder: folder.name)
@@ -120,17 +153,21 @@ def release(request: pytest.FixtureRequest) -> Path:
 @pytest.fixture(scope="module")
 def upgraded(release: Path, tmp_path_factory: pytest.TempPathFactory, own_database: None) -> Iterator[dict[str, str]]:
     """The environment of a process: a copy of the release's database after `migrate`, with the release's secrets."""
-    folder = tmp_path_factory.mktemp("upgraded")
+    with restore(release, tmp_path_factory.mktemp("upgraded")) as environment:
+        migrated = run_manage("migrate", **environment)
+        assert migrated.returncode == 0, migrated.stderr
+        yield environment
+
+
+@contextmanager
+def restore(release: Path, folder: Path) -> Iterator[dict[str, str]]:
     data = folder / "data"
     data.mkdir()
     for name in ("secret.key", "fingerprint.key"):
         shutil.copy(release / name, data)
     with create_empty_database(folder) as url:
         load(release, url)
-        environment = {"DATABASE_URL": url, "PARLEY_DATA_DIR": str(data)}
-        migrated = run_manage("migrate", **environment)
-        assert migrated.returncode == 0, migrated.stderr
-        yield environment
+        yield {"DATABASE_URL": url, "PARLEY_DATA_DIR": str(data)}
 
 
 def load(release: Path, url: str) -> None:
@@ -194,3 +231,15 @@ def test_states_of_sessions_become_dates_and_states_again(upgraded: dict[str, st
     assert newest == in_every_state
     assert dates == [["-", "1970-01-01"], ["-", "1970-01-02"], ["-", "None"], ["-", "changed"]]
     assert again == in_every_state
+
+
+def test_rollback_of_the_docs_gives_the_database_of_the_release(
+    release: Path, tmp_path: Path, own_database: None
+) -> None:
+    page = (ROOT / "docs" / "upgrading.md").read_text(encoding="utf-8")
+    targets = re.findall(r"manage\.py migrate (\w+) (\d{4})$", page, re.MULTILINE)
+    with restore(release, tmp_path) as environment:
+        by_upgrade, after_rollback = run_script(UPGRADE_AND_BACK.format(targets=targets), environment)
+        assert {"migrations", "history_session", "relay_run"} <= set(by_upgrade)
+        assert after_rollback == []
+        assert_healthy(environment)

@@ -20,10 +20,12 @@ from typing import NamedTuple
 from unittest.mock import patch
 from urllib.request import Request, urlopen
 
+import psutil
 import pytest
 
+from tests.servers.databases import create_empty_database
 from tests.servers.installation import IMPATIENT_APP, Installation, Server, create_installation
-from tests.servers.processes import ROOT, clean_environment, free_port, is_answering, run_process, wait_for
+from tests.servers.processes import ROOT, Process, clean_environment, free_port, is_answering, run_process, wait_for
 from tests.servers.redis import redis_server
 from tests.vendors import says
 
@@ -200,18 +202,25 @@ def wait_until_digested(variables: dict[str, str]) -> None:
 
 
 def test_the_commands_for_production_serve(installation: Installation, tmp_path: Path) -> None:
-    [code] = [block.code for block in blocks("docs/setup.md") if "uvicorn" in block.code]
+    [code] = [block.code for block in blocks("docs/setup.md") if "--workers" in block.code]
     *commands, serve = in_this_environment(code.replace("--workers 4", "--workers 2")).splitlines()
-    with redis_server(tmp_path) as redis:
+    with redis_server(tmp_path) as redis, create_empty_database(tmp_path) as database:
         # Everything is installed already, so that pip asks no index.
-        variables = installation.variables | {"REDIS_URL": redis.url, "PIP_NO_INDEX": "1"}
+        variables = installation.variables | {"DATABASE_URL": database, "REDIS_URL": redis.url, "PIP_NO_INDEX": "1"}
         run(["sh", "-ec", "\n".join(commands)], **variables)
-        port, environment = free_port(), clean_environment(**variables)
-        command = ["sh", "-c", f"exec {serve} --port {port}"]
-        with run_process(command, log=tmp_path / "server.log", environment=environment) as process:
+        port = free_port()
+        environment = clean_environment(**variables, PORT=str(port))
+        with run_process(["sh", "-c", f"exec {serve}"], log=tmp_path / "log", environment=environment) as process:
             wait_for(lambda: is_answering(port, "/readyz"), what=f"serving ({process.log})")
-            wait_for(lambda: process.output.count("Application startup complete") == 2, what="two workers")
-            process.end()
+            assert count_workers(process) == 2
+            assert "/accounts/link/" in process.output
+            assert "/readyz" not in process.output
+            assert process.end() == 0
+
+
+def count_workers(process: Process) -> int:
+    children = psutil.Process(process.popen.pid).children()
+    return sum("spawn_main" in " ".join(child.cmdline()) for child in children)
 
 
 def test_the_commands_for_the_first_account_print_a_link(installation: Installation) -> None:
@@ -340,7 +349,7 @@ def test_the_commands_for_an_upgrade_and_back_run(tmp_path: Path, own_database: 
     with create_installation(tmp_path) as installation:
         variables = installation.variables | {"PIP_NO_INDEX": "1"}
         printed: dict[str, str] = {}
-        for heading, language, code in blocks("docs/upgrade.md"):
+        for heading, language, code in blocks("docs/upgrading.md"):
             assert language == "sh"
             code = in_this_environment(code).replace("after-upgrade.jsonl", f"{tmp_path}/after-upgrade.jsonl")
             printed[heading] = run(["sh", "-ec", code], **variables)

@@ -111,12 +111,12 @@ def wait_for(condition: Callable[[], object], *, seconds: float = 60, what: str 
 class Process:
     """One process and what it wrote to stdout and stderr."""
 
-    def __init__(self, command: list[str], *, log: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, command: list[str], *, log: Path, environment: Mapping[str, str], folder: Path = ROOT) -> None:
         self.log = log
         with log.open("wb") as file:
             # A group of its own, so that `kill` also reaches the workers that a server starts.
             self.popen = subprocess.Popen(
-                command, cwd=ROOT, env=dict(environment), stdout=file, stderr=file, start_new_session=True
+                command, cwd=folder, env=dict(environment), stdout=file, stderr=file, start_new_session=True
             )
 
     @property
@@ -134,8 +134,10 @@ class Process:
 
 
 @contextmanager
-def run_process(command: list[str], *, log: Path, environment: Mapping[str, str]) -> Iterator[Process]:
-    process = Process(command, log=log, environment=environment)
+def run_process(
+    command: list[str], *, log: Path, environment: Mapping[str, str], folder: Path = ROOT
+) -> Iterator[Process]:
+    process = Process(command, log=log, environment=environment, folder=folder)
     try:
         yield process
     finally:

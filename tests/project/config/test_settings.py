@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
+from project.config import installation
 from project.config.env import key_from
 from tests.servers.processes import ROOT, SERVERS, clean_environment, free_port, load_settings
 
@@ -113,3 +114,23 @@ def test_a_postgresql_that_vanishes_without_a_word_is_noticed(tmp_path: Path) ->
     assert 0 < options["tcp_user_timeout"] <= 30_000
     assert options["keepalives_idle"] + options["keepalives_interval"] * options["keepalives_count"] <= 30
     assert (int(options["connect_timeout"]), options["sslmode"]) == (3, "require")
+
+
+@pytest.mark.parametrize("name", ["copies/parley.sqlite3", "/srv/parley.sqlite3", ":memory:"])
+def test_a_relative_sqlite_file_is_in_the_folder_with_the_settings(name: str, tmp_path: Path) -> None:
+    url = "sqlite://" if name == ":memory:" else f"sqlite:///{name}"
+    found = load_settings(PARLEY_DATA_DIR=str(tmp_path), DATABASE_URL=url)
+    expected = name if name == ":memory:" else str(ROOT / name)
+    assert found["DATABASES"]["default"]["NAME"] == expected
+
+
+@pytest.mark.parametrize("relative_or_empty", ["", "share"])
+def test_settings_of_the_wheel_are_in_the_data_folder_of_the_user(
+    relative_or_empty: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(installation, "IS_CLONE", False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_DATA_HOME", relative_or_empty)
+    assert installation.home_folder() == tmp_path / ".local" / "share" / "parley"
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "share"))
+    assert installation.home_folder() == tmp_path / "share" / "parley"

@@ -6,14 +6,15 @@ import re
 import socket
 import sys
 import time
-from http.cookiejar import CookieJar
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError
-from urllib.parse import urlencode
-from urllib.request import HTTPCookieProcessor, Request, build_opener, urlopen
+from urllib.request import urlopen
 
 import pytest
+from django.core.management import CommandError, call_command
 
+from tests.servers.browser import Browser
 from tests.servers.processes import (
     Process,
     clean_environment,
@@ -27,21 +28,6 @@ from tests.servers.processes import (
 pytestmark = pytest.mark.runs_first
 
 SERVE = [sys.executable, "manage.py", "serve"]
-
-
-class Browser:
-    """Cookies and forms, without scripts."""
-
-    def __init__(self) -> None:
-        self.open = build_opener(HTTPCookieProcessor(CookieJar())).open
-
-    def press(self, address: str) -> str:
-        with self.open(address, timeout=20) as response:
-            token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', response.read().decode())
-        assert token, "the page has no form"
-        request = Request(address, data=urlencode({"csrfmiddlewaretoken": token[1]}).encode())
-        with self.open(request, timeout=20) as response:
-            return str(response.read().decode())
 
 
 def link_of(server: Process) -> str:
@@ -126,3 +112,10 @@ def test_work_runs_until_sigterm_and_ends_well(environment: dict[str, str], tmp_
         assert process.end() == 0
         assert time.monotonic() - started < 8
         assert "Traceback" not in process.output
+
+
+@pytest.mark.parametrize(("workers", "problem"), [(2, "Several web processes need Redis."), (0, "--workers must be")])
+def test_workers_that_cannot_serve_are_refused(workers: int, problem: str, settings: Any) -> None:
+    settings.REDIS_URL = ""
+    with pytest.raises(CommandError, match=problem):
+        call_command("serve", workers=workers)
