@@ -351,14 +351,18 @@ FILE_UPLOAD_TEMP_DIR = PARLEY_DATA_DIR / "uploads"
 # Logging: to stderr, one line each, secrets blotted out
 
 PARLEY_LOG_LEVEL = env.choice("PARLEY_LOG_LEVEL", "INFO", among=("DEBUG", "INFO", "WARNING", "ERROR"))
+PARLEY_LOG_FORMAT = env.choice("PARLEY_LOG_FORMAT", "text", among=("text", "json"))
 _LOGGERS = ["project", "history", "relay", "django", "uvicorn", "uvicorn.error"]
 _LOGGERS += ["_granian", "granian.access"]
 _OUR_HANDLER = {"handlers": ["stderr"], "level": PARLEY_LOG_LEVEL, "propagate": False}
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"()": "project.config.logging.LineFormatter"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "formatters": {
+        "text": {"()": "project.config.logging.LineFormatter"},
+        "json": {"()": "project.config.logging.JsonFormatter"},
+    },
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": PARLEY_LOG_FORMAT}},
     "root": {"handlers": ["stderr"], "level": "WARNING"},
     # The servers' own loggers too: an access log would otherwise show one-time links. Uvicorn's is off, because it is
     # a tenth of the CPU time of a relayed call.

@@ -1,9 +1,11 @@
 """Log lines: one record, one line (a traceback follows indented), and no secret in any of them."""
 
+import json
 import logging
 import re
 from collections import Counter
 from copy import copy
+from datetime import UTC, datetime
 
 from history.redaction.detectors import without_credentials
 
@@ -30,6 +32,15 @@ def without_secrets(text: str) -> str:
     return without_credentials(text, Counter())
 
 
+def without_refusals(record: logging.LogRecord) -> logging.LogRecord:
+    """A request that Django refuses, without its traceback. One for each would let anyone fill the log."""
+    if not record.name.startswith("django.security.") and getattr(record, "status_code", 500) >= 500:
+        return record
+    record = copy(record)
+    record.exc_info = record.exc_text = None
+    return record
+
+
 class LineFormatter(logging.Formatter):
     def __init__(self) -> None:
         super().__init__("{asctime} {levelname} {name}: {message}", style="{")
@@ -41,8 +52,21 @@ class LineFormatter(logging.Formatter):
         return "    " + super().formatException(ei).replace("\n", "\n    ")  # type: ignore[arg-type]
 
     def format(self, record: logging.LogRecord) -> str:
-        if record.name.startswith("django.security.") or getattr(record, "status_code", 500) < 500:
-            # A request that Django refuses. A traceback for each would let anyone fill the log.
-            record = copy(record)
-            record.exc_info = record.exc_text = None
-        return without_secrets(super().format(record))
+        return without_secrets(super().format(without_refusals(record)))
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line, for programs that collect logs. The time is UTC."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        record = without_refusals(record)
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": without_secrets(record.getMessage()),
+            "process": record.process,
+        }
+        if record.exc_info:
+            line["exception"] = without_secrets(self.formatException(record.exc_info))
+        return json.dumps(line, ensure_ascii=False)
