@@ -231,7 +231,6 @@ class _SummaryCalls:
 async def summarise(
     turn: TurnInput, stretch: SummarySpan, plan: CompressionPlan, policy: CompressionPolicy, *, route: Route, leaf: int
 ) -> SummaryOutcome:
-    """A summary of this stretch, or why there is none."""
     calls = _SummaryCalls(turn, route, policy, leaf, summaries.required_identifiers(stretch.pieces))
     names = {"provider": route.provider.name, "model": route.model.name}
     try:

@@ -71,7 +71,6 @@ class Tail:
 
 
 def text_part_html(element: str, blocks: Iterable[str], tail: Tail, added: str = "") -> SafeString:
-    """A text part: finished blocks and the open end."""
     inner = f'<div class="blocks" id="{element}-blocks">{"".join(blocks)}</div>\n{tail.html(element, added)}'
     return mark_safe(f'<div class="prose" id="{element}">{inner}</div>')  # noqa: S308  see above
 
